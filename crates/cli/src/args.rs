@@ -1,0 +1,255 @@
+//! The arguments, with their help.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    success: a leaf was selected, an iteration was recorded, the loop completed the tree
+  1    error: layout, config, tree, identity, git, agent, guard could not run, iteration limit
+  2    select, step: nothing to do, the tree is complete (and wrong usage)
+  3    stuck: the next leaf has used up its attempts and has not passed
+  130  interrupted: children ended, state consistent, nothing lost
+
+Environment:
+  RUNNER_RETRY_DELAYS_SECS  pauses of the loop before it tries again after an error (10,60,300)
+  NO_COLOR                  no colours
+
+stdout is data, everything else goes to stderr.";
+
+/// Drives a coding agent to a goal: one task tree, one leaf at a time, and a
+/// guard that alone decides what passed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "runner",
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("RUNNER_COMMIT"), ")"),
+    after_help = EXIT_CODES,
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Global {
+    /// The project: a folder with a .runner/, or one below it
+    #[arg(
+        short = 'C',
+        long,
+        global = true,
+        default_value = ".",
+        value_name = "DIR",
+        hide_default_value = true
+    )]
+    pub(crate) project_dir: PathBuf,
+    /// Print JSON: one object, for `loop` one a line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// When to use colours
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_default_value = true)]
+    pub(crate) color: Color,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal
+    Auto,
+    /// Everywhere
+    Always,
+    /// Nowhere
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a .runner/ here and say what was chosen
+    Init(InitArgs),
+    /// Begin the run that .runner/GOAL.md describes, on a branch of its own
+    Start,
+    /// Check layout, config, tree and run identity; all findings at once
+    Validate,
+    /// Print the leaf that the next step would take
+    Select,
+    /// Take one step: one session, one decision, one commit
+    Step,
+    /// Take steps until the tree is complete, stuck, or something ends them
+    Loop(LoopArgs),
+    /// Show where the run is
+    Status,
+    /// Draw the task tree
+    Tree,
+    /// List the iterations, or show one in full
+    Log {
+        /// The iteration's number
+        iter: Option<u32>,
+    },
+    /// Say why a node is, or is not, next
+    Why {
+        /// A node's id; without it: the next leaf
+        node: Option<String>,
+    },
+    /// Derive every recorded iteration again and compare byte for byte
+    Replay {
+        /// The run; without it: the current one
+        run: Option<String>,
+    },
+    /// Run the guard again at the commit that passed a node
+    Verify {
+        /// A node's id
+        node: String,
+    },
+    /// Play a whole run in a temporary repository: no model, no network
+    Demo {
+        /// Where to make the repository (default: a new temporary folder)
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// Print a published JSON schema: tree or `agent_output`
+    Schema {
+        /// Its name
+        name: String,
+    },
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Options of `init`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct InitArgs {
+    /// Replace what is there (a copy is kept)
+    #[arg(long, conflicts_with = "upgrade")]
+    pub(crate) force: bool,
+    /// Renew the runner's own files and add missing ones; keep everything else
+    #[arg(long)]
+    pub(crate) upgrade: bool,
+    /// The guard: the command that decides what passed, e.g. 'cargo test'
+    #[arg(long, value_name = "CMD")]
+    pub(crate) guard: Option<String>,
+    /// The agent: codex, claude, opencode or command
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backend: Option<String>,
+}
+
+/// Options of `loop`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LoopArgs {
+    /// At most N iterations in this call
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<u32>,
+    /// Begin no iteration after this long, e.g. 90m or 8h
+    #[arg(long = "for", value_name = "DUR", value_parser = parse_duration)]
+    pub(crate) for_duration: Option<Duration>,
+    /// Begin no iteration after this time of day, e.g. 07:30
+    #[arg(long, value_name = "HH:MM", value_parser = parse_time)]
+    pub(crate) until: Option<jiff::civil::Time>,
+}
+
+/// `90`, `45s`, `90m`, `8h`, `1h30m`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration like 45s, 90m, 8h or 1h30m");
+    let mut total: u64 = 0;
+    let mut digits = String::new();
+    for c in text.chars() {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        let unit: u64 = match c {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86400,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = digits.parse().map_err(|_| wrong())?;
+        digits.clear();
+        total = number
+            .checked_mul(unit)
+            .and_then(|secs| total.checked_add(secs))
+            .ok_or_else(wrong)?;
+    }
+    if !digits.is_empty() {
+        if total > 0 {
+            return Err(wrong());
+        }
+        total = digits.parse().map_err(|_| wrong())?;
+    } else if text.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Duration::from_secs(total))
+}
+
+fn parse_time(text: &str) -> Result<jiff::civil::Time, String> {
+    let parse = || {
+        let (hours, minutes) = text.split_once(':')?;
+        if minutes.len() != 2 {
+            return None;
+        }
+        jiff::civil::Time::new(hours.parse().ok()?, minutes.parse().ok()?, 0, 0).ok()
+    };
+    parse().ok_or_else(|| format!("{text:?} is not a time of day like 07:30"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations() {
+        for (text, secs) in [
+            ("90", Some(90)),
+            ("45s", Some(45)),
+            ("90m", Some(5400)),
+            ("8h", Some(28800)),
+            ("1h30m", Some(5400)),
+            ("", None),
+            ("h", None),
+            ("1h30", None),
+            ("1.5h", None),
+            ("99999999999999999999h", None),
+        ] {
+            assert_eq!(
+                parse_duration(text).ok().map(|d| d.as_secs()),
+                secs,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn times_of_day() {
+        for (text, good) in [
+            ("07:30", true),
+            ("7:05", true),
+            ("24:00", false),
+            ("12:7", false),
+            ("noon", false),
+        ] {
+            assert_eq!(parse_time(text).is_ok(), good, "{text}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `runner init`.
+
+use std::path::Path;
+
+use runner::{InitOptions, Result};
+use serde_json::json;
+
+use super::Exit;
+use crate::args::InitArgs;
+use crate::out::Out;
+
+/// Makes a `.runner/` and says what was chosen and what comes next.
+pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut Out) -> Result<Exit> {
+    let report = runner::init(
+        dir,
+        &InitOptions {
+            force: args.force,
+            upgrade: args.upgrade,
+            guard: args.guard.clone(),
+            backend: args.backend.clone(),
+        },
+    )?;
+    if out.json {
+        out.object(json!({
+            "root": report.root,
+            "written": report.written,
+            "replaced": report.replaced,
+            "guard": report.guard.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
+            "backend": report.backend.as_ref().map(|(name, why)| json!({"name": name, "why": why})),
+        }));
+        return Ok(Exit::Success);
+    }
+    if report.written.is_empty() {
+        out.say("everything is up to date");
+        return Ok(Exit::Success);
+    }
+    out.say(&format!(
+        "wrote {} files in {}/.runner",
+        report.written.len(),
+        report.root.display()
+    ));
+    for path in &report.written {
+        out.detail(&format!("  {path}"));
+    }
+    if let Some(folder) = &report.replaced {
+        out.say(&format!("what was there before is kept in {folder}"));
+    }
+    if let Some((argv, why)) = &report.guard {
+        out.say(&format!("guard:   {} ({why})", argv.join(" ")));
+    }
+    if let Some((name, why)) = &report.backend {
+        out.say(&format!("backend: {name} ({why})"));
+        out.say("next: write your goal in .runner/GOAL.md, look over .runner/state/config.toml, then run `runner start`");
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,149 @@
+//! `runner log`: the iterations of the run, or one in full.
+
+use std::path::Path;
+
+use runner::{Code, Error, Project, Result};
+use runner_core::meta::{Class, Meta};
+use serde_json::{Value, json};
+
+use super::Exit;
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+/// More of a log than this is not printed; the file is named instead.
+const SHOWN_BYTES: usize = 200_000;
+
+/// Lists the iterations or shows one.
+pub(crate) fn run(dir: &Path, iter: Option<u32>, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    match iter {
+        Some(iter) => show(&project, iter, out),
+        None => list(&project, out),
+    }
+}
+
+fn list(project: &Project, out: &mut Out) -> Result<Exit> {
+    let view = runner::run_view(project)?;
+    if out.json {
+        let rows: Vec<Value> = view
+            .iterations
+            .iter()
+            .map(|it| json!({"iter": it.iter, "meta": it.meta}))
+            .collect();
+        out.object(json!({"run_id": view.run_id, "iterations": rows}));
+        return Ok(Exit::Success);
+    }
+    if view.iterations.is_empty() {
+        out.say("no iterations are recorded in this clone");
+    }
+    for it in &view.iterations {
+        let line = match &it.meta {
+            Some(meta) => row(meta, out),
+            None => format!("{:>4}  (not finished)", it.iter),
+        };
+        out.data(&line);
+    }
+    Ok(Exit::Success)
+}
+
+fn row(meta: &Meta, out: &Out) -> String {
+    let tone = match meta.class {
+        Class::Ok if meta.passes == Some(true) => Tone::Good,
+        Class::Ok | Class::Repaired => Tone::Busy,
+        _ => Tone::Bad,
+    };
+    let flag = if meta.watched_changed.is_empty() {
+        ""
+    } else {
+        "  watched files changed"
+    };
+    format!(
+        "{:>4}  {}  {:<9} {:<8} {:<12} {:>7}{flag}",
+        meta.iter,
+        out.paint
+            .paint(tone, format!("{:<24}", style::one_line(&meta.node_id, 24))),
+        format!("{:?}", meta.mode).to_lowercase(),
+        format!("{:?}", meta.status).to_lowercase(),
+        match meta.class {
+            Class::Ok => format!("guard {}", meta.guard),
+            class => class_word(class).to_owned(),
+        },
+        style::duration(meta.duration_ms),
+    )
+}
+
+fn class_word(class: Class) -> &'static str {
+    match class {
+        Class::Ok => "ok",
+        Class::AgentError => "agent error",
+        Class::InvalidTree => "invalid tree",
+        Class::RunnerError => "runner error",
+        Class::Repaired => "repaired",
+        Class::RepairRefused => "repair refused",
+        Class::RepairRestored => "tree restored",
+    }
+}
+
+fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
+    let (run, folder) = runner::iteration_folder(project, iter)?;
+    let meta = runner::meta_of(project, &run, iter)
+        .ok_or_else(|| Error::new(Code::NotFound, format!("iteration {iter} is not finished")))?;
+    let read = |name: &str| {
+        std::fs::read(folder.join(name))
+            .ok()
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let patch = runner::patch_of(project, &run, iter)?;
+    let output: Option<Value> =
+        read("output.json").and_then(|text| serde_json::from_str(&text).ok());
+    if out.json {
+        out.object(json!({
+            "run_id": run,
+            "iter": iter,
+            "folder": folder,
+            "meta": meta,
+            "output": output,
+            "guard_log": read("guard.log"),
+            "executor_log": read("executor.log"),
+            "runner_error": read("runner_error.log"),
+            "agent_error": read("agent_error.log"),
+            "commit": patch.as_ref().map(|it| &it.commit),
+            "diff": patch.as_ref().map(|it| &it.text),
+        }));
+        return Ok(Exit::Success);
+    }
+    let head = format!("iteration {iter} of run {run}: {}", meta.node_id);
+    out.data(&out.paint.paint(Tone::Strong, head));
+    out.data(&row(&meta, out));
+    out.data(&format!("     {} to {}", meta.started_at, meta.ended_at));
+    if let Some(patch) = &patch {
+        out.data(&format!("     commit {}", patch.commit));
+    }
+    for note in &meta.notes {
+        out.data(&format!("     note: {}", style::harmless(note)));
+    }
+    for file in &meta.watched_changed {
+        out.data(&format!("     watched file changed: {file}"));
+    }
+    let summary = output
+        .as_ref()
+        .and_then(|value| value["summary"].as_str())
+        .map(str::to_owned);
+    section("summary", summary, out);
+    section("runner error", read("runner_error.log"), out);
+    section("what was not accepted", read("agent_error.log"), out);
+    section("guard", read("guard.log"), out);
+    section("diff", patch.map(|it| it.text), out);
+    out.say(&format!("everything else is in {}", folder.display()));
+    Ok(Exit::Success)
+}
+
+fn section(title: &str, text: Option<String>, out: &mut Out) {
+    let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+        return;
+    };
+    out.data("");
+    out.data(&out.paint.paint(Tone::Strong, title));
+    let text = style::harmless(text.trim_end());
+    out.data(&runner_core::text::cut_middle(&text, SHOWN_BYTES, 70));
+}

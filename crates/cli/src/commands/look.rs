@@ -1,0 +1,132 @@
+//! `runner validate`, `runner select`, `runner why`: looking, not touching.
+
+use std::path::Path;
+
+use runner::{Project, Result, SelectResult, Selected};
+use serde_json::{Value, json};
+
+use super::Exit;
+use crate::out::Out;
+use crate::style::Tone;
+
+/// Reports everything that is wrong.
+pub(crate) fn validate(dir: &Path, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let problems = runner::validate(&project);
+    if out.json {
+        let list: Vec<Value> = problems
+            .iter()
+            .map(|it| json!({"code": it.code.as_str(), "place": it.place, "message": it.message, "hint": it.hint}))
+            .collect();
+        out.object(json!({"valid": problems.is_empty(), "problems": list}));
+    } else if problems.is_empty() {
+        out.say("everything is in order");
+    } else {
+        for problem in &problems {
+            let label = out.paint_err.paint(Tone::Bad, "error:");
+            out.say(&format!("{label} {}: {}", problem.place, problem.message));
+            if let Some(hint) = &problem.hint {
+                let label = out.paint_err.paint(Tone::Busy, "hint:");
+                out.say(&format!("{label} {hint}"));
+            }
+        }
+    }
+    Ok(if problems.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Error
+    })
+}
+
+/// Prints the leaf that comes next.
+pub(crate) fn select(dir: &Path, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let result = runner::select_next(&project)?;
+    Ok(print_selection(&result, out))
+}
+
+/// What `select` prints, also for `step` where there is nothing to do.
+pub(crate) fn print_selection(result: &SelectResult, out: &mut Out) -> Exit {
+    if out.json {
+        out.object(selection_value(result));
+    }
+    let human = !out.json;
+    match result {
+        SelectResult::Open(leaf) => {
+            if human {
+                out.data(&leaf.path);
+            }
+            Exit::Success
+        }
+        SelectResult::Stuck(leaf) => {
+            if human {
+                out.data(&leaf.path);
+                out.say(&format!(
+                    "stuck: {} has used up its {} attempts and has not passed",
+                    leaf.path, leaf.max_attempts
+                ));
+                out.say(&format!(
+                    "hint: `runner why {}` and `runner log` show what happened",
+                    leaf.id
+                ));
+            }
+            Exit::Stuck
+        }
+        SelectResult::Complete => {
+            if human {
+                out.say("complete: every leaf has passed");
+            }
+            Exit::NothingToDo
+        }
+        SelectResult::Repair(findings) => {
+            if human {
+                out.say("the tree is invalid: the next step will have it repaired");
+                for finding in findings {
+                    out.say(&format!("  {finding}"));
+                }
+            }
+            Exit::Error
+        }
+    }
+}
+
+/// The JSON form of a selection.
+pub(crate) fn selection_value(result: &SelectResult) -> Value {
+    let with = |status: &str, leaf: &Selected| {
+        json!({
+            "status": status,
+            "id": leaf.id,
+            "path": leaf.path,
+            "attempts": leaf.attempts,
+            "max_attempts": leaf.max_attempts,
+        })
+    };
+    match result {
+        SelectResult::Open(leaf) => with("open", leaf),
+        SelectResult::Stuck(leaf) => with("stuck", leaf),
+        SelectResult::Complete => json!({"status": "complete"}),
+        SelectResult::Repair(_) => json!({"status": "repair"}),
+    }
+}
+
+/// Says why a node is, or is not, next.
+pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let why = runner::why(&project, node)?;
+    if out.json {
+        out.object(json!({"path": why.path, "state": why.state, "reasons": why.reasons}));
+    } else {
+        let tone = match why.state {
+            "passed" | "complete" => Tone::Good,
+            "stuck" => Tone::Bad,
+            "next" => Tone::Busy,
+            _ => Tone::Dim,
+        };
+        let state = out.paint.paint(tone, why.state);
+        out.data(&format!("{}: {state}", why.path));
+        for reason in &why.reasons {
+            out.data(&format!("  {reason}"));
+        }
+    }
+    Ok(Exit::Success)
+}

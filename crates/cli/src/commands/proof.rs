@@ -1,0 +1,95 @@
+//! `runner replay` and `runner verify`: does what is recorded hold?
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use runner::{Project, Result};
+use serde_json::json;
+
+use super::{Exit, with_host};
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+/// Derives a recorded run again.
+pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let report = runner::replay(&project, run)?;
+    if out.json {
+        out.object(json!({
+            "run_id": report.run_id,
+            "iterations": report.iterations,
+            "notes": report.notes,
+            "difference": report.difference,
+        }));
+    } else {
+        for note in &report.notes {
+            out.say(&format!("note: {note}"));
+        }
+        match &report.difference {
+            None => {
+                let word = out.paint.paint(Tone::Good, "the same");
+                out.data(&format!(
+                    "run {}: {} iterations derived again, all {word}",
+                    report.run_id, report.iterations
+                ));
+            }
+            Some(difference) => {
+                let word = out.paint.paint(Tone::Bad, "different");
+                out.data(&format!("run {}: {word}: {difference}", report.run_id));
+            }
+        }
+    }
+    Ok(if report.difference.is_none() {
+        Exit::Success
+    } else {
+        Exit::Error
+    })
+}
+
+/// Runs the guard again where it passed a node.
+pub(crate) fn verify(dir: &Path, node: &str, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let cell = RefCell::new(&mut *out);
+    let result = with_host(&cell, false, |host| runner::verify(&project, node, host))?;
+    let holds = result.holds();
+    if out.json {
+        out.object(json!({
+            "node_id": result.node_id,
+            "commit": result.commit,
+            "iter": result.iter,
+            "command": result.command,
+            "recorded_exit": result.recorded_exit,
+            "exit": result.exit,
+            "same_log": result.same_log,
+            "tree_proven": result.tree_proven,
+            "holds": holds,
+        }));
+    } else {
+        let word = if holds {
+            out.paint.paint(Tone::Good, "holds")
+        } else {
+            out.paint.paint(Tone::Bad, "does not hold")
+        };
+        let exit = result.exit.map_or_else(
+            || "no exit in time".to_owned(),
+            |code| format!("exit {code}"),
+        );
+        out.data(&format!(
+            "{}: the proof {word}: `{}` at {} gave {exit}, recorded exit {}",
+            result.node_id,
+            result.command.join(" "),
+            &result.commit[..12.min(result.commit.len())],
+            result.recorded_exit,
+        ));
+        if !result.tree_proven {
+            out.data("the tree in that commit is not the one that its proof names");
+        }
+        if !result.same_log {
+            out.say("note: the guard printed something else than then (times and paths in it may differ)");
+        }
+        if !holds {
+            out.say(&style::harmless(&result.output_tail));
+        }
+    }
+    Ok(if holds { Exit::Success } else { Exit::Error })
+}

@@ -1,0 +1,44 @@
+//! `runner start`.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use runner::{Project, Result};
+use serde_json::json;
+
+use super::{Exit, with_host};
+use crate::out::Out;
+
+/// Begins the run, or takes it up again.
+pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let cell = RefCell::new(&mut *out);
+    let report = with_host(&cell, false, |host| runner::start(&project, host))?;
+    if out.json {
+        out.object(json!({
+            "run_id": report.run_id,
+            "branch": report.branch,
+            "base": report.base,
+            "committed": report.committed,
+            "new_run": report.new_run,
+        }));
+        return Ok(Exit::Success);
+    }
+    let what = match (report.new_run, report.committed) {
+        (true, _) => format!(
+            "run {} begins on branch {} (from {})",
+            report.run_id, report.branch, report.base
+        ),
+        (false, true) => format!(
+            "run {}: your changes in .runner/ are committed",
+            report.run_id
+        ),
+        (false, false) => format!(
+            "run {} is on branch {}; nothing to do",
+            report.run_id, report.branch
+        ),
+    };
+    out.say(&what);
+    out.say("next: `runner step` for one iteration, `runner loop` until it is done");
+    Ok(Exit::Success)
+}

@@ -1,0 +1,163 @@
+//! `runner status`.
+
+use std::path::Path;
+
+use runner::{Project, Result, RunView, SelectResult};
+use serde_json::json;
+
+use super::{Exit, look};
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+/// Shows where the run is.
+pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let view = runner::run_view(&project)?;
+    if out.json {
+        print_json(&view, out);
+    } else {
+        print_human(&view, out);
+    }
+    Ok(Exit::Success)
+}
+
+fn state_word(view: &RunView) -> &'static str {
+    match (&view.next, view.running_pid) {
+        (_, Some(_)) => "running",
+        (Err(_), _) => "invalid",
+        (Ok(SelectResult::Open(_)), _) => "open",
+        (Ok(SelectResult::Stuck(_)), _) => "stuck",
+        (Ok(SelectResult::Complete), _) => "complete",
+        (Ok(SelectResult::Repair(_)), _) => "repair",
+    }
+}
+
+/// Sums over the recorded iterations; `None` where nothing is known.
+struct Totals {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cost_usd: Option<f64>,
+    duration_ms: u64,
+}
+
+fn totals(view: &RunView) -> Totals {
+    let metas = || view.iterations.iter().filter_map(|it| it.meta.as_ref());
+    let sum = |pick: fn(&runner_core::meta::ExecutorRun) -> Option<u64>| {
+        metas()
+            .filter_map(|meta| meta.executor.as_ref().and_then(pick))
+            .reduce(|a, b| a + b)
+    };
+    Totals {
+        input_tokens: sum(|run| run.input_tokens),
+        output_tokens: sum(|run| run.output_tokens),
+        cost_usd: metas()
+            .filter_map(|meta| meta.executor.as_ref().and_then(|run| run.cost_usd))
+            .reduce(|a, b| a + b),
+        duration_ms: metas().map(|meta| meta.duration_ms).sum(),
+    }
+}
+
+fn print_json(view: &RunView, out: &mut Out) {
+    let totals = totals(view);
+    out.object(json!({
+        "run_id": view.run_id,
+        "branch": view.branch,
+        "title": view.title,
+        "state": state_word(view),
+        "passed": view.progress.map(|it| it.passed),
+        "leaves": view.progress.map(|it| it.leaves),
+        "next": view.next.as_ref().ok().map(look::selection_value),
+        "next_iter": view.state.next_iter,
+        "max_iterations": view.max_iterations,
+        "iterations": view.iterations.len(),
+        "last": {
+            "status": view.state.last_status,
+            "guard": view.state.last_guard,
+            "node_id": view.state.last_node_id,
+            "summary": view.state.last_summary,
+        },
+        "running_pid": view.running_pid,
+        "duration_ms": totals.duration_ms,
+        "input_tokens": totals.input_tokens,
+        "output_tokens": totals.output_tokens,
+        "cost_usd": totals.cost_usd,
+    }));
+}
+
+fn print_human(view: &RunView, out: &mut Out) {
+    let title = style::one_line(&view.title, 100);
+    out.data(&out.paint.paint(Tone::Strong, title));
+    let Some(run_id) = &view.run_id else {
+        out.data("no run has been started here; `runner start` begins one");
+        return;
+    };
+    let word = state_word(view);
+    let tone = match word {
+        "complete" => Tone::Good,
+        "stuck" | "invalid" => Tone::Bad,
+        _ => Tone::Busy,
+    };
+    let branch = view.branch.as_deref().unwrap_or_default();
+    let pid = view
+        .running_pid
+        .map_or_else(String::new, |pid| format!(" (pid {pid})"));
+    out.data(&format!(
+        "run {run_id} on {branch}: {}{pid}",
+        out.paint.paint(tone, word)
+    ));
+    if let Some(progress) = view.progress {
+        out.data(&format!(
+            "leaves:     {} of {} passed  {}",
+            progress.passed,
+            progress.leaves,
+            bar(progress.passed, progress.leaves)
+        ));
+    }
+    match &view.next {
+        Ok(SelectResult::Open(leaf)) => out.data(&format!(
+            "next:       {} (attempts used: {} of {})",
+            leaf.path, leaf.attempts, leaf.max_attempts
+        )),
+        Ok(SelectResult::Stuck(leaf)) => out.data(&format!(
+            "stuck:      {} has used up its {} attempts",
+            leaf.path, leaf.max_attempts
+        )),
+        Ok(SelectResult::Repair(_)) => out.data("next:       the tree has to be repaired"),
+        Ok(SelectResult::Complete) => {}
+        Err(error) => out.data(&format!(
+            "tree:       {}",
+            style::one_line(&error.message, 200)
+        )),
+    }
+    out.data(&format!(
+        "iterations: {} of at most {}",
+        view.state.next_iter - 1,
+        view.max_iterations
+    ));
+    if let (Some(status), Some(node)) = (view.state.last_status, &view.state.last_node_id) {
+        let guard = view
+            .state
+            .last_guard
+            .map_or_else(String::new, |guard| format!(", guard {guard}"));
+        let summary = view.state.last_summary.as_deref().unwrap_or_default();
+        out.data(&format!("last:       {node}: {status}{guard}"));
+        out.data(&format!("            {}", style::one_line(summary, 160)));
+    }
+    let totals = totals(view);
+    out.data(&format!(
+        "time:       {}",
+        style::duration(totals.duration_ms)
+    ));
+    if let (Some(input), Some(output)) = (totals.input_tokens, totals.output_tokens) {
+        out.data(&format!("tokens:     {input} in, {output} out"));
+    }
+    if let Some(cost) = totals.cost_usd {
+        out.data(&format!("cost:       ${cost:.2}"));
+    }
+}
+
+/// Twenty cells.
+fn bar(passed: usize, leaves: usize) -> String {
+    let filled = (passed * 20).checked_div(leaves).unwrap_or(0);
+    format!("{}{}", "█".repeat(filled), "░".repeat(20 - filled))
+}

@@ -1,0 +1,212 @@
+//! `runner step` and `runner loop`.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use runner::{
+    Code, Error, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport, StepResult,
+};
+use runner_core::meta::{Class, Guard};
+use runner_core::output::Status;
+use serde_json::{Value, json};
+
+use super::{Exit, look, with_host};
+use crate::args::LoopArgs;
+use crate::out::{Out, error_value};
+use crate::style::{self, Tone};
+
+/// Takes one step.
+pub(crate) fn step(dir: &Path, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let cell = RefCell::new(&mut *out);
+    let result = with_host(&cell, false, |host| runner::step_once(&project, host))?;
+    let report = match result {
+        StepResult::Complete => return Ok(look::print_selection(&SelectResult::Complete, out)),
+        StepResult::Stuck(leaf) => {
+            return Ok(look::print_selection(&SelectResult::Stuck(leaf), out));
+        }
+        StepResult::Recorded(report) => report,
+    };
+    let error = report.as_error();
+    if out.json {
+        let mut value = step_value(&report);
+        if let Some(error) = &error {
+            value["error"] = error_value(error);
+        }
+        out.object(value);
+    } else {
+        print_step(&report, out);
+        if let Some(error) = &error {
+            out.error(error);
+        }
+    }
+    Ok(if error.is_some() {
+        Exit::Error
+    } else {
+        Exit::Success
+    })
+}
+
+/// Takes steps until something ends them.
+pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<Exit> {
+    let project = Project::find(dir)?;
+    let options = LoopOptions {
+        steps: args.steps,
+        for_duration: args.for_duration,
+        until: args.until.map(next_occurrence).transpose()?,
+    };
+    let cell = RefCell::new(&mut *out);
+    let end = with_host(&cell, true, |host| {
+        Ok(runner::run_loop(&project, host, &options, &mut |report| {
+            let mut out = cell.borrow_mut();
+            if out.json {
+                let mut value = step_value(report);
+                value["event"] = json!("step");
+                if let Some(error) = report.as_error() {
+                    value["error"] = error_value(&error);
+                }
+                out.object(value);
+            } else {
+                print_step(report, &mut out);
+            }
+        }))
+    })?;
+    let exit = match end.status {
+        LoopStatus::Complete | LoopStatus::Stopped => Exit::Success,
+        LoopStatus::Stuck => Exit::Stuck,
+        LoopStatus::Limit | LoopStatus::Error => Exit::Error,
+        LoopStatus::Interrupted => Exit::Interrupted,
+    };
+    if out.json {
+        let mut value =
+            json!({"event": "finished", "status": end.status.as_str(), "steps": end.steps});
+        if let Some(leaf) = &end.stuck {
+            value["node_id"] = json!(leaf.id);
+            value["path"] = json!(leaf.path);
+        }
+        if let Some(reason) = &end.reason {
+            value["reason"] = json!(reason);
+        }
+        if let Some(error) = &end.error {
+            value["error"] = error_value(error);
+        }
+        out.object(value);
+        return Ok(exit);
+    }
+    match end.status {
+        LoopStatus::Complete => {
+            let word = out.paint_err.paint(Tone::Good, "complete");
+            out.say(&format!(
+                "{word}: every leaf has passed ({} steps)",
+                end.steps
+            ));
+        }
+        LoopStatus::Stuck => {
+            if let Some(leaf) = end.stuck {
+                look::print_selection(&SelectResult::Stuck(leaf), out);
+            }
+        }
+        LoopStatus::Stopped => {
+            let reason = end.reason.unwrap_or_default();
+            out.say(&format!("stopped: {reason}; `runner loop` goes on"));
+        }
+        LoopStatus::Interrupted => {
+            let error = end
+                .error
+                .unwrap_or_else(|| Error::new(Code::Interrupted, "interrupted between two steps"));
+            out.error(&error);
+        }
+        LoopStatus::Limit | LoopStatus::Error => {
+            if let Some(error) = &end.error {
+                out.error(error);
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// The next moment at which clocks here show this time.
+fn next_occurrence(time: jiff::civil::Time) -> Result<jiff::Timestamp> {
+    let wrong = |error: jiff::Error| Error::new(Code::Config, format!("--until: {error}"));
+    let now = jiff::Zoned::now();
+    let today = now
+        .date()
+        .to_datetime(time)
+        .to_zoned(now.time_zone().clone())
+        .map_err(wrong)?;
+    if today > now {
+        return Ok(today.timestamp());
+    }
+    let tomorrow = now.date().tomorrow().map_err(wrong)?;
+    let at = tomorrow
+        .to_datetime(time)
+        .to_zoned(now.time_zone().clone())
+        .map_err(wrong)?;
+    Ok(at.timestamp())
+}
+
+/// The JSON form of an iteration.
+fn step_value(report: &StepReport) -> Value {
+    json!({
+        "run_id": report.run_id,
+        "iter": report.iter,
+        "node_id": report.node_id,
+        "status": report.status,
+        "guard": report.guard,
+        "attempts": report.attempts,
+        "passes": report.passes,
+        "class": report.class,
+        "passed": report.passed,
+        "findings": report.findings,
+        "notes": report.notes,
+        "duration_ms": report.duration_ms,
+    })
+}
+
+/// One line an iteration, and what a person should know below it.
+pub(crate) fn print_step(report: &StepReport, out: &mut Out) {
+    let (mark, tone) = match (report.class, report.status, report.guard) {
+        (Class::Ok, Status::Done, Guard::Pass) | (Class::Repaired, ..) => ("✓", Tone::Good),
+        (Class::Ok, Status::Decomposed, _) => ("◆", Tone::Busy),
+        (Class::Ok, Status::Retry, _) => ("↻", Tone::Busy),
+        _ => ("✗", Tone::Bad),
+    };
+    let mark = out.paint.paint(tone, mark);
+    let what = describe(report);
+    let time = out
+        .paint
+        .paint(Tone::Dim, style::duration(report.duration_ms));
+    let line = format!(
+        "{mark} {:>3}  {}  {what}  {time}",
+        report.iter, report.node_id
+    );
+    out.data(&line);
+    if report.class != Class::RunnerError {
+        for finding in &report.findings {
+            out.say(&format!("       {}", style::one_line(finding, 200)));
+        }
+    }
+    for note in &report.notes {
+        out.say(&format!("       note: {}", style::one_line(note, 200)));
+    }
+}
+
+fn describe(report: &StepReport) -> String {
+    let attempts = report
+        .attempts
+        .map_or_else(String::new, |n| format!(", attempts used: {n}"));
+    match report.class {
+        Class::Ok => match (report.status, report.guard) {
+            (Status::Done, Guard::Pass) => "done, guard passed".to_owned(),
+            (Status::Done, _) => format!("done, but the guard failed{attempts}"),
+            (Status::Retry, _) => format!("wants another try{attempts}"),
+            (Status::Decomposed, _) => "decomposed".to_owned(),
+        },
+        Class::AgentError => format!("not accepted{attempts}"),
+        Class::InvalidTree => "left an invalid tree; it will be repaired".to_owned(),
+        Class::RunnerError => "runner error, no attempt used".to_owned(),
+        Class::Repaired => "tree repaired".to_owned(),
+        Class::RepairRefused => "repair refused".to_owned(),
+        Class::RepairRestored => "repair refused; the last valid tree is back".to_owned(),
+    }
+}

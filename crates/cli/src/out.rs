@@ -1,0 +1,125 @@
+//! The one gate through which everything is printed: data to stdout, the rest
+//! to stderr.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use runner::Error;
+use serde_json::{Value, json};
+
+use crate::args::{Color, Global};
+use crate::style::{Paint, Tone};
+
+/// The version of every JSON object that is printed.
+const SCHEMA_VERSION: u32 = 1;
+
+/// How and where to print.
+#[derive(Debug)]
+pub(crate) struct Out {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+    /// For stdout.
+    pub(crate) paint: Paint,
+    /// For stderr.
+    pub(crate) paint_err: Paint,
+    /// Whether a line that redraws itself makes sense on stderr.
+    pub(crate) live: bool,
+    line_shown: bool,
+}
+
+impl Out {
+    /// As the options and the terminal want it.
+    pub(crate) fn new(global: &Global) -> Self {
+        let (out_tty, err_tty) = (
+            std::io::stdout().is_terminal(),
+            std::io::stderr().is_terminal(),
+        );
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let on = |tty: bool| match global.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => tty && !no_color,
+        };
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        Out {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            paint: Paint { on: on(out_tty) },
+            paint_err: Paint { on: on(err_tty) },
+            live: err_tty && !dumb && !global.quiet && !global.json,
+            line_shown: false,
+        }
+    }
+
+    /// A line of data.
+    pub(crate) fn data(&mut self, text: &str) {
+        self.clear_line();
+        // Whoever closed the pipe has read enough.
+        let _ = writeln!(std::io::stdout().lock(), "{text}");
+    }
+
+    /// A JSON object as data.
+    pub(crate) fn object(&mut self, mut value: Value) {
+        if let Value::Object(map) = &mut value {
+            map.insert("schema_version".to_owned(), json!(SCHEMA_VERSION));
+        }
+        self.data(&value.to_string());
+    }
+
+    /// A remark for people.
+    pub(crate) fn say(&mut self, text: &str) {
+        if !self.quiet {
+            self.err(text);
+        }
+    }
+
+    /// A remark for people who want to hear more.
+    pub(crate) fn detail(&mut self, text: &str) {
+        if self.verbose {
+            self.err(text);
+        }
+    }
+
+    /// An error, with its hint.
+    pub(crate) fn error(&mut self, error: &Error) {
+        if self.json {
+            self.object(json!({"error": error_value(error)}));
+            return;
+        }
+        let label = self.paint_err.paint(Tone::Bad, "error:");
+        self.err(&format!("{label} {}", error.message));
+        if let Some(hint) = &error.hint {
+            let label = self.paint_err.paint(Tone::Busy, "hint:");
+            self.err(&format!("{label} {hint}"));
+        }
+    }
+
+    /// A line that the next one replaces; only on a terminal.
+    pub(crate) fn live_line(&mut self, text: &str) {
+        if self.live {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[2K{text}");
+            let _ = std::io::stderr().flush();
+            self.line_shown = true;
+        }
+    }
+
+    /// Takes the live line away.
+    pub(crate) fn clear_line(&mut self) {
+        if self.line_shown {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[2K");
+            let _ = std::io::stderr().flush();
+            self.line_shown = false;
+        }
+    }
+
+    fn err(&mut self, text: &str) {
+        self.clear_line();
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
+}
+
+/// An error as scripts read it.
+pub(crate) fn error_value(error: &Error) -> Value {
+    json!({"code": error.code.as_str(), "message": error.message, "hint": error.hint})
+}

@@ -1,0 +1,139 @@
+//! Shows what is going on while a step or a loop runs.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use runner::{Observer, Progress};
+use serde_json::json;
+
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+/// Draws the live line and passes remarks on.
+pub(crate) struct Screen<'o> {
+    out: &'o RefCell<&'o mut Out>,
+    /// Whether recovery and waiting are events on stdout (`loop --json`).
+    events: bool,
+    current: Option<Current>,
+}
+
+struct Current {
+    iter: u32,
+    path: String,
+    passed: usize,
+    leaves: usize,
+    budget_secs: u64,
+    phase: &'static str,
+    since: Instant,
+}
+
+impl<'o> Screen<'o> {
+    pub(crate) fn new(out: &'o RefCell<&'o mut Out>, events: bool) -> Self {
+        Screen {
+            out,
+            events,
+            current: None,
+        }
+    }
+
+    fn draw(&self) {
+        let Some(current) = &self.current else { return };
+        let mut out = self.out.borrow_mut();
+        if !out.live {
+            return;
+        }
+        let elapsed = current.since.elapsed().as_secs();
+        let paint = out.paint_err;
+        let clock = |secs: u64| format!("{}:{:02}", secs / 60, secs % 60);
+        let line = format!(
+            "{} {}/{} leaves · iteration {} · {} · {} {} of {}",
+            paint.paint(Tone::Busy, "▶"),
+            current.passed,
+            current.leaves,
+            current.iter,
+            paint.paint(Tone::Strong, &current.path),
+            current.phase,
+            clock(elapsed),
+            clock(current.budget_secs),
+        );
+        out.live_line(&line);
+    }
+}
+
+impl Observer for Screen<'_> {
+    fn progress(&mut self, progress: &Progress<'_>) {
+        match progress {
+            Progress::Recovered { run_id, iter, how } => {
+                let mut out = self.out.borrow_mut();
+                if self.events && out.json {
+                    out.object(
+                        json!({"event": "recovered", "run_id": run_id, "iter": iter, "how": how}),
+                    );
+                } else {
+                    let what = match *how {
+                        "finished" => "was decided but not committed: it is now",
+                        _ => "was cut off: it is recorded as interrupted, its edits are kept",
+                    };
+                    out.say(&format!(
+                        "recovered: iteration {iter} of run {run_id} {what}"
+                    ));
+                }
+            }
+            Progress::Started {
+                iter,
+                path,
+                passed,
+                leaves,
+                budget_secs,
+            } => {
+                self.out
+                    .borrow_mut()
+                    .detail(&format!("iteration {iter}: {path}"));
+                self.current = Some(Current {
+                    iter: *iter,
+                    path: (*path).to_owned(),
+                    passed: *passed,
+                    leaves: *leaves,
+                    budget_secs: *budget_secs,
+                    phase: "preparing",
+                    since: Instant::now(),
+                });
+                self.draw();
+            }
+            Progress::Agent | Progress::Guard => {
+                if let Some(current) = &mut self.current {
+                    current.phase = if matches!(progress, Progress::Agent) {
+                        "agent"
+                    } else {
+                        "guard"
+                    };
+                }
+                self.draw();
+            }
+            Progress::Ended(_) => {
+                self.current = None;
+                self.out.borrow_mut().clear_line();
+            }
+            Progress::Waiting { secs, why } => {
+                let mut out = self.out.borrow_mut();
+                if self.events && out.json {
+                    out.object(json!({"event": "waiting", "secs": secs, "why": why}));
+                } else {
+                    out.say(&format!(
+                        "trying again in {}: {why}",
+                        style::duration(secs * 1000)
+                    ));
+                }
+            }
+            Progress::Note(text) => self.out.borrow_mut().say(&format!("note: {text}")),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.draw();
+    }
+
+    fn ticks(&self) -> bool {
+        self.out.borrow().live
+    }
+}

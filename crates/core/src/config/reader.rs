@@ -1,0 +1,420 @@
+//! Typed access to the tables of a TOML document, with a finding for everything that
+//! does not fit. Every getter takes the value that holds when the key is missing or
+//! wrong.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Config, ConfigFinding, Word};
+use crate::paths;
+use crate::text::{cut_chars, escape_path};
+
+/// Every table with its keys. Tables whose keys are the user's have none here.
+const KNOWN: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "max_attempts_default",
+            "max_iterations",
+            "iteration_timeout_secs",
+            "executor_output_limit_bytes",
+            "guard_output_limit_bytes",
+            "prompt_budget_bytes",
+            "guard",
+            "loop",
+            "executor",
+            "commit",
+            "prices",
+            "notify",
+            "budget",
+            "sandbox",
+        ],
+    ),
+    ("guard", &["command", "protected", "watched"]),
+    (
+        "loop",
+        &["max_consecutive_errors", "on_timeout", "wait_quota"],
+    ),
+    (
+        "executor",
+        &[
+            "backend",
+            "command",
+            "model",
+            "extra_args",
+            "idle_timeout_secs",
+            "env",
+        ],
+    ),
+    ("commit", &["deny", "max_file_bytes"]),
+    ("notify", &["command"]),
+    ("budget", &["max_tokens", "max_cost_usd"]),
+    ("sandbox", &["mode", "writable"]),
+];
+
+/// Below this similarity a guess would be an odd question.
+const ALIKE: f64 = 0.75;
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+/// One table of the document, or its absence.
+#[derive(Clone, Copy)]
+pub(super) struct Table<'t, 'i> {
+    name: &'t str,
+    entries: Option<&'t DeTable<'i>>,
+}
+
+impl<'t, 'i> Table<'t, 'i> {
+    pub(super) fn root(entries: &'t DeTable<'i>) -> Self {
+        Table {
+            name: "",
+            entries: Some(entries),
+        }
+    }
+
+    /// The same table under its full name.
+    pub(super) fn named(self, name: &'t str) -> Self {
+        Table { name, ..self }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'t Value<'i>> {
+        self.entries?.get(key)
+    }
+
+    pub(super) fn entries(
+        &self,
+    ) -> impl Iterator<Item = (&'t Spanned<toml::de::DeString<'i>>, &'t Value<'i>)> + use<'t, 'i>
+    {
+        self.entries.into_iter().flatten()
+    }
+
+    pub(super) fn full_name(&self, key: &str) -> String {
+        if self.name.is_empty() {
+            shown(key)
+        } else {
+            format!("{}.{}", self.name, shown(key))
+        }
+    }
+}
+
+/// Collects the findings about one file.
+pub(super) struct Reader<'s> {
+    text: &'s str,
+    findings: Vec<ConfigFinding>,
+}
+
+impl<'s> Reader<'s> {
+    pub(super) fn new(text: &'s str) -> Self {
+        Reader {
+            text,
+            findings: Vec::new(),
+        }
+    }
+
+    /// The configuration, if nothing was found.
+    pub(super) fn finish(mut self, config: Config) -> Result<Config, Vec<ConfigFinding>> {
+        if self.findings.is_empty() {
+            return Ok(config);
+        }
+        self.findings
+            .sort_by_key(|finding| finding.line.unwrap_or(usize::MAX));
+        Err(self.findings)
+    }
+
+    pub(super) fn note(
+        &mut self,
+        offset: Option<usize>,
+        key: String,
+        message: String,
+        hint: Option<String>,
+    ) {
+        self.findings.push(ConfigFinding {
+            line: offset.map(|offset| line_of(self.text, offset)),
+            key,
+            message,
+            hint,
+        });
+    }
+
+    /// A finding about the value of a key.
+    pub(super) fn find(
+        &mut self,
+        table: Table<'_, '_>,
+        key: &str,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) {
+        let offset = table.get(key).map(|value| value.span().start);
+        self.note(offset, table.full_name(key), message.into(), hint);
+    }
+
+    pub(super) fn wrong_type(&mut self, value: &Value<'_>, key: String, wanted: &str) {
+        let found = match value.get_ref() {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "an integer",
+            DeValue::Float(_) => "a float",
+            DeValue::Boolean(_) => "a boolean",
+            DeValue::Datetime(_) => "a date or time",
+            DeValue::Array(_) => "an array",
+            DeValue::Table(_) => "a table",
+        };
+        let message = format!("must be {wanted}, not {found}");
+        self.note(Some(value.span().start), key, message, None);
+    }
+
+    pub(super) fn table<'t, 'i>(&mut self, parent: Table<'t, 'i>, name: &'t str) -> Table<'t, 'i> {
+        let mut entries = None;
+        if let Some(value) = parent.get(name) {
+            match value.get_ref() {
+                DeValue::Table(table) => entries = Some(table),
+                _ => self.wrong_type(value, parent.full_name(name), "a table"),
+            }
+        }
+        Table { name, entries }
+    }
+
+    /// A table in which only the keys of [`KNOWN`] may be.
+    pub(super) fn known_table<'t, 'i>(
+        &mut self,
+        parent: Table<'t, 'i>,
+        name: &'t str,
+    ) -> Table<'t, 'i> {
+        let table = self.table(parent, name);
+        self.unknown_keys(table);
+        table
+    }
+
+    pub(super) fn unknown_keys(&mut self, table: Table<'_, '_>) {
+        let known = KNOWN
+            .iter()
+            .find(|(name, _)| *name == table.name)
+            .map_or(&[][..], |(_, keys)| keys);
+        for (key, _) in table.entries() {
+            if !known.contains(&&**key.get_ref()) {
+                self.note(
+                    Some(key.span().start),
+                    table.full_name(key.get_ref()),
+                    "unknown key".to_owned(),
+                    Some(nearest_key(table.name, key.get_ref())),
+                );
+            }
+        }
+    }
+
+    pub(super) fn integer<T>(
+        &mut self,
+        table: Table<'_, '_>,
+        key: &str,
+        range: RangeInclusive<T>,
+        default: T,
+    ) -> T
+    where
+        T: Copy + PartialOrd + Display + TryFrom<i128>,
+    {
+        let Some(value) = table.get(key) else {
+            return default;
+        };
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.wrong_type(value, table.full_name(key), "an integer");
+            return default;
+        };
+        let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
+        match number.and_then(|number| T::try_from(number).ok()) {
+            Some(number) if range.contains(&number) => number,
+            _ => {
+                let message = format!("must be between {} and {}", range.start(), range.end());
+                self.find(table, key, message, None);
+                default
+            }
+        }
+    }
+
+    /// A number that is neither negative nor one of a float's odd ones; integers are
+    /// fine.
+    pub(super) fn amount(&mut self, table: Table<'_, '_>, key: &str, default: f64) -> f64 {
+        let Some(value) = table.get(key) else {
+            return default;
+        };
+        let number = match value.get_ref() {
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok(),
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+                .ok()
+                .map(lossy_f64),
+            _ => {
+                self.wrong_type(value, table.full_name(key), "a number");
+                return default;
+            }
+        };
+        match number {
+            Some(number) if number.is_finite() && number >= 0.0 => number,
+            _ => {
+                self.find(table, key, "must be a number, 0 or more", None);
+                default
+            }
+        }
+    }
+
+    pub(super) fn boolean(&mut self, table: Table<'_, '_>, key: &str, default: bool) -> bool {
+        let Some(value) = table.get(key) else {
+            return default;
+        };
+        if let DeValue::Boolean(flag) = value.get_ref() {
+            return *flag;
+        }
+        self.wrong_type(value, table.full_name(key), "true or false");
+        default
+    }
+
+    pub(super) fn string(&mut self, table: Table<'_, '_>, key: &str, default: String) -> String {
+        table
+            .get(key)
+            .and_then(|value| self.text_of(value, &table.full_name(key)))
+            .unwrap_or(default)
+    }
+
+    /// A word of a fixed set.
+    pub(super) fn word<W: Word>(&mut self, table: Table<'_, '_>, key: &str, default: W) -> W {
+        let text = table
+            .get(key)
+            .and_then(|value| self.text_of(value, &table.full_name(key)));
+        let Some(text) = text else {
+            return default;
+        };
+        if let Some(word) = W::ALL.iter().find(|word| word.word() == text) {
+            return *word;
+        }
+        let words: Vec<&str> = W::ALL.iter().map(|word| word.word()).collect();
+        let message = format!("`{}` is not one of {}", shown(&text), words.join(", "));
+        let (_, meant) = nearest(&text, &words);
+        self.find(
+            table,
+            key,
+            message,
+            Some(format!("did you mean `{meant}`?")),
+        );
+        default
+    }
+
+    pub(super) fn strings(
+        &mut self,
+        table: Table<'_, '_>,
+        key: &str,
+        default: Vec<String>,
+    ) -> Vec<String> {
+        let Some(value) = table.get(key) else {
+            return default;
+        };
+        let DeValue::Array(items) = value.get_ref() else {
+            self.wrong_type(value, table.full_name(key), "an array of strings");
+            return default;
+        };
+        let name = table.full_name(key);
+        items
+            .iter()
+            .enumerate()
+            .filter_map(|(index, item)| self.text_of(item, &format!("{name}[{index}]")))
+            .collect()
+    }
+
+    /// A command line: empty, or with a program to start.
+    pub(super) fn argv(
+        &mut self,
+        table: Table<'_, '_>,
+        key: &str,
+        default: Vec<String>,
+    ) -> Vec<String> {
+        let words = self.strings(table, key, default);
+        if words
+            .first()
+            .is_some_and(|program| program.trim().is_empty())
+        {
+            let message = "its first word, the program, must not be empty";
+            self.find(table, key, message, None);
+        }
+        words
+    }
+
+    pub(super) fn globs(
+        &mut self,
+        table: Table<'_, '_>,
+        key: &str,
+        default: Vec<String>,
+    ) -> Vec<String> {
+        let globs = self.strings(table, key, default);
+        for glob in &globs {
+            if let Err(error) = paths::check_glob(glob) {
+                let message = format!("glob `{}`: {}", shown(glob), error.message);
+                self.find(table, key, message, error.hint);
+            }
+        }
+        globs
+    }
+
+    /// A string that can be handed to a process.
+    pub(super) fn text_of(&mut self, value: &Value<'_>, key: &str) -> Option<String> {
+        match value.get_ref() {
+            DeValue::String(text) if text.contains('\0') => {
+                let message = "must not contain a NUL character".to_owned();
+                self.note(Some(value.span().start), key.to_owned(), message, None);
+                None
+            }
+            DeValue::String(text) => Some(text.to_string()),
+            _ => {
+                self.wrong_type(value, key.to_owned(), "a string");
+                None
+            }
+        }
+    }
+}
+
+pub(super) fn is_empty_array(value: &Value<'_>) -> bool {
+    matches!(value.get_ref(), DeValue::Array(items) if items.is_empty())
+}
+
+/// The word that is most like the given one, with how much it is; the first of equals.
+pub(super) fn nearest<'w>(word: &str, known: &[&'w str]) -> (f64, &'w str) {
+    known
+        .iter()
+        .map(|&known| (strsim::jaro_winkler(word, known), known))
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
+        .unwrap_or_default()
+}
+
+/// Names the known key that was most likely meant, with its table. Keys of the same
+/// table are preferred.
+fn nearest_key(table: &str, key: &str) -> String {
+    let preferred = |home: &str, score: f64| score + if home == table { 0.1 } else { 0.0 };
+    let ((score, meant), home) = KNOWN
+        .iter()
+        .map(|&(home, keys)| (nearest(key, keys), home))
+        .reduce(|best, next| {
+            let better = preferred(next.1, next.0.0) > preferred(best.1, best.0.0);
+            if better { next } else { best }
+        })
+        .unwrap_or_default();
+    let dot = if home.is_empty() { "" } else { "." };
+    if score >= ALIKE {
+        format!("did you mean `{home}{dot}{meant}`?")
+    } else {
+        format!("the nearest known one is `{home}{dot}{meant}`")
+    }
+}
+
+/// Amounts of money: beyond 2^53 nobody counts the last digit.
+#[expect(clippy::cast_precision_loss)]
+fn lossy_f64(number: i64) -> f64 {
+    number as f64
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    before.split(|&byte| byte == b'\n').count()
+}
+
+/// A key or word of the file inside a message: short and on one line.
+fn shown(text: &str) -> String {
+    escape_path(cut_chars(text, 60).as_bytes())
+}

@@ -1,0 +1,428 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn findings(text: &str) -> Vec<String> {
+    match Config::parse(text) {
+        Ok(_) => Vec::new(),
+        Err(findings) => findings.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn check(text: &str, expected: &[&str]) {
+    assert_eq!(findings(text), expected, "{text}");
+}
+
+#[test]
+fn an_empty_file_is_the_default() {
+    for text in [
+        "",
+        "\u{feff}# nothing\r\n",
+        "[guard]\n[executor.env]\n[prices]\n",
+    ] {
+        assert_eq!(Config::parse(text), Ok(Config::default()));
+    }
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = Config::parse(
+        r#"
+max_attempts_default = 5
+max_iterations = 7
+iteration_timeout_secs = 60
+executor_output_limit_bytes = 1_000
+guard_output_limit_bytes = 0x10
+prompt_budget_bytes = 4096
+[guard]
+command = ["make", "test"]
+protected = ["Makefile"]
+watched = ["tests/**"]
+[loop]
+max_consecutive_errors = 0
+on_timeout = "retry"
+wait_quota = true
+[executor]
+backend = "command"
+command = ["./agent", ""]
+model = "m"
+extra_args = ["-x"]
+idle_timeout_secs = 0
+env = { A = "1", "b.c" = "2" }
+[commit]
+deny = []
+max_file_bytes = 1
+[prices]
+"gpt-x" = { input = 1, cached = 0.5, output = 2.5 }
+plain = { input = 3.0, output = 4.0 }
+[notify]
+command = ["notify"]
+[budget]
+max_tokens = 9
+max_cost_usd = 1
+[sandbox]
+mode = "required"
+writable = []
+"#,
+    )
+    .unwrap();
+    let price = |input, cached, output| Price {
+        input,
+        cached,
+        output,
+    };
+    let expected = Config {
+        max_attempts_default: 5,
+        max_iterations: 7,
+        iteration_timeout_secs: 60,
+        executor_output_limit_bytes: 1000,
+        guard_output_limit_bytes: 16,
+        prompt_budget_bytes: 4096,
+        guard: GuardConfig {
+            command: strings(&["make", "test"]),
+            protected: strings(&["Makefile"]),
+            watched: strings(&["tests/**"]),
+        },
+        run_loop: LoopConfig {
+            max_consecutive_errors: 0,
+            on_timeout: OnTimeout::Retry,
+            wait_quota: true,
+        },
+        executor: ExecutorConfig {
+            backend: Backend::Command,
+            command: strings(&["./agent", ""]),
+            model: "m".to_owned(),
+            extra_args: strings(&["-x"]),
+            idle_timeout_secs: 0,
+            env: [("A", "1"), ("b.c", "2")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+        },
+        commit: CommitConfig {
+            deny: Vec::new(),
+            max_file_bytes: 1,
+        },
+        prices: [
+            ("gpt-x".to_owned(), price(1.0, 0.5, 2.5)),
+            ("plain".to_owned(), price(3.0, 3.0, 4.0)),
+        ]
+        .into(),
+        notify: NotifyConfig {
+            command: strings(&["notify"]),
+        },
+        budget: BudgetConfig {
+            max_tokens: 9,
+            max_cost_usd: 1.0,
+        },
+        sandbox: SandboxConfig {
+            mode: SandboxMode::Required,
+            writable: Some(Vec::new()),
+        },
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn unknown_keys_name_the_nearest_known_one() {
+    for (text, expected) in [
+        (
+            "max_iteration = 1",
+            "line 1: max_iteration: unknown key (did you mean `max_iterations`?)",
+        ),
+        (
+            "\n[guard]\ncomand = []",
+            "line 3: guard.comand: unknown key (did you mean `guard.command`?)",
+        ),
+        (
+            "[guards]\nx = 1",
+            "line 1: guards: unknown key (did you mean `guard`?)",
+        ),
+        (
+            "protected = []",
+            "line 1: protected: unknown key (did you mean `guard.protected`?)",
+        ),
+        (
+            "[executor]\non_timeout = 'stop'",
+            "line 2: executor.on_timeout: unknown key (did you mean `loop.on_timeout`?)",
+        ),
+        (
+            "[prices]\nm = { inputs = 1 }",
+            "line 2: prices.m.inputs: unknown key (did you mean `input`?)",
+        ),
+        (
+            "\"a\\nb\" = 1",
+            "line 1: a\\nb: unknown key (the nearest known one is `sandbox`)",
+        ),
+    ] {
+        check(text, &[expected]);
+    }
+}
+
+#[test]
+fn wrong_types() {
+    for (text, expected) in [
+        (
+            "max_iterations = \"3\"",
+            "line 1: max_iterations: must be an integer, not a string",
+        ),
+        (
+            "max_iterations = 3.0",
+            "line 1: max_iterations: must be an integer, not a float",
+        ),
+        (
+            "guard = 3",
+            "line 1: guard: must be a table, not an integer",
+        ),
+        ("[[loop]]", "line 1: loop: must be a table, not an array"),
+        (
+            "[guard]\ncommand = \"just ci\"",
+            "line 2: guard.command: must be an array of strings, not a string",
+        ),
+        (
+            "[guard]\ncommand = [\"just\",\n 1]",
+            "line 3: guard.command[1]: must be a string, not an integer",
+        ),
+        (
+            "[loop]\nwait_quota = 1",
+            "line 2: loop.wait_quota: must be true or false, not an integer",
+        ),
+        (
+            "[executor]\nmodel = 2020-01-01",
+            "line 2: executor.model: must be a string, not a date or time",
+        ),
+        (
+            "[prices]\nm = 1",
+            "line 2: prices.m: must be a table with input, cached and output, not an integer",
+        ),
+        (
+            "[budget]\nmax_cost_usd = true",
+            "line 2: budget.max_cost_usd: must be a number, not a boolean",
+        ),
+    ] {
+        check(text, &[expected]);
+    }
+}
+
+#[test]
+fn out_of_range() {
+    for (text, expected) in [
+        (
+            "max_attempts_default = 0",
+            "line 1: max_attempts_default: must be between 1 and 4294967295",
+        ),
+        (
+            "max_iterations = -1",
+            "line 1: max_iterations: must be between 1 and 4294967295",
+        ),
+        (
+            "iteration_timeout_secs = 0",
+            "line 1: iteration_timeout_secs: must be between 1 and 31622400",
+        ),
+        (
+            "prompt_budget_bytes = 4095",
+            "line 1: prompt_budget_bytes: must be between 4096 and 1073741824",
+        ),
+        (
+            "executor_output_limit_bytes = 99999999999999999999999999999999999999999999",
+            "line 1: executor_output_limit_bytes: must be between 1 and 1073741824",
+        ),
+        (
+            "[budget]\nmax_cost_usd = -0.5",
+            "line 2: budget.max_cost_usd: must be a number, 0 or more",
+        ),
+        (
+            "[budget]\nmax_cost_usd = nan",
+            "line 2: budget.max_cost_usd: must be a number, 0 or more",
+        ),
+        (
+            "[budget]\nmax_tokens = -1",
+            "line 2: budget.max_tokens: must be between 0 and 9223372036854775807",
+        ),
+        (
+            "[prices]\nm = { input = -1, output = 1 }",
+            "line 2: prices.m.input: must be a number, 0 or more",
+        ),
+        (
+            "[prices.m]\noutput = inf",
+            "line 2: prices.m.output: must be a number, 0 or more",
+        ),
+        (
+            "[sandbox]\nwritable = [\" \"]",
+            "line 2: sandbox.writable: a folder must not be empty",
+        ),
+    ] {
+        check(text, &[expected]);
+    }
+}
+
+#[test]
+fn words_and_commands() {
+    for (text, expected) in [
+        (
+            "[executor]\nbackend = \"claud\"",
+            "line 2: executor.backend: `claud` is not one of codex, claude, opencode, command \
+             (did you mean `claude`?)",
+        ),
+        (
+            "[loop]\non_timeout = \"stopp\"",
+            "line 2: loop.on_timeout: `stopp` is not one of stop, retry (did you mean `stop`?)",
+        ),
+        (
+            "[sandbox]\nmode = \"on\"",
+            "line 2: sandbox.mode: `on` is not one of off, auto, required (did you mean `off`?)",
+        ),
+        (
+            "[guard]\ncommand = []",
+            "line 2: guard.command: must not be empty (name the command that proves the work, \
+             for example [\"just\", \"ci\"])",
+        ),
+        (
+            "[guard]\ncommand = [\" \", \"ci\"]",
+            "line 2: guard.command: its first word, the program, must not be empty",
+        ),
+        (
+            "[notify]\ncommand = [\"\"]",
+            "line 2: notify.command: its first word, the program, must not be empty",
+        ),
+        (
+            "[executor]\nbackend = \"command\"",
+            "line 2: executor.command: must not be empty when backend is `command`",
+        ),
+        (
+            "[executor]\nbackend = \"command\"\ncommand = []",
+            "line 3: executor.command: must not be empty when backend is `command`",
+        ),
+        (
+            "[executor]\nmodel = \"a\\u0000b\"",
+            "line 2: executor.model: must not contain a NUL character",
+        ),
+    ] {
+        check(text, &[expected]);
+    }
+}
+
+#[test]
+fn globs_must_be_able_to_match() {
+    check(
+        "[guard]\nprotected = [\"ok\", \"[\", \"tests/\"]\nwatched = [\"/x\"]\n[commit]\ndeny = [\"{\"]",
+        &[
+            "line 2: guard.protected: glob `[`: unclosed character class; missing ']'",
+            "line 2: guard.protected: glob `tests/`: it never matches: only files are compared, \
+             not folders (write \"tests/**\")",
+            "line 3: guard.watched: glob `/x`: it never matches: paths start at the repo root, \
+             without `/` or `./` (write \"x\")",
+            "line 5: commit.deny: glob `{`: unclosed alternate group; missing '}' (maybe escape \
+             '{' with '[{]'?)",
+        ],
+    );
+}
+
+#[test]
+fn all_findings_by_line() {
+    check(
+        "zzz = 1\nmax_iterations = 0\n[loop]\non_timeout = 1\n[guard]\nwatch = []\ncommand = []",
+        &[
+            "line 1: zzz: unknown key (the nearest known one is `max_attempts_default`)",
+            "line 2: max_iterations: must be between 1 and 4294967295",
+            "line 4: loop.on_timeout: must be a string, not an integer",
+            "line 6: guard.watch: unknown key (did you mean `guard.watched`?)",
+            "line 7: guard.command: must not be empty (name the command that proves the work, \
+             for example [\"just\", \"ci\"])",
+        ],
+    );
+}
+
+#[test]
+fn broken_toml_has_its_line() {
+    let findings = Config::parse("max_iterations = 1\n[guard\n").unwrap_err();
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].line, Some(2));
+    assert!(findings[0].message.starts_with("not valid TOML: "));
+    let twice = Config::parse("[loop]\nwait_quota = true\nwait_quota = true\n").unwrap_err();
+    assert_eq!(twice[0].line, Some(3));
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    for text in [
+        "[executor.env]\nTOKEN = hunter2\n",
+        "[executor.env]\nTOKEN = \"hunter2\n",
+        "[executor.env]\nTOKEN = [\"hunter2\"]\n",
+        "[executor.env]\nTOKEN = { a = \"hunter2\" }\n",
+        "[executor.env]\nTOKEN = \"hunter2\\u0000\"\n",
+        "[executor.env]\n\"TOKEN=hunter2\" = \"\"\n",
+        "[executor]\nenv = \"hunter2\"\n",
+        "[executor]\nmodel = [\"hunter2\"]\nextra_args = \"hunter2\"\ncommand = [\"\", \"hunter2\"]\n",
+    ] {
+        let shown = findings(text);
+        assert!(!shown.is_empty(), "{text}");
+        assert!(!shown.concat().contains("hunter2"), "{shown:?}");
+    }
+    let config = Config::parse("[executor.env]\nTOKEN = \"hunter2\"\n").unwrap();
+    let debug = format!("{config:?}");
+    assert!(debug.contains("TOKEN") && !debug.contains("hunter2"));
+}
+
+#[test]
+fn the_template_is_the_default_configuration() {
+    let default = Config::default();
+    let text = template(
+        &default.guard.command,
+        &default.guard.protected,
+        Backend::Codex,
+        &[],
+    );
+    assert_eq!(Config::parse(&text), Ok(default));
+}
+
+#[test]
+fn words_are_read_back() {
+    for &backend in Backend::ALL {
+        assert_eq!(Backend::from_word(&backend.to_string()), Some(backend));
+    }
+    assert_eq!(OnTimeout::from_word("Stop"), None);
+    assert_eq!(SandboxMode::from_word("auto"), Some(SandboxMode::Auto));
+}
+
+proptest! {
+    #[test]
+    fn never_panics(bytes: Vec<u8>) {
+        let _ = Config::parse(&String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn never_panics_on_nearly_valid_files(
+        lines in prop::collection::vec(
+            "(max_iterations|command|env|mode|prices|x) = (1|-1|\"a\"|\\[\\]|\\[\"\"\\]|\\{ a = 1 \\})|\\[(guard|executor|loop|executor.env|prices|sandbox)\\]",
+            0..8,
+        )
+    ) {
+        let text = lines.join("\n");
+        if let Err(findings) = Config::parse(&text) {
+            prop_assert!(!findings.is_empty());
+            for finding in findings {
+                prop_assert!(finding.line.is_none_or(|line| line <= lines.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_template_keeps_any_words(
+        guard in prop::collection::vec("[^\0]{1,8}", 0..3),
+        protected in prop::collection::vec("[a-z*]{1,3}(/[a-z\"' ]{1,3})?", 0..3),
+        index in 0usize..4,
+        command in prop::collection::vec("[^\0]{1,8}", 0..2),
+    ) {
+        let mut guard = guard;
+        guard.insert(0, "guard\n\"x\"".to_owned());
+        let mut command = command;
+        command.insert(0, "agent'".to_owned());
+        let mut expected = Config::default();
+        expected.guard.command.clone_from(&guard);
+        expected.guard.protected.clone_from(&protected);
+        expected.executor.backend = Backend::ALL[index];
+        expected.executor.command.clone_from(&command);
+        let text = template(&guard, &protected, Backend::ALL[index], &command);
+        prop_assert_eq!(Config::parse(&text), Ok(expected), "{}", text);
+    }
+}

@@ -1,0 +1,25 @@
+//! The rules of the loop as pure functions over plain data.
+//!
+//! Nothing here knows a file, a process, git, the environment or the clock:
+//! what happened is passed in as data, and what shall happen comes out as data.
+//! That is why a recorded run can be replayed through the very same functions.
+
+pub mod config;
+pub mod context;
+pub mod decide;
+pub mod digest;
+pub mod explain;
+pub mod goal;
+pub mod ids;
+pub mod journal;
+pub mod message;
+pub mod meta;
+pub mod output;
+pub mod paths;
+pub mod prompt;
+pub mod run_state;
+pub mod schema;
+pub mod select;
+pub mod text;
+pub mod transition;
+pub mod tree;

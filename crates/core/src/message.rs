@@ -1,0 +1,190 @@
+//! Commit messages: written here, and read here again.
+
+use crate::meta::{Guard, Mode};
+use crate::output::Status;
+
+/// Everything that an iteration's commit message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IterationMessage<'a> {
+    /// The run.
+    pub run_id: &'a str,
+    /// The iteration.
+    pub iter: u32,
+    /// The node, or `repair-tree`.
+    pub node_id: &'a str,
+    /// The recorded status.
+    pub status: Status,
+    /// What the guard said.
+    pub guard: Guard,
+    /// What kind of iteration it was.
+    pub mode: Mode,
+    /// SHA-256 of the tree in this commit; `None` if there is no such file.
+    pub tree_sha256: Option<&'a str>,
+    /// The guard's argv, exit code and log hash, if it ran.
+    pub proof: Option<Proof<'a>>,
+    /// The commit with the last valid tree, if the one in this commit is not.
+    pub last_valid: Option<&'a str>,
+    /// How a repair ended: `refused`, `accepted`, `restored`.
+    pub repair: Option<&'a str>,
+}
+
+/// What the guard's run left as evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof<'a> {
+    /// The argv.
+    pub command: &'a [String],
+    /// The exit code.
+    pub exit: i32,
+    /// SHA-256 of its log.
+    pub log_sha256: &'a str,
+}
+
+impl IterationMessage<'_> {
+    /// The subject line.
+    pub fn subject(&self) -> String {
+        format!(
+            "chore(loop): run {} iter {} node {} status={} guard={}",
+            self.run_id, self.iter, self.node_id, self.status, self.guard
+        )
+    }
+
+    /// The whole message with its trailers.
+    pub fn text(&self) -> String {
+        let mut text = self.subject();
+        text.push_str("\n\n");
+        let mut trailer = |name: &str, value: &str| {
+            text.push_str(name);
+            text.push_str(": ");
+            text.push_str(value);
+            text.push('\n');
+        };
+        if let Some(proof) = &self.proof {
+            let argv = serde_json::to_string(proof.command).unwrap_or_default();
+            trailer("Runner-Guard", &format!("{argv} exit={}", proof.exit));
+            trailer("Runner-Guard-Log", &format!("sha256:{}", proof.log_sha256));
+        }
+        if let Some(sha256) = self.tree_sha256 {
+            trailer("Runner-Tree", &format!("sha256:{sha256}"));
+        }
+        trailer("Runner-Mode", self.mode.as_str());
+        if let Some(commit) = self.last_valid {
+            trailer("Runner-Last-Valid", commit);
+        }
+        if let Some(word) = self.repair {
+            trailer("Runner-Repair", word);
+        }
+        text
+    }
+}
+
+/// The message of the commit that begins a run.
+pub fn start_message(run_id: &str, base_branch: &str, base_commit: &str) -> String {
+    format!("chore(loop): start run {run_id}\n\nRunner-Base: {base_branch} {base_commit}\n")
+}
+
+/// What a subject line of an iteration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The run.
+    pub run_id: String,
+    /// The iteration.
+    pub iter: u32,
+    /// The node.
+    pub node_id: String,
+    /// The recorded status.
+    pub status: Status,
+    /// What the guard said.
+    pub guard: Guard,
+}
+
+/// Reads a subject line; `None` for anything that is not an iteration's.
+pub fn parse_subject(line: &str) -> Option<Subject> {
+    let rest = line.strip_prefix("chore(loop): run ")?;
+    let mut words = rest.split(' ');
+    let run_id = words.next()?.to_owned();
+    let iter = (words.next()? == "iter").then(|| words.next())??;
+    let node_id = (words.next()? == "node").then(|| words.next())??;
+    let status = words.next()?.strip_prefix("status=")?.parse().ok()?;
+    let guard = match words.next()?.strip_prefix("guard=")? {
+        "pass" => Guard::Pass,
+        "fail" => Guard::Fail,
+        "skipped" => Guard::Skipped,
+        _ => return None,
+    };
+    words.next().is_none().then_some(Subject {
+        run_id,
+        iter: iter.parse().ok()?,
+        node_id: node_id.to_owned(),
+        status,
+        guard,
+    })
+}
+
+/// The value of a trailer in a commit message: the last one of that name wins.
+pub fn trailer<'m>(message: &'m str, name: &str) -> Option<&'m str> {
+    message
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        .map(str::trim)
+}
+
+/// Reads `Runner-Guard`: the argv and the exit code.
+pub fn parse_guard_trailer(value: &str) -> Option<(Vec<String>, i32)> {
+    let (argv, exit) = value.rsplit_once(" exit=")?;
+    Some((serde_json::from_str(argv).ok()?, exit.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_reads_back() {
+        let command = vec!["sh".to_owned(), "-c".to_owned(), "echo \"a b\" exit=3".to_owned()];
+        let message = IterationMessage {
+            run_id: "run-1",
+            iter: 12,
+            node_id: "a.b",
+            status: Status::Done,
+            guard: Guard::Pass,
+            mode: Mode::Execute,
+            tree_sha256: Some("ab"),
+            proof: Some(Proof {
+                command: &command,
+                exit: 0,
+                log_sha256: "cd",
+            }),
+            last_valid: Some("1234"),
+            repair: None,
+        };
+        let text = message.text();
+        assert_eq!(
+            text,
+            "chore(loop): run run-1 iter 12 node a.b status=done guard=pass\n\n\
+             Runner-Guard: [\"sh\",\"-c\",\"echo \\\"a b\\\" exit=3\"] exit=0\n\
+             Runner-Guard-Log: sha256:cd\nRunner-Tree: sha256:ab\nRunner-Mode: execute\n\
+             Runner-Last-Valid: 1234\n"
+        );
+        let subject = parse_subject(text.lines().next().unwrap()).unwrap();
+        assert_eq!((subject.iter, subject.node_id.as_str()), (12, "a.b"));
+        let (argv, exit) = parse_guard_trailer(trailer(&text, "Runner-Guard").unwrap()).unwrap();
+        assert_eq!((argv, exit), (command, 0));
+        assert_eq!(trailer(&text, "Runner-Mode"), Some("execute"));
+        assert_eq!(trailer(&text, "Runner-Base"), None);
+    }
+
+    #[test]
+    fn other_subjects_are_not_ours() {
+        for line in [
+            "",
+            "fix: x",
+            "chore(loop): start run a",
+            "chore(loop): run a iter x node n status=done guard=pass",
+            "chore(loop): run a iter 1 node n status=done guard=pass more",
+            "chore(loop): run a iter 1 node n status=fine guard=pass",
+        ] {
+            assert_eq!(parse_subject(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The environment of children: named variables, not everything the runner has.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use runner_core::config::Config;
+use runner_core::paths;
+
+use crate::project::Project;
+use crate::step::Iteration;
+
+/// Variables that are passed on when they are set.
+const PASSED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TERM",
+    "COLORTERM",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "GOPATH",
+    "GOCACHE",
+    "GOMODCACHE",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "VIRTUAL_ENV",
+    "JAVA_HOME",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+];
+
+/// Families of variables that are passed on.
+const PASSED_PREFIXES: &[&str] = &["LC_", "XDG_"];
+
+/// The environment of an agent's session.
+pub(crate) fn for_agent(
+    project: &Project,
+    it: &Iteration,
+    config: &Config,
+) -> Vec<(OsString, OsString)> {
+    // First, so that the protocol's own variables win.
+    let configured = &config.executor.env;
+    let mut env: Vec<(OsString, OsString)> = configured
+        .iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    let inherited = for_guard(project, it);
+    env.splice(
+        0..0,
+        inherited
+            .iter()
+            .filter(|(name, _)| !is_protocol(name))
+            .cloned(),
+    );
+    env.extend(inherited.into_iter().filter(|(name, _)| is_protocol(name)));
+    let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
+    set("RUNNER_OUTPUT_PATH", it.output_path().as_os_str());
+    set(
+        "RUNNER_OUTPUT_SCHEMA",
+        project.root().join(paths::AGENT_OUTPUT_SCHEMA).as_os_str(),
+    );
+    let tools = format!("{}/{}/tools.json", paths::NODES_DIR, it.started.node_id);
+    let tools = project.root().join(tools);
+    if is_object(&tools) {
+        set("RUNNER_NODE_TOOLS", tools.as_os_str());
+    }
+    env
+}
+
+fn is_protocol(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"RUNNER_")
+}
+
+/// The environment of a guard's run.
+pub(crate) fn for_guard(project: &Project, it: &Iteration) -> Vec<(OsString, OsString)> {
+    let mut env = inherited();
+    let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
+    set("RUNNER_PROJECT_DIR", project.root().as_os_str());
+    set("RUNNER_RUN_ID", OsStr::new(&it.started.run_id));
+    set("RUNNER_ITER", OsStr::new(&it.started.iter.to_string()));
+    set("RUNNER_NODE_ID", OsStr::new(&it.started.node_id));
+    env
+}
+
+/// What is passed on from the runner's own environment.
+pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
+    std::env::vars_os()
+        .filter(|(name, _)| {
+            PASSED.iter().any(|passed| name == passed)
+                || PASSED_PREFIXES
+                    .iter()
+                    .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+        })
+        .collect()
+}
+
+fn is_object(path: &std::path::Path) -> bool {
+    crate::files::read_regular(path, 1 << 20).is_ok_and(|bytes| {
+        serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes).is_ok()
+    })
+}

@@ -1,0 +1,106 @@
+//! What a command says when it cannot do what it was asked to.
+
+use std::io;
+
+use runner_core::meta::ErrorKind;
+
+/// The kinds of errors that scripts can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// `.runner/` is missing or not as it should be.
+    Layout,
+    /// `config.toml` is wrong, or asks for what cannot be done.
+    Config,
+    /// The tree is invalid.
+    Tree,
+    /// Goal, state and branch do not belong to one run.
+    Identity,
+    /// Git failed or is not as it should be.
+    Git,
+    /// The work tree has uncommitted changes.
+    Dirty,
+    /// Another runner is at work here.
+    Locked,
+    /// The iteration limit is reached.
+    Limit,
+    /// A signal.
+    Interrupted,
+    /// There is no such node, run or iteration.
+    NotFound,
+    /// A recorded run does not come out the same again.
+    Mismatch,
+    /// Reading or writing failed.
+    Io,
+    /// An iteration was recorded as a runner error of this kind.
+    Step(ErrorKind),
+}
+
+impl Code {
+    /// The word in `--json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::Layout => "layout",
+            Code::Config => "config",
+            Code::Tree => "tree",
+            Code::Identity => "identity",
+            Code::Git => "git",
+            Code::Dirty => "dirty",
+            Code::Locked => "locked",
+            Code::Limit => "limit",
+            Code::Interrupted => "interrupted",
+            Code::NotFound => "not_found",
+            Code::Mismatch => "mismatch",
+            Code::Io => "io",
+            Code::Step(kind) => kind.as_str(),
+        }
+    }
+}
+
+/// An error for people and scripts: what happened, and how to mend it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// What kind.
+    pub code: Code,
+    /// What happened and where, a lowercase fragment (several lines if need be).
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Error {
+    /// An error without a hint.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Error {
+            code,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        let hint = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "free some space, then run the same command again: nothing is lost"
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "the file system is read-only; make it writable, then run the same command again"
+            }
+            io::ErrorKind::PermissionDenied => "check who owns the files of this project",
+            _ => return Error::new(Code::Io, error.to_string()),
+        };
+        Error::new(Code::Io, error.to_string()).hint(hint)
+    }
+}
+
+/// The result of most operations here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,265 @@
+//! Files: read without being fooled, written whole or not at all.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::fault;
+
+/// Ending of files that are being written; `.runner/.gitignore` names it.
+const TEMP_SUFFIX: &str = ".runner-tmp";
+
+/// Files that are written together: every one is on disk before any takes its
+/// place, and each folder is synced once.
+#[derive(Debug, Default)]
+#[must_use = "nothing takes its place before commit()"]
+pub(crate) struct Batch {
+    pending: Vec<(PathBuf, PathBuf)>,
+    folders: BTreeSet<PathBuf>,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub(crate) fn new() -> Self {
+        Batch::default()
+    }
+
+    /// Adds a file with this content.
+    pub(crate) fn write(&mut self, target: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.write_mode(target, bytes, 0o644)
+    }
+
+    /// Adds a file with this content and mode.
+    pub(crate) fn write_mode(&mut self, target: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let temp = temp_path(target);
+        fault::point("write")?;
+        remove_if_there(&temp)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&temp)
+            .map_err(|error| at(&temp, error))?;
+        file.write_all(bytes).map_err(|error| at(&temp, error))?;
+        fault::point("fsync")?;
+        file.sync_all().map_err(|error| at(&temp, error))?;
+        self.pending.push((temp, target.to_owned()));
+        Ok(())
+    }
+
+    /// Adds a file that has the same content as one that never changes again:
+    /// a hard link where the file system has them.
+    pub(crate) fn same_as(
+        &mut self,
+        existing: &Path,
+        target: &Path,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let temp = temp_path(target);
+        fault::point("link")?;
+        remove_if_there(&temp)?;
+        if fs::hard_link(existing, &temp).is_err() {
+            return self.write(target, bytes);
+        }
+        self.pending.push((temp, target.to_owned()));
+        Ok(())
+    }
+
+    /// Puts every file into its place.
+    pub(crate) fn commit(mut self) -> io::Result<()> {
+        for (temp, target) in self.pending.drain(..) {
+            fault::point("rename")?;
+            fs::rename(&temp, &target).map_err(|error| at(&target, error))?;
+            if let Some(folder) = target.parent() {
+                self.folders.insert(folder.to_owned());
+            }
+        }
+        for folder in &self.folders {
+            sync_folder(folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// One file, whole.
+pub(crate) fn write_whole(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut batch = Batch::new();
+    batch.write(target, bytes)?;
+    batch.commit()
+}
+
+/// Makes a rename or a new name in this folder last.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    fault::point("fsync-folder")?;
+    File::open(folder)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| at(folder, error))
+}
+
+/// Creates a folder and those above it.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    fault::point("mkdir")?;
+    fs::create_dir_all(folder).map_err(|error| at(folder, error))
+}
+
+/// Removes a file, link or folder; it is fine if there is none.
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
+    let result = match fs::symlink_metadata(path) {
+        Err(error) if is_absent(&error) => return Ok(()),
+        Err(error) => Err(error),
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    };
+    match result {
+        Err(error) if !is_absent(&error) => Err(at(path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Why a file could not be read as what it should be.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// There is none.
+    Absent,
+    /// A link, a folder, a pipe…
+    NotRegular(&'static str),
+    /// More bytes than allowed.
+    TooLarge(u64),
+    /// Anything else.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReadError::Absent => f.write_str("the file is missing"),
+            ReadError::NotRegular(what) => write!(f, "it is {what}, not a regular file"),
+            ReadError::TooLarge(max) => write!(f, "it is larger than {max} bytes"),
+            ReadError::Io(error) => write!(f, "it cannot be read: {error}"),
+        }
+    }
+}
+
+/// Reads a regular file of at most `max` bytes without following a link at its
+/// end and without hanging on a pipe.
+pub(crate) fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if is_absent(&error) => return Err(ReadError::Absent),
+        Err(error) => return Err(ReadError::Io(error)),
+    };
+    if !meta.is_file() {
+        return Err(ReadError::NotRegular(kind_of(&meta)));
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(NOFOLLOW_NONBLOCK)
+        .open(path)
+        .map_err(ReadError::Io)?;
+    let size = file.metadata().map_err(ReadError::Io)?.len();
+    if size > max {
+        return Err(ReadError::TooLarge(max));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
+    file.take(max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(ReadError::Io)?;
+    if bytes.len() as u64 > max {
+        return Err(ReadError::TooLarge(max));
+    }
+    Ok(bytes)
+}
+
+#[allow(clippy::cast_possible_wrap)] // Open flags are small positive numbers.
+const NOFOLLOW_NONBLOCK: i32 =
+    (rustix::fs::OFlags::NOFOLLOW.bits() | rustix::fs::OFlags::NONBLOCK.bits()) as i32;
+
+/// What a thing that is not a regular file is, with its article.
+pub(crate) fn kind_of(meta: &fs::Metadata) -> &'static str {
+    use rustix::fs::FileType;
+    match FileType::from_raw_mode(meta.mode()) {
+        FileType::RegularFile => "a regular file",
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
+}
+
+/// Appends to a file that only ever grows.
+pub(crate) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fault::point("append")?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .custom_flags(NOFOLLOW_NONBLOCK)
+        .open(path)
+        .map_err(|error| at(path, error))?;
+    file.write_all(bytes).map_err(|error| at(path, error))
+}
+
+/// Whether an error says that there is nothing at a path.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// The error with the path that it concerns.
+pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn temp_path(target: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(TEMP_SUFFIX);
+    target.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_replaces_links_and_leaves_no_temporary_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "untouched").unwrap();
+        let target = dir.path().join("target");
+        std::os::unix::fs::symlink(&victim, &target).unwrap();
+        write_whole(&target, b"new").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert_eq!(fs::read(&victim).unwrap(), b"untouched");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_regular_files_of_the_right_size_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("f"), "12345").unwrap();
+        std::os::unix::fs::symlink(path("f"), path("l")).unwrap();
+        assert_eq!(read_regular(&path("f"), 5).unwrap(), b"12345");
+        assert!(matches!(
+            read_regular(&path("f"), 4),
+            Err(ReadError::TooLarge(4))
+        ));
+        assert!(matches!(
+            read_regular(&path("l"), 9),
+            Err(ReadError::NotRegular("a symbolic link"))
+        ));
+        assert!(matches!(
+            read_regular(&path("f/x"), 9),
+            Err(ReadError::Absent)
+        ));
+        assert!(matches!(
+            read_regular(dir.path(), 9),
+            Err(ReadError::NotRegular("a folder"))
+        ));
+    }
+}

@@ -1,0 +1,104 @@
+//! What the runner needs from the world around it, passed in by the caller:
+//! the clock, a way to cancel, a way to start children, someone who watches.
+
+use jiff::Timestamp;
+use runner_exec::{Cancel, Supervisor};
+
+/// The wall clock. It only ever goes into records, never into decisions.
+pub trait Clock {
+    /// Now.
+    fn now(&self) -> Timestamp;
+
+    /// Now as RFC 3339 in UTC, to the millisecond.
+    fn stamp(&self) -> String {
+        let now = self.now();
+        let millis = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        format!("{millis:.3}")
+    }
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// What happens while a command runs, for whoever shows it.
+#[derive(Clone, Debug)]
+pub enum Progress<'a> {
+    /// An iteration that a crash or a signal cut off has been settled.
+    Recovered {
+        /// The run.
+        run_id: &'a str,
+        /// The iteration.
+        iter: u32,
+        /// `rolled_up` or `finished`.
+        how: &'static str,
+    },
+    /// An iteration begins.
+    Started {
+        /// The iteration.
+        iter: u32,
+        /// `root/a/b`, or `repair-tree`.
+        path: &'a str,
+        /// Leaves passed so far.
+        passed: usize,
+        /// All leaves.
+        leaves: usize,
+        /// The time that agent and guard have together.
+        budget_secs: u64,
+    },
+    /// The agent runs.
+    Agent,
+    /// The guard runs.
+    Guard,
+    /// The iteration is in git.
+    Ended(&'a crate::step::StepReport),
+    /// The loop waits before it tries again.
+    Waiting {
+        /// How long.
+        secs: u64,
+        /// What for.
+        why: &'a str,
+    },
+    /// Something a person should know.
+    Note(&'a str),
+}
+
+/// Shows progress.
+pub trait Observer {
+    /// Something happened.
+    fn progress(&mut self, progress: &Progress<'_>);
+
+    /// Called a few times a second while a child runs, if [`Observer::ticks`].
+    fn tick(&mut self) {}
+
+    /// Whether `tick` is wanted.
+    fn ticks(&self) -> bool {
+        false
+    }
+}
+
+/// An observer that shows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress<'_>) {}
+}
+
+/// Everything from outside, in one place.
+pub struct Host<'h> {
+    /// The clock.
+    pub clock: &'h dyn Clock,
+    /// Ends what is going on.
+    pub cancel: &'h Cancel,
+    /// Starts agents and guards.
+    pub supervisor: &'h Supervisor,
+    /// Watches.
+    pub observer: &'h mut dyn Observer,
+}

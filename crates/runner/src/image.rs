@@ -1,0 +1,258 @@
+//! What lies at a path: taken down, compared, put back, all by plain file I/O.
+//!
+//! Nothing here follows a symbolic link, not even in the middle of a path: a
+//! session that replaces `.runner/state` by a link must not make the runner
+//! read or write elsewhere.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::{self, Batch};
+
+/// The largest file whose content is taken down.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Image {
+    /// Nothing.
+    Absent,
+    /// A file.
+    File {
+        /// Its content.
+        #[serde(with = "text_or_hex")]
+        bytes: Vec<u8>,
+        /// Whether it can be executed.
+        executable: bool,
+    },
+    /// A symbolic link.
+    Link(PathBuf),
+    /// A folder, pipe, device…
+    Other,
+}
+
+impl Image {
+    /// Takes down what is at `root/path`.
+    pub(crate) fn of(root: &Path, path: &Path) -> io::Result<Image> {
+        if !parents_are_folders(root, path) {
+            return Ok(Image::Absent);
+        }
+        let full = root.join(path);
+        let meta = match fs::symlink_metadata(&full) {
+            Ok(meta) => meta,
+            Err(error) if files::is_absent(&error) => return Ok(Image::Absent),
+            Err(error) => return Err(files::at(&full, error)),
+        };
+        if meta.is_symlink() {
+            return Ok(Image::Link(fs::read_link(&full)?));
+        }
+        if !meta.is_file() {
+            return Ok(Image::Other);
+        }
+        match files::read_regular(&full, MAX_BYTES) {
+            Ok(bytes) => Ok(Image::File {
+                bytes,
+                executable: meta.mode() & 0o100 != 0,
+            }),
+            Err(files::ReadError::Io(error)) if error.kind() != io::ErrorKind::PermissionDenied => {
+                Err(files::at(&full, error))
+            }
+            Err(_) => Ok(Image::Other),
+        }
+    }
+
+    /// Puts this image at `root/path`, moving whatever is in the way (also in
+    /// the place of a folder above it) to `quarantine`.
+    pub(crate) fn restore(&self, root: &Path, path: &Path, quarantine: &Path) -> io::Result<()> {
+        make_parents(root, path, quarantine)?;
+        let full = root.join(path);
+        if full.symlink_metadata().is_ok() {
+            move_to(root, path, quarantine)?;
+        }
+        match self {
+            Image::Absent | Image::Other => Ok(()),
+            Image::Link(target) => std::os::unix::fs::symlink(target, &full),
+            Image::File { bytes, executable } => {
+                let mut batch = Batch::new();
+                batch.write_mode(&full, bytes, if *executable { 0o755 } else { 0o644 })?;
+                batch.commit()
+            }
+        }
+    }
+}
+
+/// Whether every folder above `root/path` is a real folder.
+pub(crate) fn parents_are_folders(root: &Path, path: &Path) -> bool {
+    let mut folder = root.to_owned();
+    let names: Vec<_> = path.components().collect();
+    names
+        .iter()
+        .take(names.len().saturating_sub(1))
+        .all(|name| {
+            folder.push(name);
+            fs::symlink_metadata(&folder).is_ok_and(|meta| meta.is_dir())
+        })
+}
+
+/// Makes every folder above `root/path` a real one.
+pub(crate) fn make_parents(root: &Path, path: &Path, quarantine: &Path) -> io::Result<()> {
+    let mut relative = PathBuf::new();
+    for name in path.parent().into_iter().flat_map(Path::components) {
+        let Component::Normal(name) = name else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "path leaves the project",
+            ));
+        };
+        relative.push(name);
+        let full = root.join(&relative);
+        match fs::symlink_metadata(&full) {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => {
+                move_to(root, &relative, quarantine)?;
+                fs::create_dir(&full)?;
+            }
+            Err(_) => fs::create_dir(&full)?,
+        }
+    }
+    Ok(())
+}
+
+/// Moves `root/path` to the same path below `quarantine`; what is there already
+/// gets a number.
+pub(crate) fn move_to(root: &Path, path: &Path, quarantine: &Path) -> io::Result<()> {
+    let from = root.join(path);
+    let mut to = quarantine.join(path);
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut number = 1;
+    while to.symlink_metadata().is_ok() {
+        number += 1;
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{number}"));
+        to = quarantine.join(path).with_file_name(name);
+    }
+    match fs::rename(&from, &to) {
+        Ok(()) => Ok(()),
+        // The logs may be on another file system (a link or a mount).
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            if from.symlink_metadata()?.is_file() {
+                fs::copy(&from, &to)?;
+            }
+            files::remove_if_there(&from)
+        }
+        Err(error) => Err(files::at(&from, error)),
+    }
+}
+
+/// Every file and link below `root/folder`, as paths from `root`, sorted.
+pub(crate) fn list(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    if !parents_are_folders(root, &folder.join("x")) {
+        return Ok(found);
+    }
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(root.join(&folder)) {
+            Ok(entries) => entries,
+            Err(error) if files::is_absent(&error) => continue,
+            Err(error) => return Err(files::at(&root.join(&folder), error)),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a file can be made executable again is git's business, but a file
+/// that cannot be read by its owner can be neither compared nor committed.
+pub(crate) fn make_readable(path: &Path) -> io::Result<()> {
+    let meta = fs::symlink_metadata(path)?;
+    if meta.is_symlink() {
+        return Ok(());
+    }
+    let mode = meta.mode() | if meta.is_dir() { 0o700 } else { 0o600 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// Bytes as text where they are, else as hexadecimal digits.
+mod text_or_hex {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Form {
+        Text(String),
+        Hex(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], output: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Form::Text(text.to_owned()),
+            Err(_) => Form::Hex(runner_core::digest::hex(bytes)),
+        }
+        .serialize(output)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<u8>, D::Error> {
+        match Form::deserialize(input)? {
+            Form::Text(text) => Ok(text.into_bytes()),
+            Form::Hex(text) => text
+                .as_bytes()
+                .chunks(2)
+                .map(|pair| {
+                    let pair = std::str::from_utf8(pair).map_err(D::Error::custom)?;
+                    u8::from_str_radix(pair, 16).map_err(D::Error::custom)
+                })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restores_through_a_planted_folder_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(root.join("a/b/f"), [0xff, 1]).unwrap();
+        let path = Path::new("a/b/f");
+        let image = Image::of(&root, path).unwrap();
+        let stored = serde_json::to_string(&image).unwrap();
+        assert_eq!(serde_json::from_str::<Image>(&stored).unwrap(), image);
+
+        fs::remove_dir_all(root.join("a")).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("a")).unwrap();
+        fs::create_dir_all(outside.join("b")).unwrap();
+        fs::write(outside.join("b/f"), "planted").unwrap();
+        assert_eq!(Image::of(&root, path).unwrap(), Image::Absent);
+
+        let quarantine = dir.path().join("quarantine");
+        image.restore(&root, path, &quarantine).unwrap();
+        assert_eq!(Image::of(&root, path).unwrap(), image);
+        assert_eq!(fs::read(outside.join("b/f")).unwrap(), b"planted");
+        assert!(quarantine.join("a").is_symlink());
+        assert_eq!(
+            list(&root, Path::new("a")).unwrap(),
+            [PathBuf::from("a/b/f")]
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! Making a `.runner/`.
+
+use std::path::{Path, PathBuf};
+
+use runner_core::config::{self, Backend};
+use runner_core::goal;
+use runner_core::paths;
+use runner_core::run_state::RunState;
+use runner_core::schema;
+use runner_core::tree::{self, Node};
+
+use crate::error::{Code, Error, Result};
+use crate::files::{self, Batch};
+use crate::project::Project;
+
+mod detect;
+
+const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
+const GITATTRIBUTES: &str = "* -text -filter -diff\n";
+
+/// What the caller asks for.
+#[derive(Clone, Debug, Default)]
+pub struct InitOptions {
+    /// Replace what is there.
+    pub force: bool,
+    /// Bring the runner's own files up to date and add what is missing.
+    pub upgrade: bool,
+    /// The guard, as one shell-like line.
+    pub guard: Option<String>,
+    /// The agent backend.
+    pub backend: Option<String>,
+}
+
+/// What was done, and what was chosen and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitReport {
+    /// The project's root.
+    pub root: PathBuf,
+    /// Files that were written.
+    pub written: Vec<String>,
+    /// Where replaced files were kept.
+    pub replaced: Option<String>,
+    /// The guard's argv and why it was chosen (not in an upgrade).
+    pub guard: Option<(Vec<String>, String)>,
+    /// The backend and why it was chosen (not in an upgrade).
+    pub backend: Option<(String, String)>,
+}
+
+/// Creates `.runner/` at the root of the git work tree that `start` is in.
+pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
+    let root = work_tree_root(start)?;
+    let project = Project::at(root.clone());
+    let exists = project.runner_dir().join("state").exists() || project.goal().exists();
+    if exists && !options.force && !options.upgrade {
+        return Err(Error::new(
+            Code::Layout,
+            format!("{} exists already", project.runner_dir().display()),
+        )
+        .hint(
+            "`runner init --upgrade` renews the runner's own files, `--force` replaces everything",
+        ));
+    }
+    let (guard, guard_why) = match &options.guard {
+        Some(line) => (split_words(line)?, "as you said".to_owned()),
+        None => detect::guard(&root),
+    };
+    let (backend, backend_why) = match &options.backend {
+        Some(name) => (parse_backend(name)?, "as you said".to_owned()),
+        None => detect::backend(),
+    };
+    let protected = detect::protected(&guard);
+    let max_attempts = config::Config::default().max_attempts_default;
+    let root_node = Node::leaf(
+        "root",
+        "The goal",
+        "What .runner/GOAL.md says.",
+        max_attempts,
+    );
+    let files: Vec<(&str, Vec<u8>, Kind)> = vec![
+        (paths::GITIGNORE, GITIGNORE.into(), Kind::Ours),
+        (paths::GITATTRIBUTES, GITATTRIBUTES.into(), Kind::Ours),
+        (paths::TREE_SCHEMA, schema::TREE.into(), Kind::Ours),
+        (
+            paths::AGENT_OUTPUT_SCHEMA,
+            schema::AGENT_OUTPUT.into(),
+            Kind::Ours,
+        ),
+        (
+            paths::CONFIG,
+            config::template(&guard, &protected, backend, &[]).into_bytes(),
+            Kind::Yours,
+        ),
+        (paths::GOAL, goal::TEMPLATE.into(), Kind::Yours),
+        (paths::TREE, tree::to_bytes(&root_node), Kind::Yours),
+        (
+            paths::RUN_STATE,
+            RunState::new(None).to_bytes(),
+            Kind::Yours,
+        ),
+        (paths::ASSUMPTIONS, Vec::new(), Kind::Yours),
+        (paths::QUESTIONS, Vec::new(), Kind::Yours),
+    ];
+
+    let mut report = InitReport {
+        root: root.clone(),
+        written: Vec::new(),
+        replaced: None,
+        guard: (!options.upgrade).then_some((guard, guard_why)),
+        backend: (!options.upgrade).then(|| (backend.as_str().to_owned(), backend_why)),
+    };
+    files::make_folder(&root.join(".runner/state"))?;
+    files::make_folder(&project.iterations())?;
+    let mut batch = Batch::new();
+    for (path, bytes, kind) in files {
+        let full = root.join(path);
+        let there = std::fs::read(&full).ok();
+        let keep = match there {
+            Some(ref old) if *old == bytes => true,
+            Some(_) => options.upgrade && kind == Kind::Yours,
+            None => false,
+        };
+        if keep {
+            continue;
+        }
+        if let Some(old) = there.filter(|old| kind == Kind::Yours && !old.is_empty()) {
+            let folder = keep_folder(&project, &mut report)?;
+            let name = Path::new(path).file_name().unwrap_or_default();
+            files::write_whole(&folder.join(name), &old)?;
+        }
+        batch.write(&full, &bytes)?;
+        report.written.push(path.to_owned());
+    }
+    batch.commit()?;
+    Ok(report)
+}
+
+/// Who a file belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The runner's: the same in every project.
+    Ours,
+    /// The project's.
+    Yours,
+}
+
+/// The folder under `iterations/` where replaced files are kept.
+fn keep_folder(project: &Project, report: &mut InitReport) -> Result<PathBuf> {
+    if let Some(folder) = &report.replaced {
+        return Ok(project.root().join(folder));
+    }
+    let mut number = 1;
+    loop {
+        let name = format!("{}/replaced-{number}", paths::ITERATIONS_DIR);
+        let folder = project.root().join(&name);
+        if !folder.exists() {
+            files::make_folder(&folder)?;
+            report.replaced = Some(name);
+            return Ok(folder);
+        }
+        number += 1;
+    }
+}
+
+fn work_tree_root(start: &Path) -> Result<PathBuf> {
+    let start = start
+        .canonicalize()
+        .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
+    start
+        .ancestors()
+        .find(|folder| folder.join(".git").symlink_metadata().is_ok())
+        .map(Path::to_owned)
+        .ok_or_else(|| {
+            Error::new(
+                Code::Git,
+                format!("{} is not in a git repository", start.display()),
+            )
+            .hint("make it one first: `git init`, then `runner init` again")
+        })
+}
+
+fn parse_backend(name: &str) -> Result<Backend> {
+    Backend::from_word(name).ok_or_else(|| {
+        let known: Vec<&str> = Backend::ALL
+            .iter()
+            .map(|backend| backend.as_str())
+            .collect();
+        Error::new(Code::Config, format!("there is no backend {name:?}"))
+            .hint(format!("one of {}", known.join(", ")))
+    })
+}
+
+/// Splits a command line at spaces; quotes keep words together.
+fn split_words(line: &str) -> Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() || words.first().is_none_or(String::is_empty) {
+        return Err(Error::new(
+            Code::Config,
+            format!("--guard {line:?} is not a command line"),
+        )
+        .hint("for example: --guard 'cargo test'"));
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines() {
+        for (line, expected) in [
+            ("just ci", Some(vec!["just", "ci"])),
+            ("  sh -c 'a \"b\" c'  ", Some(vec!["sh", "-c", "a \"b\" c"])),
+            ("x ''", Some(vec!["x", ""])),
+            ("", None),
+            ("'", None),
+            ("'' x", None),
+        ] {
+            let words = split_words(line).ok();
+            let words = words
+                .as_ref()
+                .map(|w| w.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(words, expected, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The loop over real things: files, git, processes.
+//!
+//! Decisions are `runner_core`'s, children are `runner_exec`'s; here they are
+//! put together into the operations that the command line offers.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
+
+mod abilities;
+mod belongings;
+mod environment;
+mod error;
+mod executor;
+mod fault;
+mod files;
+mod git;
+mod host;
+mod image;
+mod init;
+mod lock;
+mod log;
+mod notes;
+mod project;
+mod recover;
+mod repair;
+mod replay;
+mod run_loop;
+mod start;
+mod state;
+mod step;
+mod validate;
+mod verify;
+mod view;
+
+pub use error::{Code, Error, Result};
+pub use git::Git;
+pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
+pub use init::{InitOptions, InitReport, init};
+pub use project::Project;
+pub use replay::{ReplayReport, replay};
+pub use run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
+pub use start::{StartReport, start};
+pub use state::Problem;
+pub use step::{Selected, StepReport, StepResult};
+pub use validate::{SelectResult, select_next, validate, why};
+pub use verify::{Verification, verify};
+pub use view::{
+    IterationView, Patch, RunView, iteration_folder, load_tree, meta_of, patch_of, run_view,
+};
+
+/// Settles what is unfinished, then takes one step.
+pub fn step_once(project: &Project, host: &mut Host<'_>) -> Result<StepResult> {
+    let git = Git::open(project.root())?;
+    let _lock = lock::Lock::take(project)?;
+    let mut place = step::Workplace {
+        project,
+        git: &git,
+        host,
+    };
+    recover::recover(&mut place)?;
+    step::step(&mut place)
+}

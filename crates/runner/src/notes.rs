@@ -1,0 +1,53 @@
+//! `assumptions.md` and `questions.md` only grow.
+
+use std::collections::HashMap;
+
+/// What such a file shall contain after a session: everything that was there
+/// before, then the session's new lines. `None`: it is fine as it is.
+pub(crate) fn regrow(before: &str, after: &str) -> Option<String> {
+    if after.starts_with(before) {
+        return None;
+    }
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for line in before.lines() {
+        *known.entry(line).or_default() += 1;
+    }
+    let mut text = before.to_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for line in after.lines() {
+        match known.get_mut(line) {
+            Some(left) if *left > 0 => *left -= 1,
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_lines_come_back_and_new_ones_stay() {
+        for (before, after, expected) in [
+            ("", "", None),
+            ("a\n", "a\nb\n", None),
+            ("a\n", "", Some("a\n")),
+            ("a\nb\n", "b\nc\n", Some("a\nb\nc\n")),
+            ("a\nb\n", "x\na\nb\n", Some("a\nb\nx\n")),
+            ("a\na\n", "a\nq\n", Some("a\na\nq\n")),
+            ("a", "b", Some("a\nb\n")),
+        ] {
+            assert_eq!(
+                regrow(before, after).as_deref(),
+                expected,
+                "{before:?} {after:?}"
+            );
+        }
+    }
+}

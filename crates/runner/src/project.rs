@@ -1,0 +1,101 @@
+//! Where everything lies.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Code, Error, Result};
+
+/// A project folder: the root of a git work tree that has (or will have) a `.runner/`.
+#[derive(Clone, Debug)]
+pub struct Project {
+    root: PathBuf,
+}
+
+impl Project {
+    /// The project that a folder belongs to: it, or the nearest one above it
+    /// that has a `.runner/`.
+    pub fn find(start: &Path) -> Result<Self> {
+        let start = start
+            .canonicalize()
+            .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
+        start
+            .ancestors()
+            .find(|folder| folder.join(".runner").is_dir())
+            .map(|root| Project {
+                root: root.to_owned(),
+            })
+            .ok_or_else(|| {
+                Error::new(
+                    Code::Layout,
+                    format!("no .runner/ in {} or above it", start.display()),
+                )
+                .hint("make one with `runner init`")
+            })
+    }
+
+    /// A project at exactly this folder, whether or not it has a `.runner/`.
+    pub fn at(root: PathBuf) -> Self {
+        Project { root }
+    }
+
+    /// The project's root folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// `.runner`.
+    pub fn runner_dir(&self) -> PathBuf {
+        self.root.join(".runner")
+    }
+
+    /// `.runner/state/NAME`.
+    pub fn state(&self, name: &str) -> PathBuf {
+        self.root.join(".runner/state").join(name)
+    }
+
+    /// `.runner/state/tree.json`.
+    pub fn tree(&self) -> PathBuf {
+        self.state("tree.json")
+    }
+
+    /// `.runner/GOAL.md`.
+    pub fn goal(&self) -> PathBuf {
+        self.root.join(".runner/GOAL.md")
+    }
+
+    /// `.runner/context`.
+    pub fn context(&self) -> PathBuf {
+        self.root.join(".runner/context")
+    }
+
+    /// `.runner/iterations`.
+    pub fn iterations(&self) -> PathBuf {
+        self.root.join(".runner/iterations")
+    }
+
+    /// `.runner/iterations/RUN`.
+    pub fn run_folder(&self, run: &str) -> PathBuf {
+        self.iterations().join(run)
+    }
+
+    /// `.runner/iterations/RUN/ITER`.
+    pub fn iteration(&self, run: &str, iter: u32) -> PathBuf {
+        self.run_folder(run).join(iter.to_string())
+    }
+
+    /// The numbers of the recorded iterations of a run, rising. Folders that
+    /// were moved aside do not count.
+    pub fn iteration_numbers(&self, run: &str) -> Vec<u32> {
+        let mut numbers: Vec<u32> = std::fs::read_dir(self.run_folder(run))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name();
+                let number: u32 = name.to_str()?.parse().ok()?;
+                (number.to_string() == name.to_str()?).then_some(number)
+            })
+            .collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}

@@ -1,0 +1,211 @@
+//! After a crash or a signal: the unfinished iteration is settled, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runner_core::decide::{self, AgentTree, Task};
+use runner_core::ids::REPAIR_NODE;
+use runner_core::journal::{Decided, Record as JournalRecord, Started};
+use runner_core::meta::{ErrorKind, ExecutorRun, Facts, RunnerError};
+use runner_core::paths;
+use runner_core::run_state::RunState;
+use runner_core::tree;
+use serde_json::json;
+
+use crate::belongings::{Belongings, Source};
+use crate::error::{Code, Error, Result};
+use crate::git;
+use crate::host::Progress;
+use crate::log::Journal;
+use crate::project::Project;
+use crate::step::{self, Before, Iteration, StepReport, Workplace};
+
+/// An iteration without an end.
+struct Unfinished {
+    started: Started,
+    records: Vec<JournalRecord>,
+}
+
+impl Unfinished {
+    fn decided(&self) -> Option<&Decided> {
+        self.records.iter().find_map(|record| match record {
+            JournalRecord::Decided(decided) => Some(&**decided),
+            _ => None,
+        })
+    }
+}
+
+/// Settles what an earlier runner left unfinished; `true` if there was anything.
+pub(crate) fn recover(place: &mut Workplace<'_, '_>) -> Result<bool> {
+    let Some(unfinished) = find(place.project) else {
+        return Ok(false);
+    };
+    let started = &unfinished.started;
+    let before = Before::new(None);
+    let mut it = Iteration::reopen(place.project, started.clone(), &unfinished.records, before)?;
+    // Before the first git call: nothing planted may run.
+    it.restore_git_files(place.project)?;
+    place.git.remove_stale_locks(&started.branch);
+    if unfinished.records.last() == Some(&JournalRecord::Rescuing) {
+        git::rescue(
+            place.git,
+            &started.run_id,
+            started.iter,
+            &started.branch,
+            &started.head,
+        )?;
+    }
+    if !belongs_here(place, started)? {
+        return Ok(false);
+    }
+    let how = if let Some(decided) = unfinished.decided() {
+        it.set_decided();
+        step::apply_decided(place, &mut it, decided)?;
+        "finished"
+    } else {
+        let error = RunnerError {
+            kind: ErrorKind::Interrupted,
+            message: "the runner was interrupted before the iteration was decided".to_owned(),
+        };
+        roll_up(place, &mut it, error)?;
+        "rolled_up"
+    };
+    it.log_event(place.host.clock, "recovered", json!({"how": how}));
+    place.host.observer.progress(&Progress::Recovered {
+        run_id: &started.run_id,
+        iter: started.iter,
+        how,
+    });
+    Ok(true)
+}
+
+/// Whether the iteration can be settled on what is checked out. A person may
+/// have gone elsewhere or reset the branch since; then it is not ours to move
+/// them.
+fn belongs_here(place: &Workplace<'_, '_>, started: &Started) -> Result<bool> {
+    let full = format!("refs/heads/{}", started.branch);
+    let head = place.git.ask(&["symbolic-ref", "--quiet", "HEAD"])?;
+    let head = head.map(|bytes| String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned());
+    let tip = place.git.commit_of(&full)?;
+    let here = match head {
+        Some(name) => name == full,
+        None => place.git.commit_of("HEAD")? == tip,
+    };
+    let Some(tip) = tip.filter(|_| here) else {
+        return Ok(false);
+    };
+    if tip != started.head && !place.git.is_ancestor(&started.head, &tip)? {
+        // Reset by hand: the folder makes way when its number comes again.
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// The newest iteration of any run whose journal has a beginning and no end.
+fn find(project: &Project) -> Option<Unfinished> {
+    let mut runs: Vec<String> = std::fs::read_dir(project.iterations())
+        .ok()?
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    runs.sort();
+    runs.iter().find_map(|run| {
+        let iter = *project.iteration_numbers(run).last()?;
+        let records = Journal::read(&project.iteration(run, iter));
+        let Some(JournalRecord::Started(started)) = records.first().cloned() else {
+            return None;
+        };
+        let ours = started.run_id == *run && started.iter == iter;
+        let ended = records.contains(&JournalRecord::Committed);
+        (ours && !ended).then(|| Unfinished { started, records })
+    })
+}
+
+/// Records an iteration that could not be finished as a runner error: the tree
+/// and the runner's files as in the recorded HEAD, the agent's other edits kept.
+pub(crate) fn roll_up(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    error: RunnerError,
+) -> Result<StepReport> {
+    it.restore_git_files(place.project)?;
+    let head = it.started.head.clone();
+    let read = |path: &str| place.git.file_at(&head, path);
+    let tree_bytes = read(paths::TREE)?;
+    let run_state = read(paths::RUN_STATE)?
+        .and_then(|bytes| RunState::parse(&bytes).ok())
+        .ok_or_else(|| missing(&head, paths::RUN_STATE))?;
+    let config = read(paths::CONFIG)?
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .and_then(|text| runner_core::config::Config::parse(&text).ok())
+        .ok_or_else(|| missing(&head, paths::CONFIG))?;
+    it.before = Before::new(tree_bytes.clone().map(Arc::new));
+    it.save_before(place.project)?;
+
+    let repairing = it.started.node_id == REPAIR_NODE;
+    let valid_bytes = match (&it.started.last_valid, repairing) {
+        (Some(commit), true) => place.git.file_at(commit, paths::TREE)?,
+        _ => None,
+    };
+    let root_bytes = if repairing {
+        valid_bytes.as_deref()
+    } else {
+        tree_bytes.as_deref()
+    };
+    let root = tree::parse(root_bytes.unwrap_or_default())
+        .map_err(|findings| step::invalid_tree(&findings))?;
+    let belongings = Belongings::capture(place.git, &head, &config, Some(&root), Source::Commit)?;
+    let mut facts = Facts {
+        max_attempts_default: it.started.max_attempts_default,
+        refused_repairs: it.started.refused_repairs,
+        tree_before_sha256: it.before.sha256(),
+        runner_error: Some(error),
+        ..Facts::default()
+    };
+    let found = step::after_session(place, it, &config, &belongings, &mut facts)?;
+    let node_id = it.started.node_id.clone();
+    let task = if repairing {
+        Task::Repair { valid: &root }
+    } else {
+        Task::Work {
+            before: &root,
+            node_id: &node_id,
+        }
+    };
+    let agent_tree = match &found.tree {
+        Some(bytes) if Some(bytes.as_slice()) == it.before.bytes() => AgentTree::Same,
+        Some(bytes) => AgentTree::Bytes(bytes),
+        None if it.before.bytes().is_none() => AgentTree::Same,
+        None => AgentTree::Unusable,
+    };
+    let outcome = decide::decide(task, agent_tree, None, &facts);
+    step::settle(
+        place,
+        it,
+        step::SettleRecord {
+            outcome,
+            facts,
+            agent_bytes: found.tree.as_deref(),
+            valid_bytes: valid_bytes.clone(),
+            executor: Some(ExecutorRun {
+                backend: config.executor.backend.as_str().to_owned(),
+                ..ExecutorRun::default()
+            }),
+            guard_run: None,
+            watched: found.watched,
+            guard_untracked: Vec::new(),
+            run_state: &run_state,
+            duration: Duration::ZERO,
+        },
+    )
+}
+
+fn missing(head: &str, path: &str) -> Error {
+    Error::new(
+        Code::Layout,
+        format!(
+            "{path} in commit {head} cannot be read: the unfinished iteration cannot be settled"
+        ),
+    )
+}

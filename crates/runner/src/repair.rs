@@ -1,0 +1,70 @@
+//! Whether the tree waits to be repaired, found in the commits alone: a fresh
+//! clone without logs can repair.
+
+use runner_core::message;
+use runner_core::paths;
+
+use crate::error::{Code, Error, Result};
+use crate::git::Git;
+
+/// A repair that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// The commit with the last valid tree.
+    pub(crate) last_valid: String,
+    /// Repairs that were refused since.
+    pub(crate) refused: u32,
+}
+
+/// Looks back from `head`: is the newest word of the runner about the tree
+/// "invalid", and how often has a repair been refused since?
+pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pending>> {
+    let log = git.read(&[
+        "log",
+        "-z",
+        "--first-parent",
+        "--max-count=200",
+        "--format=%B",
+        "--grep=^chore(loop): ",
+        head,
+    ])?;
+    let mut refused = 0;
+    for message in String::from_utf8_lossy(&log).split('\0') {
+        let subject = message.lines().next().unwrap_or_default();
+        let Some(subject) = message::parse_subject(subject) else {
+            return Ok(None);
+        };
+        if subject.run_id != run_id {
+            return Ok(None);
+        }
+        if let Some(commit) = message::trailer(message, "Runner-Last-Valid") {
+            return Ok(Some(Pending {
+                last_valid: commit.to_owned(),
+                refused,
+            }));
+        }
+        match message::trailer(message, "Runner-Repair") {
+            Some("refused") => refused += 1,
+            Some(_) => return Ok(None),
+            // A repair that was a runner error neither helped nor harmed.
+            None if message::trailer(message, "Runner-Mode") == Some("repair") => {}
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// The last valid tree, from its commit.
+pub(crate) fn valid_tree(git: &Git, pending: &Pending) -> Result<Vec<u8>> {
+    git.file_at(&pending.last_valid, paths::TREE)?
+        .ok_or_else(|| {
+            Error::new(
+                Code::Tree,
+                format!(
+                    "the last valid tree (commit {}) cannot be found",
+                    pending.last_valid
+                ),
+            )
+            .hint("mend .runner/state/tree.json by hand and commit it")
+        })
+}

@@ -1,0 +1,328 @@
+//! Iterations until the tree is complete, or until something ends them.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use runner_core::meta::{AfterError, Class};
+use serde_json::json;
+
+use crate::error::{Code, Error, Result};
+use crate::git::Git;
+use crate::host::{Host, Progress};
+use crate::lock::Lock;
+use crate::log::Events;
+use crate::project::Project;
+use crate::recover;
+use crate::state;
+use crate::step::{self, Selected, StepReport, StepResult, Workplace};
+
+/// Pauses before a passing trouble is tried again.
+const RETRY_DELAYS_SECS: [u64; 3] = [10, 60, 300];
+
+/// Shortens the pauses: seconds, separated by commas.
+const RETRY_DELAYS_VARIABLE: &str = "RUNNER_RETRY_DELAYS_SECS";
+
+/// Bounds that the caller sets.
+#[derive(Clone, Debug, Default)]
+pub struct LoopOptions {
+    /// At most so many iterations in this call.
+    pub steps: Option<u32>,
+    /// No iteration begins after so long.
+    pub for_duration: Option<Duration>,
+    /// No iteration begins after this moment.
+    pub until: Option<Timestamp>,
+}
+
+/// How a loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopStatus {
+    /// Every leaf has passed.
+    Complete,
+    /// The next leaf has used up its attempts.
+    Stuck,
+    /// The run's iterations are used up.
+    Limit,
+    /// Something went wrong.
+    Error,
+    /// A bound of this call was reached.
+    Stopped,
+    /// A signal.
+    Interrupted,
+}
+
+impl LoopStatus {
+    /// The word in `--json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoopStatus::Complete => "complete",
+            LoopStatus::Stuck => "stuck",
+            LoopStatus::Limit => "limit",
+            LoopStatus::Error => "error",
+            LoopStatus::Stopped => "stopped",
+            LoopStatus::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// The end of a loop.
+#[derive(Clone, Debug)]
+pub struct LoopEnd {
+    /// How it ended.
+    pub status: LoopStatus,
+    /// Iterations of this call.
+    pub steps: u32,
+    /// The leaf that is stuck.
+    pub stuck: Option<Selected>,
+    /// What went wrong.
+    pub error: Option<Error>,
+    /// Why it stopped, in words.
+    pub reason: Option<String>,
+}
+
+/// Runs iterations; `report` hears of each.
+pub fn run_loop(
+    project: &Project,
+    host: &mut Host<'_>,
+    options: &LoopOptions,
+    report: &mut dyn FnMut(&StepReport),
+) -> LoopEnd {
+    let mut end = LoopEnd {
+        status: LoopStatus::Error,
+        steps: 0,
+        stuck: None,
+        error: None,
+        reason: None,
+    };
+    match run(project, host, options, report, &mut end) {
+        Ok(status) => end.status = status,
+        Err(error) => {
+            end.status = match error.code {
+                Code::Interrupted => LoopStatus::Interrupted,
+                Code::Limit => LoopStatus::Limit,
+                _ => LoopStatus::Error,
+            };
+            end.error = Some(error);
+        }
+    }
+    end
+}
+
+fn run(
+    project: &Project,
+    host: &mut Host<'_>,
+    options: &LoopOptions,
+    report: &mut dyn FnMut(&StepReport),
+    end: &mut LoopEnd,
+) -> Result<LoopStatus> {
+    let git = Git::open(project.root())?;
+    let _lock = Lock::take(project)?;
+    let begun = Instant::now();
+    let delays = retry_delays();
+    let mut errors: u32 = 0;
+    {
+        let mut place = Workplace {
+            project,
+            git: &git,
+            host,
+        };
+        recover::recover(&mut place)?;
+    }
+    let status = loop {
+        if host.cancel.is_cancelled() {
+            break LoopStatus::Interrupted;
+        }
+        if let Some(reason) = bound_reached(options, end.steps, begun.elapsed(), host.clock.now()) {
+            end.reason = Some(reason);
+            break LoopStatus::Stopped;
+        }
+        let mut place = Workplace {
+            project,
+            git: &git,
+            host,
+        };
+        let step = match step::step(&mut place)? {
+            StepResult::Complete => break LoopStatus::Complete,
+            StepResult::Stuck(leaf) => {
+                end.stuck = Some(leaf);
+                break LoopStatus::Stuck;
+            }
+            StepResult::Recorded(step) => step,
+        };
+        end.steps += 1;
+        report(&step);
+        if step.class != Class::RunnerError {
+            errors = 0;
+            continue;
+        }
+        let Some(error) = &step.error else { continue };
+        errors += 1;
+        let config = state::load(project)?.config.run_loop;
+        if error.kind.after(config.on_timeout) == AfterError::End
+            || errors > config.max_consecutive_errors
+        {
+            end.error = Some(step_error(&step));
+            break LoopStatus::Error;
+        }
+        let index = usize::try_from(errors - 1)
+            .unwrap_or(0)
+            .min(delays.len().saturating_sub(1));
+        let secs = delays.get(index).copied().unwrap_or(0);
+        host.observer.progress(&Progress::Waiting {
+            secs,
+            why: &error.message,
+        });
+        host.cancel.wait(Duration::from_secs(secs));
+    };
+    if let Ok(state) = state::load(project)
+        && let Some(run_id) = &state.run_state.run_id
+    {
+        let events = Events::of(&project.run_folder(run_id));
+        let more = json!({"status": status.as_str(), "steps": end.steps});
+        let _ = events.add(&host.clock.stamp(), None, "finished", more);
+    }
+    Ok(status)
+}
+
+/// Which bound of this call ends it before the next iteration.
+fn bound_reached(
+    options: &LoopOptions,
+    steps: u32,
+    elapsed: Duration,
+    now: Timestamp,
+) -> Option<String> {
+    if options.steps.is_some_and(|max| steps >= max) {
+        return Some(format!("{steps} steps were taken, as asked"));
+    }
+    if options.for_duration.is_some_and(|max| elapsed >= max) {
+        return Some("the time that was asked for is over".to_owned());
+    }
+    if options.until.is_some_and(|until| now >= until) {
+        return Some("the hour that was asked for has come".to_owned());
+    }
+    None
+}
+
+fn retry_delays() -> Vec<u64> {
+    std::env::var(RETRY_DELAYS_VARIABLE)
+        .ok()
+        .and_then(|text| {
+            text.split(',')
+                .map(|part| part.trim().parse().ok())
+                .collect()
+        })
+        .unwrap_or_else(|| RETRY_DELAYS_SECS.to_vec())
+}
+
+/// A recorded runner error as the error that the command reports.
+pub(crate) fn step_error(step: &StepReport) -> Error {
+    let message = step.error.as_ref().map_or_else(
+        || "the iteration was a runner error".to_owned(),
+        |error| error.message.clone(),
+    );
+    let kind = step
+        .error
+        .as_ref()
+        .map_or(runner_core::meta::ErrorKind::Io, |error| error.kind);
+    Error::new(Code::Step(kind), message).hint(format!(
+        "it is recorded as iteration {} (`runner log {}`); no attempt was used, run the command again",
+        step.iter, step.iter
+    ))
+}
+
+impl StepReport {
+    /// The runner error of this iteration as an error, if it was one.
+    pub fn as_error(&self) -> Option<Error> {
+        (self.class == Class::RunnerError).then(|| step_error(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds() {
+        let second = Duration::from_secs(1);
+        let t = |s| Timestamp::from_second(s).unwrap();
+        let none = LoopOptions::default();
+        assert!(bound_reached(&none, 1000, second * 100_000, t(1 << 33)).is_none());
+        for (options, steps, elapsed, now, ends) in [
+            (
+                LoopOptions {
+                    steps: Some(2),
+                    ..none.clone()
+                },
+                1,
+                0,
+                0,
+                false,
+            ),
+            (
+                LoopOptions {
+                    steps: Some(2),
+                    ..none.clone()
+                },
+                2,
+                0,
+                0,
+                true,
+            ),
+            (
+                LoopOptions {
+                    steps: Some(0),
+                    ..none.clone()
+                },
+                0,
+                0,
+                0,
+                true,
+            ),
+            (
+                LoopOptions {
+                    for_duration: Some(second * 5),
+                    ..none.clone()
+                },
+                0,
+                4,
+                0,
+                false,
+            ),
+            (
+                LoopOptions {
+                    for_duration: Some(second * 5),
+                    ..none.clone()
+                },
+                0,
+                5,
+                0,
+                true,
+            ),
+            (
+                LoopOptions {
+                    until: Some(t(10)),
+                    ..none.clone()
+                },
+                0,
+                0,
+                9,
+                false,
+            ),
+            (
+                LoopOptions {
+                    until: Some(t(10)),
+                    ..none.clone()
+                },
+                0,
+                0,
+                10,
+                true,
+            ),
+        ] {
+            assert_eq!(
+                bound_reached(&options, steps, second * elapsed, t(now)).is_some(),
+                ends,
+                "{options:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! One iteration: choose, prepare, let the agent work, look at what it left,
+//! ask the guard, decide, record, commit.
+
+mod context;
+mod inspect;
+mod iteration;
+mod session;
+mod settle;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use runner_core::decide::{self, AgentTree, Assessment, Task};
+use runner_core::ids::REPAIR_NODE;
+use runner_core::journal::Started;
+use runner_core::meta::{Class, ErrorKind, Facts, Guard, RunnerError};
+use runner_core::output::Status;
+use runner_core::paths;
+use runner_core::select::{Selection, select};
+use runner_core::tree;
+
+use crate::belongings::{Belongings, Source};
+use crate::error::{Code, Error, Result};
+use crate::files::ReadError;
+use crate::git::{Git, OwnFiles, Status as GitStatus};
+use crate::host::{Host, Progress};
+use crate::project::Project;
+use crate::repair;
+use crate::state::{self, State};
+
+pub(crate) use context::read_meta;
+pub(crate) use inspect::after_session;
+pub(crate) use iteration::{Before, Iteration};
+pub(crate) use settle::{Record as SettleRecord, apply_decided, settle};
+
+/// What one step did.
+#[derive(Clone, Debug)]
+pub enum StepResult {
+    /// An iteration is in git.
+    Recorded(StepReport),
+    /// Nothing is left to do.
+    Complete,
+    /// The next leaf has used up its attempts.
+    Stuck(Selected),
+}
+
+/// A selected leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// The leaf.
+    pub id: String,
+    /// `root/a/b`.
+    pub path: String,
+    /// Attempts used.
+    pub attempts: u32,
+    /// Attempts allowed.
+    pub max_attempts: u32,
+}
+
+/// A recorded iteration.
+#[derive(Clone, Debug)]
+pub struct StepReport {
+    /// The run.
+    pub run_id: String,
+    /// The iteration.
+    pub iter: u32,
+    /// The leaf, or `repair-tree`.
+    pub node_id: String,
+    /// The recorded status.
+    pub status: Status,
+    /// What the guard said.
+    pub guard: Guard,
+    /// Which rule applied.
+    pub class: Class,
+    /// Attempts of the node afterwards; `None` in a repair.
+    pub attempts: Option<u32>,
+    /// Whether the node has passed; `None` in a repair.
+    pub passes: Option<bool>,
+    /// What went wrong around the agent.
+    pub error: Option<RunnerError>,
+    /// What was wrong with the tree or the session.
+    pub findings: Vec<String>,
+    /// Remarks for people.
+    pub notes: Vec<String>,
+    /// Ids that turned to passed.
+    pub passed: Vec<String>,
+    /// Wall time in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// A project with its repository, locked by the caller.
+pub(crate) struct Workplace<'a, 'h> {
+    pub(crate) project: &'a Project,
+    pub(crate) git: &'a Git,
+    pub(crate) host: &'a mut Host<'h>,
+}
+
+/// Takes one step in a project whose unfinished iterations are settled.
+pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
+    let state = state::load(place.project)?;
+    let status = place.git.status()?;
+    let run_id = check_identity(&state, &status)?;
+    check_clean(&status)?;
+    let head = status
+        .head
+        .ok_or_else(|| identity_error("the repository has no commit".to_owned()))?;
+
+    let bytes = state::tree_bytes(place.project).map(Arc::new);
+    let checked = match &bytes {
+        Ok(bytes) => state::check_tree(bytes),
+        Err(error) => Err(unreadable(error)),
+    };
+    let (task_root, valid_bytes);
+    let job = match checked {
+        Ok(root) => {
+            task_root = root;
+            match select(&task_root) {
+                Selection::Complete => return Ok(StepResult::Complete),
+                Selection::Stuck(target) => {
+                    return Ok(StepResult::Stuck(Selected {
+                        id: target.node.id.to_string(),
+                        path: target.path(),
+                        attempts: target.node.attempts,
+                        max_attempts: target.node.max_attempts,
+                    }));
+                }
+                Selection::Open(target) => Job {
+                    node_id: target.node.id.to_string(),
+                    path: target.path(),
+                    root: &task_root,
+                    repair: None,
+                    progress: task_root.progress(),
+                },
+            }
+        }
+        Err(findings) => {
+            let pending = repair::pending(place.git, &head, &run_id)?
+                .ok_or_else(|| invalid_tree(&findings))?;
+            valid_bytes = repair::valid_tree(place.git, &pending)?;
+            task_root = state::check_tree(&valid_bytes).map_err(|found| invalid_tree(&found))?;
+            Job {
+                node_id: REPAIR_NODE.to_owned(),
+                path: REPAIR_NODE.to_owned(),
+                progress: task_root.progress(),
+                root: &task_root,
+                repair: Some(RepairJob {
+                    pending,
+                    findings: findings.iter().map(ToString::to_string).collect(),
+                }),
+            }
+        }
+    };
+    check_limit(&state)?;
+    let before = Before::new(bytes.as_ref().ok().cloned());
+    let belongings = Belongings::capture(
+        place.git,
+        &head,
+        &state.config,
+        Some(job.root),
+        Source::WorkTree,
+    )?;
+    before.prove(&belongings)?;
+    let own_files = OwnFiles::capture(place.git)?;
+    let (git_files, stored) = own_files.to_stored();
+
+    let started = Started {
+        run_id: run_id.clone(),
+        iter: state.run_state.next_iter,
+        node_id: job.node_id.clone(),
+        head,
+        branch: branch_of(&run_id),
+        started_at: place.host.clock.stamp(),
+        git_files,
+        refused_repairs: job.repair.as_ref().map_or(0, |it| it.pending.refused),
+        last_valid: job.repair.as_ref().map(|it| it.pending.last_valid.clone()),
+        max_attempts_default: state.config.max_attempts_default,
+    };
+    place.host.observer.progress(&Progress::Started {
+        iter: started.iter,
+        path: &job.path,
+        passed: job.progress.passed,
+        leaves: job.progress.leaves,
+        budget_secs: state.config.iteration_timeout_secs,
+    });
+    let mut it = Iteration::begin(place.project, place.git, started, &stored, before)?;
+    it.own_files = Some(own_files);
+    it.log_event(
+        place.host.clock,
+        "iteration_started",
+        serde_json::json!({"node_id": job.node_id}),
+    );
+
+    match work(place, &mut it, &state, &job, &belongings) {
+        Ok(report) => Ok(StepResult::Recorded(report)),
+        Err(error) if error.code == Code::Interrupted => Err(error),
+        Err(error) if it.is_decided() => Err(error),
+        Err(error) => {
+            // Everything after the beginning is recorded, errors too; if even
+            // that fails, the journal lets the next start do it.
+            let kind = kind_of(&error);
+            let runner_error = RunnerError {
+                kind,
+                message: error.message.clone(),
+            };
+            let mended = crate::recover::roll_up(place, &mut it, runner_error);
+            match mended {
+                Ok(report) => Ok(StepResult::Recorded(report)),
+                Err(_) => Err(error),
+            }
+        }
+    }
+}
+
+/// What this iteration is about.
+pub(crate) struct Job<'t, 'a> {
+    pub(crate) node_id: String,
+    pub(crate) path: String,
+    /// The tree to work on; in a repair the last valid one.
+    pub(crate) root: &'t tree::Node<'a>,
+    pub(crate) repair: Option<RepairJob>,
+    pub(crate) progress: tree::Progress,
+}
+
+impl<'t, 'a> Job<'t, 'a> {
+    fn task(&'t self) -> Task<'t, 'a> {
+        match self.repair {
+            Some(_) => Task::Repair { valid: self.root },
+            None => Task::Work {
+                before: self.root,
+                node_id: &self.node_id,
+            },
+        }
+    }
+}
+
+/// What a repair is about.
+pub(crate) struct RepairJob {
+    pub(crate) pending: repair::Pending,
+    pub(crate) findings: Vec<String>,
+}
+
+/// From the prepared iteration to the commit.
+fn work(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    state: &State,
+    job: &Job<'_, '_>,
+    belongings: &Belongings,
+) -> Result<StepReport> {
+    let begun = Instant::now();
+    context::write(place.project, it, state, job)?;
+    let deadline =
+        Instant::now() + std::time::Duration::from_secs(state.config.iteration_timeout_secs);
+
+    let agent = session::run_agent(place, it, state, deadline)?;
+    let mut facts = Facts {
+        max_attempts_default: it.started.max_attempts_default,
+        refused_repairs: it.started.refused_repairs,
+        tree_before_sha256: it.before.sha256(),
+        runner_error: agent.error.clone(),
+        ..Facts::default()
+    };
+    let found = inspect::after_session(place, it, &state.config, belongings, &mut facts)?;
+    let output = match session::read_output(it) {
+        Ok(output) => Some(output),
+        Err(error) => {
+            facts.runner_error.get_or_insert(error);
+            None
+        }
+    };
+    let agent_bytes = found.tree;
+    let agent_tree = match &agent_bytes {
+        None if facts.tree_unusable.is_none() && it.before.bytes().is_none() => AgentTree::Same,
+        None => AgentTree::Unusable,
+        Some(bytes) if Some(bytes.as_slice()) == it.before.bytes() => AgentTree::Same,
+        Some(bytes) => AgentTree::Bytes(bytes),
+    };
+
+    let task = job.task();
+    let mut guard_run = None;
+    let outcome = match decide::assess(task, agent_tree, output.as_ref(), &facts) {
+        Assessment::Settled(outcome) => *outcome,
+        Assessment::AskGuard(accepted) => {
+            let guard = session::run_guard(place, it, state, deadline)?;
+            facts.guard_exit = guard.run.exit_code;
+            facts.runner_error = guard.error;
+            inspect::after_guard(
+                place,
+                it,
+                belongings,
+                agent_bytes.as_deref(),
+                &found.status,
+                &mut facts,
+            )?;
+            guard_run = Some(guard.run);
+            decide::conclude(*accepted, task, &facts)
+        }
+    };
+    let record = settle::Record {
+        outcome,
+        facts,
+        agent_bytes: agent_bytes.as_deref(),
+        valid_bytes: job.repair.as_ref().map(|_| tree::to_bytes(job.root)),
+        executor: Some(agent.run),
+        guard_run,
+        watched: found.watched,
+        guard_untracked: std::mem::take(&mut it.guard_untracked),
+        run_state: &state.run_state,
+        duration: begun.elapsed(),
+    };
+    settle(place, it, record)
+}
+
+/// `runner/<id>`.
+pub(crate) fn branch_of(run_id: &str) -> String {
+    format!("runner/{run_id}")
+}
+
+/// Goal, bookkeeping and branch must belong to the same run.
+pub(crate) fn check_identity(state: &State, status: &GitStatus) -> Result<String> {
+    let branch = status.branch.as_deref();
+    if let Some(branch @ ("main" | "master")) = branch {
+        return Err(identity_error(format!("no step is ever taken on {branch}")));
+    }
+    let goal_id = state
+        .goal
+        .id()
+        .ok_or_else(|| identity_error(format!("{} has no id", paths::GOAL)))?;
+    match state.run_state.run_id.as_deref() {
+        Some(run_id) if run_id == goal_id => {}
+        Some(run_id) => {
+            return Err(identity_error(format!(
+                "{} says run {goal_id}, {} says run {run_id}",
+                paths::GOAL,
+                paths::RUN_STATE
+            )));
+        }
+        None => {
+            return Err(identity_error(format!(
+                "run {goal_id} has not been started"
+            )));
+        }
+    }
+    let wanted = branch_of(goal_id);
+    if branch != Some(&wanted) {
+        let here = branch.map_or_else(
+            || "a detached HEAD".to_owned(),
+            |name| format!("branch {name}"),
+        );
+        return Err(identity_error(format!(
+            "run {goal_id} lives on branch {wanted}, but this is {here}"
+        )));
+    }
+    Ok(goal_id.to_owned())
+}
+
+fn identity_error(message: String) -> Error {
+    Error::new(Code::Identity, format!("{message} (run 'runner start')"))
+        .hint("(run 'runner start')")
+}
+
+/// Nothing uncommitted, nothing untracked.
+pub(crate) fn check_clean(status: &GitStatus) -> Result<()> {
+    if status.is_clean() {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::Dirty,
+        format!(
+            "the work tree has uncommitted changes:\n{}",
+            list_entries(status)
+        ),
+    )
+    .hint("commit, stash or remove them, then try again"))
+}
+
+/// The first few changed paths, one a line.
+pub(crate) fn list_entries(status: &GitStatus) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    const SHOWN: usize = 10;
+    let mut lines: Vec<String> = status
+        .entries
+        .iter()
+        .take(SHOWN)
+        .map(|entry| {
+            format!(
+                "  {}",
+                runner_core::text::escape_path(entry.path.as_os_str().as_bytes())
+            )
+        })
+        .collect();
+    if status.entries.len() > SHOWN {
+        lines.push(format!("  and {} more", status.entries.len() - SHOWN));
+    }
+    lines.join("\n")
+}
+
+fn check_limit(state: &State) -> Result<()> {
+    if state.run_state.next_iter <= state.config.max_iterations {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::Limit,
+        format!(
+            "the run has had its {} iterations",
+            state.config.max_iterations
+        ),
+    )
+    .hint("raise max_iterations in .runner/state/config.toml and commit it"))
+}
+
+/// Why a tree file could not be read, as findings.
+pub(crate) fn unreadable(error: &ReadError) -> Vec<tree::Finding> {
+    vec![tree::Finding {
+        place: "tree.json".to_owned(),
+        message: error.to_string(),
+    }]
+}
+
+/// The tree on disk is invalid and no session is to blame.
+pub(crate) fn invalid_tree(findings: &[tree::Finding]) -> Error {
+    let mut error = state::into_error(&state::tree_problems(findings));
+    error.code = Code::Tree;
+    error.hint("mend .runner/state/tree.json (or bring it back with git) and commit it")
+}
+
+fn kind_of(error: &Error) -> ErrorKind {
+    match error.code {
+        Code::Step(kind) => kind,
+        Code::Git => ErrorKind::Git,
+        Code::Io if error.message.contains("space") => ErrorKind::Disk,
+        _ => ErrorKind::Io,
+    }
+}

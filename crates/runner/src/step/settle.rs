@@ -1,0 +1,365 @@
+//! From a decision to a commit, so that a crash in between changes nothing.
+
+use std::path::Path;
+use std::time::Duration;
+
+use runner_core::decide::{Outcome, TreeAfter};
+use runner_core::digest::sha256_hex;
+use runner_core::journal::{Decided, Record as JournalRecord};
+use runner_core::message::{IterationMessage, Proof};
+use runner_core::meta::{Class, ExecutorRun, Facts, GuardRun, META_VERSION, Meta};
+use runner_core::paths;
+use runner_core::run_state::RunState;
+use runner_core::tree;
+use serde_json::json;
+
+use super::iteration::has_content;
+use super::session::millis;
+use super::{Iteration, StepReport, Workplace};
+use crate::abilities;
+use crate::error::{Code, Error, Result};
+use crate::files::{self, Batch};
+use crate::git::{Git, Identity};
+use crate::host::Progress;
+use crate::image::{self, Image};
+use crate::project::Project;
+
+/// Everything that is to be recorded.
+pub(crate) struct Record<'a> {
+    pub(crate) outcome: Outcome<'a>,
+    pub(crate) facts: Facts,
+    pub(crate) agent_bytes: Option<&'a [u8]>,
+    pub(crate) valid_bytes: Option<Vec<u8>>,
+    pub(crate) executor: Option<ExecutorRun>,
+    pub(crate) guard_run: Option<GuardRun>,
+    pub(crate) watched: Vec<String>,
+    pub(crate) guard_untracked: Vec<String>,
+    pub(crate) run_state: &'a RunState,
+    pub(crate) duration: Duration,
+}
+
+/// Writes the decision down, carries it out and commits.
+pub(crate) fn settle(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    record: Record<'_>,
+) -> Result<StepReport> {
+    let outcome = &record.outcome;
+    let new_bytes;
+    let after: Option<&[u8]> = match &outcome.tree {
+        TreeAfter::Restore => it.before.bytes(),
+        TreeAfter::AsLeft => record.agent_bytes,
+        TreeAfter::LastValid => record.valid_bytes.as_deref(),
+        TreeAfter::New(root) => {
+            new_bytes = tree::to_bytes(root);
+            Some(&new_bytes)
+        }
+    };
+    save_trees(it, record.agent_bytes, after)?;
+    if !record.guard_untracked.is_empty() {
+        let shown: Vec<&str> = record
+            .guard_untracked
+            .iter()
+            .take(5)
+            .map(String::as_str)
+            .collect();
+        it.notes.push(format!(
+            "the guard left new files that git does not ignore ({}): they are committed; \
+             add them to .gitignore if they do not belong there",
+            shown.join(", ")
+        ));
+    }
+
+    let meta = Meta {
+        schema_version: META_VERSION,
+        run_id: it.started.run_id.clone(),
+        iter: it.started.iter,
+        node_id: it.started.node_id.clone(),
+        mode: outcome.mode,
+        status: outcome.status,
+        guard: outcome.guard,
+        class: outcome.class,
+        attempts: outcome.attempts,
+        passes: outcome.passes,
+        started_at: it.started.started_at.clone(),
+        ended_at: place.host.clock.stamp(),
+        duration_ms: millis(record.duration),
+        executor: record.executor,
+        guard_run: record.guard_run,
+        error: record.facts.runner_error.clone(),
+        tree_changes: outcome.changes.clone(),
+        passed: outcome.passed.clone(),
+        watched_changed: record.watched,
+        guard_untracked: record.guard_untracked,
+        notes: it.notes.clone(),
+        sandbox: abilities::SANDBOX.to_owned(),
+        head: it.started.head.clone(),
+        facts: record.facts,
+    };
+    let tree_sha256 = after.map(sha256_hex);
+    let run_state = record.run_state.after(&it.started.node_id, outcome);
+    let message = IterationMessage {
+        run_id: &meta.run_id,
+        iter: meta.iter,
+        node_id: &meta.node_id,
+        status: meta.status,
+        guard: meta.guard,
+        mode: meta.mode,
+        tree_sha256: tree_sha256.as_deref(),
+        proof: meta.guard_run.as_ref().and_then(|run| {
+            Some(Proof {
+                command: &run.command,
+                exit: run.exit_code?,
+                log_sha256: &run.log_sha256,
+            })
+        }),
+        last_valid: (meta.class == Class::InvalidTree).then_some(&*it.started.head),
+        repair: match meta.class {
+            Class::Repaired => Some("accepted"),
+            Class::RepairRefused => Some("refused"),
+            Class::RepairRestored => Some("restored"),
+            _ => None,
+        },
+    }
+    .text();
+    let decided = Decided {
+        parent: it.parent.clone(),
+        tree_sha256,
+        run_state: String::from_utf8_lossy(&run_state.to_bytes()).into_owned(),
+        meta: meta_text(&meta)?,
+        message,
+    };
+    write_error_log(it, meta.class, &outcome.findings)?;
+    it.journal
+        .promise(&JournalRecord::Decided(Box::new(decided.clone())))?;
+    it.set_decided();
+    it.log_event(
+        place.host.clock,
+        "decided",
+        json!({"node_id": meta.node_id, "status": meta.status, "guard": meta.guard, "class": meta.class}),
+    );
+
+    let report = StepReport {
+        run_id: meta.run_id.clone(),
+        iter: meta.iter,
+        node_id: meta.node_id.clone(),
+        status: meta.status,
+        guard: meta.guard,
+        class: meta.class,
+        attempts: meta.attempts,
+        passes: meta.passes,
+        error: meta.error.clone(),
+        findings: outcome.findings.clone(),
+        notes: meta.notes.clone(),
+        passed: meta.passed.clone(),
+        duration_ms: meta.duration_ms,
+    };
+    carry_out(place, it, &decided)?;
+    place.host.observer.progress(&Progress::Ended(&report));
+    Ok(report)
+}
+
+/// `tree.agent.json` and `tree.after.json`; equal contents are one file.
+fn save_trees(it: &Iteration, agent: Option<&[u8]>, after: Option<&[u8]>) -> Result<()> {
+    let before_path = it.folder.join("tree.before.json");
+    let agent_path = it.folder.join("tree.agent.json");
+    let mut batch = Batch::new();
+    let before = it
+        .before
+        .bytes()
+        .filter(|bytes| has_content(&before_path, bytes));
+    if let Some(bytes) = agent {
+        if before == Some(bytes) {
+            batch.same_as(&before_path, &agent_path, bytes)?;
+        } else {
+            batch.write(&agent_path, bytes)?;
+        }
+    }
+    batch.commit()?;
+    let mut batch = Batch::new();
+    let after_path = it.folder.join("tree.after.json");
+    if let Some(bytes) = after {
+        if before == Some(bytes) {
+            batch.same_as(&before_path, &after_path, bytes)?;
+        } else if agent == Some(bytes) {
+            batch.same_as(&agent_path, &after_path, bytes)?;
+        } else {
+            batch.write(&after_path, bytes)?;
+        }
+    }
+    Ok(batch.commit()?)
+}
+
+fn write_error_log(it: &Iteration, class: Class, findings: &[String]) -> Result<()> {
+    let name = match class {
+        Class::RunnerError => "runner_error.log",
+        Class::AgentError | Class::InvalidTree | Class::RepairRefused | Class::RepairRestored => {
+            "agent_error.log"
+        }
+        Class::Ok | Class::Repaired => return Ok(()),
+    };
+    let mut text = findings.join("\n");
+    text.push('\n');
+    Ok(files::write_whole(&it.folder.join(name), text.as_bytes())?)
+}
+
+fn meta_text(meta: &Meta) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(meta)
+        .map_err(|error| Error::new(Code::Io, format!("meta.json: {error}")))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Carries out a decision that an earlier runner left in the journal. May be
+/// done again from any point.
+pub(crate) fn apply_decided(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    decided: &Decided,
+) -> Result<()> {
+    if already_committed(place.git, decided)? {
+        return record_commit(place, it, decided);
+    }
+    carry_out(place, it, decided)
+}
+
+fn carry_out(place: &mut Workplace<'_, '_>, it: &mut Iteration, decided: &Decided) -> Result<()> {
+    let after = match &decided.tree_sha256 {
+        None => None,
+        Some(expected) => Some(read_after(it, expected)?),
+    };
+    write_state(place.project, it, decided, after.as_deref())?;
+    commit(place, it, decided)?;
+    record_commit(place, it, decided)
+}
+
+fn read_after(it: &Iteration, expected: &str) -> Result<Vec<u8>> {
+    let bytes = files::read_regular(&it.folder.join("tree.after.json"), tree::MAX_BYTES)
+        .map_err(|error| Error::new(Code::Io, format!("tree.after.json: {error}")))?;
+    if sha256_hex(&bytes) == *expected {
+        return Ok(bytes);
+    }
+    let message = format!(
+        "tree.after.json of iteration {} is not what was decided",
+        it.started.iter
+    );
+    Err(Error::new(Code::Io, message)
+        .hint("bring the file back, or go back with `git reset --hard`"))
+}
+
+fn record_commit(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    decided: &Decided,
+) -> Result<()> {
+    files::write_whole(&it.folder.join("meta.json"), decided.meta.as_bytes())?;
+    it.journal.note(&JournalRecord::Committed)?;
+    it.log_event(
+        place.host.clock,
+        "committed",
+        json!({"node_id": it.started.node_id}),
+    );
+    Ok(())
+}
+
+/// Whether the commit stands on the parent already.
+fn already_committed(git: &Git, decided: &Decided) -> Result<bool> {
+    let Some(head) = git.commit_of("HEAD")? else {
+        return Ok(false);
+    };
+    if head == decided.parent {
+        return Ok(false);
+    }
+    // `%B` is the message as it was committed.
+    let log = git.read(&[
+        "log",
+        "-z",
+        "--first-parent",
+        "--format=%P%n%B",
+        &format!("{}..HEAD", decided.parent),
+    ])?;
+    let found = String::from_utf8_lossy(&log)
+        .split('\0')
+        .filter_map(|record| record.split_once('\n'))
+        .any(|(parents, message)| {
+            parents.split(' ').next() == Some(&decided.parent)
+                && message.trim_end() == decided.message.trim_end()
+        });
+    Ok(found)
+}
+
+fn write_state(
+    project: &Project,
+    it: &Iteration,
+    decided: &Decided,
+    after: Option<&[u8]>,
+) -> Result<()> {
+    let tree_path = project.tree();
+    match after {
+        None => {
+            if tree_path.symlink_metadata().is_ok() {
+                image::move_to(project.root(), Path::new(paths::TREE), &it.quarantine())?;
+            }
+        }
+        Some(bytes) if has_content(&tree_path, bytes) => {}
+        Some(bytes) => {
+            if tree_path
+                .symlink_metadata()
+                .is_ok_and(|meta| !meta.is_file())
+            {
+                image::move_to(project.root(), Path::new(paths::TREE), &it.quarantine())?;
+            }
+            image::make_parents(project.root(), Path::new(paths::TREE), &it.quarantine())?;
+            files::write_whole(&tree_path, bytes)?;
+        }
+    }
+    let run_state = project.root().join(paths::RUN_STATE);
+    if !matches!(
+        Image::of(project.root(), Path::new(paths::RUN_STATE))?,
+        Image::File { .. }
+    ) {
+        Image::Absent.restore(
+            project.root(),
+            Path::new(paths::RUN_STATE),
+            &it.quarantine(),
+        )?;
+    }
+    Ok(files::write_whole(
+        &run_state,
+        decided.run_state.as_bytes(),
+    )?)
+}
+
+fn commit(place: &mut Workplace<'_, '_>, it: &Iteration, decided: &Decided) -> Result<()> {
+    let git = place.git;
+    if let Err(error) = git.add_all() {
+        add_what_can_be_added(git, it, &error)?;
+    }
+    let identity = git.commit(&decided.message)?;
+    if identity == Identity::Runner {
+        place.host.observer.progress(&Progress::Note(
+            "git knows no name and email here: committed as runner <runner@localhost>",
+        ));
+    }
+    Ok(())
+}
+
+/// A file that its owner may not read stops `git add`: it is made readable, and
+/// if that does not help either, it goes to the quarantine.
+fn add_what_can_be_added(git: &Git, it: &Iteration, error: &Error) -> Result<()> {
+    if error.code != Code::Git || error.hint.is_some() {
+        return Err(error.clone());
+    }
+    for entry in git.status()?.entries {
+        // Whether it helped shows below.
+        let _ = image::make_readable(&git.root().join(&entry.path));
+    }
+    if git.add_all().is_ok() {
+        return Ok(());
+    }
+    let _ = git.write(&["add", "--all", "--ignore-errors", "--", "."]);
+    for entry in git.status()?.entries.iter().filter(|entry| entry.untracked) {
+        image::move_to(git.root(), &entry.path, &it.quarantine())?;
+    }
+    git.add_all()
+}

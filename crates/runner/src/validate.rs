@@ -1,0 +1,172 @@
+//! Looking at a project without changing it: is it in order, what is next, why.
+
+use runner_core::explain::{self, Why};
+use runner_core::paths;
+use runner_core::select::{Selection, select};
+
+use crate::error::{Code, Error, Result};
+use crate::git::Git;
+use crate::project::Project;
+use crate::repair;
+use crate::state::{self, Problem};
+use crate::step::{self, Selected};
+
+/// Everything that is wrong with a project: layout, config, tree, identity.
+pub fn validate(project: &Project) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let loaded = match state::load_all(project) {
+        Ok(state) => Some(state),
+        Err(found) => {
+            problems.extend(found);
+            None
+        }
+    };
+    match state::tree_bytes(project) {
+        Ok(bytes) => {
+            if let Err(findings) = state::check_tree(&bytes) {
+                problems.extend(state::tree_problems(&findings));
+            }
+        }
+        Err(error) => problems.extend(state::tree_problems(&step::unreadable(&error))),
+    }
+    for path in [paths::GITIGNORE, paths::GITATTRIBUTES] {
+        if !project.root().join(path).is_file() {
+            problems.push(Problem {
+                code: Code::Layout,
+                place: path.to_owned(),
+                message: "the file is missing".to_owned(),
+                hint: Some("run 'runner init --upgrade'".to_owned()),
+            });
+        }
+    }
+    problems.extend(tool_problems(project));
+    problems.extend(identity_problem(project, loaded.as_ref()));
+    problems
+}
+
+/// `tools.json` beside a node must be an object.
+fn tool_problems(project: &Project) -> Vec<Problem> {
+    let nodes = project.root().join(paths::NODES_DIR);
+    let mut folders: Vec<_> = std::fs::read_dir(nodes)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect();
+    folders.sort_by_key(std::fs::DirEntry::file_name);
+    folders
+        .iter()
+        .map(|entry| entry.path().join("tools.json"))
+        .filter(|path| path.symlink_metadata().is_ok())
+        .filter(|path| {
+            !crate::files::read_regular(path, 1 << 20).is_ok_and(|bytes| {
+                serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes).is_ok()
+            })
+        })
+        .map(|path| Problem {
+            code: Code::Layout,
+            place: path
+                .strip_prefix(project.root())
+                .unwrap_or(&path)
+                .display()
+                .to_string(),
+            message: "it must be a JSON object".to_owned(),
+            hint: None,
+        })
+        .collect()
+}
+
+/// A project that has been started must be on its branch; one that has not is fine.
+fn identity_problem(project: &Project, state: Option<&state::State>) -> Option<Problem> {
+    let problem = |error: Error, place: &str| Problem {
+        code: error.code,
+        place: place.to_owned(),
+        message: error.message,
+        hint: error.hint,
+    };
+    let git = match Git::open(project.root()) {
+        Ok(git) => git,
+        Err(error) => return Some(problem(error, "git")),
+    };
+    let state = state?;
+    if state.run_state.run_id.is_none() && state.goal.id().is_none() {
+        return None;
+    }
+    match git.status() {
+        Ok(status) => step::check_identity(state, &status)
+            .err()
+            .map(|error| problem(error, "run identity")),
+        Err(error) => Some(problem(error, "git")),
+    }
+}
+
+/// What the next step would take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelectResult {
+    /// This leaf.
+    Open(Selected),
+    /// This leaf, but its attempts are used up.
+    Stuck(Selected),
+    /// Nothing is left.
+    Complete,
+    /// The tree waits to be repaired.
+    Repair(Vec<String>),
+}
+
+/// Selects as a step would, without looking at git (unless the tree is invalid).
+pub fn select_next(project: &Project) -> Result<SelectResult> {
+    let bytes = state::tree_bytes(project);
+    let checked = match &bytes {
+        Ok(bytes) => state::check_tree(bytes),
+        Err(error) => Err(step::unreadable(error)),
+    };
+    match checked {
+        Ok(root) => Ok(match select(&root) {
+            Selection::Complete => SelectResult::Complete,
+            Selection::Open(target) => SelectResult::Open(selected(&target)),
+            Selection::Stuck(target) => SelectResult::Stuck(selected(&target)),
+        }),
+        Err(findings) => {
+            if repair_is_pending(project) {
+                let findings = findings.iter().map(ToString::to_string).collect();
+                return Ok(SelectResult::Repair(findings));
+            }
+            Err(step::invalid_tree(&findings))
+        }
+    }
+}
+
+fn repair_is_pending(project: &Project) -> bool {
+    let look = || -> Result<bool> {
+        let git = Git::open(project.root())?;
+        let run_id = state::load(project)?.run_state.run_id.unwrap_or_default();
+        let head = git.commit_of("HEAD")?.unwrap_or_default();
+        Ok(repair::pending(&git, &head, &run_id)?.is_some())
+    };
+    look().unwrap_or(false)
+}
+
+fn selected(target: &runner_core::select::Target<'_, '_>) -> Selected {
+    Selected {
+        id: target.node.id.to_string(),
+        path: target.path(),
+        attempts: target.node.attempts,
+        max_attempts: target.node.max_attempts,
+    }
+}
+
+/// Why a node is, or is not, next.
+pub fn why(project: &Project, node: Option<&str>) -> Result<Why> {
+    let bytes = state::tree_bytes(project)
+        .map_err(|error| step::invalid_tree(&step::unreadable(&error)))?;
+    let root = state::check_tree(&bytes).map_err(|findings| step::invalid_tree(&findings))?;
+    explain::why(&root, node).ok_or_else(|| unknown_node(node.unwrap_or_default()))
+}
+
+/// There is no such node.
+pub(crate) fn unknown_node(id: &str) -> Error {
+    Error::new(
+        Code::NotFound,
+        format!("there is no node {id:?} in the tree"),
+    )
+    .hint("`runner tree` shows the ids")
+}

@@ -1,0 +1,237 @@
+//! Running a guard again where it once said yes.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use runner_core::digest::sha256_hex;
+use runner_core::message;
+use runner_core::meta::Guard;
+use runner_core::paths;
+use runner_core::tree;
+use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
+
+use crate::environment;
+use crate::error::{Code, Error, Result};
+use crate::git::Git;
+use crate::host::Host;
+use crate::project::Project;
+use crate::state;
+use crate::step::branch_of;
+use crate::validate::unknown_node;
+
+/// What running the guard again showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verification {
+    /// The node.
+    pub node_id: String,
+    /// The commit that passed it.
+    pub commit: String,
+    /// The iteration.
+    pub iter: u32,
+    /// The guard's argv.
+    pub command: Vec<String>,
+    /// What was recorded.
+    pub recorded_exit: i32,
+    /// What came out now; `None` when it did not end in time.
+    pub exit: Option<i32>,
+    /// Whether the output is the same to the byte (times in it make it differ).
+    pub same_log: bool,
+    /// The tree in the commit is the one that the proof names, and the node has
+    /// passed in it.
+    pub tree_proven: bool,
+    /// The end of the output.
+    pub output_tail: String,
+}
+
+impl Verification {
+    /// Whether the proof holds.
+    pub fn holds(&self) -> bool {
+        self.exit == Some(self.recorded_exit) && self.recorded_exit == 0 && self.tree_proven
+    }
+}
+
+/// A commit that proves something.
+struct Proof {
+    commit: String,
+    iter: u32,
+    command: Vec<String>,
+    exit: i32,
+    log_sha256: String,
+    tree_proven: bool,
+}
+
+/// Runs the guard again at the commit that passed a node, in a work tree of its
+/// own.
+pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Verification> {
+    let git = Git::open(project.root())?;
+    let state = state::load(project)?;
+    let run_id = state.run_state.run_id.clone().ok_or_else(|| {
+        Error::new(Code::Identity, "no run has been started here").hint("(run 'runner start')")
+    })?;
+    let proof = find_proof(&git, &run_id, node)?;
+    let folder = tempfile::Builder::new()
+        .prefix("runner-verify-")
+        .tempdir()?;
+    let place = folder.path().join("work");
+    let place_text = place.display().to_string();
+    git.write(&[
+        "worktree",
+        "add",
+        "--quiet",
+        "--detach",
+        "--force",
+        &place_text,
+        &proof.commit,
+    ])?;
+    let result = run_guard(
+        project,
+        &place,
+        &proof,
+        state.config.iteration_timeout_secs,
+        state.config.guard_output_limit_bytes,
+        host,
+    );
+    let _ = git.write(&["worktree", "remove", "--force", "--force", &place_text]);
+    let (exit, log) = result?;
+    let text = String::from_utf8_lossy(&log);
+    Ok(Verification {
+        node_id: node.to_owned(),
+        same_log: sha256_hex(&log) == proof.log_sha256,
+        tree_proven: proof.tree_proven,
+        commit: proof.commit,
+        iter: proof.iter,
+        command: proof.command,
+        recorded_exit: proof.exit,
+        exit,
+        output_tail: runner_core::text::cut_front(&text, 4000).into_owned(),
+    })
+}
+
+/// The first green iteration of the run in whose tree the node has passed.
+fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
+    let branch = format!("refs/heads/{}", branch_of(run_id));
+    let log = git.read(&[
+        "log",
+        "-z",
+        "--first-parent",
+        "--reverse",
+        "--format=%H%n%B",
+        &branch,
+        "--",
+    ])?;
+    let mut known = false;
+    for record in String::from_utf8_lossy(&log).split('\0') {
+        let Some((commit, text)) = record.split_once('\n') else {
+            continue;
+        };
+        let Some(subject) = message::parse_subject(text.lines().next().unwrap_or_default()) else {
+            continue;
+        };
+        if subject.run_id != run_id || subject.guard != Guard::Pass {
+            continue;
+        }
+        let Some(bytes) = git.file_at(commit, paths::TREE)? else {
+            continue;
+        };
+        let Ok(root) = tree::parse(&bytes) else {
+            continue;
+        };
+        let Some(found) = root.find(node) else {
+            continue;
+        };
+        known = true;
+        if !found.passes {
+            continue;
+        }
+        let guard = message::trailer(text, "Runner-Guard").and_then(message::parse_guard_trailer);
+        let log = message::trailer(text, "Runner-Guard-Log")
+            .and_then(|value| value.strip_prefix("sha256:"));
+        let tree =
+            message::trailer(text, "Runner-Tree").and_then(|value| value.strip_prefix("sha256:"));
+        let Some(((command, exit), log_sha256)) = guard.zip(log) else {
+            return Err(Error::new(
+                Code::Mismatch,
+                format!("commit {commit} passed node {node}, but carries no proof"),
+            ));
+        };
+        return Ok(Proof {
+            commit: commit.to_owned(),
+            iter: subject.iter,
+            command,
+            exit,
+            log_sha256: log_sha256.to_owned(),
+            tree_proven: tree == Some(&sha256_hex(&bytes)),
+        });
+    }
+    if !known && !is_in_tree(git, &branch, node)? {
+        return Err(unknown_node(node));
+    }
+    Err(
+        Error::new(Code::NotFound, format!("node {node} has not passed"))
+            .hint("only a node that has passed has a proof to verify"),
+    )
+}
+
+fn is_in_tree(git: &Git, branch: &str, node: &str) -> Result<bool> {
+    let bytes = git.file_at(branch, paths::TREE)?.unwrap_or_default();
+    Ok(tree::parse(&bytes).is_ok_and(|root| root.find(node).is_some()))
+}
+
+fn run_guard(
+    project: &Project,
+    place: &std::path::Path,
+    proof: &Proof,
+    timeout_secs: u64,
+    cap: u64,
+    host: &mut Host<'_>,
+) -> Result<(Option<i32>, Vec<u8>)> {
+    let mut env = environment::inherited();
+    env.push(("RUNNER_PROJECT_DIR".into(), place.into()));
+    let spec = Spec {
+        argv: proof.command.iter().map(OsString::from).collect(),
+        cwd: place.to_owned(),
+        env,
+        stdin: None,
+        merge_stderr: true,
+        deadline: Some(Instant::now() + Duration::from_secs(timeout_secs)),
+        idle_timeout: None,
+        grace: Duration::from_secs(5),
+        hold_lock: None,
+    };
+    let mut sink = Collect {
+        head: Vec::new(),
+        capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
+    };
+    let report = host.supervisor.run(&spec, host.cancel, &mut sink)?;
+    let Collect { mut head, capped } = sink;
+    head.extend(capped.finish().bytes);
+    match report.ended {
+        Ended::Exited(code) => Ok((Some(code), head)),
+        Ended::Signaled(signal) => Ok((Some(128 + signal), head)),
+        Ended::Interrupted => Err(Error::new(Code::Interrupted, "interrupted")),
+        Ended::NotStarted(failure) => {
+            Err(
+                Error::new(Code::Git, format!("the guard {}", failure.message)).hint(format!(
+                    "it is run in a work tree of its own, not in {}",
+                    project.root().display()
+                )),
+            )
+        }
+        Ended::TimedOut | Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => {
+            Ok((None, head))
+        }
+    }
+}
+
+struct Collect {
+    head: Vec<u8>,
+    capped: CappedLog,
+}
+
+impl Sink for Collect {
+    fn output(&mut self, _: Stream, bytes: &[u8]) -> Flow {
+        let head = self.capped.push(bytes);
+        self.head.extend_from_slice(head);
+        Flow::Go
+    }
+}

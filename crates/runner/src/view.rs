@@ -1,0 +1,176 @@
+//! What there is to see of a run, read from its files.
+
+use std::path::PathBuf;
+
+use runner_core::goal::Goal;
+use runner_core::meta::Meta;
+use runner_core::run_state::RunState;
+use runner_core::tree::{Node, Progress};
+
+use crate::error::{Code, Error, Result};
+use crate::files;
+use crate::git::Git;
+use crate::lock::Lock;
+use crate::project::Project;
+use crate::state;
+use crate::step;
+use crate::validate::{self, SelectResult};
+
+/// Where a run is.
+#[derive(Debug)]
+pub struct RunView {
+    /// The run; `None` before the first start.
+    pub run_id: Option<String>,
+    /// Its branch.
+    pub branch: Option<String>,
+    /// The goal's title.
+    pub title: String,
+    /// What comes next, or why that cannot be said.
+    pub next: Result<SelectResult>,
+    /// Leaves passed of all, if the tree can be read.
+    pub progress: Option<Progress>,
+    /// The bookkeeping.
+    pub state: RunState,
+    /// The iteration limit.
+    pub max_iterations: u32,
+    /// The runner at work, if there is one.
+    pub running_pid: Option<u32>,
+    /// The recorded iterations, oldest first.
+    pub iterations: Vec<IterationView>,
+}
+
+/// One iteration.
+#[derive(Debug)]
+pub struct IterationView {
+    /// Its number.
+    pub iter: u32,
+    /// Its record; `None` while it runs or after a crash.
+    pub meta: Option<Meta>,
+}
+
+/// Reads where the run is.
+pub fn run_view(project: &Project) -> Result<RunView> {
+    let goal: Goal = state::load_goal(project).map_err(|problem| state::into_error(&[problem]))?;
+    let run_state =
+        state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
+    let config = state::load_config(project).unwrap_or_default();
+    let run_id = run_state.run_id.clone();
+    let iterations = run_id
+        .as_deref()
+        .map(|run| iterations(project, run))
+        .unwrap_or_default();
+    Ok(RunView {
+        branch: run_id.as_deref().map(step::branch_of),
+        title: goal.title(),
+        next: validate::select_next(project),
+        progress: progress(project),
+        max_iterations: config.max_iterations,
+        running_pid: Lock::holder(project),
+        run_id,
+        state: run_state,
+        iterations,
+    })
+}
+
+fn progress(project: &Project) -> Option<Progress> {
+    let bytes = state::tree_bytes(project).ok()?;
+    Some(state::check_tree(&bytes).ok()?.progress())
+}
+
+fn iterations(project: &Project, run: &str) -> Vec<IterationView> {
+    project
+        .iteration_numbers(run)
+        .into_iter()
+        .map(|iter| IterationView {
+            iter,
+            meta: meta_of(project, run, iter),
+        })
+        .collect()
+}
+
+/// The record of one iteration.
+pub fn meta_of(project: &Project, run: &str, iter: u32) -> Option<Meta> {
+    step::read_meta(&project.iteration(run, iter))
+}
+
+/// The folder of an iteration of a run (the current run's if none is named).
+pub fn iteration_folder(project: &Project, iter: u32) -> Result<(String, PathBuf)> {
+    let run = state::load_run_state(project)
+        .map_err(|problem| state::into_error(&[problem]))?
+        .run_id
+        .ok_or_else(|| {
+            Error::new(Code::Identity, "no run has been started here").hint("(run 'runner start')")
+        })?;
+    let folder = project.iteration(&run, iter);
+    if folder.is_dir() {
+        Ok((run, folder))
+    } else {
+        Err(Error::new(
+            Code::NotFound,
+            format!("there is no iteration {iter} of run {run} in this clone"),
+        )
+        .hint("`runner log` lists those that there are"))
+    }
+}
+
+/// The bytes of the tree and what they say, handed to `use_tree`.
+pub fn load_tree<T>(project: &Project, use_tree: impl FnOnce(&Node<'_>) -> T) -> Result<T> {
+    let bytes = match state::tree_bytes(project) {
+        Ok(bytes) => bytes,
+        Err(files::ReadError::Io(error)) => return Err(error.into()),
+        Err(error) => return Err(step::invalid_tree(&step::unreadable(&error))),
+    };
+    let root = state::check_tree(&bytes).map_err(|findings| step::invalid_tree(&findings))?;
+    Ok(use_tree(&root))
+}
+
+/// The change that an iteration made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// The iteration's commit.
+    pub commit: String,
+    /// Its diff, without the runner's own files.
+    pub text: String,
+}
+
+/// The diff of an iteration's commit; `None` if the branch does not have it.
+pub fn patch_of(project: &Project, run: &str, iter: u32) -> Result<Option<Patch>> {
+    let git = Git::open(project.root())?;
+    let branch = format!("refs/heads/{}", step::branch_of(run));
+    if git.commit_of(&branch)?.is_none() {
+        return Ok(None);
+    }
+    let subject = format!("--grep=^chore(loop): run {run} iter {iter} node ");
+    let log = git.read(&[
+        "log",
+        "-z",
+        "--first-parent",
+        "--format=%H %P",
+        &subject,
+        &branch,
+        "--",
+    ])?;
+    let log = String::from_utf8_lossy(&log);
+    let Some((commit, parents)) = log.split('\0').find_map(|line| line.trim().split_once(' '))
+    else {
+        return Ok(None);
+    };
+    let head = meta_of(project, run, iter).map(|meta| meta.head);
+    // From where the step began: the session may have committed by itself.
+    let from = head.unwrap_or_else(|| parents.split(' ').next().unwrap_or_default().to_owned());
+    let text = git.read(&[
+        "diff",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+        &from,
+        commit,
+        "--",
+        ".",
+        ":(exclude).runner",
+    ])?;
+    Ok(Some(Patch {
+        commit: commit.to_owned(),
+        text: String::from_utf8_lossy(&text).into_owned(),
+    }))
+}

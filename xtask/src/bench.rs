@@ -1,0 +1,49 @@
+//! `cargo xtask bench`: measurements against floors taken in the same run.
+//!
+//! Absolute times say little about a program on somebody else's machine. So each
+//! figure stands beside a floor, the least that any program must do for the
+//! same result, and both are measured by turns in the same run.
+
+mod floor;
+mod r#loop;
+mod measure;
+mod project;
+mod report;
+mod tree;
+
+use crate::args::Args;
+use crate::failure::{Failure, Result};
+
+pub(crate) const HELP: &str = "\
+usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
+
+loop: on generated trees, `runner select` and `runner validate` against a bare
+typed parse of the same bytes, and `runner step` against the same git commands
+and durable writes, with the agent and the guard alone.
+
+  --runs N        measurements of each, at least 7 (default 9); medians count
+  --nodes LIST    sizes of the trees (default 1000,10000,100000)
+  --json          the figures as JSON on stdout
+  --check         fail where an aim is missed";
+
+/// A mode in which this program is started by itself.
+type Helper = fn(&[String]) -> Result<()>;
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    match args.positional().as_deref() {
+        Some("loop") => r#loop::run(args),
+        Some(other) => Err(Failure::usage(format!("there is no benchmark `{other}`"))
+            .hint("the benchmarks are: loop")),
+        None => Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop")),
+    }
+}
+
+/// The hidden mode of that name.
+pub(crate) fn helper(name: &str) -> Option<Helper> {
+    match name {
+        "__measure" => Some(measure::helper),
+        "__parse" => Some(tree::helper),
+        "__floor" => Some(floor::helper),
+        _ => None,
+    }
+}

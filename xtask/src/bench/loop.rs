@@ -1,0 +1,194 @@
+//! `bench loop`: reading a tree, and one step.
+
+use std::ffi::OsString;
+use std::fs;
+
+use super::measure::{Probe, Sample, Samples, as_f64};
+use super::project::{self, Project};
+use super::report::{Reading, Report, Step};
+use super::{floor, tree};
+use crate::args::Args;
+use crate::cmd::{Cmd, release_bin, target_dir};
+use crate::failure::{Context as _, Failure, Result};
+use crate::{out, setup};
+
+/// Fewer, and a median means nothing.
+const MIN_RUNS: usize = 7;
+const DEFAULT_RUNS: usize = 9;
+const DEFAULT_NODES: &str = "1000,10000,100000";
+
+pub(super) fn run(mut args: Args) -> Result<()> {
+    let runs = args.value("--runs")?.unwrap_or(DEFAULT_RUNS);
+    let sizes = args.value("--nodes")?.unwrap_or(DEFAULT_NODES.to_owned());
+    let json = args.flag("--json");
+    let check = args.flag("--check");
+    args.finish()?;
+    if runs < MIN_RUNS {
+        return Err(Failure::usage(format!("--runs is at least {MIN_RUNS}")));
+    }
+    let sizes: Vec<usize> = sizes
+        .split(',')
+        .map(str::parse)
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| Failure::usage("--nodes takes numbers with commas between"))?;
+
+    out::step("setup", setup::ensure)?;
+    project::build()?;
+    let mut report = Report::new(runs)?;
+    for nodes in sizes {
+        out::step(&format!("{nodes} nodes, {runs} runs of each"), || {
+            measure_size(&mut report, nodes, runs)
+        })?;
+    }
+    out::data(&if json { report.json()? } else { report.table() });
+    match report.missed_aims() {
+        missed if check && missed > 0 => Err(Failure::new(format!("{missed} aims missed"))),
+        _ => Ok(()),
+    }
+}
+
+fn measure_size(report: &mut Report, nodes: usize, runs: usize) -> Result<()> {
+    // Beside the build, not in the system's temp folder: that may lie in memory,
+    // where a sync costs nothing.
+    let temp = tempfile::Builder::new()
+        .prefix("bench-")
+        .tempdir_in(target_dir())
+        .context("a temporary folder")?;
+    let bytes = tree::generate(nodes)?;
+    let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let project = Project::start(temp.path(), &bytes)?;
+    report.reading.push(Reading {
+        nodes,
+        file_mb: as_f64(size) / 1e6,
+        ..measure_reading(&project, runs)?
+    });
+    report.step.push(Step {
+        nodes,
+        ..measure_step(&project, runs)?
+    });
+    Ok(())
+}
+
+/// `select` and `validate` by turns with the bare parse.
+fn measure_reading(project: &Project, runs: usize) -> Result<Reading> {
+    let tree = project.path(".runner/state/tree.json");
+    let parse = probe(
+        project,
+        [release_bin("xtask").into(), "__parse".into(), tree.into()],
+    );
+    let runner = |word: &str| {
+        let dir = project.dir.clone();
+        let runner = release_bin("runner").into();
+        probe(project, [runner, "-C".into(), dir.into(), word.into()])
+    };
+    let probes = [parse, runner("select"), runner("validate")];
+    let mut turns = [&probes[0], &probes[1], &probes[2]].map(|probe| || probe.measure());
+    let [parse, select, validate] = by_turns(runs, &mut turns)?;
+    Ok(Reading {
+        parse: parse.medians(),
+        select: select.medians(),
+        validate: validate.medians(),
+        ..Reading::default()
+    })
+}
+
+/// One `step` by turns with its floor and with bare git, each in a project of
+/// its own that grows by the same commits.
+fn measure_step(project: &Project, runs: usize) -> Result<Step> {
+    let floor_copy = project.copy("floor")?;
+    let bare_copy = project.copy("bare")?;
+    let runner = release_bin("runner").into();
+    let dir = project.dir.clone();
+    let step = probe(project, [runner, "-C".into(), dir.into(), "step".into()]);
+    let dir = floor_copy.dir.clone();
+    let floor = probe(
+        &floor_copy,
+        [release_bin("xtask").into(), "__floor".into(), dir.into()],
+    );
+    let bare = probe(
+        &bare_copy,
+        ["sh".into(), "-c".into(), floor::BARE_GIT.into()],
+    );
+    let mut iter = 0;
+    let mut turns: [Box<dyn FnMut() -> Result<Sample> + '_>; 3] = [
+        Box::new(|| step.measure()),
+        Box::new(|| floor.measure()),
+        Box::new(|| {
+            iter += 1;
+            floor::change(&bare_copy.dir, iter)?;
+            bare.measure()
+        }),
+    ];
+    let [step, floor, bare] = by_turns(runs, &mut turns)?;
+    Ok(Step {
+        nodes: 0,
+        runner: step.medians(),
+        floor: floor.medians(),
+        bare_git: bare.medians(),
+        programs: count_programs(project)?,
+    })
+}
+
+/// Measures each in every round, after a round that warms caches and does not
+/// count. The first of a round changes, so that none is always first.
+fn by_turns<F: FnMut() -> Result<Sample>>(runs: usize, turns: &mut [F; 3]) -> Result<[Samples; 3]> {
+    let mut samples: [Samples; 3] = Default::default();
+    for round in 0..=runs {
+        for place in 0..3 {
+            let which = (round + place) % 3;
+            let sample = turns[which]()?;
+            if round > 0 {
+                samples[which].push(sample);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// The programs that one step starts, git's own helpers included.
+fn count_programs(project: &Project) -> Result<Vec<String>> {
+    let trace = project.dir.with_file_name("strace.log");
+    let step: Cmd = project
+        .command("strace")
+        .words("-f -qq -e trace=execve -o")
+        .arg(&trace)
+        .arg(release_bin("runner"))
+        .arg("step")
+        .hint("strace needs the right to trace: not every container gives it");
+    step.stdout()?;
+    let text = fs::read_to_string(&trace).context("the trace")?;
+    Ok(project::started_programs(&text))
+}
+
+fn probe<const N: usize>(project: &Project, argv: [OsString; N]) -> Probe<'_> {
+    Probe {
+        argv: argv.into(),
+        dir: &project.dir,
+        home: &project.home,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_alternate_and_the_first_round_does_not_count() {
+        let calls = std::cell::RefCell::new(String::new());
+        let sample = |wall: u64| -> Result<Sample> {
+            let json = format!("{{\"wall_us\":{wall},\"cpu_us\":0,\"peak_kib\":0}}");
+            serde_json::from_str(&json).context("a sample")
+        };
+        let calls = &calls;
+        let mut turns = [('a', 1_000), ('b', 2_000), ('c', 3_000)].map(|(name, wall)| {
+            move || {
+                calls.borrow_mut().push(name);
+                sample(wall)
+            }
+        });
+        let samples = by_turns(2, &mut turns).unwrap();
+        assert_eq!(*calls.borrow(), "abcbcacab");
+        let walls = samples.map(|samples| samples.medians().wall_ms);
+        assert!((walls[2] - 3.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,135 @@
+//! One measured process, and the medians of many.
+//!
+//! The kernel tells the peak memory of children only as the largest of all that
+//! one process has had. So each measurement starts this program anew, which then
+//! has exactly one child. Its own few pages are the least it can report.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use serde::{Deserialize, Serialize};
+
+use crate::cmd::{Cmd, release_bin};
+use crate::failure::{Context as _, Failure, Result};
+
+/// What one process cost, its descendants' CPU time included.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(super) struct Sample {
+    wall_us: u64,
+    /// User and system time.
+    cpu_us: u64,
+    /// Of the one process that needed most at a time.
+    peak_kib: u64,
+}
+
+/// Medians over the samples of one thing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Medians {
+    pub(super) wall_ms: f64,
+    pub(super) cpu_ms: f64,
+    pub(super) peak_mb: f64,
+}
+
+/// The samples of one thing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Samples(Vec<Sample>);
+
+impl Samples {
+    pub(super) fn push(&mut self, sample: Sample) {
+        self.0.push(sample);
+    }
+
+    pub(super) fn medians(&self) -> Medians {
+        let median = |of: fn(&Sample) -> u64| {
+            let mut values: Vec<u64> = self.0.iter().map(of).collect();
+            values.sort_unstable();
+            values
+                .get(values.len() / 2)
+                .map_or(0.0, |value| as_f64(*value))
+        };
+        Medians {
+            wall_ms: median(|sample| sample.wall_us) / 1e3,
+            cpu_ms: median(|sample| sample.cpu_us) / 1e3,
+            peak_mb: median(|sample| sample.peak_kib) * 1024.0 / 1e6,
+        }
+    }
+}
+
+/// A command to measure: arguments, folder and environment.
+#[derive(Clone, Debug)]
+pub(super) struct Probe<'a> {
+    pub(super) argv: Vec<OsString>,
+    pub(super) dir: &'a Path,
+    pub(super) home: &'a Path,
+}
+
+impl Probe<'_> {
+    /// Runs it once; anything but success is a failure of the benchmark.
+    pub(super) fn measure(&self) -> Result<Sample> {
+        let stdout = Cmd::new(release_bin("xtask"))
+            .clear_env()
+            .env("HOME", self.home)
+            .env("LANG", "C.UTF-8")
+            .arg("__measure")
+            .args(&self.argv)
+            .dir(self.dir)
+            .stdout()?;
+        serde_json::from_slice(&stdout).context("the measurement")
+    }
+}
+
+/// Mode `__measure ARGV...`: runs the command and prints its sample.
+pub(super) fn helper(words: &[String]) -> Result<()> {
+    let [program, args @ ..] = words else {
+        return Err(Failure::usage("__measure PROGRAM ARGS..."));
+    };
+    let here = std::env::current_dir().context("the current folder")?;
+    let cmd = Cmd::new(program).args(args).dir(here);
+    let started = Instant::now();
+    cmd.stdout()?;
+    let wall = started.elapsed();
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")?;
+    let cpu_us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    let sample = Sample {
+        wall_us: micros(wall),
+        cpu_us: u64::try_from(cpu_us).unwrap_or(0),
+        peak_kib: u64::try_from(usage.max_rss()).unwrap_or(0),
+    };
+    let json = serde_json::to_string(&sample).context("the sample")?;
+    crate::out::data(&json);
+    Ok(())
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Measured values are far below the 2^53 from which on this would round.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn as_f64(value: u64) -> f64 {
+    value as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_not_moved_by_one_slow_run() {
+        let mut samples = Samples::default();
+        for wall_us in [3_000, 900_000, 1_000, 2_000, 4_000] {
+            samples.push(Sample {
+                wall_us,
+                cpu_us: 500,
+                peak_kib: 1_000,
+            });
+        }
+        let medians = samples.medians();
+        assert!((medians.wall_ms - 3.0).abs() < 1e-9);
+        assert!((medians.cpu_ms - 0.5).abs() < 1e-9);
+        assert!((medians.peak_mb - 1.024).abs() < 1e-9);
+    }
+}

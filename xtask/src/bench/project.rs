@@ -1,0 +1,159 @@
+//! The projects that a benchmark works in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::bench::floor::AGENT;
+use crate::cmd::{Cmd, release_bin};
+use crate::failure::{Context as _, Failure, Result};
+
+/// How many files the project has beside the runner's.
+const FILES: usize = 1_000;
+
+/// A repository with a started run, a tree of a given size and a home.
+pub(super) struct Project {
+    pub(super) dir: PathBuf,
+    pub(super) home: PathBuf,
+}
+
+impl Project {
+    /// A run with an instant agent and guard, whose tree is then replaced.
+    pub(super) fn start(base: &Path, tree: &[u8]) -> Result<Self> {
+        let project = Self {
+            dir: base.join("project"),
+            home: base.join("home"),
+        };
+        for folder in [&project.dir, &project.home] {
+            fs::create_dir_all(folder).context(folder.display())?;
+        }
+        let identity = "[user]\n\tname = Bench\n\temail = bench@example.test\n";
+        fs::write(project.home.join(".gitconfig"), identity).context(".gitconfig")?;
+        write_files(&project.dir)?;
+        project.git("init --quiet -b main")?;
+        project.git("add -A")?;
+        project.git("commit --quiet -m Begin")?;
+        project.runner("init --backend command --guard true")?;
+        project.write(".runner/state/config.toml", &config()?)?;
+        project.write(
+            ".runner/GOAL.md",
+            b"---\nid: bench\n---\n# Measure\n\nMeasure.\n",
+        )?;
+        project.runner("start")?;
+        // A new run starts from a fresh tree; a person may edit it afterwards.
+        project.write(".runner/state/tree.json", tree)?;
+        project.git("add -A")?;
+        project.git("commit --quiet -m Tree")?;
+        Ok(project)
+    }
+
+    /// A copy of the project as it is now, beside it.
+    pub(super) fn copy(&self, name: &str) -> Result<Self> {
+        let dir = self.dir.with_file_name(name);
+        Cmd::new("cp").arg("-a").arg(&self.dir).arg(&dir).stdout()?;
+        let copy = Self {
+            dir,
+            home: self.home.clone(),
+        };
+        // The copied files are new to git, which would look into each of them
+        // again and again: let it do so once.
+        copy.git("status")?;
+        Ok(copy)
+    }
+
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.dir.join(path)
+    }
+
+    pub(super) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Cmd {
+        Cmd::new(program)
+            .clear_env()
+            .env("HOME", &self.home)
+            .env("LANG", "C.UTF-8")
+            .dir(&self.dir)
+    }
+
+    fn git(&self, words: &str) -> Result<()> {
+        self.command("git").words(words).stdout().map(drop)
+    }
+
+    fn runner(&self, words: &str) -> Result<()> {
+        let runner = self.command(release_bin("runner")).words(words);
+        runner.stdout().map(drop)
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        fs::write(self.path(path), bytes).context(path)
+    }
+}
+
+/// The instant agent, a guard that passes, no sandbox: the runner's own cost.
+fn config() -> Result<Vec<u8>> {
+    let agent = serde_json::to_string(AGENT).context("the agent")?;
+    let text = format!(
+        "max_iterations = 1000000\n\
+         [guard]\ncommand = [\"true\"]\nprotected = []\n\
+         [executor]\nbackend = \"command\"\ncommand = [\"sh\", \"-c\", {agent}]\n\
+         [sandbox]\nmode = \"off\"\n"
+    );
+    Ok(text.into_bytes())
+}
+
+/// A thousand small sources in twenty folders.
+fn write_files(dir: &Path) -> Result<()> {
+    for number in 0..FILES {
+        let folder = dir.join(format!("src/part{:02}", number % 20));
+        fs::create_dir_all(&folder).context(folder.display())?;
+        let file = folder.join(format!("file{number:04}.txt"));
+        let text = format!("This is line one of file {number}.\n").repeat(20);
+        fs::write(&file, text).context(file.display())?;
+    }
+    Ok(())
+}
+
+/// The programs that `strace` saw started, the first (the runner) left out.
+pub(super) fn started_programs(trace: &str) -> Vec<String> {
+    let calls = trace.lines().filter(|line| !line.contains("= -1 "));
+    let names = calls.filter_map(|line| {
+        let path = line.split_once("execve(\"")?.1.split('"').next()?;
+        Some(path.rsplit('/').next().unwrap_or(path).to_owned())
+    });
+    names.skip(1).collect()
+}
+
+/// Refuses to go on without the runner of this workspace.
+pub(super) fn build() -> Result<()> {
+    let words = "build --release --locked --package runner-cli --package xtask";
+    let build = Cmd::cargo(words).hint("the workspace must build before it can be measured");
+    crate::out::step(&build.label(), || build.run())?;
+    for name in ["runner", "xtask"] {
+        if !release_bin(name).is_file() {
+            return Err(Failure::new(format!(
+                "{} was not built",
+                release_bin(name).display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn started_programs_are_counted_once() {
+        let trace = "7 execve(\"/x/runner\", [\"runner\", \"step\"], 0x7ff /* 5 vars */) = 0\n\
+            8 execve(\"/a/git\", [\"git\", \"status\"], 0x1 /* 5 vars */) = -1 ENOENT (No such file)\n\
+            8 execve(\"/b/git\", [\"git\", \"status\"], 0x1 /* 5 vars */) = 0\n\
+            8 +++ exited with 0 +++\n\
+            9 execve(\"/bin/sh\", [\"sh\", \"-c\"], 0x1 /* 5 vars */ <unfinished ...>\n\
+            9 <... execve resumed>) = 0\n";
+        assert_eq!(started_programs(trace), ["git", "sh"]);
+    }
+
+    #[test]
+    fn the_config_quotes_the_agent() {
+        let config = String::from_utf8(config().unwrap()).unwrap();
+        assert!(config.contains(r#"\"$RUNNER_OUTPUT_PATH\""#), "{config}");
+    }
+}

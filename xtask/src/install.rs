@@ -1,0 +1,29 @@
+//! `cargo xtask install`: the `runner` command for this user.
+
+use std::path::PathBuf;
+
+use crate::args::Args;
+use crate::cmd::Cmd;
+use crate::failure::Result;
+use crate::out;
+
+pub(crate) const HELP: &str = "\
+usage: cargo xtask install [--root DIR]
+
+Builds the runner command and installs it for you.
+
+  --root DIR   into DIR/bin (default: where cargo install puts programs)";
+
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    let root: Option<PathBuf> = args.value("--root")?;
+    args.finish()?;
+    let mut install = Cmd::cargo("install --locked --path crates/cli");
+    if let Some(root) = &root {
+        // Relative to where the user is, not to the workspace.
+        let here = std::env::current_dir().unwrap_or_default();
+        install = install.arg("--root").arg(here.join(root));
+    }
+    out::step(&install.label(), || install.run())?;
+    out::note("try `runner demo`, then `runner init` in a project of yours");
+    Ok(())
+}

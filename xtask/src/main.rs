@@ -1,0 +1,134 @@
+//! `cargo xtask`: the developer commands of this workspace.
+
+mod args;
+mod bench;
+mod ci;
+mod cmd;
+mod demo;
+mod failure;
+mod install;
+mod out;
+mod setup;
+mod sweep;
+mod tidy;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use args::Args;
+use failure::{Failure, Result};
+
+/// One developer command.
+struct Task {
+    name: &'static str,
+    about: &'static str,
+    help: &'static str,
+    run: fn(Args) -> Result<()>,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "ci",
+        about: "everything that must be green: format, lints, tests, docs, tidy, sweep, demo",
+        help: ci::HELP,
+        run: ci::run,
+    },
+    Task {
+        name: "demo",
+        about: "builds the release binary and plays a whole run with it",
+        help: demo::HELP,
+        run: demo::run,
+    },
+    Task {
+        name: "bench",
+        about: "measures against floors taken in the same run",
+        help: bench::HELP,
+        run: bench::run,
+    },
+    Task {
+        name: "sweep",
+        about: "kills the runner at every write of a step and lets it recover",
+        help: sweep::HELP,
+        run: sweep::run,
+    },
+    Task {
+        name: "install",
+        about: "installs the runner command",
+        help: install::HELP,
+        run: install::run,
+    },
+    Task {
+        name: "tidy",
+        about: "checks the rules of this repository that no compiler knows",
+        help: tidy::HELP,
+        run: tidy::run,
+    },
+    Task {
+        name: "setup",
+        about: "installs the tools that tests and benchmarks need",
+        help: setup::HELP,
+        run: setup::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let name = words.next().unwrap_or_default();
+    let words: Vec<String> = words.collect();
+    match dispatch(&name, words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            out::failure(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn dispatch(name: &str, words: Vec<String>) -> Result<()> {
+    // Modes that the benchmarks start themselves with: no commands for people.
+    if let Some(helper) = bench::helper(name) {
+        return helper(&words);
+    }
+    if matches!(name, "" | "help" | "-h" | "--help") {
+        out::data(&overview());
+        return Ok(());
+    }
+    let task = TASKS.iter().find(|task| task.name == name).ok_or_else(|| {
+        Failure::usage(format!("there is no task `{name}`"))
+            .hint("`cargo xtask --help` lists the tasks")
+    })?;
+    if words.iter().any(|word| word == "-h" || word == "--help") {
+        out::data(task.help);
+        return Ok(());
+    }
+    (task.run)(Args::new(words))
+}
+
+fn overview() -> String {
+    let mut text = String::from("usage: cargo xtask <task> [options]\n\n");
+    for task in TASKS {
+        let _ = writeln!(text, "  {:<9}{}", task.name, task.about);
+    }
+    text + "\n`cargo xtask <task> --help` says more."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_is_listed_and_helps() {
+        let overview = overview();
+        for task in TASKS {
+            assert!(overview.contains(task.name));
+            let usage = format!("usage: cargo xtask {}", task.name);
+            assert!(task.help.starts_with(&usage), "{}", task.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_task_or_option_is_refused() {
+        assert!(dispatch("nonsense", Vec::new()).is_err());
+        assert!(dispatch("tidy", vec!["--nonsense".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! `cargo xtask setup`: the tools that tests and benchmarks need.
+//!
+//! What is there is left alone and costs no network call. Packages of the system
+//! come from apt; the rest goes to `target/tools`, where nothing else sees it.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use crate::args::Args;
+use crate::cmd::{Cmd, find_program, target_dir};
+use crate::failure::{Failure, Result};
+use crate::out;
+
+pub(crate) const HELP: &str = "\
+usage: cargo xtask setup
+
+Installs the tools that tests and benchmarks need and that are not there yet:
+packages of the system with apt (through sudo unless you are root), the others
+into target/tools, which every xtask has first on its PATH.";
+
+/// A tool that something in this repository calls.
+struct Tool {
+    /// The program to look for.
+    command: &'static str,
+    source: Source,
+    why: &'static str,
+}
+
+enum Source {
+    /// A Debian package.
+    Apt(&'static str),
+    /// A package of the Python index that holds a program, with the crate that
+    /// builds the same program where there is no pip.
+    Pip {
+        package: &'static str,
+        or_crate: &'static str,
+    },
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        command: "git",
+        source: Source::Apt("git"),
+        why: "every test and every step works in a repository",
+    },
+    Tool {
+        command: "python3",
+        source: Source::Apt("python3"),
+        why: "scripted agents edit trees with it",
+    },
+    Tool {
+        command: "strace",
+        source: Source::Apt("strace"),
+        why: "benchmarks count the processes of a step with it",
+    },
+    Tool {
+        command: "just",
+        source: Source::Pip {
+            package: "rust-just",
+            or_crate: "just",
+        },
+        why: "the guard that most projects have",
+    },
+];
+
+pub(crate) fn run(args: Args) -> Result<()> {
+    args.finish()?;
+    ensure()
+}
+
+/// Installs what is missing.
+pub(crate) fn ensure() -> Result<()> {
+    let missing: Vec<&Tool> = TOOLS
+        .iter()
+        .filter(|tool| find_program(tool.command).is_none())
+        .collect();
+    if missing.is_empty() {
+        let names: Vec<&str> = TOOLS.iter().map(|tool| tool.command).collect();
+        out::note(&format!(
+            "nothing to install: {} are there",
+            names.join(", ")
+        ));
+        return Ok(());
+    }
+    for tool in &missing {
+        out::note(&format!("{} is missing: {}", tool.command, tool.why));
+    }
+    let packages: Vec<&str> = missing
+        .iter()
+        .filter_map(|tool| match tool.source {
+            Source::Apt(package) => Some(package),
+            Source::Pip { .. } => None,
+        })
+        .collect();
+    // First, because pip needs python.
+    if !packages.is_empty() {
+        install_with_apt(&packages)?;
+    }
+    for tool in &missing {
+        if let Source::Pip { package, or_crate } = tool.source {
+            install_program(package, or_crate)?;
+        }
+        if find_program(tool.command).is_none() {
+            return Err(Failure::new(format!(
+                "{} was installed but is not on the PATH",
+                tool.command
+            ))
+            .hint("start a new shell, or look where your system put it"));
+        }
+    }
+    Ok(())
+}
+
+fn install_with_apt(packages: &[&str]) -> Result<()> {
+    let by_hand = format!("install these yourself, then go on: {}", packages.join(" "));
+    if find_program("apt-get").is_none() {
+        let failure = Failure::new("there is no apt-get to install packages with");
+        return Err(failure.hint(by_hand));
+    }
+    let apt = |words: &str| -> Result<Cmd> {
+        let cmd = if is_root() {
+            Cmd::new("apt-get")
+        } else if find_program("sudo").is_some() {
+            // Sudo drops the environment, hence `env` behind it.
+            Cmd::new("sudo").words("env DEBIAN_FRONTEND=noninteractive apt-get")
+        } else {
+            let failure = Failure::new("installing packages takes root or sudo");
+            return Err(failure.hint(by_hand.clone()));
+        };
+        let cmd = cmd.env("DEBIAN_FRONTEND", "noninteractive").words(words);
+        Ok(cmd.hint(by_hand.clone()))
+    };
+    out::step("apt-get update", || apt("update --quiet")?.run())?;
+    let install = apt("install --quiet --yes --no-install-recommends")?.args(packages);
+    out::step(&install.label(), || install.run())
+}
+
+/// Puts a program into `target/tools`: as a ready one from the Python index,
+/// which takes seconds, else built from source.
+fn install_program(package: &str, or_crate: &str) -> Result<()> {
+    let tools = target_dir().join("tools");
+    // --target keeps pip away from the system's packages, so that it works where
+    // those are managed by the distribution, and without a virtual environment.
+    let pip = Cmd::new("python3")
+        .words("-m pip install --quiet --upgrade --target")
+        .arg(tools.join("python"))
+        .arg(package);
+    match out::step(&format!("pip install {package}"), || pip.stdout()) {
+        Ok(_) => Ok(()),
+        Err(failure) => {
+            out::note(&format!("{failure}"));
+            let install = Cmd::cargo("install --locked --quiet --root")
+                .arg(&tools)
+                .arg(or_crate)
+                .hint(format!("install {or_crate} yourself, then go on"));
+            out::step(&format!("cargo install {or_crate}"), || install.run())
+        }
+    }
+}
+
+fn is_root() -> bool {
+    // The owner of our entry in /proc is our effective user.
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_each_tool_once_and_says_why() {
+        for (at, tool) in TOOLS.iter().enumerate() {
+            assert!(!tool.why.is_empty());
+            let again = TOOLS[at + 1..]
+                .iter()
+                .any(|other| other.command == tool.command);
+            assert!(!again, "{}", tool.command);
+        }
+    }
+}
