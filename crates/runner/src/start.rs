@@ -249,7 +249,12 @@ impl Begin<'_> {
             .base_at(self.head)
             .map_or_else(|| self.branch.to_owned(), |(branch, _)| branch);
         let written = self.write_files(new_run)?;
-        if status.is_clean() && !new_run {
+        if !status.is_clean() && !new_run {
+            // A start that was killed may have left an index without .runner/;
+            // nothing outside it is staged (that was checked).
+            self.git.write(&["reset", "--quiet"])?;
+        }
+        if !new_run && (status.is_clean() || self.git.status()?.is_clean()) {
             return Ok(self.report(&base, false, false));
         }
         let index = SavedIndex::take(self.git)?;

@@ -1,0 +1,193 @@
+//! The same repository and the same agent outputs give the same bytes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use runner_testkit::TestRepo;
+
+const BIN: &str = env!("CARGO_BIN_EXE_runner");
+
+/// A bit of everything: planning, a failing guard, a retry, an agent error, a
+/// runner error, an invalid tree with a refused and an accepted repair.
+const SESSIONS: &[&str] = &[
+    r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "two parts""#,
+    r#"echo bad > a.txt; echo "- a needs care" >> .runner/state/assumptions.md; out done "wrote a""#,
+    r#"echo good > a.txt; out done "mended a""#,
+    r#"echo "half" > b.txt; echo "- which b?" >> .runner/state/questions.md; out retry "half of b""#,
+    r#"echo evil > ci.sh; out done "changed the guard""#,
+    r#"echo more >> b.txt; true"#,
+    r#"echo '{' > .runner/state/tree.json; out retry "broke the tree""#,
+    r#"out retry "did nothing""#,
+    r#"git show HEAD~2:.runner/state/tree.json > .runner/state/tree.json; out retry "brought it back""#,
+    r#"tree_edit 'n("b")["title"] = "Second, renamed"'; echo good > b.txt; out done "b is there""#,
+];
+
+fn play() -> TestRepo {
+    let mut repo = TestRepo::new(BIN);
+    repo.write("ci.sh", "if cat *.txt | grep bad; then exit 1; fi\necho all good\n");
+    repo.commit_all("a guard");
+    repo.config(|config| {
+        config.set("guard.protected", serde_json::json!(["ci.sh"]));
+        config.set("guard.watched", serde_json::json!(["*.txt"]));
+    });
+    for (iter, session) in (1..).zip(SESSIONS) {
+        let keep = format!("cp -r .runner/context {}/context-{iter}\n{session}", repo.agent_dir().display());
+        repo.agent_at(iter, &keep);
+    }
+    repo.start_run("# Both files\n\nShall be good.\n", &["sh", "ci.sh"]).success();
+    repo.runner(&["loop"]).success();
+    repo
+}
+
+/// Every file below a folder with its bytes.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                found.insert(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// Messages without commit names: those depend on the time of the commits.
+fn messages(repo: &TestRepo) -> Vec<String> {
+    repo.git(&["log", "--reverse", "--format=%B%x00"])
+        .split('\0')
+        .map(|message| {
+            let lines = message.lines().filter(|line| !line.starts_with("Runner-Last-Valid: "));
+            lines.collect::<Vec<_>>().join("\n")
+        })
+        .collect()
+}
+
+#[test]
+fn a_rich_run_comes_out_the_same_in_two_folders() {
+    let (one, two) = (play(), play());
+    assert_ne!(one.path(""), two.path(""));
+    let statuses: Vec<String> = (1..=SESSIONS.len() as u64)
+        .map(|iter| format!("{} {}", one.meta(iter)["class"], one.meta(iter)["guard"]))
+        .collect();
+    assert_eq!(
+        statuses,
+        [
+            r#""ok" "skipped""#,
+            r#""ok" "fail""#,
+            r#""ok" "pass""#,
+            r#""ok" "skipped""#,
+            r#""agent_error" "skipped""#,
+            r#""runner_error" "skipped""#,
+            r#""invalid_tree" "skipped""#,
+            r#""repair_refused" "skipped""#,
+            r#""repaired" "skipped""#,
+            r#""ok" "pass""#,
+        ]
+    );
+    for path in [".runner/state/tree.json", ".runner/state/run_state.json", ".runner/state/assumptions.md"] {
+        assert_eq!(one.read(path), two.read(path), "{path}");
+    }
+    assert_eq!(messages(&one), messages(&two));
+    for iter in 1..=SESSIONS.len() as u64 {
+        let context = |repo: &TestRepo| contents(&repo.agent_dir().join(format!("context-{iter}")));
+        assert_eq!(context(&one), context(&two), "context of iteration {iter}");
+        assert!(!context(&one).is_empty());
+        for name in ["prompt.md", "tree.before.json", "tree.agent.json", "tree.after.json", "guard.log"] {
+            let bytes = |repo: &TestRepo| std::fs::read(repo.iteration(iter).join(name)).ok();
+            assert_eq!(bytes(&one), bytes(&two), "{name} of iteration {iter}");
+        }
+    }
+    // Every tree in every commit is the one its trailer names.
+    for repo in [&one, &two] {
+        repo.runner(&["replay"]).success();
+    }
+}
+
+#[test]
+fn replay_finds_a_single_changed_byte() {
+    let repo = play();
+    repo.runner(&["replay"]).success().says("10 iterations derived again");
+    for (iter, name) in [
+        (1, "tree.before.json"),
+        (1, "tree.agent.json"),
+        (1, "tree.after.json"),
+        (2, "guard.log"),
+        (3, "tree.after.json"),
+        (4, "output.json"),
+        (5, "meta.json"),
+        (9, "tree.valid.json"),
+        (10, "tree.agent.json"),
+        (10, "meta.json"),
+    ] {
+        let path = repo.iteration(iter).join(name);
+        let original = std::fs::read(&path).unwrap();
+        // In an `output.json` a change that keeps the outcome is no difference.
+        let positions: Vec<usize> = if name == "output.json" {
+            vec![original.windows(5).position(|window| window == b"retry").unwrap()]
+        } else {
+            vec![0, original.len() / 2, original.len() - 1]
+        };
+        for at in positions {
+            let mut changed = original.clone();
+            changed[at] ^= 1;
+            // A new file, so that hard-linked copies stay as they are.
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, &changed).unwrap();
+            let run = repo.runner(&["replay"]).code(1);
+            assert!(run.stdout.contains(&format!("iteration {iter}")), "{name}@{at}: {}", run.describe());
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, &original).unwrap();
+        }
+    }
+    repo.runner(&["replay"]).success();
+}
+
+#[test]
+fn replay_reports_edits_by_hand_and_is_content() {
+    let mut repo = TestRepo::new(BIN);
+    repo.agent_at(1, r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "plan""#);
+    repo.agent(r#"out done "fine""#);
+    repo.start_run("# Goal\n", &["true"]).success();
+    repo.runner(&["step"]).success();
+    let tree = repo.read(".runner/state/tree.json").replace("\"Second\"", "\"Second thoughts\"");
+    repo.write(".runner/state/tree.json", tree);
+    repo.commit_all("a person edits the plan");
+    repo.runner(&["loop"]).success();
+    repo.runner(&["replay"]).success().says("edited by hand between 1 and 2");
+    let other = repo.runner(&["replay", "no-such-run"]).code(1);
+    assert!(other.stderr.contains("no logs of run"), "{}", other.describe());
+}
+
+#[test]
+fn verify_runs_the_guard_where_it_passed() {
+    let mut repo = TestRepo::new(BIN);
+    repo.agent_at(1, r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "plan""#);
+    repo.agent_at(2, r#"echo 1 > flag; out done "a""#);
+    repo.agent_at(3, r#"echo 2 > flag; out done "b""#);
+    repo.start_run("# Goal\n", &["sh", "-c", "test -e flag && cat flag"]).success();
+    repo.runner(&["loop", "--steps", "2"]).success();
+    repo.runner(&["verify", "b"]).code(1).says("has not passed");
+    repo.runner(&["verify", "nothing"]).code(1).says("there is no node");
+    repo.runner(&["loop"]).success();
+    for (node, iter) in [("a", 2), ("b", 3), ("root", 3)] {
+        let run = repo.runner(&["verify", node, "--json"]).success();
+        let value = run.json();
+        assert_eq!((&value["holds"], &value["iter"], &value["same_log"]), (&true.into(), &iter.into(), &true.into()));
+    }
+    repo.assert_clean();
+    assert_eq!(repo.git(&["worktree", "list"]).lines().count(), 1);
+
+    // A history whose guard was not green there: the proof does not hold.
+    let run_id = repo.run_id();
+    let message = repo.git(&["log", "-1", "--format=%B", "HEAD"]);
+    repo.git(&["rm", "--quiet", "flag"]);
+    repo.git(&["commit", "--quiet", "--amend", "-m", &message]);
+    let run = repo.runner(&["verify", "b"]).code(1);
+    assert!(run.stdout.contains("does not hold"), "{run_id} {}", run.describe());
+}
