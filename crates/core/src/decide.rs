@@ -155,9 +155,8 @@ pub fn conclude<'a>(accepted: Accepted<'a>, task: Task<'_, 'a>, facts: &Facts) -
         facts,
         summary: Some(&accepted.summary),
     };
-    let exit = match (facts.guard_exit, &facts.runner_error) {
-        (Some(exit), None) => exit,
-        _ => return judge.runner_error_outcome(),
+    let (Some(exit), None) = (facts.guard_exit, &facts.runner_error) else {
+        return judge.runner_error_outcome();
     };
     if !facts.changed_by_guard.is_empty() {
         let findings = facts
@@ -193,8 +192,14 @@ fn mode(task: Task<'_, '_>, agent_tree: AgentTree<'_>, facts: &Facts) -> Mode {
 /// What the session touched that it may not touch, one line each.
 fn misdeeds(facts: &Facts) -> Vec<String> {
     let lists: [(&[String], &str); 4] = [
-        (&facts.owned_changed, "belongs to the runner: it was changed and has been restored"),
-        (&facts.protected_changed, "is protected: it was changed and has been restored"),
+        (
+            &facts.owned_changed,
+            "belongs to the runner: it was changed and has been restored",
+        ),
+        (
+            &facts.protected_changed,
+            "is protected: it was changed and has been restored",
+        ),
         (
             &facts.nested_repositories,
             "is a git repository of its own now: its .git has been taken away, its files stay",
@@ -224,9 +229,9 @@ impl<'a> Judge<'_, 'a, '_> {
 
     fn runner_error_outcome(&self) -> Outcome<'a> {
         let (attempts, passes) = match self.task {
-            Task::Work { before, node_id } => before
-                .find(node_id)
-                .map_or((None, None), |node| (Some(node.attempts), Some(node.passes))),
+            Task::Work { before, node_id } => before.find(node_id).map_or((None, None), |node| {
+                (Some(node.attempts), Some(node.passes))
+            }),
             Task::Repair { .. } => (None, None),
         };
         let message = match (&self.facts.runner_error, self.summary) {
@@ -396,7 +401,11 @@ impl<'a> Judge<'_, 'a, '_> {
     }
 
     fn unusable(&self) -> Finding {
-        let why = self.facts.tree_unusable.as_deref().unwrap_or("it cannot be read");
+        let why = self
+            .facts
+            .tree_unusable
+            .as_deref()
+            .unwrap_or("it cannot be read");
         Finding::new("tree.json", why)
     }
 
@@ -426,14 +435,12 @@ impl<'a> Judge<'_, 'a, '_> {
         changes: TreeChanges,
         passed: Vec<String>,
     ) -> Outcome<'a> {
-        let (attempts, passes) = root
-            .find(node_id)
-            .map_or((None, None), |node| (Some(node.attempts), Some(node.passes)));
+        let owned = root.find(node_id).map(|node| (node.attempts, node.passes));
         Outcome {
             status,
             guard,
-            attempts,
-            passes,
+            attempts: owned.map(|(attempts, _)| attempts),
+            passes: owned.map(|(_, passes)| passes),
             changes,
             passed,
             ..self.retry(TreeAfter::New(root))

@@ -30,7 +30,9 @@ pub fn why(root: &Node<'_>, id: Option<&str>) -> Option<Why> {
     let path = root.path_of(id)?;
     let (state, reasons) = if node.passes {
         ("passed", vec![passed_reason(node)])
-    } else if let (Selection::Stuck(target), true) = (&selection, next.is_some_and(|t| t.node.id == id)) {
+    } else if let (Selection::Stuck(target), true) =
+        (&selection, next.is_some_and(|t| t.node.id == id))
+    {
         (
             "stuck",
             vec![
@@ -61,7 +63,11 @@ pub fn why(root: &Node<'_>, id: Option<&str>) -> Option<Why> {
     } else {
         let mut reasons = Vec::new();
         if let Some(target) = next {
-            reasons.push(format!("{} comes first: {}", target.path(), fork(root, &target.node.id, id)));
+            reasons.push(format!(
+                "{} comes first: {}",
+                target.path(),
+                fork(root, &target.node.id, id)
+            ));
         }
         if node.attempts >= node.max_attempts {
             reasons.push(format!(
@@ -106,9 +112,15 @@ fn fork(root: &Node<'_>, first: &str, second: &str) -> String {
         return "it is above".to_owned();
     };
     if x.order == y.order {
-        format!("{} and {} have the same order {}, and ids decide", x.id, y.id, x.order)
+        format!(
+            "{} and {} have the same order {}, and ids decide",
+            x.id, y.id, x.order
+        )
     } else {
-        format!("{} has order {}, {} has order {}", x.id, x.order, y.id, y.order)
+        format!(
+            "{} has order {}, {} has order {}",
+            x.id, x.order, y.id, y.order
+        )
     }
 }
 

@@ -21,7 +21,10 @@ pub enum Record {
     },
     /// The session left the run's branch: everything is being saved and the
     /// branch put back.
-    Rescuing,
+    Rescuing {
+        /// The commit that the branch is put back at.
+        head: String,
+    },
     /// From here on the step is finished exactly as written here.
     Decided(Box<Decided>),
     /// The iteration is in git.

@@ -79,7 +79,13 @@ impl IterationMessage<'_> {
 
 /// The message of the commit that begins a run.
 pub fn start_message(run_id: &str, base_branch: &str, base_commit: &str) -> String {
-    format!("chore(loop): start run {run_id}\n\nRunner-Base: {base_branch} {base_commit}\n")
+    let subject = start_subject(run_id);
+    format!("{subject}\n\nRunner-Base: {base_branch} {base_commit}\n")
+}
+
+/// The subject line of that commit.
+pub fn start_subject(run_id: &str) -> String {
+    format!("chore(loop): start run {run_id}")
 }
 
 /// What a subject line of an iteration says.
@@ -141,7 +147,11 @@ mod tests {
 
     #[test]
     fn a_message_reads_back() {
-        let command = vec!["sh".to_owned(), "-c".to_owned(), "echo \"a b\" exit=3".to_owned()];
+        let command = vec![
+            "sh".to_owned(),
+            "-c".to_owned(),
+            "echo \"a b\" exit=3".to_owned(),
+        ];
         let message = IterationMessage {
             run_id: "run-1",
             iter: 12,

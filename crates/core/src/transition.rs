@@ -18,10 +18,11 @@ pub fn reset_owned_fields(before: &Node<'_>, after: &mut Node<'_>, max_attempts_
 }
 
 fn reset(node: &mut Node<'_>, owned: &HashMap<&str, (bool, u32, u32)>, default: u32) {
-    (node.passes, node.attempts, node.max_attempts) = owned
-        .get(&*node.id)
-        .copied()
-        .unwrap_or((false, 0, node.max_attempts.min(default)));
+    (node.passes, node.attempts, node.max_attempts) =
+        owned
+            .get(&*node.id)
+            .copied()
+            .unwrap_or((false, 0, node.max_attempts.min(default)));
     for child in &mut node.children {
         reset(child, owned, default);
     }

@@ -55,5 +55,13 @@ pub(crate) fn refusals(config: &Config) -> Vec<Problem> {
     refused
 }
 
+/// What a person should know about how children are contained; `None` where the
+/// config already says that nothing is wanted.
+pub(crate) fn containment_note(config: &Config) -> Option<&'static str> {
+    (config.sandbox.mode == SandboxMode::Auto).then_some(
+        "[sandbox] mode = \"auto\": no sandbox is available in this version, agent and guard run without one",
+    )
+}
+
 /// How agent and guard are contained: nothing but process supervision yet.
 pub(crate) const SANDBOX: &str = "none";

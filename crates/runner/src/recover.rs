@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::belongings::{Belongings, Source};
 use crate::error::{Code, Error, Result};
-use crate::git;
+use crate::git::{self, Git};
 use crate::host::Progress;
 use crate::log::Journal;
 use crate::project::Project;
@@ -37,22 +37,47 @@ impl Unfinished {
 
 /// Settles what an earlier runner left unfinished; `true` if there was anything.
 pub(crate) fn recover(place: &mut Workplace<'_, '_>) -> Result<bool> {
-    let Some(unfinished) = find(place.project) else {
-        return Ok(false);
-    };
+    let mut any = false;
+    for unfinished in find(place.project) {
+        any |= settle_one(place, &unfinished)?;
+    }
+    Ok(any)
+}
+
+fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
     let started = &unfinished.started;
+    let rescuing = unfinished.records.last().and_then(|record| match record {
+        JournalRecord::Rescuing { head } => Some(head),
+        _ => None,
+    });
+    if rescuing.is_none() && is_elsewhere(place.git, &started.branch) {
+        return Ok(false);
+    }
     let before = Before::new(None);
-    let mut it = Iteration::reopen(place.project, started.clone(), &unfinished.records, before)?;
+    let mut it = Iteration::reopen(
+        place.project,
+        started.clone(),
+        &unfinished.records,
+        before,
+    )?;
     // Before the first git call: nothing planted may run.
-    it.restore_git_files(place.project)?;
+    let put_back = it.restore_git_files(place.project)?;
+    if !put_back.is_empty() {
+        place.host.observer.progress(&Progress::Note(&format!(
+            "put back as they were when iteration {} began: {} (the changed ones are in {})",
+            started.iter,
+            put_back.join(", "),
+            it.quarantine().display()
+        )));
+    }
     place.git.remove_stale_locks(&started.branch);
-    if unfinished.records.last() == Some(&JournalRecord::Rescuing) {
+    if let Some(head) = rescuing {
         git::rescue(
             place.git,
             &started.run_id,
             started.iter,
             &started.branch,
-            &started.head,
+            head,
         )?;
     }
     if !belongs_here(place, started)? {
@@ -79,6 +104,14 @@ pub(crate) fn recover(place: &mut Workplace<'_, '_>) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether a person has gone to another branch since, read without git: then
+/// git's own files may have changed for good reasons too.
+fn is_elsewhere(git: &Git, branch: &str) -> bool {
+    let head = std::fs::read_to_string(git.git_dir().join("HEAD")).unwrap_or_default();
+    head.strip_prefix("ref: refs/heads/")
+        .is_some_and(|name| name.trim_end() != branch && name.trim_end() != ".invalid")
+}
+
 /// Whether the iteration can be settled on what is checked out. A person may
 /// have gone elsewhere or reset the branch since; then it is not ours to move
 /// them.
@@ -101,16 +134,18 @@ fn belongs_here(place: &Workplace<'_, '_>, started: &Started) -> Result<bool> {
     Ok(true)
 }
 
-/// The newest iteration of any run whose journal has a beginning and no end.
-fn find(project: &Project) -> Option<Unfinished> {
+/// The newest iteration of each run, where its journal has a beginning and no
+/// end.
+fn find(project: &Project) -> Vec<Unfinished> {
     let mut runs: Vec<String> = std::fs::read_dir(project.iterations())
-        .ok()?
+        .into_iter()
+        .flatten()
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     runs.sort();
-    runs.iter().find_map(|run| {
+    let unfinished = runs.iter().filter_map(|run| {
         let iter = *project.iteration_numbers(run).last()?;
         let records = Journal::read(&project.iteration(run, iter));
         let Some(JournalRecord::Started(started)) = records.first().cloned() else {
@@ -118,8 +153,9 @@ fn find(project: &Project) -> Option<Unfinished> {
         };
         let ours = started.run_id == *run && started.iter == iter;
         let ended = records.contains(&JournalRecord::Committed);
-        (ours && !ended).then(|| Unfinished { started, records })
-    })
+        (ours && !ended).then_some(Unfinished { started, records })
+    });
+    unfinished.collect()
 }
 
 /// Records an iteration that could not be finished as a runner error: the tree

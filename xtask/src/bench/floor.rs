@@ -68,16 +68,17 @@ fn step(dir: &Path) -> Result<()> {
         .env("RUNNER_OUTPUT_PATH", &output)
         .dir(dir)
         .stdout()?;
-    append_durably(&journal, "{\"phase\":\"agent_ended\",\"exit_code\":0}\n")?;
+    append(&journal, "{\"phase\":\"agent_ended\",\"exit_code\":0}\n")?;
     git(dir, "status --porcelain=v2 --branch -z -uall", &[])?;
     Cmd::new("true").dir(dir).stdout()?;
-    append_durably(&journal, "{\"phase\":\"guard_ended\",\"exit_code\":0}\n")?;
+    append(&journal, "{\"phase\":\"guard_ended\",\"exit_code\":0}\n")?;
+    // The guard runs the agent's code: branch and index are looked at again.
+    git(dir, "status --porcelain=v2 --branch -z -uall", &[])?;
 
     let tree = next_tree(dir)?;
     write_durably(&log.join("tree.after.json"), &tree)?;
-    write_durably(&log.join("meta.json"), &[b'm'; 900])?;
-    write_durably(&log.join("executor.log"), b"")?;
-    write_durably(&log.join("guard.log"), b"")?;
+    write_plain(&log.join("executor.log"), b"")?;
+    write_plain(&log.join("guard.log"), b"")?;
     sync_folder(&log)?;
     append_durably(&journal, "{\"phase\":\"decided\"}\n")?;
     let state = dir.join(".runner/state");
@@ -86,7 +87,9 @@ fn step(dir: &Path) -> Result<()> {
     sync_folder(&state)?;
     git(dir, "add -A", &[])?;
     git(dir, "commit --quiet -m", &["one more step"])?;
-    append_durably(&journal, "{\"phase\":\"committed\"}\n")
+    write_durably(&log.join("meta.json"), &[b'm'; 900])?;
+    sync_folder(&log)?;
+    append(&journal, "{\"phase\":\"committed\"}\n")
 }
 
 /// Git without what a step does not need either.
@@ -148,6 +151,14 @@ fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temp, path)
+    };
+    write().context(path.display())
+}
+
+fn append(path: &Path, line: &str) -> Result<()> {
+    let write = || {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.write_all(line.as_bytes())
     };
     write().context(path.display())
 }

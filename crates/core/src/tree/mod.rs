@@ -11,7 +11,7 @@ use std::fmt;
 
 pub use changes::{TreeChanges, Violation, compare};
 pub use check::{Order, check};
-pub use parse::parse;
+pub use parse::{parse, parse_and_check};
 pub use summary::summary;
 pub use write::{to_bytes, to_json};
 
@@ -85,7 +85,9 @@ impl<'a> Node<'a> {
         if self.id == id {
             return Some(self);
         }
-        self.children.iter_mut().find_map(|child| child.find_mut(id))
+        self.children
+            .iter_mut()
+            .find_map(|child| child.find_mut(id))
     }
 
     /// The nodes from this one down to the one with the id, both included.

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::{Finding, MAX_LEVELS, Node};
+use super::{Finding, MAX_LEVELS, Node, Order, check};
 use crate::ids;
 use crate::text::{cut_chars, cut_end, cut_middle, escape_path};
 
@@ -20,13 +20,31 @@ use crate::text::{cut_chars, cut_end, cut_middle, escape_path};
 /// What concerns nodes together (unique ids, order, levels of attempts) is
 /// [`super::check`]'s.
 pub fn parse(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
+    let root = read(bytes)?;
+    let findings = field_findings(&root);
+    valid(root, findings)
+}
+
+/// Parses a tree and reports everything that is wrong with it at once, also what
+/// concerns nodes together.
+pub fn parse_and_check(bytes: &[u8], order: Order) -> Result<Node<'_>, Vec<Finding>> {
+    let root = read(bytes)?;
+    let mut findings = field_findings(&root);
+    findings.extend(check(&root, order));
+    valid(root, findings)
+}
+
+/// The tree as far as syntax goes: what is wrong there ends the reading.
+fn read(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
     let mut input = serde_json::Deserializer::from_slice(bytes);
     input.disable_recursion_limit();
-    let root = NodeSeed { level: 1 }
+    NodeSeed { level: 1 }
         .deserialize(&mut input)
         .and_then(|node| input.end().map(|()| node))
-        .map_err(|error| vec![syntax_finding(&error)])?;
-    let findings = field_findings(&root);
+        .map_err(|error| vec![syntax_finding(&error)])
+}
+
+fn valid(root: Node<'_>, findings: Vec<Finding>) -> Result<Node<'_>, Vec<Finding>> {
     if findings.is_empty() {
         Ok(root)
     } else {

@@ -27,7 +27,11 @@ fn write(node: &Node<'_>, selected: &str, level: usize, lines: &mut Vec<String>)
             (false, false) => " ",
         };
         let title = cut_chars(node.title.lines().next().unwrap_or_default(), 100);
-        lines.push(format!("{}- [{mark}] {}: {title}", "  ".repeat(level), node.id));
+        lines.push(format!(
+            "{}- [{mark}] {}: {title}",
+            "  ".repeat(level),
+            node.id
+        ));
     }
     1 + node
         .children

@@ -220,7 +220,8 @@ pub(crate) fn has_content(path: &Path, bytes: &[u8]) -> bool {
 
 /// A folder that is in the way is kept as `<n>.stale-<k>`.
 pub(crate) fn move_aside(folder: &Path) -> io::Result<()> {
-    if folder.symlink_metadata().is_err() {
+    // An empty one is what a crash right after its making leaves.
+    if folder.symlink_metadata().is_err() || fs::remove_dir(folder).is_ok() {
         return Ok(());
     }
     let name = folder

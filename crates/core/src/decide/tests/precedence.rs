@@ -1,0 +1,130 @@
+//! Which row decides where several apply, and the mode of an iteration.
+
+use super::*;
+
+/// Every row of the table in order of precedence, as a fault of a `done`.
+type Fault = (fn(&mut Session), Class, &'static str);
+
+const FAULTS: [Fault; 9] = [
+    (
+        |session| session.facts.runner_error = Some(boom(ErrorKind::Timeout)),
+        Class::RunnerError,
+        "boom",
+    ),
+    (
+        |session| session.facts.owned_changed.push("GOAL.md".into()),
+        Class::AgentError,
+        "GOAL.md belongs to the runner",
+    ),
+    (
+        |session| session.facts.protected_changed.push("justfile".into()),
+        Class::AgentError,
+        "justfile is protected",
+    ),
+    (
+        |session| session.facts.tree_unusable = Some("it is a link".into()),
+        Class::InvalidTree,
+        "tree.json: it is a link",
+    ),
+    (
+        |session| session.raw = Some(b"{".into()),
+        Class::InvalidTree,
+        "line 1 column 1: EOF while parsing an object",
+    ),
+    (
+        |session| session.after.children.push(plan("p")),
+        Class::InvalidTree,
+        "root/p: this id is used by another node too",
+    ),
+    (
+        |session| drop(take(&mut session.after, "z")),
+        Class::AgentError,
+        "node z: an open node must not vanish",
+    ),
+    (
+        |session| {
+            session.after.children[1] = plan("s*1(n)");
+        },
+        Class::AgentError,
+        "status done does not allow children",
+    ),
+    (
+        |session| session.facts.changed_by_guard.push("justfile".into()),
+        Class::AgentError,
+        "justfile was changed while the guard ran",
+    ),
+];
+
+#[test]
+fn the_first_row_that_applies_decides() {
+    for (i, (fault, class, finding)) in FAULTS.iter().enumerate() {
+        // With any later fault, with all later faults, and whatever the guard says.
+        let later = &FAULTS[i + 1..];
+        let mut companies: Vec<&[Fault]> = later.chunks(1).collect();
+        companies.extend([later, &[]]);
+        for company in companies {
+            for exit in [0, 1] {
+                let mut session = session(Done).guard_exit(exit);
+                for (more, ..) in company {
+                    more(&mut session);
+                }
+                fault(&mut session);
+                let outcome = session.outcome();
+                assert_eq!(outcome.class, *class, "{finding}");
+                let first = &outcome.findings[0];
+                assert!(first.starts_with(finding), "{first}");
+                assert_eq!((outcome.status, outcome.guard), (Retry, Guard::Skipped));
+                assert_eq!(outcome.passes, Some(false));
+                let attempts = 1 + u32::from(*class == Class::AgentError);
+                assert_eq!(outcome.attempts, Some(attempts));
+            }
+        }
+    }
+}
+
+#[test]
+fn only_a_consistent_done_asks_the_guard() {
+    let asks = |session: &Session| {
+        let (task, tree) = (session.task(), session.agent_tree());
+        let assessment = assess(task, tree, session.output.as_ref(), &session.facts);
+        matches!(assessment, Assessment::AskGuard(_))
+    };
+    assert!(asks(&session(Done)));
+    assert!(asks(&session(Done).leaves("root(p+(a+) s*1 y z)")));
+    assert!(!asks(&session(Retry)));
+    assert!(!asks(&session(Decomposed).leaves("root(p+(a+) s*1(n) z)")));
+    for (fault, class, finding) in FAULTS {
+        let mut session = session(Done);
+        fault(&mut session);
+        let by_guard = !session.facts.changed_by_guard.is_empty();
+        assert_eq!(asks(&session), by_guard, "{class:?} {finding}");
+    }
+    let mut repair = repair(0);
+    repair.output.as_mut().unwrap().status = Done;
+    assert!(!asks(&repair));
+}
+
+#[test]
+fn modes() {
+    let grown = "root(p+(a+) s*1 y z)";
+    for (left, outside, expected) in [
+        (BEFORE, false, Mode::Execute),
+        (BEFORE, true, Mode::Execute),
+        (grown, false, Mode::Decompose),
+        (grown, true, Mode::Execute),
+    ] {
+        for exit in [0, 1] {
+            let session = session(Done)
+                .guard_exit(exit)
+                .leaves(left)
+                .facts(|facts| facts.changed_outside = outside);
+            assert_eq!(session.outcome().mode, expected, "{left} {outside}");
+        }
+        let repair = repair(0)
+            .leaves(left)
+            .facts(|facts| facts.changed_outside = outside);
+        assert_eq!(repair.outcome().mode, Mode::Repair);
+        assert_eq!(recorded_node(&repair.task()), "repair-tree");
+    }
+    assert_eq!(recorded_node(&session(Done).task()), "s");
+}
