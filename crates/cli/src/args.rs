@@ -141,10 +141,10 @@ pub(crate) struct InitArgs {
     #[arg(long)]
     pub(crate) upgrade: bool,
     /// The guard: the command that decides what passed, e.g. 'cargo test'
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", conflicts_with = "upgrade")]
     pub(crate) guard: Option<String>,
     /// The agent: codex, claude, opencode or command
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "upgrade")]
     pub(crate) backend: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use runner::Error;
 use serde_json::{Value, json};
 
 use crate::args::{Color, Global};
-use crate::style::{Paint, Tone};
+use crate::style::{self, Paint, Tone};
 
 /// The version of every JSON object that is printed.
 const SCHEMA_VERSION: u32 = 1;
@@ -87,11 +87,17 @@ impl Out {
             self.object(json!({"error": error_value(error)}));
             return;
         }
+        self.problem(&error.message, error.hint.as_deref());
+    }
+
+    /// What is wrong, and what to do about it; also said to those who want quiet.
+    pub(crate) fn problem(&mut self, message: &str, hint: Option<&str>) {
         let label = self.paint_err.paint(Tone::Bad, "error:");
-        self.err(&format!("{label} {}", error.message));
-        if let Some(hint) = &error.hint {
+        self.err(&format!("{label} {}", style::harmless(message)));
+        // Some messages end with what to do: once is enough.
+        if let Some(hint) = hint.filter(|hint| !message.ends_with(hint)) {
             let label = self.paint_err.paint(Tone::Busy, "hint:");
-            self.err(&format!("{label} {hint}"));
+            self.err(&format!("{label} {}", style::harmless(hint)));
         }
     }
 

@@ -4,7 +4,7 @@
 //! Taken down before the session and proven to be what HEAD has; compared and
 //! put back afterwards. Contents are compared, never the index or ignore rules.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -19,14 +19,16 @@ use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 
 use crate::error::{Code, Error, Result};
-use crate::git::{Git, TreeEntry};
+use crate::files;
+use crate::git::{self, Git, TreeEntry};
 use crate::image::{self, Image};
 
 /// What must stay as it is.
 #[derive(Debug)]
 pub(crate) struct Belongings {
-    owned: Vec<(PathBuf, Image)>,
-    protected: Vec<(PathBuf, Image)>,
+    head: String,
+    owned: BTreeMap<PathBuf, Image>,
+    protected: BTreeMap<PathBuf, Image>,
     globs: GlobList,
     passed: HashSet<String>,
     /// assumptions.md and questions.md: they may grow, and nothing else.
@@ -78,19 +80,21 @@ impl Belongings {
             .map(|node| node.id.to_string())
             .collect();
         let mut belongings = Belongings {
-            owned: Vec::new(),
-            protected: Vec::new(),
+            head: head.to_owned(),
+            owned: BTreeMap::new(),
+            protected: BTreeMap::new(),
             globs,
             passed,
             notes: Vec::new(),
             tracked: git.files_of(head)?,
         };
+        git.remember_submodules(&belongings.tracked);
         let reader = Reader { git, source };
         for name in paths::OWNED {
             let path = PathBuf::from(name);
             let entry = belongings.tracked.iter().find(|entry| entry.path == path);
             let image = reader.image(&path, entry)?;
-            belongings.owned.push((path, image));
+            belongings.owned.insert(path, image);
         }
         for name in [paths::ASSUMPTIONS, paths::QUESTIONS] {
             let path = PathBuf::from(name);
@@ -102,10 +106,10 @@ impl Belongings {
             let bytes = entry.path.as_os_str().as_bytes();
             if belongings.is_passed_sidecar(&entry.path) {
                 let image = reader.image(&entry.path, Some(entry))?;
-                belongings.owned.push((entry.path.clone(), image));
+                belongings.owned.insert(entry.path.clone(), image);
             } else if belongings.globs.is_match(bytes) && !paths::is_state_path(bytes) {
                 let image = reader.image(&entry.path, Some(entry))?;
-                belongings.protected.push((entry.path.clone(), image));
+                belongings.protected.insert(entry.path.clone(), image);
             }
         }
         Ok(belongings)
@@ -116,14 +120,14 @@ impl Belongings {
             .is_some_and(|node| self.passed.contains(node))
     }
 
-    /// Everything that is not as it was taken down. `untracked`: what git calls
-    /// untracked now (for patterns that begin with `**`, which would otherwise
-    /// mean walking through every build folder).
-    pub(crate) fn changes(&self, root: &Path, untracked: &[PathBuf]) -> Result<Vec<Change>> {
+    /// Everything that is not as it was taken down. `changed`: what git says of
+    /// the work tree and of commits made since.
+    pub(crate) fn changes(&self, git: &Git, changed: &BTreeSet<PathBuf>) -> Result<Vec<Change>> {
+        let root = git.root();
         let mut changes = Vec::new();
         for (list, protected) in [(&self.owned, false), (&self.protected, true)] {
             for (path, image) in list {
-                if Image::of(root, path)? != *image {
+                if !image.is_at(root, path)? {
                     changes.push(Change {
                         path: path.clone(),
                         protected,
@@ -137,7 +141,7 @@ impl Belongings {
                 protected: false,
             });
         }
-        for path in self.new_protected(root, untracked)? {
+        for path in self.new_protected(git, changed)? {
             changes.push(Change {
                 path,
                 protected: true,
@@ -150,44 +154,112 @@ impl Belongings {
         let found = image::list(root, Path::new(paths::NODES_DIR))?;
         Ok(found
             .into_iter()
-            .filter(|path| self.is_passed_sidecar(path) && !known(&self.owned, path))
+            .filter(|path| self.is_passed_sidecar(path) && !self.owned.contains_key(path))
             .collect())
     }
 
-    fn new_protected(&self, root: &Path, untracked: &[PathBuf]) -> Result<Vec<PathBuf>> {
-        let mut candidates: Vec<PathBuf> = untracked.to_vec();
-        for pattern in self.globs.patterns() {
-            let prefix = paths::plain_prefix(pattern);
-            if paths::is_literal(pattern) {
-                candidates.push(PathBuf::from(pattern));
-            } else if !prefix.is_empty() {
-                candidates.extend(image::list(root, Path::new(prefix))?);
-            } else if !paths::starts_with_double_star(pattern) {
-                let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-                candidates.extend(entries.map(|entry| PathBuf::from(entry.file_name())));
-            }
+    /// New files that a protected entry means. Those that git ignores do not
+    /// count (what tests leave behind), unless a rule of this session hides them.
+    fn new_protected(&self, git: &Git, changed: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>> {
+        if self.globs.is_empty() {
+            return Ok(Vec::new());
         }
-        candidates.sort();
-        candidates.dedup();
-        let mut found = Vec::new();
-        for path in candidates {
+        let root = git.root();
+        let is_new = |path: &Path| {
             let bytes = path.as_os_str().as_bytes();
-            if self.globs.is_match(bytes)
+            self.globs.is_match(bytes)
                 && !paths::is_state_path(bytes)
-                && !known(&self.protected, &path)
-                && !matches!(Image::of(root, &path)?, Image::Absent | Image::Other)
-            {
-                found.push(path);
+                && !self.protected.contains_key(path)
+        };
+        let mut found: BTreeSet<PathBuf> = BTreeSet::new();
+        for path in changed.iter().filter(|path| is_new(path)) {
+            if !matches!(Image::of(root, path)?, Image::Absent | Image::Other) {
+                found.insert(path.clone());
             }
         }
-        Ok(found)
+        let rules: Vec<&Path> = changed
+            .iter()
+            .map(PathBuf::as_path)
+            .filter(|path| path.file_name().is_some_and(|name| name == ".gitignore"))
+            .collect();
+        if !rules.is_empty() {
+            let submodules = git.submodules()?;
+            let mut hidden = Vec::new();
+            image::walk(root, &mut |path, kind| {
+                if (kind.is_file() || kind.is_symlink())
+                    && is_new(&path)
+                    && !changed.contains(&path)
+                    && !submodules.iter().any(|folder| path.starts_with(folder))
+                {
+                    hidden.push(path);
+                }
+            });
+            let hidden = self.hidden_since(git, &rules, hidden)?;
+            found.extend(hidden);
+        }
+        Ok(found.into_iter().collect())
     }
 
-    /// The files that only grow, with what they contained.
-    pub(crate) fn notes(&self) -> impl Iterator<Item = (&Path, &[u8])> {
-        self.notes.iter().filter_map(|(path, image)| match image {
-            Image::File { bytes, .. } => Some((path.as_path(), bytes.as_slice())),
-            _ => None,
+    /// Those of the ignored files that were not ignored by the rules at HEAD.
+    fn hidden_since(
+        &self,
+        git: &Git,
+        rules: &[&Path],
+        hidden: Vec<PathBuf>,
+    ) -> Result<Vec<PathBuf>> {
+        if hidden.is_empty() {
+            return Ok(hidden);
+        }
+        let mut old_rules: BTreeMap<&Path, Vec<Vec<u8>>> = BTreeMap::new();
+        for path in rules {
+            let before = match path.to_str() {
+                Some(name) => git.file_at(&self.head, name)?.unwrap_or_default(),
+                None => Vec::new(),
+            };
+            let now = files::read_regular(&git.root().join(path), 8 << 20).unwrap_or_default();
+            let before: Vec<Vec<u8>> = lines(&before).map(<[u8]>::to_vec).collect();
+            let mut kept = lines(&now);
+            // A rule that is gone may have been the one that showed them.
+            if !before.iter().all(|line| kept.any(|other| other == line)) {
+                return Ok(hidden);
+            }
+            old_rules.insert(path, before);
+        }
+        let mut input = Vec::new();
+        for path in &hidden {
+            input.extend_from_slice(path.as_os_str().as_bytes());
+            input.push(0);
+        }
+        let args = ["check-ignore", "--verbose", "-z", "--stdin"];
+        let output = git.ask_with(&args, &input)?.unwrap_or_default();
+        let fields: Vec<&[u8]> = output.split(|byte| *byte == 0).collect();
+        let by_old_rule: HashSet<PathBuf> = fields
+            .chunks_exact(4)
+            .filter(|record| {
+                let source = git::to_path(record[0]);
+                old_rules
+                    .get(source.as_path())
+                    .is_none_or(|lines| lines.iter().any(|line| line == record[2]))
+            })
+            .map(|record| git::to_path(record[3]))
+            .collect();
+        Ok(hidden
+            .into_iter()
+            .filter(|path| !by_old_rule.contains(path))
+            .collect())
+    }
+
+    /// The submodules of HEAD.
+    pub(crate) fn submodules(&self) -> impl Iterator<Item = &Path> {
+        let entries = self.tracked.iter().filter(|entry| entry.mode == git::SUBMODULE);
+        entries.map(|entry| entry.path.as_path())
+    }
+
+    /// The files that only grow, with what they contained; `None`: there was none.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&Path, Option<&[u8]>)> {
+        self.notes.iter().map(|(path, image)| match image {
+            Image::File { bytes, .. } => (path.as_path(), Some(bytes.as_slice())),
+            _ => (path.as_path(), None),
         })
     }
 
@@ -198,10 +270,7 @@ impl Belongings {
         } else {
             &self.owned
         };
-        let image = list
-            .iter()
-            .find(|(path, _)| *path == change.path)
-            .map_or(&Image::Absent, |(_, image)| image);
+        let image = list.get(&change.path).unwrap_or(&Image::Absent);
         image.restore(root, &change.path, quarantine)?;
         Ok(())
     }
@@ -213,64 +282,78 @@ impl Belongings {
         &self,
         git: &Git,
         run_id: &str,
-        head: &str,
         changes: Vec<Change>,
     ) -> Result<Vec<Change>> {
-        if !changes.iter().any(|change| change.protected) {
+        let concerned: BTreeSet<usize> = changes
+            .iter()
+            .filter(|change| change.protected)
+            .flat_map(|change| self.globs.matches(change.path.as_os_str().as_bytes()))
+            .collect();
+        if concerned.is_empty() {
             return Ok(changes);
         }
-        let settled = self.settled_patterns(git, run_id, head)?;
+        let settled = self.settled(git, run_id, &concerned)?;
+        let is_settled = |change: &Change| {
+            let patterns = self.globs.matches(change.path.as_os_str().as_bytes());
+            patterns.iter().any(|pattern| settled.contains(pattern))
+        };
         Ok(changes
             .into_iter()
-            .filter(|change| {
-                !change.protected
-                    || self
-                        .globs
-                        .matches(change.path.as_os_str().as_bytes())
-                        .iter()
-                        .any(|pattern| settled[*pattern])
-            })
+            .filter(|change| !change.protected || is_settled(change))
             .collect())
     }
 
-    /// Which protected entries matched something at the start of the run or at
-    /// its latest green iteration (protected files cannot vanish in between).
-    fn settled_patterns(&self, git: &Git, run_id: &str, head: &str) -> Result<Vec<bool>> {
+    /// Which of the protected entries matched something at the start of the run
+    /// or at a green iteration. A session may have committed anything, also
+    /// what looks like the runner's own commits: those can only add to this.
+    fn settled(
+        &self,
+        git: &Git,
+        run_id: &str,
+        concerned: &BTreeSet<usize>,
+    ) -> Result<BTreeSet<usize>> {
         let log = git.read(&[
             "log",
             "-z",
-            "--first-parent",
             "--format=%H %s",
             "--grep=^chore(loop): ",
-            head,
+            &self.head,
         ])?;
         let log = String::from_utf8_lossy(&log);
-        let mut commits = Vec::new();
+        let (mut starts, mut greens) = (Vec::new(), Vec::new());
+        let start_subject = message::start_subject(run_id);
         for (commit, subject) in log.split('\0').filter_map(|line| line.split_once(' ')) {
-            let green = message::parse_subject(subject)
-                .is_some_and(|it| it.run_id == run_id && it.guard == Guard::Pass);
-            if green && commits.is_empty() {
-                commits.push(commit.to_owned());
-            }
-            if subject == format!("chore(loop): start run {run_id}") {
-                commits.push(commit.to_owned());
-                break;
+            if subject == start_subject {
+                starts.push(commit);
+            } else if message::parse_subject(subject)
+                .is_some_and(|it| it.run_id == run_id && it.guard == Guard::Pass)
+            {
+                greens.push(commit);
             }
         }
-        let mut settled = vec![false; self.globs.patterns().len()];
-        for commit in commits {
-            for entry in git.files_of(&commit)? {
-                for pattern in self.globs.matches(entry.path.as_os_str().as_bytes()) {
-                    settled[pattern] = true;
-                }
+        if starts.is_empty() {
+            // Part of the history cannot be seen: then nothing is open any more.
+            return Ok(concerned.clone());
+        }
+        let mut settled = BTreeSet::new();
+        for commit in starts.into_iter().chain(greens) {
+            if concerned.is_subset(&settled) {
+                break;
+            }
+            for entry in git.files_of(commit)? {
+                settled.extend(self.globs.matches(entry.path.as_os_str().as_bytes()));
             }
         }
         Ok(settled)
     }
 }
 
-fn known(list: &[(PathBuf, Image)], path: &Path) -> bool {
-    list.iter().any(|(known, _)| known == path)
+/// The lines of a rules file as git reads them.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii_end)
+        .filter(|line| !line.is_empty())
 }
 
 struct Reader<'g> {

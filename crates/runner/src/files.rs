@@ -49,8 +49,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a file that has the same content as one that never changes again:
-    /// a hard link where the file system has them.
+    /// Adds a file that has the same content as one that never changes again (it
+    /// may be one of this batch): a hard link where the file system has them.
     pub(crate) fn same_as(
         &mut self,
         existing: &Path,
@@ -60,6 +60,8 @@ impl Batch {
         let temp = temp_path(target);
         fault::point("link")?;
         remove_if_there(&temp)?;
+        let pending = self.pending.iter().find(|(_, target)| target == existing);
+        let existing = pending.map_or(existing, |(temp, _)| temp);
         if fs::hard_link(existing, &temp).is_err() {
             return self.write(target, bytes);
         }

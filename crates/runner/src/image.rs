@@ -31,7 +31,7 @@ pub(crate) enum Image {
         executable: bool,
     },
     /// A symbolic link.
-    Link(PathBuf),
+    Link(#[serde(with = "path_bytes")] PathBuf),
     /// A folder, pipe, device…
     Other,
 }
@@ -64,6 +64,17 @@ impl Image {
             }
             Err(_) => Ok(Image::Other),
         }
+    }
+
+    /// Whether this is what is at `root/path`; a file that cannot be it is not read.
+    pub(crate) fn is_at(&self, root: &Path, path: &Path) -> io::Result<bool> {
+        if let Image::File { bytes, .. } = self
+            && fs::symlink_metadata(root.join(path))
+                .is_ok_and(|meta| meta.is_file() && meta.len() != bytes.len() as u64)
+        {
+            return Ok(false);
+        }
+        Ok(Image::of(root, path)? == *self)
     }
 
     /// Puts this image at `root/path`, moving whatever is in the way (also in
@@ -123,32 +134,95 @@ pub(crate) fn make_parents(root: &Path, path: &Path, quarantine: &Path) -> io::R
     Ok(())
 }
 
+/// Makes a folder and those above it real ones, for the logs themselves: there is
+/// no quarantine yet. A link in the way is removed (what it leads to is not
+/// touched); anything else is kept under `set_aside` in the new folder.
+pub(crate) fn make_folder_chain(root: &Path, folder: &Path) -> io::Result<()> {
+    let mut set_aside = Vec::new();
+    let mut full = root.to_owned();
+    for name in folder.components() {
+        full.push(name);
+        match fs::symlink_metadata(&full) {
+            Ok(meta) if meta.is_dir() => continue,
+            Ok(meta) if meta.is_symlink() => fs::remove_file(&full)?,
+            Ok(_) => {
+                let aside = full.with_extension(format!("runner-aside-{}", set_aside.len()));
+                fs::rename(&full, &aside)?;
+                set_aside.push(aside);
+            }
+            Err(error) if files::is_absent(&error) => {}
+            Err(error) => return Err(files::at(&full, error)),
+        }
+        fs::create_dir(&full).map_err(|error| files::at(&full, error))?;
+    }
+    for aside in set_aside {
+        let name = Path::new(aside.file_name().unwrap_or_default()).to_owned();
+        move_to(aside.parent().unwrap_or(root), &name, &full.join("quarantine"))?;
+    }
+    Ok(())
+}
+
 /// Moves `root/path` to the same path below `quarantine`; what is there already
 /// gets a number.
 pub(crate) fn move_to(root: &Path, path: &Path, quarantine: &Path) -> io::Result<()> {
     let from = root.join(path);
+    let to = free_place(path, quarantine)?;
+    let moved = match fs::rename(&from, &to) {
+        // A folder that its owner may not write to cannot be moved either.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let _ = make_readable(&from);
+            let _ = from.parent().map(make_readable);
+            fs::rename(&from, &to)
+        }
+        other => other,
+    };
+    match moved {
+        // The logs may be on another file system (a mount).
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            copy_all(&from, &to)?;
+            files::remove_if_there(&from)
+        }
+        other => other.map_err(|error| files::at(&from, error)),
+    }
+}
+
+/// A place below `quarantine` where nothing is.
+fn free_place(path: &Path, quarantine: &Path) -> io::Result<PathBuf> {
     let mut to = quarantine.join(path);
-    if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)?;
+    fs::create_dir_all(quarantine).map_err(|error| files::at(quarantine, error))?;
+    if to.parent().is_some_and(|folder| fs::create_dir_all(folder).is_err()) {
+        // Something else lies there already: the name alone must do.
+        to = quarantine.join(path.file_name().unwrap_or_default());
     }
     let mut number = 1;
     while to.symlink_metadata().is_ok() {
         number += 1;
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{number}"));
-        to = quarantine.join(path).with_file_name(name);
+        to.set_file_name(name);
     }
-    match fs::rename(&from, &to) {
-        Ok(()) => Ok(()),
-        // The logs may be on another file system (a link or a mount).
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-            if from.symlink_metadata()?.is_file() {
-                fs::copy(&from, &to)?;
+    Ok(to)
+}
+
+/// Copies a file, a link or a folder with all that is in it; pipes and the like
+/// have nothing to copy.
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    let mut todo = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = todo.pop() {
+        let meta = fs::symlink_metadata(&from)?;
+        if meta.is_dir() {
+            fs::create_dir(&to)?;
+            for entry in fs::read_dir(&from)? {
+                let name = entry?.file_name();
+                todo.push((from.join(&name), to.join(&name)));
             }
-            files::remove_if_there(&from)
+        } else if meta.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
+        } else if meta.is_file() {
+            fs::copy(&from, &to)?;
         }
-        Err(error) => Err(files::at(&from, error)),
     }
+    Ok(())
 }
 
 /// Every file and link below `root/folder`, as paths from `root`, sorted.
@@ -178,6 +252,39 @@ pub(crate) fn list(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Calls `visit` for everything below `root` but `.git` that is not a folder,
+/// with its path from `root`. A folder that its owner may not look into or change
+/// is opened on the way; what cannot be read all the same is passed over.
+pub(crate) fn walk(root: &Path, visit: &mut dyn FnMut(PathBuf, fs::FileType)) {
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let full = root.join(&folder);
+        let closed = full
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.mode() & 0o700 != 0o700);
+        if closed {
+            let _ = make_readable(&full);
+        }
+        for entry in fs::read_dir(&full).into_iter().flatten().flatten() {
+            let path = folder.join(entry.file_name());
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => {
+                    if path != Path::new(".git") {
+                        folders.push(path);
+                    }
+                }
+                Ok(kind) => visit(path, kind),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Opens the folders of a work tree that their owner may not look into or change.
+pub(crate) fn open_folders(root: &Path) {
+    walk(root, &mut |_, _| {});
+}
+
 /// Whether a file can be made executable again is git's business, but a file
 /// that cannot be read by its owner can be neither compared nor committed.
 pub(crate) fn make_readable(path: &Path) -> io::Result<()> {
@@ -187,6 +294,23 @@ pub(crate) fn make_readable(path: &Path) -> io::Result<()> {
     }
     let mode = meta.mode() | if meta.is_dir() { 0o700 } else { 0o600 };
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// A path as its bytes: see [`text_or_hex`].
+pub(crate) mod path_bytes {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(path: &Path, output: S) -> Result<S::Ok, S::Error> {
+        super::text_or_hex::serialize(path.as_os_str().as_bytes(), output)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<PathBuf, D::Error> {
+        super::text_or_hex::deserialize(input).map(|bytes| OsString::from_vec(bytes).into())
+    }
 }
 
 /// Bytes as text where they are, else as hexadecimal digits.

@@ -78,6 +78,7 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
             started.iter,
             &started.branch,
             head,
+            &it.quarantine(),
         )?;
     }
     if !belongs_here(place, started)? {

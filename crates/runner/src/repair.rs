@@ -31,6 +31,10 @@ pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pend
     let mut refused = 0;
     for message in String::from_utf8_lossy(&log).split('\0') {
         let subject = message.lines().next().unwrap_or_default();
+        if subject == message::start_subject(run_id) {
+            // A person changed something in .runner/ meanwhile: the tree still waits.
+            continue;
+        }
         let Some(subject) = message::parse_subject(subject) else {
             return Ok(None);
         };
@@ -45,10 +49,9 @@ pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pend
         }
         match message::trailer(message, "Runner-Repair") {
             Some("refused") => refused += 1,
-            Some(_) => return Ok(None),
             // A repair that was a runner error neither helped nor harmed.
             None if message::trailer(message, "Runner-Mode") == Some("repair") => {}
-            None => return Ok(None),
+            _ => return Ok(None),
         }
     }
     Ok(None)

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use runner_core::meta::{AfterError, Class};
 use serde_json::json;
 
+use crate::abilities;
 use crate::error::{Code, Error, Result};
 use crate::git::Git;
 use crate::host::{Host, Progress};
@@ -15,6 +16,7 @@ use crate::project::Project;
 use crate::recover;
 use crate::state;
 use crate::step::{self, Selected, StepReport, StepResult, Workplace};
+use crate::validate::{self, SelectResult};
 
 /// Pauses before a passing trouble is tried again.
 const RETRY_DELAYS_SECS: [u64; 3] = [10, 60, 300];
@@ -96,11 +98,7 @@ pub fn run_loop(
     match run(project, host, options, report, &mut end) {
         Ok(status) => end.status = status,
         Err(error) => {
-            end.status = match error.code {
-                Code::Interrupted => LoopStatus::Interrupted,
-                Code::Limit => LoopStatus::Limit,
-                _ => LoopStatus::Error,
-            };
+            end.status = status_after(&error);
             end.error = Some(error);
         }
     }
@@ -116,35 +114,50 @@ fn run(
 ) -> Result<LoopStatus> {
     let git = Git::open(project.root())?;
     let _lock = Lock::take(project)?;
+    let result = iterate(project, &git, host, options, report, end);
+    let status = match &result {
+        Ok(status) => *status,
+        Err(error) => status_after(error),
+    };
+    if let Ok(state) = state::load_run_state(project)
+        && let Some(run_id) = &state.run_id
+    {
+        let events = Events::of(&project.run_folder(run_id));
+        let more = json!({"status": status.as_str(), "steps": end.steps});
+        let _ = events.add(&host.clock.stamp(), None, "finished", more);
+    }
+    result
+}
+
+fn iterate(
+    project: &Project,
+    git: &Git,
+    host: &mut Host<'_>,
+    options: &LoopOptions,
+    report: &mut dyn FnMut(&StepReport),
+    end: &mut LoopEnd,
+) -> Result<LoopStatus> {
     let begun = Instant::now();
     let delays = retry_delays();
     let mut errors: u32 = 0;
+    recover::recover(&mut Workplace { project, git, host })?;
+    if let Ok(config) = state::load_config(project)
+        && let Some(note) = abilities::containment_note(&config)
     {
-        let mut place = Workplace {
-            project,
-            git: &git,
-            host,
-        };
-        recover::recover(&mut place)?;
+        host.observer.progress(&Progress::Note(note));
     }
-    let status = loop {
+    loop {
         if host.cancel.is_cancelled() {
-            break LoopStatus::Interrupted;
+            return Ok(LoopStatus::Interrupted);
         }
         if let Some(reason) = bound_reached(options, end.steps, begun.elapsed(), host.clock.now()) {
-            end.reason = Some(reason);
-            break LoopStatus::Stopped;
+            return Ok(stopped(project, reason, end));
         }
-        let mut place = Workplace {
-            project,
-            git: &git,
-            host,
-        };
-        let step = match step::step(&mut place)? {
-            StepResult::Complete => break LoopStatus::Complete,
+        let step = match step::step(&mut Workplace { project, git, host })? {
+            StepResult::Complete => return Ok(LoopStatus::Complete),
             StepResult::Stuck(leaf) => {
                 end.stuck = Some(leaf);
-                break LoopStatus::Stuck;
+                return Ok(LoopStatus::Stuck);
             }
             StepResult::Recorded(step) => step,
         };
@@ -161,26 +174,54 @@ fn run(
             || errors > config.max_consecutive_errors
         {
             end.error = Some(step_error(&step));
-            break LoopStatus::Error;
+            return Ok(LoopStatus::Error);
         }
         let index = usize::try_from(errors - 1)
             .unwrap_or(0)
             .min(delays.len().saturating_sub(1));
-        let secs = delays.get(index).copied().unwrap_or(0);
+        let pause = Duration::from_secs(delays.get(index).copied().unwrap_or(0));
+        // No use in waiting for a step that will not be taken.
+        let later = host
+            .clock
+            .now()
+            .saturating_add(pause)
+            .unwrap_or(Timestamp::MAX);
+        if bound_reached(options, end.steps, begun.elapsed() + pause, later).is_some() {
+            end.reason =
+                Some("the next try would come after the bound that was asked for".to_owned());
+            return Ok(LoopStatus::Stopped);
+        }
         host.observer.progress(&Progress::Waiting {
-            secs,
+            secs: pause.as_secs(),
             why: &error.message,
         });
-        host.cancel.wait(Duration::from_secs(secs));
-    };
-    if let Ok(state) = state::load(project)
-        && let Some(run_id) = &state.run_state.run_id
-    {
-        let events = Events::of(&project.run_folder(run_id));
-        let more = json!({"status": status.as_str(), "steps": end.steps});
-        let _ = events.add(&host.clock.stamp(), None, "finished", more);
+        host.cancel.wait(pause);
     }
-    Ok(status)
+}
+
+/// A bound of this call is reached; but a tree that is complete or stuck by now
+/// is the better answer.
+fn stopped(project: &Project, reason: String, end: &mut LoopEnd) -> LoopStatus {
+    match validate::select_next(project) {
+        Ok(SelectResult::Complete) => LoopStatus::Complete,
+        Ok(SelectResult::Stuck(leaf)) => {
+            end.stuck = Some(leaf);
+            LoopStatus::Stuck
+        }
+        _ => {
+            end.reason = Some(reason);
+            LoopStatus::Stopped
+        }
+    }
+}
+
+/// What an error that ended the loop makes of it.
+fn status_after(error: &Error) -> LoopStatus {
+    match error.code {
+        Code::Interrupted => LoopStatus::Interrupted,
+        Code::Limit => LoopStatus::Limit,
+        _ => LoopStatus::Error,
+    }
 }
 
 /// Which bound of this call ends it before the next iteration.

@@ -1,8 +1,10 @@
 //! Beginning a run: an id, a branch, a first commit.
 
+mod undo;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 
 use runner_core::digest::sha256_hex;
 use runner_core::goal::Goal;
@@ -12,17 +14,18 @@ use runner_core::run_state::RunState;
 use runner_core::tree::{self, Node};
 use serde_json::json;
 
+use crate::abilities;
 use crate::error::{Code, Error, Result};
 use crate::files;
 use crate::git::{Git, Identity, Status};
 use crate::host::{Host, Progress};
-use crate::image::Image;
 use crate::lock::Lock;
 use crate::log::Events;
 use crate::project::Project;
 use crate::recover;
 use crate::state::{self, State};
 use crate::step::{self, Workplace, branch_of};
+use undo::Undo;
 
 /// What `start` did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,61 +55,74 @@ pub fn start(project: &Project, host: &mut Host<'_>) -> Result<StartReport> {
         };
         recover::recover(&mut place)?;
     }
+    if let Some(runs) = runs_elsewhere(project, &git)? {
+        return take_up(&git, &runs);
+    }
     let state = state::load(project)?;
     if state.goal.is_template() {
         host.observer.progress(&Progress::Note(
             "GOAL.md is still the template: agents will find nothing to do in it",
         ));
     }
-    let mut status = git.status()?;
-    if status.head.is_none() {
-        first_commit(&git, &state, &status, host)?;
-        status = git.status()?;
+    if let Some(note) = abilities::containment_note(&state.config) {
+        host.observer.progress(&Progress::Note(note));
     }
-    check_outside(&status)?;
-    let head = status.head.clone().unwrap_or_default();
-    let here = status.branch.clone();
-    let run_id = match state.goal.id() {
-        Some(id) => id.to_owned(),
-        None => free_id(&git, &head, &state)?,
-    };
-    let branch = branch_of(&run_id);
-    let started = Begin {
-        project,
-        git: &git,
-        state: &state,
-        run_id: &run_id,
-        branch: &branch,
-        head: &head,
-    };
-    let exists = git.commit_of(&format!("refs/heads/{branch}"))?;
-    let report = match exists {
-        _ if here.as_deref() == Some(&branch) => started.on_its_branch(&status)?,
-        Some(tip) => started.go_to_branch(&tip, &status)?,
-        None => {
-            let base = here.clone().unwrap_or_else(|| "HEAD".to_owned());
-            started.new_branch(&base)?
-        }
-    };
+    let (report, nameless) = begin(project, &git, &state)?;
+    if nameless {
+        host.observer.progress(&Progress::Note(
+            "git knows no name and email here: committed as runner <runner@localhost>",
+        ));
+    }
     if report.committed && report.new_run {
-        let events = Events::of(&project.run_folder(&run_id));
-        files::make_folder(&project.run_folder(&run_id))?;
-        let _ = events.add(
-            &host.clock.stamp(),
-            None,
-            "run_started",
-            json!({"run_id": run_id, "branch": branch}),
-        );
+        let folder = project.run_folder(&report.run_id);
+        let more = json!({"run_id": report.run_id, "branch": report.branch});
+        // The run has begun, whether or not the log of events hears of it.
+        let _ = files::make_folder(&folder)
+            .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, "run_started", more));
     }
     Ok(report)
 }
 
+/// Makes the run's branch and commit; on the way out of an error everything is
+/// put back as it was. Also says whether git knew no name to commit with.
+fn begin(project: &Project, git: &Git, state: &State) -> Result<(StartReport, bool)> {
+    let status = git.status()?;
+    let chosen = state.goal.id();
+    loop {
+        let run_id = match chosen {
+            Some(id) => id.to_owned(),
+            None => free_id(git, status.head.as_deref(), state)?,
+        };
+        let branch = branch_of(&run_id);
+        let mut begin = Begin {
+            project,
+            git,
+            state,
+            status: &status,
+            branch: &branch,
+            run_id: &run_id,
+            undo: Undo::take(git)?,
+            nameless: false,
+        };
+        match begin.run() {
+            Ok(report) => return Ok((report, begin.nameless)),
+            Err(error) => {
+                begin.undo.undo(project, git);
+                // A run that began at the same moment in another work tree took the name.
+                let taken = chosen.is_none() && commit_of_branch(git, &branch)?.is_some();
+                if !taken {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
 /// `run-<sha8>`, with a number where that branch exists already.
-fn free_id(git: &Git, head: &str, state: &State) -> Result<String> {
-    let sha = if head.is_empty() {
-        sha256_hex(state.goal.body().as_bytes())
-    } else {
-        head.to_owned()
+fn free_id(git: &Git, head: Option<&str>, state: &State) -> Result<String> {
+    let sha = match head {
+        Some(head) => head.to_owned(),
+        None => sha256_hex(state.goal.body().as_bytes()),
     };
     let base = format!("run-{}", &sha[..8.min(sha.len())]);
     let mut number = 1;
@@ -116,65 +132,65 @@ fn free_id(git: &Git, head: &str, state: &State) -> Result<String> {
         } else {
             format!("{base}-{number}")
         };
-        if git
-            .commit_of(&format!("refs/heads/{}", branch_of(&id)))?
-            .is_none()
-        {
+        if commit_of_branch(git, &branch_of(&id))?.is_none() {
             return Ok(id);
         }
         number += 1;
     }
 }
 
-/// A repository without a commit gets one with everything that is not ignored
-/// and not the runner's.
-fn first_commit(git: &Git, state: &State, status: &Status, host: &mut Host<'_>) -> Result<()> {
-    let deny = DenyList::new(&state.config.commit.deny)
-        .map_err(|error| Error::new(Code::Config, format!("[commit] deny: {error}")))?;
-    let denied: Vec<String> = status
-        .entries
-        .iter()
-        .filter(|entry| !paths::is_state_path(entry.path.as_os_str().as_bytes()))
-        .filter(|entry| {
-            let large = git
-                .root()
-                .join(&entry.path)
-                .symlink_metadata()
-                .is_ok_and(|meta| {
-                    meta.is_file() && meta.len() > state.config.commit.max_file_bytes
-                });
-            large || deny.denied_by(entry.path.as_os_str().as_bytes()).is_some()
-        })
-        .map(|entry| format!("  {}", entry.name()))
+fn commit_of_branch(git: &Git, branch: &str) -> Result<Option<String>> {
+    git.commit_of(&full_name(branch))
+}
+
+fn full_name(branch: &str) -> String {
+    format!("refs/heads/{branch}")
+}
+
+/// The branches of this repository's runs, if the one that is checked out has
+/// nothing of a run but the logs that git does not know.
+pub(crate) fn runs_elsewhere(project: &Project, git: &Git) -> Result<Option<Vec<String>>> {
+    if project.goal().symlink_metadata().is_ok()
+        || project.state("").symlink_metadata().is_ok()
+        || git.status()?.head.is_none()
+    {
+        return Ok(None);
+    }
+    let list = git.read(&["for-each-ref", "--format=%(refname)", "refs/heads/runner/"])?;
+    let runs: Vec<String> = String::from_utf8_lossy(&list)
+        .lines()
+        .filter_map(|line| line.strip_prefix("refs/heads/"))
+        .map(str::to_owned)
         .collect();
-    if !denied.is_empty() {
+    Ok((!runs.is_empty()).then_some(runs))
+}
+
+/// Goes back to the only run that there is.
+fn take_up(git: &Git, runs: &[String]) -> Result<StartReport> {
+    let [branch] = runs else {
         return Err(Error::new(
-            Code::Dirty,
+            Code::Identity,
             format!(
-                "the repository has no commit yet, and these files must not go into the first one:\n{}",
-                denied.join("\n")
+                "there is no {} on this branch, and this repository has {} runs: {}",
+                paths::GOAL,
+                runs.len(),
+                runs.join(", ")
             ),
         )
-        .hint("add them to .gitignore or move them away ([commit] in the config says which files)"));
-    }
-    let index = SavedIndex::take(git)?;
-    let result = git
-        .write(&["add", "--all", "--", ".", ":(exclude).runner"])
-        .and_then(|_| git.commit("chore: first commit\n"));
-    match result {
-        Ok(identity) => {
-            if identity == Identity::Runner {
-                host.observer.progress(&Progress::Note(
-                    "git knows no name and email here: committed as runner <runner@localhost>",
-                ));
-            }
-            Ok(())
-        }
-        Err(error) => {
-            index.put_back(git);
-            Err(error)
-        }
-    }
+        .hint(format!("choose one: `git switch {}`", runs[0])));
+    };
+    let status = git.status()?;
+    check_outside(&status)?;
+    git.write(&["checkout", "--quiet", branch])?;
+    let run_id = branch.strip_prefix("runner/").unwrap_or(branch);
+    let base = base_at(git, run_id, branch).map_or_else(|| branch.clone(), |(base, _)| base);
+    Ok(StartReport {
+        run_id: run_id.to_owned(),
+        branch: branch.clone(),
+        base,
+        committed: false,
+        new_run: false,
+    })
 }
 
 /// Only `.runner/` may have uncommitted changes.
@@ -196,16 +212,56 @@ fn check_outside(status: &Status) -> Result<()> {
     .hint("commit, stash or ignore them first: a run begins from a clean work tree"))
 }
 
+/// Branch and commit that a run began from, by its first commit.
+fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<(String, String)> {
+    let subject = message::start_subject(run_id);
+    let log = git
+        .read(&[
+            "log",
+            "-z",
+            "--first-parent",
+            "--format=%B",
+            "--fixed-strings",
+            &format!("--grep={subject}"),
+            tip,
+            "--",
+        ])
+        .ok()?;
+    let log = String::from_utf8_lossy(&log).into_owned();
+    log.split('\0')
+        .filter(|text| text.lines().next() == Some(&subject))
+        .find_map(|text| message::trailer(text, "Runner-Base"))
+        .and_then(|value| value.rsplit_once(' '))
+        .map(|(branch, commit)| (branch.to_owned(), commit.to_owned()))
+}
+
 struct Begin<'a> {
     project: &'a Project,
     git: &'a Git,
     state: &'a State,
-    run_id: &'a str,
+    /// Before anything was done.
+    status: &'a Status,
     branch: &'a str,
-    head: &'a str,
+    run_id: &'a str,
+    undo: Undo,
+    nameless: bool,
 }
 
 impl Begin<'_> {
+    fn run(&mut self) -> Result<StartReport> {
+        let here = self.status.branch.as_deref();
+        let Some(head) = &self.status.head else {
+            return self.first_branch();
+        };
+        check_outside(self.status)?;
+        let tip = commit_of_branch(self.git, self.branch)?;
+        match tip {
+            _ if here == Some(self.branch) => self.on_its_branch(head),
+            Some(tip) => self.go_to_branch(head, &tip),
+            None => self.new_branch(here.unwrap_or("HEAD"), head),
+        }
+    }
+
     fn report(&self, base: &str, committed: bool, new_run: bool) -> StartReport {
         StartReport {
             run_id: self.run_id.to_owned(),
@@ -216,70 +272,152 @@ impl Begin<'_> {
         }
     }
 
-    /// A new run from what is checked out.
-    fn new_branch(&self, base: &str) -> Result<StartReport> {
-        let written = self.write_files(true)?;
-        let index = SavedIndex::take(self.git)?;
-        let full = format!("refs/heads/{}", self.branch);
-        let old_head = std::fs::read(self.git.git_dir().join("HEAD")).unwrap_or_default();
-        let result = self
-            .make_commit(base, self.head)
-            .and_then(|commit| {
-                self.git
-                    .write(&["update-ref", &full, &commit, &zeros(&commit)])
-            })
-            .and_then(|_| self.git.write(&["symbolic-ref", "HEAD", &full]))
-            .and_then(|_| self.git.write(&["reset", "--quiet"]));
-        if let Err(error) = result {
-            // As it was: files, HEAD, branch, index.
-            let _ = std::fs::write(self.git.git_dir().join("HEAD"), old_head);
-            let _ = self.git.write(&["update-ref", "-d", &full]);
-            index.put_back(self.git);
-            written.undo(self.project);
-            return Err(error);
+    /// A repository without a commit gets one with everything that is not
+    /// ignored and not the runner's; both branches appear at once.
+    fn first_branch(&mut self) -> Result<StartReport> {
+        let denied = self.denied_files()?;
+        if !denied.is_empty() {
+            return Err(Error::new(
+                Code::Dirty,
+                format!(
+                    "the repository has no commit yet, and these files must not go into the first one:\n{}",
+                    denied.join("\n")
+                ),
+            )
+            .hint("add them to .gitignore or move them away ([commit] in the config says which files)"));
         }
+        let first = self.with_index(|begin, index| begin.first_commit(index))?;
+        self.write_files(true)?;
+        let base = self.status.branch.as_deref().unwrap_or("HEAD");
+        let commit = self.make_commit(base, &first)?;
+        // First the index: a start that is killed from here on finds it fitting,
+        // whether it finds a commit or not.
+        self.git.write(&["read-tree", &commit])?;
+        let mut refs = vec![(full_name(self.branch), commit)];
+        if base != self.branch {
+            refs.push((full_name(base), first));
+        }
+        self.check_out(&refs)?;
         Ok(self.report(base, true, true))
+    }
+
+    fn first_commit(&mut self, index: &Path) -> Result<String> {
+        // What the user has staged goes in, also what is ignored.
+        if let Some(staged) = &self.undo.index {
+            files::write_whole(index, staged)?;
+        }
+        let env = [("GIT_INDEX_FILE", index.as_os_str())];
+        let add = ["add", "--all", "--", ".", ":(exclude).runner"];
+        self.git.write_with(&add, None, &env)?;
+        let forget = [
+            "rm",
+            "-r",
+            "-q",
+            "--cached",
+            "--ignore-unmatch",
+            "--",
+            ".runner",
+        ];
+        self.git.write_with(&forget, None, &env)?;
+        self.commit_index(index, None, "chore: first commit\n")
+    }
+
+    fn denied_files(&self) -> Result<Vec<String>> {
+        let rules = &self.state.config.commit;
+        let deny = DenyList::new(&rules.deny)
+            .map_err(|error| Error::new(Code::Config, format!("[commit] deny: {error}")))?;
+        let is_large = |path: &Path| {
+            let meta = self.git.root().join(path).symlink_metadata();
+            meta.is_ok_and(|meta| meta.is_file() && meta.len() > rules.max_file_bytes)
+        };
+        Ok(self
+            .status
+            .entries
+            .iter()
+            .filter(|entry| {
+                let bytes = entry.path.as_os_str().as_bytes();
+                !paths::is_state_path(bytes)
+                    && (deny.denied_by(bytes).is_some() || is_large(&entry.path))
+            })
+            .map(|entry| format!("  {}", entry.name()))
+            .collect())
+    }
+
+    /// A new run from what is checked out.
+    fn new_branch(&mut self, base: &str, head: &str) -> Result<StartReport> {
+        self.check_name()?;
+        self.write_files(true)?;
+        let commit = self.make_commit(base, head)?;
+        self.check_out(&[(full_name(self.branch), commit)])?;
+        Ok(self.report(base, true, true))
+    }
+
+    /// Makes these branches, all or none, and attaches HEAD to the first.
+    fn check_out(&mut self, refs: &[(String, String)]) -> Result<()> {
+        let orders: String = refs
+            .iter()
+            .map(|(name, commit)| format!("create {name} {commit}\n"))
+            .collect();
+        let made = self
+            .git
+            .write_with(&["update-ref", "--stdin"], Some(orders.as_bytes()), &[]);
+        // Where git says no it has made none; then a branch of that name is not ours.
+        if made
+            .as_ref()
+            .err()
+            .is_none_or(|error| error.code != Code::Git)
+        {
+            for (name, commit) in refs {
+                self.undo.made_ref(name, commit);
+            }
+        }
+        made?;
+        let full = full_name(self.branch);
+        self.git.write(&["symbolic-ref", "HEAD", &full])?;
+        self.git.write(&["reset", "--quiet"])?;
+        Ok(())
+    }
+
+    /// A branch `runner` leaves no room for `runner/<id>`.
+    fn check_name(&self) -> Result<()> {
+        if commit_of_branch(self.git, "runner")?.is_none() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::Git,
+            format!(
+                "a branch `runner` is in the way: git cannot have {} beside it",
+                self.branch
+            ),
+        )
+        .hint("rename it: `git branch -m runner something-else`"))
     }
 
     /// `start` on the run's own branch: commits what a person changed in
     /// `.runner/`, or does nothing.
-    fn on_its_branch(&self, status: &Status) -> Result<StartReport> {
+    fn on_its_branch(&mut self, head: &str) -> Result<StartReport> {
         let new_run = self.state.run_state.run_id.as_deref() != Some(self.run_id);
-        let base = self
-            .base_at(self.head)
-            .map_or_else(|| self.branch.to_owned(), |(branch, _)| branch);
-        let written = self.write_files(new_run)?;
-        if !status.is_clean() && !new_run {
-            // A start that was killed may have left an index without .runner/;
-            // nothing outside it is staged (that was checked).
-            self.git.write(&["reset", "--quiet"])?;
-        }
-        if !new_run && (status.is_clean() || self.git.status()?.is_clean()) {
+        let begun = base_at(self.git, self.run_id, head);
+        let base = begun.map_or_else(|| self.branch.to_owned(), |(branch, _)| branch);
+        if self.status.is_clean() && !new_run {
             return Ok(self.report(&base, false, false));
         }
-        let index = SavedIndex::take(self.git)?;
-        let full = format!("refs/heads/{}", self.branch);
-        let result = self
-            .make_commit(&base, self.head)
-            .and_then(|commit| self.git.write(&["update-ref", &full, &commit, self.head]))
-            .and_then(|_| self.git.write(&["reset", "--quiet"]));
-        if let Err(error) = result {
-            let _ = self.git.write(&["update-ref", &full, self.head]);
-            index.put_back(self.git);
-            written.undo(self.project);
-            return Err(error);
-        }
+        self.write_files(new_run)?;
+        let full = full_name(self.branch);
+        let commit = self.make_commit(&base, head)?;
+        self.undo.moved_ref(&full, &commit, head);
+        self.git.write(&["update-ref", &full, &commit, head])?;
+        self.git.write(&["reset", "--quiet"])?;
         Ok(self.report(&base, true, new_run))
     }
 
     /// The run exists on another branch: go there.
-    fn go_to_branch(&self, tip: &str, status: &Status) -> Result<StartReport> {
-        let base = self
-            .base_at(tip)
+    fn go_to_branch(&mut self, head: &str, tip: &str) -> Result<StartReport> {
+        let base = base_at(self.git, self.run_id, tip)
             .map(|(branch, _)| branch)
             .unwrap_or_default();
-        let full = format!("refs/heads/{}", self.branch);
-        let just_begun = self.git.line(&["log", "-1", "--format=%P", tip])? == self.head;
+        let full = full_name(self.branch);
+        let just_begun = self.git.line(&["log", "-1", "--format=%P", tip])? == head;
         if just_begun && self.same_as(tip)? {
             // A start that was killed after it had made the branch.
             self.git.write(&["symbolic-ref", "HEAD", &full])?;
@@ -290,7 +428,7 @@ impl Begin<'_> {
             "run {} exists already on branch {}",
             self.run_id, self.branch
         );
-        if !status.is_clean() {
+        if !self.status.is_clean() {
             return Err(Error::new(
                 Code::Identity,
                 format!("{words}, and .runner/ here has changes that going there would lose"),
@@ -325,50 +463,24 @@ impl Begin<'_> {
         Ok(true)
     }
 
-    /// Branch and commit that the run began from, by its first commit.
-    fn base_at(&self, tip: &str) -> Option<(String, String)> {
-        let subject = format!("--grep=^chore(loop): start run {}$", self.run_id);
-        let log = self
-            .git
-            .read(&["log", "-z", "--first-parent", "--format=%B", &subject, tip])
-            .ok()?;
-        let log = String::from_utf8_lossy(&log).into_owned();
-        log.split('\0')
-            .find_map(|text| message::trailer(text, "Runner-Base"))
-            .and_then(|value| value.split_once(' '))
-            .map(|(branch, commit)| (branch.to_owned(), commit.to_owned()))
+    /// Writes the id, and for a new run a fresh tree and bookkeeping.
+    fn write_files(&mut self, new_run: bool) -> Result<()> {
+        if self.state.goal.id() != Some(self.run_id) {
+            let goal = self.state.goal.with_id(self.run_id);
+            self.put(paths::GOAL, goal.as_bytes())?;
+        }
+        if new_run {
+            let tree = self.first_tree();
+            self.put(paths::TREE, &tree)?;
+            let run_state = RunState::new(Some(self.run_id.to_owned()));
+            self.put(paths::RUN_STATE, &run_state.to_bytes())?;
+        }
+        Ok(())
     }
 
-    /// Writes the id, and for a new run a fresh tree and bookkeeping.
-    fn write_files(&self, new_run: bool) -> Result<Written> {
-        let mut written = Written::default();
-        let mut put = |path: &str, bytes: &[u8]| -> Result<()> {
-            let path = PathBuf::from(path);
-            let image = Image::of(self.project.root(), &path)?;
-            written.images.push((path.clone(), image));
-            Ok(files::write_whole(&self.project.root().join(path), bytes)?)
-        };
-        let mut write = || -> Result<()> {
-            if self.state.goal.id() != Some(self.run_id) {
-                put(paths::GOAL, self.state.goal.with_id(self.run_id).as_bytes())?;
-            }
-            if new_run {
-                let tree = self.first_tree();
-                put(paths::TREE, &tree)?;
-                put(
-                    paths::RUN_STATE,
-                    &RunState::new(Some(self.run_id.to_owned())).to_bytes(),
-                )?;
-            }
-            Ok(())
-        };
-        match write() {
-            Ok(()) => Ok(written),
-            Err(error) => {
-                written.undo(self.project);
-                Err(error)
-            }
-        }
+    fn put(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        self.undo.keep_file(self.project, path)?;
+        Ok(files::write_whole(&self.project.root().join(path), bytes)?)
     }
 
     /// One open leaf from GOAL.md; a plan that a person wrote before the first
@@ -387,14 +499,17 @@ impl Begin<'_> {
         ))
     }
 
-    /// The commit of `.runner/` on top of `parent`, through an index of its own.
-    fn make_commit(&self, base: &str, parent: &str) -> Result<String> {
-        let index = self.git.git_dir().join("runner-start-index");
-        let _ = std::fs::remove_file(&index);
-        let env = [("GIT_INDEX_FILE", index.as_os_str())];
-        let made = (|| {
-            self.git.write_with(&["read-tree", parent], None, &env)?;
-            self.git.write_with(
+    /// The commit of `.runner/` on top of `parent`.
+    fn make_commit(&mut self, base: &str, parent: &str) -> Result<String> {
+        // For a second start: where the first one began.
+        let begun = base_at(self.git, self.run_id, parent)
+            .map_or_else(|| parent.to_owned(), |(_, commit)| commit);
+        let message = message::start_message(self.run_id, base, &begun);
+        self.with_index(|begin, index| {
+            let env = [("GIT_INDEX_FILE", index.as_os_str())];
+            let git = begin.git;
+            git.write_with(&["read-tree", parent], None, &env)?;
+            git.write_with(
                 &[
                     "add",
                     "--all",
@@ -410,24 +525,40 @@ impl Begin<'_> {
                 None,
                 &env,
             )?;
-            let tree = self.git.write_with(&["write-tree"], None, &env)?;
-            let tree = String::from_utf8_lossy(tree.trim_ascii_end()).into_owned();
-            // For a second start: where the first one began.
-            let begun = self
-                .base_at(parent)
-                .map_or_else(|| parent.to_owned(), |(_, commit)| commit);
-            let message = message::start_message(self.run_id, base, &begun);
-            let (_, commit) = self.git.as_someone(|who: &[(&str, &OsStr)]| {
-                self.git.write_with(
-                    &["commit-tree", &tree, "-p", parent],
-                    Some(message.as_bytes()),
-                    who,
-                )
-            })?;
-            Ok(String::from_utf8_lossy(commit.trim_ascii_end()).into_owned())
-        })();
+            begin.commit_index(index, Some(parent), &message)
+        })
+    }
+
+    /// Does something with an index of its own: the user's is not touched
+    /// before everything is settled.
+    fn with_index(
+        &mut self,
+        act: impl FnOnce(&mut Self, &Path) -> Result<String>,
+    ) -> Result<String> {
+        let index = self.git.git_dir().join("runner-start-index");
+        let _ = std::fs::remove_file(&index);
+        let made = act(self, &index);
         let _ = std::fs::remove_file(&index);
         made
+    }
+
+    /// A commit of what an index holds; no branch moves.
+    fn commit_index(
+        &mut self,
+        index: &Path,
+        parent: Option<&str>,
+        message: &str,
+    ) -> Result<String> {
+        let env = [("GIT_INDEX_FILE", index.as_os_str())];
+        let tree = self.git.write_with(&["write-tree"], None, &env)?;
+        let tree = String::from_utf8_lossy(tree.trim_ascii_end()).into_owned();
+        let mut args = vec!["commit-tree", &tree];
+        args.extend(parent.iter().flat_map(|parent| ["-p", parent]));
+        let (identity, commit) = self.git.as_someone(|who: &[(&str, &OsStr)]| {
+            self.git.write_with(&args, Some(message.as_bytes()), who)
+        })?;
+        self.nameless |= identity == Identity::Runner;
+        Ok(String::from_utf8_lossy(commit.trim_ascii_end()).into_owned())
     }
 }
 
@@ -439,53 +570,4 @@ pub(crate) fn root_of(goal: &Goal, max_attempts: u32) -> Node<'static> {
         goal.body().trim().to_owned(),
         max_attempts,
     )
-}
-
-fn zeros(like: &str) -> String {
-    "0".repeat(like.len())
-}
-
-/// Files that were replaced, with what was there.
-#[derive(Debug, Default)]
-struct Written {
-    images: Vec<(PathBuf, Image)>,
-}
-
-impl Written {
-    fn undo(&self, project: &Project) {
-        for (path, image) in &self.images {
-            let full = project.root().join(path);
-            // Best effort: this already is the way out of an error.
-            let _ = match image {
-                Image::File { bytes, .. } => files::write_whole(&full, bytes),
-                _ => files::remove_if_there(&full),
-            };
-        }
-    }
-}
-
-/// The index file as it was.
-struct SavedIndex {
-    bytes: Option<Vec<u8>>,
-}
-
-impl SavedIndex {
-    fn take(git: &Git) -> Result<Self> {
-        let path = git.git_dir().join("index");
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if files::is_absent(&error) => None,
-            Err(error) => return Err(files::at(&path, error).into()),
-        };
-        Ok(SavedIndex { bytes })
-    }
-
-    fn put_back(&self, git: &Git) {
-        let path = git.git_dir().join("index");
-        let _ = std::fs::remove_file(git.git_dir().join("index.lock"));
-        let _ = match &self.bytes {
-            Some(bytes) => std::fs::write(&path, bytes),
-            None => files::remove_if_there(&path),
-        };
-    }
 }

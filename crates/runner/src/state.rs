@@ -45,6 +45,7 @@ impl Problem {
 
 /// The parts that every step needs, besides the tree.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_field_names)] // It is what its file is called.
 pub(crate) struct State {
     pub(crate) config: Config,
     pub(crate) goal: Goal,
@@ -91,10 +92,15 @@ pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<Problem>> {
                     Some(line) => format!("{} line {line}", paths::CONFIG),
                     None => paths::CONFIG.to_owned(),
                 };
+                let message = if finding.key.is_empty() {
+                    finding.message
+                } else {
+                    format!("`{}`: {}", finding.key, finding.message)
+                };
                 Problem {
                     code: Code::Config,
                     place,
-                    message: finding.message,
+                    message,
                     hint: finding.hint,
                 }
             })
@@ -112,12 +118,8 @@ pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<Problem>> {
 pub(crate) fn load_goal(project: &Project) -> Result<Goal, Problem> {
     let text = text(project, paths::GOAL)?;
     let goal = Goal::parse(&text).map_err(|error| {
-        Problem::new(
-            Code::Layout,
-            &format!("{} line {}", paths::GOAL, error.line()),
-            error.to_string(),
-        )
-        .hint(error.hint())
+        // The error itself names the line.
+        Problem::new(Code::Layout, paths::GOAL, error.to_string()).hint(error.hint())
     })?;
     if goal.is_blank() {
         return Err(Problem::new(Code::Layout, paths::GOAL, "it says nothing")
@@ -164,13 +166,7 @@ pub(crate) fn tree_bytes(project: &Project) -> Result<Vec<u8>, ReadError> {
 
 /// Parses and checks a tree as it lies on disk.
 pub(crate) fn check_tree(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
-    let root = tree::parse(bytes)?;
-    let findings = tree::check(&root, Order::Sorted);
-    if findings.is_empty() {
-        Ok(root)
-    } else {
-        Err(findings)
-    }
+    tree::parse_and_check(bytes, Order::Sorted)
 }
 
 /// Findings about the tree as problems.

@@ -3,6 +3,7 @@
 use runner_core::explain::{self, Why};
 use runner_core::paths;
 use runner_core::select::{Selection, select};
+use runner_core::tree::Finding;
 
 use crate::error::{Code, Error, Result};
 use crate::git::Git;
@@ -13,14 +14,7 @@ use crate::step::{self, Selected};
 
 /// Everything that is wrong with a project: layout, config, tree, identity.
 pub fn validate(project: &Project) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let loaded = match state::load_all(project) {
-        Ok(state) => Some(state),
-        Err(found) => {
-            problems.extend(found);
-            None
-        }
-    };
+    let mut problems = state::load_all(project).err().unwrap_or_default();
     match state::tree_bytes(project) {
         Ok(bytes) => {
             if let Err(findings) = state::check_tree(&bytes) {
@@ -40,7 +34,7 @@ pub fn validate(project: &Project) -> Vec<Problem> {
         }
     }
     problems.extend(tool_problems(project));
-    problems.extend(identity_problem(project, loaded.as_ref()));
+    problems.extend(identity_problem(project));
     problems
 }
 
@@ -75,8 +69,9 @@ fn tool_problems(project: &Project) -> Vec<Problem> {
         .collect()
 }
 
-/// A project that has been started must be on its branch; one that has not is fine.
-fn identity_problem(project: &Project, state: Option<&state::State>) -> Option<Problem> {
+/// A project that has been started must be on its branch; one that has not is
+/// fine. Whatever else is wrong does not hide this.
+fn identity_problem(project: &Project) -> Option<Problem> {
     let problem = |error: Error, place: &str| Problem {
         code: error.code,
         place: place.to_owned(),
@@ -87,16 +82,21 @@ fn identity_problem(project: &Project, state: Option<&state::State>) -> Option<P
         Ok(git) => git,
         Err(error) => return Some(problem(error, "git")),
     };
-    let state = state?;
-    if state.run_state.run_id.is_none() && state.goal.id().is_none() {
+    let goal = state::load_goal(project).ok()?;
+    let run_state = state::load_run_state(project).ok()?;
+    let status = match git.status() {
+        Ok(status) => status,
+        Err(error) => return Some(problem(error, "git")),
+    };
+    let on_run_branch = goal
+        .id()
+        .is_some_and(|id| status.branch.as_deref() == Some(&step::branch_of(id)));
+    if run_state.run_id.is_none() && !on_run_branch {
         return None;
     }
-    match git.status() {
-        Ok(status) => step::check_identity(state, &status)
-            .err()
-            .map(|error| problem(error, "run identity")),
-        Err(error) => Some(problem(error, "git")),
-    }
+    step::check_identity(&goal, &run_state, &status)
+        .err()
+        .map(|error| problem(error, "run identity"))
 }
 
 /// What the next step would take.
@@ -157,9 +157,19 @@ fn selected(target: &runner_core::select::Target<'_, '_>) -> Selected {
 /// Why a node is, or is not, next.
 pub fn why(project: &Project, node: Option<&str>) -> Result<Why> {
     let bytes = state::tree_bytes(project)
-        .map_err(|error| step::invalid_tree(&step::unreadable(&error)))?;
-    let root = state::check_tree(&bytes).map_err(|findings| step::invalid_tree(&findings))?;
+        .map_err(|error| no_tree(project, &step::unreadable(&error)))?;
+    let root = state::check_tree(&bytes).map_err(|findings| no_tree(project, &findings))?;
     explain::why(&root, node).ok_or_else(|| unknown_node(node.unwrap_or_default()))
+}
+
+/// The tree cannot be shown: whose turn is it to mend it?
+pub(crate) fn no_tree(project: &Project, findings: &[Finding]) -> Error {
+    let error = step::invalid_tree(findings);
+    if repair_is_pending(project) {
+        error.hint("a session left it so: the next step will have it repaired")
+    } else {
+        error
+    }
 }
 
 /// There is no such node.

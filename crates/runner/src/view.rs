@@ -99,7 +99,7 @@ pub fn iteration_folder(project: &Project, iter: u32) -> Result<(String, PathBuf
         .map_err(|problem| state::into_error(&[problem]))?
         .run_id
         .ok_or_else(|| {
-            Error::new(Code::Identity, "no run has been started here").hint("(run 'runner start')")
+            step::identity_error("no run has been started here")
         })?;
     let folder = project.iteration(&run, iter);
     if folder.is_dir() {
@@ -118,9 +118,10 @@ pub fn load_tree<T>(project: &Project, use_tree: impl FnOnce(&Node<'_>) -> T) ->
     let bytes = match state::tree_bytes(project) {
         Ok(bytes) => bytes,
         Err(files::ReadError::Io(error)) => return Err(error.into()),
-        Err(error) => return Err(step::invalid_tree(&step::unreadable(&error))),
+        Err(error) => return Err(validate::no_tree(project, &step::unreadable(&error))),
     };
-    let root = state::check_tree(&bytes).map_err(|findings| step::invalid_tree(&findings))?;
+    let root =
+        state::check_tree(&bytes).map_err(|findings| validate::no_tree(project, &findings))?;
     Ok(use_tree(&root))
 }
 

@@ -22,6 +22,7 @@
 mod agent;
 mod check;
 mod config;
+pub mod model;
 mod process;
 mod repo;
 mod run;

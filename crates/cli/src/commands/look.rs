@@ -23,12 +23,10 @@ pub(crate) fn validate(dir: &Path, out: &mut Out) -> Result<Exit> {
         out.say("everything is in order");
     } else {
         for problem in &problems {
-            let label = out.paint_err.paint(Tone::Bad, "error:");
-            out.say(&format!("{label} {}: {}", problem.place, problem.message));
-            if let Some(hint) = &problem.hint {
-                let label = out.paint_err.paint(Tone::Busy, "hint:");
-                out.say(&format!("{label} {hint}"));
-            }
+            out.problem(
+                &format!("{}: {}", problem.place, problem.message),
+                problem.hint.as_deref(),
+            );
         }
     }
     Ok(if problems.is_empty() {

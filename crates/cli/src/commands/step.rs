@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use runner::{
-    Code, Error, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport, StepResult,
+    Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport,
+    StepResult,
 };
 use runner_core::meta::{Class, Guard};
 use runner_core::output::Status;
@@ -49,6 +50,22 @@ pub(crate) fn step(dir: &Path, out: &mut Out) -> Result<Exit> {
 
 /// Takes steps until something ends them.
 pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<Exit> {
+    let end = match loop_steps(dir, args, out) {
+        Ok(end) => end,
+        // Whoever reads the lines waits for the last one, also when nothing began.
+        Err(error) if out.json => LoopEnd {
+            status: LoopStatus::Error,
+            steps: 0,
+            stuck: None,
+            error: Some(error),
+            reason: None,
+        },
+        Err(error) => return Err(error),
+    };
+    print_end(end, out)
+}
+
+fn loop_steps(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<LoopEnd> {
     let project = Project::find(dir)?;
     let options = LoopOptions {
         steps: args.steps,
@@ -56,7 +73,7 @@ pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<Exi
         until: args.until.map(next_occurrence).transpose()?,
     };
     let cell = RefCell::new(&mut *out);
-    let end = with_host(&cell, true, |host| {
+    with_host(&cell, true, |host| {
         Ok(runner::run_loop(&project, host, &options, &mut |report| {
             let mut out = cell.borrow_mut();
             if out.json {
@@ -70,7 +87,10 @@ pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<Exi
                 print_step(report, &mut out);
             }
         }))
-    })?;
+    })
+}
+
+fn print_end(end: LoopEnd, out: &mut Out) -> Result<Exit> {
     let exit = match end.status {
         LoopStatus::Complete | LoopStatus::Stopped => Exit::Success,
         LoopStatus::Stuck => Exit::Stuck,

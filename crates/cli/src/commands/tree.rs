@@ -14,17 +14,12 @@ use crate::style::{self, Paint, Tone};
 /// Draws the tree.
 pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
     let project = Project::find(dir)?;
-    let (as_json, paint) = (out.json, out.paint);
-    let text = runner::load_tree(&project, |root| {
-        if as_json {
-            json!({"tree": root}).to_string()
-        } else {
-            draw(root, paint)
-        }
-    })?;
-    if as_json {
-        out.object(serde_json::from_str(&text).unwrap_or_default());
+    let paint = out.paint;
+    if out.json {
+        let value = runner::load_tree(&project, |root| json!({"tree": root}))?;
+        out.object(value);
     } else {
+        let text = runner::load_tree(&project, |root| draw(root, paint))?;
         out.data(&text);
     }
     Ok(Exit::Success)

@@ -22,13 +22,38 @@ impl Serialize for Node<'_> {
 
 /// The bytes of tree.json for a tree whose children are sorted.
 pub fn to_bytes(root: &Node<'_>) -> Vec<u8> {
-    let mut bytes = to_json(root).into_bytes();
+    let mut bytes = write(root);
     bytes.push(b'\n');
     bytes
 }
 
 /// The canonical JSON of a subtree, without the trailing newline.
 pub fn to_json(node: &Node<'_>) -> String {
+    String::from_utf8(write(node)).unwrap_or_default()
+}
+
+fn write(node: &Node<'_>) -> Vec<u8> {
+    // A large tree is written once into a buffer that does not have to grow.
+    let mut bytes = Vec::with_capacity(estimated_len(node, 0));
     // Strings, integers and lists only: there is nothing that could fail.
-    serde_json::to_string_pretty(node).unwrap_or_default()
+    let _ = serde_json::to_writer_pretty(&mut bytes, node);
+    bytes
+}
+
+/// About how long the canonical form is: texts, names of fields, indentation.
+fn estimated_len(node: &Node<'_>, level: usize) -> usize {
+    const NAMES: usize = 160;
+    let indent = 11 * (2 + 4 * level);
+    let texts = node.id.len() + node.title.len() + node.goal.len();
+    let acceptance: usize = node
+        .acceptance
+        .iter()
+        .map(|text| text.len() + 8 + 4 * level)
+        .sum();
+    let children: usize = node
+        .children
+        .iter()
+        .map(|child| estimated_len(child, level + 1))
+        .sum();
+    NAMES + indent + texts + texts / 16 + acceptance + children
 }

@@ -6,9 +6,12 @@
 //! repository decides where git works. Git children die with this process.
 
 mod own_files;
+mod places;
 mod rescue;
+mod stall;
 mod status;
 
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -17,11 +20,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 pub(crate) use own_files::OwnFiles;
+pub(crate) use places::Run;
 pub(crate) use rescue::rescue;
+pub(crate) use stall::Patience;
 pub(crate) use status::{Entry, Status};
 
 use crate::error::{Code, Error, Result};
 use crate::fault;
+use crate::files;
 
 /// The oldest git that has everything used here (`--sparse` of `git add`).
 const MIN_VERSION: (u32, u32) = (2, 34);
@@ -32,10 +38,25 @@ pub struct Git {
     root: PathBuf,
     git_dir: PathBuf,
     common_dir: PathBuf,
+    /// The submodules of the commit that was last looked through.
+    submodules: RefCell<Option<Vec<PathBuf>>>,
 }
 
 /// See [`Git::index_signature`].
 pub(crate) type IndexSignature = (u64, u64, i64, i64);
+
+/// How the state of everything is asked for.
+const STATUS: &[&str] = &[
+    "status",
+    "--porcelain=v2",
+    "--branch",
+    "--untracked-files=all",
+    // Looking into submodules would run git under their own config, which a
+    // session may have written.
+    "--ignore-submodules=dirty",
+    "--no-renames",
+    "-z",
+];
 
 /// Whether a call may change the repository.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +97,7 @@ impl Git {
             root: root.to_owned(),
             git_dir: canonical(git_dir),
             common_dir: canonical(common_dir),
+            submodules: RefCell::new(None),
         })
     }
 
@@ -129,10 +151,27 @@ impl Git {
 
     /// Runs a call that only reads and may answer no: `None` on exit code 1.
     pub(crate) fn ask<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Option<Vec<u8>>> {
+        self.ask_about(args, None)
+    }
+
+    /// The same about what is given on stdin.
+    pub(crate) fn ask_with<S: AsRef<OsStr>>(
+        &self,
+        args: &[S],
+        input: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        self.ask_about(args, Some(input))
+    }
+
+    fn ask_about<S: AsRef<OsStr>>(
+        &self,
+        args: &[S],
+        input: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
         let mut command = self.command(Access::Read);
         command.args(args);
         let described = describe(&command);
-        let output = spawn(command, None)?;
+        let output = spawn(command, input)?;
         match output.status.code() {
             Some(0) => Ok(Some(output.stdout)),
             Some(1) => Ok(None),
@@ -185,7 +224,7 @@ impl Git {
         let Some(entry) = parse_tree_listing(&listing).pop() else {
             return Ok(None);
         };
-        if entry.mode == "160000" {
+        if entry.mode == SUBMODULE {
             return Ok(None);
         }
         self.read(&["cat-file", "blob", &entry.oid]).map(Some)
@@ -211,18 +250,26 @@ impl Git {
 
     /// The state of branch, index and work tree.
     pub(crate) fn status(&self) -> Result<Status> {
-        let output = self.read(&[
-            "status",
-            "--porcelain=v2",
-            "--branch",
-            "--untracked-files=all",
-            // Looking into submodules would run git under their own config,
-            // which a session may have written.
-            "--ignore-submodules=dirty",
-            "--no-renames",
-            "-z",
-        ])?;
-        Ok(Status::parse(&output))
+        Ok(Status::parse(&self.read(STATUS)?))
+    }
+
+    /// The same where a session may have left traps: see [`Patience`].
+    pub(crate) fn status_unless_stalled(&self) -> Result<Patience<Status>> {
+        let mut command = self.command(Access::Read);
+        command.args(STATUS);
+        let described = describe(&command);
+        Ok(match stall::run(command)? {
+            Patience::Ended(output) if output.status.success() => {
+                let text = String::from_utf8_lossy(&output.stderr);
+                if text.contains("could not open directory") {
+                    return Ok(Patience::Blind);
+                }
+                Patience::Ended(Status::parse(&output.stdout))
+            }
+            Patience::Ended(output) => return Err(failed(&described, &output)),
+            Patience::Stalled => Patience::Stalled,
+            Patience::Blind => Patience::Blind,
+        })
     }
 
     /// The paths that differ between two commits.
@@ -243,13 +290,87 @@ impl Git {
 
     /// Puts everything that is not ignored into the index.
     pub(crate) fn add_all(&self) -> Result<()> {
-        let mut args = vec!["add", "--all"];
-        if self.git_dir.join("info/sparse-checkout").exists() {
+        self.add_all_to(&[], &[])
+    }
+
+    /// The same with more environment (another index) and without some paths.
+    fn add_all_to(&self, env: &[(&str, &OsStr)], without: &[&Path]) -> Result<()> {
+        let submodules = self.submodules()?;
+        let mut args: Vec<OsString> = vec!["add".into(), "--all".into()];
+        if self.is_sparse() {
             // .runner/ may lie outside the cone; what is not checked out stays.
-            args.push("--sparse");
+            args.push("--sparse".into());
         }
-        args.extend(["--", "."]);
-        self.write(&args).map(drop)
+        args.extend(["--".into(), ".".into()]);
+        // `git add` would run `git status` inside submodules, under their own
+        // config; `update-index` looks at their HEAD and at nothing else.
+        let paths = submodules.iter().map(PathBuf::as_path);
+        for path in paths.chain(without.iter().copied()) {
+            let mut exclude = OsString::from(":(exclude,top,literal)");
+            exclude.push(path);
+            args.push(exclude);
+        }
+        self.write_with(&args, None, env)?;
+        if submodules.is_empty() {
+            return Ok(());
+        }
+        let mut list = Vec::new();
+        for path in &submodules {
+            list.extend_from_slice(path.as_os_str().as_bytes());
+            list.push(0);
+        }
+        let args = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
+        self.write_with(&args, Some(&list), env).map(drop)
+    }
+
+    /// Whether only a part of the files is checked out.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.git_dir.join("info/sparse-checkout").exists()
+            && self
+                .ask(&["config", "--type=bool", "--get", "core.sparseCheckout"])
+                .is_ok_and(|value| value.is_some_and(|text| text.trim_ascii_end() == b"true"))
+    }
+
+    /// Keeps the submodules of a commit in mind.
+    pub(crate) fn remember_submodules(&self, files: &[TreeEntry]) {
+        let found = files.iter().filter(|entry| entry.mode == SUBMODULE);
+        let found = found.map(|entry| entry.path.clone()).collect();
+        *self.submodules.borrow_mut() = Some(found);
+    }
+
+    /// The submodules in the index, or those that were kept in mind.
+    pub(crate) fn submodules(&self) -> Result<Vec<PathBuf>> {
+        if let Some(known) = &*self.submodules.borrow() {
+            return Ok(known.clone());
+        }
+        let found: Vec<PathBuf> = self
+            .index_entries()?
+            .into_iter()
+            .filter(|entry| entry.mode == SUBMODULE)
+            .map(|entry| entry.path)
+            .collect();
+        *self.submodules.borrow_mut() = Some(found.clone());
+        Ok(found)
+    }
+
+    /// Everything in the index.
+    pub(crate) fn index_entries(&self) -> Result<Vec<IndexEntry>> {
+        let listing = self.read(&["ls-files", "-v", "--stage", "-z"])?;
+        Ok(split_nul(&listing)
+            .filter_map(|record| {
+                // "H 100644 0123… 0\tpath"
+                let tab = record.iter().position(|byte| *byte == b'\t')?;
+                let mut words = record[..tab].split(|byte| *byte == b' ');
+                let tag = *words.next()?.first()?;
+                let mode = String::from_utf8_lossy(words.next()?).into_owned();
+                Some(IndexEntry {
+                    mode,
+                    assumed: tag.is_ascii_lowercase(),
+                    skipped: tag.eq_ignore_ascii_case(&b'S'),
+                    path: to_path(&record[tab + 1..]),
+                })
+            })
+            .collect())
     }
 
     /// Commits the index; says who was named as author.
@@ -316,10 +437,8 @@ impl Git {
             self.common_dir.join("packed-refs.lock"),
         ];
         for lock in names {
-            if lock.symlink_metadata().is_ok() {
-                // Best effort: git itself will say it if the file stays.
-                let _ = std::fs::remove_file(lock);
-            }
+            // Best effort: git itself will say it if the file stays.
+            let _ = files::remove_if_there(&lock);
         }
     }
 }
@@ -344,6 +463,22 @@ fn is_nameless(error: &Error) -> bool {
     error.message.contains("auto-detection is disabled")
         || error.message.contains("tell me who you are")
         || error.message.contains("empty ident name")
+}
+
+/// The mode of a submodule in commits and in the index.
+pub(crate) const SUBMODULE: &str = "160000";
+
+/// A file in the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    /// As in [`TreeEntry`].
+    pub(crate) mode: String,
+    /// Marked `assume-unchanged`.
+    pub(crate) assumed: bool,
+    /// Marked `skip-worktree`.
+    pub(crate) skipped: bool,
+    /// From the root of the repository.
+    pub(crate) path: PathBuf,
 }
 
 /// A file in a commit.
@@ -372,6 +507,11 @@ fn parse_tree_listing(bytes: &[u8]) -> Vec<TreeEntry> {
             })
         })
         .collect()
+}
+
+/// The name that stands for "there is none", as long as this one.
+fn zeros(like: &str) -> String {
+    "0".repeat(like.len())
 }
 
 /// The records of `-z` output.
@@ -419,6 +559,13 @@ fn base_command() -> Command {
             "core.safecrlf=false",
             "-c",
             "advice.addEmbeddedRepo=false",
+            // What is read here must not depend on how people like to see it.
+            "-c",
+            "log.showSignature=false",
+            "-c",
+            "i18n.commitEncoding=UTF-8",
+            "-c",
+            "i18n.logOutputEncoding=UTF-8",
             "-c",
             "diff.ignoreSubmodules=dirty",
             "-c",
@@ -440,14 +587,7 @@ fn spawn(mut command: Command, input: Option<&[u8]>) -> Result<Output> {
         command.stdin(Stdio::piped());
     }
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| {
-        if error.kind() == std::io::ErrorKind::NotFound {
-            Error::new(Code::Git, "git is not installed (not found on PATH)")
-                .hint("install git 2.34 or newer")
-        } else {
-            Error::new(Code::Git, format!("cannot start git: {error}"))
-        }
-    })?;
+    let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
         std::thread::scope(|scope| {
             // A thread, because git may print more than a pipe holds before it
@@ -460,6 +600,14 @@ fn spawn(mut command: Command, input: Option<&[u8]>) -> Result<Output> {
     } else {
         Ok(child.wait_with_output()?)
     }
+}
+
+fn cannot_start(error: &std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return Error::new(Code::Git, "git is not installed (not found on PATH)")
+            .hint("install git 2.34 or newer");
+    }
+    Error::new(Code::Git, format!("cannot start git: {error}"))
 }
 
 fn finish(command: Command, input: Option<&[u8]>) -> Result<Vec<u8>> {

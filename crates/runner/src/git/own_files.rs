@@ -4,13 +4,19 @@
 //! files are compared and restored by plain file I/O before the first git call
 //! after a session or a guard run.
 
+use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::digest::sha256_hex;
+use runner_core::text::escape_path;
 use serde::{Deserialize, Serialize};
 
 use super::Git;
+use super::places::{Run, Unusual};
+use crate::error::Result;
 use crate::files;
 use crate::image::{self, Image};
 
@@ -20,69 +26,233 @@ const MODULE_DEPTH: usize = 6;
 /// A saved copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnFiles {
-    /// The content of a `.git` that is a file (a linked work tree).
-    link: Option<Image>,
-    folders: Vec<Folder>,
+    dot_git: DotGit,
+    git_dir: Folder,
+    unusual: Unusual,
+    /// The folder that all work trees share, where that is another one.
+    common_dir: Option<Folder>,
+    common_unusual: Option<Unusual>,
+    /// Those of submodules.
+    modules: Vec<Folder>,
+    /// The `.git` of submodules.
+    links: Vec<Saved>,
+}
+
+/// What `.git` is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum DotGit {
+    /// A folder; its device and inode.
+    Folder(u64, u64),
+    /// A file or a link that says where the folder is.
+    Pointer(Image),
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Saved {
+    #[serde(with = "image::path_bytes")]
+    path: PathBuf,
+    image: Image,
 }
 
 /// The settings in one git folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Folder {
+    #[serde(with = "image::path_bytes")]
     root: PathBuf,
-    files: Vec<(PathBuf, Image)>,
+    files: Vec<Saved>,
+}
+
+/// What had to be put back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PutBack {
+    /// The names of what had changed, sorted.
+    pub(crate) changed: Vec<String>,
+    /// Operations (a merge, a rebase) that were under way and are so no more.
+    pub(crate) operations: Vec<String>,
 }
 
 impl OwnFiles {
     /// Takes down what is there now.
-    pub(crate) fn capture(git: &Git) -> io::Result<Self> {
-        let link = Image::of(git.root(), Path::new(".git"))?;
-        let mut roots = vec![git.git_dir().to_owned()];
-        if git.common_dir() != git.git_dir() {
-            roots.push(git.common_dir().to_owned());
+    pub(crate) fn capture(git: &Git) -> Result<Self> {
+        let dot_git = match Image::of(git.root(), Path::new(".git"))? {
+            Image::Other => {
+                let meta = git.git_dir().symlink_metadata()?;
+                DotGit::Folder(meta.dev(), meta.ino())
+            }
+            pointer => DotGit::Pointer(pointer),
+        };
+        let linked = git.common_dir() != git.git_dir();
+        let common = linked.then(|| git.common_dir().to_owned());
+        let mut modules = Vec::new();
+        find_modules(&git.common_dir().join("modules"), MODULE_DEPTH, &mut modules);
+        let mut links = Vec::new();
+        for path in git.submodules()? {
+            let path = path.join(".git");
+            match Image::of(git.root(), &path)? {
+                // The submodule's repository lies in its work tree.
+                Image::Other => modules.push(git.root().join(path)),
+                image => links.push(Saved { path, image }),
+            }
         }
-        find_modules(&git.common_dir().join("modules"), MODULE_DEPTH, &mut roots);
-        let folders = roots
-            .into_iter()
-            .map(Folder::capture)
-            .collect::<io::Result<_>>()?;
         Ok(OwnFiles {
-            link: (link != Image::Other).then_some(link),
-            folders,
+            dot_git,
+            git_dir: Folder::capture(git.git_dir().to_owned())?,
+            unusual: Unusual::of(git.git_dir())?,
+            common_unusual: common.as_deref().map(Unusual::of).transpose()?,
+            common_dir: common.map(Folder::capture).transpose()?,
+            modules: modules
+                .into_iter()
+                .map(Folder::capture)
+                .collect::<io::Result<_>>()?,
+            links,
         })
     }
 
     /// The saved form and the name under which it is kept.
     pub(crate) fn to_stored(&self) -> (String, Vec<u8>) {
-        // Paths that are not UTF-8 cannot be saved this way; the copy in memory
-        // still protects the session, and after a crash git itself complains.
+        // Strings and numbers only: there is nothing that could fail.
         let bytes = serde_json::to_vec(self).unwrap_or_default();
-        (
-            format!("git-files-{}.json", &sha256_hex(&bytes)[..16]),
-            bytes,
-        )
+        (stored_name(&bytes), bytes)
     }
 
-    /// Reads a saved form.
-    pub(crate) fn from_stored(bytes: &[u8]) -> Option<Self> {
+    /// Reads a saved form; `None` if it is not the one of that name.
+    pub(crate) fn from_stored(name: &str, bytes: &[u8]) -> Option<Self> {
+        if stored_name(bytes) != name {
+            return None;
+        }
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Puts back whatever differs; returns the names of what did.
-    pub(crate) fn restore(&self, root: &Path, quarantine: &Path) -> io::Result<Vec<String>> {
+    /// Where HEAD is.
+    pub(crate) fn git_dir(&self) -> &Path {
+        &self.git_dir.root
+    }
+
+    /// Puts back whatever differs and clears away what would trap git.
+    pub(crate) fn restore(
+        &self,
+        root: &Path,
+        run: Run<'_>,
+        quarantine: &Path,
+    ) -> io::Result<PutBack> {
+        let mut put_back = PutBack::default();
+        let aside = quarantine.join("git");
+        self.restore_dot_git(root, quarantine, &mut put_back)?;
+        let name = |path: &Path| named(&Path::new(".git").join(path));
+        let common = self.common_dir.as_ref().zip(self.common_unusual.as_ref());
+        for (folder, unusual) in [(&self.git_dir, &self.unusual)].into_iter().chain(common) {
+            let cleared = unusual.clear(&folder.root, &aside)?;
+            let traps = cleared.traps.iter().map(|path| name(path));
+            put_back.changed.extend(traps);
+            let operations = cleared.operations.iter().map(|path| name(path));
+            put_back.operations.extend(operations);
+            folder.restore(&aside, Path::new(".git"), &mut put_back.changed)?;
+        }
+        let common_root = common.map_or(&self.git_dir.root, |(folder, _)| &folder.root);
+        for folder in &self.modules {
+            if folder.root.is_dir() {
+                let shown = folder
+                    .root
+                    .strip_prefix(common_root)
+                    .map_or_else(|_| folder.root.clone(), |path| Path::new(".git").join(path));
+                folder.restore(&aside, &shown, &mut put_back.changed)?;
+            }
+        }
+        for saved in &self.links {
+            let there = root.join(&saved.path).symlink_metadata().is_ok();
+            // A submodule that was removed is one that was removed.
+            if there && !saved.image.is_at(root, &saved.path)? {
+                saved.image.restore(root, &saved.path, quarantine)?;
+                put_back.changed.push(named(&saved.path));
+            }
+        }
+        let references = common.map_or(&self.unusual, |(_, unusual)| unusual);
+        let mended =
+            references.mend_references(&self.git_dir.root, common_root, run, &aside)?;
+        put_back.changed.extend(mended.iter().map(|path| name(path)));
+        put_back.changed.sort();
+        put_back.changed.dedup();
+        Ok(put_back)
+    }
+
+    fn restore_dot_git(
+        &self,
+        root: &Path,
+        quarantine: &Path,
+        put_back: &mut PutBack,
+    ) -> io::Result<()> {
+        let path = Path::new(".git");
+        let full = root.join(path);
+        match &self.dot_git {
+            DotGit::Pointer(image) => {
+                if image.is_at(root, path)? {
+                    return Ok(());
+                }
+                image.restore(root, path, quarantine)?;
+            }
+            DotGit::Folder(device, inode) => {
+                if full.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+                    return Ok(());
+                }
+                // `git init --separate-git-dir` leaves a pointer to where it went.
+                let moved = target_of(&full).filter(|target| {
+                    target
+                        .symlink_metadata()
+                        .is_ok_and(|meta| (meta.dev(), meta.ino()) == (*device, *inode))
+                });
+                let Some(moved) = moved else {
+                    let what = format!(
+                        "{} is gone: a session removed or replaced the repository",
+                        full.display()
+                    );
+                    return Err(io::Error::other(what));
+                };
+                image::move_to(root, path, quarantine)?;
+                fs::rename(&moved, &full).map_err(|error| files::at(&moved, error))?;
+            }
+        }
+        put_back.changed.push(".git".to_owned());
+        Ok(())
+    }
+
+    /// The names of what differs now, without changing anything.
+    pub(crate) fn differing(&self, root: &Path) -> io::Result<Vec<String>> {
         let mut changed = Vec::new();
-        if let Some(link) = &self.link
-            && Image::of(root, Path::new(".git"))? != *link
-        {
-            link.restore(root, Path::new(".git"), quarantine)?;
+        let dot_git = match &self.dot_git {
+            DotGit::Pointer(image) => image.is_at(root, Path::new(".git"))?,
+            DotGit::Folder(..) => root
+                .join(".git")
+                .symlink_metadata()
+                .is_ok_and(|meta| meta.is_dir()),
+        };
+        if !dot_git {
             changed.push(".git".to_owned());
         }
-        for folder in &self.folders {
-            folder.restore(quarantine, &mut changed)?;
+        for folder in [Some(&self.git_dir), self.common_dir.as_ref()].into_iter().flatten() {
+            changed.extend(folder.differing()?.iter().map(|path| named(&Path::new(".git").join(path))));
         }
-        changed.sort();
-        changed.dedup();
         Ok(changed)
     }
+}
+
+fn stored_name(bytes: &[u8]) -> String {
+    format!("git-files-{}.json", &sha256_hex(bytes)[..32])
+}
+
+fn named(path: &Path) -> String {
+    escape_path(path.as_os_str().as_bytes())
+}
+
+/// Where a `.git` that is a file or a link leads.
+fn target_of(dot_git: &Path) -> Option<PathBuf> {
+    if dot_git.is_symlink() {
+        return dot_git.canonicalize().ok();
+    }
+    let text = files::read_regular(dot_git, 4096).ok()?;
+    let target = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
+    let target = Path::new(std::ffi::OsStr::from_bytes(target));
+    dot_git.parent()?.join(target).canonicalize().ok()
 }
 
 impl Folder {
@@ -90,23 +260,37 @@ impl Folder {
         let mut files = Vec::new();
         for path in present(&root)? {
             let image = Image::of(&root, &path)?;
-            files.push((path, image));
+            files.push(Saved { path, image });
         }
         Ok(Folder { root, files })
     }
 
-    fn restore(&self, quarantine: &Path, changed: &mut Vec<String>) -> io::Result<()> {
-        let name = |path: &Path| Path::new(".git").join(path).display().to_string();
-        for path in present(&self.root)? {
-            if !self.files.iter().any(|(known, _)| *known == path) {
-                image::move_to(&self.root, &path, &quarantine.join("git"))?;
-                changed.push(name(&path));
+    /// What is there and was not, or is not as it was.
+    fn differing(&self) -> io::Result<Vec<PathBuf>> {
+        let mut found = self.newcomers()?;
+        for saved in &self.files {
+            if !saved.image.is_at(&self.root, &saved.path)? {
+                found.push(saved.path.clone());
             }
         }
-        for (path, image) in &self.files {
-            if Image::of(&self.root, path)? != *image {
-                image.restore(&self.root, path, &quarantine.join("git"))?;
-                changed.push(name(path));
+        Ok(found)
+    }
+
+    fn newcomers(&self) -> io::Result<Vec<PathBuf>> {
+        let mut found = present(&self.root)?;
+        found.retain(|path| !self.files.iter().any(|saved| saved.path == *path));
+        Ok(found)
+    }
+
+    fn restore(&self, quarantine: &Path, shown: &Path, changed: &mut Vec<String>) -> io::Result<()> {
+        for path in self.newcomers()? {
+            image::move_to(&self.root, &path, quarantine)?;
+            changed.push(named(&shown.join(path)));
+        }
+        for Saved { path, image } in &self.files {
+            if !image.is_at(&self.root, path)? {
+                image.restore(&self.root, path, quarantine)?;
+                changed.push(named(&shown.join(path)));
             }
         }
         Ok(())
@@ -121,7 +305,8 @@ fn present(root: &Path) -> io::Result<Vec<PathBuf>> {
             paths.push(PathBuf::from(name));
         }
     }
-    for folder in ["hooks", "info"] {
+    // A planted replacement would change what commits say to everyone else.
+    for folder in ["hooks", "info", "refs/replace"] {
         match root.join(folder).symlink_metadata() {
             Ok(meta) if meta.is_dir() => paths.extend(image::list(root, Path::new(folder))?),
             Ok(_) => paths.push(PathBuf::from(folder)),
@@ -140,7 +325,7 @@ fn find_modules(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Some(deeper) = depth.checked_sub(1) else {
         return;
     };
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(folder)
+    let mut folders: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()

@@ -44,6 +44,8 @@ fn has_target(root: &Path, file: &str, target: &str) -> bool {
         return false;
     };
     text.lines().any(|line| {
+        // `@ci:` is a quiet recipe of a justfile.
+        let line = line.strip_prefix('@').unwrap_or(line);
         line.strip_prefix(target).is_some_and(|rest| {
             rest.starts_with(':') && !rest.starts_with(":=")
                 || rest.starts_with(' ') && rest.contains(':') && !rest.contains(":=")
@@ -91,6 +93,7 @@ mod tests {
     fn what_is_chosen_for_which_project() {
         for (file, text, expected) in [
             ("justfile", "ci: test\n", "just ci"),
+            ("justfile", "@ci:\n", "just ci"),
             ("justfile", "test:\n", "just ci"),
             ("Makefile", "ci := x\ntest: a\n", "make test"),
             ("Makefile", "ci: a\ntest: a\n", "make ci"),

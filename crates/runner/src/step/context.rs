@@ -57,7 +57,7 @@ pub(super) fn write(
     let text = |path: &str| state::optional_text(project, path).map(Option::unwrap_or_default);
     let instructions = state::optional_text(project, paths::INSTRUCTIONS)?;
     let (assumptions, questions) = (text(paths::ASSUMPTIONS)?, text(paths::QUESTIONS)?);
-    let sidecars = sidecars(project, job)?;
+    let sidecars = sidecars(project, job);
     let selected = job.root.find(&job.node_id);
     let valid_tree = job.repair.as_ref().map(|_| tree::to_json(job.root));
     let selected_json = selected.map(tree::to_json).unwrap_or_default();
@@ -163,10 +163,10 @@ pub(crate) fn read_meta(folder: &std::path::Path) -> Option<Meta> {
 }
 
 /// The sidecar notes of the selected node's ancestors and of itself.
-fn sidecars(project: &Project, job: &Job<'_, '_>) -> Result<Vec<(String, String)>> {
+fn sidecars(project: &Project, job: &Job<'_, '_>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     if job.repair.is_some() {
-        return Ok(found);
+        return found;
     }
     let mut lineage: Vec<&Node<'_>> = job.root.lineage(&job.node_id).unwrap_or_default();
     // Nearest first: the farthest are the first to give way.
@@ -177,5 +177,5 @@ fn sidecars(project: &Project, job: &Job<'_, '_>) -> Result<Vec<(String, String)
             found.push((path, text));
         }
     }
-    Ok(found)
+    found
 }

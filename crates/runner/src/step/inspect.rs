@@ -1,15 +1,19 @@
 //! What a session or a guard run left behind: looked at with distrust, put in
 //! order, and written down as facts.
 
-use std::collections::BTreeSet;
-use std::io;
+mod branch;
+mod commits;
+mod nested;
+mod traps;
+
+use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
-use runner_core::journal::Record;
-use runner_core::meta::{ErrorKind, Facts, RunnerError};
-use runner_core::paths::{self, DenyList, GlobList};
+use runner_core::meta::{Facts, RunnerError};
+use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree;
 
@@ -17,9 +21,13 @@ use super::{Iteration, Workplace};
 use crate::belongings::{Belongings, Change};
 use crate::error::{Code, Error, Result};
 use crate::files::{self, ReadError};
-use crate::git::{self, Entry, Git, Status};
+use crate::git::{Entry, Git, Status};
 use crate::image::{self, Image};
 use crate::notes;
+
+/// More than this of assumptions or questions helps nobody, and too much of it
+/// would keep the next prompt from being written.
+const MAX_NOTES: u64 = 4 << 20;
 
 /// What was found.
 pub(crate) struct Found {
@@ -31,9 +39,30 @@ pub(crate) struct Found {
     pub(crate) status: Status,
 }
 
+/// Who was at work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Session,
+    Guard,
+}
+
+/// What putting things in order brought to light.
+struct Order {
+    /// Files of git itself that had changed.
+    git_files: Vec<String>,
+    /// Folders that were repositories of their own.
+    nested: Vec<String>,
+    /// Files that must not go into a commit.
+    denied: Vec<String>,
+    /// The branch had to be put back.
+    branch: Option<RunnerError>,
+    /// Everything that differs from the commit at which the iteration began.
+    changed: BTreeSet<PathBuf>,
+    status: Status,
+}
+
 /// Looks at everything after the agent's session (or after a crash) and puts
-/// back what must not change. Plain file I/O comes first: no git call is safe
-/// before git's own files are what they were.
+/// back what must not change.
 pub(crate) fn after_session(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
@@ -41,50 +70,33 @@ pub(crate) fn after_session(
     belongings: &Belongings,
     facts: &mut Facts,
 ) -> Result<Found> {
-    let quarantine = it.quarantine();
     let root = place.project.root();
-    facts
-        .owned_changed
-        .extend(it.restore_git_files(place.project)?);
-    make_state_folders(root, &quarantine)?;
-    remove_traps(root, belongings, &quarantine)?;
-    place.git.remove_stale_locks(&it.started.branch);
-
-    let mut status = status_of(place.git, it)?;
-    if let Some(error) = put_branch_back(place.git, it, &mut status)? {
+    let base = it.started.head.clone();
+    let order = put_in_order(place, it, config, belongings, &base, Who::Session)?;
+    facts.owned_changed.extend(order.git_files);
+    facts.nested_repositories.extend(order.nested);
+    facts.denied_files.extend(order.denied);
+    if let Some(error) = order.branch {
         facts.runner_error.get_or_insert(error);
     }
-    clear_new_flags(place.git, it)?;
-
-    take_nested_repositories(root, belongings, &mut status, place.git, &quarantine, facts)?;
-    let mut changed: BTreeSet<PathBuf> = status
-        .entries
-        .iter()
-        .map(|entry| entry.path.clone())
-        .collect();
-    let head = status.head.clone().unwrap_or_default();
-    if head != it.started.head {
-        changed.extend(place.git.changed_between(&it.started.head, &head)?);
-    }
-    forget_local_only(place.git, &changed)?;
-
-    let untracked: Vec<PathBuf> = changed.iter().cloned().collect();
     let tree_bytes = take_tree(root, it, facts)?;
-    restore_belongings(place.git, it, root, belongings, &untracked, facts)?;
-    grow_notes(it, root, belongings)?;
-    take_denied_files(root, belongings, &changed, config, &quarantine, facts)?;
-    if !facts.denied_files.is_empty() && head != it.started.head {
-        drop_commits_with_secrets(place.git, it, facts)?;
-    } else {
-        it.parent = head;
+    for change in restore_belongings(place.git, it, belongings, &order.changed)? {
+        let list = if change.protected {
+            &mut facts.protected_changed
+        } else {
+            &mut facts.owned_changed
+        };
+        list.push(change.name());
     }
-
-    facts.changed_outside = changed
+    grow_notes(it, root, belongings)?;
+    facts.changed_outside = order
+        .changed
         .iter()
         .any(|path| !paths::is_state_path(path.as_os_str().as_bytes()));
     let watched = GlobList::new(&config.guard.watched)
         .map_err(|error| Error::new(Code::Config, format!("[guard] watched: {error}")))?;
-    let watched = changed
+    let watched = order
+        .changed
         .iter()
         .filter(|path| watched.is_match(path.as_os_str().as_bytes()))
         .map(|path| name(path))
@@ -92,7 +104,7 @@ pub(crate) fn after_session(
     Ok(Found {
         tree: tree_bytes,
         watched,
-        status,
+        status: order.status,
     })
 }
 
@@ -101,229 +113,192 @@ pub(crate) fn after_session(
 pub(crate) fn after_guard(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
+    config: &Config,
     belongings: &Belongings,
     tree_before: Option<&[u8]>,
     status_before: &Status,
     facts: &mut Facts,
 ) -> Result<()> {
     let root = place.project.root();
-    let quarantine = it.quarantine();
-    facts
-        .changed_by_guard
-        .extend(it.restore_git_files(place.project)?);
-    make_state_folders(root, &quarantine)?;
-    remove_traps(root, belongings, &quarantine)?;
-    place.git.remove_stale_locks(&it.started.branch);
-    let mut status = status_of(place.git, it)?;
-    let head = it.parent.clone();
-    if status.branch.as_deref() != Some(&it.started.branch) || status.head.as_deref() != Some(&head)
-    {
-        it.journal.promise(&Record::Rescuing)?;
-        let lost = git::rescue(
-            place.git,
-            &it.started.run_id,
-            it.started.iter,
-            &it.started.branch,
-            &head,
-        )?;
-        facts.runner_error.get_or_insert(RunnerError {
-            kind: ErrorKind::Branch,
-            message: format!(
-                "the guard moved the branch {}; all is kept in {lost}",
-                it.started.branch
-            ),
-        });
-        status = place.git.status()?;
+    let base = it.parent.clone();
+    let order = put_in_order(place, it, config, belongings, &base, Who::Guard)?;
+    facts.changed_by_guard.extend(order.git_files);
+    if let Some(error) = order.branch {
+        facts.runner_error.get_or_insert(error);
     }
-    clear_new_flags(place.git, it)?;
-    let new: Vec<PathBuf> = status
-        .entries
-        .iter()
-        .filter(|entry| entry.untracked && !status_before.entries.contains(entry))
-        .map(|entry| entry.path.clone())
-        .collect();
-    let changes = belongings.changes(root, &new)?;
-    // What an unfilled protected entry gained in the session stays allowed.
-    let changes = belongings.forbidden(place.git, &it.started.run_id, &it.started.head, changes)?;
-    for change in &changes {
+    // No fault of the session: many a guard makes an .env or a repository to
+    // test with. It is only not committed.
+    for (list, what) in [
+        (&order.denied, "must not go into a commit"),
+        (&order.nested, "is a git repository of its own"),
+    ] {
+        if !list.is_empty() {
+            it.notes.push(format!(
+                "the guard left what {what}, and it was taken away ({}): add it to .gitignore",
+                list.join(", ")
+            ));
+        }
+    }
+    for change in restore_belongings(place.git, it, belongings, &order.changed)? {
         facts.changed_by_guard.push(change.name());
-        belongings.restore(root, change, &quarantine)?;
     }
     let now = read_tree(root);
     if now.as_ref().ok().map(Vec::as_slice) != tree_before {
         facts.changed_by_guard.push(paths::TREE.to_owned());
-        put_tree(root, tree_before, &quarantine)?;
+        put_tree(root, tree_before, &it.quarantine())?;
     }
     grow_notes(it, root, belongings)?;
-    it.guard_untracked = new.iter().map(|path| name(path)).collect();
+    let before: HashSet<&Path> = untracked(status_before).collect();
+    let local = |path: &&Path| !paths::is_local_only(path.as_os_str().as_bytes());
+    it.guard_untracked = untracked(&order.status)
+        .filter(|path| !before.contains(path) && root.join(path).symlink_metadata().is_ok())
+        .filter(local)
+        .map(name)
+        .collect();
     Ok(())
 }
 
-/// `.runner/` and its folders must be folders, whatever a session made of them.
-fn make_state_folders(root: &Path, quarantine: &Path) -> io::Result<()> {
-    for folder in [".runner/state", paths::CONTEXT_DIR, paths::ITERATIONS_DIR] {
-        image::make_parents(root, &Path::new(folder).join("x"), quarantine)?;
-    }
-    std::fs::create_dir_all(quarantine.parent().unwrap_or(quarantine))
+fn untracked(status: &Status) -> impl Iterator<Item = &Path> {
+    let entries = status.entries.iter().filter(|entry| entry.untracked);
+    entries.map(|entry| entry.path.as_path())
 }
 
-/// Pipes in the place of files that git reads would make it wait for ever.
-fn remove_traps(root: &Path, belongings: &Belongings, quarantine: &Path) -> io::Result<()> {
-    let mut folders: BTreeSet<&Path> = BTreeSet::from([Path::new("")]);
-    for entry in &belongings.tracked {
-        folders.extend(entry.path.ancestors().skip(1));
+/// Plain file I/O comes first: no git call is safe before git's own files are
+/// what they were. `base`: the commit that the branch must still contain.
+fn put_in_order(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    config: &Config,
+    belongings: &Belongings,
+    base: &str,
+    who: Who,
+) -> Result<Order> {
+    let (root, git) = (place.project.root(), place.git);
+    let git_files = it.restore_git_files(place.project)?;
+    it.mend_logs(place.project)?;
+    let quarantine = it.quarantine();
+    traps::make_state_folders(root, &quarantine)?;
+    traps::remove(root, belongings, &quarantine)?;
+    git.remove_stale_locks(&it.started.branch);
+
+    let mut status = status_of(git, it)?;
+    let mut nested = nested::take(root, belongings, &mut status, git, &quarantine)?;
+    traps::make_addable(root, &status, &quarantine)?;
+    let deny = commits::Deny::new(config, belongings)?;
+    let found: BTreeSet<PathBuf> = untracked(&status).map(Path::to_owned).collect();
+    let mut denied = deny.take(root, &found, &quarantine)?;
+
+    let branch = branch::put_back(git, it, base, who, &mut status)?;
+    if mend_index(git, it, belongings, &mut nested)? {
+        status = git.status()?;
+        traps::make_addable(root, &status, &quarantine)?;
     }
-    for folder in folders {
-        for file in [".gitignore", ".gitattributes", ".gitmodules", ".mailmap"] {
-            let path = folder.join(file);
-            let trap = root
-                .join(&path)
-                .symlink_metadata()
-                .is_ok_and(|meta| !meta.is_file() && !meta.is_dir() && !meta.is_symlink());
-            if trap {
-                image::move_to(root, &path, quarantine)?;
-            }
+    let mut changed: BTreeSet<PathBuf> = status
+        .entries
+        .iter()
+        .map(|entry| entry.path.clone())
+        .collect();
+    let head = status.head.clone().unwrap_or_default();
+    if head != it.started.head {
+        changed.extend(git.changed_between(&it.started.head, &head)?);
+    }
+    forget_local_only(git, &changed)?;
+    denied.extend(deny.take(root, &changed, &quarantine)?);
+    it.parent = head.clone();
+    if head != base {
+        let in_commits = deny.in_commits(git, base, &head, &quarantine)?;
+        if !in_commits.is_empty() || !denied.is_empty() {
+            branch::fold_commits(git, it, base, who)?;
         }
+        denied.extend(in_commits);
     }
-    Ok(())
+    denied.sort();
+    denied.dedup();
+    Ok(Order {
+        git_files,
+        nested,
+        denied,
+        branch,
+        changed,
+        status,
+    })
 }
 
-/// Git's view; an index that a session broke is built anew from HEAD.
+/// Git's view; an index that a session broke is built anew from HEAD, and what
+/// keeps git from looking is cleared away.
 fn status_of(git: &Git, it: &mut Iteration) -> Result<Status> {
-    match git.status() {
-        Err(error) if error.message.contains("index file") => {
-            let index = git.git_dir().join("index");
-            std::fs::create_dir_all(it.quarantine())?;
-            let _ = std::fs::rename(&index, it.quarantine().join("index"));
-            git.write(&["read-tree", &it.started.head])?;
-            it.notes
-                .push("the session broke git's index; it was built anew".to_owned());
+    use crate::git::Patience;
+    match git.status_unless_stalled() {
+        Ok(Patience::Ended(status)) => Ok(status),
+        Ok(Patience::Stalled | Patience::Blind) => {
+            traps::clear_the_way(git.root(), &it.quarantine())?;
             git.status()
         }
-        other => other,
+        Err(error) if error.message.contains("index") => {
+            let index = Path::new("index");
+            if git.git_dir().join(index).symlink_metadata().is_ok() {
+                image::move_to(git.git_dir(), index, &it.quarantine().join("git"))?;
+            }
+            git.write(&["read-tree", &it.started.head])?;
+            it.notes
+                .push("git's index was broken; it was built anew".to_owned());
+            git.status()
+        }
+        Err(error) => Err(error),
     }
 }
 
-/// The run's branch must still be checked out and contain the recorded HEAD.
-fn put_branch_back(
+/// Flags that hide changes from git, and entries that make a folder somebody
+/// else's business, are taken out of the index again. Whether there were any.
+fn mend_index(
     git: &Git,
     it: &mut Iteration,
-    status: &mut Status,
-) -> Result<Option<RunnerError>> {
-    let (branch, head) = (it.started.branch.clone(), it.started.head.clone());
-    let full = format!("refs/heads/{branch}");
-    if status.branch.as_deref() != Some(&branch) {
-        let tip = git.commit_of(&full)?;
-        let detached_at_tip =
-            status.branch.is_none() && status.head.is_some() && status.head == tip;
-        if detached_at_tip {
-            git.write(&["symbolic-ref", "HEAD", &full])?;
-            it.notes
-                .push("HEAD was detached at the branch's tip; it is attached again".to_owned());
-            status.branch = Some(branch.clone());
-        }
-    }
-    let on_branch = status.branch.as_deref() == Some(&branch);
-    let kept = match &status.head {
-        Some(now) if *now == head => true,
-        Some(now) => git.is_ancestor(&head, now)?,
-        None => false,
-    };
-    if on_branch && kept {
-        return Ok(None);
-    }
-    it.journal.promise(&Record::Rescuing)?;
-    let lost = git::rescue(git, &it.started.run_id, it.started.iter, &branch, &head)?;
-    *status = git.status()?;
-    let what = if on_branch {
-        "was reset or rewritten"
-    } else {
-        "was left"
-    };
-    Ok(Some(RunnerError {
-        kind: ErrorKind::Branch,
-        message: format!("the branch {branch} {what} during the session; all is kept in {lost}"),
-    }))
-}
-
-/// Flags in the index (`assume-unchanged`, `skip-worktree`) hide changes from
-/// git: those that a session set are taken away again.
-fn clear_new_flags(git: &Git, it: &mut Iteration) -> Result<()> {
+    belongings: &Belongings,
+    nested: &mut Vec<String>,
+) -> Result<bool> {
     let signature = git.index_signature();
     if it.index_signature.is_some() && it.index_signature == signature {
-        return Ok(());
+        return Ok(false);
     }
-    it.index_signature = signature;
-    let listing = git.read(&["ls-files", "-v", "-z"])?;
-    let sparse = git.git_dir().join("info/sparse-checkout").exists();
-    let mut hidden = Vec::new();
-    for record in git::split_nul(&listing) {
-        let (Some(tag), Some(path)) = (record.first(), record.get(2..)) else {
-            continue;
-        };
-        let skipped = *tag == b'S' || *tag == b's';
-        if (tag.is_ascii_lowercase() && !(skipped && sparse)) || (skipped && !sparse) {
-            hidden.extend_from_slice(path);
-            hidden.push(0);
-        }
-    }
-    if hidden.is_empty() {
-        return Ok(());
-    }
-    for flag in ["--no-assume-unchanged", "--no-skip-worktree"] {
-        git.write_with(&["update-index", flag, "-z", "--stdin"], Some(&hidden), &[])?;
-    }
-    it.notes
-        .push("flags that hide changes from git were removed from the index".to_owned());
-    Ok(())
-}
-
-/// A nested repository's `.git` is taken away; its files stay.
-fn take_nested_repositories(
-    root: &Path,
-    belongings: &Belongings,
-    status: &mut Status,
-    git: &Git,
-    quarantine: &Path,
-    facts: &mut Facts,
-) -> Result<()> {
-    let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
-    let submodules: BTreeSet<&Path> = belongings
-        .tracked
-        .iter()
-        .filter(|entry| entry.mode == "160000")
-        .map(|entry| entry.path.as_path())
-        .collect();
-    for entry in &belongings.tracked {
-        folders.extend(entry.path.ancestors().skip(1).map(Path::to_owned));
-    }
-    loop {
-        for entry in &status.entries {
-            if entry.repository {
-                folders.insert(entry.path.clone());
+    let sparse = git.is_sparse();
+    let (mut hidden, mut gone, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
+    let push = |list: &mut Vec<u8>, path: &Path| {
+        list.extend_from_slice(path.as_os_str().as_bytes());
+        list.push(0);
+    };
+    let known: HashSet<&Path> = belongings.submodules().collect();
+    for entry in git.index_entries()? {
+        if entry.mode == crate::git::SUBMODULE && !known.contains(entry.path.as_path()) {
+            push(&mut foreign, &entry.path);
+            let name = name(&entry.path);
+            if !nested.contains(&name) {
+                nested.push(name);
             }
-            folders.extend(entry.path.ancestors().skip(1).map(Path::to_owned));
-        }
-        let mut found = false;
-        for folder in &folders {
-            if folder.as_os_str().is_empty() || submodules.contains(folder.as_path()) {
-                continue;
-            }
-            let dot_git = folder.join(".git");
-            if root.join(&dot_git).symlink_metadata().is_ok()
-                && image::parents_are_folders(root, &dot_git)
-            {
-                image::move_to(root, &dot_git, quarantine)?;
-                facts.nested_repositories.push(name(folder));
-                found = true;
+        } else if entry.assumed || (entry.skipped && !sparse) {
+            push(&mut hidden, &entry.path);
+            let absent = git.root().join(&entry.path).symlink_metadata().is_err();
+            if entry.skipped && absent {
+                push(&mut gone, &entry.path);
             }
         }
-        if !found {
-            return Ok(());
-        }
-        // Its files are visible now, and so may be repositories inside it.
-        *status = git.status()?;
     }
+    if !foreign.is_empty() {
+        let args = ["update-index", "--force-remove", "-z", "--stdin"];
+        git.write_with(&args, Some(&foreign), &[])?;
+    }
+    if !hidden.is_empty() {
+        for flag in ["--no-assume-unchanged", "--no-skip-worktree"] {
+            git.write_with(&["update-index", flag, "-z", "--stdin"], Some(&hidden), &[])?;
+        }
+        it.notes
+            .push("flags that hide changes from git were removed from the index".to_owned());
+    }
+    if !gone.is_empty() {
+        // Not deleted but only not checked out (`git sparse-checkout`).
+        git.write_with(&["checkout-index", "-z", "--stdin"], Some(&gone), &[])?;
+    }
+    it.index_signature = git.index_signature();
+    Ok(!foreign.is_empty() || !hidden.is_empty())
 }
 
 /// Logs and context are local: a session may have put them into the index.
@@ -335,6 +310,7 @@ fn forget_local_only(git: &Git, changed: &BTreeSet<PathBuf>) -> Result<()> {
         git.write(&[
             "rm",
             "-r",
+            "-f",
             "--quiet",
             "--cached",
             "--ignore-unmatch",
@@ -355,7 +331,13 @@ fn read_tree(root: &Path) -> Result<Vec<u8>, ReadError> {
 /// a link must not lead a later session elsewhere.
 fn take_tree(root: &Path, it: &Iteration, facts: &mut Facts) -> Result<Option<Vec<u8>>> {
     match read_tree(root) {
-        Ok(bytes) => Ok(Some(bytes)),
+        Ok(bytes) => {
+            let path = root.join(paths::TREE);
+            if path.metadata()?.permissions().mode() & 0o111 != 0 {
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644))?;
+            }
+            Ok(Some(bytes))
+        }
         Err(ReadError::Absent) if it.before.bytes().is_none() => Ok(None),
         Err(error) => {
             facts.tree_unusable = Some(error.to_string());
@@ -379,98 +361,51 @@ fn put_tree(root: &Path, bytes: Option<&[u8]>, quarantine: &Path) -> Result<()> 
     Ok(image.restore(root, Path::new(paths::TREE), quarantine)?)
 }
 
+/// Puts back what must stay; what that was.
 fn restore_belongings(
     git: &Git,
     it: &Iteration,
-    root: &Path,
     belongings: &Belongings,
-    untracked: &[PathBuf],
-    facts: &mut Facts,
-) -> Result<()> {
-    let changes = belongings.changes(root, untracked)?;
-    let forbidden: Vec<Change> =
-        belongings.forbidden(git, &it.started.run_id, &it.started.head, changes)?;
+    changed: &BTreeSet<PathBuf>,
+) -> Result<Vec<Change>> {
+    let changes = belongings.changes(git, changed)?;
+    let forbidden = belongings.forbidden(git, &it.started.run_id, changes)?;
     for change in &forbidden {
-        belongings.restore(root, change, &it.quarantine())?;
-        let list = if change.protected {
-            &mut facts.protected_changed
-        } else {
-            &mut facts.owned_changed
-        };
-        list.push(change.name());
+        belongings.restore(git.root(), change, &it.quarantine())?;
     }
-    Ok(())
+    Ok(forbidden)
 }
 
 /// assumptions.md and questions.md only grow.
-fn grow_notes(it: &Iteration, root: &Path, belongings: &Belongings) -> Result<()> {
+fn grow_notes(it: &mut Iteration, root: &Path, belongings: &Belongings) -> Result<()> {
     for (path, before) in belongings.notes() {
-        let before = String::from_utf8_lossy(before);
-        let mended = match Image::of(root, path)? {
-            Image::File { bytes, .. } => notes::regrow(&before, &String::from_utf8_lossy(&bytes)),
-            _ => Some(before.into_owned()),
-        };
-        if let Some(text) = mended {
-            let image = Image::File {
-                bytes: text.into_bytes(),
-                executable: false,
-            };
-            image.restore(root, path, &it.quarantine())?;
-        }
-    }
-    Ok(())
-}
-
-/// New files that must not go into a commit.
-fn take_denied_files(
-    root: &Path,
-    belongings: &Belongings,
-    changed: &BTreeSet<PathBuf>,
-    config: &Config,
-    quarantine: &Path,
-    facts: &mut Facts,
-) -> Result<()> {
-    let deny = DenyList::new(&config.commit.deny)
-        .map_err(|error| Error::new(Code::Config, format!("[commit] deny: {error}")))?;
-    let tracked: BTreeSet<&Path> = belongings
-        .tracked
-        .iter()
-        .map(|entry| entry.path.as_path())
-        .collect();
-    for path in changed {
-        let bytes = path.as_os_str().as_bytes();
-        if tracked.contains(path.as_path()) || paths::is_state_path(bytes) {
-            continue;
-        }
-        let Ok(meta) = root.join(path).symlink_metadata() else {
-            continue;
-        };
-        let denied = if deny.denied_by(bytes).is_some() {
-            Some(name(path))
-        } else if meta.is_file() && meta.len() > config.commit.max_file_bytes {
-            Some(format!("{} ({} bytes)", name(path), meta.len()))
+        let before = before.map(String::from_utf8_lossy);
+        let now = if image::parents_are_folders(root, path) {
+            files::read_regular(&root.join(path), MAX_NOTES)
         } else {
-            None
+            Err(ReadError::Absent)
         };
-        if let Some(name) = denied {
-            image::move_to(root, path, quarantine)?;
-            facts.denied_files.push(name);
-        }
+        let mended = match (&before, now) {
+            (Some(before), Ok(bytes)) => {
+                let Some(text) = notes::regrow(before, &String::from_utf8_lossy(&bytes)) else {
+                    continue;
+                };
+                Some(text)
+            }
+            (None, Ok(_) | Err(ReadError::Absent)) => continue,
+            (before, Err(error)) => {
+                if !matches!(error, ReadError::Absent) {
+                    it.notes.push(format!("{}: {error}", name(path)));
+                }
+                before.as_ref().map(ToString::to_string)
+            }
+        };
+        let image = mended.map_or(Image::Absent, |text| Image::File {
+            bytes: text.into_bytes(),
+            executable: false,
+        });
+        image.restore(root, path, &it.quarantine())?;
     }
-    Ok(())
-}
-
-/// Commits of the session that contain what must not be committed: the branch
-/// goes back, the files stay and become part of the iteration's commit.
-fn drop_commits_with_secrets(git: &Git, it: &mut Iteration, facts: &mut Facts) -> Result<()> {
-    let full = format!("refs/heads/{}", it.started.branch);
-    git.write(&["update-ref", &full, &it.started.head])?;
-    it.parent = it.started.head.clone();
-    it.notes.push(
-        "the session had committed files that must not go into a commit: its commits were folded into this one"
-            .to_owned(),
-    );
-    facts.changed_outside = true;
     Ok(())
 }
 

@@ -13,8 +13,9 @@ use serde_json::Value;
 use crate::belongings::{Belongings, blob_name};
 use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};
-use crate::git::{Git, IndexSignature, OwnFiles};
+use crate::git::{self, Git, IndexSignature, OwnFiles};
 use crate::host::Clock;
+use crate::image;
 use crate::log::{Events, Journal};
 use crate::project::Project;
 
@@ -100,8 +101,14 @@ impl Iteration {
         let folder = project.iteration(&started.run_id, started.iter);
         files::make_folder(&run_folder)?;
         move_aside(&folder)?;
+        // After a reset by hand there may be more of them.
+        for later in project.iteration_numbers(&started.run_id) {
+            if later > started.iter {
+                move_aside(&project.iteration(&started.run_id, later))?;
+            }
+        }
         let saved = run_folder.join(&started.git_files);
-        if saved.symlink_metadata().is_err() {
+        if !has_content(&saved, git_files) {
             files::write_whole(&saved, git_files)?;
         }
         files::make_folder(&folder)?;
@@ -128,7 +135,7 @@ impl Iteration {
             .join(&it.started.git_files);
         it.own_files = files::read_regular(&saved, 64 << 20)
             .ok()
-            .and_then(|bytes| OwnFiles::from_stored(&bytes));
+            .and_then(|bytes| OwnFiles::from_stored(&it.started.git_files, &bytes));
         Ok(it)
     }
 
@@ -204,11 +211,89 @@ impl Iteration {
     }
 
     /// Puts git's own files back; the names of those that had changed.
-    pub(crate) fn restore_git_files(&self, project: &Project) -> Result<Vec<String>> {
-        match &self.own_files {
-            Some(own_files) => Ok(own_files.restore(project.root(), &self.quarantine())?),
-            None => Ok(Vec::new()),
+    pub(crate) fn restore_git_files(&mut self, project: &Project) -> Result<Vec<String>> {
+        self.make_folder_again(project)?;
+        let Some(own_files) = &self.own_files else {
+            return Err(self.no_saved_copy(project));
+        };
+        let run = git::Run {
+            branch: &self.started.branch,
+            head: &self.started.head,
+        };
+        let put_back = own_files.restore(project.root(), run, &self.quarantine())?;
+        if !put_back.operations.is_empty() {
+            self.notes.push(format!(
+                "an operation of git that was under way has been ended ({}); what it changed is kept",
+                put_back.operations.join(", ")
+            ));
         }
+        Ok(put_back.changed)
+    }
+
+    /// The folder of this iteration, whatever a session made of it.
+    fn make_folder_again(&self, project: &Project) -> Result<()> {
+        let folder = self.folder.strip_prefix(project.root());
+        Ok(image::make_folder_chain(
+            project.root(),
+            folder.unwrap_or(&self.folder),
+        )?)
+    }
+
+    fn no_saved_copy(&self, project: &Project) -> Error {
+        let saved = project.run_folder(&self.started.run_id);
+        let saved = saved.join(&self.started.git_files);
+        Error::new(
+            Code::Git,
+            format!(
+                "{} is missing or has been changed, so it cannot be told whether the session of \
+                 iteration {} planted something in .git",
+                saved.display(),
+                self.started.iter
+            ),
+        )
+        .hint(format!(
+            "look at .git/config, .git/hooks and .git/info, then remove {} and try again",
+            Journal::path(&self.folder).display()
+        ))
+    }
+
+    /// The logs, after a session that could write to them as well as the runner
+    /// can: what is needed later is there again, what would mislead is not.
+    pub(crate) fn mend_logs(&self, project: &Project) -> Result<()> {
+        self.make_folder_again(project)?;
+        let run_folder = project.run_folder(&self.started.run_id);
+        for folder in [&run_folder, &self.folder] {
+            for entry in fs::read_dir(folder)?.flatten() {
+                // A pipe would make a reader wait for ever, a link would make a
+                // writer write elsewhere.
+                if entry.file_type().is_ok_and(|kind| !kind.is_file() && !kind.is_dir()) {
+                    let name = PathBuf::from(entry.file_name());
+                    image::move_to(folder, &name, &self.quarantine().join("logs"))?;
+                }
+            }
+        }
+        // An iteration that has not been is a journal that somebody made up.
+        for later in project.iteration_numbers(&self.started.run_id) {
+            if later > self.started.iter {
+                let name = PathBuf::from(later.to_string());
+                image::move_to(&run_folder, &name, &self.quarantine().join("logs"))?;
+            }
+        }
+        if let Some(own_files) = &self.own_files {
+            let (name, bytes) = own_files.to_stored();
+            let saved = run_folder.join(name);
+            if !has_content(&saved, &bytes) {
+                files::remove_if_there(&saved)?;
+                files::write_whole(&saved, &bytes)?;
+            }
+        }
+        if let Some(bytes) = self.before.bytes()
+            && !has_content(&self.folder.join("tree.before.json"), bytes)
+        {
+            files::remove_if_there(&self.folder.join("tree.before.json"))?;
+            self.save_before(project)?;
+        }
+        Ok(())
     }
 }
 

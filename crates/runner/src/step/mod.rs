@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use runner_core::decide::{self, AgentTree, Assessment, Task};
+use runner_core::goal::Goal;
 use runner_core::ids::REPAIR_NODE;
 use runner_core::journal::Started;
 use runner_core::meta::{Class, ErrorKind, Facts, Guard, RunnerError};
 use runner_core::output::Status;
 use runner_core::paths;
+use runner_core::run_state::RunState;
 use runner_core::select::{Selection, select};
 use runner_core::tree;
 
@@ -26,6 +28,7 @@ use crate::git::{Git, OwnFiles, Status as GitStatus};
 use crate::host::{Host, Progress};
 use crate::project::Project;
 use crate::repair;
+use crate::start::runs_elsewhere;
 use crate::state::{self, State};
 
 pub(crate) use context::read_meta;
@@ -97,13 +100,14 @@ pub(crate) struct Workplace<'a, 'h> {
 
 /// Takes one step in a project whose unfinished iterations are settled.
 pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
-    let state = state::load(place.project)?;
+    let state =
+        state::load(place.project).map_err(|error| elsewhere(place, &error).unwrap_or(error))?;
     let status = place.git.status()?;
-    let run_id = check_identity(&state, &status)?;
+    let run_id = check_identity(&state.goal, &state.run_state, &status)?;
     check_clean(&status)?;
     let head = status
         .head
-        .ok_or_else(|| identity_error("the repository has no commit".to_owned()))?;
+        .ok_or_else(|| identity_error("the repository has no commit"))?;
 
     let bytes = state::tree_bytes(place.project).map(Arc::new);
     let checked = match &bytes {
@@ -287,6 +291,7 @@ fn work(
             inspect::after_guard(
                 place,
                 it,
+                &state.config,
                 belongings,
                 agent_bytes.as_deref(),
                 &found.status,
@@ -317,26 +322,29 @@ pub(crate) fn branch_of(run_id: &str) -> String {
 }
 
 /// Goal, bookkeeping and branch must belong to the same run.
-pub(crate) fn check_identity(state: &State, status: &GitStatus) -> Result<String> {
+pub(crate) fn check_identity(
+    goal: &Goal,
+    run_state: &RunState,
+    status: &GitStatus,
+) -> Result<String> {
     let branch = status.branch.as_deref();
     if let Some(branch @ ("main" | "master")) = branch {
-        return Err(identity_error(format!("no step is ever taken on {branch}")));
+        return Err(identity_error(&format!("no step is ever taken on {branch}")));
     }
-    let goal_id = state
-        .goal
+    let goal_id = goal
         .id()
-        .ok_or_else(|| identity_error(format!("{} has no id", paths::GOAL)))?;
-    match state.run_state.run_id.as_deref() {
+        .ok_or_else(|| identity_error(&format!("{} has no id", paths::GOAL)))?;
+    match run_state.run_id.as_deref() {
         Some(run_id) if run_id == goal_id => {}
         Some(run_id) => {
-            return Err(identity_error(format!(
+            return Err(identity_error(&format!(
                 "{} says run {goal_id}, {} says run {run_id}",
                 paths::GOAL,
                 paths::RUN_STATE
             )));
         }
         None => {
-            return Err(identity_error(format!(
+            return Err(identity_error(&format!(
                 "run {goal_id} has not been started"
             )));
         }
@@ -347,14 +355,27 @@ pub(crate) fn check_identity(state: &State, status: &GitStatus) -> Result<String
             || "a detached HEAD".to_owned(),
             |name| format!("branch {name}"),
         );
-        return Err(identity_error(format!(
+        return Err(identity_error(&format!(
             "run {goal_id} lives on branch {wanted}, but this is {here}"
         )));
     }
     Ok(goal_id.to_owned())
 }
 
-fn identity_error(message: String) -> Error {
+/// Nothing of a run is checked out here, but there are runs: not the missing
+/// files are the trouble, but the branch.
+fn elsewhere(place: &Workplace<'_, '_>, error: &Error) -> Option<Error> {
+    if error.code != Code::Layout {
+        return None;
+    }
+    let runs = runs_elsewhere(place.project, place.git).ok().flatten()?;
+    Some(identity_error(&format!(
+        "this branch has nothing of a run; there is {}",
+        runs.join(", ")
+    )))
+}
+
+pub(crate) fn identity_error(message: &str) -> Error {
     Error::new(Code::Identity, format!("{message} (run 'runner start')"))
         .hint("(run 'runner start')")
 }

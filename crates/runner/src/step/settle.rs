@@ -21,7 +21,7 @@ use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};
 use crate::git::{Git, Identity};
 use crate::host::Progress;
-use crate::image::{self, Image};
+use crate::image;
 use crate::project::Project;
 
 /// Everything that is to be recorded.
@@ -45,9 +45,10 @@ pub(crate) fn settle(
     record: Record<'_>,
 ) -> Result<StepReport> {
     let outcome = &record.outcome;
+    let before = it.before.clone();
     let new_bytes;
     let after: Option<&[u8]> = match &outcome.tree {
-        TreeAfter::Restore => it.before.bytes(),
+        TreeAfter::Restore => before.bytes(),
         TreeAfter::AsLeft => record.agent_bytes,
         TreeAfter::LastValid => record.valid_bytes.as_deref(),
         TreeAfter::New(root) => {
@@ -154,7 +155,7 @@ pub(crate) fn settle(
         passed: meta.passed.clone(),
         duration_ms: meta.duration_ms,
     };
-    carry_out(place, it, &decided)?;
+    carry_out(place, it, &decided, after)?;
     place.host.observer.progress(&Progress::Ended(&report));
     Ok(report)
 }
@@ -175,8 +176,6 @@ fn save_trees(it: &Iteration, agent: Option<&[u8]>, after: Option<&[u8]>) -> Res
             batch.write(&agent_path, bytes)?;
         }
     }
-    batch.commit()?;
-    let mut batch = Batch::new();
     let after_path = it.folder.join("tree.after.json");
     if let Some(bytes) = after {
         if before == Some(bytes) {
@@ -220,15 +219,20 @@ pub(crate) fn apply_decided(
     if already_committed(place.git, decided)? {
         return record_commit(place, it, decided);
     }
-    carry_out(place, it, decided)
-}
-
-fn carry_out(place: &mut Workplace<'_, '_>, it: &mut Iteration, decided: &Decided) -> Result<()> {
     let after = match &decided.tree_sha256 {
         None => None,
         Some(expected) => Some(read_after(it, expected)?),
     };
-    write_state(place.project, it, decided, after.as_deref())?;
+    carry_out(place, it, decided, after.as_deref())
+}
+
+fn carry_out(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    decided: &Decided,
+    after: Option<&[u8]>,
+) -> Result<()> {
+    write_state(place.project, it, decided, after)?;
     commit(place, it, decided)?;
     record_commit(place, it, decided)
 }
@@ -294,40 +298,27 @@ fn write_state(
     decided: &Decided,
     after: Option<&[u8]>,
 ) -> Result<()> {
-    let tree_path = project.tree();
-    match after {
-        None => {
-            if tree_path.symlink_metadata().is_ok() {
-                image::move_to(project.root(), Path::new(paths::TREE), &it.quarantine())?;
-            }
+    let root = project.root();
+    let mut batch = Batch::new();
+    let state = [
+        (paths::TREE, after),
+        (paths::RUN_STATE, Some(decided.run_state.as_bytes())),
+    ];
+    for (path, bytes) in state {
+        let (path, target) = (Path::new(path), root.join(path));
+        image::make_parents(root, path, &it.quarantine())?;
+        let there = target.symlink_metadata().ok();
+        let in_the_way = there.is_some_and(|meta| bytes.is_none() || !meta.is_file());
+        if in_the_way {
+            image::move_to(root, path, &it.quarantine())?;
         }
-        Some(bytes) if has_content(&tree_path, bytes) => {}
-        Some(bytes) => {
-            if tree_path
-                .symlink_metadata()
-                .is_ok_and(|meta| !meta.is_file())
-            {
-                image::move_to(project.root(), Path::new(paths::TREE), &it.quarantine())?;
-            }
-            image::make_parents(project.root(), Path::new(paths::TREE), &it.quarantine())?;
-            files::write_whole(&tree_path, bytes)?;
+        if let Some(bytes) = bytes
+            && !has_content(&target, bytes)
+        {
+            batch.write(&target, bytes)?;
         }
     }
-    let run_state = project.root().join(paths::RUN_STATE);
-    if !matches!(
-        Image::of(project.root(), Path::new(paths::RUN_STATE))?,
-        Image::File { .. }
-    ) {
-        Image::Absent.restore(
-            project.root(),
-            Path::new(paths::RUN_STATE),
-            &it.quarantine(),
-        )?;
-    }
-    Ok(files::write_whole(
-        &run_state,
-        decided.run_state.as_bytes(),
-    )?)
+    Ok(batch.commit()?)
 }
 
 fn commit(place: &mut Workplace<'_, '_>, it: &Iteration, decided: &Decided) -> Result<()> {

@@ -1,0 +1,83 @@
+//! The run's branch: still checked out, still containing where it began?
+
+use runner_core::journal::Record;
+use runner_core::meta::{ErrorKind, RunnerError};
+
+use super::{Iteration, Who};
+use crate::error::{Code, Error, Result};
+use crate::git::{self, Git, Status};
+
+/// The run's branch must still be checked out and contain `base`; else
+/// everything is saved and the branch goes back.
+pub(super) fn put_back(
+    git: &Git,
+    it: &mut Iteration,
+    base: &str,
+    who: Who,
+    status: &mut Status,
+) -> Result<Option<RunnerError>> {
+    let branch = it.started.branch.clone();
+    let full = format!("refs/heads/{branch}");
+    if status.branch.is_none() && status.head.is_some() && status.head == git.commit_of(&full)? {
+        git.write(&["symbolic-ref", "HEAD", &full])?;
+        it.notes
+            .push("HEAD was detached at the branch's tip; it is attached again".to_owned());
+        status.branch = Some(branch.clone());
+    }
+    let on_branch = status.branch.as_deref() == Some(&branch);
+    if on_branch && status.head.as_deref() == Some(base) {
+        return Ok(None);
+    }
+    if git.commit_of(base)?.is_none() {
+        return Err(Error::new(
+            Code::Git,
+            format!(
+                "commit {base}, at which the iteration began, is not in the repository any more: \
+                 a session removed or replaced it"
+            ),
+        )
+        .hint("bring .git back (from a clone or a backup), then run the same command again"));
+    }
+    let kept = match &status.head {
+        Some(now) => git.is_ancestor(base, now)?,
+        None => false,
+    };
+    if on_branch && kept {
+        return Ok(None);
+    }
+    let head = base.to_owned();
+    it.journal.promise(&Record::Rescuing { head })?;
+    let (run_id, iter) = (&it.started.run_id, it.started.iter);
+    let lost = git::rescue(git, run_id, iter, &branch, base, &it.quarantine())?;
+    it.index_signature = None;
+    *status = git.status()?;
+    let what = if on_branch {
+        "was reset or rewritten"
+    } else {
+        "was left"
+    };
+    let when = match who {
+        Who::Session => "during the session",
+        Who::Guard => "while the guard ran",
+    };
+    Ok(Some(RunnerError {
+        kind: ErrorKind::Branch,
+        message: format!("the branch {branch} {what} {when}; all is kept in {lost}"),
+    }))
+}
+
+/// Commits that contain what must not be committed: the branch goes back, the
+/// files stay and become part of the iteration's commit.
+pub(super) fn fold_commits(git: &Git, it: &mut Iteration, base: &str, who: Who) -> Result<()> {
+    let full = format!("refs/heads/{}", it.started.branch);
+    git.write(&["update-ref", "--no-deref", &full, base])?;
+    base.clone_into(&mut it.parent);
+    let who = match who {
+        Who::Session => "session",
+        Who::Guard => "guard",
+    };
+    it.notes.push(format!(
+        "the {who} had committed files that must not go into a commit: its commits were folded into this one"
+    ));
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Repositories that were made inside the work tree.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::name;
+use crate::belongings::Belongings;
+use crate::error::Result;
+use crate::git::{Git, Status};
+use crate::image;
+
+/// A nested repository's `.git` is taken away; its files stay. Returns where
+/// there were any.
+pub(super) fn take(
+    root: &Path,
+    belongings: &Belongings,
+    status: &mut Status,
+    git: &Git,
+    quarantine: &Path,
+) -> Result<Vec<String>> {
+    let mut nested = Vec::new();
+    let submodules: BTreeSet<&Path> = belongings.submodules().collect();
+    let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
+    for entry in &belongings.tracked {
+        folders.extend(entry.path.ancestors().skip(1).map(Path::to_owned));
+    }
+    loop {
+        for entry in &status.entries {
+            // Folders too: a repository that git shows as one path, or an entry
+            // for a submodule that nobody has seen before.
+            folders.extend(entry.path.ancestors().map(Path::to_owned));
+        }
+        let mut found = false;
+        for folder in &folders {
+            let dot_git = folder.join(".git");
+            if folder.as_os_str().is_empty()
+                || folder.ancestors().any(|above| submodules.contains(above))
+                || root.join(&dot_git).symlink_metadata().is_err()
+                || !image::parents_are_folders(root, &dot_git)
+            {
+                continue;
+            }
+            image::move_to(root, &dot_git, quarantine)?;
+            nested.push(name(folder));
+            found = true;
+        }
+        if !found {
+            return Ok(nested);
+        }
+        // Its files are visible now, and so may be repositories inside it.
+        *status = git.status()?;
+    }
+}

@@ -1,0 +1,101 @@
+//! Things that would make git wait for ever or give up: pipes in the place of
+//! files, folders that nobody may look into.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_core::paths;
+
+use crate::belongings::Belongings;
+use crate::git::Status;
+use crate::image;
+
+/// Files that git reads wherever it finds them.
+const RULES: [&str; 4] = [".gitignore", ".gitattributes", ".gitmodules", ".mailmap"];
+
+/// `.runner/` and its folders must be folders, whatever a session made of them.
+pub(super) fn make_state_folders(root: &Path, quarantine: &Path) -> io::Result<()> {
+    for folder in [".runner/state", paths::CONTEXT_DIR, paths::ITERATIONS_DIR] {
+        image::make_parents(root, &Path::new(folder).join("x"), quarantine)?;
+    }
+    Ok(())
+}
+
+/// Takes away pipes in the place of files that git reads, and opens closed
+/// folders, wherever there are files of HEAD.
+pub(super) fn remove(root: &Path, belongings: &Belongings, quarantine: &Path) -> io::Result<()> {
+    let mut folders: BTreeSet<&Path> = BTreeSet::from([Path::new("")]);
+    for entry in &belongings.tracked {
+        folders.extend(entry.path.ancestors().skip(1));
+    }
+    // Sorted: a folder is opened before those in it are looked at.
+    for folder in folders {
+        let full = root.join(folder);
+        let closed = full
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.is_dir() && meta.mode() & 0o700 != 0o700);
+        if closed {
+            // Whether it helped shows below, or when git comes along.
+            let _ = image::make_readable(&full);
+        }
+        remove_in(root, folder, quarantine)?;
+    }
+    Ok(())
+}
+
+fn remove_in(root: &Path, folder: &Path, quarantine: &Path) -> io::Result<()> {
+    for file in RULES {
+        let path = folder.join(file);
+        if is_special(&root.join(&path)) && image::parents_are_folders(root, &path) {
+            image::move_to(root, &path, quarantine)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same in the whole work tree: git was stuck or could not look everywhere.
+pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    image::walk(root, &mut |path, _| {
+        if RULES.iter().any(|rules| path.ends_with(rules)) && is_special(&root.join(&path)) {
+            found.push(path);
+        }
+    });
+    for path in found {
+        image::move_to(root, &path, quarantine)?;
+    }
+    Ok(())
+}
+
+/// What is about to be added must be something that can be: a pipe in the place
+/// of a tracked file goes away, a file that its owner may not read is opened.
+pub(super) fn make_addable(root: &Path, status: &Status, quarantine: &Path) -> io::Result<()> {
+    let mut folders: BTreeSet<&Path> = BTreeSet::new();
+    for entry in &status.entries {
+        folders.extend(entry.path.ancestors().skip(1));
+        let full = root.join(&entry.path);
+        let Ok(meta) = full.symlink_metadata() else {
+            continue;
+        };
+        if is_special(&full) {
+            if image::parents_are_folders(root, &entry.path) {
+                image::move_to(root, &entry.path, quarantine)?;
+            }
+        } else if meta.is_file() && meta.mode() & 0o400 == 0 {
+            // Git says it if it does not help.
+            let _ = image::make_readable(&full);
+        }
+    }
+    for folder in folders {
+        remove_in(root, folder, quarantine)?;
+    }
+    Ok(())
+}
+
+/// A pipe, a socket, a device.
+fn is_special(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|meta| !meta.is_file() && !meta.is_dir() && !meta.is_symlink())
+}

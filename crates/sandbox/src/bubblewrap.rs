@@ -1,0 +1,115 @@
+//! The argv of `bwrap`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::layout::{Access, Mount};
+
+/// `bwrap` and what every containment has in common, up to the mounts of this one.
+///
+/// `kept_by_root`: the capabilities that root keeps; nothing if it is not root who starts it.
+pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsString> {
+    let mut argv: Vec<OsString> = vec![program.into()];
+    let mut add = |words: &[&str]| argv.extend(words.iter().map(OsString::from));
+    // The pid namespace ends with its first process, that one with `bwrap`, `bwrap` with whoever
+    // started it.
+    add(&["--die-with-parent", "--unshare-pid"]);
+    if let Some(kept) = kept_by_root {
+        add(&["--cap-drop", "ALL"]);
+        for name in kept {
+            add(&["--cap-add", name]);
+        }
+    }
+    add(&["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    if kept_by_root.is_some() {
+        // For these the kernel asks for root's number, not for a capability: one line to
+        // `core_pattern`, and the next crash runs a program outside.
+        add(&["--ro-bind-try", "/proc/sys", "/proc/sys"]);
+        add(&[
+            "--ro-bind-try",
+            "/proc/sysrq-trigger",
+            "/proc/sysrq-trigger",
+        ]);
+    }
+    argv
+}
+
+/// Adds the mounts, the working directory and the program.
+pub(crate) fn complete(
+    argv: &mut Vec<OsString>,
+    mounts: &[Mount],
+    project: &Path,
+    program: &[OsString],
+) {
+    for Mount { path, access } in mounts {
+        // Only the project must be there. Anything else may have vanished since it was looked for,
+        // and then there is nothing to open or to protect.
+        let option = match access {
+            Access::Writable if path == project => "--bind",
+            Access::Writable if is_device(path) => "--dev-bind-try",
+            Access::Writable => "--bind-try",
+            Access::ReadOnly => "--ro-bind-try",
+        };
+        argv.extend([option.into(), path.into(), path.into()]);
+    }
+    argv.extend(["--chdir".into(), project.into(), "--".into()]);
+    argv.extend(program.iter().cloned());
+}
+
+/// What `--dev` replaces; an ordinary bind of it could not be opened.
+fn is_device(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(argv: &[OsString]) -> String {
+        let words: Vec<_> = argv.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn ordinary_users_have_nothing_to_drop() {
+        assert_eq!(
+            line(&base(Path::new("/bin/bwrap"), None)),
+            "/bin/bwrap --die-with-parent --unshare-pid --ro-bind / / --dev /dev --proc /proc"
+        );
+    }
+
+    #[test]
+    fn root_keeps_what_it_is_given() {
+        assert_eq!(
+            line(&base(Path::new("bwrap"), Some(&["CAP_KILL", "CAP_CHOWN"]))),
+            "bwrap --die-with-parent --unshare-pid --cap-drop ALL --cap-add CAP_KILL --cap-add CAP_CHOWN \
+             --ro-bind / / --dev /dev --proc /proc --ro-bind-try /proc/sys /proc/sys \
+             --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger"
+        );
+    }
+
+    #[test]
+    fn mounts_in_order_and_the_program_last() {
+        let mounts: Vec<Mount> = [
+            ("/dev/kvm", Access::Writable),
+            ("/dev/shm", Access::Writable),
+            ("/p", Access::Writable),
+            ("/p/a b", Access::ReadOnly),
+            ("/t", Access::Writable),
+        ]
+        .into_iter()
+        .map(|(path, access)| Mount {
+            path: path.into(),
+            access,
+        })
+        .collect();
+        let mut argv = Vec::new();
+        let program: Vec<OsString> = ["-x", "--", "y"].map(OsString::from).to_vec();
+        complete(&mut argv, &mounts, Path::new("/p"), &program);
+        assert_eq!(
+            line(&argv),
+            "--dev-bind-try /dev/kvm /dev/kvm --bind-try /dev/shm /dev/shm --bind /p /p \
+             --ro-bind-try /p/a b /p/a b --bind-try /t /t --chdir /p -- -x -- y"
+        );
+    }
+}

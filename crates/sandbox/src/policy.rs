@@ -1,0 +1,190 @@
+//! What a child may write to, and the look at the file system that turns it into a plan.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::layout::{self, Mount};
+use crate::mechanism::{Mechanism, Refusal};
+use crate::{bubblewrap, privileges};
+
+/// Shared memory: programs that use it cannot do without.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What a child may write to. The most specific entry counts, and of two for the same path the
+/// read-only one, so that folders may be nested in each other in any way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The project: writable, and where the child is started.
+    pub project: PathBuf,
+    /// Folders and files that are writable too. Those that do not exist are left out.
+    pub writable: Vec<PathBuf>,
+    /// What is read-only although something around it is writable (bubblewrap only).
+    pub read_only: Vec<PathBuf>,
+    /// The temp folder.
+    pub tmp: PathBuf,
+}
+
+/// A writable path that the child will not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// As the policy has it.
+    pub path: PathBuf,
+    /// A lowercase fragment.
+    pub reason: String,
+    /// It simply does not exist: nothing to bother anybody with.
+    pub absent: bool,
+}
+
+/// A policy with all its paths looked up: links resolved, and what is not there left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Writable paths that could not be granted.
+    pub left_out: Vec<LeftOut>,
+    /// Read-only paths that are not protected by any mechanism: nothing is there yet, or it is a
+    /// link, which can be replaced. Only a look at them afterwards tells.
+    pub unprotected: Vec<PathBuf>,
+    project: PathBuf,
+    mounts: Vec<Mount>,
+    kept_by_root: Option<Vec<&'static str>>,
+}
+
+impl Policy {
+    /// Looks up all paths. Only a project that cannot be found is an error.
+    pub fn plan(&self) -> Result<Plan, Refusal> {
+        let project = self.project.canonicalize().map_err(|error| Refusal {
+            message: format!(
+                "cannot contain anything in `{}`: {error}",
+                self.project.display()
+            ),
+            hint: "the project folder must exist and be readable".to_owned(),
+        })?;
+        if project == Path::new("/") {
+            return Err(Refusal {
+                message: "the project is `/`: everything would be writable".to_owned(),
+                hint: "move the project into a folder of its own, or set [sandbox] mode = \"off\""
+                    .to_owned(),
+            });
+        }
+        let mut left_out = Vec::new();
+        let writable = self.writable(&project, &mut left_out);
+        let mut read_only = Vec::new();
+        let mut unprotected = Vec::new();
+        for path in &self.read_only {
+            match path.canonicalize() {
+                Ok(found) => read_only.push(found),
+                Err(_) => unprotected.push(path.clone()),
+            }
+            if path.is_symlink() && !unprotected.contains(path) {
+                unprotected.push(path.clone());
+            }
+        }
+        Ok(Plan {
+            left_out,
+            unprotected,
+            mounts: layout::layout(&project, &writable, &read_only),
+            project,
+            kept_by_root: privileges::kept_by_root(),
+        })
+    }
+
+    /// The real paths of all that is writable.
+    fn writable(&self, project: &Path, left_out: &mut Vec<LeftOut>) -> Vec<PathBuf> {
+        let mut found: Vec<(&Path, PathBuf)> = vec![(&self.project, project.to_owned())];
+        let named = self.writable.iter().chain([&self.tmp]);
+        for path in named {
+            match look_up(path) {
+                Ok(real) => found.push((path, real)),
+                Err((absent, reason)) => left_out.push(LeftOut {
+                    path: path.clone(),
+                    reason,
+                    absent,
+                }),
+            }
+        }
+        let mut writable = Vec::new();
+        for (path, real) in &found {
+            // An earlier session could write there: a link that it planted would open another folder.
+            let escapes = found.iter().any(|(around, real_around)| {
+                let inside = path.starts_with(around) || path.starts_with(real_around);
+                inside && !real.starts_with(real_around)
+            });
+            if escapes {
+                left_out.push(LeftOut {
+                    path: path.to_path_buf(),
+                    reason: format!(
+                        "a link in a folder that the agent can write to leads to `{}`: name that folder itself",
+                        real.display()
+                    ),
+                    absent: false,
+                });
+            } else {
+                writable.push(real.clone());
+            }
+        }
+        // Where it is a link, bubblewrap's own /dev has a private one.
+        let shared = Path::new(SHARED_MEMORY);
+        writable.extend(shared.canonicalize().ok());
+        writable
+    }
+}
+
+/// The real path, or why it is not granted and whether that is because it does not exist.
+fn look_up(path: &Path) -> Result<PathBuf, (bool, String)> {
+    if !path.is_absolute() {
+        return Err((false, "it is not an absolute path".to_owned()));
+    }
+    let real = path.canonicalize().map_err(|error| {
+        let absent = error.kind() == io::ErrorKind::NotFound;
+        (absent, error.to_string())
+    })?;
+    if real == Path::new("/") {
+        return Err((false, "it is `/`: everything would be writable".to_owned()));
+    }
+    if real.starts_with("/proc") {
+        return Err((false, "the child has a /proc of its own".to_owned()));
+    }
+    Ok(real)
+}
+
+impl Plan {
+    /// The argv that runs `argv` in containment. `launcher` is how to call
+    /// [`crate::landlock_main`], as in `["/proc/self/exe", "__landlock"]`.
+    pub fn wrap(
+        &self,
+        mechanism: &Mechanism,
+        launcher: &[OsString],
+        argv: &[OsString],
+    ) -> Vec<OsString> {
+        match mechanism {
+            Mechanism::None => argv.to_vec(),
+            Mechanism::Landlock => {
+                let mut wrapped = launcher.to_vec();
+                for root in layout::writable_roots(&self.mounts) {
+                    wrapped.extend(["--rw".into(), root.into()]);
+                }
+                wrapped.push("--".into());
+                wrapped.extend(argv.iter().cloned());
+                wrapped
+            }
+            Mechanism::Bubblewrap { program } => {
+                let mut wrapped = bubblewrap::base(program, self.kept_by_root.as_deref());
+                bubblewrap::complete(&mut wrapped, &self.mounts, &self.project, argv);
+                wrapped
+            }
+        }
+    }
+}
+
+/// [`Policy::plan`] and [`Plan::wrap`] in one; without a mechanism the argv as it is.
+pub fn wrap(
+    mechanism: &Mechanism,
+    policy: &Policy,
+    launcher: &[OsString],
+    argv: &[OsString],
+) -> Result<Vec<OsString>, Refusal> {
+    if *mechanism == Mechanism::None {
+        return Ok(argv.to_vec());
+    }
+    Ok(policy.plan()?.wrap(mechanism, launcher, argv))
+}

@@ -1,0 +1,235 @@
+//! What this machine offers: asked by trying it, never by looking at versions.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{bubblewrap, landlock, privileges};
+
+/// How long the probe may take: it needs milliseconds.
+const PROBE_LIMIT: Duration = Duration::from_secs(10);
+
+/// What there is. Ask once and keep it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Support {
+    /// The `bwrap` that worked.
+    pub bubblewrap: Result<Bubblewrap, Unavailable>,
+    /// The kernel's Landlock ABI.
+    pub landlock: Result<u32, Unavailable>,
+}
+
+/// A `bwrap` that works here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bubblewrap {
+    /// Where it is.
+    pub program: PathBuf,
+    /// What it calls itself, as in `0.8.0`; empty if it does not say.
+    pub version: String,
+}
+
+/// Why something cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    /// A lowercase fragment.
+    pub reason: String,
+    /// What to do about it, where that is known.
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// Tries both mechanisms, which takes a few milliseconds.
+pub fn detect() -> Support {
+    Support {
+        bubblewrap: detect_bubblewrap(&std::env::var_os("PATH").unwrap_or_default()),
+        landlock: landlock::probe().map_err(|reason| Unavailable {
+            reason,
+            remedy: Some("use a kernel with Landlock switched on (Linux 5.19 or later)".to_owned()),
+        }),
+    }
+}
+
+fn detect_bubblewrap(path_var: &OsStr) -> Result<Bubblewrap, Unavailable> {
+    let Some(program) = find(path_var) else {
+        return Err(Unavailable {
+            reason: "bwrap is not installed".to_owned(),
+            remedy: Some("install bubblewrap".to_owned()),
+        });
+    };
+    let version = try_out(&program).map_err(|reason| Unavailable {
+        remedy: remedy(&reason).map(str::to_owned),
+        reason,
+    })?;
+    Ok(Bubblewrap { program, version })
+}
+
+/// From absolute folders only: any other could lie in the project, where the agent writes.
+fn find(path_var: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(path_var)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join("bwrap"))
+        .find(|path| {
+            path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+        })
+}
+
+/// Contains the one program that is surely there, `bwrap` itself. Its version, or why it failed.
+fn try_out(program: &Path) -> Result<String, String> {
+    let kept = privileges::kept_by_root();
+    let mut argv = bubblewrap::base(program, kept.as_deref());
+    let version: [OsString; 2] = [program.into(), "--version".into()];
+    bubblewrap::complete(&mut argv, &[], Path::new("/"), &version);
+    #[allow(clippy::disallowed_methods)] // A probe that ends by itself, and with this process.
+    let mut cmd = Command::new(program);
+    cmd.args(&argv[1..])
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = cmd
+        .spawn()
+        .map_err(|error| format!("cannot start it: {error}"))?;
+    let succeeded = wait(&mut child)?;
+    let mut said = String::new();
+    // A line or two: it fits the pipe, so that reading after the end cannot block anybody.
+    if succeeded {
+        if let Some(mut out) = child.stdout {
+            let _ = out.read_to_string(&mut said);
+        }
+        let version = said.trim().rsplit(' ').next().unwrap_or_default();
+        return Ok(version.to_owned());
+    }
+    if let Some(mut err) = child.stderr {
+        let _ = err.read_to_string(&mut said);
+    }
+    let line = said
+        .trim()
+        .lines()
+        .last()
+        .unwrap_or("it failed without a word");
+    Err(line.trim_start_matches("bwrap: ").to_owned())
+}
+
+fn wait(child: &mut Child) -> Result<bool, String> {
+    let give_up_at = Instant::now() + PROBE_LIMIT;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status.success()),
+            Ok(None) if Instant::now() < give_up_at => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            other => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(match other {
+                    Err(error) => format!("cannot wait for it: {error}"),
+                    Ok(_) => format!("it did not end within {} s", PROBE_LIMIT.as_secs()),
+                });
+            }
+        }
+    }
+}
+
+/// What is known of the common failures.
+fn remedy(reason: &str) -> Option<&'static str> {
+    let restricted = fs::read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+        .is_ok_and(|value| value.starts_with(b"1"));
+    remedy_for(reason, restricted)
+}
+
+fn remedy_for(reason: &str, restricted_by_apparmor: bool) -> Option<&'static str> {
+    const TABLE: &[(&str, &str)] = &[
+        (
+            "mount proc",
+            "this looks like a container: start it with --security-opt systempaths=unconfined, or leave the containment to it",
+        ),
+        (
+            "namespace",
+            "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)",
+        ),
+        (
+            "uid map",
+            "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)",
+        ),
+        ("nknown option", "install a newer bubblewrap (0.3 or later)"),
+    ];
+    let (_, remedy) = TABLE.iter().find(|(words, _)| reason.contains(words))?;
+    if restricted_by_apparmor && remedy.contains("namespaces") {
+        return Some(
+            "give bwrap an AppArmor profile with `userns` (Ubuntu: the package apparmor-profiles has one), or sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+        );
+    }
+    Some(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_bwrap_that_does_not_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = detect_bubblewrap(dir.path().as_os_str()).unwrap_err();
+        assert_eq!(none.reason, "bwrap is not installed");
+        assert_eq!(find(OsStr::new("relative:")), None);
+        for (script, expected) in [
+            (
+                "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1",
+                "No permissions to create a new namespace",
+            ),
+            ("exit 1", "it failed without a word"),
+            (
+                "echo bwrap: Unknown option --bind-try >&2; exit 1",
+                "Unknown option --bind-try",
+            ),
+        ] {
+            let path = dir.path().join("bwrap");
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            let why = detect_bubblewrap(dir.path().as_os_str()).unwrap_err();
+            assert_eq!(why.reason, expected);
+        }
+    }
+
+    #[test]
+    fn remedies_of_known_failures() {
+        for (reason, apparmor, expected) in [
+            (
+                "Can't mount proc on /newroot/proc: Operation not permitted",
+                false,
+                "container",
+            ),
+            (
+                "No permissions to create new namespace, likely …",
+                false,
+                "userns_clone",
+            ),
+            (
+                "Creating new namespace failed: Operation not permitted",
+                true,
+                "AppArmor",
+            ),
+            ("setting up uid map: Permission denied", true, "AppArmor"),
+            (
+                "setting up uid map: Permission denied",
+                false,
+                "userns_clone",
+            ),
+            ("Unknown option --bind-try", false, "newer"),
+        ] {
+            let remedy = remedy_for(reason, apparmor).unwrap();
+            assert!(remedy.contains(expected), "{reason}: {remedy}");
+        }
+        assert_eq!(remedy_for("it failed without a word", true), None);
+    }
+}
