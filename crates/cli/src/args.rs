@@ -160,6 +160,9 @@ pub(crate) struct LoopArgs {
     /// Begin no iteration after this time of day, e.g. 07:30
     #[arg(long, value_name = "HH:MM", value_parser = parse_time)]
     pub(crate) until: Option<jiff::civil::Time>,
+    /// When the agent's quota is used up, wait for it instead of ending
+    #[arg(long)]
+    pub(crate) wait_quota: bool,
 }
 
 /// `90`, `45s`, `90m`, `8h`, `1h30m`.

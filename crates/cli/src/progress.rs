@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use runner::{Observer, Progress};
+use runner_agents::Event;
 use serde_json::json;
 
 use crate::out::Out;
@@ -24,6 +25,8 @@ struct Current {
     leaves: usize,
     budget_secs: u64,
     phase: &'static str,
+    /// The agent's current command.
+    doing: Option<String>,
     since: Instant,
 }
 
@@ -56,6 +59,10 @@ impl<'o> Screen<'o> {
             clock(elapsed),
             clock(current.budget_secs),
         );
+        let line = match &current.doing {
+            Some(command) => format!("{line} · {}", paint.paint(Tone::Dim, command)),
+            None => line,
+        };
         out.live_line(&line);
     }
 }
@@ -96,6 +103,7 @@ impl Observer for Screen<'_> {
                     leaves: *leaves,
                     budget_secs: *budget_secs,
                     phase: "preparing",
+                    doing: None,
                     since: Instant::now(),
                 });
                 self.draw();
@@ -107,6 +115,12 @@ impl Observer for Screen<'_> {
                     } else {
                         "guard"
                     };
+                }
+                self.draw();
+            }
+            Progress::AgentEvent(event) => {
+                if let (Some(current), Event::Command { command, running, .. }) = (&mut self.current, event) {
+                    current.doing = running.then(|| style::one_line(command, 60));
                 }
                 self.draw();
             }

@@ -108,6 +108,22 @@ pub enum ErrorKind {
     Disk,
     /// A signal or a crash.
     Interrupted,
+    /// The account's quota is used up.
+    Quota,
+    /// Too many requests in too short a time.
+    RateLimit,
+    /// No or a wrong key.
+    Auth,
+    /// The session filled the model's context.
+    ContextFull,
+    /// The model could not be reached.
+    Network,
+    /// The model's service is overloaded or broken.
+    Overloaded,
+    /// The agent failed for another reason.
+    Agent,
+    /// The budget of the run is used up.
+    Budget,
 }
 
 /// What the loop does after an error.
@@ -115,6 +131,10 @@ pub enum ErrorKind {
 pub enum AfterError {
     /// Try again after a pause.
     Retry,
+    /// Wait until the quota is there again, if that is wanted.
+    WaitForQuota,
+    /// End with status `limit`.
+    Limit,
     /// End with status `error`.
     End,
 }
@@ -135,13 +155,29 @@ impl ErrorKind {
             ErrorKind::Io => "io",
             ErrorKind::Disk => "disk",
             ErrorKind::Interrupted => "interrupted",
+            ErrorKind::Quota => "quota",
+            ErrorKind::RateLimit => "rate_limit",
+            ErrorKind::Auth => "auth",
+            ErrorKind::ContextFull => "context_full",
+            ErrorKind::Network => "network",
+            ErrorKind::Overloaded => "overloaded",
+            ErrorKind::Agent => "agent",
+            ErrorKind::Budget => "budget",
         }
     }
 
     /// Whether the loop tries again: passing troubles yes, lasting ones no.
     pub fn after(self, on_timeout: OnTimeout) -> AfterError {
         match self {
-            ErrorKind::NoOutput | ErrorKind::MalformedOutput => AfterError::Retry,
+            ErrorKind::NoOutput
+            | ErrorKind::MalformedOutput
+            | ErrorKind::RateLimit
+            | ErrorKind::ContextFull
+            | ErrorKind::Network
+            | ErrorKind::Overloaded
+            | ErrorKind::Agent => AfterError::Retry,
+            ErrorKind::Quota => AfterError::WaitForQuota,
+            ErrorKind::Budget => AfterError::Limit,
             ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout => match on_timeout {
                 OnTimeout::Retry => AfterError::Retry,
                 OnTimeout::Stop => AfterError::End,
@@ -152,6 +188,7 @@ impl ErrorKind {
             | ErrorKind::Git
             | ErrorKind::Io
             | ErrorKind::Disk
+            | ErrorKind::Auth
             | ErrorKind::Interrupted => AfterError::End,
         }
     }
@@ -165,6 +202,20 @@ pub struct RunnerError {
     pub kind: ErrorKind,
     /// In words.
     pub message: String,
+    /// When the agent's service said that it can be used again (RFC 3339, UTC).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<String>,
+}
+
+impl RunnerError {
+    /// An error without a time.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        RunnerError {
+            kind,
+            message: message.into(),
+            retry_at: None,
+        }
+    }
 }
 
 /// What the decision used besides the trees and the agent's output: enough to
@@ -215,6 +266,16 @@ pub struct ExecutorRun {
     pub output_tokens: Option<u64>,
     /// US dollars; null when unknown.
     pub cost_usd: Option<f64>,
+}
+
+impl ExecutorRun {
+    /// Input and output tokens together, as far as known.
+    pub fn tokens(&self) -> Option<u64> {
+        match (self.input_tokens, self.output_tokens) {
+            (None, None) => None,
+            (input, output) => Some(input.unwrap_or(0) + output.unwrap_or(0)),
+        }
+    }
 }
 
 /// How the guard's run went.
@@ -292,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_the_loop_does_after_each_kind_of_error() {
-        use AfterError::{End, Retry};
+        use AfterError::{End, Limit, Retry, WaitForQuota};
         for (kind, stop, retry) in [
             (ErrorKind::Spawn, End, End),
             (ErrorKind::Timeout, End, Retry),
@@ -306,6 +367,14 @@ mod tests {
             (ErrorKind::Io, End, End),
             (ErrorKind::Disk, End, End),
             (ErrorKind::Interrupted, End, End),
+            (ErrorKind::Quota, WaitForQuota, WaitForQuota),
+            (ErrorKind::RateLimit, Retry, Retry),
+            (ErrorKind::Auth, End, End),
+            (ErrorKind::ContextFull, Retry, Retry),
+            (ErrorKind::Network, Retry, Retry),
+            (ErrorKind::Overloaded, Retry, Retry),
+            (ErrorKind::Agent, Retry, Retry),
+            (ErrorKind::Budget, Limit, Limit),
         ] {
             assert_eq!(kind.after(OnTimeout::Stop), stop, "{kind:?}");
             assert_eq!(kind.after(OnTimeout::Retry), retry, "{kind:?}");

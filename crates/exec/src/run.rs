@@ -164,7 +164,11 @@ impl Supervisor {
             cmd.arg("--hold-lock").arg(absolute(path)?);
         }
         let grace_ms = u64::try_from(spec.grace.as_millis()).unwrap_or(u64::MAX);
-        cmd.arg("--grace-ms").arg(grace_ms.to_string()).arg("--");
+        cmd.arg("--grace-ms").arg(grace_ms.to_string());
+        if spec.monitor {
+            cmd.args(["--monitor", "1"]);
+        }
+        cmd.arg("--");
         cmd.args(&spec.argv);
         cmd.current_dir(&spec.cwd);
         cmd.env_clear().envs(spec.env.iter().map(|(k, v)| (k, v)));

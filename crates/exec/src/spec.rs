@@ -24,6 +24,9 @@ pub struct Spec {
     pub idle_timeout: Option<Duration>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// The program only watches over those that it starts (a sandbox's wrapper): SIGTERM goes to
+    /// them and not to it, for it would take them along before they had their time.
+    pub monitor: bool,
     /// A lock file held until the supervisor has ended: see [`crate::wait_until_unlocked`].
     pub hold_lock: Option<PathBuf>,
 }

@@ -53,15 +53,17 @@ struct Options {
     stdin: Option<PathBuf>,
     hold_lock: Option<PathBuf>,
     grace: Duration,
+    monitor: bool,
     program: OsString,
     args: Vec<OsString>,
 }
 
-/// `[--stdin PATH] [--hold-lock PATH] [--grace-ms N] -- ARGV…`
+/// `[--stdin PATH] [--hold-lock PATH] [--grace-ms N] [--monitor 0|1] -- ARGV…`
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
     let mut stdin = None;
     let mut hold_lock = None;
     let mut grace = Duration::from_secs(5);
+    let mut monitor = false;
     while let Some(arg) = args.next() {
         if arg == "--" {
             let program = args.next().ok_or_else(|| setup("no program given"))?;
@@ -69,6 +71,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
                 stdin,
                 hold_lock,
                 grace,
+                monitor,
                 program,
                 args: args.collect(),
             });
@@ -80,6 +83,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
         match name.as_str() {
             "--stdin" => stdin = Some(PathBuf::from(value)),
             "--hold-lock" => hold_lock = Some(PathBuf::from(value)),
+            "--monitor" => monitor = value == "1",
             "--grace-ms" => {
                 let millis = value.to_str().and_then(|text| text.parse().ok());
                 grace = Duration::from_millis(
@@ -131,6 +135,7 @@ fn supervise(options: &Options, control: &mut Control) -> Result<(), Event> {
         program,
         program_ended: false,
         grace: options.grace,
+        monitor: options.monitor,
         phase: Phase::Running,
         sweep: Sweep::default(),
     }
@@ -247,6 +252,8 @@ struct Supervision<'a> {
     program: Pid,
     program_ended: bool,
     grace: Duration,
+    /// The program only watches over others: SIGTERM is not for it.
+    monitor: bool,
     phase: Phase,
     sweep: Sweep,
 }
@@ -322,7 +329,12 @@ impl Supervision<'_> {
     }
 
     fn end(&mut self) {
-        let found = descendants();
+        let mut found = descendants();
+        if self.monitor {
+            // It would take the others along before they had their time.
+            let program = self.program.as_raw_pid();
+            found.retain(|entry| entry.pid != program);
+        }
         if found.is_empty() && !self.program_ended {
             // No /proc to read: at least the program and what stayed in its group.
             let _ = rustix::process::kill_process_group(self.program, Signal::TERM);
@@ -403,6 +415,7 @@ mod tests {
         let expected = Options {
             stdin: Some("a".into()),
             hold_lock: Some("b".into()),
+            monitor: false,
             grace: Duration::from_millis(70),
             program: "x".into(),
             args: vec!["--stdin".into(), "y".into()],

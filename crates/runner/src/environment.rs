@@ -2,7 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
+use runner_agents::Invocation;
 use runner_core::config::Config;
 use runner_core::paths;
 
@@ -50,6 +52,7 @@ pub(crate) fn for_agent(
     project: &Project,
     it: &Iteration,
     config: &Config,
+    invocation: &Invocation,
 ) -> Vec<(OsString, OsString)> {
     // First, so that the protocol's own variables win.
     let configured = &config.executor.env;
@@ -67,7 +70,15 @@ pub(crate) fn for_agent(
     );
     env.extend(inherited.into_iter().filter(|(name, _)| is_protocol(name)));
     let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
-    set("RUNNER_OUTPUT_PATH", it.output_path().as_os_str());
+    for name in invocation.passed_env {
+        if let Some(value) = std::env::var_os(name) {
+            set(name, &value);
+        }
+    }
+    for (name, value) in &invocation.env {
+        set(&name.to_string_lossy(), value);
+    }
+    set("RUNNER_OUTPUT_PATH", it.drop_path().as_os_str());
     set(
         "RUNNER_OUTPUT_SCHEMA",
         project.root().join(paths::AGENT_OUTPUT_SCHEMA).as_os_str(),
@@ -107,7 +118,21 @@ pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-fn is_object(path: &std::path::Path) -> bool {
+/// Why a program could not be started, found out before it is wrapped.
+pub(crate) fn cannot_start(
+    argv: &[OsString],
+    cwd: &Path,
+    env: &[(OsString, OsString)],
+) -> Option<String> {
+    let path = env.iter().rev().find(|(name, _)| name == "PATH");
+    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |(_, value)| value);
+    let program = argv.first()?;
+    runner_sandbox::resolve_program(program, cwd, path)
+        .err()
+        .map(|error| error.message)
+}
+
+fn is_object(path: &Path) -> bool {
     crate::files::read_regular(path, 1 << 20).is_ok_and(|bytes| {
         serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes).is_ok()
     })

@@ -54,6 +54,8 @@ pub enum Progress<'a> {
     },
     /// The agent runs.
     Agent,
+    /// Something happened in the agent's session.
+    AgentEvent(&'a runner_agents::Event),
     /// The guard runs.
     Guard,
     /// The iteration is in git.

@@ -8,9 +8,10 @@ compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
 
 mod abilities;
 mod belongings;
+mod budget;
+mod containment;
 mod environment;
 mod error;
-mod executor;
 mod fault;
 mod files;
 mod git;
@@ -56,6 +57,7 @@ pub fn step_once(project: &Project, host: &mut Host<'_>) -> Result<StepResult> {
         project,
         git: &git,
         host,
+        containment: &containment::Chosen::default(),
     };
     recover::recover(&mut place)?;
     step::step(&mut place)

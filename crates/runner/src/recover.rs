@@ -89,10 +89,10 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
         step::apply_decided(place, &mut it, decided)?;
         "finished"
     } else {
-        let error = RunnerError {
-            kind: ErrorKind::Interrupted,
-            message: "the runner was interrupted before the iteration was decided".to_owned(),
-        };
+        let error = RunnerError::new(
+            ErrorKind::Interrupted,
+            "the runner was interrupted before the iteration was decided",
+        );
         roll_up(place, &mut it, error)?;
         "rolled_up"
     };

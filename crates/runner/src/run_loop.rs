@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use runner_core::meta::{AfterError, Class};
+use runner_core::meta::{AfterError, Class, ErrorKind, RunnerError};
 use serde_json::json;
 
-use crate::abilities;
+use crate::containment::Chosen;
 use crate::error::{Code, Error, Result};
 use crate::git::Git;
 use crate::host::{Host, Progress};
@@ -21,6 +21,9 @@ use crate::validate::{self, SelectResult};
 /// Pauses before a passing trouble is tried again.
 const RETRY_DELAYS_SECS: [u64; 3] = [10, 60, 300];
 
+/// How long a quota is waited for when nobody said until when.
+const QUOTA_PAUSE: Duration = Duration::from_secs(30 * 60);
+
 /// Shortens the pauses: seconds, separated by commas.
 const RETRY_DELAYS_VARIABLE: &str = "RUNNER_RETRY_DELAYS_SECS";
 
@@ -33,6 +36,8 @@ pub struct LoopOptions {
     pub for_duration: Option<Duration>,
     /// No iteration begins after this moment.
     pub until: Option<Timestamp>,
+    /// Wait for a quota to come back instead of ending.
+    pub wait_quota: bool,
 }
 
 /// How a loop ended.
@@ -140,11 +145,17 @@ fn iterate(
     let begun = Instant::now();
     let delays = retry_delays();
     let mut errors: u32 = 0;
-    recover::recover(&mut Workplace { project, git, host })?;
+    let containment = Chosen::default();
+    recover::recover(&mut Workplace {
+        project,
+        git,
+        host,
+        containment: &containment,
+    })?;
     if let Ok(config) = state::load_config(project)
-        && let Some(note) = abilities::containment_note(&config)
+        && let Some(note) = containment.for_config(&config)?.note(&config)
     {
-        host.observer.progress(&Progress::Note(note));
+        host.observer.progress(&Progress::Note(&note));
     }
     loop {
         if host.cancel.is_cancelled() {
@@ -153,7 +164,13 @@ fn iterate(
         if let Some(reason) = bound_reached(options, end.steps, begun.elapsed(), host.clock.now()) {
             return Ok(stopped(project, reason, end));
         }
-        let step = match step::step(&mut Workplace { project, git, host })? {
+        let mut place = Workplace {
+            project,
+            git,
+            host,
+            containment: &containment,
+        };
+        let step = match step::step(&mut place)? {
             StepResult::Complete => return Ok(LoopStatus::Complete),
             StepResult::Stuck(leaf) => {
                 end.stuck = Some(leaf);
@@ -168,18 +185,24 @@ fn iterate(
             continue;
         }
         let Some(error) = &step.error else { continue };
-        errors += 1;
         let config = state::load(project)?.config.run_loop;
-        if error.kind.after(config.on_timeout) == AfterError::End
-            || errors > config.max_consecutive_errors
-        {
-            end.error = Some(step_error(&step));
-            return Ok(LoopStatus::Error);
-        }
-        let index = usize::try_from(errors - 1)
-            .unwrap_or(0)
-            .min(delays.len().saturating_sub(1));
-        let pause = Duration::from_secs(delays.get(index).copied().unwrap_or(0));
+        let pause = match error.kind.after(config.on_timeout) {
+            AfterError::Limit => {
+                end.error = Some(step_error(&step));
+                return Ok(LoopStatus::Limit);
+            }
+            AfterError::WaitForQuota if options.wait_quota || config.wait_quota => {
+                quota_pause(error, host.clock.now())
+            }
+            AfterError::Retry if errors < config.max_consecutive_errors => {
+                errors += 1;
+                retry_pause(error, errors, &delays, host.clock.now())
+            }
+            AfterError::Retry | AfterError::WaitForQuota | AfterError::End => {
+                end.error = Some(step_error(&step));
+                return Ok(LoopStatus::Error);
+            }
+        };
         // No use in waiting for a step that will not be taken.
         let later = host
             .clock
@@ -197,6 +220,33 @@ fn iterate(
         });
         host.cancel.wait(pause);
     }
+}
+
+/// How long to wait for a quota: until the time that was named and a little
+/// more, else half an hour.
+fn quota_pause(error: &RunnerError, now: Timestamp) -> Duration {
+    named_pause(error, now).unwrap_or(QUOTA_PAUSE)
+}
+
+/// How long to wait before the next try: as configured, or longer where the
+/// service named a time that is not far away.
+fn retry_pause(error: &RunnerError, errors: u32, delays: &[u64], now: Timestamp) -> Duration {
+    let index = usize::try_from(errors.saturating_sub(1))
+        .unwrap_or(0)
+        .min(delays.len().saturating_sub(1));
+    let pause = Duration::from_secs(delays.get(index).copied().unwrap_or(0));
+    match named_pause(error, now) {
+        Some(named) if named <= QUOTA_PAUSE => pause.max(named),
+        _ => pause,
+    }
+}
+
+/// The time from now until the service can be used again, as it said.
+fn named_pause(error: &RunnerError, now: Timestamp) -> Option<Duration> {
+    let at: Timestamp = error.retry_at.as_deref()?.parse().ok()?;
+    let wait = at.duration_since(now);
+    let wait = Duration::try_from(wait).unwrap_or(Duration::ZERO);
+    Some(wait + Duration::from_secs(1))
 }
 
 /// A bound of this call is reached; but a tree that is complete or stuck by now
@@ -263,9 +313,22 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
     let kind = step
         .error
         .as_ref()
-        .map_or(runner_core::meta::ErrorKind::Io, |error| error.kind);
+        .map_or(ErrorKind::Io, |error| error.kind);
+    let advice = match (kind, step.error.as_ref().and_then(|error| error.retry_at.as_deref())) {
+        (ErrorKind::Quota, Some(at)) => {
+            format!("the quota is back at {at}; `runner loop --wait-quota` waits for it; ")
+        }
+        (ErrorKind::Quota, None) => {
+            "`runner loop --wait-quota` waits and goes on when the quota is back; ".to_owned()
+        }
+        (ErrorKind::Auth, _) => {
+            "log in with the agent's own command or set its key (`runner doctor` looks for it); ".to_owned()
+        }
+        (ErrorKind::Budget, _) => "raise [budget] in .runner/state/config.toml and commit it; ".to_owned(),
+        _ => String::new(),
+    };
     Error::new(Code::Step(kind), message).hint(format!(
-        "it is recorded as iteration {} (`runner log {}`); no attempt was used, run the command again",
+        "{advice}it is recorded as iteration {} (`runner log {}`); no attempt was used, run the command again",
         step.iter, step.iter
     ))
 }

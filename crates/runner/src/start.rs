@@ -14,7 +14,7 @@ use runner_core::run_state::RunState;
 use runner_core::tree::{self, Node};
 use serde_json::json;
 
-use crate::abilities;
+use crate::containment::Chosen;
 use crate::error::{Code, Error, Result};
 use crate::files;
 use crate::git::{Git, Identity, Status};
@@ -47,11 +47,13 @@ pub fn start(project: &Project, host: &mut Host<'_>) -> Result<StartReport> {
     Git::check_version()?;
     let git = Git::open(project.root())?;
     let _lock = Lock::take(project)?;
+    let containment = Chosen::default();
     {
         let mut place = Workplace {
             project,
             git: &git,
             host,
+            containment: &containment,
         };
         recover::recover(&mut place)?;
     }
@@ -64,8 +66,9 @@ pub fn start(project: &Project, host: &mut Host<'_>) -> Result<StartReport> {
             "GOAL.md is still the template: agents will find nothing to do in it",
         ));
     }
-    if let Some(note) = abilities::containment_note(&state.config) {
-        host.observer.progress(&Progress::Note(note));
+    let note = containment.for_config(&state.config)?.note(&state.config);
+    if let Some(note) = note {
+        host.observer.progress(&Progress::Note(&note));
     }
     let (report, nameless) = begin(project, &git, &state)?;
     if nameless {

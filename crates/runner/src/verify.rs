@@ -196,6 +196,7 @@ fn run_guard(
         deadline: Some(Instant::now() + Duration::from_secs(timeout_secs)),
         idle_timeout: None,
         grace: Duration::from_secs(5),
+        monitor: false,
         hold_lock: None,
     };
     let mut sink = Collect {

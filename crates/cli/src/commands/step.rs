@@ -71,6 +71,7 @@ fn loop_steps(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<LoopEnd> {
         steps: args.steps,
         for_duration: args.for_duration,
         until: args.until.map(next_occurrence).transpose()?,
+        wait_quota: args.wait_quota,
     };
     let cell = RefCell::new(&mut *out);
     with_host(&cell, true, |host| {

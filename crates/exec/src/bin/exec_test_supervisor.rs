@@ -64,6 +64,7 @@ fn spec(argv: Vec<OsString>) -> io::Result<Spec> {
         deadline: None,
         idle_timeout: None,
         grace: Duration::from_secs(5),
+        monitor: false,
         hold_lock: None,
     })
 }
@@ -89,6 +90,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let lock = args.next().map(PathBuf::from);
     let spec = Spec {
         grace,
+        monitor: false,
         hold_lock: lock,
         ..spec(args.collect())?
     };

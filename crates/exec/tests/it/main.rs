@@ -46,6 +46,7 @@ impl Case {
             deadline: Some(Instant::now() + LONG),
             idle_timeout: None,
             grace: LONG,
+            monitor: false,
             hold_lock: None,
         };
         let cancel = Cancel::new().unwrap();

@@ -79,6 +79,8 @@ pub(crate) struct Iteration {
     pub(crate) index_signature: Option<IndexSignature>,
     /// What the guard left untracked.
     pub(crate) guard_untracked: Vec<String>,
+    /// How its children are contained.
+    pub(crate) sandbox: &'static str,
     /// Remarks for people.
     pub(crate) notes: Vec<String>,
     /// The commit the iteration's commit will stand on.
@@ -156,6 +158,7 @@ impl Iteration {
             own_files: None,
             index_signature: None,
             guard_untracked: Vec::new(),
+            sandbox: "unknown",
             notes: Vec::new(),
             decided: false,
         }
@@ -183,7 +186,13 @@ impl Iteration {
         batch.commit()
     }
 
-    /// Where the agent's output is expected.
+    /// Where the agent leaves its report: the one folder of the logs that it can
+    /// write to.
+    pub(crate) fn drop_path(&self) -> PathBuf {
+        self.folder.join("out/output.json")
+    }
+
+    /// Where the report is kept.
     pub(crate) fn output_path(&self) -> PathBuf {
         self.folder.join("output.json")
     }

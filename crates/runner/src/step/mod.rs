@@ -1,11 +1,14 @@
 //! One iteration: choose, prepare, let the agent work, look at what it left,
 //! ask the guard, decide, record, commit.
 
+mod agent;
+mod child;
 mod context;
+mod guard;
 mod inspect;
 mod iteration;
-mod session;
 mod settle;
+mod stream;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,6 +25,8 @@ use runner_core::select::{Selection, select};
 use runner_core::tree;
 
 use crate::belongings::{Belongings, Source};
+use crate::budget::Budget;
+use crate::containment::Chosen;
 use crate::error::{Code, Error, Result};
 use crate::files::ReadError;
 use crate::git::{Git, OwnFiles, Status as GitStatus};
@@ -96,6 +101,7 @@ pub(crate) struct Workplace<'a, 'h> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
     pub(crate) host: &'a mut Host<'h>,
+    pub(crate) containment: &'a Chosen,
 }
 
 /// Takes one step in a project whose unfinished iterations are settled.
@@ -155,6 +161,9 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         }
     };
     check_limit(&state)?;
+    let budget = Budget::of(place.project, &run_id, &state.config);
+    budget.check()?;
+    place.containment.for_config(&state.config)?;
     let before = Before::new(bytes.as_ref().ok().cloned());
     let belongings = Belongings::capture(
         place.git,
@@ -194,7 +203,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         serde_json::json!({"node_id": job.node_id}),
     );
 
-    match work(place, &mut it, &state, &job, &belongings) {
+    match work(place, &mut it, &state, &job, &belongings, &budget) {
         Ok(report) => Ok(StepResult::Recorded(report)),
         Err(error) if error.code == Code::Interrupted => Err(error),
         Err(error) if it.is_decided() => Err(error),
@@ -202,10 +211,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
             // Everything after the beginning is recorded, errors too; if even
             // that fails, the journal lets the next start do it.
             let kind = kind_of(&error);
-            let runner_error = RunnerError {
-                kind,
-                message: error.message.clone(),
-            };
+            let runner_error = RunnerError::new(kind, error.message.clone());
             let mended = crate::recover::roll_up(place, &mut it, runner_error);
             match mended {
                 Ok(report) => Ok(StepResult::Recorded(report)),
@@ -250,13 +256,16 @@ fn work(
     state: &State,
     job: &Job<'_, '_>,
     belongings: &Belongings,
+    budget: &Budget,
 ) -> Result<StepReport> {
     let begun = Instant::now();
     context::write(place.project, it, state, job)?;
     let deadline =
         Instant::now() + std::time::Duration::from_secs(state.config.iteration_timeout_secs);
 
-    let agent = session::run_agent(place, it, state, deadline)?;
+    let containment = place.containment.for_config(&state.config)?;
+    it.sandbox = containment.as_str();
+    let agent = agent::run_agent(place, it, state, &containment, budget, deadline)?;
     let mut facts = Facts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
@@ -265,7 +274,7 @@ fn work(
         ..Facts::default()
     };
     let found = inspect::after_session(place, it, &state.config, belongings, &mut facts)?;
-    let output = match session::read_output(it) {
+    let output = match agent::read_output(it, agent.failure.clone()) {
         Ok(output) => Some(output),
         Err(error) => {
             facts.runner_error.get_or_insert(error);
@@ -285,7 +294,7 @@ fn work(
     let outcome = match decide::assess(task, agent_tree, output.as_ref(), &facts) {
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
-            let guard = session::run_guard(place, it, state, deadline)?;
+            let guard = guard::run_guard(place, it, state, &containment, deadline)?;
             facts.guard_exit = guard.run.exit_code;
             facts.runner_error = guard.error;
             inspect::after_guard(

@@ -14,9 +14,8 @@ use runner_core::tree;
 use serde_json::json;
 
 use super::iteration::has_content;
-use super::session::millis;
+use super::child::millis;
 use super::{Iteration, StepReport, Workplace};
-use crate::abilities;
 use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};
 use crate::git::{Git, Identity};
@@ -93,7 +92,7 @@ pub(crate) fn settle(
         watched_changed: record.watched,
         guard_untracked: record.guard_untracked,
         notes: it.notes.clone(),
-        sandbox: abilities::SANDBOX.to_owned(),
+        sandbox: it.sandbox.to_owned(),
         head: it.started.head.clone(),
         facts: record.facts,
     };

@@ -150,10 +150,7 @@ pub(super) fn line(outcome: &Outcome<'_>) -> String {
 }
 
 pub(super) fn boom(kind: ErrorKind) -> RunnerError {
-    RunnerError {
-        kind,
-        message: "boom".to_owned(),
-    }
+    RunnerError::new(kind, "boom")
 }
 
 pub(super) type Edit = fn(&mut Node<'static>);

@@ -60,10 +60,10 @@ pub(super) fn put_back(
         Who::Session => "during the session",
         Who::Guard => "while the guard ran",
     };
-    Ok(Some(RunnerError {
-        kind: ErrorKind::Branch,
-        message: format!("the branch {branch} {what} {when}; all is kept in {lost}"),
-    }))
+    Ok(Some(RunnerError::new(
+        ErrorKind::Branch,
+        format!("the branch {branch} {what} {when}; all is kept in {lost}"),
+    )))
 }
 
 /// Commits that contain what must not be committed: the branch goes back, the

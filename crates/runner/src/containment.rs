@@ -1,0 +1,182 @@
+//! Where agent and guard may write.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use runner_core::config::{Config, SandboxMode};
+use runner_core::paths;
+use runner_sandbox::{Mechanism, Policy};
+
+use crate::error::{Code, Error, Result};
+use crate::git::Git;
+use crate::project::Project;
+
+/// Git's own settings inside a git folder: read-only for children.
+const GIT_SETTINGS: &[&str] = &["config", "config.worktree", "hooks", "info", "commondir", "gitdir"];
+
+/// What of `.runner/` a child may write to; the rest is closed, also where
+/// nothing lies yet.
+const OPEN_STATE: &[&str] = &[".runner/state", paths::NODES_DIR];
+
+/// How children are contained, chosen once.
+#[derive(Clone, Debug)]
+pub(crate) struct Containment {
+    mechanism: Mechanism,
+}
+
+/// The choice, made when it is first needed and kept while the config says the
+/// same: finding out what there is takes a few milliseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    made: RefCell<Option<(SandboxMode, Containment)>>,
+}
+
+impl Chosen {
+    /// The containment for this config.
+    pub(crate) fn for_config(&self, config: &Config) -> Result<Containment> {
+        if let Some((mode, containment)) = &*self.made.borrow()
+            && *mode == config.sandbox.mode
+        {
+            return Ok(containment.clone());
+        }
+        let containment = Containment::choose(config)?;
+        *self.made.borrow_mut() = Some((config.sandbox.mode, containment.clone()));
+        Ok(containment)
+    }
+}
+
+/// What a child is to be started with.
+pub(crate) struct Contained {
+    /// The wrapped argv.
+    pub(crate) argv: Vec<OsString>,
+    /// Whether its first process only watches over the others.
+    pub(crate) monitor: bool,
+    /// What a person should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Containment {
+    /// The best mechanism that there is, as far as the config wants one.
+    pub(crate) fn choose(config: &Config) -> Result<Self> {
+        if config.sandbox.mode == SandboxMode::Off {
+            return Ok(Containment {
+                mechanism: Mechanism::None,
+            });
+        }
+        let support = runner_sandbox::detect();
+        let mechanism = runner_sandbox::choose(config.sandbox.mode, &support)
+            .map_err(|refusal| Error::new(Code::Config, refusal.message).hint(refusal.hint))?;
+        Ok(Containment { mechanism })
+    }
+
+    /// The word in `meta.json`.
+    pub(crate) fn as_str(&self) -> &'static str {
+        self.mechanism.as_str()
+    }
+
+    /// Whether there is any.
+    pub(crate) fn is_on(&self) -> bool {
+        self.mechanism != Mechanism::None
+    }
+
+    /// What a person should know before a run: `auto` that found nothing.
+    pub(crate) fn note(&self, config: &Config) -> Option<String> {
+        match (config.sandbox.mode, &self.mechanism) {
+            (SandboxMode::Off, _) | (_, Mechanism::Bubblewrap { .. }) => None,
+            (_, Mechanism::Landlock) => Some(
+                "agent and guard are confined by Landlock: they write inside the project only, but could \
+                 change the runner's files there (that is found out afterwards); bubblewrap does more"
+                    .to_owned(),
+            ),
+            (_, Mechanism::None) => Some(
+                "[sandbox] mode = \"auto\" found neither bubblewrap nor Landlock: agent and guard run without one"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// The words of the wrapper if it was the wrapper that failed.
+    pub(crate) fn setup_failure(&self, exit: Option<i32>, output: &[u8]) -> Option<String> {
+        self.mechanism.setup_failure(exit?, output)
+    }
+
+    /// Wraps an argv.
+    pub(crate) fn wrap(&self, argv: &[OsString], room: &Room<'_>) -> Result<Contained> {
+        if !self.is_on() {
+            return Ok(Contained {
+                argv: argv.to_vec(),
+                monitor: false,
+                notes: Vec::new(),
+            });
+        }
+        let policy = room.policy()?;
+        let plan = policy
+            .plan()
+            .map_err(|refusal| Error::new(Code::Config, refusal.message).hint(refusal.hint))?;
+        let notes = plan
+            .left_out
+            .iter()
+            .filter(|it| !it.absent)
+            .map(|it| format!("not writable in the sandbox: {} ({})", it.path.display(), it.reason))
+            .collect();
+        let launcher: Vec<OsString> = vec!["/proc/self/exe".into(), "__landlock".into()];
+        Ok(Contained {
+            argv: plan.wrap(&self.mechanism, &launcher, argv),
+            monitor: self.mechanism.has_monitor(),
+            notes,
+        })
+    }
+}
+
+/// What a child needs room for.
+pub(crate) struct Room<'a> {
+    pub(crate) project: &'a Project,
+    pub(crate) git: &'a Git,
+    pub(crate) config: &'a Config,
+    /// Where the agent leaves its report; a guard has none.
+    pub(crate) drop_folder: Option<&'a Path>,
+    /// Folders and files below HOME that the agent's CLI writes to.
+    pub(crate) home_folders: &'a [&'static str],
+}
+
+impl Room<'_> {
+    fn policy(&self) -> Result<Policy> {
+        let root = self.project.root();
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let mut writable = vec![self.git.git_dir().to_owned(), self.git.common_dir().to_owned()];
+        writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
+        writable.extend(self.drop_folder.map(Path::to_owned));
+        let mut read_only = vec![self.project.runner_dir()];
+        read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
+        for folder in [self.git.git_dir(), self.git.common_dir()] {
+            read_only.extend(GIT_SETTINGS.iter().map(|name| folder.join(name)));
+        }
+        if root.join(".git").is_file() {
+            read_only.push(root.join(".git"));
+        }
+        if let Some(home) = &home {
+            writable.extend(self.home_folders.iter().map(|folder| home.join(folder)));
+        }
+        match &self.config.sandbox.writable {
+            Some(named) => {
+                for text in named {
+                    let path = runner_sandbox::expand_home(text, home.as_deref(), root)
+                        .map_err(|message| Error::new(Code::Config, format!("[sandbox] writable: {message}")))?;
+                    writable.push(path);
+                }
+            }
+            None => {
+                if let Some(home) = &home {
+                    writable.extend(runner_sandbox::default_caches(home, |name| std::env::var_os(name)));
+                }
+            }
+        }
+        Ok(Policy {
+            project: root.to_owned(),
+            writable,
+            read_only,
+            tmp: std::env::temp_dir(),
+        })
+    }
+}

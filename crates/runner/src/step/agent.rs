@@ -1,0 +1,231 @@
+//! The agent's session: started, followed, and what it came to.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use runner_agents::{Failure, FailureKind, Reset, Session};
+use runner_core::journal::Record;
+use runner_core::meta::{ErrorKind, ExecutorRun, RunnerError};
+use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
+use runner_core::paths;
+use runner_core::schema;
+use runner_exec::{Ended, Spec};
+use serde_json::json;
+
+use super::child::{self, GRACE, interrupted, millis};
+use super::stream::EventStream;
+use super::{Iteration, Workplace};
+use crate::budget::Budget;
+use crate::containment::{Containment, Room};
+use crate::environment;
+use crate::error::Result;
+use crate::files::{self, ReadError};
+use crate::host::Progress;
+use crate::image;
+use crate::lock;
+use crate::state::State;
+
+/// How the agent's session went.
+pub(super) struct AgentSession {
+    pub(super) run: ExecutorRun,
+    pub(super) error: Option<RunnerError>,
+    /// Why there may be no report, in the CLI's words.
+    pub(super) failure: Option<RunnerError>,
+}
+
+/// Lets the agent work until it ends or its time is up.
+pub(super) fn run_agent(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    state: &State,
+    containment: &Containment,
+    budget: &Budget,
+    deadline: Instant,
+) -> Result<AgentSession> {
+    let config = &state.config;
+    let backend = runner_agents::backend(config.executor.backend);
+    // A stale output never counts, whatever lies there.
+    files::remove_if_there(&it.output_path())?;
+    files::remove_if_there(&it.folder.join("out"))?;
+    files::make_folder(&it.folder.join("out"))?;
+    files::make_folder(&place.project.root().join(paths::NODES_DIR))?;
+    let schema_path = it.folder.join("schema.json");
+    files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
+    let invocation = backend.invocation(&Session {
+        project_dir: place.project.root(),
+        output_path: &it.drop_path(),
+        schema_path: &schema_path,
+        schema_json: schema::AGENT_OUTPUT_FOR_MODELS,
+        model: &config.executor.model,
+        extra_args: &config.executor.extra_args,
+        command: &config.executor.command,
+        contained: containment.is_on(),
+        is_root: rustix::process::geteuid().is_root(),
+        agent_home: None,
+    });
+    let env = environment::for_agent(place.project, it, config, &invocation);
+    record_argv(it, &invocation.argv, config)?;
+    let contained = containment.wrap(
+        &invocation.argv,
+        &Room {
+            project: place.project,
+            git: place.git,
+            config,
+            drop_folder: Some(&it.folder.join("out")),
+            home_folders: &invocation.writable_home,
+        },
+    )?;
+    for note in contained.notes {
+        it.notes.push(note);
+    }
+    if let Some(error) = environment::cannot_start(&invocation.argv, place.project.root(), &env) {
+        return Ok(AgentSession {
+            run: ExecutorRun {
+                backend: backend.name().to_owned(),
+                ..ExecutorRun::default()
+            },
+            error: Some(RunnerError::new(ErrorKind::Spawn, format!("the agent {error}"))),
+            failure: None,
+        });
+    }
+    let idle = config.executor.idle_timeout_secs;
+    let spec = Spec {
+        argv: contained.argv,
+        cwd: place.project.root().to_owned(),
+        env,
+        stdin: Some(it.folder.join("prompt.md")),
+        merge_stderr: false,
+        deadline: Some(deadline),
+        idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
+        grace: GRACE,
+        monitor: contained.monitor,
+        hold_lock: Some(lock::session_lock(place.project)),
+    };
+    it.log_event(
+        place.host.clock,
+        "agent_started",
+        json!({"backend": backend.name(), "sandbox": containment.as_str()}),
+    );
+    place.host.observer.progress(&Progress::Agent);
+    let cap = config.executor_output_limit_bytes;
+    let mut stream = EventStream::new(backend.reader(), budget, &it.folder.join("stream.jsonl"), cap);
+    let log = it.folder.join("executor.log");
+    let report = child::run(place, &spec, &log, cap, &mut stream)?;
+    let exit_code = report.exit;
+    let tz = jiff::tz::TimeZone::system();
+    let (ending, exceeded) = stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
+    it.journal.note(&Record::AgentEnded { exit_code })?;
+    it.log_event(
+        place.host.clock,
+        "agent_ended",
+        json!({"exit_code": exit_code}),
+    );
+    // A sandbox with a pid namespace ends what is left by itself, and is counted too.
+    let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
+    if report.killed_leftovers > 0 && by_itself && !spec.monitor {
+        it.notes.push(format!(
+            "the agent left {} process(es) running; they were ended",
+            report.killed_leftovers
+        ));
+    }
+    hand_over_output(it, ending.output)?;
+    let error = match &report.ended {
+        Ended::Exited(_) | Ended::Signaled(_) => None,
+        Ended::StoppedBySink => Some((ErrorKind::Budget, exceeded.unwrap_or_default())),
+        Ended::NotStarted(failure) => Some((ErrorKind::Spawn, format!("the agent {}", failure.message))),
+        Ended::TimedOut => Some((
+            ErrorKind::Timeout,
+            format!("the agent did not end within {} s", config.iteration_timeout_secs),
+        )),
+        Ended::Idle => Some((
+            ErrorKind::Idle,
+            format!("the agent printed nothing for {idle} s ([executor] idle_timeout_secs)"),
+        )),
+        Ended::SupervisorLost => Some((
+            ErrorKind::Io,
+            "the agent's supervisor was killed; everything it had started was ended".to_owned(),
+        )),
+        Ended::Interrupted => return Err(interrupted()),
+    };
+    let error = error.or_else(|| {
+        let output = std::fs::read(&log).unwrap_or_default();
+        let words = containment.setup_failure(exit_code, &output)?;
+        Some((ErrorKind::Spawn, format!("the sandbox could not be set up: {words}")))
+    });
+    let mut run = ExecutorRun {
+        backend: backend.name().to_owned(),
+        exit_code,
+        duration_ms: millis(report.duration),
+        ..ExecutorRun::default()
+    };
+    budget.record(&ending.usage, &mut run);
+    Ok(AgentSession {
+        run,
+        error: error.map(|(kind, message)| RunnerError::new(kind, message)),
+        failure: ending.failure.map(|failure| runner_error(failure, place.host.clock.now())),
+    })
+}
+
+/// The exact argv of the session, secrets masked.
+fn record_argv(it: &Iteration, argv: &[std::ffi::OsString], config: &runner_core::config::Config) -> Result<()> {
+    let secrets: Vec<&str> = config.executor.env.values().map(String::as_str).collect();
+    let mut text = json!(runner_agents::masked(argv, &secrets)).to_string();
+    text.push('\n');
+    Ok(files::write_whole(&it.folder.join("argv.json"), text.as_bytes())?)
+}
+
+/// The report comes to where it is kept: as the agent wrote it, else as its CLI
+/// printed it.
+fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
+    let (from, to) = (it.drop_path(), it.output_path());
+    let dropped = from.symlink_metadata().is_ok() && image::parents_are_folders(&it.folder, Path::new("out/x"));
+    if dropped {
+        files::remove_if_there(&to)?;
+        std::fs::rename(&from, &to).map_err(|error| files::at(&from, error))?;
+    } else if let Some(bytes) = output
+        && to.symlink_metadata().is_err()
+    {
+        files::write_whole(&to, &bytes)?;
+    }
+    Ok(())
+}
+
+fn runner_error(failure: Failure, now: jiff::Timestamp) -> RunnerError {
+    let kind = match failure.kind {
+        FailureKind::Quota => ErrorKind::Quota,
+        FailureKind::RateLimit => ErrorKind::RateLimit,
+        FailureKind::Auth => ErrorKind::Auth,
+        FailureKind::ContextFull => ErrorKind::ContextFull,
+        FailureKind::Network => ErrorKind::Network,
+        FailureKind::Overloaded => ErrorKind::Overloaded,
+        FailureKind::Malformed => ErrorKind::MalformedOutput,
+        FailureKind::Other => ErrorKind::Agent,
+    };
+    let retry_at = match failure.reset {
+        Some(Reset::At(time)) => Some(time),
+        Some(Reset::In(duration)) => now.checked_add(duration).ok(),
+        Some(Reset::LocalText(_)) | None => None,
+    };
+    RunnerError {
+        kind,
+        message: runner_agents::mask_text(&failure.message, &[]),
+        retry_at: retry_at.map(|time| format!("{time:.0}")),
+    }
+}
+
+/// Reads what the agent said; anything but a valid answer is a runner error, of
+/// the kind that the CLI's own words tell if it said any.
+pub(super) fn read_output(it: &Iteration, failure: Option<RunnerError>) -> Result<AgentOutput, RunnerError> {
+    let error = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
+        Ok(bytes) => match AgentOutput::parse(&bytes) {
+            Ok(output) => return Ok(output),
+            Err(error) => RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}")),
+        },
+        Err(ReadError::Absent) => RunnerError::new(
+            ErrorKind::NoOutput,
+            "the agent ended without writing output.json",
+        ),
+        Err(error) => RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}")),
+    };
+    Err(failure.unwrap_or(error))
+}

@@ -1,0 +1,114 @@
+//! Running one child of a step with its output going to a capped log.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use runner_exec::{CappedLog, Ended, Flow, Report, Sink, Spec, Stream};
+
+use super::Workplace;
+use crate::error::{Code, Error, Result};
+use crate::fault;
+use crate::files;
+use crate::host::Observer;
+
+/// Between SIGTERM and SIGKILL.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+
+/// Who else hears what a child prints.
+pub(super) trait Listener {
+    /// Bytes of one of its streams. `Stop` ends the child.
+    fn output(&mut self, stream: Stream, bytes: &[u8], observer: &mut dyn Observer) -> Flow;
+}
+
+/// Nobody.
+pub(super) struct Nobody;
+
+impl Listener for Nobody {
+    fn output(&mut self, _: Stream, _: &[u8], _: &mut dyn Observer) -> Flow {
+        Flow::Go
+    }
+}
+
+/// Runs the child; the head of its output goes to the log as it comes, the tail
+/// at the end.
+pub(super) fn run(
+    place: &mut Workplace<'_, '_>,
+    spec: &Spec,
+    log: &Path,
+    cap: u64,
+    listener: &mut dyn Listener,
+) -> Result<Report> {
+    fault::point("spawn")?;
+    files::remove_if_there(log)?;
+    let mut sink = LogSink {
+        file: File::create(log).map_err(|error| files::at(log, error))?,
+        capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
+        failed: None,
+        listener,
+        observer: &mut *place.host.observer,
+    };
+    let report = place
+        .host
+        .supervisor
+        .run(spec, place.host.cancel, &mut sink)?;
+    let LogSink {
+        mut file,
+        capped,
+        failed,
+        ..
+    } = sink;
+    let tail = capped.finish();
+    let written = failed.map_or_else(|| file.write_all(&tail.bytes), Err);
+    if written.is_err() && matches!(report.ended, Ended::Interrupted) {
+        return Err(interrupted());
+    }
+    written.map_err(|error| files::at(log, error))?;
+    fault::point("spawn-done")?;
+    Ok(report)
+}
+
+struct LogSink<'o> {
+    file: File,
+    capped: CappedLog,
+    failed: Option<std::io::Error>,
+    listener: &'o mut dyn Listener,
+    observer: &'o mut dyn Observer,
+}
+
+impl Sink for LogSink<'_> {
+    fn output(&mut self, stream: Stream, bytes: &[u8]) -> Flow {
+        let head = self.capped.push(bytes);
+        if self.failed.is_none()
+            && let Err(error) = self.file.write_all(head)
+        {
+            // The child goes on undisturbed; the step reports it afterwards.
+            self.failed = Some(error);
+        }
+        self.listener.output(stream, bytes, self.observer)
+    }
+
+    fn tick(&mut self) -> Flow {
+        self.observer.tick();
+        Flow::Go
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        self.observer.ticks().then_some(Duration::from_millis(200))
+    }
+}
+
+/// A signal ended the children: the next start settles the iteration.
+pub(crate) fn interrupted() -> Error {
+    Error::new(
+        Code::Interrupted,
+        "interrupted: children ended, nothing lost",
+    )
+    .hint("the next `runner step` or `runner loop` settles the iteration and goes on")
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,119 @@
+//! The guard's run.
+
+use std::ffi::OsString;
+use std::time::Instant;
+
+use runner_core::digest::sha256_hex;
+use runner_core::journal::Record;
+use runner_core::meta::{ErrorKind, GuardRun, RunnerError};
+use runner_exec::{Ended, Spec};
+use serde_json::json;
+
+use super::child::{self, GRACE, Nobody, interrupted, millis};
+use super::{Iteration, Workplace};
+use crate::containment::{Containment, Room};
+use crate::environment;
+use crate::error::Result;
+use crate::host::Progress;
+use crate::lock;
+use crate::state::State;
+
+/// How the guard's run went.
+pub(super) struct GuardSession {
+    pub(super) run: GuardRun,
+    pub(super) error: Option<RunnerError>,
+}
+
+/// Asks the guard, within what is left of the time.
+pub(super) fn run_guard(
+    place: &mut Workplace<'_, '_>,
+    it: &mut Iteration,
+    state: &State,
+    containment: &Containment,
+    deadline: Instant,
+) -> Result<GuardSession> {
+    let command = &state.config.guard.command;
+    let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let env = environment::for_guard(place.project, it);
+    let mut run = GuardRun {
+        command: command.clone(),
+        exit_code: None,
+        duration_ms: 0,
+        log_sha256: sha256_hex(b""),
+    };
+    // Inside a wrapper a guard that cannot be started would look like one that failed.
+    if let Some(error) = environment::cannot_start(&argv, place.project.root(), &env) {
+        return Ok(GuardSession {
+            run,
+            error: Some(RunnerError::new(ErrorKind::GuardSpawn, format!("the guard {error}"))),
+        });
+    }
+    let contained = containment.wrap(
+        &argv,
+        &Room {
+            project: place.project,
+            git: place.git,
+            config: &state.config,
+            drop_folder: None,
+            home_folders: &[],
+        },
+    )?;
+    let spec = Spec {
+        argv: contained.argv,
+        cwd: place.project.root().to_owned(),
+        env,
+        stdin: None,
+        merge_stderr: true,
+        deadline: Some(deadline),
+        idle_timeout: None,
+        grace: GRACE,
+        monitor: contained.monitor,
+        hold_lock: Some(lock::session_lock(place.project)),
+    };
+    it.log_event(
+        place.host.clock,
+        "guard_started",
+        json!({"command": command}),
+    );
+    place.host.observer.progress(&Progress::Guard);
+    let log = it.folder.join("guard.log");
+    let report = child::run(place, &spec, &log, state.config.guard_output_limit_bytes, &mut Nobody)?;
+    run.exit_code = match report.ended {
+        Ended::Signaled(signal) => Some(128 + signal),
+        Ended::Exited(code) => Some(code),
+        _ => None,
+    };
+    run.duration_ms = millis(report.duration);
+    it.journal.note(&Record::GuardEnded {
+        exit_code: run.exit_code,
+    })?;
+    it.log_event(
+        place.host.clock,
+        "guard_ended",
+        json!({"exit_code": run.exit_code}),
+    );
+    let log_bytes = std::fs::read(&log).unwrap_or_default();
+    run.log_sha256 = sha256_hex(&log_bytes);
+    let error = match &report.ended {
+        Ended::Exited(_) | Ended::Signaled(_) => containment
+            .setup_failure(run.exit_code, &log_bytes)
+            .map(|words| (ErrorKind::GuardSpawn, format!("the sandbox could not be set up: {words}"))),
+        Ended::NotStarted(failure) => Some((ErrorKind::GuardSpawn, format!("the guard {}", failure.message))),
+        Ended::TimedOut => Some((
+            ErrorKind::GuardTimeout,
+            format!(
+                "the guard did not end within the {} s that agent and guard have together",
+                state.config.iteration_timeout_secs
+            ),
+        )),
+        Ended::Interrupted => return Err(interrupted()),
+        Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => Some((
+            ErrorKind::Io,
+            "the guard's supervisor was killed; everything it had started was ended".to_owned(),
+        )),
+    };
+    Ok(GuardSession {
+        run,
+        error: error.map(|(kind, message)| RunnerError::new(kind, message)),
+    })
+}

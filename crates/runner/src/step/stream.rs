@@ -1,0 +1,187 @@
+//! The agent's events as they come: recorded, understood, counted.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use runner_agents::{Ending, Reader, Usage};
+use runner_exec::{Flow, Stream};
+use serde::de::IgnoredAny;
+
+use super::child::Listener;
+use crate::budget::Budget;
+use crate::host::{Observer, Progress};
+
+/// A line longer than this is not an event that anybody reads.
+const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// Splits the agent's output into lines, keeps those that are JSON in
+/// `stream.jsonl` and passes them to the backend's reader.
+pub(super) struct EventStream<'b> {
+    reader: Box<dyn Reader>,
+    budget: &'b Budget,
+    stdout: Lines,
+    stderr: Lines,
+    file: Option<File>,
+    room: u64,
+    pending: Vec<u8>,
+    /// Which budget was reached while the session ran.
+    pub(super) exceeded: Option<String>,
+}
+
+impl<'b> EventStream<'b> {
+    /// A stream that records at most `cap` bytes.
+    pub(super) fn new(reader: Box<dyn Reader>, budget: &'b Budget, path: &Path, cap: u64) -> Self {
+        EventStream {
+            reader,
+            budget,
+            stdout: Lines::default(),
+            stderr: Lines::default(),
+            // Viewers miss it if it cannot be made; the log has everything.
+            file: File::create(path).ok(),
+            room: cap,
+            pending: Vec::new(),
+            exceeded: None,
+        }
+    }
+
+    /// What the session came to.
+    pub(super) fn finish(
+        mut self,
+        exit: Option<i32>,
+        now: jiff::Timestamp,
+        tz: &jiff::tz::TimeZone,
+        observer: &mut dyn Observer,
+    ) -> (Ending, Option<String>) {
+        let rest = self.stdout.take_rest();
+        self.line(&rest, observer);
+        self.flush();
+        let rest = self.stderr.take_rest();
+        self.reader.stderr(&rest);
+        (self.reader.finish(exit, now, tz), self.exceeded)
+    }
+
+    fn line(&mut self, line: &[u8], observer: &mut dyn Observer) {
+        if line.is_empty() {
+            return;
+        }
+        for event in self.reader.line(line) {
+            observer.progress(&Progress::AgentEvent(&event));
+        }
+        let room = usize::try_from(self.room).unwrap_or(usize::MAX);
+        if line.len() < room && is_json_object(line) {
+            self.room -= line.len() as u64 + 1;
+            self.pending.extend_from_slice(line);
+            self.pending.push(b'\n');
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(file) = &mut self.file
+            && !self.pending.is_empty()
+            && file.write_all(&self.pending).is_err()
+        {
+            self.file = None;
+        }
+        self.pending.clear();
+    }
+}
+
+/// Whether a line is one JSON object.
+fn is_json_object(line: &[u8]) -> bool {
+    line.trim_ascii_start().first() == Some(&b'{')
+        && serde_json::from_slice::<IgnoredAny>(line).is_ok()
+}
+
+impl Listener for EventStream<'_> {
+    fn output(&mut self, stream: Stream, bytes: &[u8], observer: &mut dyn Observer) -> Flow {
+        if stream == Stream::Stderr {
+            let reader = &mut self.reader;
+            self.stderr.push(bytes, |line| reader.stderr(line));
+            return Flow::Go;
+        }
+        let mut lines = std::mem::take(&mut self.stdout);
+        lines.push(bytes, |line| self.line(line, observer));
+        self.stdout = lines;
+        self.flush();
+        let usage: Usage = self.reader.usage();
+        if self.exceeded.is_none() {
+            self.exceeded = self.budget.exceeded_by(&usage);
+        }
+        if self.exceeded.is_some() {
+            Flow::Stop
+        } else {
+            Flow::Go
+        }
+    }
+}
+
+/// Puts lines together from pieces; a line that is too long is passed over.
+#[derive(Default)]
+struct Lines {
+    partial: Vec<u8>,
+    overlong: bool,
+}
+
+impl Lines {
+    fn push(&mut self, mut bytes: &[u8], mut use_line: impl FnMut(&[u8])) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            if self.overlong {
+                self.overlong = false;
+            } else if self.partial.is_empty() {
+                use_line(line);
+            } else {
+                self.partial.extend_from_slice(line);
+                use_line(&self.partial);
+            }
+            self.partial.clear();
+            bytes = rest;
+        }
+        if self.overlong {
+            return;
+        }
+        if self.partial.len() + bytes.len() > MAX_LINE {
+            self.overlong = true;
+            self.partial = Vec::new();
+        } else {
+            self.partial.extend_from_slice(bytes);
+        }
+    }
+
+    fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.partial)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_however_they_are_cut() {
+        let text = b"one\n\ntwo\nthree".to_vec();
+        for piece in 1..text.len() {
+            let mut lines = Lines::default();
+            let mut found = Vec::new();
+            for bytes in text.chunks(piece) {
+                lines.push(bytes, |line| found.push(line.to_vec()));
+            }
+            found.push(lines.take_rest());
+            assert_eq!(found, [&b"one"[..], b"", b"two", b"three"], "{piece}");
+        }
+    }
+
+    #[test]
+    fn an_overlong_line_is_passed_over_in_bounded_memory() {
+        let mut lines = Lines::default();
+        let mut found = Vec::new();
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..40 {
+            lines.push(&block, |line| found.push(line.len()));
+            assert!(lines.partial.capacity() <= 2 * MAX_LINE);
+        }
+        lines.push(b"\nshort\n", |line| found.push(line.len()));
+        assert_eq!(found, [5]);
+    }
+}
