@@ -194,12 +194,12 @@ struct Change<'a> {
 
 #[derive(Clone, Copy, Deserialize)]
 struct Tokens {
-    #[serde(default)]
-    input_tokens: Int,
-    #[serde(default)]
-    cached_input_tokens: Int,
-    #[serde(default)]
-    output_tokens: Int,
+    #[serde(default, rename = "input_tokens")]
+    input: Int,
+    #[serde(default, rename = "cached_input_tokens")]
+    cached_input: Int,
+    #[serde(default, rename = "output_tokens")]
+    output: Int,
 }
 
 #[derive(Deserialize)]
@@ -282,9 +282,9 @@ impl Reader for CodexReader {
                 };
                 // The count is of the whole session, also in a second turn.
                 self.usage.merge(&Usage {
-                    input_tokens: tokens.input_tokens.count(),
-                    cached_input_tokens: tokens.cached_input_tokens.count(),
-                    output_tokens: tokens.output_tokens.count(),
+                    input_tokens: tokens.input.count(),
+                    cached_input_tokens: tokens.cached_input.count(),
+                    output_tokens: tokens.output.count(),
                     cost_usd: None,
                 });
                 vec![Event::Usage(self.usage)]

@@ -1,6 +1,7 @@
 //! opencode.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -313,7 +314,8 @@ impl OpencodeReader {
                     ("retry-after", headers.retry_after.get()),
                 ];
                 for (header, value) in waits.iter().filter(|(_, value)| !value.is_empty()) {
-                    details.push_str(&format!(" {header}: {value}"));
+                    // Writing to a string cannot fail.
+                    let _ = write!(details, " {header}: {value}");
                 }
             }
         }

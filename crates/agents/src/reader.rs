@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_core::output::MAX_OUTPUT_BYTES;
 
-use crate::event::{Event, one_paragraph};
-use crate::failure::Failure;
+use crate::event::{Event, MAX_ERROR_CHARS, one_paragraph};
+use crate::failure::{Failure, classify};
 use crate::usage::Usage;
 
 /// Reads the output of one session, line by line. Its memory is bounded whatever the
@@ -92,10 +92,13 @@ impl Tail {
         } else {
             format!("{end}: {said}")
         };
-        let mut failure = Failure::told(&message, &[], None, now, tz);
-        let (kind, reset) = crate::classify(&said, None, now, tz);
-        (failure.kind, failure.reset) = (kind, reset);
-        Some(failure)
+        // By its own words alone: ours must not tell a kind.
+        let (kind, reset) = classify(&said, None, now, tz);
+        Some(Failure {
+            kind,
+            message: one_paragraph(&message, MAX_ERROR_CHARS),
+            reset,
+        })
     }
 }
 

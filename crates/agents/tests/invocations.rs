@@ -1,5 +1,8 @@
 //! How each CLI is called.
 
+// A test may fail by it, its helpers too.
+#![allow(clippy::unwrap_used)]
+
 use std::ffi::OsString;
 use std::path::Path;
 

@@ -1,5 +1,8 @@
 //! Readers hold against whatever comes, in bounded memory and time.
 
+// A test may fail by it, its helpers too.
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::fs;

@@ -5,6 +5,9 @@
 //! Every session must come to the same as its recording in `streams/`; with
 //! `RUNNER_RECORD=1` the recordings are made anew.
 
+// A test may fail by it, its helpers too.
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::fs;

@@ -57,7 +57,7 @@ struct Line<'a> {
     #[serde(default)]
     usage: Object<Box<Tokens>>,
     #[serde(default, rename = "modelUsage")]
-    model_usage: Object<Box<BTreeMap<String, Object<ModelTokens>>>>,
+    model_usage: Object<BTreeMap<String, Object<ModelTokens>>>,
     #[serde(default)]
     total_cost_usd: Number,
 }
@@ -115,14 +115,14 @@ struct RateLimit<'a> {
 /// Tokens as the API counts them: cached ones are not part of the input.
 #[derive(Clone, Copy, Default, Deserialize)]
 struct Tokens {
-    #[serde(default)]
-    input_tokens: Int,
-    #[serde(default)]
-    cache_creation_input_tokens: Int,
-    #[serde(default)]
-    cache_read_input_tokens: Int,
-    #[serde(default)]
-    output_tokens: Int,
+    #[serde(default, rename = "input_tokens")]
+    input: Int,
+    #[serde(default, rename = "cache_creation_input_tokens")]
+    cache_creation: Int,
+    #[serde(default, rename = "cache_read_input_tokens")]
+    cache_read: Int,
+    #[serde(default, rename = "output_tokens")]
+    output: Int,
 }
 
 /// The same by model, in another spelling.
@@ -156,10 +156,10 @@ fn counted(input: Int, cache_creation: Int, cache_read: Int, output: Int) -> Usa
 impl Tokens {
     fn usage(self) -> Usage {
         counted(
-            self.input_tokens,
-            self.cache_creation_input_tokens,
-            self.cache_read_input_tokens,
-            self.output_tokens,
+            self.input,
+            self.cache_creation,
+            self.cache_read,
+            self.output,
         )
     }
 }
@@ -195,8 +195,10 @@ pub(super) struct ClaudeReader {
     pending: VecDeque<(String, String)>,
     /// Kind and words of the last API error that the assistant's lines told of.
     api_error: Option<(String, String)>,
-    /// When a limit that was hit ends.
-    rejected: Option<Option<Timestamp>>,
+    /// Whether a limit was hit.
+    rejected: bool,
+    /// When that limit ends.
+    limit_ends: Option<Timestamp>,
     outcome: Option<Outcome>,
     stderr: Tail,
 }
@@ -306,7 +308,7 @@ impl ClaudeReader {
     fn result(&mut self, line: &Line<'_>) -> Vec<Event> {
         let mut usage = Usage::default();
         // By model it includes what helpers used; the other count does not.
-        for model in line.model_usage.0.iter().flat_map(|models| models.values()) {
+        for model in line.model_usage.0.iter().flat_map(BTreeMap::values) {
             usage.add(&model.0.unwrap_or_default().usage());
         }
         if usage.total_tokens().is_none_or(|tokens| tokens == 0) {
@@ -379,7 +381,8 @@ impl Reader for ClaudeReader {
                     && limit.status.get() == "rejected"
                 {
                     let at = limit.resets_at.0;
-                    self.rejected = Some(at.and_then(|at| Timestamp::from_second(at).ok()));
+                    self.rejected = true;
+                    self.limit_ends = at.and_then(|at| Timestamp::from_second(at).ok());
                 }
                 Vec::new()
             }
@@ -406,11 +409,11 @@ impl Reader for ClaudeReader {
         let failed = |text: &str, codes: &[String], status: Option<u16>| {
             let mut codes: Vec<&str> = codes.iter().map(String::as_str).collect();
             codes.push(&error_code);
-            if this.rejected.is_some() {
+            if this.rejected {
                 codes.push("usage_limit_reached");
             }
             let mut failure = Failure::told(text, &codes, status, now, tz);
-            if let Some(Some(at)) = this.rejected {
+            if let Some(at) = this.limit_ends {
                 failure.reset = Some(Reset::At(at));
             }
             failure

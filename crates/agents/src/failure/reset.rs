@@ -197,14 +197,18 @@ impl Parts {
         if matches!(word, "at" | "on" | "the" | "of" | "about" | "around" | "by") {
             return Some(true);
         }
-        if let Some(days) = match word {
-            "today" => Some(0),
-            "tomorrow" => Some(1),
-            _ => None,
-        } {
-            self.days_ahead = Some(days);
-        } else if let Some(zone) = zone(word, tz) {
-            self.zone = Some(zone?);
+        match zone(word, tz) {
+            Zone::No => {}
+            Zone::Unknown => return None,
+            Zone::Known(zone) => {
+                self.zone = Some(zone);
+                return Some(true);
+            }
+        }
+        if word == "today" {
+            self.days_ahead = Some(0);
+        } else if word == "tomorrow" {
+            self.days_ahead = Some(1);
         } else if let Some(afternoon) = meridiem(word) {
             self.afternoon = Some(afternoon);
         } else if let Some(date) = word.parse::<Date>().ok().filter(|_| word.len() >= 10) {
@@ -292,21 +296,35 @@ fn iso(word: &str) -> Option<Timestamp> {
     word.to_ascii_uppercase().parse().ok()
 }
 
-/// A time zone: `Some(None)` is one that cannot be known here. Names of places are
-/// those of the machine that both we and the CLI run on, so the only one that can
-/// stand for anything is our own.
-fn zone(word: &str, tz: &TimeZone) -> Option<Option<TimeZone>> {
+/// What a word says about the time zone.
+enum Zone {
+    /// Nothing.
+    No,
+    /// This one.
+    Known(TimeZone),
+    /// One that cannot be known here.
+    Unknown,
+}
+
+/// The time zone that a word names. Names of places are those of the machine that both
+/// we and the CLI run on, so the only one that can stand for anything is our own.
+fn zone(word: &str, tz: &TimeZone) -> Zone {
     if matches!(word, "utc" | "gmt" | "z" | "etc/utc" | "etc/gmt") {
-        return Some(Some(TimeZone::UTC));
+        return Zone::Known(TimeZone::UTC);
     }
-    let (area, place) = word.split_once('/')?;
-    if area.is_empty() || place.is_empty() || !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return None;
+    match word.split_once('/') {
+        Some((area, place))
+            if !place.is_empty() && area.starts_with(|c: char| c.is_ascii_alphabetic()) =>
+        {
+            let own = tz.iana_name();
+            if own.is_none_or(|own| own.eq_ignore_ascii_case(word)) {
+                Zone::Known(tz.clone())
+            } else {
+                Zone::Unknown
+            }
+        }
+        _ => Zone::No,
     }
-    let ours = tz
-        .iana_name()
-        .is_none_or(|own| own.eq_ignore_ascii_case(word));
-    Some(ours.then(|| tz.clone()))
 }
 
 fn meridiem(word: &str) -> Option<bool> {
@@ -325,7 +343,7 @@ fn clock(word: &str) -> Option<((i8, i8, i8), Option<bool>)> {
         "" => None,
         _ => Some(meridiem(suffix)?),
     };
-    let mut fields = digits.split(':').map(|field| field.parse::<i8>());
+    let mut fields = digits.split(':').map(str::parse::<i8>);
     let hour = fields.next()?.ok()?;
     let minute = fields.next();
     let second = fields.next();

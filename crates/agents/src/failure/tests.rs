@@ -22,14 +22,18 @@ fn classified(text: &str) -> (FailureKind, Option<Reset>) {
     classify(text, None, now(), &TimeZone::UTC)
 }
 
+// As an option, which is how tables below use them.
+#[allow(clippy::unnecessary_wraps)]
 fn at(text: &str) -> Option<Reset> {
     Some(Reset::At(text.parse().unwrap()))
 }
 
+#[allow(clippy::unnecessary_wraps)]
 fn after(seconds: u64) -> Option<Reset> {
     Some(Reset::In(Duration::from_secs(seconds)))
 }
 
+#[allow(clippy::unnecessary_wraps)]
 fn words(text: &str) -> Option<Reset> {
     Some(Reset::LocalText(text.to_owned()))
 }

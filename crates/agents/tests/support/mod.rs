@@ -3,6 +3,9 @@
 //! `streams/NAME.jsonl` is the CLI's stdout, `streams/NAME.expected.json` its exit
 //! code and stderr and what the reader says to it all.
 
+// Each test file uses its own part of this.
+#![allow(dead_code)]
+
 use std::fs;
 use std::path::PathBuf;
 
