@@ -69,7 +69,7 @@ pub enum ChangeKind {
 impl Event {
     pub(crate) fn command(command: &str, exit_code: Option<i32>, running: bool) -> Self {
         Event::Command {
-            command: cut_chars(command, MAX_COMMAND_CHARS).into_owned(),
+            command: cut(command, MAX_COMMAND_CHARS),
             exit_code,
             running,
         }
@@ -77,13 +77,13 @@ impl Event {
 
     pub(crate) fn message(text: &str) -> Self {
         Event::Message {
-            text: cut_chars(text, MAX_MESSAGE_CHARS).into_owned(),
+            text: cut(text, MAX_MESSAGE_CHARS),
         }
     }
 
     pub(crate) fn file_change(path: &str, kind: ChangeKind) -> Self {
         Event::FileChange {
-            path: cut_chars(path, MAX_PATH_CHARS).into_owned(),
+            path: cut(path, MAX_PATH_CHARS),
             kind,
         }
     }
@@ -94,6 +94,14 @@ impl Event {
             fatal,
         }
     }
+}
+
+fn cut(text: &str, max_chars: usize) -> String {
+    // Most texts are short: so many bytes are no more characters.
+    if text.len() <= max_chars {
+        return text.to_owned();
+    }
+    cut_chars(text, max_chars).into_owned()
 }
 
 /// The text on one line: every run of white space is one space, and what would move
@@ -170,10 +178,7 @@ mod tests {
                 Event::command("ls", None, true),
                 r#"{"event":"command","command":"ls","exit_code":null,"running":true}"#,
             ),
-            (
-                Event::message("hi"),
-                r#"{"event":"message","text":"hi"}"#,
-            ),
+            (Event::message("hi"), r#"{"event":"message","text":"hi"}"#),
             (
                 Event::file_change("a", ChangeKind::Add),
                 r#"{"event":"file_change","path":"a","kind":"add"}"#,

@@ -52,7 +52,7 @@ pub(crate) struct Number(pub(crate) Option<f64>);
 pub(crate) struct Flag(pub(crate) Option<bool>);
 
 /// An object with known fields.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Object<T>(pub(crate) Option<T>);
 
 impl<T> Default for Object<T> {
@@ -331,7 +331,17 @@ mod tests {
 
     #[test]
     fn other_kinds_are_nothing() {
-        for value in ["null", "true", "3", "-3", "1e9", r#""s""#, r#""\n""#, "[{},1]", r#"{"a":[2]}"#] {
+        for value in [
+            "null",
+            "true",
+            "3",
+            "-3",
+            "1e9",
+            r#""s""#,
+            r#""\n""#,
+            "[{},1]",
+            r#"{"a":[2]}"#,
+        ] {
             let json = format!(
                 r#"{{"text":{value},"int":{value},"number":{value},"flag":{value},"object":{value},"list":{value}}}"#
             );
@@ -342,7 +352,10 @@ mod tests {
             assert_eq!(all.object.0.is_some(), value.starts_with('{'), "{value}");
             assert_eq!(all.list.0.len(), if value.starts_with('[') { 2 } else { 0 });
             let number = value.parse::<f64>().is_ok();
-            assert_eq!((all.int.0.is_some(), all.number.0.is_some()), (number, number));
+            assert_eq!(
+                (all.int.0.is_some(), all.number.0.is_some()),
+                (number, number)
+            );
         }
     }
 }

@@ -53,7 +53,11 @@ impl Usage {
         let (input, output) = (self.input_tokens?, self.output_tokens?);
         let cached = self.cached_input_tokens.unwrap_or_default().min(input);
         let usd = |tokens: u64, per_million: f64| as_f64(tokens) * per_million / 1_000_000.0;
-        Some(usd(input - cached, price.input) + usd(cached, price.cached) + usd(output, price.output))
+        Some(
+            usd(input - cached, price.input)
+                + usd(cached, price.cached)
+                + usd(output, price.output),
+        )
     }
 
     /// A reported cost of zero for tokens that were used means that the CLI has no

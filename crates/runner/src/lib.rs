@@ -8,6 +8,7 @@ compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
 
 mod abilities;
 mod belongings;
+mod disarm;
 mod environment;
 mod error;
 mod executor;
@@ -50,8 +51,9 @@ pub use view::{
 
 /// Settles what is unfinished, then takes one step.
 pub fn step_once(project: &Project, host: &mut Host<'_>) -> Result<StepResult> {
-    let git = Git::open(project.root())?;
+    Git::open(project.root())?;
     let _lock = lock::Lock::take(project)?;
+    let git = disarm::open(project, host)?;
     let mut place = step::Workplace {
         project,
         git: &git,

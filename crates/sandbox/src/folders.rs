@@ -35,7 +35,13 @@ pub fn default_caches(home: &Path, var: impl Fn(&str) -> Option<OsString>) -> Ve
         .filter(|dir| dir.is_absolute())
         .filter_map(|dir| dir.canonicalize().ok())
         .collect();
-    let mut caches = Vec::new();
+    // The locks on the first two, so that several cargos at once, contained or not, still take turns.
+    let locks = [".package-cache", ".package-cache-mutate"].map(|name| cargo.join(name));
+    let mut caches: Vec<PathBuf> = locks
+        .iter()
+        .filter_map(|lock| lock.canonicalize().ok())
+        .filter(|lock| lock.is_file())
+        .collect();
     for candidate in candidates {
         if let Ok(path) = candidate.canonicalize()
             && path.is_dir()
@@ -116,7 +122,9 @@ mod tests {
             fs::create_dir_all(home.path().join(dir)).unwrap();
         }
         fs::write(home.path().join(".cargo/git"), "a file").unwrap();
-        let all = ".cache .cargo/registry .npm go/pkg";
+        fs::write(home.path().join(".cargo/.package-cache"), "").unwrap();
+        fs::create_dir(home.path().join(".cargo/.package-cache-mutate")).unwrap();
+        let all = ".cache .cargo/.package-cache .cargo/registry .npm go/pkg";
         assert_eq!(names(home.path(), &[]), all);
         let path = |dirs: &[&str]| {
             let dirs = dirs.iter().map(|dir| home.path().join(dir));
@@ -125,7 +133,7 @@ mod tests {
         assert_eq!(names(home.path(), &[path(&[".cargo/bin", "go/bin"])]), all);
         assert_eq!(
             names(home.path(), &[path(&[".npm", "gone"])]),
-            ".cache .cargo/registry go/pkg"
+            ".cache .cargo/.package-cache .cargo/registry go/pkg"
         );
         assert_eq!(
             names(home.path(), &[("XDG_CACHE_HOME", "relative".into())]),

@@ -11,10 +11,15 @@
 //! | | bubblewrap | Landlock |
 //! |---|---|---|
 //! | writes outside the project and what [`Policy`] names | refused (`EROFS`) | refused (`EACCES`) |
+//! | modes, owners and times of files outside | refused | left alone |
 //! | runner-owned files inside the project | read-only | writable: it cannot subtract |
 //! | what is left running | ends with its pid namespace | for the supervisor to end |
 //! | signals to processes outside | cannot see them | refused from ABI 6 on |
 //! | network, sockets, reading | left alone | left alone |
+//!
+//! Whoever starts the wrapped argv hands down nothing but the three standard streams (through an open
+//! folder bubblewrap is left again), and leaves the monitor alone when it asks for an end
+//! ([`Mechanism::has_monitor`]).
 //!
 //! The way of the data: [`detect`] once, [`choose`] with the configured mode, [`Policy::plan`] for
 //! each child (it looks at the file system), [`Plan::wrap`] (it does not).

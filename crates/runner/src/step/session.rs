@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_core::digest::sha256_hex;
@@ -13,6 +12,7 @@ use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
 use runner_exec::{CappedLog, Ended, Flow, Report, Sink, Spec, Stream};
 use serde_json::json;
 
+use super::iteration::has_content;
 use super::{Iteration, Workplace};
 use crate::environment;
 use crate::error::{Code, Error, Result};
@@ -58,7 +58,7 @@ pub(super) fn run_agent(
         deadline: Some(deadline),
         idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
         grace: GRACE,
-        hold_lock: Some(lock::session_lock(place.project)),
+        hold_lock: Some(lock::session_lock(place.project)?),
     };
     spec.env.extend(backend.env());
     it.log_event(
@@ -67,8 +67,8 @@ pub(super) fn run_agent(
         json!({"backend": backend.name()}),
     );
     place.host.observer.progress(&Progress::Agent);
-    let log = it.folder.join("executor.log");
-    let report = run(place, &spec, &log, state.config.executor_output_limit_bytes)?;
+    let cap = state.config.executor_output_limit_bytes;
+    let (report, _) = run(place, it, &spec, "executor.log", cap)?;
     let exit_code = report.exit;
     it.journal.note(&Record::AgentEnded { exit_code })?;
     it.log_event(
@@ -148,7 +148,7 @@ pub(super) fn run_guard(
         deadline: Some(deadline),
         idle_timeout: None,
         grace: GRACE,
-        hold_lock: Some(lock::session_lock(place.project)),
+        hold_lock: Some(lock::session_lock(place.project)?),
     };
     it.log_event(
         place.host.clock,
@@ -156,8 +156,8 @@ pub(super) fn run_guard(
         json!({"command": command}),
     );
     place.host.observer.progress(&Progress::Guard);
-    let log = it.folder.join("guard.log");
-    let report = run(place, &spec, &log, state.config.guard_output_limit_bytes)?;
+    let cap = state.config.guard_output_limit_bytes;
+    let (report, log) = run(place, it, &spec, "guard.log", cap)?;
     let exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),
@@ -188,23 +188,32 @@ pub(super) fn run_guard(
             "the guard's supervisor was killed; everything it had started was ended".to_owned(),
         )),
     };
-    let log_bytes = std::fs::read(&log).unwrap_or_default();
     Ok(GuardSession {
         run: GuardRun {
             command: command.clone(),
             exit_code,
             duration_ms: millis(report.duration),
-            log_sha256: sha256_hex(&log_bytes),
+            log_sha256: sha256_hex(&log),
         },
         error: error.map(|(kind, message)| RunnerError { kind, message }),
     })
 }
 
-fn run(place: &mut Workplace<'_, '_>, spec: &Spec, log: &Path, cap: u64) -> Result<Report> {
+/// Runs a child with its output in a log of the iteration; how it went, and the
+/// log's bytes.
+fn run(
+    place: &mut Workplace<'_, '_>,
+    it: &Iteration,
+    spec: &Spec,
+    name: &str,
+    cap: u64,
+) -> Result<(Report, Vec<u8>)> {
     fault::point("spawn")?;
-    files::remove_if_there(log)?;
+    let path = it.folder.join(name);
+    files::remove_if_there(&path)?;
     let mut sink = LogSink {
-        file: File::create(log).map_err(|error| files::at(log, error))?,
+        file: File::create(&path).map_err(|error| files::at(&path, error))?,
+        head: Vec::new(),
         capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
         failed: None,
         observer: &mut *place.host.observer,
@@ -215,23 +224,32 @@ fn run(place: &mut Workplace<'_, '_>, spec: &Spec, log: &Path, cap: u64) -> Resu
         .run(spec, place.host.cancel, &mut sink)?;
     let LogSink {
         mut file,
+        head: mut log,
         capped,
         failed,
         ..
     } = sink;
-    let tail = capped.finish();
-    let written = failed.map_or_else(|| file.write_all(&tail.bytes), Err);
+    let tail = capped.finish().bytes;
+    let written = failed.map_or_else(|| file.write_all(&tail), Err);
     if written.is_err() && matches!(report.ended, Ended::Interrupted) {
         return Err(interrupted());
     }
-    written.map_err(|error| files::at(log, error))?;
+    written.map_err(|error| files::at(&path, error))?;
+    log.extend_from_slice(&tail);
+    // The child could write there too: what it said is what came out of its pipes.
+    it.make_folder_again(place.project)?;
+    if !has_content(&path, &log) {
+        files::remove_if_there(&path)?;
+        files::write_whole(&path, &log)?;
+    }
     fault::point("spawn-done")?;
-    Ok(report)
+    Ok((report, log))
 }
 
 /// The head of the output goes to the log as it comes, the tail at the end.
 struct LogSink<'o> {
     file: File,
+    head: Vec<u8>,
     capped: CappedLog,
     failed: Option<std::io::Error>,
     observer: &'o mut dyn Observer,
@@ -240,6 +258,7 @@ struct LogSink<'o> {
 impl Sink for LogSink<'_> {
     fn output(&mut self, _: Stream, bytes: &[u8]) -> Flow {
         let head = self.capped.push(bytes);
+        self.head.extend_from_slice(head);
         if self.failed.is_none()
             && let Err(error) = self.file.write_all(head)
         {

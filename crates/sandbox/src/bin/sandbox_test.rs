@@ -99,17 +99,17 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
             _ => return Err(io::Error::other("unknown option")),
         }
     }
-    let argv: Vec<OsString> = args.collect();
+    let program: Vec<OsString> = args.collect();
     let mechanism = mechanism(&name.to_string_lossy(), detect())?;
-    let wrapped = plan(&policy)?.wrap(&mechanism, &launcher(), &argv);
+    let wrapped = plan(&policy)?.wrap(&mechanism, &launcher(), &program);
     Err(command(&wrapped)?.current_dir(&policy.project).exec())
 }
 
 #[allow(clippy::disallowed_methods)] // Supervision is another crate's; the tests wait for all of it.
 fn command(argv: &[OsString]) -> io::Result<Command> {
-    let (program, args) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let (program, rest) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut cmd = Command::new(program);
-    cmd.args(args);
+    cmd.args(rest);
     Ok(cmd)
 }
 
@@ -134,11 +134,15 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let begun = Instant::now();
     let plan = plan(&policy)?;
     let planning = begun.elapsed();
-    let argv: Vec<OsString> = vec!["true".into()];
+    let program: Vec<OsString> = vec!["true".into()];
     let mut rows: Vec<(&str, Vec<OsString>, Vec<Duration>)> = Vec::new();
     for name in ["none", "landlock", "bubblewrap"] {
         let mechanism = mechanism(name, support.clone())?;
-        rows.push((name, plan.wrap(&mechanism, &launcher(), &argv), Vec::new()));
+        rows.push((
+            name,
+            plan.wrap(&mechanism, &launcher(), &program),
+            Vec::new(),
+        ));
     }
     for _ in 0..count {
         for (_, argv, times) in &mut rows {

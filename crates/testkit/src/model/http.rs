@@ -1,5 +1,6 @@
 //! As much HTTP/1.1 as one request per connection needs.
 
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// A request, read whole.
@@ -58,7 +59,8 @@ pub(super) fn write_status(
         body.len()
     );
     for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        // Writing to a string cannot fail.
+        let _ = write!(head, "{name}: {value}\r\n");
     }
     connection.write_all(format!("{head}\r\n{body}").as_bytes())?;
     connection.flush()

@@ -54,7 +54,15 @@ impl ModelServer {
         let own_uid = fs::metadata("/proc/self").map_or(0, |own| own.uid());
         let flags = if own_uid == 0 { "-n" } else { "-rn" };
         let words = [
-            flags, "--", "sh", "-c", ENTRY, "sh", python(), folder, port(),
+            flags,
+            "--",
+            "sh",
+            "-c",
+            ENTRY,
+            "sh",
+            python(),
+            folder,
+            port(),
         ];
         words.map(str::to_owned).to_vec()
     }

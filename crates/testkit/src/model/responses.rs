@@ -81,14 +81,17 @@ pub(super) fn shell_call(request: &Value, command: &str) -> Option<Value> {
     if let Some(tool) = named("function", "shell") {
         return Some(tool.function_call(&json!({"command": argv})));
     }
-    tools.iter().any(|tool| tool.kind == "local_shell").then(|| {
-        json!({
-            "type": "local_shell_call",
-            "call_id": CALL_ID,
-            "status": "completed",
-            "action": {"type": "exec", "command": argv},
+    tools
+        .iter()
+        .any(|tool| tool.kind == "local_shell")
+        .then(|| {
+            json!({
+                "type": "local_shell_call",
+                "call_id": CALL_ID,
+                "status": "completed",
+                "action": {"type": "exec", "command": argv},
+            })
         })
-    })
 }
 
 /// A tool that the request offers.

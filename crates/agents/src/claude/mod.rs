@@ -1,0 +1,165 @@
+//! Anthropic's claude.
+
+mod reader;
+
+use std::ffi::OsString;
+
+use crate::probe::{Help, Login, Probe, Version};
+use crate::reader::Reader;
+use crate::{Backend, Invocation, Session, variables, words};
+
+/// Variables that claude reads to find its login, its provider and its models. The
+/// keys of a whole cloud account are not among them.
+const PASSED_ENV: &[&str] = &[
+    "CLAUDE_CONFIG_DIR",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "ANTHROPIC_BETAS",
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_SMALL_FAST_MODEL",
+    "CLAUDE_CODE_SUBAGENT_MODEL",
+    "CLAUDE_CODE_EFFORT_LEVEL",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLAUDE_CODE_MAX_RETRIES",
+    "MAX_THINKING_TOKENS",
+    "API_TIMEOUT_MS",
+    "BASH_DEFAULT_TIMEOUT_MS",
+    "BASH_MAX_TIMEOUT_MS",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_SKIP_BEDROCK_AUTH",
+    "ANTHROPIC_BEDROCK_BASE_URL",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_REGION",
+    "AWS_PROFILE",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_SKIP_VERTEX_AUTH",
+    "ANTHROPIC_VERTEX_BASE_URL",
+    "ANTHROPIC_VERTEX_PROJECT_ID",
+    "CLOUD_ML_REGION",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_SKIP_FOUNDRY_AUTH",
+    "ANTHROPIC_FOUNDRY_API_KEY",
+    "ANTHROPIC_FOUNDRY_BASE_URL",
+    "ANTHROPIC_FOUNDRY_RESOURCE",
+    "CLAUDE_CODE_CLIENT_CERT",
+    "CLAUDE_CODE_CLIENT_KEY",
+    "CLAUDE_CODE_CLIENT_KEY_PASSPHRASE",
+    "NODE_EXTRA_CA_CERTS",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
+/// The claude backend.
+pub(crate) struct Claude;
+
+impl Backend for Claude {
+    fn name(&self) -> &'static str {
+        "claude"
+    }
+
+    fn program(&self) -> Option<&'static str> {
+        Some("claude")
+    }
+
+    fn invocation(&self, session: &Session<'_>) -> Invocation {
+        // Claude works in the folder in which it is started.
+        let mut argv: Vec<OsString> = words([
+            "claude",
+            "-p",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--no-session-persistence",
+            "--json-schema",
+            session.schema_json,
+        ])
+        .collect();
+        if !session.model.is_empty() {
+            argv.extend(words(["--model", session.model]));
+        }
+        if session.is_root {
+            // Root is refused the flag below.
+            argv.extend(words([
+                "--permission-mode",
+                "dontAsk",
+                "--allowedTools",
+                "Bash,Edit,Write,Read",
+            ]));
+        } else {
+            argv.push("--dangerously-skip-permissions".into());
+        }
+        argv.extend(session.extra_args.iter().map(OsString::from));
+        let mut env = variables([
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("DISABLE_TELEMETRY", "1"),
+            ("DISABLE_ERROR_REPORTING", "1"),
+            ("DISABLE_AUTOUPDATER", "1"),
+            ("DISABLE_AUTO_COMPACT", "1"),
+        ]);
+        let home = session.agent_home;
+        env.extend(home.map(|home| ("CLAUDE_CONFIG_DIR".into(), home.into())));
+        Invocation {
+            argv,
+            env,
+            passed_env: PASSED_ENV,
+            writable_home: if home.is_some() {
+                Vec::new()
+            } else {
+                // The second is a file.
+                vec![".claude", ".claude.json", ".cache/claude-cli-nodejs"]
+            },
+        }
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(reader::ClaudeReader::default())
+    }
+
+    fn reports_tokens(&self) -> bool {
+        true
+    }
+
+    fn reports_cost(&self) -> bool {
+        true
+    }
+
+    fn probe(&self) -> Probe {
+        Probe {
+            version: &["claude", "--version"],
+            known_good: Some((Version::new(2, 1, 325), Version::new(2, 1, u32::MAX))),
+            helps: &[Help {
+                command: &["claude", "--help"],
+                flags: &[
+                    "-p",
+                    "--output-format",
+                    "--verbose",
+                    "--no-session-persistence",
+                    "--json-schema",
+                    "--model",
+                    "--permission-mode",
+                    "--allowedTools",
+                    "--dangerously-skip-permissions",
+                ],
+            }],
+            login: Login {
+                env: &[
+                    "ANTHROPIC_API_KEY",
+                    "ANTHROPIC_AUTH_TOKEN",
+                    "CLAUDE_CODE_OAUTH_TOKEN",
+                    "CLAUDE_CODE_USE_BEDROCK",
+                    "CLAUDE_CODE_USE_VERTEX",
+                    "CLAUDE_CODE_USE_FOUNDRY",
+                ],
+                files: &[".claude/.credentials.json"],
+                home: Some(("CLAUDE_CONFIG_DIR", &[".credentials.json"])),
+            },
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! OpenAI's codex.
+
+use std::ffi::OsString;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+
+use crate::event::{ChangeKind, Event};
+use crate::failure::Failure;
+use crate::lax::{Int, List, Object, Text};
+use crate::probe::{Help, Login, Probe, Version};
+use crate::reader::{Ending, Reader, Tail, bounded, is_object, kept};
+use crate::shell::unwrapped;
+use crate::usage::Usage;
+use crate::{Backend, Invocation, Session, words};
+
+/// Variables that codex reads. It takes the key for its own provider from
+/// `CODEX_API_KEY` alone; `OPENAI_API_KEY` is what configured providers commonly name.
+const PASSED_ENV: &[&str] = &[
+    "CODEX_HOME",
+    "CODEX_SQLITE_HOME",
+    "CODEX_API_KEY",
+    "CODEX_ACCESS_TOKEN",
+    "CODEX_CA_CERTIFICATE",
+    "OPENAI_API_KEY",
+    "OPENAI_ORGANIZATION",
+    "OPENAI_PROJECT",
+    "OPENAI_FEDERATION_RULE_ID",
+    "OPENAI_IDENTITY_TOKEN_FILE",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
+/// Settings of every session. They are given as configuration, because an unknown
+/// feature flag ends codex at once, while an unknown setting is only remarked on.
+const SETTINGS: &[&str] = &[
+    // No traffic but the model's. Plugins are looked up at their vendor's and on
+    // GitHub at every start.
+    "analytics.enabled=false",
+    "feedback.enabled=false",
+    "check_for_update_on_startup=false",
+    "features.plugins=false",
+    "history.persistence=\"none\"",
+    // A connection that is refused shall end the session, not be tried for ever.
+    "features.unbounded_connection_retries=false",
+    // Both are needed to keep the conversation from being summarised: a session that
+    // does not fit is to fail instead.
+    "model_context_window=100000000",
+    "model_auto_compact_token_limit=9000000",
+];
+
+/// The codex backend.
+pub(crate) struct Codex;
+
+impl Backend for Codex {
+    fn name(&self) -> &'static str {
+        "codex"
+    }
+
+    fn program(&self) -> Option<&'static str> {
+        Some("codex")
+    }
+
+    fn invocation(&self, session: &Session<'_>) -> Invocation {
+        let mut argv: Vec<OsString> = words([
+            "codex",
+            "exec",
+            "--json",
+            "--ephemeral",
+            "--skip-git-repo-check",
+            "--color",
+            "never",
+            "-C",
+        ])
+        .collect();
+        argv.push(session.project_dir.into());
+        argv.push("--output-schema".into());
+        argv.push(session.schema_path.into());
+        argv.push("-o".into());
+        argv.push(session.output_path.into());
+        if !session.model.is_empty() {
+            argv.extend(words(["-m", session.model]));
+        }
+        if session.contained {
+            argv.push("--dangerously-bypass-approvals-and-sandbox".into());
+        } else {
+            argv.extend(words(["-s", "workspace-write"]));
+        }
+        for setting in SETTINGS {
+            argv.extend(words(["-c", setting]));
+        }
+        argv.extend(session.extra_args.iter().map(OsString::from));
+        // The prompt is on stdin.
+        argv.push("-".into());
+        let home = session.agent_home;
+        Invocation {
+            argv,
+            env: home
+                .map(|home| ("CODEX_HOME".into(), home.into()))
+                .into_iter()
+                .collect(),
+            passed_env: PASSED_ENV,
+            writable_home: if home.is_some() {
+                Vec::new()
+            } else {
+                vec![".codex"]
+            },
+        }
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(CodexReader::default())
+    }
+
+    fn reports_tokens(&self) -> bool {
+        true
+    }
+
+    fn reports_cost(&self) -> bool {
+        false
+    }
+
+    fn probe(&self) -> Probe {
+        Probe {
+            version: &["codex", "--version"],
+            known_good: Some((Version::new(0, 166, 0), Version::new(0, 166, u32::MAX))),
+            helps: &[Help {
+                command: &["codex", "exec", "--help"],
+                flags: &[
+                    "--json",
+                    "--ephemeral",
+                    "--skip-git-repo-check",
+                    "--color",
+                    "-C",
+                    "--output-schema",
+                    "-o",
+                    "-m",
+                    "-c",
+                    "-s",
+                    "--dangerously-bypass-approvals-and-sandbox",
+                ],
+            }],
+            login: Login {
+                env: &["CODEX_API_KEY", "CODEX_ACCESS_TOKEN"],
+                files: &[".codex/auth.json"],
+                home: Some(("CODEX_HOME", &["auth.json"])),
+            },
+        }
+    }
+}
+
+/// A line, as far as it is of interest.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    /// On the heap, because moving it around costs more than that.
+    #[serde(borrow, default)]
+    item: Object<Box<Item<'a>>>,
+    #[serde(default)]
+    usage: Object<Tokens>,
+    #[serde(borrow, default)]
+    error: Object<ErrorBody<'a>>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
+    #[serde(borrow, default)]
+    command: Text<'a>,
+    #[serde(default)]
+    exit_code: Int,
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    changes: List<Object<Change<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Change<'a> {
+    #[serde(borrow, default)]
+    path: Text<'a>,
+    #[serde(borrow, default)]
+    kind: Text<'a>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Tokens {
+    #[serde(default, rename = "input_tokens")]
+    input: Int,
+    #[serde(default, rename = "cached_input_tokens")]
+    cached_input: Int,
+    #[serde(default, rename = "output_tokens")]
+    output: Int,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody<'a> {
+    #[serde(borrow, default)]
+    message: Text<'a>,
+}
+
+/// Where an item is in its life.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Started,
+    Completed,
+}
+
+#[derive(Default)]
+struct CodexReader {
+    usage: Usage,
+    /// The last thing that the agent said is its report.
+    last_message: Option<Vec<u8>>,
+    /// Why the turn failed: final.
+    failed: Option<String>,
+    /// What may have been only a remark about a new attempt.
+    last_error: Option<String>,
+    completed: bool,
+    stderr: Tail,
+}
+
+impl CodexReader {
+    fn item(&mut self, item: &Item<'_>, stage: Stage) -> Vec<Event> {
+        match (item.kind.get(), stage) {
+            ("command_execution", _) => {
+                let running = stage == Stage::Started;
+                let command = unwrapped(item.command.get());
+                let exit_code = item.exit_code.exit_code().filter(|_| !running);
+                vec![Event::command(&command, exit_code, running)]
+            }
+            ("agent_message", Stage::Completed) => {
+                let text = item.text.get();
+                self.last_message = Some(bounded(text));
+                vec![Event::message(text)]
+            }
+            ("file_change", Stage::Completed) if item.status.get() != "failed" => item
+                .changes
+                .0
+                .iter()
+                .filter_map(|change| change.0.as_ref())
+                .map(|change| {
+                    let kind = match change.kind.get() {
+                        "add" => ChangeKind::Add,
+                        "delete" => ChangeKind::Delete,
+                        _ => ChangeKind::Update,
+                    };
+                    Event::file_change(change.path.get(), kind)
+                })
+                .collect(),
+            ("error", Stage::Completed) => vec![Event::error(item.message.get(), false)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Reader for CodexReader {
+    fn line(&mut self, line: &[u8]) -> Vec<Event> {
+        if !is_object(line) {
+            return Vec::new();
+        }
+        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
+            return Vec::new();
+        };
+        match (line.kind.get(), &line.item.0) {
+            ("turn.started", _) => vec![Event::TurnStarted],
+            ("item.started", Some(item)) => self.item(item, Stage::Started),
+            ("item.completed", Some(item)) => self.item(item, Stage::Completed),
+            ("turn.completed", _) => {
+                self.completed = true;
+                self.failed = None;
+                let Some(tokens) = line.usage.0 else {
+                    return Vec::new();
+                };
+                // The count is of the whole session, also in a second turn.
+                self.usage.merge(&Usage {
+                    input_tokens: tokens.input.count(),
+                    cached_input_tokens: tokens.cached_input.count(),
+                    output_tokens: tokens.output.count(),
+                    cost_usd: None,
+                });
+                vec![Event::Usage(self.usage)]
+            }
+            ("turn.failed", _) => {
+                let message = match &line.error.0 {
+                    Some(error) => error.message.get(),
+                    None => line.message.get(),
+                };
+                let message = if message.is_empty() {
+                    "the turn failed"
+                } else {
+                    message
+                };
+                self.completed = false;
+                self.failed = Some(kept(message));
+                vec![Event::error(message, true)]
+            }
+            ("error", _) => {
+                let message = line.message.get();
+                self.last_error = Some(kept(message));
+                vec![Event::error(message, false)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn stderr(&mut self, line: &[u8]) {
+        self.stderr.push(line);
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {
+        let this = *self;
+        let error = this.failed.or_else(|| {
+            // Remarks of a session that went through in the end are over.
+            let failed = !this.completed && exit != Some(0);
+            this.last_error.filter(|_| failed)
+        });
+        let failure = match error {
+            Some(message) => Some(Failure::told(&message, &[], None, now, tz)),
+            None if exit == Some(0) && this.last_message.is_none() => {
+                Some(Failure::malformed("codex ended without a final message"))
+            }
+            None => this.stderr.failure("codex", exit, now, tz),
+        };
+        Ending {
+            output: this.last_message.filter(|_| failure.is_none()),
+            usage: this.usage,
+            failure,
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! opencode.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+
+use crate::event::{ChangeKind, Event};
+use crate::failure::Failure;
+use crate::lax::{Int, Number, Object, Text};
+use crate::probe::{Help, Login, Probe, Version};
+use crate::reader::{Ending, Reader, Tail, is_object, kept};
+use crate::usage::Usage;
+use crate::{Backend, Invocation, Session, variables, words};
+
+/// Variables with the keys of the providers that opencode knows best, and with its
+/// configuration. Others can be named in `[executor.env]`.
+const PASSED_ENV: &[&str] = &[
+    "OPENCODE_API_KEY",
+    "OPENCODE_CONFIG",
+    "OPENCODE_CONFIG_DIR",
+    "OPENCODE_CONFIG_CONTENT",
+    "OPENCODE_PERMISSION",
+    "OPENCODE_ENABLE_EXPERIMENTAL_MODELS",
+    "OPENCODE_DISABLE_CLAUDE_CODE",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+    "OPENCODE_DISABLE_MODELS_FETCH",
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GENERATIVE_AI_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "XAI_API_KEY",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_REGION",
+    "AWS_PROFILE",
+    "NODE_EXTRA_CA_CERTS",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
+/// The opencode backend.
+pub(crate) struct Opencode;
+
+impl Backend for Opencode {
+    fn name(&self) -> &'static str {
+        "opencode"
+    }
+
+    fn program(&self) -> Option<&'static str> {
+        Some("opencode")
+    }
+
+    /// There is no flag for the schema: the prompt asks the agent for the report.
+    fn invocation(&self, session: &Session<'_>) -> Invocation {
+        let mut argv: Vec<OsString> =
+            words(["opencode", "run", "--format", "json", "--dir"]).collect();
+        argv.push(session.project_dir.into());
+        if !session.model.is_empty() {
+            argv.extend(words(["-m", session.model]));
+        }
+        argv.push("--auto".into());
+        argv.extend(session.extra_args.iter().map(OsString::from));
+        // The list of models is still fetched: without it a new installation knows none.
+        let mut env = variables([
+            ("OPENCODE_DISABLE_AUTOCOMPACT", "1"),
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+            ("OPENCODE_DISABLE_SHARE", "1"),
+        ]);
+        let home = session.agent_home;
+        if let Some(home) = home {
+            env.extend(
+                [
+                    ("XDG_DATA_HOME", "data"),
+                    ("XDG_CONFIG_HOME", "config"),
+                    ("XDG_STATE_HOME", "state"),
+                    ("XDG_CACHE_HOME", "cache"),
+                ]
+                .map(|(name, folder)| (name.into(), home.join(folder).into())),
+            );
+        }
+        Invocation {
+            argv,
+            env,
+            passed_env: PASSED_ENV,
+            writable_home: if home.is_some() {
+                Vec::new()
+            } else {
+                vec![
+                    ".local/share/opencode",
+                    ".local/state/opencode",
+                    ".config/opencode",
+                    ".cache/opencode",
+                ]
+            },
+        }
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(OpencodeReader::default())
+    }
+
+    fn reports_tokens(&self) -> bool {
+        true
+    }
+
+    fn reports_cost(&self) -> bool {
+        true
+    }
+
+    fn probe(&self) -> Probe {
+        Probe {
+            version: &["opencode", "--version"],
+            known_good: Some((Version::new(1, 18, 33), Version::new(1, 18, u32::MAX))),
+            helps: &[Help {
+                command: &["opencode", "run", "--help"],
+                flags: &["--format", "--dir", "-m", "--auto"],
+            }],
+            login: Login {
+                env: &[
+                    "OPENCODE_API_KEY",
+                    "ANTHROPIC_API_KEY",
+                    "OPENAI_API_KEY",
+                    "OPENROUTER_API_KEY",
+                    "GEMINI_API_KEY",
+                    "GOOGLE_API_KEY",
+                    "GOOGLE_GENERATIVE_AI_API_KEY",
+                    "GROQ_API_KEY",
+                    "MISTRAL_API_KEY",
+                    "DEEPSEEK_API_KEY",
+                    "XAI_API_KEY",
+                    "AWS_BEARER_TOKEN_BEDROCK",
+                ],
+                files: &[".local/share/opencode/auth.json"],
+                home: Some(("XDG_DATA_HOME", &["opencode/auth.json"])),
+            },
+        }
+    }
+}
+
+/// A line, as far as it is of interest.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    part: Object<Box<Part<'a>>>,
+    #[serde(borrow, default)]
+    error: Object<Box<ErrorBody<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    tool: Text<'a>,
+    #[serde(borrow, default)]
+    state: Object<ToolState<'a>>,
+    #[serde(default)]
+    tokens: Object<Tokens>,
+    #[serde(default)]
+    cost: Number,
+}
+
+#[derive(Deserialize)]
+struct ToolState<'a> {
+    #[serde(borrow, default)]
+    status: Text<'a>,
+    #[serde(borrow, default)]
+    input: Object<Input<'a>>,
+    #[serde(default)]
+    metadata: Object<Metadata>,
+}
+
+#[derive(Deserialize)]
+struct Input<'a> {
+    #[serde(borrow, default)]
+    command: Text<'a>,
+    #[serde(borrow, default, rename = "filePath")]
+    file_path: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    exit: Int,
+}
+
+/// Tokens of one step: neither cached nor thinking ones are part of the others.
+#[derive(Clone, Copy, Deserialize)]
+struct Tokens {
+    #[serde(default)]
+    input: Int,
+    #[serde(default)]
+    output: Int,
+    #[serde(default)]
+    reasoning: Int,
+    #[serde(default)]
+    cache: Object<Cache>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Cache {
+    #[serde(default)]
+    read: Int,
+    #[serde(default)]
+    write: Int,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    message: Text<'a>,
+    #[serde(borrow, default)]
+    data: Object<ErrorData<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ErrorData<'a> {
+    #[serde(borrow, default)]
+    message: Text<'a>,
+    #[serde(default, rename = "statusCode")]
+    status_code: Int,
+    #[serde(borrow, default, rename = "responseBody")]
+    response_body: Text<'a>,
+    #[serde(borrow, default, rename = "responseHeaders")]
+    response_headers: Object<Headers<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Headers<'a> {
+    #[serde(borrow, default, rename = "retry-after")]
+    retry_after: Text<'a>,
+    #[serde(borrow, default, rename = "retry-after-ms")]
+    retry_after_ms: Text<'a>,
+}
+
+impl Tokens {
+    fn usage(self) -> Usage {
+        let cache = self.cache.0.unwrap_or(Cache {
+            read: Int(None),
+            write: Int(None),
+        });
+        let mut usage = Usage::default();
+        for input in [self.input, cache.read, cache.write] {
+            usage.add(&Usage {
+                input_tokens: input.count(),
+                ..Usage::default()
+            });
+        }
+        for output in [self.output, self.reasoning] {
+            usage.add(&Usage {
+                output_tokens: output.count(),
+                ..Usage::default()
+            });
+        }
+        usage.cached_input_tokens = cache.read.count();
+        usage
+    }
+}
+
+/// An error that may end the session.
+struct Trouble {
+    message: String,
+    /// What helps to tell its kind but is not for people.
+    details: String,
+    status: Option<u16>,
+}
+
+#[derive(Default)]
+struct OpencodeReader {
+    usage: Usage,
+    trouble: Option<Trouble>,
+    stderr: Tail,
+}
+
+impl OpencodeReader {
+    fn error(&mut self, error: Option<&ErrorBody<'_>>) -> Vec<Event> {
+        let Some(error) = error else {
+            self.trouble = Some(Trouble {
+                message: "opencode reported an error that it did not name".to_owned(),
+                details: String::new(),
+                status: None,
+            });
+            return Vec::new();
+        };
+        let name = error.name.get();
+        let data = error.data.0.as_ref();
+        let message = [
+            data.map(|data| data.message.get()).unwrap_or_default(),
+            error.message.get(),
+            name,
+        ]
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or_default();
+        let mut details = name.to_owned();
+        if let Some(data) = data {
+            details.push(' ');
+            details.push_str(data.response_body.get());
+            if let Some(headers) = &data.response_headers.0 {
+                let waits = [
+                    ("retry-after-ms", headers.retry_after_ms.get()),
+                    ("retry-after", headers.retry_after.get()),
+                ];
+                for (header, value) in waits.iter().filter(|(_, value)| !value.is_empty()) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(details, " {header}: {value}");
+                }
+            }
+        }
+        self.trouble = Some(Trouble {
+            message: kept(message),
+            details: kept(&details),
+            status: data.and_then(|data| data.status_code.status()),
+        });
+        vec![Event::error(message, true)]
+    }
+
+    fn tool(part: &Part<'_>) -> Option<Event> {
+        let state = part.state.0.as_ref()?;
+        let input = state.input.0.as_ref()?;
+        let failed = state.status.get() == "error";
+        let kind = match part.tool.get() {
+            "bash" => {
+                let exit = state
+                    .metadata
+                    .0
+                    .as_ref()
+                    .and_then(|data| data.exit.exit_code());
+                return Some(Event::command(input.command.get(), exit, false));
+            }
+            _ if failed || input.file_path.get().is_empty() => return None,
+            "write" => ChangeKind::Add,
+            "edit" | "multiedit" | "patch" | "apply_patch" => ChangeKind::Update,
+            _ => return None,
+        };
+        Some(Event::file_change(input.file_path.get(), kind))
+    }
+}
+
+impl Reader for OpencodeReader {
+    fn line(&mut self, line: &[u8]) -> Vec<Event> {
+        if !is_object(line) {
+            return Vec::new();
+        }
+        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
+            return Vec::new();
+        };
+        match (line.kind.get(), &line.part.0) {
+            ("step_start", _) => {
+                // It goes on: whatever was wrong is over.
+                self.trouble = None;
+                vec![Event::TurnStarted]
+            }
+            ("text", Some(part)) => vec![Event::message(part.text.get())],
+            ("tool_use", Some(part)) => Self::tool(part).into_iter().collect(),
+            ("step_finish", Some(part)) => {
+                if let Some(tokens) = part.tokens.0 {
+                    self.usage.add(&tokens.usage());
+                }
+                self.usage.add(&Usage {
+                    cost_usd: part.cost.0.filter(|cost| *cost >= 0.0),
+                    ..Usage::default()
+                });
+                vec![Event::Usage(self.usage())]
+            }
+            ("error", _) => self.error(line.error.0.as_deref()),
+            _ => Vec::new(),
+        }
+    }
+
+    fn stderr(&mut self, line: &[u8]) {
+        self.stderr.push(line);
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage.without_false_zero()
+    }
+
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {
+        let usage = Reader::usage(&*self);
+        let this = *self;
+        let failure = match this.trouble {
+            Some(trouble) => {
+                let details = [trouble.details.as_str()];
+                let status = trouble.status;
+                Some(Failure::told(&trouble.message, &details, status, now, tz))
+            }
+            None => this.stderr.failure("opencode", exit, now, tz),
+        };
+        Ending {
+            output: None,
+            usage,
+            failure,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Paths that are not what they seem: links, odd names, folders inside each other.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use runner_sandbox::{Mechanism, Policy};
+
+use crate::{Case, each};
+
+/// Inside is writable, `outside` is not.
+fn check(case: &Case) {
+    case.works("echo x > made && test \"$(cat made)\" = x && test -e made && rm made");
+    case.works("echo x > $TMPDIR/made && rm $TMPDIR/made");
+    let ran = case.sh("echo x > $BASE/outside/file");
+    assert_ne!(ran.code, Some(0), "{case}: {ran:?}");
+    assert_eq!(case.read("outside/file"), "untouched", "{case}");
+}
+
+#[test]
+fn a_project_behind_a_link() {
+    each(|mut case| {
+        symlink("project", case.path("link")).unwrap();
+        case.write("project/owned", "owned");
+        symlink(case.path("link"), case.path("link2")).unwrap();
+        case.project = case.path("link2");
+        case.option("--ro", &case.path("link/owned"));
+        check(&case);
+        case.works("cd $BASE/link && echo x > a && cd $BASE/link2 && echo x > b");
+        if case.is_bubblewrap() {
+            let ran = case.sh("echo x > $BASE/project/owned");
+            assert_ne!(ran.code, Some(0), "{case}: {ran:?}");
+        }
+    });
+}
+
+#[test]
+fn a_temp_folder_and_a_home_behind_links() {
+    each(|mut case| {
+        fs::create_dir_all(case.path("real/tmp")).unwrap();
+        fs::create_dir_all(case.path("real/home/.cache")).unwrap();
+        symlink("real/tmp", case.path("tmp-link")).unwrap();
+        symlink("real/home", case.path("home-link")).unwrap();
+        case.give_away();
+        case.option("--tmp", &case.path("tmp-link"));
+        case.option("--rw", &case.path("home-link/.cache"));
+        case.set("TMPDIR", case.path("tmp-link"));
+        case.set("HOME", case.path("home-link"));
+        check(&case);
+        case.works("echo x > $HOME/.cache/x && mktemp");
+        let ran = case.sh("echo x > $HOME/x");
+        assert_ne!(ran.code, Some(0), "{case}: {ran:?}");
+    });
+}
+
+#[test]
+fn names_with_anything_in_them() {
+    each(|mut case| {
+        for name in [
+            "with space",
+            "with\nnewline",
+            "--bind",
+            "quo\"te'",
+            "größe $HOME *",
+        ] {
+            let dir = case.path("project").join(name);
+            fs::create_dir_all(dir.join("inner --ro-bind")).unwrap();
+            fs::write(dir.join("owned file"), "owned").unwrap();
+            case.give_away();
+            case.project = dir.clone();
+            case.option("--ro", &dir.join("owned file"));
+            check(&case);
+            case.works("echo x > 'inner --ro-bind/file'");
+            if case.is_bubblewrap() {
+                let ran = case.sh("echo x > 'owned file'");
+                assert_ne!(ran.code, Some(0), "{case}: {name:?}: {ran:?}");
+            }
+        }
+    });
+}
+
+/// The temp folder around the project must not be mounted over it.
+#[test]
+fn a_project_inside_the_temp_folder() {
+    each(|mut case| {
+        case.write("tmp/a/b/project/owned", "owned");
+        case.project = case.path("tmp/a/b/project");
+        case.option("--ro", &case.path("tmp/a/b/project/owned"));
+        check(&case);
+        case.works("echo x > $TMPDIR/a/b/beside");
+        if case.is_bubblewrap() {
+            for attempt in [
+                "echo x > owned",
+                "mv $TMPDIR/a $TMPDIR/aside",
+                "mv $TMPDIR/a/b $TMPDIR/b",
+            ] {
+                let ran = case.sh(attempt);
+                assert_ne!(ran.code, Some(0), "{case}: {attempt}: {ran:?}");
+            }
+        }
+        assert_eq!(case.read("tmp/a/b/project/owned"), "owned".to_owned());
+    });
+}
+
+#[test]
+fn a_temp_folder_inside_the_project() {
+    each(|mut case| {
+        fs::create_dir(case.path("project/tmp")).unwrap();
+        case.give_away();
+        case.option("--tmp", &case.path("project/tmp"));
+        case.set("TMPDIR", case.path("project/tmp"));
+        check(&case);
+    });
+}
+
+#[test]
+fn a_home_around_the_project() {
+    each(|mut case| {
+        fs::create_dir_all(case.path("home/.cache")).unwrap();
+        fs::create_dir(case.path("home/project")).unwrap();
+        case.give_away();
+        case.project = case.path("home/project");
+        case.option("--rw", &case.path("home/.cache"));
+        check(&case);
+        case.works("echo x > $HOME/.cache/x");
+        let ran = case.sh("echo x > $HOME/file");
+        assert_ne!(ran.code, Some(0), "{case}: {ran:?}");
+    });
+}
+
+/// Shared memory as a place to work in: bubblewrap's own /dev must not hide it.
+#[test]
+fn a_project_in_shared_memory() {
+    each(|mut case| {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        if case.nobody {
+            std::os::unix::fs::chown(dir.path(), Some(crate::NOBODY), None).unwrap();
+        }
+        case.project = dir.path().to_owned();
+        check(&case);
+        case.works("echo x > kept");
+        assert_eq!(fs::read_to_string(dir.path().join("kept")).unwrap(), "x\n");
+    });
+}
+
+/// A session leaves a link where a later one is given a folder.
+#[test]
+fn planted_links_open_nothing() {
+    let case = Case::new("none", false);
+    symlink(case.path("outside"), case.path("project/cache")).unwrap();
+    symlink(case.path("outside"), case.path("tmp/cache")).unwrap();
+    symlink("/", case.path("root")).unwrap();
+    let policy = Policy {
+        project: case.path("project"),
+        writable: [
+            "project/cache",
+            "project/../outside",
+            "tmp/cache",
+            "root",
+            "absent",
+            "home",
+        ]
+        .map(|name| case.base.path().canonicalize().unwrap().join(name))
+        .to_vec(),
+        read_only: vec![case.path("project/absent"), case.path("project/cache")],
+        tmp: case.path("tmp"),
+    };
+    let plan = policy.plan().unwrap();
+    let base = case.path("");
+    let left_out: Vec<String> = plan
+        .left_out
+        .iter()
+        .map(|left| {
+            format!(
+                "{}{}",
+                left.path.strip_prefix(&base).unwrap().display(),
+                left.absent
+            )
+        })
+        .collect();
+    assert_eq!(
+        left_out,
+        [
+            "rootfalse",
+            "absenttrue",
+            "project/cachefalse",
+            "project/../outsidefalse",
+            "tmp/cachefalse"
+        ]
+    );
+    assert_eq!(
+        plan.unprotected,
+        [case.path("project/absent"), case.path("project/cache")]
+    );
+    let wrapped = plan.wrap(&Mechanism::Landlock, &["x".into()], &["y".into()]);
+    let shown: Vec<String> = wrapped
+        .iter()
+        .map(|word| {
+            word.to_string_lossy()
+                .replace(&*base.to_string_lossy(), "BASE/")
+        })
+        .collect();
+    assert_eq!(
+        shown.join(" "),
+        "x --rw /dev/shm --rw BASE/home --rw BASE/project --rw BASE/tmp -- y"
+    );
+}
+
+#[test]
+fn policies_that_cannot_be() {
+    let case = Case::new("none", false);
+    let policy = |project: &str, tmp: &str| Policy {
+        project: project.into(),
+        writable: vec!["relative".into(), "/proc/sys".into()],
+        read_only: Vec::new(),
+        tmp: tmp.into(),
+    };
+    let refusal = policy("/", "/").plan().unwrap_err();
+    assert_eq!(
+        refusal.message,
+        "the project is `/`: everything would be writable"
+    );
+    let gone = case.path("gone");
+    let refusal = policy(&gone.to_string_lossy(), "/").plan().unwrap_err();
+    assert!(
+        refusal.message.starts_with("cannot contain anything in `"),
+        "{refusal}"
+    );
+    let plan = policy(&case.path("project").to_string_lossy(), "/")
+        .plan()
+        .unwrap();
+    let reasons: Vec<&str> = plan
+        .left_out
+        .iter()
+        .map(|left| left.reason.as_str())
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            "it is not an absolute path",
+            "the child has a /proc of its own",
+            "it is `/`: everything would be writable",
+        ]
+    );
+    assert!(plan.left_out.iter().all(|left| !left.absent));
+}
