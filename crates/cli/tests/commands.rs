@@ -190,6 +190,17 @@ fn commands_work_from_below_and_from_outside_the_project() {
 }
 
 #[test]
+fn another_repository_inside_the_project_is_another_project() {
+    let repo = started(DONE, &["true"]);
+    repo.write(".git/info/exclude", "vendor/\n");
+    repo.write("vendor/other/src/x", "");
+    repo.git(&["init", "-q", "vendor/other"]);
+    let run = repo.runner(&["-C", "vendor/other/src", "status"]);
+    human_error(&run, "no .runner/ in", "runner init");
+    repo.runner(&["-C", "vendor", "status"]).success();
+}
+
+#[test]
 fn quiet_leaves_errors_alone_on_stderr() {
     let mut repo = bare();
     repo.agent(DONE);

@@ -118,7 +118,7 @@ impl Events {
     /// Whether a crash cut the last line off.
     fn ends_torn(&self) -> bool {
         use std::io::{Read as _, Seek as _, SeekFrom};
-        let Ok(mut file) = File::open(&self.path) else {
+        let Ok(mut file) = files::open_no_trap(&self.path) else {
             return false;
         };
         let mut last = [b'\n'];

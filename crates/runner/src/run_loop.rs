@@ -7,6 +7,7 @@ use runner_core::meta::{AfterError, Class, ErrorKind, RunnerError};
 use serde_json::json;
 
 use crate::containment::Chosen;
+use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::git::Git;
 use crate::host::{Host, Progress};
@@ -117,8 +118,9 @@ fn run(
     report: &mut dyn FnMut(&StepReport),
     end: &mut LoopEnd,
 ) -> Result<LoopStatus> {
-    let git = Git::open(project.root())?;
+    Git::open(project.root())?;
     let _lock = Lock::take(project)?;
+    let git = disarm::open(project, host)?;
     let result = iterate(project, &git, host, options, report, end);
     let status = match &result {
         Ok(status) => *status,

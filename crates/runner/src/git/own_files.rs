@@ -87,7 +87,8 @@ impl OwnFiles {
         let mut modules = Vec::new();
         find_modules(&git.common_dir().join("modules"), MODULE_DEPTH, &mut modules);
         let mut links = Vec::new();
-        for path in git.submodules()? {
+        // An index that cannot be read is dealt with later.
+        for path in git.submodules().unwrap_or_default() {
             let path = path.join(".git");
             match Image::of(git.root(), &path)? {
                 // The submodule's repository lies in its work tree.
@@ -122,11 +123,6 @@ impl OwnFiles {
             return None;
         }
         serde_json::from_slice(bytes).ok()
-    }
-
-    /// Where HEAD is.
-    pub(crate) fn git_dir(&self) -> &Path {
-        &self.git_dir.root
     }
 
     /// Puts back whatever differs and clears away what would trap git.

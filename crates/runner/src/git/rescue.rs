@@ -140,7 +140,10 @@ fn take_away(git: &Git, tree: &str, quarantine: &Path) -> Result<()> {
     for entry in git.status()?.entries.iter().filter(|entry| entry.untracked) {
         let full = git.root().join(&entry.path);
         if saved.contains(&entry.path) && !full.is_dir() {
-            files::remove_if_there(&full)?;
+            if files::remove_if_there(&full).is_err() {
+                image::open_folders(git.root());
+                files::remove_if_there(&full)?;
+            }
         } else {
             image::move_to(git.root(), &entry.path, quarantine)?;
         }

@@ -99,7 +99,7 @@ pub(super) fn run_agent(
         idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(lock::session_lock(place.project)),
+        hold_lock: Some(lock::session_lock(place.project)?),
     };
     it.log_event(
         place.host.clock,
@@ -109,8 +109,7 @@ pub(super) fn run_agent(
     place.host.observer.progress(&Progress::Agent);
     let cap = config.executor_output_limit_bytes;
     let mut stream = EventStream::new(backend.reader(), budget, &it.folder.join("stream.jsonl"), cap);
-    let log = it.folder.join("executor.log");
-    let report = child::run(place, &spec, &log, cap, &mut stream)?;
+    let (report, log) = child::run(place, it, &spec, "executor.log", cap, &mut stream)?;
     let exit_code = report.exit;
     let tz = jiff::tz::TimeZone::system();
     let (ending, exceeded) = stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
@@ -148,8 +147,7 @@ pub(super) fn run_agent(
         Ended::Interrupted => return Err(interrupted()),
     };
     let error = error.or_else(|| {
-        let output = std::fs::read(&log).unwrap_or_default();
-        let words = containment.setup_failure(exit_code, &output)?;
+        let words = containment.setup_failure(exit_code, &log)?;
         Some((ErrorKind::Spawn, format!("the sandbox could not be set up: {words}")))
     });
     let mut run = ExecutorRun {
@@ -214,18 +212,27 @@ fn runner_error(failure: Failure, now: jiff::Timestamp) -> RunnerError {
 }
 
 /// Reads what the agent said; anything but a valid answer is a runner error, of
-/// the kind that the CLI's own words tell if it said any.
-pub(super) fn read_output(it: &Iteration, failure: Option<RunnerError>) -> Result<AgentOutput, RunnerError> {
-    let error = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
+/// the kind that the CLI's own words tell if they tell one.
+pub(super) fn read_output(
+    it: &Iteration,
+    failure: Option<&RunnerError>,
+) -> Result<AgentOutput, RunnerError> {
+    let (kind, message) = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
         Ok(bytes) => match AgentOutput::parse(&bytes) {
             Ok(output) => return Ok(output),
-            Err(error) => RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}")),
+            Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
         },
-        Err(ReadError::Absent) => RunnerError::new(
+        Err(ReadError::Absent) => (
             ErrorKind::NoOutput,
-            "the agent ended without writing output.json",
+            "the agent ended without writing output.json".to_owned(),
         ),
-        Err(error) => RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}")),
+        Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
     };
-    Err(failure.unwrap_or(error))
+    Err(match failure {
+        None => RunnerError::new(kind, message),
+        Some(failure) if matches!(failure.kind, ErrorKind::Agent | ErrorKind::MalformedOutput) => {
+            RunnerError::new(kind, format!("{message} ({})", failure.message))
+        }
+        Some(failure) => failure.clone(),
+    })
 }

@@ -68,7 +68,7 @@ pub(super) fn run_guard(
         idle_timeout: None,
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(lock::session_lock(place.project)),
+        hold_lock: Some(lock::session_lock(place.project)?),
     };
     it.log_event(
         place.host.clock,
@@ -76,8 +76,8 @@ pub(super) fn run_guard(
         json!({"command": command}),
     );
     place.host.observer.progress(&Progress::Guard);
-    let log = it.folder.join("guard.log");
-    let report = child::run(place, &spec, &log, state.config.guard_output_limit_bytes, &mut Nobody)?;
+    let cap = state.config.guard_output_limit_bytes;
+    let (report, log) = child::run(place, it, &spec, "guard.log", cap, &mut Nobody)?;
     run.exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),
@@ -92,11 +92,10 @@ pub(super) fn run_guard(
         "guard_ended",
         json!({"exit_code": run.exit_code}),
     );
-    let log_bytes = std::fs::read(&log).unwrap_or_default();
-    run.log_sha256 = sha256_hex(&log_bytes);
+    run.log_sha256 = sha256_hex(&log);
     let error = match &report.ended {
         Ended::Exited(_) | Ended::Signaled(_) => containment
-            .setup_failure(run.exit_code, &log_bytes)
+            .setup_failure(run.exit_code, &log)
             .map(|words| (ErrorKind::GuardSpawn, format!("the sandbox could not be set up: {words}"))),
         Ended::NotStarted(failure) => Some((ErrorKind::GuardSpawn, format!("the guard {}", failure.message))),
         Ended::TimedOut => Some((
