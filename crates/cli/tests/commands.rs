@@ -1,6 +1,8 @@
 //! The commands as scripts meet them: the shapes of `--json`, the exit codes,
 //! errors for people and for programs, and the options of every command.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::TestRepo;

@@ -1,6 +1,8 @@
 //! `runner init`: the layout, what it finds out about a project, and what it
 //! does where a `.runner/` is already.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use std::os::unix::fs::PermissionsExt as _;

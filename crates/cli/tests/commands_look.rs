@@ -1,6 +1,8 @@
 //! `status`, `tree`, `log` and `why`: before the start, while a step runs, and
 //! when the run is stuck or complete.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use std::time::Duration;

@@ -2,13 +2,15 @@
 //! tree, in a submodule, and still in place when the runner is killed. None of it
 //! ever runs.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod hostile_support;
 
 use std::fs;
 use std::time::Duration;
 
 use hostile_support::{
-    BIN, assert_never_ran, case, check, finish, mark, play, play_one, plant, repo, started, step,
+    BIN, assert_never_ran, case, check, finish, mark, plant, play, play_one, repo, started, step,
 };
 use runner_testkit::{TestRepo, eventually};
 
@@ -32,7 +34,11 @@ const PLANTED: &[(&str, &str, &str)] = &[
         "git config diff.x.textconv \"$EVIL\"; git config diff.x.command \"$EVIL\"; git config diff.external \"$EVIL\"; \
          echo '* diff=x' > .gitattributes; echo more >> src/main.txt",
     ),
-    ("core.fsmonitor", ".git/config", "git config core.fsmonitor \"$EVIL\"; echo more >> src/main.txt"),
+    (
+        "core.fsmonitor",
+        ".git/config",
+        "git config core.fsmonitor \"$EVIL\"; echo more >> src/main.txt",
+    ),
     (
         "core.worktree",
         ".git/config",
@@ -43,7 +49,11 @@ const PLANTED: &[(&str, &str, &str)] = &[
         ".git/config",
         "git config core.hooksPath \"$AGENT_DIR\"; echo more >> src/main.txt",
     ),
-    ("core.sshCommand", ".git/config", "git config core.sshCommand \"$EVIL\"; git config core.askPass \"$EVIL\""),
+    (
+        "core.sshCommand",
+        ".git/config",
+        "git config core.sshCommand \"$EVIL\"; git config core.askPass \"$EVIL\"",
+    ),
     (
         "include.path",
         ".git/config",
@@ -68,16 +78,36 @@ const PLANTED: &[(&str, &str, &str)] = &[
         "git config extensions.worktreeConfig true; git config --worktree filter.x.clean \"$EVIL\"; \
          echo '* filter=x' > .gitattributes; echo more >> src/main.txt",
     ),
-    ("pre-commit", ".git/hooks/pre-commit", "cp \"$EVIL\" .git/hooks/pre-commit"),
-    ("post-index-change", ".git/hooks/post-index-change", "cp \"$EVIL\" .git/hooks/post-index-change"),
-    ("reference-transaction", ".git/hooks/reference-transaction", "cp \"$EVIL\" .git/hooks/reference-transaction"),
-    ("hooks is a link", ".git/hooks", "rm -rf .git/hooks; ln -s \"$AGENT_DIR\" .git/hooks"),
+    (
+        "pre-commit",
+        ".git/hooks/pre-commit",
+        "cp \"$EVIL\" .git/hooks/pre-commit",
+    ),
+    (
+        "post-index-change",
+        ".git/hooks/post-index-change",
+        "cp \"$EVIL\" .git/hooks/post-index-change",
+    ),
+    (
+        "reference-transaction",
+        ".git/hooks/reference-transaction",
+        "cp \"$EVIL\" .git/hooks/reference-transaction",
+    ),
+    (
+        "hooks is a link",
+        ".git/hooks",
+        "rm -rf .git/hooks; ln -s \"$AGENT_DIR\" .git/hooks",
+    ),
     (
         "info/attributes",
         ".git/info/attributes",
         "mkdir -p .git/info; echo '* filter=user' > .git/info/attributes; echo more >> src/main.txt",
     ),
-    ("info/exclude", ".git/info/exclude", "mkdir -p .git/info; echo '*' >> .git/info/exclude; echo new > new.txt"),
+    (
+        "info/exclude",
+        ".git/info/exclude",
+        "mkdir -p .git/info; echo '*' >> .git/info/exclude; echo new > new.txt",
+    ),
     (
         "info/grafts",
         ".git/info/grafts",
@@ -91,13 +121,21 @@ const PLANTED: &[(&str, &str, &str)] = &[
 ];
 
 fn with_evil(repo: &TestRepo, script: &str) -> String {
-    format!("EVIL='{}'\n{script}\n", repo.agent_dir().join("evil.sh").display())
+    format!(
+        "EVIL='{}'\n{script}\n",
+        repo.agent_dir().join("evil.sh").display()
+    )
 }
 
 /// A repository whose user has a filter of their own, called `user`; it works.
 fn repo_with_a_filter() -> TestRepo {
     started(TestRepo::new(BIN), |repo| {
-        repo.git(&["config", "--global", "filter.user.clean", "sed s/secret/public/"]);
+        repo.git(&[
+            "config",
+            "--global",
+            "filter.user.clean",
+            "sed s/secret/public/",
+        ]);
         repo.git(&["config", "--global", "filter.user.smudge", "cat"]);
     })
 }
@@ -108,7 +146,10 @@ fn what_the_agent_plants_never_runs() {
     let config = repo.read(".git/config");
     for (name, named, script) in PLANTED {
         let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        repo.agent_at(iter, &with_evil(&repo, &format!("{script}\nout done 'did it'")));
+        repo.agent_at(
+            iter,
+            &with_evil(&repo, &format!("{script}\nout done 'did it'")),
+        );
         let (run, json) = step(&repo);
         assert_eq!(json["class"], "agent_error", "{name}: {}", run.describe());
         let finding = json["findings"][0].as_str().unwrap();
@@ -119,7 +160,11 @@ fn what_the_agent_plants_never_runs() {
         assert!(shown.stdout.contains(named), "{name}: {}", shown.describe());
         assert_never_ran(&repo, name);
     }
-    assert_eq!(repo.git(&["show", "HEAD:new.txt"]), "new", "it is committed all the same");
+    assert_eq!(
+        repo.git(&["show", "HEAD:new.txt"]),
+        "new",
+        "it is committed all the same"
+    );
     finish(&repo);
     repo.runner(&["verify", "root"]).success();
     assert_never_ran(&repo, "verify");
@@ -131,21 +176,35 @@ fn what_the_agent_plants_never_runs() {
 fn what_the_guard_plants_never_runs() {
     let repo = started(TestRepo::new(BIN), |repo| {
         repo.git(&["config", "--global", "filter.user.clean", "cat"]);
-        repo.write("guard.sh", "[ -f \"$HOME/plant.sh\" ] || exit 0\n. \"$HOME/plant.sh\"\nexit 0\n");
+        repo.write(
+            "guard.sh",
+            "[ -f \"$HOME/plant.sh\" ] || exit 0\n. \"$HOME/plant.sh\"\nexit 0\n",
+        );
         repo.commit_all("guard");
     });
-    let config = repo.read(".runner/state/config.toml").replace("\"true\"", "\". ./guard.sh\"");
+    let config = repo
+        .read(".runner/state/config.toml")
+        .replace("\"true\"", "\". ./guard.sh\"");
     repo.write(".runner/state/config.toml", config);
     repo.commit_all("use it");
     let plant_file = repo.root().join("home/plant.sh");
     for (name, named, script) in PLANTED {
-        let text = with_evil(&repo, script).replace("$AGENT_DIR", &repo.agent_dir().display().to_string());
+        let text =
+            with_evil(&repo, script).replace("$AGENT_DIR", &repo.agent_dir().display().to_string());
         fs::write(&plant_file, text).unwrap();
         let (run, json) = step(&repo);
         assert_eq!(json["class"], "agent_error", "{name}: {}", run.describe());
         assert_eq!(json["passes"], false, "{name}: {}", run.describe());
-        assert!(run.stdout.contains(named), "{name} is not named: {}", run.describe());
-        assert!(run.stdout.contains("while the guard ran"), "{name}: {}", run.describe());
+        assert!(
+            run.stdout.contains(named),
+            "{name} is not named: {}",
+            run.describe()
+        );
+        assert!(
+            run.stdout.contains("while the guard ran"),
+            "{name}: {}",
+            run.describe()
+        );
         check(&repo, name);
     }
     fs::remove_file(&plant_file).unwrap();
@@ -162,20 +221,50 @@ fn what_the_guard_plants_never_runs() {
 #[test]
 fn the_guard_may_not_leave_the_branch() {
     let repo = started(TestRepo::new(BIN), |repo| {
-        repo.write("guard.sh", "[ -f \"$HOME/guard.sh\" ] || exit 0\n. \"$HOME/guard.sh\"\nexit 0\n");
+        repo.write(
+            "guard.sh",
+            "[ -f \"$HOME/guard.sh\" ] || exit 0\n. \"$HOME/guard.sh\"\nexit 0\n",
+        );
         repo.commit_all("guard");
     });
-    let config = repo.read(".runner/state/config.toml").replace("\"true\"", "\". ./guard.sh\"");
+    let config = repo
+        .read(".runner/state/config.toml")
+        .replace("\"true\"", "\". ./guard.sh\"");
     repo.write(".runner/state/config.toml", config);
     repo.commit_all("use it");
     let own = repo.root().join("home/guard.sh");
     for (name, script, class, says) in [
-        ("switched", "git checkout -q main", "runner_error", "was left while the guard ran"),
-        ("reset", "git reset -q --hard HEAD~1", "runner_error", "was reset or rewritten while the guard ran"),
-        ("a repository", "git init -q made-by-guard; echo x > made-by-guard/x", "ok", "made-by-guard"),
+        (
+            "switched",
+            "git checkout -q main",
+            "runner_error",
+            "was left while the guard ran",
+        ),
+        (
+            "reset",
+            "git reset -q --hard HEAD~1",
+            "runner_error",
+            "was reset or rewritten while the guard ran",
+        ),
+        (
+            "a repository",
+            "git init -q made-by-guard; echo x > made-by-guard/x",
+            "ok",
+            "made-by-guard",
+        ),
         ("a secret", "echo SECRET > .env", "ok", ".env"),
-        ("a secret in a commit", "echo SECRET > .env; git add -A; git commit -qm g", "ok", "folded into this one"),
-        ("a commit", "echo x > by-guard.txt; git add -A; git commit -qm 'by guard'", "ok", ""),
+        (
+            "a secret in a commit",
+            "echo SECRET > .env; git add -A; git commit -qm g",
+            "ok",
+            "folded into this one",
+        ),
+        (
+            "a commit",
+            "echo x > by-guard.txt; git add -A; git commit -qm 'by guard'",
+            "ok",
+            "",
+        ),
     ] {
         repo.agent("echo work >> work.txt; out done x");
         fs::write(&own, format!("{script}; exit 1\n")).unwrap();
@@ -187,7 +276,11 @@ fn the_guard_may_not_leave_the_branch() {
         assert!(!objects.contains(".env"), "{name}");
     }
     assert_eq!(repo.git(&["show", "HEAD:by-guard.txt"]), "x");
-    assert_eq!(repo.read("work.txt").lines().count(), 4, "what the agent did stays");
+    assert_eq!(
+        repo.read("work.txt").lines().count(),
+        4,
+        "what the agent did stays"
+    );
     fs::remove_file(&own).unwrap();
     finish(&repo);
 }
@@ -200,12 +293,20 @@ fn a_linked_work_tree_is_guarded_with_its_common_folder() {
     let mut repo = TestRepo::new(BIN);
     // The work tree takes the place of the repository that the test made.
     fs::remove_dir_all(repo.path("")).unwrap();
-    main.git(&["worktree", "add", "-q", "-b", "work", &repo.path("").display().to_string()]);
+    main.git(&[
+        "worktree",
+        "add",
+        "-q",
+        "-b",
+        "work",
+        &repo.path("").display().to_string(),
+    ]);
     plant(&repo);
     repo.config(|config| {
         config.set("max_attempts_default", 20);
     });
-    repo.start_run("# Linked\n\nMake it good.\n", &["true"]).success();
+    repo.start_run("# Linked\n\nMake it good.\n", &["true"])
+        .success();
     let common = main.path(".git").display().to_string();
     let pointer = repo.read(".git");
     let cases = [
@@ -221,10 +322,17 @@ fn a_linked_work_tree_is_guarded_with_its_common_folder() {
     ];
     for (name, named, script) in cases {
         let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        repo.agent_at(iter, &with_evil(&repo, &format!("{script}\nout done 'did it'")));
+        repo.agent_at(
+            iter,
+            &with_evil(&repo, &format!("{script}\nout done 'did it'")),
+        );
         let (run, json) = step(&repo);
         assert_eq!(json["class"], "agent_error", "{name}: {}", run.describe());
-        assert!(run.stdout.contains(named), "{name} is not named: {}", run.describe());
+        assert!(
+            run.stdout.contains(named),
+            "{name} is not named: {}",
+            run.describe()
+        );
         check(&repo, name);
         assert_eq!(repo.read(".git"), pointer, "{name}");
     }
@@ -238,27 +346,62 @@ fn a_submodule_is_guarded_too() {
     inner.commit_all("lib");
     let repo = started(TestRepo::new(BIN), |repo| {
         let from = inner.path("").display().to_string();
-        repo.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &from, "sub"]);
+        repo.git(&[
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "add",
+            &from,
+            "sub",
+        ]);
         // One with its repository inside, as old gits made them.
         repo.git(&["clone", "-q", &from, "old"]);
         repo.git(&["-c", "advice.addEmbeddedRepo=false", "add", "old"]);
         repo.git(&["commit", "-qm", "submodules"]);
     });
     let cases = [
-        ("its config", ".git/modules/sub/config", "cd sub; git config filter.x.clean \"$EVIL\"; echo '* filter=x' > .gitattributes; echo dirty >> lib.txt; cd .."),
-        ("its hooks", ".git/modules/sub/hooks/post-index-change", "cp \"$EVIL\" .git/modules/sub/hooks/post-index-change"),
-        ("its attributes", ".git/modules/sub/info/attributes", "mkdir -p .git/modules/sub/info; echo '* filter=x' > .git/modules/sub/info/attributes"),
-        ("its pointer", "sub/.git", "git init -q \"$AGENT_DIR/evil-sub\"; git -C \"$AGENT_DIR/evil-sub\" config core.fsmonitor \"$EVIL\"; \
-            echo \"gitdir: $AGENT_DIR/evil-sub/.git\" > sub/.git; echo dirty >> sub/lib.txt"),
-        ("the config of the old one", "old/.git/config", "git -C old config core.fsmonitor \"$EVIL\"; echo dirty >> old/lib.txt"),
+        (
+            "its config",
+            ".git/modules/sub/config",
+            "cd sub; git config filter.x.clean \"$EVIL\"; echo '* filter=x' > .gitattributes; echo dirty >> lib.txt; cd ..",
+        ),
+        (
+            "its hooks",
+            ".git/modules/sub/hooks/post-index-change",
+            "cp \"$EVIL\" .git/modules/sub/hooks/post-index-change",
+        ),
+        (
+            "its attributes",
+            ".git/modules/sub/info/attributes",
+            "mkdir -p .git/modules/sub/info; echo '* filter=x' > .git/modules/sub/info/attributes",
+        ),
+        (
+            "its pointer",
+            "sub/.git",
+            "git init -q \"$AGENT_DIR/evil-sub\"; git -C \"$AGENT_DIR/evil-sub\" config core.fsmonitor \"$EVIL\"; \
+            echo \"gitdir: $AGENT_DIR/evil-sub/.git\" > sub/.git; echo dirty >> sub/lib.txt",
+        ),
+        (
+            "the config of the old one",
+            "old/.git/config",
+            "git -C old config core.fsmonitor \"$EVIL\"; echo dirty >> old/lib.txt",
+        ),
     ];
     for (name, named, script) in cases {
         let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        repo.agent_at(iter, &with_evil(&repo, &format!("{script}\nout done 'did it'")));
+        repo.agent_at(
+            iter,
+            &with_evil(&repo, &format!("{script}\nout done 'did it'")),
+        );
         let (run, json) = step(&repo);
         assert_never_ran(&repo, name);
         assert_eq!(json["class"], "agent_error", "{name}: {}", run.describe());
-        assert!(run.stdout.contains(named), "{name} is not named: {}", run.describe());
+        assert!(
+            run.stdout.contains(named),
+            "{name} is not named: {}",
+            run.describe()
+        );
         // What is uncommitted inside a submodule is not the runner's to commit.
         let status = repo.git(&["status", "--porcelain", "--ignore-submodules=dirty"]);
         assert!(status.is_empty(), "{name}: {status}");
@@ -270,7 +413,12 @@ fn a_submodule_is_guarded_too() {
     fs::remove_file(repo.path("sub/.gitattributes")).unwrap();
     play_one(
         &repo,
-        &case("a new commit in it", "ok", "", "cd sub; echo new > new.txt; git add -A; git commit -qm new; cd ..; out retry x"),
+        &case(
+            "a new commit in it",
+            "ok",
+            "",
+            "cd sub; echo new > new.txt; git add -A; git commit -qm new; cd ..; out retry x",
+        ),
     );
     let recorded = repo.git(&["rev-parse", "HEAD:sub"]);
     assert_eq!(recorded, repo.git(&["-C", "sub", "rev-parse", "HEAD"]));
@@ -295,17 +443,37 @@ fn a_killed_runner_s_successor_cleans_up_before_it_calls_git() {
     let config = repo.read(".git/config");
     for (name, named, script) in PLANTED {
         killed_in(&repo, &format!("{script}; echo '{name}' >> work.txt"));
-        for look in [&["status"][..], &["validate"], &["log"], &["log", "1"], &["tree"], &["select"], &["why"], &["replay"]] {
+        for look in [
+            &["status"][..],
+            &["validate"],
+            &["log"],
+            &["log", "1"],
+            &["tree"],
+            &["select"],
+            &["why"],
+            &["replay"],
+        ] {
             repo.runner(look);
             assert_never_ran(&repo, &format!("{name}, {look:?}"));
         }
-        let command: &[&str] = if name.len() % 2 == 0 { &["step"] } else { &["loop", "--steps", "1"] };
+        let command: &[&str] = if name.len() % 2 == 0 {
+            &["step"]
+        } else {
+            &["loop", "--steps", "1"]
+        };
         repo.agent("out retry 'nothing'");
         let run = repo.runner(command).success();
-        assert!(run.stderr.contains(named), "{name} is not named: {}", run.describe());
+        assert!(
+            run.stderr.contains(named),
+            "{name} is not named: {}",
+            run.describe()
+        );
         check(&repo, name);
         assert_eq!(repo.read(".git/config"), config, "{name}");
-        assert!(repo.git(&["show", "HEAD:work.txt"]).contains(name), "{name}: the work is kept");
+        assert!(
+            repo.git(&["show", "HEAD:work.txt"]).contains(name),
+            "{name}: the work is kept"
+        );
     }
     finish(&repo);
 }
@@ -315,10 +483,18 @@ fn a_killed_runner_in_a_linked_work_tree_whose_pointer_was_replaced() {
     let main = TestRepo::new(BIN);
     let mut repo = TestRepo::new(BIN);
     fs::remove_dir_all(repo.path("")).unwrap();
-    main.git(&["worktree", "add", "-q", "-b", "work", &repo.path("").display().to_string()]);
+    main.git(&[
+        "worktree",
+        "add",
+        "-q",
+        "-b",
+        "work",
+        &repo.path("").display().to_string(),
+    ]);
     plant(&repo);
     repo.agent(hostile_support::GOOD);
-    repo.start_run("# Linked\n\nMake it good.\n", &["true"]).success();
+    repo.start_run("# Linked\n\nMake it good.\n", &["true"])
+        .success();
     killed_in(
         &repo,
         "cp -r \"$(git rev-parse --git-common-dir)\" \"$AGENT_DIR/evil-git\"; \
@@ -399,7 +575,12 @@ fn the_whole_history_behind_a_forged_start() {
                  git commit -q --allow-empty -m \"chore(loop): run $RUNNER_RUN_ID iter 1 node root status=done guard=pass\"; \
                  mv keep ci.sh; out retry x",
             ),
-            case("the protected file", "agent_error", "ci.sh is protected", "echo 'exit 0 # mine' > ci.sh"),
+            case(
+                "the protected file",
+                "agent_error",
+                "ci.sh is protected",
+                "echo 'exit 0 # mine' > ci.sh",
+            ),
             case(
                 "a merge in front of the history",
                 "ok",
@@ -407,9 +588,24 @@ fn the_whole_history_behind_a_forged_start() {
                 "other=$(git commit-tree -m \"chore(loop): start run $RUNNER_RUN_ID\" $(git mktree </dev/null)); \
                  git reset -q $(git commit-tree -m merge -p $other -p HEAD HEAD^{tree}); out retry x",
             ),
-            case("the protected file again", "agent_error", "ci.sh is protected", "echo 'exit 0 # mine' > ci.sh"),
-            case("a history that is cut off", "ok", "", "git rev-parse HEAD > .git/shallow; out retry x"),
-            case("the protected file once more", "agent_error", "ci.sh is protected", "echo 'exit 0 # mine' > ci.sh; rm .git/shallow"),
+            case(
+                "the protected file again",
+                "agent_error",
+                "ci.sh is protected",
+                "echo 'exit 0 # mine' > ci.sh",
+            ),
+            case(
+                "a history that is cut off",
+                "ok",
+                "",
+                "git rev-parse HEAD > .git/shallow; out retry x",
+            ),
+            case(
+                "the protected file once more",
+                "agent_error",
+                "ci.sh is protected",
+                "echo 'exit 0 # mine' > ci.sh; rm .git/shallow",
+            ),
         ],
     );
 }

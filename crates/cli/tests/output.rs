@@ -1,5 +1,7 @@
 //! What people see: on a terminal, through a pipe, and when nobody listens.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::{Run, TestRepo};

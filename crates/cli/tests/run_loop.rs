@@ -1,6 +1,8 @@
 //! `runner loop`: how it ends, what it tries again, its bounds, and the lines
 //! and events that it leaves.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::{Run, TestRepo};

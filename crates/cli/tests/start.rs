@@ -1,6 +1,8 @@
 //! `runner start`: which id and branch a run gets, what is committed, what a
 //! second start does, and the way back to a run.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::TestRepo;

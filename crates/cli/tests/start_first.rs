@@ -1,6 +1,8 @@
 //! `runner start` in a repository without a commit or without a name to commit
 //! with, starts that fail, and runs side by side in linked work trees.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use std::os::unix::fs::PermissionsExt as _;

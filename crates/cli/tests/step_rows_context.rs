@@ -1,6 +1,8 @@
 //! What a session gets to read: `.runner/context/`, the prompt, the sidecars of
 //! its node, and its environment.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::TestRepo;

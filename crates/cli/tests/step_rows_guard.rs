@@ -1,6 +1,8 @@
 //! What protects the guard, what its run may leave behind, and the files that
 //! only grow.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::TestRepo;

@@ -13,7 +13,14 @@ use crate::git::Git;
 use crate::project::Project;
 
 /// Git's own settings inside a git folder: read-only for children.
-const GIT_SETTINGS: &[&str] = &["config", "config.worktree", "hooks", "info", "commondir", "gitdir"];
+const GIT_SETTINGS: &[&str] = &[
+    "config",
+    "config.worktree",
+    "hooks",
+    "info",
+    "commondir",
+    "gitdir",
+];
 
 /// What of `.runner/` a child may write to; the rest is closed, also where
 /// nothing lies yet.
@@ -118,7 +125,13 @@ impl Containment {
             .left_out
             .iter()
             .filter(|it| !it.absent)
-            .map(|it| format!("not writable in the sandbox: {} ({})", it.path.display(), it.reason))
+            .map(|it| {
+                format!(
+                    "not writable in the sandbox: {} ({})",
+                    it.path.display(),
+                    it.reason
+                )
+            })
             .collect();
         let launcher: Vec<OsString> = vec!["/proc/self/exe".into(), "__landlock".into()];
         Ok(Contained {
@@ -144,7 +157,10 @@ impl Room<'_> {
     fn policy(&self) -> Result<Policy> {
         let root = self.project.root();
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let mut writable = vec![self.git.git_dir().to_owned(), self.git.common_dir().to_owned()];
+        let mut writable = vec![
+            self.git.git_dir().to_owned(),
+            self.git.common_dir().to_owned(),
+        ];
         writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
         writable.extend(self.drop_folder.map(Path::to_owned));
         let mut read_only = vec![self.project.runner_dir()];
@@ -161,14 +177,19 @@ impl Room<'_> {
         match &self.config.sandbox.writable {
             Some(named) => {
                 for text in named {
-                    let path = runner_sandbox::expand_home(text, home.as_deref(), root)
-                        .map_err(|message| Error::new(Code::Config, format!("[sandbox] writable: {message}")))?;
+                    let path = runner_sandbox::expand_home(text, home.as_deref(), root).map_err(
+                        |message| {
+                            Error::new(Code::Config, format!("[sandbox] writable: {message}"))
+                        },
+                    )?;
                     writable.push(path);
                 }
             }
             None => {
                 if let Some(home) = &home {
-                    writable.extend(runner_sandbox::default_caches(home, |name| std::env::var_os(name)));
+                    writable.extend(runner_sandbox::default_caches(home, |name| {
+                        std::env::var_os(name)
+                    }));
                 }
             }
         }

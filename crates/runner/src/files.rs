@@ -224,6 +224,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// The error with the path that it concerns.
+#[allow(clippy::needless_pass_by_value)] // So that it fits `map_err`.
 pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -172,7 +172,11 @@ pub(crate) fn make_folder_chain(root: &Path, folder: &Path) -> io::Result<()> {
     }
     for aside in set_aside {
         let name = Path::new(aside.file_name().unwrap_or_default()).to_owned();
-        move_to(aside.parent().unwrap_or(root), &name, &full.join("quarantine"))?;
+        move_to(
+            aside.parent().unwrap_or(root),
+            &name,
+            &full.join("quarantine"),
+        )?;
     }
     Ok(())
 }
@@ -205,7 +209,10 @@ pub(crate) fn move_to(root: &Path, path: &Path, quarantine: &Path) -> io::Result
 fn free_place(path: &Path, quarantine: &Path) -> io::Result<PathBuf> {
     let mut to = quarantine.join(path);
     fs::create_dir_all(quarantine).map_err(|error| files::at(quarantine, error))?;
-    if to.parent().is_some_and(|folder| fs::create_dir_all(folder).is_err()) {
+    if to
+        .parent()
+        .is_some_and(|folder| fs::create_dir_all(folder).is_err())
+    {
         // Something else lies there already: the name alone must do.
         to = quarantine.join(path.file_name().unwrap_or_default());
     }

@@ -95,8 +95,8 @@ fn hold(file: &File) -> std::result::Result<(), Errno> {
 }
 
 fn taken(project: &Project) -> Error {
-    let who = Lock::holder(project)
-        .map_or_else(|| "another process".to_owned(), |pid| pid.to_string());
+    let who =
+        Lock::holder(project).map_or_else(|| "another process".to_owned(), |pid| pid.to_string());
     Error::new(
         Code::Locked,
         format!("another runner is at work in this project (pid {who})"),

@@ -56,12 +56,7 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
         return Ok(false);
     }
     let before = Before::new(None);
-    let mut it = Iteration::reopen(
-        place.project,
-        started.clone(),
-        &unfinished.records,
-        before,
-    )?;
+    let mut it = Iteration::reopen(place.project, started.clone(), &unfinished.records, before)?;
     // They were put back before git was opened (`disarm`); what has changed since
     // is a person's.
     it.own_files = Some(OwnFiles::capture(place.git)?);

@@ -316,7 +316,12 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
         .error
         .as_ref()
         .map_or(ErrorKind::Io, |error| error.kind);
-    let advice = match (kind, step.error.as_ref().and_then(|error| error.retry_at.as_deref())) {
+    let advice = match (
+        kind,
+        step.error
+            .as_ref()
+            .and_then(|error| error.retry_at.as_deref()),
+    ) {
         (ErrorKind::Quota, Some(at)) => {
             format!("the quota is back at {at}; `runner loop --wait-quota` waits for it; ")
         }
@@ -324,9 +329,12 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
             "`runner loop --wait-quota` waits and goes on when the quota is back; ".to_owned()
         }
         (ErrorKind::Auth, _) => {
-            "log in with the agent's own command or set its key (`runner doctor` looks for it); ".to_owned()
+            "log in with the agent's own command or set its key (`runner doctor` looks for it); "
+                .to_owned()
         }
-        (ErrorKind::Budget, _) => "raise [budget] in .runner/state/config.toml and commit it; ".to_owned(),
+        (ErrorKind::Budget, _) => {
+            "raise [budget] in .runner/state/config.toml and commit it; ".to_owned()
+        }
         _ => String::new(),
     };
     Error::new(Code::Step(kind), message).hint(format!(

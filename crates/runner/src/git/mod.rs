@@ -87,7 +87,7 @@ impl Git {
             let text = std::fs::read(&dot_git)?;
             let target = text
                 .strip_prefix(b"gitdir: ")
-                .map(|rest| rest.trim_ascii_end())
+                .map(<[u8]>::trim_ascii_end)
                 .ok_or_else(|| no_repo(format!("{} is not a git link", dot_git.display())))?;
             root.join(OsStr::from_bytes(target))
         } else {
@@ -324,7 +324,14 @@ impl Git {
             list.extend_from_slice(path.as_os_str().as_bytes());
             list.push(0);
         }
-        let args = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
+        let args = [
+            "update-index",
+            "--add",
+            "--remove",
+            "--replace",
+            "-z",
+            "--stdin",
+        ];
         self.write_with(&args, Some(&list), env).map(drop)
     }
 
@@ -394,6 +401,7 @@ impl Git {
 
     /// Does something that needs an author: the user, or `runner` where git
     /// knows no name (a first try is cheaper than asking).
+    #[allow(clippy::unused_self)] // Reads as what it is: this repository's matter.
     pub(crate) fn as_someone<T>(
         &self,
         act: impl Fn(&[(&str, &OsStr)]) -> Result<T>,
@@ -452,7 +460,8 @@ impl Git {
             let (mut sha1, mut sha256) = (Sha1::new(), Sha256::new());
             let mut buffer = vec![0; 1 << 16];
             while left > 0 {
-                let part = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+                let part =
+                    usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
                 file.read_exact(&mut buffer[..part])?;
                 if name_len == 64 {
                     sha256.update(&buffer[..part]);

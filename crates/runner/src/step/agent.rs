@@ -84,7 +84,10 @@ pub(super) fn run_agent(
                 backend: backend.name().to_owned(),
                 ..ExecutorRun::default()
             },
-            error: Some(RunnerError::new(ErrorKind::Spawn, format!("the agent {error}"))),
+            error: Some(RunnerError::new(
+                ErrorKind::Spawn,
+                format!("the agent {error}"),
+            )),
             failure: None,
         });
     }
@@ -108,11 +111,17 @@ pub(super) fn run_agent(
     );
     place.host.observer.progress(&Progress::Agent);
     let cap = config.executor_output_limit_bytes;
-    let mut stream = EventStream::new(backend.reader(), budget, &it.folder.join("stream.jsonl"), cap);
+    let mut stream = EventStream::new(
+        backend.reader(),
+        budget,
+        &it.folder.join("stream.jsonl"),
+        cap,
+    );
     let (report, log) = child::run(place, it, &spec, "executor.log", cap, &mut stream)?;
     let exit_code = report.exit;
     let tz = jiff::tz::TimeZone::system();
-    let (ending, exceeded) = stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
+    let (ending, exceeded) =
+        stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
     it.journal.note(&Record::AgentEnded { exit_code })?;
     it.log_event(
         place.host.clock,
@@ -131,10 +140,15 @@ pub(super) fn run_agent(
     let error = match &report.ended {
         Ended::Exited(_) | Ended::Signaled(_) => None,
         Ended::StoppedBySink => Some((ErrorKind::Budget, exceeded.unwrap_or_default())),
-        Ended::NotStarted(failure) => Some((ErrorKind::Spawn, format!("the agent {}", failure.message))),
+        Ended::NotStarted(failure) => {
+            Some((ErrorKind::Spawn, format!("the agent {}", failure.message)))
+        }
         Ended::TimedOut => Some((
             ErrorKind::Timeout,
-            format!("the agent did not end within {} s", config.iteration_timeout_secs),
+            format!(
+                "the agent did not end within {} s",
+                config.iteration_timeout_secs
+            ),
         )),
         Ended::Idle => Some((
             ErrorKind::Idle,
@@ -148,7 +162,10 @@ pub(super) fn run_agent(
     };
     let error = error.or_else(|| {
         let words = containment.setup_failure(exit_code, &log)?;
-        Some((ErrorKind::Spawn, format!("the sandbox could not be set up: {words}")))
+        Some((
+            ErrorKind::Spawn,
+            format!("the sandbox could not be set up: {words}"),
+        ))
     });
     let mut run = ExecutorRun {
         backend: backend.name().to_owned(),
@@ -160,23 +177,34 @@ pub(super) fn run_agent(
     Ok(AgentSession {
         run,
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
-        failure: ending.failure.map(|failure| runner_error(failure, place.host.clock.now())),
+        failure: ending
+            .failure
+            .as_ref()
+            .map(|failure| runner_error(failure, place.host.clock.now())),
     })
 }
 
 /// The exact argv of the session, secrets masked.
-fn record_argv(it: &Iteration, argv: &[std::ffi::OsString], config: &runner_core::config::Config) -> Result<()> {
+fn record_argv(
+    it: &Iteration,
+    argv: &[std::ffi::OsString],
+    config: &runner_core::config::Config,
+) -> Result<()> {
     let secrets: Vec<&str> = config.executor.env.values().map(String::as_str).collect();
     let mut text = json!(runner_agents::masked(argv, &secrets)).to_string();
     text.push('\n');
-    Ok(files::write_whole(&it.folder.join("argv.json"), text.as_bytes())?)
+    Ok(files::write_whole(
+        &it.folder.join("argv.json"),
+        text.as_bytes(),
+    )?)
 }
 
 /// The report comes to where it is kept: as the agent wrote it, else as its CLI
 /// printed it.
 fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
     let (from, to) = (it.drop_path(), it.output_path());
-    let dropped = from.symlink_metadata().is_ok() && image::parents_are_folders(&it.folder, Path::new("out/x"));
+    let dropped = from.symlink_metadata().is_ok()
+        && image::parents_are_folders(&it.folder, Path::new("out/x"));
     if dropped {
         files::remove_if_there(&to)?;
         std::fs::rename(&from, &to).map_err(|error| files::at(&from, error))?;
@@ -188,7 +216,7 @@ fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
     Ok(())
 }
 
-fn runner_error(failure: Failure, now: jiff::Timestamp) -> RunnerError {
+fn runner_error(failure: &Failure, now: jiff::Timestamp) -> RunnerError {
     let kind = match failure.kind {
         FailureKind::Quota => ErrorKind::Quota,
         FailureKind::RateLimit => ErrorKind::RateLimit,
@@ -199,9 +227,9 @@ fn runner_error(failure: Failure, now: jiff::Timestamp) -> RunnerError {
         FailureKind::Malformed => ErrorKind::MalformedOutput,
         FailureKind::Other => ErrorKind::Agent,
     };
-    let retry_at = match failure.reset {
-        Some(Reset::At(time)) => Some(time),
-        Some(Reset::In(duration)) => now.checked_add(duration).ok(),
+    let retry_at = match &failure.reset {
+        Some(Reset::At(time)) => Some(*time),
+        Some(Reset::In(duration)) => now.checked_add(*duration).ok(),
         Some(Reset::LocalText(_)) | None => None,
     };
     RunnerError {

@@ -45,7 +45,10 @@ pub(super) fn run_guard(
     if let Some(error) = environment::cannot_start(&argv, place.project.root(), &env) {
         return Ok(GuardSession {
             run,
-            error: Some(RunnerError::new(ErrorKind::GuardSpawn, format!("the guard {error}"))),
+            error: Some(RunnerError::new(
+                ErrorKind::GuardSpawn,
+                format!("the guard {error}"),
+            )),
         });
     }
     let contained = containment.wrap(
@@ -94,10 +97,18 @@ pub(super) fn run_guard(
     );
     run.log_sha256 = sha256_hex(&log);
     let error = match &report.ended {
-        Ended::Exited(_) | Ended::Signaled(_) => containment
-            .setup_failure(run.exit_code, &log)
-            .map(|words| (ErrorKind::GuardSpawn, format!("the sandbox could not be set up: {words}"))),
-        Ended::NotStarted(failure) => Some((ErrorKind::GuardSpawn, format!("the guard {}", failure.message))),
+        Ended::Exited(_) | Ended::Signaled(_) => {
+            containment.setup_failure(run.exit_code, &log).map(|words| {
+                (
+                    ErrorKind::GuardSpawn,
+                    format!("the sandbox could not be set up: {words}"),
+                )
+            })
+        }
+        Ended::NotStarted(failure) => Some((
+            ErrorKind::GuardSpawn,
+            format!("the guard {}", failure.message),
+        )),
         Ended::TimedOut => Some((
             ErrorKind::GuardTimeout,
             format!(
