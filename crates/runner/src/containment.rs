@@ -26,6 +26,16 @@ const GIT_SETTINGS: &[&str] = &[
 /// nothing lies yet.
 const OPEN_STATE: &[&str] = &[".runner/state", paths::NODES_DIR];
 
+/// Files of an iteration's folder that are the runner's alone.
+const LOGS: &[&str] = &[
+    "journal.jsonl",
+    "tree.before.json",
+    "tree.valid.json",
+    "prompt.md",
+    "argv.json",
+    "schema.json",
+];
+
 /// How children are contained, chosen once.
 #[derive(Clone, Debug)]
 pub(crate) struct Containment {
@@ -147,8 +157,8 @@ pub(crate) struct Room<'a> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
     pub(crate) config: &'a Config,
-    /// Where the agent leaves its report; a guard has none.
-    pub(crate) drop_folder: Option<&'a Path>,
+    /// The iteration's folder, where the agent leaves its report; a guard has none.
+    pub(crate) iteration: Option<&'a Path>,
     /// Folders and files below HOME that the agent's CLI writes to.
     pub(crate) home_folders: &'a [&'static str],
 }
@@ -162,8 +172,11 @@ impl Room<'_> {
             self.git.common_dir().to_owned(),
         ];
         writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
-        writable.extend(self.drop_folder.map(Path::to_owned));
         let mut read_only = vec![self.project.runner_dir()];
+        if let Some(iteration) = self.iteration {
+            writable.push(iteration.to_owned());
+            read_only.extend(LOGS.iter().map(|name| iteration.join(name)));
+        }
         read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
         for folder in [self.git.git_dir(), self.git.common_dir()] {
             read_only.extend(GIT_SETTINGS.iter().map(|name| folder.join(name)));

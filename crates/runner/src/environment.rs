@@ -78,7 +78,7 @@ pub(crate) fn for_agent(
     for (name, value) in &invocation.env {
         set(&name.to_string_lossy(), value);
     }
-    set("RUNNER_OUTPUT_PATH", it.drop_path().as_os_str());
+    set("RUNNER_OUTPUT_PATH", it.output_path().as_os_str());
     set(
         "RUNNER_OUTPUT_SCHEMA",
         project.root().join(paths::AGENT_OUTPUT_SCHEMA).as_os_str(),

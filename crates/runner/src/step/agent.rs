@@ -1,6 +1,5 @@
 //! The agent's session: started, followed, and what it came to.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_agents::{Failure, FailureKind, Reset, Session};
@@ -21,7 +20,6 @@ use crate::environment;
 use crate::error::Result;
 use crate::files::{self, ReadError};
 use crate::host::Progress;
-use crate::image;
 use crate::lock;
 use crate::state::State;
 
@@ -46,14 +44,14 @@ pub(super) fn run_agent(
     let backend = runner_agents::backend(config.executor.backend);
     // A stale output never counts, whatever lies there.
     files::remove_if_there(&it.output_path())?;
-    files::remove_if_there(&it.folder.join("out"))?;
-    files::make_folder(&it.folder.join("out"))?;
     files::make_folder(&place.project.root().join(paths::NODES_DIR))?;
     let schema_path = it.folder.join("schema.json");
-    files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
+    if backend.program().is_some() {
+        files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
+    }
     let invocation = backend.invocation(&Session {
         project_dir: place.project.root(),
-        output_path: &it.drop_path(),
+        output_path: &it.output_path(),
         schema_path: &schema_path,
         schema_json: schema::AGENT_OUTPUT_FOR_MODELS,
         model: &config.executor.model,
@@ -71,7 +69,7 @@ pub(super) fn run_agent(
             project: place.project,
             git: place.git,
             config,
-            drop_folder: Some(&it.folder.join("out")),
+            iteration: Some(&it.folder),
             home_folders: &invocation.writable_home,
         },
     )?;
@@ -79,6 +77,7 @@ pub(super) fn run_agent(
         it.notes.push(note);
     }
     if let Some(error) = environment::cannot_start(&invocation.argv, place.project.root(), &env) {
+        files::write_whole(&it.folder.join("executor.log"), b"")?;
         return Ok(AgentSession {
             run: ExecutorRun {
                 backend: backend.name().to_owned(),
@@ -199,21 +198,14 @@ fn record_argv(
     )?)
 }
 
-/// The report comes to where it is kept: as the agent wrote it, else as its CLI
-/// printed it.
+/// A report that the CLI printed instead of writing it; what the agent itself
+/// wrote goes first and stays as it is.
 fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
-    let (from, to) = (it.drop_path(), it.output_path());
-    let dropped = from.symlink_metadata().is_ok()
-        && image::parents_are_folders(&it.folder, Path::new("out/x"));
-    if dropped {
-        files::remove_if_there(&to)?;
-        std::fs::rename(&from, &to).map_err(|error| files::at(&from, error))?;
-    } else if let Some(bytes) = output
-        && to.symlink_metadata().is_err()
-    {
-        files::write_whole(&to, &bytes)?;
+    let path = it.output_path();
+    match output {
+        Some(bytes) if path.symlink_metadata().is_err() => Ok(files::write_whole(&path, &bytes)?),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn runner_error(failure: &Failure, now: jiff::Timestamp) -> RunnerError {

@@ -14,6 +14,7 @@ use super::{Iteration, Workplace};
 use crate::containment::{Containment, Room};
 use crate::environment;
 use crate::error::Result;
+use crate::files;
 use crate::host::Progress;
 use crate::lock;
 use crate::state::State;
@@ -43,6 +44,7 @@ pub(super) fn run_guard(
     };
     // Inside a wrapper a guard that cannot be started would look like one that failed.
     if let Some(error) = environment::cannot_start(&argv, place.project.root(), &env) {
+        files::write_whole(&it.folder.join("guard.log"), b"")?;
         return Ok(GuardSession {
             run,
             error: Some(RunnerError::new(
@@ -57,7 +59,7 @@ pub(super) fn run_guard(
             project: place.project,
             git: place.git,
             config: &state.config,
-            drop_folder: None,
+            iteration: None,
             home_folders: &[],
         },
     )?;

@@ -187,13 +187,7 @@ impl Iteration {
         batch.commit()
     }
 
-    /// Where the agent leaves its report: the one folder of the logs that it can
-    /// write to.
-    pub(crate) fn drop_path(&self) -> PathBuf {
-        self.folder.join("out/output.json")
-    }
-
-    /// Where the report is kept.
+    /// Where the agent's output is expected.
     pub(crate) fn output_path(&self) -> PathBuf {
         self.folder.join("output.json")
     }
