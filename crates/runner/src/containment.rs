@@ -1,7 +1,7 @@
 //! Where agent and guard may write.
 
 use std::cell::RefCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use runner_core::config::{Config, SandboxMode};
@@ -118,9 +118,10 @@ impl Containment {
         self.mechanism.setup_failure(exit?, output)
     }
 
-    /// Wraps an argv.
+    /// Wraps an argv. One that cannot be started stays as it is, so that this
+    /// shows: inside a wrapper it would look like a program that failed.
     pub(crate) fn wrap(&self, argv: &[OsString], room: &Room<'_>) -> Result<Contained> {
-        if !self.is_on() {
+        if !self.is_on() || !can_be_started(argv, room) {
             return Ok(Contained {
                 argv: argv.to_vec(),
                 monitor: false,
@@ -152,11 +153,21 @@ impl Containment {
     }
 }
 
+fn can_be_started(argv: &[OsString], room: &Room<'_>) -> bool {
+    let path = room.env.iter().rev().find(|(name, _)| name == "PATH");
+    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |(_, value)| value);
+    argv.first().is_some_and(|program| {
+        runner_sandbox::resolve_program(program, room.project.root(), path).is_ok()
+    })
+}
+
 /// What a child needs room for.
 pub(crate) struct Room<'a> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
     pub(crate) config: &'a Config,
+    /// The child's environment.
+    pub(crate) env: &'a [(OsString, OsString)],
     /// The iteration's folder, where the agent leaves its report; a guard has none.
     pub(crate) iteration: Option<&'a Path>,
     /// Folders and files below HOME that the agent's CLI writes to.

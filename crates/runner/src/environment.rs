@@ -118,20 +118,6 @@ pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// Why a program could not be started, found out before it is wrapped.
-pub(crate) fn cannot_start(
-    argv: &[OsString],
-    cwd: &Path,
-    env: &[(OsString, OsString)],
-) -> Option<String> {
-    let path = env.iter().rev().find(|(name, _)| name == "PATH");
-    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |(_, value)| value);
-    let program = argv.first()?;
-    runner_sandbox::resolve_program(program, cwd, path)
-        .err()
-        .map(|error| error.message)
-}
-
 fn is_object(path: &Path) -> bool {
     crate::files::read_regular(path, 1 << 20).is_ok_and(|bytes| {
         serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes).is_ok()

@@ -69,26 +69,13 @@ pub(super) fn run_agent(
             project: place.project,
             git: place.git,
             config,
+            env: &env,
             iteration: Some(&it.folder),
             home_folders: &invocation.writable_home,
         },
     )?;
     for note in contained.notes {
         it.notes.push(note);
-    }
-    if let Some(error) = environment::cannot_start(&invocation.argv, place.project.root(), &env) {
-        files::write_whole(&it.folder.join("executor.log"), b"")?;
-        return Ok(AgentSession {
-            run: ExecutorRun {
-                backend: backend.name().to_owned(),
-                ..ExecutorRun::default()
-            },
-            error: Some(RunnerError::new(
-                ErrorKind::Spawn,
-                format!("the agent {error}"),
-            )),
-            failure: None,
-        });
     }
     let idle = config.executor.idle_timeout_secs;
     let spec = Spec {

@@ -14,7 +14,6 @@ use super::{Iteration, Workplace};
 use crate::containment::{Containment, Room};
 use crate::environment;
 use crate::error::Result;
-use crate::files;
 use crate::host::Progress;
 use crate::lock;
 use crate::state::State;
@@ -42,23 +41,13 @@ pub(super) fn run_guard(
         duration_ms: 0,
         log_sha256: sha256_hex(b""),
     };
-    // Inside a wrapper a guard that cannot be started would look like one that failed.
-    if let Some(error) = environment::cannot_start(&argv, place.project.root(), &env) {
-        files::write_whole(&it.folder.join("guard.log"), b"")?;
-        return Ok(GuardSession {
-            run,
-            error: Some(RunnerError::new(
-                ErrorKind::GuardSpawn,
-                format!("the guard {error}"),
-            )),
-        });
-    }
     let contained = containment.wrap(
         &argv,
         &Room {
             project: place.project,
             git: place.git,
             config: &state.config,
+            env: &env,
             iteration: None,
             home_folders: &[],
         },
