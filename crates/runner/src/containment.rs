@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use runner_agents::Invocation;
 use runner_core::config::{Config, SandboxMode};
 use runner_core::paths;
 use runner_sandbox::{Mechanism, Policy};
@@ -13,7 +14,14 @@ use crate::git::Git;
 use crate::project::Project;
 
 /// Git's own settings inside a git folder: read-only for children.
-const GIT_SETTINGS: &[&str] = &["config", "config.worktree", "hooks", "info", "commondir", "gitdir"];
+const GIT_SETTINGS: &[&str] = &[
+    "config",
+    "config.worktree",
+    "hooks",
+    "info",
+    "commondir",
+    "gitdir",
+];
 
 /// What of `.runner/` a child may write to; the rest is closed, also where
 /// nothing lies yet.
@@ -118,7 +126,13 @@ impl Containment {
             .left_out
             .iter()
             .filter(|it| !it.absent)
-            .map(|it| format!("not writable in the sandbox: {} ({})", it.path.display(), it.reason))
+            .map(|it| {
+                format!(
+                    "not writable in the sandbox: {} ({})",
+                    it.path.display(),
+                    it.reason
+                )
+            })
             .collect();
         let launcher: Vec<OsString> = vec!["/proc/self/exe".into(), "__landlock".into()];
         Ok(Contained {
@@ -129,6 +143,48 @@ impl Containment {
     }
 }
 
+/// Where the agent's CLI keeps its own files, by the environment that it gets.
+pub(crate) fn agent_homes(invocation: &Invocation, env: &[(OsString, OsString)]) -> Vec<PathBuf> {
+    let value = |variable: &str| {
+        let last = env.iter().rev().find(|(name, _)| name == variable);
+        last.map(|(_, value)| value)
+            .filter(|value| !value.is_empty())
+    };
+    let mut homes = Vec::new();
+    let mut unused: Vec<&str> = Vec::new();
+    for moved in invocation.moved_homes {
+        if let Some(value) = value(moved.variable) {
+            let folder = Path::new(value);
+            homes.push(if moved.below.is_empty() {
+                folder.to_owned()
+            } else {
+                folder.join(moved.below)
+            });
+            unused.extend(moved.instead_of);
+        }
+    }
+    if let Some(home) = value("HOME") {
+        let used = invocation
+            .writable_home
+            .iter()
+            .filter(|path| !unused.contains(path));
+        homes.extend(used.map(|path| Path::new(home).join(path)));
+    }
+    homes
+}
+
+/// Makes the folders among them that are not there yet: in its sandbox the CLI could
+/// not do it by itself, and ends at once.
+pub(crate) fn make_homes(homes: &[PathBuf]) {
+    for home in homes {
+        // A name with an ending is a file's.
+        if home.is_absolute() && home.extension().is_none() && home.symlink_metadata().is_err() {
+            // The CLI says what is wrong if it needs it.
+            let _ = std::fs::create_dir_all(home);
+        }
+    }
+}
+
 /// What a child needs room for.
 pub(crate) struct Room<'a> {
     pub(crate) project: &'a Project,
@@ -136,15 +192,18 @@ pub(crate) struct Room<'a> {
     pub(crate) config: &'a Config,
     /// Where the agent leaves its report; a guard has none.
     pub(crate) drop_folder: Option<&'a Path>,
-    /// Folders and files below HOME that the agent's CLI writes to.
-    pub(crate) home_folders: &'a [&'static str],
+    /// Folders and files outside the project that the agent's CLI writes to.
+    pub(crate) agent_homes: &'a [PathBuf],
 }
 
 impl Room<'_> {
     fn policy(&self) -> Result<Policy> {
         let root = self.project.root();
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let mut writable = vec![self.git.git_dir().to_owned(), self.git.common_dir().to_owned()];
+        let mut writable = vec![
+            self.git.git_dir().to_owned(),
+            self.git.common_dir().to_owned(),
+        ];
         writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
         writable.extend(self.drop_folder.map(Path::to_owned));
         let mut read_only = vec![self.project.runner_dir()];
@@ -155,20 +214,23 @@ impl Room<'_> {
         if root.join(".git").is_file() {
             read_only.push(root.join(".git"));
         }
-        if let Some(home) = &home {
-            writable.extend(self.home_folders.iter().map(|folder| home.join(folder)));
-        }
+        writable.extend(self.agent_homes.iter().cloned());
         match &self.config.sandbox.writable {
             Some(named) => {
                 for text in named {
-                    let path = runner_sandbox::expand_home(text, home.as_deref(), root)
-                        .map_err(|message| Error::new(Code::Config, format!("[sandbox] writable: {message}")))?;
+                    let path = runner_sandbox::expand_home(text, home.as_deref(), root).map_err(
+                        |message| {
+                            Error::new(Code::Config, format!("[sandbox] writable: {message}"))
+                        },
+                    )?;
                     writable.push(path);
                 }
             }
             None => {
                 if let Some(home) = &home {
-                    writable.extend(runner_sandbox::default_caches(home, |name| std::env::var_os(name)));
+                    writable.extend(runner_sandbox::default_caches(home, |name| {
+                        std::env::var_os(name)
+                    }));
                 }
             }
         }

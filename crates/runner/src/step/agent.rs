@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_agents::{Failure, FailureKind, Reset, Session};
+use runner_core::config::Config;
 use runner_core::journal::Record;
 use runner_core::meta::{ErrorKind, ExecutorRun, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
@@ -16,7 +17,7 @@ use super::child::{self, GRACE, interrupted, millis};
 use super::stream::EventStream;
 use super::{Iteration, Workplace};
 use crate::budget::Budget;
-use crate::containment::{Containment, Room};
+use crate::containment::{self, Containment, Room};
 use crate::environment;
 use crate::error::Result;
 use crate::files::{self, ReadError};
@@ -65,6 +66,10 @@ pub(super) fn run_agent(
     });
     let env = environment::for_agent(place.project, it, config, &invocation);
     record_argv(it, &invocation.argv, config)?;
+    let homes = containment::agent_homes(&invocation, &env);
+    if containment.is_on() {
+        containment::make_homes(&homes);
+    }
     let contained = containment.wrap(
         &invocation.argv,
         &Room {
@@ -72,7 +77,7 @@ pub(super) fn run_agent(
             git: place.git,
             config,
             drop_folder: Some(&it.folder.join("out")),
-            home_folders: &invocation.writable_home,
+            agent_homes: &homes,
         },
     )?;
     for note in contained.notes {
@@ -84,7 +89,10 @@ pub(super) fn run_agent(
                 backend: backend.name().to_owned(),
                 ..ExecutorRun::default()
             },
-            error: Some(RunnerError::new(ErrorKind::Spawn, format!("the agent {error}"))),
+            error: Some(RunnerError::new(
+                ErrorKind::Spawn,
+                format!("the agent {error}"),
+            )),
             failure: None,
         });
     }
@@ -108,12 +116,20 @@ pub(super) fn run_agent(
     );
     place.host.observer.progress(&Progress::Agent);
     let cap = config.executor_output_limit_bytes;
-    let mut stream = EventStream::new(backend.reader(), budget, &it.folder.join("stream.jsonl"), cap);
+    let mut stream = EventStream::new(
+        backend.reader(),
+        budget,
+        &it.folder.join("stream.jsonl"),
+        cap,
+    );
     let log = it.folder.join("executor.log");
     let report = child::run(place, &spec, &log, cap, &mut stream)?;
-    let exit_code = report.exit;
+    let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
+    // What ended because it was told to has no code of its own.
+    let exit_code = report.exit.filter(|_| by_itself);
     let tz = jiff::tz::TimeZone::system();
-    let (ending, exceeded) = stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
+    let (ending, exceeded) =
+        stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
     it.journal.note(&Record::AgentEnded { exit_code })?;
     it.log_event(
         place.host.clock,
@@ -121,7 +137,6 @@ pub(super) fn run_agent(
         json!({"exit_code": exit_code}),
     );
     // A sandbox with a pid namespace ends what is left by itself, and is counted too.
-    let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     if report.killed_leftovers > 0 && by_itself && !spec.monitor {
         it.notes.push(format!(
             "the agent left {} process(es) running; they were ended",
@@ -132,10 +147,15 @@ pub(super) fn run_agent(
     let error = match &report.ended {
         Ended::Exited(_) | Ended::Signaled(_) => None,
         Ended::StoppedBySink => Some((ErrorKind::Budget, exceeded.unwrap_or_default())),
-        Ended::NotStarted(failure) => Some((ErrorKind::Spawn, format!("the agent {}", failure.message))),
+        Ended::NotStarted(failure) => {
+            Some((ErrorKind::Spawn, format!("the agent {}", failure.message)))
+        }
         Ended::TimedOut => Some((
             ErrorKind::Timeout,
-            format!("the agent did not end within {} s", config.iteration_timeout_secs),
+            format!(
+                "the agent did not end within {} s",
+                config.iteration_timeout_secs
+            ),
         )),
         Ended::Idle => Some((
             ErrorKind::Idle,
@@ -150,7 +170,10 @@ pub(super) fn run_agent(
     let error = error.or_else(|| {
         let output = std::fs::read(&log).unwrap_or_default();
         let words = containment.setup_failure(exit_code, &output)?;
-        Some((ErrorKind::Spawn, format!("the sandbox could not be set up: {words}")))
+        Some((
+            ErrorKind::Spawn,
+            format!("the sandbox could not be set up: {words}"),
+        ))
     });
     let mut run = ExecutorRun {
         backend: backend.name().to_owned(),
@@ -162,23 +185,33 @@ pub(super) fn run_agent(
     Ok(AgentSession {
         run,
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
-        failure: ending.failure.map(|failure| runner_error(failure, place.host.clock.now())),
+        failure: ending
+            .failure
+            .map(|failure| runner_error(failure, config, place.host.clock.now())),
     })
 }
 
 /// The exact argv of the session, secrets masked.
-fn record_argv(it: &Iteration, argv: &[std::ffi::OsString], config: &runner_core::config::Config) -> Result<()> {
-    let secrets: Vec<&str> = config.executor.env.values().map(String::as_str).collect();
-    let mut text = json!(runner_agents::masked(argv, &secrets)).to_string();
+fn record_argv(it: &Iteration, argv: &[std::ffi::OsString], config: &Config) -> Result<()> {
+    let mut text = json!(runner_agents::masked(argv, &secrets(config))).to_string();
     text.push('\n');
-    Ok(files::write_whole(&it.folder.join("argv.json"), text.as_bytes())?)
+    Ok(files::write_whole(
+        &it.folder.join("argv.json"),
+        text.as_bytes(),
+    )?)
+}
+
+/// What is in the session's environment by configuration is nobody's to read.
+fn secrets(config: &Config) -> Vec<&str> {
+    config.executor.env.values().map(String::as_str).collect()
 }
 
 /// The report comes to where it is kept: as the agent wrote it, else as its CLI
 /// printed it.
 fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
     let (from, to) = (it.drop_path(), it.output_path());
-    let dropped = from.symlink_metadata().is_ok() && image::parents_are_folders(&it.folder, Path::new("out/x"));
+    let dropped = from.symlink_metadata().is_ok()
+        && image::parents_are_folders(&it.folder, Path::new("out/x"));
     if dropped {
         files::remove_if_there(&to)?;
         std::fs::rename(&from, &to).map_err(|error| files::at(&from, error))?;
@@ -190,7 +223,7 @@ fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
     Ok(())
 }
 
-fn runner_error(failure: Failure, now: jiff::Timestamp) -> RunnerError {
+fn runner_error(failure: Failure, config: &Config, now: jiff::Timestamp) -> RunnerError {
     let kind = match failure.kind {
         FailureKind::Quota => ErrorKind::Quota,
         FailureKind::RateLimit => ErrorKind::RateLimit,
@@ -208,18 +241,23 @@ fn runner_error(failure: Failure, now: jiff::Timestamp) -> RunnerError {
     };
     RunnerError {
         kind,
-        message: runner_agents::mask_text(&failure.message, &[]),
+        message: runner_agents::mask_text(&failure.message, &secrets(config)),
         retry_at: retry_at.map(|time| format!("{time:.0}")),
     }
 }
 
 /// Reads what the agent said; anything but a valid answer is a runner error, of
 /// the kind that the CLI's own words tell if it said any.
-pub(super) fn read_output(it: &Iteration, failure: Option<RunnerError>) -> Result<AgentOutput, RunnerError> {
+pub(super) fn read_output(
+    it: &Iteration,
+    failure: Option<RunnerError>,
+) -> Result<AgentOutput, RunnerError> {
     let error = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
         Ok(bytes) => match AgentOutput::parse(&bytes) {
             Ok(output) => return Ok(output),
-            Err(error) => RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}")),
+            Err(error) => {
+                RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}"))
+            }
         },
         Err(ReadError::Absent) => RunnerError::new(
             ErrorKind::NoOutput,

@@ -55,7 +55,7 @@ pub(super) fn run_guard(
             git: place.git,
             config: &state.config,
             drop_folder: None,
-            home_folders: &[],
+            agent_homes: &[],
         },
     )?;
     let spec = Spec {
