@@ -2,6 +2,8 @@
 //! runner error, looks at what a session left, and a PATH that lacks a program.
 #![allow(dead_code)] // Each test file uses what it needs.
 
+pub(crate) mod stub;
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
