@@ -54,6 +54,6 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Verify { node } => commands::proof::verify(dir, node, out),
         Command::Demo { dir } => demo::run(dir.as_deref(), out),
         Command::Schema { name } => commands::schema(name, out),
-        Command::Completions { shell } => commands::completions(*shell, out),
+        Command::Completions { shell } => Ok(commands::completions(*shell, out)),
     }
 }

@@ -14,6 +14,7 @@ const SCHEMA_VERSION: u32 = 1;
 
 /// How and where to print.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // Options of the command line, as they are.
 pub(crate) struct Out {
     pub(crate) json: bool,
     pub(crate) quiet: bool,

@@ -119,7 +119,13 @@ impl Observer for Screen<'_> {
                 self.draw();
             }
             Progress::AgentEvent(event) => {
-                if let (Some(current), Event::Command { command, running, .. }) = (&mut self.current, event) {
+                if let (
+                    Some(current),
+                    Event::Command {
+                        command, running, ..
+                    },
+                ) = (&mut self.current, event)
+                {
                     current.doing = running.then(|| style::one_line(command, 60));
                 }
                 self.draw();

@@ -1,6 +1,8 @@
 //! The commands as scripts meet them: the shapes of `--json`, the exit codes,
 //! errors for people and for programs, and the options of every command.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::TestRepo;
@@ -187,6 +189,17 @@ fn commands_work_from_below_and_from_outside_the_project() {
     // The agent worked in the project's root, wherever the command was typed.
     assert!(repo.exists("work.txt"));
     repo.assert_clean();
+}
+
+#[test]
+fn another_repository_inside_the_project_is_another_project() {
+    let repo = started(DONE, &["true"]);
+    repo.write(".git/info/exclude", "vendor/\n");
+    repo.write("vendor/other/src/x", "");
+    repo.git(&["init", "-q", "vendor/other"]);
+    let run = repo.runner(&["-C", "vendor/other/src", "status"]);
+    human_error(&run, "no .runner/ in", "runner init");
+    repo.runner(&["-C", "vendor", "status"]).success();
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! `runner init`: the layout, what it finds out about a project, and what it
 //! does where a `.runner/` is already.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
+
+use std::os::unix::fs::PermissionsExt as _;
 
 use runner_testkit::TestRepo;
 use scenario::{
@@ -157,6 +161,7 @@ fn refuses_to_overwrite_and_changes_nothing() {
 fn force_replaces_and_keeps_a_copy() {
     let mut repo = started("out retry 'half'", &["true"]);
     step(&repo);
+    repo.write(".runner/.gitignore", "iterations/\n# mine\n");
     let old: Vec<(&str, String)> = ["config.toml", "tree.json", "run_state.json"]
         .map(|name| (name, repo.read(format!(".runner/state/{name}"))))
         .into();
@@ -170,6 +175,10 @@ fn force_replaces_and_keeps_a_copy() {
         assert_ne!(repo.read(format!(".runner/state/{name}")), text, "{name}");
     }
     assert_eq!(repo.read(format!("{folder}/GOAL.md")), GOAL);
+    assert_eq!(
+        repo.read(format!("{folder}/.gitignore")),
+        "iterations/\n# mine\n"
+    );
     assert_eq!(repo.run_state()["run_id"], Value::Null);
     assert!(
         repo.exists(".runner/iterations/demo/1/meta.json"),
@@ -429,7 +438,6 @@ fn finds_an_installed_agent() {
         let bin = repo.root().join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::write(bin.join(name), "#!/bin/sh\n").unwrap();
-        use std::os::unix::fs::PermissionsExt as _;
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(bin.join(name), mode).unwrap();
         repo.env("PATH", &bin);

@@ -1,6 +1,8 @@
 //! `status`, `tree`, `log` and `why`: before the start, while a step runs, and
 //! when the run is stuck or complete.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use std::time::Duration;
@@ -99,6 +101,11 @@ fn while_a_step_runs() {
         "",
     );
     // A second runner is refused at once and told who is first.
+    human_error(
+        &repo.runner(&["init", "--upgrade"]),
+        "another runner is at work",
+        "wait for it",
+    );
     for command in ["step", "loop", "start"] {
         let run = repo.runner(&[command]);
         human_error(&run, &format!("pid {}", running.pid()), "wait for it");
@@ -255,6 +262,25 @@ fn one_iteration_in_full() {
 }
 
 #[test]
+fn a_dot_in_a_runs_id_is_a_dot() {
+    let mut repo = bare();
+    repo.agent("echo \"$RUNNER_RUN_ID\" > who.txt; out done x");
+    repo.start_run("---\nid: v1.0\n---\n# One\n", &["true"]);
+    step(&repo);
+    let first = repo.head();
+    repo.write(".runner/GOAL.md", "---\nid: v1x0\n---\n# Two\n");
+    repo.runner(&["start"]).success();
+    step(&repo);
+    repo.git(&["branch", "-f", "runner/v1.0", "HEAD"]);
+    repo.git(&["switch", "-q", "--detach"]);
+    repo.write(
+        ".runner/state/run_state.json",
+        repo.git(&["show", &format!("{first}:.runner/state/run_state.json")]),
+    );
+    assert_eq!(json_of(&repo, &["log", "1"])["commit"], first);
+}
+
+#[test]
 fn what_agents_say_cannot_move_the_cursor() {
     let repo = planned(
         &["a"],
@@ -344,6 +370,45 @@ fn while_a_repair_is_pending() {
         json_of(&repo, &["log"])["iterations"][1]["meta"]["class"],
         "invalid_tree"
     );
+}
+
+/// Every path of the repository, git's folder included, with its size and the
+/// time of its last change.
+fn everything(repo: &TestRepo) -> Vec<String> {
+    let mut find = repo.hermetic("find");
+    find.args([".", "-printf", "%p %s %T@ %C@\n"]);
+    let listing = find.output().expect("find starts").stdout;
+    let mut lines: Vec<String> = String::from_utf8_lossy(&listing)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn looking_changes_nothing() {
+    let repo = planned(&["a", "b"], DONE, &["true"]);
+    step(&repo);
+    // A file that git would love to note in its index as unchanged.
+    repo.write("README.md", "# A project\n");
+    std::fs::remove_dir_all(repo.path(".runner/context")).unwrap();
+    let before = everything(&repo);
+    for args in [
+        &["validate"][..],
+        &["select"],
+        &["status"],
+        &["tree"],
+        &["log"],
+        &["log", "2"],
+        &["why"],
+        &["why", "a"],
+        &["schema", "tree"],
+        &["replay"],
+    ] {
+        repo.runner(args).success();
+        assert_eq!(everything(&repo), before, "{args:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The same repository and the same agent outputs give the same bytes.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -24,17 +26,24 @@ const SESSIONS: &[&str] = &[
 
 fn play() -> TestRepo {
     let mut repo = TestRepo::new(BIN);
-    repo.write("ci.sh", "if cat *.txt | grep bad; then exit 1; fi\necho all good\n");
+    repo.write(
+        "ci.sh",
+        "if cat *.txt | grep bad; then exit 1; fi\necho all good\n",
+    );
     repo.commit_all("a guard");
     repo.config(|config| {
         config.set("guard.protected", serde_json::json!(["ci.sh"]));
         config.set("guard.watched", serde_json::json!(["*.txt"]));
     });
     for (iter, session) in (1..).zip(SESSIONS) {
-        let keep = format!("cp -r .runner/context {}/context-{iter}\n{session}", repo.agent_dir().display());
+        let keep = format!(
+            "cp -r .runner/context {}/context-{iter}\n{session}",
+            repo.agent_dir().display()
+        );
         repo.agent_at(iter, &keep);
     }
-    repo.start_run("# Both files\n\nShall be good.\n", &["sh", "ci.sh"]).success();
+    repo.start_run("# Both files\n\nShall be good.\n", &["sh", "ci.sh"])
+        .success();
     repo.runner(&["loop"]).success();
     repo
 }
@@ -62,7 +71,9 @@ fn messages(repo: &TestRepo) -> Vec<String> {
     repo.git(&["log", "--reverse", "--format=%B%x00"])
         .split('\0')
         .map(|message| {
-            let lines = message.lines().filter(|line| !line.starts_with("Runner-Last-Valid: "));
+            let lines = message
+                .lines()
+                .filter(|line| !line.starts_with("Runner-Last-Valid: "));
             lines.collect::<Vec<_>>().join("\n")
         })
         .collect()
@@ -90,7 +101,11 @@ fn a_rich_run_comes_out_the_same_in_two_folders() {
             r#""ok" "pass""#,
         ]
     );
-    for path in [".runner/state/tree.json", ".runner/state/run_state.json", ".runner/state/assumptions.md"] {
+    for path in [
+        ".runner/state/tree.json",
+        ".runner/state/run_state.json",
+        ".runner/state/assumptions.md",
+    ] {
         assert_eq!(one.read(path), two.read(path), "{path}");
     }
     assert_eq!(messages(&one), messages(&two));
@@ -98,7 +113,13 @@ fn a_rich_run_comes_out_the_same_in_two_folders() {
         let context = |repo: &TestRepo| contents(&repo.agent_dir().join(format!("context-{iter}")));
         assert_eq!(context(&one), context(&two), "context of iteration {iter}");
         assert!(!context(&one).is_empty());
-        for name in ["prompt.md", "tree.before.json", "tree.agent.json", "tree.after.json", "guard.log"] {
+        for name in [
+            "prompt.md",
+            "tree.before.json",
+            "tree.agent.json",
+            "tree.after.json",
+            "guard.log",
+        ] {
             let bytes = |repo: &TestRepo| std::fs::read(repo.iteration(iter).join(name)).ok();
             assert_eq!(bytes(&one), bytes(&two), "{name} of iteration {iter}");
         }
@@ -112,7 +133,9 @@ fn a_rich_run_comes_out_the_same_in_two_folders() {
 #[test]
 fn replay_finds_a_single_changed_byte() {
     let repo = play();
-    repo.runner(&["replay"]).success().says("10 iterations derived again");
+    repo.runner(&["replay"])
+        .success()
+        .says("10 iterations derived again");
     for (iter, name) in [
         (1, "tree.before.json"),
         (1, "tree.agent.json"),
@@ -129,7 +152,12 @@ fn replay_finds_a_single_changed_byte() {
         let original = std::fs::read(&path).unwrap();
         // In an `output.json` a change that keeps the outcome is no difference.
         let positions: Vec<usize> = if name == "output.json" {
-            vec![original.windows(5).position(|window| window == b"retry").unwrap()]
+            vec![
+                original
+                    .windows(5)
+                    .position(|window| window == b"retry")
+                    .unwrap(),
+            ]
         } else {
             vec![0, original.len() / 2, original.len() - 1]
         };
@@ -140,7 +168,11 @@ fn replay_finds_a_single_changed_byte() {
             std::fs::remove_file(&path).unwrap();
             std::fs::write(&path, &changed).unwrap();
             let run = repo.runner(&["replay"]).code(1);
-            assert!(run.stdout.contains(&format!("iteration {iter}")), "{name}@{at}: {}", run.describe());
+            assert!(
+                run.stdout.contains(&format!("iteration {iter}")),
+                "{name}@{at}: {}",
+                run.describe()
+            );
             std::fs::remove_file(&path).unwrap();
             std::fs::write(&path, &original).unwrap();
         }
@@ -151,34 +183,54 @@ fn replay_finds_a_single_changed_byte() {
 #[test]
 fn replay_reports_edits_by_hand_and_is_content() {
     let mut repo = TestRepo::new(BIN);
-    repo.agent_at(1, r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "plan""#);
+    repo.agent_at(
+        1,
+        r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "plan""#,
+    );
     repo.agent(r#"out done "fine""#);
     repo.start_run("# Goal\n", &["true"]).success();
     repo.runner(&["step"]).success();
-    let tree = repo.read(".runner/state/tree.json").replace("\"Second\"", "\"Second thoughts\"");
+    let tree = repo
+        .read(".runner/state/tree.json")
+        .replace("\"Second\"", "\"Second thoughts\"");
     repo.write(".runner/state/tree.json", tree);
     repo.commit_all("a person edits the plan");
     repo.runner(&["loop"]).success();
-    repo.runner(&["replay"]).success().says("edited by hand between 1 and 2");
+    repo.runner(&["replay"])
+        .success()
+        .says("edited by hand between 1 and 2");
     let other = repo.runner(&["replay", "no-such-run"]).code(1);
-    assert!(other.stderr.contains("no logs of run"), "{}", other.describe());
+    assert!(
+        other.stderr.contains("no logs of run"),
+        "{}",
+        other.describe()
+    );
 }
 
 #[test]
 fn verify_runs_the_guard_where_it_passed() {
     let mut repo = TestRepo::new(BIN);
-    repo.agent_at(1, r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "plan""#);
+    repo.agent_at(
+        1,
+        r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "plan""#,
+    );
     repo.agent_at(2, r#"echo 1 > flag; out done "a""#);
     repo.agent_at(3, r#"echo 2 > flag; out done "b""#);
-    repo.start_run("# Goal\n", &["sh", "-c", "test -e flag && cat flag"]).success();
+    repo.start_run("# Goal\n", &["sh", "-c", "test -e flag && cat flag"])
+        .success();
     repo.runner(&["loop", "--steps", "2"]).success();
     repo.runner(&["verify", "b"]).code(1).says("has not passed");
-    repo.runner(&["verify", "nothing"]).code(1).says("there is no node");
+    repo.runner(&["verify", "nothing"])
+        .code(1)
+        .says("there is no node");
     repo.runner(&["loop"]).success();
     for (node, iter) in [("a", 2), ("b", 3), ("root", 3)] {
         let run = repo.runner(&["verify", node, "--json"]).success();
         let value = run.json();
-        assert_eq!((&value["holds"], &value["iter"], &value["same_log"]), (&true.into(), &iter.into(), &true.into()));
+        assert_eq!(
+            (&value["holds"], &value["iter"], &value["same_log"]),
+            (&true.into(), &iter.into(), &true.into())
+        );
     }
     repo.assert_clean();
     assert_eq!(repo.git(&["worktree", "list"]).lines().count(), 1);
@@ -189,5 +241,9 @@ fn verify_runs_the_guard_where_it_passed() {
     repo.git(&["rm", "--quiet", "flag"]);
     repo.git(&["commit", "--quiet", "--amend", "-m", &message]);
     let run = repo.runner(&["verify", "b"]).code(1);
-    assert!(run.stdout.contains("does not hold"), "{run_id} {}", run.describe());
+    assert!(
+        run.stdout.contains("does not hold"),
+        "{run_id} {}",
+        run.describe()
+    );
 }

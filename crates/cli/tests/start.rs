@@ -1,11 +1,13 @@
 //! `runner start`: which id and branch a run gets, what is committed, what a
 //! second start does, and the way back to a run.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod scenario;
 
 use runner_testkit::TestRepo;
 use scenario::{
-    GOAL, assert_same, bare, changed_files, error_code, human_error, message, picture, planned,
+    GOAL, assert_same, bare, changed_files, error_code, human_error, message, picture, planned, sh,
     started, step, subject,
 };
 use serde_json::{Value, json};
@@ -157,26 +159,20 @@ fn a_second_start_commits_only_what_a_person_changed() {
 fn changes_outside_the_runners_folder_are_refused() {
     let mut repo = bare();
     repo.init_run(GOAL, &["true"]);
-    let changes: [(&str, &dyn Fn(&TestRepo)); 4] = [
-        ("new file.txt", &|repo| repo.write("new file.txt", "")),
-        ("README.md", &|repo| repo.write("README.md", "other")),
-        ("README.md", &|repo| {
-            std::fs::remove_file(repo.path("README.md")).unwrap()
-        }),
-        ("staged.txt", &|repo| {
-            repo.write("staged.txt", "");
-            repo.git(&["add", "staged.txt"]);
-        }),
-    ];
-    for (name, change) in changes {
-        change(&repo);
+    for (name, change) in [
+        ("new file.txt", "touch 'new file.txt'"),
+        ("README.md", "echo other > README.md"),
+        ("README.md", "rm README.md"),
+        ("staged.txt", "touch staged.txt; git add staged.txt"),
+    ] {
+        sh(&repo, change);
         let before = picture(&repo);
         human_error(&repo.runner(&["start"]), name, "commit, stash or ignore");
         assert_eq!(
             error_code(&repo.runner(&["start", "--json"]).code(1)),
             "dirty"
         );
-        assert_same(&repo, &before, &format!("{name}"));
+        assert_same(&repo, &before, name);
         repo.git(&["reset", "-q", "--hard"]);
         repo.git(&["clean", "-qfd", "-e", ".runner"]);
     }
@@ -268,6 +264,37 @@ fn a_plan_that_was_written_before_the_first_start_is_kept() {
 }
 
 #[test]
+fn an_invalid_plan_is_not_thrown_away() {
+    let mut repo = bare();
+    repo.init_run(GOAL, &["true"]);
+    let mut tree = repo.tree();
+    let mut leaf = tree.clone();
+    leaf["id"] = json!("root");
+    tree["children"] = json!([leaf]);
+    repo.write(".runner/state/tree.json", tree.to_string());
+    let before = picture(&repo);
+    human_error(&repo.runner(&["start"]), "used by another node", "mend");
+    assert_same(&repo, &before, "an invalid plan");
+}
+
+#[test]
+fn instructions_that_cannot_be_shown_are_refused_before_anything_happens() {
+    let repo = started(DONE, &["true"]);
+    std::os::unix::fs::symlink("../README.md", repo.path(".runner/INSTRUCTIONS.md")).unwrap();
+    repo.commit_all("a link");
+    let head = repo.head();
+    for command in ["step", "loop", "validate", "start"] {
+        human_error(
+            &repo.runner(&[command]),
+            ".runner/INSTRUCTIONS.md: it is a symbolic link",
+            "",
+        );
+    }
+    assert_eq!(repo.head(), head);
+    assert!(repo.agent_calls().is_empty());
+}
+
+#[test]
 fn goes_back_to_a_run_that_exists() {
     // The folder lives on the run's branch alone: on main there is nothing of it.
     let repo = planned(&["a", "b"], DONE, &["true"]);
@@ -281,6 +308,10 @@ fn goes_back_to_a_run_that_exists() {
             "{}",
             run.describe()
         );
+    }
+    for command in ["status", "tree", "select", "why", "log", "validate"] {
+        let run = repo.runner(&[command]);
+        human_error(&run, "has nothing of a run", "`runner start` goes back");
     }
     let value = start(&repo);
     assert_eq!(
@@ -338,43 +369,26 @@ fn goes_back_to_a_run_whose_goal_is_on_main_too() {
 fn the_three_places_of_an_identity_must_agree() {
     let repo = started(DONE, &["true"]);
     let head = repo.head();
-    let goal = repo.read(".runner/GOAL.md");
-    let state = repo.read(".runner/state/run_state.json");
-    let breakages: [(&str, &dyn Fn()); 8] = [
-        ("GOAL.md has no id", &|| {
-            repo.write(".runner/GOAL.md", "# Ship it\n")
-        }),
-        ("says run other", &|| {
-            repo.write(".runner/GOAL.md", goal.replace("demo", "other"))
-        }),
-        ("says run other", &|| {
-            repo.write(
-                ".runner/state/run_state.json",
-                state.replace("demo", "other"),
-            );
-        }),
-        ("has not been started", &|| {
-            repo.write(
-                ".runner/state/run_state.json",
-                state.replace("\"demo\"", "null"),
-            );
-        }),
-        ("this is branch elsewhere", &|| {
-            drop(repo.git(&["switch", "-q", "-c", "elsewhere"]))
-        }),
-        ("a detached HEAD", &|| {
-            drop(repo.git(&["switch", "-q", "--detach"]))
-        }),
-        ("ever taken on main", &|| {
-            repo.git(&["branch", "-q", "-m", "main", "old"]);
-            repo.git(&["switch", "-q", "-c", "main"]);
-        }),
-        ("ever taken on master", &|| {
-            drop(repo.git(&["switch", "-q", "-c", "master"]))
-        }),
-    ];
-    for (words, breakage) in breakages {
-        breakage();
+    for (words, breakage) in [
+        ("GOAL.md has no id", "echo '# Ship it' > .runner/GOAL.md"),
+        ("says run other", "sed -i s/demo/other/ .runner/GOAL.md"),
+        (
+            "says run other",
+            "sed -i s/demo/other/ .runner/state/run_state.json",
+        ),
+        (
+            "has not been started",
+            "sed -i 's/\"demo\"/null/' .runner/state/run_state.json",
+        ),
+        ("this is branch elsewhere", "git switch -q -c elsewhere"),
+        ("a detached HEAD", "git switch -q --detach"),
+        (
+            "ever taken on main",
+            "git branch -m main old; git switch -q -c main",
+        ),
+        ("ever taken on master", "git switch -q -c master"),
+    ] {
+        sh(&repo, breakage);
         if !repo.git(&["status", "--porcelain"]).is_empty() {
             repo.commit_all("by hand");
         }
@@ -415,6 +429,14 @@ fn a_dirty_work_tree_is_refused_by_name_at_the_next_step() {
     );
     assert!(repo.agent_calls().is_empty());
     std::fs::remove_file(repo.path("left over.txt")).unwrap();
+    // What a person changed in .runner/ is committed by another start.
+    repo.write(".runner/state/questions.md", "What for?\n");
+    human_error(
+        &repo.runner(&["step"]),
+        "questions.md",
+        "`runner start` commits",
+    );
+    start(&repo);
     step(&repo);
 }
 
@@ -433,6 +455,8 @@ fn a_goal_that_says_nothing_yet() {
         "GOAL.md: line 2: the id `a b`",
         "choose another id",
     );
+    repo.write(".runner/GOAL.md", "---\nid: lock\n---\n# X\n");
+    human_error(&repo.runner(&["start"]), "reserved", "choose another id");
     repo.write(".runner/GOAL.md", "---\nid: x\n# X\n");
     human_error(&repo.runner(&["start"]), "no closing", "add a `---` line");
 

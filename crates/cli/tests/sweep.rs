@@ -5,6 +5,8 @@
 //! Ignored by default because it takes minutes: `cargo xtask sweep` runs all of
 //! it, `cargo xtask ci` a seeded sample.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +49,12 @@ fn check_finished(repo: &TestRepo, finish: &Run, label: &str) {
     repo.runner(&["validate"]).success();
     assert_eq!(repo.tree()["passes"], true, "{}", context());
     for (id, attempts) in [("root", 0), ("a", 1), ("b", 0)] {
-        assert_eq!(repo.node(id)["attempts"], attempts, "attempts of {id}: {}", context());
+        assert_eq!(
+            repo.node(id)["attempts"],
+            attempts,
+            "attempts of {id}: {}",
+            context()
+        );
     }
     let mut last = 0;
     let mut passes: BTreeMap<String, u32> = BTreeMap::new();
@@ -55,7 +62,11 @@ fn check_finished(repo: &TestRepo, finish: &Run, label: &str) {
         let Some(subject) = runner_core::message::parse_subject(&subject) else {
             continue;
         };
-        assert!(subject.iter > last, "iteration numbers must rise: {}", context());
+        assert!(
+            subject.iter > last,
+            "iteration numbers must rise: {}",
+            context()
+        );
         last = subject.iter;
         if subject.guard == runner_core::meta::Guard::Pass {
             *passes.entry(subject.node_id).or_default() += 1;
@@ -64,7 +75,11 @@ fn check_finished(repo: &TestRepo, finish: &Run, label: &str) {
     let expected = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 1)]);
     assert_eq!(passes, expected, "each leaf passes once: {}", context());
     let sessions = repo.git(&["show", "HEAD:sessions.txt"]).lines().count();
-    assert!(sessions >= 4, "the agent's edits are in history: {}", context());
+    assert!(
+        sessions >= 4,
+        "the agent's edits are in history: {}",
+        context()
+    );
     assert_eq!(repo.git(&["show", "HEAD:a.txt"]), "good");
     assert_eq!(repo.git(&["show", "HEAD:b.txt"]), "good");
     let replay = repo.runner(&["replay"]);
@@ -73,7 +88,10 @@ fn check_finished(repo: &TestRepo, finish: &Run, label: &str) {
 }
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }
 
 /// A small generator of numbers: the same seed gives the same sample.
@@ -81,7 +99,10 @@ struct Lcg(u64);
 
 impl Lcg {
     fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below.max(1)
     }
 }
@@ -110,10 +131,14 @@ fn in_parallel(trials: &[usize], trial: impl Fn(usize) + Sync) {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(n) = trials.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trial(*n)));
+                    let result =
+                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| trial(*n)));
                     if let Err(panic) = result {
                         let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                        failure.lock().unwrap().get_or_insert(format!("trial {n}: {text}"));
+                        failure
+                            .lock()
+                            .unwrap()
+                            .get_or_insert(format!("trial {n}: {text}"));
                         next.store(trials.len(), Ordering::SeqCst);
                     }
                 }
@@ -147,13 +172,26 @@ fn sweep_loop_killed_at_every_point() {
     let names = points(&whole, &["loop"]);
     check_finished(&whole, &whole.runner(&["loop", "--json"]), "no fault");
     let trials = chosen(names.len());
-    println!("{} fault points in the loop, {} of them tried", names.len(), trials.len());
+    println!(
+        "{} fault points in the loop, {} of them tried",
+        names.len(),
+        trials.len()
+    );
     in_parallel(&trials, |n| {
         let repo = repo(AGENT);
         let killed = with_fault(&repo, &["loop"], &format!("kill@{n}"));
-        assert_eq!(killed.code, None, "not killed at {n}: {}", killed.describe());
+        assert_eq!(
+            killed.code,
+            None,
+            "not killed at {n}: {}",
+            killed.describe()
+        );
         let finish = repo.runner(&["loop", "--json"]);
-        check_finished(&repo, &finish, &format!("killed at point {n} ({})", names[n - 1]));
+        check_finished(
+            &repo,
+            &finish,
+            &format!("killed at point {n} ({})", names[n - 1]),
+        );
     });
 }
 
@@ -174,11 +212,18 @@ fn sweep_recovery_killed_at_every_point() {
     in_parallel(&trials, |n| {
         let (first, second) = (middles[(n - 1) / 30], (n - 1) % 30 + 1);
         let repo = repo(AGENT);
-        assert_eq!(with_fault(&repo, &["loop"], &format!("kill@{first}")).code, None);
+        assert_eq!(
+            with_fault(&repo, &["loop"], &format!("kill@{first}")).code,
+            None
+        );
         // May also end by itself, if recovery has fewer points than that.
         with_fault(&repo, &["step"], &format!("kill@{second}"));
         let finish = repo.runner(&["loop", "--json"]);
-        check_finished(&repo, &finish, &format!("killed at {first}, then recovery at {second}"));
+        check_finished(
+            &repo,
+            &finish,
+            &format!("killed at {first}, then recovery at {second}"),
+        );
     });
 }
 
@@ -193,14 +238,26 @@ fn sweep_start_killed_at_every_point() {
     };
     let names = points(&fresh(), &["start"]);
     let trials = chosen(names.len());
-    println!("{} fault points in start, {} of them tried", names.len(), trials.len());
+    println!(
+        "{} fault points in start, {} of them tried",
+        names.len(),
+        trials.len()
+    );
     in_parallel(&trials, |n| {
         let repo = fresh();
         let label = format!("start killed at point {n} ({})", names[n - 1]);
-        assert_eq!(with_fault(&repo, &["start"], &format!("kill@{n}")).code, None, "{label}");
+        assert_eq!(
+            with_fault(&repo, &["start"], &format!("kill@{n}")).code,
+            None,
+            "{label}"
+        );
         let again = repo.runner(&["start"]);
         assert_eq!(again.code, Some(0), "{label}\n{}", again.describe());
-        let starts = repo.subjects().iter().filter(|it| it.contains("start run")).count();
+        let starts = repo
+            .subjects()
+            .iter()
+            .filter(|it| it.contains("start run"))
+            .count();
         assert_eq!(starts, 1, "{label}: {:?}", repo.subjects());
         let finish = repo.runner(&["loop", "--json"]);
         check_finished(&repo, &finish, &label);
@@ -210,7 +267,10 @@ fn sweep_start_killed_at_every_point() {
 #[test]
 #[ignore = "minutes: run by `cargo xtask sweep` and sampled by `cargo xtask ci`"]
 fn sweep_moments_of_a_long_step() {
-    let slow = AGENT.replace("case $RUNNER_NODE_ID in", "sleep 0.2\necho late >> sessions.txt\ncase $RUNNER_NODE_ID in");
+    let slow = AGENT.replace(
+        "case $RUNNER_NODE_ID in",
+        "sleep 0.2\necho late >> sessions.txt\ncase $RUNNER_NODE_ID in",
+    );
     let trials = chosen(60);
     println!("{} moments of a long step tried", trials.len());
     in_parallel(&trials, |n| {

@@ -241,6 +241,9 @@ pub fn check_run_id(id: &str) -> Result<(), String> {
         Err("it must not contain `..`".to_owned())
     } else if id.ends_with('.') || id.strip_suffix(".lock").is_some() {
         Err("it must not end with `.` or `.lock`".to_owned())
+    } else if id == "lock" {
+        // `.runner/iterations/lock` is a file.
+        Err("it is reserved for the runner".to_owned())
     } else {
         Ok(())
     }

@@ -25,6 +25,8 @@ pub enum Record {
         /// The commit that the branch is put back at.
         head: String,
     },
+    /// After a crash: git's own files are what they were before the session.
+    GitRestored,
     /// From here on the step is finished exactly as written here.
     Decided(Box<Decided>),
     /// The iteration is in git.

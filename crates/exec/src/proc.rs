@@ -68,6 +68,22 @@ fn parse_stat(pid: i32, stat: &[u8]) -> Option<Entry> {
     })
 }
 
+/// The children of this process. Empty where the kernel does not list them.
+pub(crate) fn own_children() -> Vec<Entry> {
+    let tasks = fs::read_dir("/proc/self/task");
+    let lists = tasks
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| {
+            let pids = list.split_whitespace().filter_map(|pid| pid.parse().ok());
+            pids.filter_map(read).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
 /// Those of `all` that `is_root` picks, and all their descendants.
 pub(crate) fn trees(all: &[Entry], is_root: impl Fn(&Entry) -> bool) -> Vec<Entry> {
     let mut children: HashMap<i32, Vec<&Entry>> = HashMap::new();

@@ -1,5 +1,6 @@
 //! The runner's side: one poll loop from the start of a program to its last process.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,7 +18,7 @@ use crate::protocol::{Control, Event, Request};
 use crate::spec::{Ended, Flow, Report, Sink, SpawnFailure, Spec, Stream};
 use crate::supervise::reason;
 use crate::sweep::{KILL_LIMIT, Orphans};
-use crate::{Cancel, SESSION_VARIABLE, os};
+use crate::{Cancel, SESSION_VARIABLE, os, proc};
 
 /// One read from a pipe: all the memory that output takes here.
 const BUFFER: usize = 64 * 1024;
@@ -118,6 +119,7 @@ impl Supervisor {
         }
 
         let mark = new_mark();
+        let others = proc::own_children().iter().map(proc::Entry::key).collect();
         let (ours, theirs) = UnixStream::pair()?;
         let (stdout, stdout_end) = io::pipe()?;
         let (stderr, stderr_end) = if spec.merge_stderr {
@@ -148,6 +150,7 @@ impl Supervisor {
             stderr,
             mark,
             program: None,
+            others,
             over: false,
         })
     }
@@ -239,6 +242,8 @@ struct Session {
     stderr: Option<PipeReader>,
     mark: String,
     program: Option<i32>,
+    /// The children that this process had before.
+    others: HashSet<(i32, u64)>,
     over: bool,
 }
 
@@ -272,6 +277,7 @@ impl Session {
         Orphans {
             mark: own,
             program: self.program,
+            others: &self.others,
         }
         .end()
     }

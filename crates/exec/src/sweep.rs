@@ -113,6 +113,8 @@ pub(crate) struct Orphans<'a> {
     pub(crate) mark: &'a str,
     /// The program, which leads a session of its own: finds those without an environment.
     pub(crate) program: Option<i32>,
+    /// The children that this process had before.
+    pub(crate) others: &'a HashSet<(i32, u64)>,
 }
 
 impl Orphans<'_> {
@@ -159,7 +161,7 @@ impl Orphans<'_> {
 
     /// None: it is ending right now, with its environment gone and its children yet to come to us.
     fn is_ours(&self, child: &Entry) -> Option<bool> {
-        if Some(child.session) == self.program {
+        if Some(child.session) == self.program || self.fled(child) {
             return Some(true);
         }
         if child.zombie {
@@ -173,12 +175,23 @@ impl Orphans<'_> {
         (now.key() == child.key() && !now.zombie && !now.exiting).then_some(false)
     }
 
+    /// One that began a session of its own and may have cleared its environment. Everything that
+    /// this process starts itself stays in its session; nothing below a supervisor ever does.
+    fn fled(&self, child: &Entry) -> bool {
+        let own_session = rustix::process::getsid(None).ok();
+        own_session.is_some()
+            && os::pid(child.session) != own_session
+            && !self.others.contains(&child.key())
+    }
+
     /// One by one: `waitpid(-1)` would take the exit status away from whoever waits for another child.
     fn reap(&self, sweep: &Sweep) {
         let own = os::own_pid();
         for entry in proc::list().unwrap_or_default() {
-            let ours = sweep.has_hit(&entry) || Some(entry.session) == self.program;
-            if entry.zombie && entry.parent == own && ours {
+            let is_ours = || {
+                sweep.has_hit(&entry) || Some(entry.session) == self.program || self.fled(&entry)
+            };
+            if entry.zombie && entry.parent == own && is_ours() {
                 let _ = rustix::process::waitpid(os::pid(entry.pid), WaitOptions::NOHANG);
             }
         }

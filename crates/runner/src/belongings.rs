@@ -19,7 +19,7 @@ use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 
 use crate::error::{Code, Error, Result};
-use crate::files;
+use crate::files::{self, Batch};
 use crate::git::{self, Git, TreeEntry};
 use crate::image::{self, Image};
 
@@ -31,6 +31,9 @@ pub(crate) struct Belongings {
     protected: BTreeMap<PathBuf, Image>,
     globs: GlobList,
     passed: HashSet<String>,
+    /// Ignored files that a protected entry means and that were there before, by a
+    /// rule that is not in HEAD; `None` after a crash.
+    hidden: Option<BTreeSet<PathBuf>>,
     /// assumptions.md and questions.md: they may grow, and nothing else.
     notes: Vec<(PathBuf, Image)>,
     /// Every file of HEAD.
@@ -85,6 +88,7 @@ impl Belongings {
             protected: BTreeMap::new(),
             globs,
             passed,
+            hidden: None,
             notes: Vec::new(),
             tracked: git.files_of(head)?,
         };
@@ -115,14 +119,25 @@ impl Belongings {
         Ok(belongings)
     }
 
+    /// Takes down what is hidden before the session. `ignored`: what git ignores.
+    pub(crate) fn note_hidden(&mut self, git: &Git, ignored: &[PathBuf]) -> Result<()> {
+        self.hidden = Some(self.hidden_now(git, &BTreeSet::new(), ignored)?);
+        Ok(())
+    }
+
     fn is_passed_sidecar(&self, path: &Path) -> bool {
         paths::sidecar_node(path.as_os_str().as_bytes())
             .is_some_and(|node| self.passed.contains(node))
     }
 
-    /// Everything that is not as it was taken down. `changed`: what git says of
-    /// the work tree and of commits made since.
-    pub(crate) fn changes(&self, git: &Git, changed: &BTreeSet<PathBuf>) -> Result<Vec<Change>> {
+    /// Everything that is not as it was taken down. `changed` and `ignored`: what
+    /// git says of the work tree and of commits made since.
+    pub(crate) fn changes(
+        &self,
+        git: &Git,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
+    ) -> Result<Vec<Change>> {
         let root = git.root();
         let mut changes = Vec::new();
         for (list, protected) in [(&self.owned, false), (&self.protected, true)] {
@@ -141,7 +156,7 @@ impl Belongings {
                 protected: false,
             });
         }
-        for path in self.new_protected(git, changed)? {
+        for path in self.new_protected(git, changed, ignored)? {
             changes.push(Change {
                 path,
                 protected: true,
@@ -160,55 +175,81 @@ impl Belongings {
 
     /// New files that a protected entry means. Those that git ignores do not
     /// count (what tests leave behind), unless a rule of this session hides them.
-    fn new_protected(&self, git: &Git, changed: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>> {
-        if self.globs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let root = git.root();
-        let is_new = |path: &Path| {
-            let bytes = path.as_os_str().as_bytes();
-            self.globs.is_match(bytes)
-                && !paths::is_state_path(bytes)
-                && !self.protected.contains_key(path)
-        };
+    fn new_protected(
+        &self,
+        git: &Git,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
+    ) -> Result<Vec<PathBuf>> {
         let mut found: BTreeSet<PathBuf> = BTreeSet::new();
-        for path in changed.iter().filter(|path| is_new(path)) {
-            if !matches!(Image::of(root, path)?, Image::Absent | Image::Other) {
+        for path in changed.iter().filter(|path| self.is_unknown(path)) {
+            if !matches!(Image::of(git.root(), path)?, Image::Absent | Image::Other) {
                 found.insert(path.clone());
             }
         }
-        let rules: Vec<&Path> = changed
-            .iter()
-            .map(PathBuf::as_path)
-            .filter(|path| path.file_name().is_some_and(|name| name == ".gitignore"))
-            .collect();
-        if !rules.is_empty() {
-            let submodules = git.submodules()?;
-            let mut hidden = Vec::new();
-            image::walk(root, &mut |path, kind| {
-                if (kind.is_file() || kind.is_symlink())
-                    && is_new(&path)
-                    && !changed.contains(&path)
-                    && !submodules.iter().any(|folder| path.starts_with(folder))
-                {
-                    hidden.push(path);
-                }
-            });
-            let hidden = self.hidden_since(git, &rules, hidden)?;
-            found.extend(hidden);
+        if let Some(before) = &self.hidden {
+            let now = self.hidden_now(git, changed, ignored)?;
+            found.extend(now.difference(before).cloned());
         }
         Ok(found.into_iter().collect())
     }
 
-    /// Those of the ignored files that were not ignored by the rules at HEAD.
-    fn hidden_since(
+    /// Whether a protected entry means this path, and HEAD does not have it.
+    fn is_unknown(&self, path: &Path) -> bool {
+        let bytes = path.as_os_str().as_bytes();
+        self.globs.is_match(bytes)
+            && !paths::is_state_path(bytes)
+            && !self.protected.contains_key(path)
+    }
+
+    /// Files that a protected entry means, hidden by a rule that is not in HEAD.
+    fn hidden_now(
         &self,
         git: &Git,
-        rules: &[&Path],
-        hidden: Vec<PathBuf>,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
+    ) -> Result<BTreeSet<PathBuf>> {
+        let mut found = BTreeSet::new();
+        if self.globs.is_empty() {
+            return Ok(found);
+        }
+        let root = git.root();
+        for path in self.hidden_by_others(git, changed, ignored)? {
+            let is_folder = |meta: std::fs::Metadata| meta.is_dir();
+            if root.join(&path).symlink_metadata().is_ok_and(is_folder) {
+                image::walk(root, &path, &mut |path, kind| {
+                    if (kind.is_file() || kind.is_symlink()) && self.is_unknown(&path) {
+                        found.insert(path);
+                    }
+                });
+            } else if self.is_unknown(&path) {
+                found.insert(path);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Those of the ignored paths that are not ignored by the rules of HEAD.
+    fn hidden_by_others(
+        &self,
+        git: &Git,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
     ) -> Result<Vec<PathBuf>> {
-        if hidden.is_empty() {
-            return Ok(hidden);
+        // A rules file may well ignore itself.
+        let rules: Vec<&PathBuf> = changed
+            .iter()
+            .chain(ignored)
+            .filter(|path| path.file_name().is_some_and(|name| name == ".gitignore"))
+            .collect();
+        let state = |path: &&PathBuf| paths::is_state_path(path.as_os_str().as_bytes());
+        let hidden: Vec<PathBuf> = ignored
+            .iter()
+            .filter(|path| !state(path))
+            .cloned()
+            .collect();
+        if rules.is_empty() || hidden.is_empty() {
+            return Ok(Vec::new());
         }
         let mut old_rules: BTreeMap<&Path, Vec<Vec<u8>>> = BTreeMap::new();
         for path in rules {
@@ -223,7 +264,7 @@ impl Belongings {
             if !before.iter().all(|line| kept.any(|other| other == line)) {
                 return Ok(hidden);
             }
-            old_rules.insert(path, before);
+            old_rules.insert(path.as_path(), before);
         }
         let mut input = Vec::new();
         for path in &hidden {
@@ -249,9 +290,30 @@ impl Belongings {
             .collect())
     }
 
+    /// Puts back the rules that keep git out of the logs, where anything may lie;
+    /// those that were not as they were.
+    pub(crate) fn restore_rules(&self, root: &Path, quarantine: &Path) -> Result<Vec<Change>> {
+        let mut changed = Vec::new();
+        for name in [paths::GITIGNORE, paths::GITATTRIBUTES] {
+            let path = PathBuf::from(name);
+            let image = self.owned.get(&path).unwrap_or(&Image::Absent);
+            if !image.is_at(root, &path)? {
+                image.restore(root, &path, quarantine)?;
+                changed.push(Change {
+                    path,
+                    protected: false,
+                });
+            }
+        }
+        Ok(changed)
+    }
+
     /// The submodules of HEAD.
     pub(crate) fn submodules(&self) -> impl Iterator<Item = &Path> {
-        let entries = self.tracked.iter().filter(|entry| entry.mode == git::SUBMODULE);
+        let entries = self
+            .tracked
+            .iter()
+            .filter(|entry| entry.mode == git::SUBMODULE);
         entries.map(|entry| entry.path.as_path())
     }
 
@@ -263,16 +325,19 @@ impl Belongings {
         })
     }
 
-    /// Puts back one path; what is there now goes to the quarantine.
-    pub(crate) fn restore(&self, root: &Path, change: &Change, quarantine: &Path) -> Result<()> {
-        let list = if change.protected {
-            &self.protected
-        } else {
-            &self.owned
-        };
-        let image = list.get(&change.path).unwrap_or(&Image::Absent);
-        image.restore(root, &change.path, quarantine)?;
-        Ok(())
+    /// Puts back what has changed; what is there now goes to the quarantine.
+    pub(crate) fn restore(&self, root: &Path, changes: &[Change], quarantine: &Path) -> Result<()> {
+        let mut batch = Batch::new();
+        for change in changes {
+            let list = if change.protected {
+                &self.protected
+            } else {
+                &self.owned
+            };
+            let image = list.get(&change.path).unwrap_or(&Image::Absent);
+            image.restore_with(&mut batch, root, &change.path, quarantine)?;
+        }
+        Ok(batch.commit()?)
     }
 
     /// Those of the changes that are not allowed. A protected entry that never
@@ -372,7 +437,7 @@ impl Reader<'_> {
                 Ok(image)
             }
             (Source::Commit, None) => Ok(Image::Absent),
-            (Source::Commit, Some(entry)) => self.from_commit(entry),
+            (Source::Commit, Some(entry)) => self.in_commit(entry),
         }
     }
 
@@ -411,7 +476,7 @@ impl Reader<'_> {
         ])
     }
 
-    fn from_commit(&self, entry: &TreeEntry) -> Result<Image> {
+    fn in_commit(&self, entry: &TreeEntry) -> Result<Image> {
         let mode = entry.mode.as_str();
         if mode == "160000" {
             return Ok(Image::Other);

@@ -93,7 +93,7 @@ impl Budget {
 
 /// The price of the configured model.
 pub(crate) fn price(config: &Config) -> Option<Price> {
-    config.prices.get(&config.executor.model).cloned()
+    config.prices.get(&config.executor.model).copied()
 }
 
 #[cfg(test)]
@@ -113,21 +113,40 @@ mod tests {
     fn limits() {
         let none = Budget::default();
         assert_eq!(none.exceeded_by(&usage(1 << 40, 1, Some(1e9))), None);
-        let tokens = Budget { max_tokens: 100, tokens: 60, ..Budget::default() };
+        let tokens = Budget {
+            max_tokens: 100,
+            tokens: 60,
+            ..Budget::default()
+        };
         assert!(tokens.check().is_ok());
         assert_eq!(tokens.exceeded_by(&usage(30, 9, None)), None);
         assert!(tokens.exceeded_by(&usage(30, 10, None)).is_some());
-        let money = Budget { max_cost_usd: 2.0, cost_usd: 1.5, ..Budget::default() };
+        let money = Budget {
+            max_cost_usd: 2.0,
+            cost_usd: 1.5,
+            ..Budget::default()
+        };
         assert_eq!(money.exceeded_by(&usage(1, 1, Some(0.4))), None);
         assert!(money.exceeded_by(&usage(1, 1, Some(0.5))).is_some());
-        let spent = Budget { max_cost_usd: 2.0, cost_usd: 2.0, ..Budget::default() };
+        let spent = Budget {
+            max_cost_usd: 2.0,
+            cost_usd: 2.0,
+            ..Budget::default()
+        };
         assert!(spent.check().is_err());
     }
 
     #[test]
     fn cost_comes_from_the_cli_else_from_the_table_else_it_is_unknown() {
-        let price = Price { input: 1.0, cached: 0.1, output: 10.0 };
-        let table = Budget { price: Some(price), ..Budget::default() };
+        let price = Price {
+            input: 1.0,
+            cached: 0.1,
+            output: 10.0,
+        };
+        let table = Budget {
+            price: Some(price),
+            ..Budget::default()
+        };
         assert_eq!(table.cost(&usage(1_000_000, 0, Some(7.0))), Some(7.0));
         assert_eq!(table.cost(&usage(1_000_000, 0, None)), Some(1.0));
         assert_eq!(Budget::default().cost(&usage(1, 1, None)), None);

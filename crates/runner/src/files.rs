@@ -111,7 +111,14 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     let result = match fs::symlink_metadata(path) {
         Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => Err(error),
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(meta) if meta.is_dir() => match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // A session may have closed folders in it.
+                crate::image::open_folders(path);
+                fs::remove_dir_all(path)
+            }
+            other => other,
+        },
         Ok(_) => fs::remove_file(path),
     };
     match result {
@@ -155,11 +162,7 @@ pub(crate) fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> 
     if !meta.is_file() {
         return Err(ReadError::NotRegular(kind_of(&meta)));
     }
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(NOFOLLOW_NONBLOCK)
-        .open(path)
-        .map_err(ReadError::Io)?;
+    let file = open_no_trap(path).map_err(ReadError::Io)?;
     let size = file.metadata().map_err(ReadError::Io)?.len();
     if size > max {
         return Err(ReadError::TooLarge(max));
@@ -172,6 +175,15 @@ pub(crate) fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> 
         return Err(ReadError::TooLarge(max));
     }
     Ok(bytes)
+}
+
+/// Opens a file to read it, without following a link at its end and without
+/// waiting for whoever writes to a pipe.
+pub(crate) fn open_no_trap(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(NOFOLLOW_NONBLOCK)
+        .open(path)
 }
 
 #[allow(clippy::cast_possible_wrap)] // Open flags are small positive numbers.
@@ -212,6 +224,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// The error with the path that it concerns.
+#[allow(clippy::needless_pass_by_value)] // So that it fits `map_err`.
 pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

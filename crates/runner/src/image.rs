@@ -54,6 +54,10 @@ impl Image {
         if !meta.is_file() {
             return Ok(Image::Other);
         }
+        if meta.mode() & 0o400 == 0 {
+            // The content counts; whether it can be read is nobody's business.
+            let _ = make_readable(&full);
+        }
         match files::read_regular(&full, MAX_BYTES) {
             Ok(bytes) => Ok(Image::File {
                 bytes,
@@ -80,6 +84,19 @@ impl Image {
     /// Puts this image at `root/path`, moving whatever is in the way (also in
     /// the place of a folder above it) to `quarantine`.
     pub(crate) fn restore(&self, root: &Path, path: &Path, quarantine: &Path) -> io::Result<()> {
+        let mut batch = Batch::new();
+        self.restore_with(&mut batch, root, path, quarantine)?;
+        batch.commit()
+    }
+
+    /// The same for many: a file is there when the batch is committed.
+    pub(crate) fn restore_with(
+        &self,
+        batch: &mut Batch,
+        root: &Path,
+        path: &Path,
+        quarantine: &Path,
+    ) -> io::Result<()> {
         make_parents(root, path, quarantine)?;
         let full = root.join(path);
         if full.symlink_metadata().is_ok() {
@@ -89,9 +106,7 @@ impl Image {
             Image::Absent | Image::Other => Ok(()),
             Image::Link(target) => std::os::unix::fs::symlink(target, &full),
             Image::File { bytes, executable } => {
-                let mut batch = Batch::new();
-                batch.write_mode(&full, bytes, if *executable { 0o755 } else { 0o644 })?;
-                batch.commit()
+                batch.write_mode(&full, bytes, if *executable { 0o755 } else { 0o644 })
             }
         }
     }
@@ -157,7 +172,11 @@ pub(crate) fn make_folder_chain(root: &Path, folder: &Path) -> io::Result<()> {
     }
     for aside in set_aside {
         let name = Path::new(aside.file_name().unwrap_or_default()).to_owned();
-        move_to(aside.parent().unwrap_or(root), &name, &full.join("quarantine"))?;
+        move_to(
+            aside.parent().unwrap_or(root),
+            &name,
+            &full.join("quarantine"),
+        )?;
     }
     Ok(())
 }
@@ -190,7 +209,10 @@ pub(crate) fn move_to(root: &Path, path: &Path, quarantine: &Path) -> io::Result
 fn free_place(path: &Path, quarantine: &Path) -> io::Result<PathBuf> {
     let mut to = quarantine.join(path);
     fs::create_dir_all(quarantine).map_err(|error| files::at(quarantine, error))?;
-    if to.parent().is_some_and(|folder| fs::create_dir_all(folder).is_err()) {
+    if to
+        .parent()
+        .is_some_and(|folder| fs::create_dir_all(folder).is_err())
+    {
         // Something else lies there already: the name alone must do.
         to = quarantine.join(path.file_name().unwrap_or_default());
     }
@@ -252,11 +274,11 @@ pub(crate) fn list(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Calls `visit` for everything below `root` but `.git` that is not a folder,
+/// Calls `visit` for everything below `root/start` but `.git` that is not a folder,
 /// with its path from `root`. A folder that its owner may not look into or change
 /// is opened on the way; what cannot be read all the same is passed over.
-pub(crate) fn walk(root: &Path, visit: &mut dyn FnMut(PathBuf, fs::FileType)) {
-    let mut folders = vec![PathBuf::new()];
+pub(crate) fn walk(root: &Path, start: &Path, visit: &mut dyn FnMut(PathBuf, fs::FileType)) {
+    let mut folders = vec![start.to_owned()];
     while let Some(folder) = folders.pop() {
         let full = root.join(&folder);
         let closed = full
@@ -282,7 +304,7 @@ pub(crate) fn walk(root: &Path, visit: &mut dyn FnMut(PathBuf, fs::FileType)) {
 
 /// Opens the folders of a work tree that their owner may not look into or change.
 pub(crate) fn open_folders(root: &Path) {
-    walk(root, &mut |_, _| {});
+    walk(root, Path::new(""), &mut |_, _| {});
 }
 
 /// Whether a file can be made executable again is git's business, but a file

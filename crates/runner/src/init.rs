@@ -11,6 +11,7 @@ use runner_core::tree::{self, Node};
 
 use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};
+use crate::lock::Lock;
 use crate::project::Project;
 
 mod detect;
@@ -60,6 +61,8 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
             "`runner init --upgrade` renews the runner's own files, `--force` replaces everything",
         ));
     }
+    // Not while a step runs: it would take the new files for the agent's doing.
+    let _lock = exists.then(|| Lock::take(&project)).transpose()?;
     let (guard, guard_why) = match &options.guard {
         Some(line) => (split_words(line)?, "as you said".to_owned()),
         None => detect::guard(&root),
@@ -122,7 +125,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         if keep {
             continue;
         }
-        if let Some(old) = there.filter(|old| kind == Kind::Yours && !old.is_empty()) {
+        if let Some(old) = there.filter(|old| options.force && !old.is_empty()) {
             let folder = keep_folder(&project, &mut report)?;
             let name = Path::new(path).file_name().unwrap_or_default();
             files::write_whole(&folder.join(name), &old)?;

@@ -10,6 +10,7 @@ mod abilities;
 mod belongings;
 mod budget;
 mod containment;
+mod disarm;
 mod environment;
 mod error;
 mod fault;
@@ -51,8 +52,9 @@ pub use view::{
 
 /// Settles what is unfinished, then takes one step.
 pub fn step_once(project: &Project, host: &mut Host<'_>) -> Result<StepResult> {
-    let git = Git::open(project.root())?;
+    Git::open(project.root())?;
     let _lock = lock::Lock::take(project)?;
+    let git = disarm::open(project, host)?;
     let mut place = step::Workplace {
         project,
         git: &git,

@@ -1,11 +1,13 @@
 //! One runner per project.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::error::{Code, Error, Result};
 use crate::files;
@@ -14,18 +16,31 @@ use crate::project::Project;
 /// How long the processes of a killed runner may take to be gone.
 const ORPHANS: Duration = Duration::from_secs(15);
 
+/// Whoever only asks who is at work holds the lock for a moment.
+const ASKING: Duration = Duration::from_millis(60);
+
 /// Held for as long as this value lives. The kernel lets go of it when the
 /// process ends, however it ends: a stale lock cannot be.
 #[derive(Debug)]
 pub(crate) struct Lock {
+    /// The project's folder itself: a session may remove or replace the file.
+    _root: Option<File>,
     _file: File,
 }
 
 impl Lock {
     /// Takes the lock or names who has it.
     pub(crate) fn take(project: &Project) -> Result<Self> {
+        let root = File::open(project.root()).map_err(|error| files::at(project.root(), error))?;
+        let root = match hold(&root) {
+            Ok(()) => Some(root),
+            Err(Errno::WOULDBLOCK) => return Err(taken(project)),
+            // Not every file system can lock folders; the file must do there.
+            Err(_) => None,
+        };
         files::make_folder(&project.iterations())?;
-        let path = project.iterations().join("lock");
+        let path = path(project);
+        only_regular(&path)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -34,33 +49,24 @@ impl Lock {
             .mode(0o644)
             .open(&path)
             .map_err(|error| files::at(&path, error))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut text = String::new();
-            let _ = file.read_to_string(&mut text);
-            let pid = text.trim();
-            let who = if pid.is_empty() {
-                "another process"
-            } else {
-                pid
-            };
-            return Err(Error::new(
-                Code::Locked,
-                format!("another runner is at work in this project (pid {who})"),
-            )
-            .hint("wait for it, or end it; nothing needs to be removed by hand"));
-        }
+        hold(&file).map_err(|_| taken(project))?;
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
         writeln!(file, "{}", std::process::id())?;
-        let lock = Lock { _file: file };
+        let lock = Lock {
+            _root: root,
+            _file: file,
+        };
         wait_for_orphans(project)?;
         Ok(lock)
     }
 
     /// The pid of the runner at work here, if there is one.
     pub(crate) fn holder(project: &Project) -> Option<u32> {
-        let path = project.iterations().join("lock");
-        let mut file = File::open(path).ok()?;
+        if let Some(pid) = holder_of(project.root()) {
+            return Some(pid);
+        }
+        let mut file = files::open_no_trap(&path(project)).ok()?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             return None;
         }
@@ -70,16 +76,70 @@ impl Lock {
     }
 }
 
+fn path(project: &Project) -> PathBuf {
+    project.iterations().join("lock")
+}
+
+/// Locks for good, or says who is in the way with [`Errno::WOULDBLOCK`].
+fn hold(file: &File) -> std::result::Result<(), Errno> {
+    let give_up_at = Instant::now() + ASKING;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < give_up_at => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+fn taken(project: &Project) -> Error {
+    let who =
+        Lock::holder(project).map_or_else(|| "another process".to_owned(), |pid| pid.to_string());
+    Error::new(
+        Code::Locked,
+        format!("another runner is at work in this project (pid {who})"),
+    )
+    .hint("wait for it, or end it; nothing needs to be removed by hand")
+}
+
+/// Who has locked a folder, according to the kernel.
+fn holder_of(folder: &Path) -> Option<u32> {
+    let meta = fs::metadata(folder).ok()?;
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let wanted = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        // "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (kind, pid, place) = (words.get(1)?, words.get(4)?, words.get(5)?);
+        let here = *kind == "FLOCK" && *place == wanted;
+        pid.parse().ok().filter(|pid| here && *pid > 0)
+    })
+}
+
+/// A session may have put anything in the place of a lock file: a pipe that makes
+/// us wait, a link that makes us write elsewhere.
+fn only_regular(path: &Path) -> std::io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(meta) if !meta.is_file() => files::remove_if_there(path),
+        _ => Ok(()),
+    }
+}
+
 /// The file that supervisors hold locked while anything of a session is alive.
-pub(crate) fn session_lock(project: &Project) -> std::path::PathBuf {
-    project.iterations().join("session.lock")
+pub(crate) fn session_lock(project: &Project) -> Result<PathBuf> {
+    let path = project.iterations().join("session.lock");
+    only_regular(&path)?;
+    Ok(path)
 }
 
 /// After a runner was killed, its supervisor ends what is left: until then
 /// nothing here may be touched.
 fn wait_for_orphans(project: &Project) -> Result<()> {
-    let path = session_lock(project);
-    let Ok(file) = File::open(&path) else {
+    let path = session_lock(project)?;
+    let Ok(file) = files::open_no_trap(&path) else {
         return Ok(());
     };
     let deadline = Instant::now() + ORPHANS;

@@ -41,40 +41,61 @@ impl Journal {
         Ok(Journal { path, file, text })
     }
 
-    /// Adds a record that a crash may lose.
+    /// Adds a record that a crash may lose. After an error it is not there.
     pub(crate) fn note(&mut self, record: &Record) -> io::Result<()> {
         fault::point("journal")?;
-        let line = journal::to_line(record);
-        self.text.push_str(&line);
-        if self.is_in_place() {
-            self.file.write_all(line.as_bytes())
+        let before = self.text.len();
+        let in_place = self.is_in_place();
+        self.text.push_str(&journal::to_line(record));
+        let written = if in_place {
+            self.file.write_all(&self.text.as_bytes()[before..])
         } else {
-            // A session removed or replaced it: the copy in memory is the truth.
-            if let Some(folder) = self.path.parent() {
-                files::make_folder(folder)?;
-            }
-            files::write_whole(&self.path, self.text.as_bytes())?;
-            self.file = OpenOptions::new().append(true).open(&self.path)?;
-            Ok(())
+            self.write_anew()
+        };
+        if written.is_err() {
+            self.take_back(before);
         }
+        written
     }
 
-    /// Adds a record that must be there after a crash.
+    /// Adds a record that must be there after a crash. After an error it is not
+    /// there: whoever goes on may decide otherwise.
     pub(crate) fn promise(&mut self, record: &Record) -> io::Result<()> {
+        let before = self.text.len();
         self.note(record)?;
-        fault::point("journal-fsync")?;
-        self.file.sync_data()
+        let synced = fault::point("journal-fsync").and_then(|()| self.file.sync_data());
+        if synced.is_err() {
+            self.take_back(before);
+        }
+        synced
     }
 
+    /// A session removed or replaced it, or a write was torn: the copy in memory
+    /// is the truth.
+    fn write_anew(&mut self) -> io::Result<()> {
+        if let Some(folder) = self.path.parent() {
+            files::make_folder(folder)?;
+        }
+        files::write_whole(&self.path, self.text.as_bytes())?;
+        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        Ok(())
+    }
+
+    fn take_back(&mut self, len: usize) {
+        self.text.truncate(len);
+        // If that fails too, the file is not in place, and is written anew.
+        let _ = self.file.set_len(len as u64);
+    }
+
+    /// Whether the file is still ours and says what it should.
     fn is_in_place(&self) -> bool {
         let (Ok(there), Ok(ours)) = (self.path.symlink_metadata(), self.file.metadata()) else {
             return false;
         };
         there.is_file()
             && (there.dev(), there.ino()) == (ours.dev(), ours.ino())
-            && std::fs::read(&self.path).is_ok_and(|bytes| {
-                self.text.len() >= bytes.len() && self.text.as_bytes().starts_with(&bytes)
-            })
+            && there.len() == self.text.len() as u64
+            && std::fs::read(&self.path).is_ok_and(|bytes| bytes == self.text.as_bytes())
     }
 }
 
@@ -118,7 +139,7 @@ impl Events {
     /// Whether a crash cut the last line off.
     fn ends_torn(&self) -> bool {
         use std::io::{Read as _, Seek as _, SeekFrom};
-        let Ok(mut file) = File::open(&self.path) else {
+        let Ok(mut file) = files::open_no_trap(&self.path) else {
             return false;
         };
         let mut last = [b'\n'];

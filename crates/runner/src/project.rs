@@ -12,13 +12,16 @@ pub struct Project {
 
 impl Project {
     /// The project that a folder belongs to: it, or the nearest one above it
-    /// that has a `.runner/`.
+    /// that has a `.runner/`, but never beyond the git repository it is in.
     pub fn find(start: &Path) -> Result<Self> {
         let start = start
             .canonicalize()
             .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
+        let is_repository = |folder: &Path| folder.join(".git").symlink_metadata().is_ok();
+        let outermost = start.ancestors().position(is_repository);
         start
             .ancestors()
+            .take(outermost.map_or(usize::MAX, |depth| depth + 1))
             .find(|folder| folder.join(".runner").is_dir())
             .map(|root| Project {
                 root: root.to_owned(),
@@ -35,6 +38,24 @@ impl Project {
     /// A project at exactly this folder, whether or not it has a `.runner/`.
     pub fn at(root: PathBuf) -> Self {
         Project { root }
+    }
+
+    /// Whether anything of a run is here but the logs, which stay behind when a
+    /// branch without a run is checked out.
+    pub(crate) fn has_state(&self) -> bool {
+        self.goal().symlink_metadata().is_ok() || self.state("").symlink_metadata().is_ok()
+    }
+
+    /// Says what to do where there is nothing but logs.
+    pub(crate) fn need_state(&self) -> Result<()> {
+        if self.has_state() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::Layout,
+            "the branch that is checked out has nothing of a run",
+        )
+        .hint("`runner start` goes back to a run on another branch, `runner init` begins anew"))
     }
 
     /// The project's root folder.

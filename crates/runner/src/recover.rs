@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::belongings::{Belongings, Source};
 use crate::error::{Code, Error, Result};
-use crate::git::{self, Git};
+use crate::git::{self, Git, OwnFiles};
 use crate::host::Progress;
 use crate::log::Journal;
 use crate::project::Project;
@@ -46,7 +46,9 @@ pub(crate) fn recover(place: &mut Workplace<'_, '_>) -> Result<bool> {
 
 fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
     let started = &unfinished.started;
-    let rescuing = unfinished.records.last().and_then(|record| match record {
+    let mut phases = unfinished.records.iter().rev();
+    let phase = phases.find(|record| **record != JournalRecord::GitRestored);
+    let rescuing = phase.and_then(|record| match record {
         JournalRecord::Rescuing { head } => Some(head),
         _ => None,
     });
@@ -54,22 +56,10 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
         return Ok(false);
     }
     let before = Before::new(None);
-    let mut it = Iteration::reopen(
-        place.project,
-        started.clone(),
-        &unfinished.records,
-        before,
-    )?;
-    // Before the first git call: nothing planted may run.
-    let put_back = it.restore_git_files(place.project)?;
-    if !put_back.is_empty() {
-        place.host.observer.progress(&Progress::Note(&format!(
-            "put back as they were when iteration {} began: {} (the changed ones are in {})",
-            started.iter,
-            put_back.join(", "),
-            it.quarantine().display()
-        )));
-    }
+    let mut it = Iteration::reopen(place.project, started.clone(), &unfinished.records, before)?;
+    // They were put back before git was opened (`disarm`); what has changed since
+    // is a person's.
+    it.own_files = Some(OwnFiles::capture(place.git)?);
     place.git.remove_stale_locks(&started.branch);
     if let Some(head) = rescuing {
         git::rescue(
@@ -152,7 +142,9 @@ fn find(project: &Project) -> Vec<Unfinished> {
         let Some(JournalRecord::Started(started)) = records.first().cloned() else {
             return None;
         };
-        let ours = started.run_id == *run && started.iter == iter;
+        let ours = started.run_id == *run
+            && started.iter == iter
+            && started.branch == step::branch_of(run);
         let ended = records.contains(&JournalRecord::Committed);
         (ours && !ended).then_some(Unfinished { started, records })
     });

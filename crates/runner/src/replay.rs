@@ -14,9 +14,9 @@ use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::tree::{self, Finding};
 
+use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
-use crate::git::Git;
 use crate::log::Journal;
 use crate::project::Project;
 use crate::state;
@@ -312,7 +312,7 @@ fn where_differs(derived: Option<&[u8]>, recorded: Option<&[u8]>) -> String {
 fn commits_of(project: &Project, run_id: &str) -> HashMap<u32, String> {
     let read = || -> Result<Vec<u8>> {
         let branch = format!("refs/heads/{}", branch_of(run_id));
-        Git::open(project.root())?.read(&[
+        disarm::open_to_look(project)?.read(&[
             "log",
             "-z",
             "--first-parent",

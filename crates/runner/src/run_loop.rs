@@ -7,6 +7,7 @@ use runner_core::meta::{AfterError, Class, ErrorKind, RunnerError};
 use serde_json::json;
 
 use crate::containment::Chosen;
+use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::git::Git;
 use crate::host::{Host, Progress};
@@ -117,8 +118,9 @@ fn run(
     report: &mut dyn FnMut(&StepReport),
     end: &mut LoopEnd,
 ) -> Result<LoopStatus> {
-    let git = Git::open(project.root())?;
+    Git::open(project.root())?;
     let _lock = Lock::take(project)?;
+    let git = disarm::open(project, host)?;
     let result = iterate(project, &git, host, options, report, end);
     let status = match &result {
         Ok(status) => *status,
@@ -314,7 +316,12 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
         .error
         .as_ref()
         .map_or(ErrorKind::Io, |error| error.kind);
-    let advice = match (kind, step.error.as_ref().and_then(|error| error.retry_at.as_deref())) {
+    let advice = match (
+        kind,
+        step.error
+            .as_ref()
+            .and_then(|error| error.retry_at.as_deref()),
+    ) {
         (ErrorKind::Quota, Some(at)) => {
             format!("the quota is back at {at}; `runner loop --wait-quota` waits for it; ")
         }
@@ -322,9 +329,12 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
             "`runner loop --wait-quota` waits and goes on when the quota is back; ".to_owned()
         }
         (ErrorKind::Auth, _) => {
-            "log in with the agent's own command or set its key (`runner doctor` looks for it); ".to_owned()
+            "log in with the agent's own command or set its key (`runner doctor` looks for it); "
+                .to_owned()
         }
-        (ErrorKind::Budget, _) => "raise [budget] in .runner/state/config.toml and commit it; ".to_owned(),
+        (ErrorKind::Budget, _) => {
+            "raise [budget] in .runner/state/config.toml and commit it; ".to_owned()
+        }
         _ => String::new(),
     };
     Error::new(Code::Step(kind), message).hint(format!(

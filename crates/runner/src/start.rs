@@ -15,6 +15,7 @@ use runner_core::tree::{self, Node};
 use serde_json::json;
 
 use crate::containment::Chosen;
+use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
 use crate::git::{Git, Identity, Status};
@@ -45,9 +46,10 @@ pub struct StartReport {
 /// Begins the run that GOAL.md describes, or takes it up again.
 pub fn start(project: &Project, host: &mut Host<'_>) -> Result<StartReport> {
     Git::check_version()?;
-    let git = Git::open(project.root())?;
+    Git::open(project.root())?;
     let _lock = Lock::take(project)?;
     let containment = Chosen::default();
+    let git = disarm::open(project, host)?;
     {
         let mut place = Workplace {
             project,
@@ -153,10 +155,7 @@ fn full_name(branch: &str) -> String {
 /// The branches of this repository's runs, if the one that is checked out has
 /// nothing of a run but the logs that git does not know.
 pub(crate) fn runs_elsewhere(project: &Project, git: &Git) -> Result<Option<Vec<String>>> {
-    if project.goal().symlink_metadata().is_ok()
-        || project.state("").symlink_metadata().is_ok()
-        || git.status()?.head.is_none()
-    {
+    if project.has_state() || git.status()?.head.is_none() {
         return Ok(None);
     }
     let list = git.read(&["for-each-ref", "--format=%(refname)", "refs/heads/runner/"])?;
@@ -289,7 +288,7 @@ impl Begin<'_> {
             )
             .hint("add them to .gitignore or move them away ([commit] in the config says which files)"));
         }
-        let first = self.with_index(|begin, index| begin.first_commit(index))?;
+        let first = self.with_index(Self::first_commit)?;
         self.write_files(true)?;
         let base = self.status.branch.as_deref().unwrap_or("HEAD");
         let commit = self.make_commit(base, &first)?;
@@ -357,10 +356,11 @@ impl Begin<'_> {
 
     /// Makes these branches, all or none, and attaches HEAD to the first.
     fn check_out(&mut self, refs: &[(String, String)]) -> Result<()> {
-        let orders: String = refs
+        let orders: Vec<String> = refs
             .iter()
             .map(|(name, commit)| format!("create {name} {commit}\n"))
             .collect();
+        let orders = orders.concat();
         let made = self
             .git
             .write_with(&["update-ref", "--stdin"], Some(orders.as_bytes()), &[]);
@@ -473,7 +473,7 @@ impl Begin<'_> {
             self.put(paths::GOAL, goal.as_bytes())?;
         }
         if new_run {
-            let tree = self.first_tree();
+            let tree = self.first_tree()?;
             self.put(paths::TREE, &tree)?;
             let run_state = RunState::new(Some(self.run_id.to_owned()));
             self.put(paths::RUN_STATE, &run_state.to_bytes())?;
@@ -487,19 +487,19 @@ impl Begin<'_> {
     }
 
     /// One open leaf from GOAL.md; a plan that a person wrote before the first
-    /// start is kept.
-    fn first_tree(&self) -> Vec<u8> {
+    /// start is kept, and one that is invalid is not thrown away in silence.
+    fn first_tree(&self) -> Result<Vec<u8>> {
         if self.state.run_state.run_id.is_none()
             && let Ok(bytes) = state::tree_bytes(self.project)
-            && let Ok(root) = state::check_tree(&bytes)
-            && !root.is_leaf()
         {
-            return tree::to_bytes(&root);
+            let root =
+                state::check_tree(&bytes).map_err(|findings| step::invalid_tree(&findings))?;
+            if !root.is_leaf() {
+                return Ok(tree::to_bytes(&root));
+            }
         }
-        tree::to_bytes(&root_of(
-            &self.state.goal,
-            self.state.config.max_attempts_default,
-        ))
+        let root = root_of(&self.state.goal, self.state.config.max_attempts_default);
+        Ok(tree::to_bytes(&root))
     }
 
     /// The commit of `.runner/` on top of `parent`.

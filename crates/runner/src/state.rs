@@ -65,6 +65,7 @@ pub(crate) fn load_all(project: &Project) -> Result<State, Vec<Problem>> {
         Config::default()
     });
     problems.extend(schema_drift(project));
+    problems.extend(unreadable_texts(project));
     let goal = load_goal(project)
         .map_err(|problem| problems.push(problem))
         .ok();
@@ -159,6 +160,18 @@ fn schema_drift(project: &Project) -> Vec<Problem> {
         .collect()
 }
 
+/// Texts that may be missing, but must be files that can be shown to an agent.
+fn unreadable_texts(project: &Project) -> impl Iterator<Item = Problem> {
+    [paths::INSTRUCTIONS, paths::ASSUMPTIONS, paths::QUESTIONS]
+        .into_iter()
+        .filter_map(|path| {
+            optional_text(project, path)
+                .err()
+                .map(|error| (path, error))
+        })
+        .map(|(path, error)| Problem::new(Code::Layout, path, error))
+}
+
 /// The bytes of tree.json, or why they cannot be had.
 pub(crate) fn tree_bytes(project: &Project) -> Result<Vec<u8>, ReadError> {
     files::read_regular(&project.tree(), tree::MAX_BYTES)
@@ -184,11 +197,11 @@ pub(crate) fn tree_problems(findings: &[Finding]) -> Vec<Problem> {
 }
 
 /// An optional text file of the project.
-pub(crate) fn optional_text(project: &Project, path: &str) -> Result<Option<String>> {
+pub(crate) fn optional_text(project: &Project, path: &str) -> Result<Option<String>, String> {
     match files::read_regular(&project.root().join(path), MAX_TEXT) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(ReadError::Absent) => Ok(None),
-        Err(error) => Err(Error::new(Code::Layout, format!("{path}: {error}"))),
+        Err(error) => Err(error.to_string()),
     }
 }
 

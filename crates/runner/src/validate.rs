@@ -5,8 +5,8 @@ use runner_core::paths;
 use runner_core::select::{Selection, select};
 use runner_core::tree::Finding;
 
+use crate::disarm;
 use crate::error::{Code, Error, Result};
-use crate::git::Git;
 use crate::project::Project;
 use crate::repair;
 use crate::state::{self, Problem};
@@ -14,6 +14,14 @@ use crate::step::{self, Selected};
 
 /// Everything that is wrong with a project: layout, config, tree, identity.
 pub fn validate(project: &Project) -> Vec<Problem> {
+    if let Err(error) = project.need_state() {
+        return vec![Problem {
+            code: error.code,
+            place: paths::ROOT.to_owned(),
+            message: error.message,
+            hint: error.hint,
+        }];
+    }
     let mut problems = state::load_all(project).err().unwrap_or_default();
     match state::tree_bytes(project) {
         Ok(bytes) => {
@@ -78,7 +86,7 @@ fn identity_problem(project: &Project) -> Option<Problem> {
         message: error.message,
         hint: error.hint,
     };
-    let git = match Git::open(project.root()) {
+    let git = match disarm::open_to_look(project) {
         Ok(git) => git,
         Err(error) => return Some(problem(error, "git")),
     };
@@ -114,6 +122,7 @@ pub enum SelectResult {
 
 /// Selects as a step would, without looking at git (unless the tree is invalid).
 pub fn select_next(project: &Project) -> Result<SelectResult> {
+    project.need_state()?;
     let bytes = state::tree_bytes(project);
     let checked = match &bytes {
         Ok(bytes) => state::check_tree(bytes),
@@ -137,7 +146,7 @@ pub fn select_next(project: &Project) -> Result<SelectResult> {
 
 fn repair_is_pending(project: &Project) -> bool {
     let look = || -> Result<bool> {
-        let git = Git::open(project.root())?;
+        let git = disarm::open_to_look(project)?;
         let run_id = state::load(project)?.run_state.run_id.unwrap_or_default();
         let head = git.commit_of("HEAD")?.unwrap_or_default();
         Ok(repair::pending(&git, &head, &run_id)?.is_some())
@@ -156,8 +165,9 @@ fn selected(target: &runner_core::select::Target<'_, '_>) -> Selected {
 
 /// Why a node is, or is not, next.
 pub fn why(project: &Project, node: Option<&str>) -> Result<Why> {
-    let bytes = state::tree_bytes(project)
-        .map_err(|error| no_tree(project, &step::unreadable(&error)))?;
+    project.need_state()?;
+    let bytes =
+        state::tree_bytes(project).map_err(|error| no_tree(project, &step::unreadable(&error)))?;
     let root = state::check_tree(&bytes).map_err(|findings| no_tree(project, &findings))?;
     explain::why(&root, node).ok_or_else(|| unknown_node(node.unwrap_or_default()))
 }

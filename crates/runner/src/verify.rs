@@ -10,9 +10,10 @@ use runner_core::paths;
 use runner_core::tree;
 use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
 
+use crate::disarm;
 use crate::environment;
 use crate::error::{Code, Error, Result};
-use crate::git::Git;
+use crate::git::{Git, OwnFiles, Run};
 use crate::host::Host;
 use crate::project::Project;
 use crate::state;
@@ -63,7 +64,7 @@ struct Proof {
 /// Runs the guard again at the commit that passed a node, in a work tree of its
 /// own.
 pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Verification> {
-    let git = Git::open(project.root())?;
+    let git = disarm::open_to_look(project)?;
     let state = state::load(project)?;
     let run_id = state.run_state.run_id.clone().ok_or_else(|| {
         Error::new(Code::Identity, "no run has been started here").hint("(run 'runner start')")
@@ -83,6 +84,10 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
         &place_text,
         &proof.commit,
     ])?;
+    // The guard runs the agent's code, and that may plant something in .git.
+    let own_files = OwnFiles::capture(&git)?;
+    let branch = branch_of(&run_id);
+    let tip = git.commit_of(&format!("refs/heads/{branch}"))?;
     let result = run_guard(
         project,
         &place,
@@ -91,7 +96,24 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
         state.config.guard_output_limit_bytes,
         host,
     );
+    let put_back = own_files.restore(
+        project.root(),
+        Run {
+            branch: &branch,
+            head: tip.as_deref().unwrap_or(&proof.commit),
+        },
+        &folder.path().join("planted"),
+    )?;
     let _ = git.write(&["worktree", "remove", "--force", "--force", &place_text]);
+    if !put_back.changed.is_empty() {
+        return Err(Error::new(
+            Code::Mismatch,
+            format!(
+                "the guard changed files of git itself, they have been put back: {}",
+                put_back.changed.join(", ")
+            ),
+        ));
+    }
     let (exit, log) = result?;
     let text = String::from_utf8_lossy(&log);
     Ok(Verification {

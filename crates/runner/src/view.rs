@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use runner_core::goal::Goal;
+use runner_core::message;
 use runner_core::meta::Meta;
 use runner_core::run_state::RunState;
 use runner_core::tree::{Node, Progress};
 
+use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
-use crate::git::Git;
 use crate::lock::Lock;
 use crate::project::Project;
 use crate::state;
@@ -50,6 +51,7 @@ pub struct IterationView {
 
 /// Reads where the run is.
 pub fn run_view(project: &Project) -> Result<RunView> {
+    project.need_state()?;
     let goal: Goal = state::load_goal(project).map_err(|problem| state::into_error(&[problem]))?;
     let run_state =
         state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
@@ -95,12 +97,11 @@ pub fn meta_of(project: &Project, run: &str, iter: u32) -> Option<Meta> {
 
 /// The folder of an iteration of a run (the current run's if none is named).
 pub fn iteration_folder(project: &Project, iter: u32) -> Result<(String, PathBuf)> {
+    project.need_state()?;
     let run = state::load_run_state(project)
         .map_err(|problem| state::into_error(&[problem]))?
         .run_id
-        .ok_or_else(|| {
-            step::identity_error("no run has been started here")
-        })?;
+        .ok_or_else(|| step::identity_error("no run has been started here"))?;
     let folder = project.iteration(&run, iter);
     if folder.is_dir() {
         Ok((run, folder))
@@ -115,6 +116,7 @@ pub fn iteration_folder(project: &Project, iter: u32) -> Result<(String, PathBuf
 
 /// The bytes of the tree and what they say, handed to `use_tree`.
 pub fn load_tree<T>(project: &Project, use_tree: impl FnOnce(&Node<'_>) -> T) -> Result<T> {
+    project.need_state()?;
     let bytes = match state::tree_bytes(project) {
         Ok(bytes) => bytes,
         Err(files::ReadError::Io(error)) => return Err(error.into()),
@@ -136,7 +138,7 @@ pub struct Patch {
 
 /// The diff of an iteration's commit; `None` if the branch does not have it.
 pub fn patch_of(project: &Project, run: &str, iter: u32) -> Result<Option<Patch>> {
-    let git = Git::open(project.root())?;
+    let git = disarm::open_to_look(project)?;
     let branch = format!("refs/heads/{}", step::branch_of(run));
     if git.commit_of(&branch)?.is_none() {
         return Ok(None);
@@ -146,14 +148,20 @@ pub fn patch_of(project: &Project, run: &str, iter: u32) -> Result<Option<Patch>
         "log",
         "-z",
         "--first-parent",
-        "--format=%H %P",
+        "--format=%H%x09%P%x09%s",
         &subject,
         &branch,
         "--",
     ])?;
     let log = String::from_utf8_lossy(&log);
-    let Some((commit, parents)) = log.split('\0').find_map(|line| line.trim().split_once(' '))
-    else {
+    let found = log.split('\0').find_map(|line| {
+        let (commit, rest) = line.split_once('\t')?;
+        let (parents, subject) = rest.split_once('\t')?;
+        // A dot in a run's id is any character to grep.
+        let subject = message::parse_subject(subject)?;
+        (subject.run_id == run && subject.iter == iter).then_some((commit, parents))
+    });
+    let Some((commit, parents)) = found else {
         return Ok(None);
     };
     let head = meta_of(project, run, iter).map(|meta| meta.head);

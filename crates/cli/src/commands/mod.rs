@@ -82,9 +82,9 @@ pub(crate) fn schema(name: &str, out: &mut Out) -> Result<Exit> {
 }
 
 /// `runner completions SHELL`.
-pub(crate) fn completions(shell: clap_complete::Shell, out: &mut Out) -> Result<Exit> {
+pub(crate) fn completions(shell: clap_complete::Shell, out: &mut Out) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "runner", &mut script);
     out.data(String::from_utf8_lossy(&script).trim_end());
-    Ok(Exit::Success)
+    Exit::Success
 }

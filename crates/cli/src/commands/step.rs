@@ -62,7 +62,7 @@ pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<Exi
         },
         Err(error) => return Err(error),
     };
-    print_end(end, out)
+    Ok(print_end(end, out))
 }
 
 fn loop_steps(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<LoopEnd> {
@@ -91,7 +91,7 @@ fn loop_steps(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<LoopEnd> {
     })
 }
 
-fn print_end(end: LoopEnd, out: &mut Out) -> Result<Exit> {
+fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
     let exit = match end.status {
         LoopStatus::Complete | LoopStatus::Stopped => Exit::Success,
         LoopStatus::Stuck => Exit::Stuck,
@@ -112,7 +112,7 @@ fn print_end(end: LoopEnd, out: &mut Out) -> Result<Exit> {
             value["error"] = error_value(error);
         }
         out.object(value);
-        return Ok(exit);
+        return exit;
     }
     match end.status {
         LoopStatus::Complete => {
@@ -143,7 +143,7 @@ fn print_end(end: LoopEnd, out: &mut Out) -> Result<Exit> {
             }
         }
     }
-    Ok(exit)
+    exit
 }
 
 /// The next moment at which clocks here show this time.

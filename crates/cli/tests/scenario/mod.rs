@@ -2,6 +2,10 @@
 //! ways to look at what a call said and what it left in git.
 #![allow(dead_code)] // Each test file uses what it needs.
 
+pub(crate) mod record;
+
+use std::fmt::Write as _;
+
 use runner_testkit::{Run, TestRepo};
 use serde_json::Value;
 
@@ -39,10 +43,8 @@ pub(crate) fn planned(leaves: &[&str], agent: &str, guard: &[&str]) -> TestRepo 
 pub(crate) fn plan(repo: &TestRepo, leaves: &[&str]) {
     let mut script = String::new();
     for (order, leaf) in leaves.iter().enumerate() {
-        script.push_str(&format!(
-            "add_child root {leaf} {} 'Leaf {leaf}'\n",
-            order + 1
-        ));
+        let order = order + 1;
+        let _ = writeln!(script, "add_child root {leaf} {order} 'Leaf {leaf}'");
     }
     script.push_str("out decomposed 'split it'\n");
     repo.agent_at(1, &script);
@@ -63,6 +65,14 @@ pub(crate) fn failed_step(repo: &TestRepo) -> Value {
     let run = repo.runner(&["step", "--json"]).code(1);
     repo.assert_clean();
     run.json()
+}
+
+/// Runs a piece of shell in the repository, as a person would.
+#[track_caller]
+pub(crate) fn sh(repo: &TestRepo, script: &str) {
+    let mut cmd = repo.hermetic("sh");
+    cmd.args(["-ec", script]);
+    repo.spawn(cmd).wait().success();
 }
 
 /// The message of a commit.
@@ -142,7 +152,7 @@ pub(crate) fn picture(repo: &TestRepo) -> String {
     let mut text = format!("{head}\n{refs}\n{status}\n{index}\n");
     for name in STATE_FILES {
         let content = std::fs::read_to_string(repo.path(name)).unwrap_or_default();
-        text.push_str(&format!("== {name}\n{content}\n"));
+        let _ = write!(text, "== {name}\n{content}\n");
     }
     text
 }

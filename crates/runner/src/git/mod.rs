@@ -13,11 +13,14 @@ mod status;
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
 
 pub(crate) use own_files::OwnFiles;
 pub(crate) use places::Run;
@@ -51,6 +54,8 @@ const STATUS: &[&str] = &[
     "--porcelain=v2",
     "--branch",
     "--untracked-files=all",
+    // Whole folders stay one path.
+    "--ignored=matching",
     // Looking into submodules would run git under their own config, which a
     // session may have written.
     "--ignore-submodules=dirty",
@@ -82,7 +87,7 @@ impl Git {
             let text = std::fs::read(&dot_git)?;
             let target = text
                 .strip_prefix(b"gitdir: ")
-                .map(|rest| rest.trim_ascii_end())
+                .map(<[u8]>::trim_ascii_end)
                 .ok_or_else(|| no_repo(format!("{} is not a git link", dot_git.display())))?;
             root.join(OsStr::from_bytes(target))
         } else {
@@ -319,7 +324,14 @@ impl Git {
             list.extend_from_slice(path.as_os_str().as_bytes());
             list.push(0);
         }
-        let args = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
+        let args = [
+            "update-index",
+            "--add",
+            "--remove",
+            "--replace",
+            "-z",
+            "--stdin",
+        ];
         self.write_with(&args, Some(&list), env).map(drop)
     }
 
@@ -389,6 +401,7 @@ impl Git {
 
     /// Does something that needs an author: the user, or `runner` where git
     /// knows no name (a first try is cheaper than asking).
+    #[allow(clippy::unused_self)] // Reads as what it is: this repository's matter.
     pub(crate) fn as_someone<T>(
         &self,
         act: impl Fn(&[(&str, &OsStr)]) -> Result<T>,
@@ -410,9 +423,16 @@ impl Git {
     pub fn check_version() -> Result<String> {
         let mut command = base_command();
         command.arg("--version");
-        let text = String::from_utf8_lossy(&finish(command, None)?)
-            .trim()
-            .to_owned();
+        // Not through `finish`, which asks here why a call failed.
+        let output = spawn(command, None)?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if !output.status.success() {
+            return Err(Error::new(
+                Code::Git,
+                format!("`git --version` failed ({})", output.status),
+            )
+            .hint("install git 2.34 or newer"));
+        }
         match parse_version(&text) {
             Some(version) if version >= MIN_VERSION => Ok(text),
             _ => Err(too_old(&text)),
@@ -425,6 +445,42 @@ impl Git {
         use std::os::unix::fs::MetadataExt as _;
         let meta = self.git_dir.join("index").symlink_metadata().ok()?;
         Some((meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec()))
+    }
+
+    /// Whether the index file ends with the checksum of what is before it (or
+    /// with zeros, where git is told to do without). `name_len`: how long names
+    /// of objects are here.
+    pub(crate) fn index_is_whole(&self, name_len: usize) -> bool {
+        let whole = || -> std::io::Result<bool> {
+            let mut file = std::fs::File::open(self.git_dir.join("index"))?;
+            let sum_len = name_len / 2;
+            let Some(mut left) = file.metadata()?.len().checked_sub(sum_len as u64) else {
+                return Ok(false);
+            };
+            let (mut sha1, mut sha256) = (Sha1::new(), Sha256::new());
+            let mut buffer = vec![0; 1 << 16];
+            while left > 0 {
+                let part =
+                    usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+                file.read_exact(&mut buffer[..part])?;
+                if name_len == 64 {
+                    sha256.update(&buffer[..part]);
+                } else {
+                    sha1.update(&buffer[..part]);
+                }
+                left -= part as u64;
+            }
+            let mut sum = vec![0; sum_len];
+            file.read_exact(&mut sum)?;
+            let expected = if name_len == 64 {
+                sha256.finalize().to_vec()
+            } else {
+                sha1.finalize().to_vec()
+            };
+            Ok(sum == expected || sum.iter().all(|byte| *byte == 0))
+        };
+        let plain = self.git_dir.join("index").symlink_metadata();
+        plain.is_ok_and(|meta| meta.is_file()) && whole().unwrap_or(false)
     }
 
     /// Removes lock files that a dead git left behind. Only for whoever holds

@@ -13,6 +13,8 @@ pub(crate) struct Status {
     pub(crate) branch: Option<String>,
     /// What differs, in git's order.
     pub(crate) entries: Vec<Entry>,
+    /// What is not tracked and ignored: files, and folders as a whole.
+    pub(crate) ignored: Vec<PathBuf>,
 }
 
 /// A path that differs from HEAD.
@@ -49,6 +51,11 @@ impl Status {
                         untracked: true,
                         repository,
                     });
+                }
+                Some(b'!') => {
+                    let path = record.get(2..).unwrap_or_default();
+                    let path = path.strip_suffix(b"/").unwrap_or(path);
+                    status.ignored.push(to_path(path));
                 }
                 _ => {}
             }
@@ -89,7 +96,7 @@ mod tests {
         let status = Status::parse(
             b"# branch.oid abc\0# branch.head runner/x\0\
               1 .M N... 100644 100644 100644 aaa bbb with space\n\"q\"\0\
-              u UU N... 1 2 3 4 h1 h2 h3 conflict\0? new\0? nested/\0",
+              u UU N... 1 2 3 4 h1 h2 h3 conflict\0? new\0? nested/\0! target/\0! a.o\0",
         );
         assert_eq!(status.head.as_deref(), Some("abc"));
         assert_eq!(status.branch.as_deref(), Some("runner/x"));
@@ -100,6 +107,7 @@ mod tests {
             .collect();
         assert_eq!(paths, ["with space\n\"q\"", "conflict", "new", "nested"]);
         assert!(status.entries[3].repository && !status.entries[2].repository);
+        assert_eq!(status.ignored, ["target", "a.o"].map(PathBuf::from));
         let fresh = Status::parse(b"# branch.oid (initial)\0# branch.head (detached)\0");
         assert_eq!(fresh, Status::default());
         assert!(fresh.is_clean());

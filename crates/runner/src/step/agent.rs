@@ -107,7 +107,7 @@ pub(super) fn run_agent(
         idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(lock::session_lock(place.project)),
+        hold_lock: Some(lock::session_lock(place.project)?),
     };
     it.log_event(
         place.host.clock,
@@ -122,8 +122,7 @@ pub(super) fn run_agent(
         &it.folder.join("stream.jsonl"),
         cap,
     );
-    let log = it.folder.join("executor.log");
-    let report = child::run(place, &spec, &log, cap, &mut stream)?;
+    let (report, log) = child::run(place, it, &spec, "executor.log", cap, &mut stream)?;
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     // What ended because it was told to has no code of its own.
     let exit_code = report.exit.filter(|_| by_itself);
@@ -168,8 +167,7 @@ pub(super) fn run_agent(
         Ended::Interrupted => return Err(interrupted()),
     };
     let error = error.or_else(|| {
-        let output = std::fs::read(&log).unwrap_or_default();
-        let words = containment.setup_failure(exit_code, &output)?;
+        let words = containment.setup_failure(exit_code, &log)?;
         Some((
             ErrorKind::Spawn,
             format!("the sandbox could not be set up: {words}"),
@@ -187,6 +185,7 @@ pub(super) fn run_agent(
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
         failure: ending
             .failure
+            .as_ref()
             .map(|failure| runner_error(failure, config, place.host.clock.now())),
     })
 }
@@ -223,7 +222,7 @@ fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
     Ok(())
 }
 
-fn runner_error(failure: Failure, config: &Config, now: jiff::Timestamp) -> RunnerError {
+fn runner_error(failure: &Failure, config: &Config, now: jiff::Timestamp) -> RunnerError {
     let kind = match failure.kind {
         FailureKind::Quota => ErrorKind::Quota,
         FailureKind::RateLimit => ErrorKind::RateLimit,
@@ -234,9 +233,9 @@ fn runner_error(failure: Failure, config: &Config, now: jiff::Timestamp) -> Runn
         FailureKind::Malformed => ErrorKind::MalformedOutput,
         FailureKind::Other => ErrorKind::Agent,
     };
-    let retry_at = match failure.reset {
-        Some(Reset::At(time)) => Some(time),
-        Some(Reset::In(duration)) => now.checked_add(duration).ok(),
+    let retry_at = match &failure.reset {
+        Some(Reset::At(time)) => Some(*time),
+        Some(Reset::In(duration)) => now.checked_add(*duration).ok(),
         Some(Reset::LocalText(_)) | None => None,
     };
     RunnerError {
@@ -247,23 +246,27 @@ fn runner_error(failure: Failure, config: &Config, now: jiff::Timestamp) -> Runn
 }
 
 /// Reads what the agent said; anything but a valid answer is a runner error, of
-/// the kind that the CLI's own words tell if it said any.
+/// the kind that the CLI's own words tell if they tell one.
 pub(super) fn read_output(
     it: &Iteration,
-    failure: Option<RunnerError>,
+    failure: Option<&RunnerError>,
 ) -> Result<AgentOutput, RunnerError> {
-    let error = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
+    let (kind, message) = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
         Ok(bytes) => match AgentOutput::parse(&bytes) {
             Ok(output) => return Ok(output),
-            Err(error) => {
-                RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}"))
-            }
+            Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
         },
-        Err(ReadError::Absent) => RunnerError::new(
+        Err(ReadError::Absent) => (
             ErrorKind::NoOutput,
-            "the agent ended without writing output.json",
+            "the agent ended without writing output.json".to_owned(),
         ),
-        Err(error) => RunnerError::new(ErrorKind::MalformedOutput, format!("output.json: {error}")),
+        Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
     };
-    Err(failure.unwrap_or(error))
+    Err(match failure {
+        None => RunnerError::new(kind, message),
+        Some(failure) if matches!(failure.kind, ErrorKind::Agent | ErrorKind::MalformedOutput) => {
+            RunnerError::new(kind, format!("{message} ({})", failure.message))
+        }
+        Some(failure) => failure.clone(),
+    })
 }

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use runner_exec::{CappedLog, Ended, Flow, Report, Sink, Spec, Stream};
 
-use super::Workplace;
+use super::iteration::has_content;
+use super::{Iteration, Workplace};
 use crate::error::{Code, Error, Result};
 use crate::fault;
 use crate::files;
@@ -31,19 +31,22 @@ impl Listener for Nobody {
     }
 }
 
-/// Runs the child; the head of its output goes to the log as it comes, the tail
-/// at the end.
+/// Runs a child with its output in a log of the iteration: the head of it goes
+/// there as it comes, the tail at the end. How it went, and the log's bytes.
 pub(super) fn run(
     place: &mut Workplace<'_, '_>,
+    it: &Iteration,
     spec: &Spec,
-    log: &Path,
+    name: &str,
     cap: u64,
     listener: &mut dyn Listener,
-) -> Result<Report> {
+) -> Result<(Report, Vec<u8>)> {
     fault::point("spawn")?;
-    files::remove_if_there(log)?;
+    let path = it.folder.join(name);
+    files::remove_if_there(&path)?;
     let mut sink = LogSink {
-        file: File::create(log).map_err(|error| files::at(log, error))?,
+        file: File::create(&path).map_err(|error| files::at(&path, error))?,
+        head: Vec::new(),
         capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
         failed: None,
         listener,
@@ -55,22 +58,31 @@ pub(super) fn run(
         .run(spec, place.host.cancel, &mut sink)?;
     let LogSink {
         mut file,
+        head: mut log,
         capped,
         failed,
         ..
     } = sink;
-    let tail = capped.finish();
-    let written = failed.map_or_else(|| file.write_all(&tail.bytes), Err);
+    let tail = capped.finish().bytes;
+    let written = failed.map_or_else(|| file.write_all(&tail), Err);
     if written.is_err() && matches!(report.ended, Ended::Interrupted) {
         return Err(interrupted());
     }
-    written.map_err(|error| files::at(log, error))?;
+    written.map_err(|error| files::at(&path, error))?;
+    log.extend_from_slice(&tail);
+    // The child could write there too: what it said is what came out of its pipes.
+    it.make_folder_again(place.project)?;
+    if !has_content(&path, &log) {
+        files::remove_if_there(&path)?;
+        files::write_whole(&path, &log)?;
+    }
     fault::point("spawn-done")?;
-    Ok(report)
+    Ok((report, log))
 }
 
 struct LogSink<'o> {
     file: File,
+    head: Vec<u8>,
     capped: CappedLog,
     failed: Option<std::io::Error>,
     listener: &'o mut dyn Listener,
@@ -80,6 +92,7 @@ struct LogSink<'o> {
 impl Sink for LogSink<'_> {
     fn output(&mut self, stream: Stream, bytes: &[u8]) -> Flow {
         let head = self.capped.push(bytes);
+        self.head.extend_from_slice(head);
         if self.failed.is_none()
             && let Err(error) = self.file.write_all(head)
         {

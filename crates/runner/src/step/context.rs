@@ -8,7 +8,7 @@ use runner_core::prompt::{self, PromptInput, PromptMode};
 use runner_core::tree::{self, Node};
 
 use super::{Iteration, Job};
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};
 use crate::image;
 use crate::project::Project;
@@ -54,9 +54,13 @@ pub(super) fn write(
         batch.write(&folder.join("failure.md"), failure.as_bytes())?;
     }
 
-    let text = |path: &str| state::optional_text(project, path).map(Option::unwrap_or_default);
-    let instructions = state::optional_text(project, paths::INSTRUCTIONS)?;
-    let (assumptions, questions) = (text(paths::ASSUMPTIONS)?, text(paths::QUESTIONS)?);
+    let text = |path: &str| {
+        state::optional_text(project, path)
+            .map_err(|error| Error::new(Code::Layout, format!("{path}: {error}")))
+    };
+    let instructions = text(paths::INSTRUCTIONS)?;
+    let assumptions = text(paths::ASSUMPTIONS)?.unwrap_or_default();
+    let questions = text(paths::QUESTIONS)?.unwrap_or_default();
     let sidecars = sidecars(project, job);
     let selected = job.root.find(&job.node_id);
     let valid_tree = job.repair.as_ref().map(|_| tree::to_json(job.root));

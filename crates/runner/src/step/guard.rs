@@ -45,7 +45,10 @@ pub(super) fn run_guard(
     if let Some(error) = environment::cannot_start(&argv, place.project.root(), &env) {
         return Ok(GuardSession {
             run,
-            error: Some(RunnerError::new(ErrorKind::GuardSpawn, format!("the guard {error}"))),
+            error: Some(RunnerError::new(
+                ErrorKind::GuardSpawn,
+                format!("the guard {error}"),
+            )),
         });
     }
     let contained = containment.wrap(
@@ -68,7 +71,7 @@ pub(super) fn run_guard(
         idle_timeout: None,
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(lock::session_lock(place.project)),
+        hold_lock: Some(lock::session_lock(place.project)?),
     };
     it.log_event(
         place.host.clock,
@@ -76,8 +79,8 @@ pub(super) fn run_guard(
         json!({"command": command}),
     );
     place.host.observer.progress(&Progress::Guard);
-    let log = it.folder.join("guard.log");
-    let report = child::run(place, &spec, &log, state.config.guard_output_limit_bytes, &mut Nobody)?;
+    let cap = state.config.guard_output_limit_bytes;
+    let (report, log) = child::run(place, it, &spec, "guard.log", cap, &mut Nobody)?;
     run.exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),
@@ -92,13 +95,20 @@ pub(super) fn run_guard(
         "guard_ended",
         json!({"exit_code": run.exit_code}),
     );
-    let log_bytes = std::fs::read(&log).unwrap_or_default();
-    run.log_sha256 = sha256_hex(&log_bytes);
+    run.log_sha256 = sha256_hex(&log);
     let error = match &report.ended {
-        Ended::Exited(_) | Ended::Signaled(_) => containment
-            .setup_failure(run.exit_code, &log_bytes)
-            .map(|words| (ErrorKind::GuardSpawn, format!("the sandbox could not be set up: {words}"))),
-        Ended::NotStarted(failure) => Some((ErrorKind::GuardSpawn, format!("the guard {}", failure.message))),
+        Ended::Exited(_) | Ended::Signaled(_) => {
+            containment.setup_failure(run.exit_code, &log).map(|words| {
+                (
+                    ErrorKind::GuardSpawn,
+                    format!("the sandbox could not be set up: {words}"),
+                )
+            })
+        }
+        Ended::NotStarted(failure) => Some((
+            ErrorKind::GuardSpawn,
+            format!("the guard {}", failure.message),
+        )),
         Ended::TimedOut => Some((
             ErrorKind::GuardTimeout,
             format!(

@@ -48,8 +48,6 @@ enum Who {
 
 /// What putting things in order brought to light.
 struct Order {
-    /// Files of git itself that had changed.
-    git_files: Vec<String>,
     /// Folders that were repositories of their own.
     nested: Vec<String>,
     /// Files that must not go into a commit.
@@ -72,15 +70,17 @@ pub(crate) fn after_session(
 ) -> Result<Found> {
     let root = place.project.root();
     let base = it.started.head.clone();
-    let order = put_in_order(place, it, config, belongings, &base, Who::Session)?;
-    facts.owned_changed.extend(order.git_files);
-    facts.nested_repositories.extend(order.nested);
-    facts.denied_files.extend(order.denied);
-    if let Some(error) = order.branch {
-        facts.runner_error.get_or_insert(error);
-    }
+    facts
+        .owned_changed
+        .extend(make_safe(place, it, belongings)?);
     let tree_bytes = take_tree(root, it, facts)?;
-    for change in restore_belongings(place.git, it, belongings, &order.changed)? {
+    let order = put_in_order(place, it, config, belongings, &base, Who::Session)?;
+    facts.nested_repositories.extend_from_slice(&order.nested);
+    facts.denied_files.extend_from_slice(&order.denied);
+    if let Some(error) = &order.branch {
+        facts.runner_error.get_or_insert_with(|| error.clone());
+    }
+    for change in restore_belongings(place.git, it, belongings, &order)? {
         let list = if change.protected {
             &mut facts.protected_changed
         } else {
@@ -121,10 +121,11 @@ pub(crate) fn after_guard(
 ) -> Result<()> {
     let root = place.project.root();
     let base = it.parent.clone();
+    let git_files = make_safe(place, it, belongings)?;
+    facts.changed_by_guard.extend(git_files);
     let order = put_in_order(place, it, config, belongings, &base, Who::Guard)?;
-    facts.changed_by_guard.extend(order.git_files);
-    if let Some(error) = order.branch {
-        facts.runner_error.get_or_insert(error);
+    if let Some(error) = &order.branch {
+        facts.runner_error.get_or_insert_with(|| error.clone());
     }
     // No fault of the session: many a guard makes an .env or a repository to
     // test with. It is only not committed.
@@ -139,7 +140,7 @@ pub(crate) fn after_guard(
             ));
         }
     }
-    for change in restore_belongings(place.git, it, belongings, &order.changed)? {
+    for change in restore_belongings(place.git, it, belongings, &order)? {
         facts.changed_by_guard.push(change.name());
     }
     let now = read_tree(root);
@@ -164,9 +165,28 @@ fn untracked(status: &Status) -> impl Iterator<Item = &Path> {
 }
 
 /// Plain file I/O comes first: no git call is safe before git's own files are
-/// what they were. `base`: the commit that the branch must still contain.
+/// what they were. Returns which of them were not.
+fn make_safe(
+    place: &Workplace<'_, '_>,
+    it: &mut Iteration,
+    belongings: &Belongings,
+) -> Result<Vec<String>> {
+    let root = place.project.root();
+    let mut git_files = it.restore_git_files(place.project)?;
+    it.mend_logs(place.project)?;
+    let quarantine = it.quarantine();
+    traps::make_state_folders(root, &quarantine)?;
+    traps::remove(root, belongings, &quarantine)?;
+    let rules = belongings.restore_rules(root, &quarantine)?;
+    git_files.extend(rules.iter().map(Change::name));
+    place.git.remove_stale_locks(&it.started.branch);
+    Ok(git_files)
+}
+
+/// What git can put in order, once it is safe to call. `base`: the commit that
+/// the branch must still contain.
 fn put_in_order(
-    place: &mut Workplace<'_, '_>,
+    place: &Workplace<'_, '_>,
     it: &mut Iteration,
     config: &Config,
     belongings: &Belongings,
@@ -174,13 +194,7 @@ fn put_in_order(
     who: Who,
 ) -> Result<Order> {
     let (root, git) = (place.project.root(), place.git);
-    let git_files = it.restore_git_files(place.project)?;
-    it.mend_logs(place.project)?;
     let quarantine = it.quarantine();
-    traps::make_state_folders(root, &quarantine)?;
-    traps::remove(root, belongings, &quarantine)?;
-    git.remove_stale_locks(&it.started.branch);
-
     let mut status = status_of(git, it)?;
     let mut nested = nested::take(root, belongings, &mut status, git, &quarantine)?;
     traps::make_addable(root, &status, &quarantine)?;
@@ -191,6 +205,15 @@ fn put_in_order(
     let branch = branch::put_back(git, it, base, who, &mut status)?;
     if mend_index(git, it, belongings, &mut nested)? {
         status = git.status()?;
+        nested.extend(nested::take(
+            root,
+            belongings,
+            &mut status,
+            git,
+            &quarantine,
+        )?);
+        nested.sort();
+        nested.dedup();
         traps::make_addable(root, &status, &quarantine)?;
     }
     let mut changed: BTreeSet<PathBuf> = status
@@ -204,7 +227,7 @@ fn put_in_order(
     }
     forget_local_only(git, &changed)?;
     denied.extend(deny.take(root, &changed, &quarantine)?);
-    it.parent = head.clone();
+    it.parent.clone_from(&head);
     if head != base {
         let in_commits = deny.in_commits(git, base, &head, &quarantine)?;
         if !in_commits.is_empty() || !denied.is_empty() {
@@ -215,7 +238,6 @@ fn put_in_order(
     denied.sort();
     denied.dedup();
     Ok(Order {
-        git_files,
         nested,
         denied,
         branch,
@@ -224,10 +246,15 @@ fn put_in_order(
     })
 }
 
-/// Git's view; an index that a session broke is built anew from HEAD, and what
-/// keeps git from looking is cleared away.
+/// Git's view; what keeps git from looking is cleared away.
 fn status_of(git: &Git, it: &mut Iteration) -> Result<Status> {
     use crate::git::Patience;
+    // Git itself does not look at the checksum, and takes a torn index for a
+    // strange one.
+    let same = it.index_signature.is_some() && it.index_signature == git.index_signature();
+    if !same && !git.index_is_whole(it.started.head.len()) {
+        build_index_anew(git, it)?;
+    }
     match git.status_unless_stalled() {
         Ok(Patience::Ended(status)) => Ok(status),
         Ok(Patience::Stalled | Patience::Blind) => {
@@ -235,17 +262,25 @@ fn status_of(git: &Git, it: &mut Iteration) -> Result<Status> {
             git.status()
         }
         Err(error) if error.message.contains("index") => {
-            let index = Path::new("index");
-            if git.git_dir().join(index).symlink_metadata().is_ok() {
-                image::move_to(git.git_dir(), index, &it.quarantine().join("git"))?;
-            }
-            git.write(&["read-tree", &it.started.head])?;
-            it.notes
-                .push("git's index was broken; it was built anew".to_owned());
+            build_index_anew(git, it)?;
             git.status()
         }
         Err(error) => Err(error),
     }
+}
+
+/// The index of what is checked out.
+fn build_index_anew(git: &Git, it: &mut Iteration) -> Result<()> {
+    let index = Path::new("index");
+    if git.git_dir().join(index).symlink_metadata().is_ok() {
+        image::move_to(git.git_dir(), index, &it.quarantine().join("git"))?;
+    }
+    branch::check_there(git, &it.started.head)?;
+    let here = git.commit_of("HEAD")?;
+    git.write(&["read-tree", here.as_deref().unwrap_or(&it.started.head)])?;
+    it.notes
+        .push("git's index was broken or gone; it was built anew".to_owned());
+    Ok(())
 }
 
 /// Flags that hide changes from git, and entries that make a folder somebody
@@ -366,13 +401,11 @@ fn restore_belongings(
     git: &Git,
     it: &Iteration,
     belongings: &Belongings,
-    changed: &BTreeSet<PathBuf>,
+    order: &Order,
 ) -> Result<Vec<Change>> {
-    let changes = belongings.changes(git, changed)?;
+    let changes = belongings.changes(git, &order.changed, &order.status.ignored)?;
     let forbidden = belongings.forbidden(git, &it.started.run_id, changes)?;
-    for change in &forbidden {
-        belongings.restore(git.root(), change, &it.quarantine())?;
-    }
+    belongings.restore(git.root(), &forbidden, &it.quarantine())?;
     Ok(forbidden)
 }
 

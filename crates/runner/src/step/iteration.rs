@@ -1,5 +1,7 @@
 //! An iteration under way: its folder, its journal, what was there before.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -85,6 +87,8 @@ pub(crate) struct Iteration {
     pub(crate) notes: Vec<String>,
     /// The commit the iteration's commit will stand on.
     pub(crate) parent: String,
+    /// What lay beside the logs of this run; `None` after a crash.
+    beside: Option<BTreeSet<OsString>>,
     events: Events,
     decided: bool,
 }
@@ -118,6 +122,7 @@ impl Iteration {
         files::sync_folder(&run_folder)?;
         let mut it = Iteration::assemble(project, started, folder, journal, before);
         it.index_signature = git.index_signature();
+        it.beside = Some(names_in(&project.iterations())?);
         it.save_before(project)?;
         Ok(it)
     }
@@ -131,14 +136,9 @@ impl Iteration {
     ) -> Result<Self> {
         let folder = project.iteration(&started.run_id, started.iter);
         let journal = Journal::open(&folder, records)?;
-        let mut it = Iteration::assemble(project, started, folder, journal, before);
-        let saved = project
-            .run_folder(&it.started.run_id)
-            .join(&it.started.git_files);
-        it.own_files = files::read_regular(&saved, 64 << 20)
-            .ok()
-            .and_then(|bytes| OwnFiles::from_stored(&it.started.git_files, &bytes));
-        Ok(it)
+        Ok(Iteration::assemble(
+            project, started, folder, journal, before,
+        ))
     }
 
     fn assemble(
@@ -160,6 +160,7 @@ impl Iteration {
             guard_untracked: Vec::new(),
             sandbox: "unknown",
             notes: Vec::new(),
+            beside: None,
             decided: false,
         }
     }
@@ -223,7 +224,7 @@ impl Iteration {
     pub(crate) fn restore_git_files(&mut self, project: &Project) -> Result<Vec<String>> {
         self.make_folder_again(project)?;
         let Some(own_files) = &self.own_files else {
-            return Err(self.no_saved_copy(project));
+            return Ok(Vec::new());
         };
         let run = git::Run {
             branch: &self.started.branch,
@@ -240,30 +241,12 @@ impl Iteration {
     }
 
     /// The folder of this iteration, whatever a session made of it.
-    fn make_folder_again(&self, project: &Project) -> Result<()> {
+    pub(crate) fn make_folder_again(&self, project: &Project) -> Result<()> {
         let folder = self.folder.strip_prefix(project.root());
         Ok(image::make_folder_chain(
             project.root(),
             folder.unwrap_or(&self.folder),
         )?)
-    }
-
-    fn no_saved_copy(&self, project: &Project) -> Error {
-        let saved = project.run_folder(&self.started.run_id);
-        let saved = saved.join(&self.started.git_files);
-        Error::new(
-            Code::Git,
-            format!(
-                "{} is missing or has been changed, so it cannot be told whether the session of \
-                 iteration {} planted something in .git",
-                saved.display(),
-                self.started.iter
-            ),
-        )
-        .hint(format!(
-            "look at .git/config, .git/hooks and .git/info, then remove {} and try again",
-            Journal::path(&self.folder).display()
-        ))
     }
 
     /// The logs, after a session that could write to them as well as the runner
@@ -275,7 +258,10 @@ impl Iteration {
             for entry in fs::read_dir(folder)?.flatten() {
                 // A pipe would make a reader wait for ever, a link would make a
                 // writer write elsewhere.
-                if entry.file_type().is_ok_and(|kind| !kind.is_file() && !kind.is_dir()) {
+                if entry
+                    .file_type()
+                    .is_ok_and(|kind| !kind.is_file() && !kind.is_dir())
+                {
                     let name = PathBuf::from(entry.file_name());
                     image::move_to(folder, &name, &self.quarantine().join("logs"))?;
                 }
@@ -286,6 +272,16 @@ impl Iteration {
             if later > self.started.iter {
                 let name = PathBuf::from(later.to_string());
                 image::move_to(&run_folder, &name, &self.quarantine().join("logs"))?;
+            }
+        }
+        if let Some(beside) = &self.beside {
+            // Nor is there a run that nobody started.
+            let iterations = project.iterations();
+            for name in names_in(&iterations)?.difference(beside) {
+                if iterations.join(name).is_dir() {
+                    let aside = self.quarantine().join("logs");
+                    image::move_to(&iterations, Path::new(name), &aside)?;
+                }
             }
         }
         if let Some(own_files) = &self.own_files {
@@ -304,6 +300,13 @@ impl Iteration {
         }
         Ok(())
     }
+}
+
+/// The names in a folder.
+fn names_in(folder: &Path) -> io::Result<BTreeSet<OsString>> {
+    fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .collect()
 }
 
 /// Whether a file has exactly this content.

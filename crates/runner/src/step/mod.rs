@@ -10,6 +10,7 @@ mod iteration;
 mod settle;
 mod stream;
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -165,13 +166,14 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
     budget.check()?;
     place.containment.for_config(&state.config)?;
     let before = Before::new(bytes.as_ref().ok().cloned());
-    let belongings = Belongings::capture(
+    let mut belongings = Belongings::capture(
         place.git,
         &head,
         &state.config,
         Some(job.root),
         Source::WorkTree,
     )?;
+    belongings.note_hidden(place.git, &status.ignored)?;
     before.prove(&belongings)?;
     let own_files = OwnFiles::capture(place.git)?;
     let (git_files, stored) = own_files.to_stored();
@@ -273,11 +275,13 @@ fn work(
         runner_error: agent.error.clone(),
         ..Facts::default()
     };
+    // A link or a pipe is taken away below, but it is the better reason.
+    let as_left = agent::read_output(it, agent.failure.as_ref()).err();
     let found = inspect::after_session(place, it, &state.config, belongings, &mut facts)?;
-    let output = match agent::read_output(it, agent.failure.clone()) {
+    let output = match agent::read_output(it, agent.failure.as_ref()) {
         Ok(output) => Some(output),
         Err(error) => {
-            facts.runner_error.get_or_insert(error);
+            facts.runner_error.get_or_insert(as_left.unwrap_or(error));
             None
         }
     };
@@ -338,7 +342,9 @@ pub(crate) fn check_identity(
 ) -> Result<String> {
     let branch = status.branch.as_deref();
     if let Some(branch @ ("main" | "master")) = branch {
-        return Err(identity_error(&format!("no step is ever taken on {branch}")));
+        return Err(identity_error(&format!(
+            "no step is ever taken on {branch}"
+        )));
     }
     let goal_id = goal
         .id()
@@ -394,6 +400,10 @@ pub(crate) fn check_clean(status: &GitStatus) -> Result<()> {
     if status.is_clean() {
         return Ok(());
     }
+    let only_ours = status
+        .entries
+        .iter()
+        .all(|entry| paths::is_state_path(entry.path.as_os_str().as_bytes()));
     Err(Error::new(
         Code::Dirty,
         format!(
@@ -401,12 +411,15 @@ pub(crate) fn check_clean(status: &GitStatus) -> Result<()> {
             list_entries(status)
         ),
     )
-    .hint("commit, stash or remove them, then try again"))
+    .hint(if only_ours {
+        "`runner start` commits changes in .runner/; or take them back with git"
+    } else {
+        "commit, stash or remove them, then try again"
+    }))
 }
 
 /// The first few changed paths, one a line.
 pub(crate) fn list_entries(status: &GitStatus) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
     const SHOWN: usize = 10;
     let mut lines: Vec<String> = status
         .entries

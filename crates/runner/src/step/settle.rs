@@ -13,8 +13,8 @@ use runner_core::run_state::RunState;
 use runner_core::tree;
 use serde_json::json;
 
-use super::iteration::has_content;
 use super::child::millis;
+use super::iteration::has_content;
 use super::{Iteration, StepReport, Workplace};
 use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};

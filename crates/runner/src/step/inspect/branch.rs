@@ -28,16 +28,7 @@ pub(super) fn put_back(
     if on_branch && status.head.as_deref() == Some(base) {
         return Ok(None);
     }
-    if git.commit_of(base)?.is_none() {
-        return Err(Error::new(
-            Code::Git,
-            format!(
-                "commit {base}, at which the iteration began, is not in the repository any more: \
-                 a session removed or replaced it"
-            ),
-        )
-        .hint("bring .git back (from a clone or a backup), then run the same command again"));
-    }
+    check_there(git, base)?;
     let kept = match &status.head {
         Some(now) => git.is_ancestor(base, now)?,
         None => false,
@@ -64,6 +55,21 @@ pub(super) fn put_back(
         ErrorKind::Branch,
         format!("the branch {branch} {what} {when}; all is kept in {lost}"),
     )))
+}
+
+/// Without the commit at which it began, nothing can be settled.
+pub(super) fn check_there(git: &Git, commit: &str) -> Result<()> {
+    if git.commit_of(commit)?.is_some() {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::Git,
+        format!(
+            "commit {commit}, at which the iteration began, is not in the repository any more: \
+             a session removed or replaced it"
+        ),
+    )
+    .hint("bring .git back (from a clone or a backup), then run the same command again"))
 }
 
 /// Commits that contain what must not be committed: the branch goes back, the

@@ -1,7 +1,10 @@
 //! Repositories that were made inside the work tree.
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use runner_core::paths;
 
 use super::name;
 use crate::belongings::Belongings;
@@ -25,7 +28,10 @@ pub(super) fn take(
         folders.extend(entry.path.ancestors().skip(1).map(Path::to_owned));
     }
     loop {
-        for entry in &status.entries {
+        // On another branch nothing may ignore the logs, where those repositories
+        // are that were taken away before.
+        let local = |path: &Path| paths::is_local_only(path.as_os_str().as_bytes());
+        for entry in status.entries.iter().filter(|entry| !local(&entry.path)) {
             // Folders too: a repository that git shows as one path, or an entry
             // for a submodule that nobody has seen before.
             folders.extend(entry.path.ancestors().map(Path::to_owned));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -58,8 +59,10 @@ fn remove_in(root: &Path, folder: &Path, quarantine: &Path) -> io::Result<()> {
 /// The same in the whole work tree: git was stuck or could not look everywhere.
 pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
     let mut found: Vec<PathBuf> = Vec::new();
-    image::walk(root, &mut |path, _| {
-        if RULES.iter().any(|rules| path.ends_with(rules)) && is_special(&root.join(&path)) {
+    image::walk(root, Path::new(""), &mut |path, _| {
+        let local = paths::is_local_only(path.as_os_str().as_bytes());
+        let rules = RULES.iter().any(|rules| path.ends_with(rules));
+        if rules && !local && is_special(&root.join(&path)) {
             found.push(path);
         }
     });
@@ -73,7 +76,8 @@ pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
 /// of a tracked file goes away, a file that its owner may not read is opened.
 pub(super) fn make_addable(root: &Path, status: &Status, quarantine: &Path) -> io::Result<()> {
     let mut folders: BTreeSet<&Path> = BTreeSet::new();
-    for entry in &status.entries {
+    let local = |path: &Path| paths::is_local_only(path.as_os_str().as_bytes());
+    for entry in status.entries.iter().filter(|entry| !local(&entry.path)) {
         folders.extend(entry.path.ancestors().skip(1));
         let full = root.join(&entry.path);
         let Ok(meta) = full.symlink_metadata() else {
