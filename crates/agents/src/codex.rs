@@ -13,7 +13,7 @@ use crate::probe::{Help, Login, Probe, Version};
 use crate::reader::{Ending, Reader, Tail, bounded, is_object, kept};
 use crate::shell::unwrapped;
 use crate::usage::Usage;
-use crate::{Backend, Invocation, Session, words};
+use crate::{Backend, Invocation, MovedHome, Session, words};
 
 /// Variables that codex reads. It takes the key for its own provider from
 /// `CODEX_API_KEY` alone; `OPENAI_API_KEY` is what configured providers commonly name.
@@ -30,6 +30,19 @@ const PASSED_ENV: &[&str] = &[
     "OPENAI_IDENTITY_TOKEN_FILE",
     "ALL_PROXY",
     "all_proxy",
+];
+
+const MOVED_HOMES: &[MovedHome] = &[
+    MovedHome {
+        variable: "CODEX_HOME",
+        below: "",
+        instead_of: &[".codex"],
+    },
+    MovedHome {
+        variable: "CODEX_SQLITE_HOME",
+        below: "",
+        instead_of: &[],
+    },
 ];
 
 /// Settings of every session. They are given as configuration, because an unknown
@@ -106,6 +119,7 @@ impl Backend for Codex {
             } else {
                 vec![".codex"]
             },
+            moved_homes: MOVED_HOMES,
         }
     }
 

@@ -37,6 +37,7 @@ impl Backend for AnyCommand {
             env: Vec::new(),
             passed_env: &[],
             writable_home: Vec::new(),
+            moved_homes: &[],
         }
     }
 

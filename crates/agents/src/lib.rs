@@ -75,6 +75,19 @@ pub struct Invocation {
     /// What the CLI writes below HOME: folders, and files where the name says so.
     /// Empty when the session has a home of its own.
     pub writable_home: Vec<&'static str>,
+    /// Variables of the session's environment that move those folders elsewhere.
+    pub moved_homes: &'static [MovedHome],
+}
+
+/// A variable that names a folder which the CLI writes to instead of one below HOME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MovedHome {
+    /// The variable.
+    pub variable: &'static str,
+    /// What comes after its value.
+    pub below: &'static str,
+    /// Which of [`Invocation::writable_home`] are not used then.
+    pub instead_of: &'static [&'static str],
 }
 
 /// One agent CLI.

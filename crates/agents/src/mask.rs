@@ -111,10 +111,7 @@ fn is_scheme(token: &str) -> bool {
 
 fn after_scheme(before: &str) -> bool {
     let word = before.strip_suffix(' ').unwrap_or_default();
-    let start = word
-        .rfind(|c: char| !is_token_char(c))
-        .map_or(0, |at| at + 1);
-    word[start..].eq_ignore_ascii_case("bearer")
+    last_token(word).eq_ignore_ascii_case("bearer")
 }
 
 fn looks_like_a_key(token: &str) -> bool {
@@ -133,10 +130,12 @@ fn named_secret(before: &str) -> bool {
         return false;
     };
     let name = name.trim_end_matches(['"', '\'', '\\', ' ']);
-    let start = name
-        .rfind(|c: char| !is_token_char(c))
-        .map_or(0, |at| at + 1);
-    is_secret_name(&name[start..])
+    is_secret_name(last_token(name))
+}
+
+/// The token at the end of a text; empty where something else is there.
+fn last_token(text: &str) -> &str {
+    &text[text.trim_end_matches(is_token_char).len()..]
 }
 
 /// The last word of a name decides; `env_key` names a variable, which is no secret.
@@ -244,6 +243,19 @@ mod tests {
     }
 
     #[test]
+    fn any_character_may_stand_before_a_word() {
+        for text in [
+            "We\u{2019}re currently at it",
+            "\u{2019}key: \u{2019}",
+            "ä b=cccccc",
+            "é:dddddd",
+        ] {
+            assert_eq!(mask_text(text, &[]), text);
+        }
+        assert_eq!(mask_text("\u{2019}token=opaque1", &[]), "\u{2019}token=***");
+    }
+
+    #[test]
     fn bytes_that_are_no_text_are_shown_somehow() {
         use std::os::unix::ffi::OsStringExt as _;
         let word = OsString::from_vec(b"\xff/x".to_vec());
@@ -255,6 +267,11 @@ mod tests {
         fn secrets_never_remain(before: String, secret in "[A-Za-z0-9]{8,20}", after: String) {
             let text = format!("{before}{secret}{after}");
             proptest::prop_assert!(!mask_text(&text, &[&secret]).contains(&secret));
+        }
+
+        #[test]
+        fn any_text_can_be_masked(words in proptest::collection::vec("[a-z]{6}|[^a-z]{1,2}|(token|bearer)[ =:]", 0..8)) {
+            mask_text(&words.concat(), &[]);
         }
     }
 }

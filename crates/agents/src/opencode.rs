@@ -13,7 +13,7 @@ use crate::lax::{Int, Number, Object, Text};
 use crate::probe::{Help, Login, Probe, Version};
 use crate::reader::{Ending, Reader, Tail, is_object, kept};
 use crate::usage::Usage;
-use crate::{Backend, Invocation, Session, variables, words};
+use crate::{Backend, Invocation, MovedHome, Session, variables, words};
 
 /// Variables with the keys of the providers that opencode knows best, and with its
 /// configuration. Others can be named in `[executor.env]`.
@@ -43,6 +43,29 @@ const PASSED_ENV: &[&str] = &[
     "NODE_EXTRA_CA_CERTS",
     "ALL_PROXY",
     "all_proxy",
+];
+
+const MOVED_HOMES: &[MovedHome] = &[
+    MovedHome {
+        variable: "XDG_DATA_HOME",
+        below: "opencode",
+        instead_of: &[".local/share/opencode"],
+    },
+    MovedHome {
+        variable: "XDG_STATE_HOME",
+        below: "opencode",
+        instead_of: &[".local/state/opencode"],
+    },
+    MovedHome {
+        variable: "XDG_CONFIG_HOME",
+        below: "opencode",
+        instead_of: &[".config/opencode"],
+    },
+    MovedHome {
+        variable: "XDG_CACHE_HOME",
+        below: "opencode",
+        instead_of: &[".cache/opencode"],
+    },
 ];
 
 /// The opencode backend.
@@ -100,6 +123,7 @@ impl Backend for Opencode {
                     ".cache/opencode",
                 ]
             },
+            moved_homes: MOVED_HOMES,
         }
     }
 

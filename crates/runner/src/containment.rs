@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use runner_agents::Invocation;
 use runner_core::config::{Config, SandboxMode};
 use runner_core::paths;
 use runner_sandbox::{Mechanism, Policy};
@@ -161,6 +162,48 @@ fn can_be_started(argv: &[OsString], room: &Room<'_>) -> bool {
     })
 }
 
+/// Where the agent's CLI keeps its own files, by the environment that it gets.
+pub(crate) fn agent_homes(invocation: &Invocation, env: &[(OsString, OsString)]) -> Vec<PathBuf> {
+    let value = |variable: &str| {
+        let last = env.iter().rev().find(|(name, _)| name == variable);
+        last.map(|(_, value)| value)
+            .filter(|value| !value.is_empty())
+    };
+    let mut homes = Vec::new();
+    let mut unused: Vec<&str> = Vec::new();
+    for moved in invocation.moved_homes {
+        if let Some(value) = value(moved.variable) {
+            let folder = Path::new(value);
+            homes.push(if moved.below.is_empty() {
+                folder.to_owned()
+            } else {
+                folder.join(moved.below)
+            });
+            unused.extend(moved.instead_of);
+        }
+    }
+    if let Some(home) = value("HOME") {
+        let used = invocation
+            .writable_home
+            .iter()
+            .filter(|path| !unused.contains(path));
+        homes.extend(used.map(|path| Path::new(home).join(path)));
+    }
+    homes
+}
+
+/// Makes the folders among them that are not there yet: in its sandbox the CLI could
+/// not do it by itself, and ends at once.
+pub(crate) fn make_homes(homes: &[PathBuf]) {
+    for home in homes {
+        // A name with an ending is a file's.
+        if home.is_absolute() && home.extension().is_none() && home.symlink_metadata().is_err() {
+            // The CLI says what is wrong if it needs it.
+            let _ = std::fs::create_dir_all(home);
+        }
+    }
+}
+
 /// What a child needs room for.
 pub(crate) struct Room<'a> {
     pub(crate) project: &'a Project,
@@ -170,8 +213,8 @@ pub(crate) struct Room<'a> {
     pub(crate) env: &'a [(OsString, OsString)],
     /// The iteration's folder, where the agent leaves its report; a guard has none.
     pub(crate) iteration: Option<&'a Path>,
-    /// Folders and files below HOME that the agent's CLI writes to.
-    pub(crate) home_folders: &'a [&'static str],
+    /// Folders and files outside the project that the agent's CLI writes to.
+    pub(crate) agent_homes: &'a [PathBuf],
 }
 
 impl Room<'_> {
@@ -195,9 +238,7 @@ impl Room<'_> {
         if root.join(".git").is_file() {
             read_only.push(root.join(".git"));
         }
-        if let Some(home) = &home {
-            writable.extend(self.home_folders.iter().map(|folder| home.join(folder)));
-        }
+        writable.extend(self.agent_homes.iter().cloned());
         match &self.config.sandbox.writable {
             Some(named) => {
                 for text in named {

@@ -54,30 +54,19 @@ pub(crate) fn for_agent(
     config: &Config,
     invocation: &Invocation,
 ) -> Vec<(OsString, OsString)> {
-    // First, so that the protocol's own variables win.
-    let configured = &config.executor.env;
-    let mut env: Vec<(OsString, OsString)> = configured
-        .iter()
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
-    let inherited = for_guard(project, it);
-    env.splice(
-        0..0,
-        inherited
-            .iter()
-            .filter(|(name, _)| !is_protocol(name))
-            .cloned(),
-    );
-    env.extend(inherited.into_iter().filter(|(name, _)| is_protocol(name)));
-    let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
+    // Later ones win: what the person configured over what happens to be set, and
+    // the protocol's own over everything.
+    let mut env = inherited();
     for name in invocation.passed_env {
         if let Some(value) = std::env::var_os(name) {
-            set(name, &value);
+            env.push((name.into(), value));
         }
     }
-    for (name, value) in &invocation.env {
-        set(&name.to_string_lossy(), value);
-    }
+    env.extend(invocation.env.iter().cloned());
+    let configured = config.executor.env.iter();
+    env.extend(configured.map(|(name, value)| (name.into(), value.into())));
+    env.extend(protocol(project, it));
+    let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
     set("RUNNER_OUTPUT_PATH", it.output_path().as_os_str());
     set(
         "RUNNER_OUTPUT_SCHEMA",
@@ -91,19 +80,21 @@ pub(crate) fn for_agent(
     env
 }
 
-fn is_protocol(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b"RUNNER_")
-}
-
 /// The environment of a guard's run.
 pub(crate) fn for_guard(project: &Project, it: &Iteration) -> Vec<(OsString, OsString)> {
     let mut env = inherited();
-    let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
-    set("RUNNER_PROJECT_DIR", project.root().as_os_str());
-    set("RUNNER_RUN_ID", OsStr::new(&it.started.run_id));
-    set("RUNNER_ITER", OsStr::new(&it.started.iter.to_string()));
-    set("RUNNER_NODE_ID", OsStr::new(&it.started.node_id));
+    env.extend(protocol(project, it));
     env
+}
+
+/// What every child is told about its step.
+fn protocol(project: &Project, it: &Iteration) -> [(OsString, OsString); 4] {
+    [
+        ("RUNNER_PROJECT_DIR".into(), project.root().into()),
+        ("RUNNER_RUN_ID".into(), it.started.run_id.clone().into()),
+        ("RUNNER_ITER".into(), it.started.iter.to_string().into()),
+        ("RUNNER_NODE_ID".into(), it.started.node_id.clone().into()),
+    ]
 }
 
 /// What is passed on from the runner's own environment.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use crate::probe::{Help, Login, Probe, Version};
 use crate::reader::Reader;
-use crate::{Backend, Invocation, Session, variables, words};
+use crate::{Backend, Invocation, MovedHome, Session, variables, words};
 
 /// Variables that claude reads to find its login, its provider and its models. The
 /// keys of a whole cloud account are not among them.
@@ -55,6 +55,12 @@ const PASSED_ENV: &[&str] = &[
     "ALL_PROXY",
     "all_proxy",
 ];
+
+const MOVED_HOMES: &[MovedHome] = &[MovedHome {
+    variable: "CLAUDE_CONFIG_DIR",
+    below: "",
+    instead_of: &[".claude", ".claude.json"],
+}];
 
 /// The claude backend.
 pub(crate) struct Claude;
@@ -115,6 +121,7 @@ impl Backend for Claude {
                 // The second is a file.
                 vec![".claude", ".claude.json", ".cache/claude-cli-nodejs"]
             },
+            moved_homes: MOVED_HOMES,
         }
     }
 

@@ -61,7 +61,6 @@ const RULES: &[(FailureKind, &[&str])] = &[
     (Overloaded, &["at capacity"]),
     (Overloaded, &["internal server error"]),
     (Overloaded, &["internal_server_error"]),
-    (Overloaded, &["server_error"]),
     (Overloaded, &["server had an error"]),
     (Overloaded, &["bad gateway"]),
     (Overloaded, &["gateway time"]),
@@ -113,6 +112,8 @@ const RULES: &[(FailureKind, &[&str])] = &[
     (Network, &["request timed out"]),
     (Network, &["operation timed out"]),
     (Network, &["idle timeout"]),
+    // Claude says so of a connection that was refused, too.
+    (Overloaded, &["server_error"]),
     (Malformed, &["structured_output"]),
     (Malformed, &["structured output"]),
 ];

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use runner_agents::{Failure, FailureKind, Reset, Session};
+use runner_core::config::Config;
 use runner_core::journal::Record;
 use runner_core::meta::{ErrorKind, ExecutorRun, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
@@ -15,7 +16,7 @@ use super::child::{self, GRACE, interrupted, millis};
 use super::stream::EventStream;
 use super::{Iteration, Workplace};
 use crate::budget::Budget;
-use crate::containment::{Containment, Room};
+use crate::containment::{self, Containment, Room};
 use crate::environment;
 use crate::error::Result;
 use crate::files::{self, ReadError};
@@ -63,6 +64,10 @@ pub(super) fn run_agent(
     });
     let env = environment::for_agent(place.project, it, config, &invocation);
     record_argv(it, &invocation.argv, config)?;
+    let homes = containment::agent_homes(&invocation, &env);
+    if containment.is_on() {
+        containment::make_homes(&homes);
+    }
     let contained = containment.wrap(
         &invocation.argv,
         &Room {
@@ -71,7 +76,7 @@ pub(super) fn run_agent(
             config,
             env: &env,
             iteration: Some(&it.folder),
-            home_folders: &invocation.writable_home,
+            agent_homes: &homes,
         },
     )?;
     for note in contained.notes {
@@ -104,7 +109,9 @@ pub(super) fn run_agent(
         cap,
     );
     let (report, log) = child::run(place, it, &spec, "executor.log", cap, &mut stream)?;
-    let exit_code = report.exit;
+    let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
+    // What ended because it was told to has no code of its own.
+    let exit_code = report.exit.filter(|_| by_itself);
     let tz = jiff::tz::TimeZone::system();
     let (ending, exceeded) =
         stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
@@ -115,7 +122,6 @@ pub(super) fn run_agent(
         json!({"exit_code": exit_code}),
     );
     // A sandbox with a pid namespace ends what is left by itself, and is counted too.
-    let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     if report.killed_leftovers > 0 && by_itself && !spec.monitor {
         it.notes.push(format!(
             "the agent left {} process(es) running; they were ended",
@@ -166,23 +172,23 @@ pub(super) fn run_agent(
         failure: ending
             .failure
             .as_ref()
-            .map(|failure| runner_error(failure, place.host.clock.now())),
+            .map(|failure| runner_error(failure, config, place.host.clock.now())),
     })
 }
 
 /// The exact argv of the session, secrets masked.
-fn record_argv(
-    it: &Iteration,
-    argv: &[std::ffi::OsString],
-    config: &runner_core::config::Config,
-) -> Result<()> {
-    let secrets: Vec<&str> = config.executor.env.values().map(String::as_str).collect();
-    let mut text = json!(runner_agents::masked(argv, &secrets)).to_string();
+fn record_argv(it: &Iteration, argv: &[std::ffi::OsString], config: &Config) -> Result<()> {
+    let mut text = json!(runner_agents::masked(argv, &secrets(config))).to_string();
     text.push('\n');
     Ok(files::write_whole(
         &it.folder.join("argv.json"),
         text.as_bytes(),
     )?)
+}
+
+/// What is in the session's environment by configuration is nobody's to read.
+fn secrets(config: &Config) -> Vec<&str> {
+    config.executor.env.values().map(String::as_str).collect()
 }
 
 /// A report that the CLI printed instead of writing it; what the agent itself
@@ -195,7 +201,7 @@ fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
     }
 }
 
-fn runner_error(failure: &Failure, now: jiff::Timestamp) -> RunnerError {
+fn runner_error(failure: &Failure, config: &Config, now: jiff::Timestamp) -> RunnerError {
     let kind = match failure.kind {
         FailureKind::Quota => ErrorKind::Quota,
         FailureKind::RateLimit => ErrorKind::RateLimit,
@@ -213,7 +219,7 @@ fn runner_error(failure: &Failure, now: jiff::Timestamp) -> RunnerError {
     };
     RunnerError {
         kind,
-        message: runner_agents::mask_text(&failure.message, &[]),
+        message: runner_agents::mask_text(&failure.message, &secrets(config)),
         retry_at: retry_at.map(|time| format!("{time:.0}")),
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn run_guard(
             config: &state.config,
             env: &env,
             iteration: None,
-            home_folders: &[],
+            agent_homes: &[],
         },
     )?;
     let spec = Spec {

@@ -1,0 +1,641 @@
+//! Where agents and guards can write, by each mechanism, seen from outside: the whole
+//! runner with a scripted agent.
+//!
+//! A mechanism that is not there makes its tests fail: silently they would prove
+//! nothing.
+
+mod agent_support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use agent_support::stub::{Scene, Stub};
+use agent_support::{BIN, GOAL, assert_runner_error, hide_program};
+use runner_sandbox::{Support, Unavailable};
+use runner_testkit::{Config, TestRepo, assert_no_process};
+use serde_json::{Value, json};
+
+const MECHANISMS: [&str; 2] = ["bubblewrap", "landlock"];
+
+/// `try NAME COMMAND`: notes in `$TMPDIR/NAME` whether the command worked.
+const TRY: &str = r#"try() { name=$1; shift; if sh -c "$*" 2>/dev/null; then echo yes; else echo no; fi >"$TMPDIR/$name"; }
+"#;
+
+/// A repository in which this mechanism is the best there is.
+fn with_mechanism(mechanism: &str) -> TestRepo {
+    let mut repo = TestRepo::new(BIN);
+    if mechanism == "landlock" {
+        hide_program(&mut repo, "bwrap");
+    }
+    repo
+}
+
+/// A started run with this agent and guard.
+fn started(
+    mechanism: &str,
+    agent: &str,
+    guard: &[&str],
+    change: impl FnOnce(&mut Config),
+) -> TestRepo {
+    let mut repo = with_mechanism(mechanism);
+    repo.agent(&format!("{TRY}{agent}"));
+    repo.config(change);
+    repo.start_run(GOAL, guard);
+    repo
+}
+
+/// One step that is recorded without an error and says by what it was contained.
+#[track_caller]
+fn step(repo: &TestRepo, mechanism: &str) -> Value {
+    let run = repo.runner(&["step", "--json"]).success();
+    assert_eq!(repo.meta(1)["sandbox"], mechanism, "{}", run.describe());
+    repo.assert_clean();
+    run.json()
+}
+
+/// What `try` noted.
+#[track_caller]
+fn tried(repo: &TestRepo, name: &str) -> bool {
+    let path = repo.root().join("tmp").join(name);
+    match fs::read_to_string(&path).unwrap_or_default().trim() {
+        "yes" => true,
+        "no" => false,
+        other => panic!("{name} was not tried: {other:?}"),
+    }
+}
+
+/// A script with attempts to write elsewhere; `who` tells agent from guard.
+fn reach_out(who: &str, etc: &Path) -> String {
+    let etc = etc.display();
+    format!(
+        "try {who}-home 'echo x > \"$HOME/planted\"'\n\
+         try {who}-rc 'echo x >> \"$HOME/.gitconfig\"'\n\
+         try {who}-parent 'echo x > ../planted'\n\
+         try {who}-folder 'mkdir ../planted-folder'\n\
+         try {who}-etc 'echo x > {etc}'\n\
+         try {who}-inside 'mkdir -p sub && echo x > sub/{who}'\n\
+         try {who}-temp 'echo x > \"$TMPDIR/{who}-file\"'\n"
+    )
+}
+
+#[test]
+fn nothing_outside_can_be_written_by_agent_or_guard() {
+    for mechanism in MECHANISMS {
+        let etc = PathBuf::from(format!(
+            "/etc/runner-containment-{}-{mechanism}",
+            std::process::id()
+        ));
+        let guard = format!("{TRY}{}", reach_out("guard", &etc));
+        let agent = format!("{}out done tried", reach_out("agent", &etc));
+        let repo = started(mechanism, &agent, &["sh", "-c", &guard], |_| {});
+        let report = step(&repo, mechanism);
+        let planted = etc.exists();
+        let _ = fs::remove_file(&etc);
+        assert!(!planted, "{mechanism}: {}", etc.display());
+        assert_eq!(report["guard"], "pass");
+        for who in ["agent", "guard"] {
+            for place in ["home", "rc", "parent", "folder", "etc"] {
+                assert!(
+                    !tried(&repo, &format!("{who}-{place}")),
+                    "{mechanism} {who} {place}"
+                );
+            }
+            for place in ["inside", "temp"] {
+                assert!(
+                    tried(&repo, &format!("{who}-{place}")),
+                    "{mechanism} {who} {place}"
+                );
+            }
+            assert_eq!(repo.read(format!("sub/{who}")), "x\n");
+        }
+        for name in ["planted", "planted-folder", "home/planted"] {
+            assert!(!repo.root().join(name).exists(), "{mechanism} {name}");
+        }
+    }
+}
+
+#[test]
+fn what_belongs_to_the_runner_is_refused_at_once_or_found_out() {
+    let agent = "try config 'echo >> .runner/state/config.toml'\n\
+        try goal 'rm .runner/GOAL.md'\n\
+        try git 'git config core.hooksPath planted'\n\
+        try hook 'echo x > .git/hooks/post-commit'\n\
+        echo work > work.txt\nout done changed";
+    for mechanism in MECHANISMS {
+        let repo = started(mechanism, agent, &["true"], |_| {});
+        let before = repo.read(".runner/state/config.toml");
+        let report = step(&repo, mechanism);
+        let changed = ["config", "goal", "git", "hook"].map(|name| tried(&repo, name));
+        if mechanism == "bubblewrap" {
+            assert_eq!(changed, [false; 4]);
+            assert_eq!(
+                (&report["class"], &report["passes"]),
+                (&json!("ok"), &json!(true))
+            );
+        } else {
+            assert_eq!(changed, [true; 4]);
+            assert_eq!(
+                (&report["class"], &report["attempts"]),
+                (&json!("agent_error"), &json!(1))
+            );
+            let found = repo.meta(1)["facts"]["owned_changed"].to_string();
+            for name in ["config.toml", "GOAL.md", ".git/config", "post-commit"] {
+                assert!(found.contains(name), "{name} in {found}");
+            }
+        }
+        assert_eq!(repo.read(".runner/state/config.toml"), before);
+        assert!(repo.git_try(&["config", "core.hooksPath"]).is_err());
+        assert!(!repo.exists(".git/hooks/post-commit"));
+        assert_eq!(repo.read("work.txt"), "work\n");
+    }
+}
+
+#[test]
+fn a_guard_cannot_change_what_it_is_judged_by() {
+    let guard = format!("{TRY}try config 'echo >> .runner/state/config.toml'");
+    for mechanism in MECHANISMS {
+        let repo = started(mechanism, "out done idle", &["sh", "-c", &guard], |_| {});
+        let report = step(&repo, mechanism);
+        let changed = tried(&repo, "config");
+        assert_eq!(changed, mechanism == "landlock");
+        let class = if changed { "agent_error" } else { "ok" };
+        assert_eq!(report["class"], class, "{mechanism}");
+        assert_eq!(report["passes"], !changed);
+    }
+}
+
+#[test]
+fn no_process_is_left_by_agent_or_guard() {
+    let leave = "(setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' >/dev/null 2>&1 &)\nnohup sleep 1000 >/dev/null 2>&1 &\n";
+    for mechanism in MECHANISMS {
+        let agent = format!("{leave}out done left");
+        let guard = format!("{leave}exit 0");
+        let repo = started(mechanism, &agent, &["sh", "-c", &guard], |_| {});
+        step(&repo, mechanism);
+        assert_no_process(&repo.root().display().to_string());
+    }
+}
+
+#[test]
+fn an_agent_may_commit_also_in_a_linked_worktree() {
+    let agent = "echo work > work.txt\n\
+        try commit 'git add work.txt && git commit -qm \"by the agent\"'\n\
+        try stash 'echo x >> work.txt && git stash -q && git stash drop -q'\n\
+        echo more > more.txt\nout done committed";
+    for mechanism in MECHANISMS {
+        let repo = started(mechanism, agent, &["test", "-f", "work.txt"], |_| {});
+        step(&repo, mechanism);
+        assert!(
+            tried(&repo, "commit") && tried(&repo, "stash"),
+            "{mechanism}"
+        );
+        assert!(
+            repo.subjects().contains(&"by the agent".to_owned()),
+            "{mechanism}"
+        );
+        assert_eq!(repo.node("root")["passes"], true);
+        repo.git(&["fsck", "--no-progress"]);
+
+        // The same in a work tree whose git folders lie outside of it.
+        let mut repo = with_mechanism(mechanism);
+        repo.agent(&format!("{TRY}{agent}"));
+        repo.config(|config| {
+            config.set("guard.command", json!(["test", "-f", "work.txt"]));
+        });
+        let linked = repo.root().join("linked");
+        let linked = linked.to_str().unwrap();
+        repo.git(&["worktree", "add", "-q", "-b", "side", linked]);
+        let runner = |args: &[&str]| {
+            let args: Vec<&str> = ["-C", linked].iter().chain(args).copied().collect();
+            repo.runner(&args).success()
+        };
+        runner(&["init", "--backend", "command", "--guard", "true"]);
+        repo.write_config();
+        let config = repo.read(".runner/state/config.toml");
+        fs::remove_dir_all(repo.path(".runner")).unwrap();
+        fs::write(format!("{linked}/.runner/state/config.toml"), config).unwrap();
+        fs::write(format!("{linked}/.runner/GOAL.md"), GOAL).unwrap();
+        runner(&["start"]);
+        let run = runner(&["step", "--json"]);
+        assert_eq!(run.json()["passes"], true, "{}", run.describe());
+        assert!(
+            tried(&repo, "commit") && tried(&repo, "stash"),
+            "{mechanism} linked"
+        );
+        let log = repo.git(&["log", "--format=%s", "runner/demo"]);
+        assert!(log.contains("by the agent"), "{mechanism} linked: {log}");
+        repo.assert_clean();
+    }
+}
+
+/// The cargo that runs this test, found by the guard without a home of its own.
+fn cargo_folder() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").expect("cargo runs the tests and says where it is");
+    Path::new(&cargo).parent().unwrap().to_owned()
+}
+
+#[test]
+fn a_cargo_guard_finds_its_cache() {
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        let path = repo
+            .hermetic("env")
+            .get_envs()
+            .find(|(name, _)| *name == "PATH")
+            .unwrap()
+            .1
+            .unwrap()
+            .to_owned();
+        let folders = [cargo_folder()]
+            .into_iter()
+            .chain(std::env::split_paths(&path));
+        repo.env("PATH", std::env::join_paths(folders).unwrap());
+        // A dependency that lies in the cache and nowhere else once it was fetched.
+        let dependency = repo.root().join("dependency");
+        fs::create_dir_all(dependency.join("src")).unwrap();
+        let manifest = |name: &str, more: &str| {
+            format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{more}")
+        };
+        fs::write(dependency.join("Cargo.toml"), manifest("dep", "")).unwrap();
+        fs::write(
+            dependency.join("src/lib.rs"),
+            "pub const ANSWER: u32 = 42;\n",
+        )
+        .unwrap();
+        let place = dependency.display().to_string();
+        for args in [
+            &["init", "-q", &place][..],
+            &["-C", &place, "add", "-A"],
+            &["-C", &place, "commit", "-qm", "dep"],
+        ] {
+            repo.git(args);
+        }
+        let uses = format!("[dependencies]\ndep = {{ git = \"file://{place}\" }}\n");
+        repo.write("Cargo.toml", manifest("tiny", &uses));
+        repo.write("src/lib.rs", "pub fn answer() -> u32 { dep::ANSWER }\n");
+        repo.write(".gitignore", "/target\n");
+        let fetched = repo
+            .hermetic("cargo")
+            .args(["fetch", "--quiet"])
+            .output()
+            .unwrap();
+        assert!(
+            fetched.status.success(),
+            "{}",
+            String::from_utf8_lossy(&fetched.stderr)
+        );
+        fs::remove_dir_all(&dependency).unwrap();
+        repo.commit_all("a tiny crate");
+
+        repo.agent("echo 'pub fn more() {}' >> src/lib.rs; out done 'more'");
+        repo.start_run(GOAL, &["cargo", "check", "--offline", "--quiet"]);
+        step(&repo, mechanism);
+        let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
+        assert_eq!(repo.node("root")["passes"], true, "{mechanism}: {log}");
+    }
+}
+
+#[test]
+fn an_npm_guard_finds_its_cache() {
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        fs::create_dir_all(repo.root().join("home/.npm")).unwrap();
+        repo.agent("echo x > x; out done x");
+        // It keeps its logs in the cache, and says so when it cannot.
+        let guard = "npm --version && npm cache verify && ls ~/.npm/_logs | grep -q log";
+        repo.start_run(GOAL, &["sh", "-c", guard]);
+        step(&repo, mechanism);
+        let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
+        assert_eq!(
+            repo.node("root")["passes"],
+            true,
+            "{mechanism}: {log}\n(npm comes with node: `cargo xtask setup`)"
+        );
+    }
+}
+
+#[test]
+fn a_guard_or_agent_that_cannot_be_started_is_a_runner_error() {
+    for mechanism in ["bubblewrap", "landlock", "none"] {
+        for guard in ["no-such-guard-here", "./not-executable", "./no-interpreter"] {
+            let mut repo = with_mechanism(mechanism);
+            repo.write("not-executable", "#!/bin/sh\n");
+            repo.write("no-interpreter", "#!/no/such/interpreter\n");
+            fs::set_permissions(
+                repo.path("no-interpreter"),
+                fs::Permissions::from_mode(0o755),
+            )
+            .unwrap();
+            repo.commit_all("guards");
+            repo.agent("echo work > work.txt; out done worked");
+            repo.config(|config| {
+                config.set(
+                    "sandbox.mode",
+                    if mechanism == "none" { "off" } else { "auto" },
+                );
+            });
+            repo.start_run(GOAL, &[guard]);
+            let run = repo.runner(&["step", "--json"]);
+            let meta = assert_runner_error(&repo, &run, 1, "guard_spawn");
+            let message = meta["error"]["message"].as_str().unwrap();
+            assert!(message.contains(guard), "{mechanism} {guard}: {message}");
+            assert_eq!(repo.read("work.txt"), "work\n");
+        }
+        let repo = started(mechanism, "", &["true"], |config| {
+            config
+                .set("executor.command", json!(["no-such-agent-here"]))
+                .set(
+                    "sandbox.mode",
+                    if mechanism == "none" { "off" } else { "auto" },
+                );
+        });
+        let run = repo.runner(&["step", "--json"]);
+        let meta = assert_runner_error(&repo, &run, 1, "spawn");
+        assert!(
+            meta["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("no-such-agent-here")
+        );
+    }
+}
+
+#[test]
+fn what_was_used_is_recorded_and_shown() {
+    for (mechanism, mode, told) in [
+        ("bubblewrap", "auto", ""),
+        ("bubblewrap", "required", ""),
+        ("landlock", "required", "Landlock"),
+        ("none", "off", ""),
+    ] {
+        let repo = started(mechanism, "out done idle", &["true"], |config| {
+            config.set("sandbox.mode", mode);
+        });
+        let run = repo.runner(&["loop"]).success();
+        assert_eq!(repo.meta(1)["sandbox"], mechanism);
+        let events = repo.events();
+        let begun = events
+            .iter()
+            .find(|event| event["event"] == "agent_started")
+            .unwrap();
+        assert_eq!(begun["sandbox"], mechanism);
+        assert!(
+            told.is_empty() || run.stderr.contains(told),
+            "{}",
+            run.describe()
+        );
+        let shown = repo.runner(&["log", "1"]).success();
+        assert!(shown.stdout.contains(mechanism), "{}", shown.describe());
+    }
+}
+
+#[test]
+fn a_broken_bubblewrap_is_not_used() {
+    let mut repo = with_mechanism("landlock");
+    let bin = repo.root().join("broken");
+    fs::create_dir(&bin).unwrap();
+    fs::write(
+        bin.join("bwrap"),
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n",
+    )
+    .unwrap();
+    fs::set_permissions(bin.join("bwrap"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = repo
+        .hermetic("env")
+        .get_envs()
+        .find(|(name, _)| *name == "PATH")
+        .unwrap()
+        .1
+        .unwrap()
+        .to_owned();
+    let folders = [bin].into_iter().chain(std::env::split_paths(&path));
+    repo.env("PATH", std::env::join_paths(folders).unwrap());
+    repo.agent("out done idle");
+    repo.start_run(GOAL, &["true"]);
+    step(&repo, "landlock");
+}
+
+/// Runs the runner where the kernel says that it has no Landlock, and where no
+/// bubblewrap is on the PATH.
+fn without_any(repo: &TestRepo, args: &[&str]) -> runner_testkit::Run {
+    // if (syscall == landlock_create_ruleset) return ENOSYS; return ALLOW;
+    let filter: [(u16, u8, u8, u32); 4] = [
+        (0x20, 0, 0, 0),
+        (0x15, 0, 1, 444),
+        (0x06, 0, 0, 0x0005_0000 | 38),
+        (0x06, 0, 0, 0x7fff_0000),
+    ];
+    let mut bytes = Vec::new();
+    for (code, yes, no, value) in filter {
+        bytes.extend(code.to_ne_bytes());
+        bytes.extend([yes, no]);
+        bytes.extend(value.to_ne_bytes());
+    }
+    let file = repo.root().join("filter");
+    fs::write(&file, bytes).unwrap();
+    let mut outer = TestRepo::hermetic(repo, "sh");
+    let bwrap = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|folder| folder.join("bwrap"))
+        .find(|path| path.exists())
+        .expect("bubblewrap is installed: `cargo xtask setup`");
+    outer
+        .args([
+            "-c",
+            "exec \"$0\" --dev-bind / / --seccomp 9 -- \"$@\" 9<\"$FILTER\"",
+        ])
+        .arg(bwrap)
+        .arg(BIN)
+        .args(args)
+        .env("FILTER", file);
+    repo.spawn(outer).wait()
+}
+
+#[test]
+fn required_refuses_without_any_and_auto_goes_on_with_a_remark() {
+    let repo = started("landlock", "out done idle", &["true"], |config| {
+        config.set("sandbox.mode", "required");
+    });
+    let head = repo.head();
+    for args in [&["step", "--json"][..], &["loop", "--json"]] {
+        let run = without_any(&repo, args).code(1);
+        let last = run.json_lines().pop().unwrap();
+        assert_eq!(last["error"]["code"], "config", "{}", run.describe());
+        let message = last["error"]["message"].as_str().unwrap();
+        assert!(message.contains("no sandbox"), "{message}");
+        assert!(
+            last["error"]["hint"]
+                .as_str()
+                .unwrap()
+                .contains("install bubblewrap")
+        );
+        assert_eq!(repo.head(), head, "nothing was recorded");
+    }
+    let repo = started("landlock", "out done idle", &["true"], |_| {});
+    let run = without_any(&repo, &["loop"]).success();
+    assert!(
+        run.stderr.contains("neither bubblewrap nor Landlock"),
+        "{}",
+        run.describe()
+    );
+    assert_eq!(repo.meta(1)["sandbox"], "none");
+
+    // And what the library says to it.
+    let missing = |reason: &str| Unavailable {
+        reason: reason.to_owned(),
+        remedy: None,
+    };
+    let none = Support {
+        bubblewrap: Err(missing("gone")),
+        landlock: Err(missing("too old")),
+    };
+    let refusal =
+        runner_sandbox::choose(runner_core::config::SandboxMode::Required, &none).unwrap_err();
+    assert!(
+        refusal.message.contains("gone") && refusal.message.contains("too old"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn further_folders_become_writable_by_name_alone() {
+    let agent = "try named 'echo x > ~/named/file'\n\
+        try absolute 'echo x > ../absolute/file'\n\
+        try cache 'echo x > ~/.cache/file'\n\
+        try other 'echo x > ~/other/file'\nout done tried";
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        for folder in ["home/named", "home/.cache", "home/other", "absolute"] {
+            fs::create_dir(repo.root().join(folder)).unwrap();
+        }
+        repo.agent(&format!("{TRY}{agent}"));
+        repo.start_run(GOAL, &["true"]);
+        step(&repo, mechanism);
+        // Without a list: the caches that exist.
+        let allowed = ["named", "absolute", "cache", "other"].map(|name| tried(&repo, name));
+        assert_eq!(allowed, [false, false, true, false], "{mechanism}");
+
+        let absolute = repo.root().join("absolute").display().to_string();
+        let mut repo_config = Config::scripted(&["unused".to_owned()]);
+        let _ = &mut repo_config;
+        repo.config(|config| {
+            config.set(
+                "sandbox.writable",
+                json!(["~/named", absolute, "~/not-there"]),
+            );
+        });
+        repo.write_config();
+        let tree = repo
+            .read(".runner/state/tree.json")
+            .replace("\"passes\": true", "\"passes\": false");
+        repo.write(".runner/state/tree.json", tree);
+        repo.commit_all("once more, with a list");
+        repo.runner(&["step"]).success();
+        let allowed = ["named", "absolute", "cache", "other"].map(|name| tried(&repo, name));
+        assert_eq!(allowed, [true, true, false, false], "{mechanism}");
+    }
+}
+
+#[test]
+fn switched_off_it_leaves_everything_open() {
+    let agent = "try outside 'echo x > ../outside'\nout done tried";
+    let repo = started("none", agent, &["test", "-f", "../outside"], |config| {
+        config.set("sandbox.mode", "off");
+    });
+    step(&repo, "none");
+    assert!(tried(&repo, "outside"));
+    assert_eq!(repo.node("root")["passes"], true);
+}
+
+/// The variables in a file that `env -0` wrote.
+fn variables(path: &Path) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(path).unwrap();
+    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn children_get_named_variables_and_no_others() {
+    let secrets = [
+        "OPENAI_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "GITHUB_TOKEN",
+        "SSH_AUTH_SOCK",
+        "LD_PRELOAD_NOT",
+    ];
+    let mut repo = TestRepo::new(BIN);
+    for name in secrets {
+        repo.env(name, "made-up-secret");
+    }
+    repo.env("LC_ALL", "C")
+        .env("TERM", "dumb")
+        .env("XDG_CACHE_HOME", "/nowhere");
+    repo.config(|config| {
+        config
+            .set("executor.env.OWN", "of-the-config")
+            .set("executor.env.RUNNER_ITER", "forged")
+            .set("executor.env.LC_ALL", "C.UTF-8");
+    });
+    repo.agent("env -0 > \"$TMPDIR/agent.env\"; out done told");
+    repo.start_run(GOAL, &["sh", "-c", "env -0 > \"$TMPDIR/guard.env\""]);
+    step(&repo, "bubblewrap");
+    let agent = variables(&repo.root().join("tmp/agent.env"));
+    let guard = variables(&repo.root().join("tmp/guard.env"));
+    for (who, env) in [("agent", &agent), ("guard", &guard)] {
+        for name in secrets.iter().chain(&["RUNNER_RETRY_DELAYS_SECS"]) {
+            assert_eq!(env.get(*name), None, "{who} has {name}");
+        }
+        assert!(
+            !env.values().any(|value| value.contains("made-up-secret")),
+            "{who}: {env:?}"
+        );
+        for name in [
+            "PATH",
+            "HOME",
+            "LANG",
+            "TERM",
+            "TMPDIR",
+            "TZ",
+            "XDG_CACHE_HOME",
+            "RUNNER_RUN_ID",
+            "RUNNER_NODE_ID",
+            "RUNNER_PROJECT_DIR",
+        ] {
+            assert!(env.contains_key(name), "{who} lacks {name}");
+        }
+        assert_eq!(env["RUNNER_ITER"], "1", "{who}");
+    }
+    // What the configuration adds is for the agent, and comes before what is set.
+    assert_eq!(
+        (agent["OWN"].as_str(), agent["LC_ALL"].as_str()),
+        ("of-the-config", "C.UTF-8")
+    );
+    assert_eq!((guard.get("OWN"), guard["LC_ALL"].as_str()), (None, "C"));
+    assert!(agent.contains_key("RUNNER_OUTPUT_PATH") && !guard.contains_key("RUNNER_OUTPUT_PATH"));
+}
+
+#[test]
+fn a_backend_gets_its_own_keys_and_the_configuration_wins() {
+    let mut stub = Stub::started("claude", |config| {
+        config
+            .set("executor.env.ANTHROPIC_BASE_URL", "http://of.the.config")
+            .set("executor.env.DISABLE_TELEMETRY", "0");
+    });
+    for (name, value) in [
+        ("ANTHROPIC_API_KEY", "made-up"),
+        ("ANTHROPIC_BASE_URL", "http://inherited"),
+        ("OPENAI_API_KEY", "made-up-too"),
+    ] {
+        stub.repo.env(name, value);
+    }
+    stub.play(&Scene::recorded("claude-401"));
+    stub.repo.runner(&["step"]).code(1);
+    let env = stub.env(1);
+    assert_eq!(env["ANTHROPIC_API_KEY"], "made-up");
+    assert_eq!(env["ANTHROPIC_BASE_URL"], "http://of.the.config");
+    assert_eq!(env["DISABLE_TELEMETRY"], "0");
+    assert_eq!(env.get("OPENAI_API_KEY"), None);
+}
