@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use runner_agents::{Failure, FailureKind, Reset, Session};
-use runner_core::config::Config;
+use runner_core::config::{Backend, Config};
 use runner_core::journal::Record;
 use runner_core::meta::{ErrorKind, ExecutorRun, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
@@ -42,7 +42,8 @@ pub(super) fn run_agent(
     deadline: Instant,
 ) -> Result<AgentSession> {
     let config = &state.config;
-    let backend = runner_agents::backend(config.executor.backend);
+    it.backend = config.executor.backend;
+    let backend = runner_agents::backend(it.backend);
     // A stale output never counts, whatever lies there.
     files::remove_if_there(&it.output_path())?;
     files::make_folder(&place.project.root().join(paths::NODES_DIR))?;
@@ -107,6 +108,7 @@ pub(super) fn run_agent(
         budget,
         &it.folder.join("stream.jsonl"),
         cap,
+        backend.program().is_some(),
     );
     let (report, log) = child::run(place, it, &spec, "executor.log", cap, &mut stream)?;
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
@@ -241,11 +243,13 @@ pub(super) fn read_output(
         ),
         Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
     };
+    let own = RunnerError::new(kind, message);
     Err(match failure {
-        None => RunnerError::new(kind, message),
-        Some(failure) if matches!(failure.kind, ErrorKind::Agent | ErrorKind::MalformedOutput) => {
-            RunnerError::new(kind, format!("{message} ({})", failure.message))
+        None => own,
+        // Any program may end with any code: what counts is what it left.
+        Some(said) if said.kind == ErrorKind::Agent && it.backend == Backend::Command => {
+            RunnerError::new(kind, format!("{} ({})", own.message, said.message))
         }
-        Some(failure) => failure.clone(),
+        Some(said) => said.clone(),
     })
 }

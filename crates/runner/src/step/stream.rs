@@ -33,15 +33,27 @@ pub(super) struct EventStream<'b> {
 }
 
 impl<'b> EventStream<'b> {
-    /// A stream that records at most `cap` bytes.
-    pub(super) fn new(reader: Box<dyn Reader>, budget: &'b Budget, path: &Path, cap: u64) -> Self {
+    /// A stream that records at most `cap` bytes. Of an agent that is known to
+    /// print events there is a file from the beginning, for viewers to follow.
+    pub(super) fn new(
+        reader: Box<dyn Reader>,
+        budget: &'b Budget,
+        path: &Path,
+        cap: u64,
+        speaks: bool,
+    ) -> Self {
+        let file = if speaks {
+            files::create_new(path).ok()
+        } else {
+            None
+        };
         EventStream {
             reader,
             budget,
             stdout: Lines::default(),
             stderr: Lines::default(),
             path: path.to_owned(),
-            file: None,
+            file,
             broken: false,
             room: cap,
             pending: Vec::new(),
