@@ -173,3 +173,24 @@ fn an_interrupt_ends_the_guard_and_leaves_nothing() {
     assert_no_process(&repo.root().display().to_string());
     assert_nothing_left(&repo);
 }
+
+#[test]
+fn what_a_killed_runner_left_is_removed_by_the_next() {
+    let mut repo = project(&["sh", "-c", "touch \"$HOME/up\"; sleep \"$(cat nap)\""]);
+    symlink(real("cat").unwrap(), bin(&repo).join("cat")).unwrap();
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    repo.write("nap", "600");
+    repo.commit_all("A long nap");
+    let running = repo.spawn_runner(&["doctor", "--run-guard"]);
+    let up: &Path = &repo.root().join("home/up");
+    runner_testkit::eventually("the guard", Duration::from_secs(20), || up.exists());
+    running.kill();
+    assert_eq!(repo.git(&["worktree", "list"]).lines().count(), 2);
+    repo.write("nap", "0");
+    repo.commit_all("No nap");
+    doctor(&repo, &["--run-guard"], 0);
+    assert_nothing_left(&repo);
+}

@@ -1,12 +1,16 @@
 //! The guard tried out at a commit, in a temporary work tree: nothing of the
 //! user's is touched and nothing is recorded.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use runner_core::config::Config;
 use runner_exec::{Ended, Spec};
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::capture;
@@ -21,6 +25,9 @@ use crate::step::millis;
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How the temporary folders are called.
+const PREFIX: &str = "runner-trial-";
+
 /// A commit in a work tree of its own, which goes away with this value.
 #[derive(Debug)]
 pub(crate) struct Checkout {
@@ -28,21 +35,27 @@ pub(crate) struct Checkout {
     place: PathBuf,
     /// Removed last.
     _folder: TempDir,
+    /// Held while this lives: what it is not held of was left by a runner that was
+    /// killed.
+    _lock: File,
 }
 
 impl Checkout {
     /// Checks a commit out below the temp folder.
     pub(crate) fn of(git: &Git, commit: &str) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("runner-trial-").tempdir()?;
+        remove_abandoned(git);
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
+        let lock = File::create(folder.path().join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from)?;
         // The real path, as the guard itself will see it.
         let place = folder.path().canonicalize()?.join("work");
         let checkout = Checkout {
             git: git.clone(),
             place,
             _folder: folder,
+            _lock: lock,
         };
-        let args = ["worktree", "add", "--quiet", "--detach", "--force"];
-        let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let mut args = words(["worktree", "add", "--quiet", "--detach", "--force"]);
         args.push(checkout.place.clone().into());
         args.push(commit.into());
         git.write(&args)?;
@@ -57,12 +70,50 @@ impl Checkout {
 
 impl Drop for Checkout {
     fn drop(&mut self) {
-        let args = ["worktree", "remove", "--force", "--force"];
-        let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        args.push(self.place.clone().into());
-        // It may not have come into being; what git leaves, git prunes.
-        let _ = self.git.write(&args);
+        remove(&self.git, &self.place);
     }
+}
+
+fn remove(git: &Git, place: &Path) {
+    let mut args = words(["worktree", "remove", "--force", "--force"]);
+    args.push(place.into());
+    // It may not have come into being; and what stays is for the next one.
+    let _ = git.write(&args);
+}
+
+/// Removes the checkouts of runners that were killed. What git knows of work trees
+/// may be a session's invention, so nothing outside the temp folder is touched.
+fn remove_abandoned(git: &Git) {
+    let Ok(temp) = std::env::temp_dir().canonicalize() else {
+        return;
+    };
+    let known = std::fs::read_dir(git.common_dir().join("worktrees"));
+    for entry in known.into_iter().flatten().flatten() {
+        let Ok(text) = std::fs::read(entry.path().join("gitdir")) else {
+            continue;
+        };
+        // PREFIX…/work/.git
+        let link = Path::new(OsStr::from_bytes(text.trim_ascii_end()));
+        let Some((place, folder)) = link.parent().zip(link.ancestors().nth(2)) else {
+            continue;
+        };
+        let name = folder.file_name().unwrap_or_default();
+        let is_ours =
+            folder.parent() == Some(&temp) && name.as_bytes().starts_with(PREFIX.as_bytes());
+        if is_ours && !is_in_use(folder) {
+            remove(git, place);
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+fn is_in_use(folder: &Path) -> bool {
+    File::open(folder.join("lock"))
+        .is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.into_iter().map(OsString::from).collect()
 }
 
 /// How a guard's run ended.
