@@ -5,6 +5,7 @@
 //! git folder and work tree named explicitly, so that nothing planted in the
 //! repository decides where git works. Git children die with this process.
 
+mod around;
 mod own_files;
 mod places;
 mod rescue;
