@@ -371,6 +371,9 @@ fn real_cli_without_a_model(cli: &str, change: impl FnOnce(&mut TestRepo)) {
     let server = ModelServer::start(Vec::new());
     let mut repo = TestRepo::new(BIN);
     repo.config(|config| {
+        config.set("sandbox.mode", "auto");
+    });
+    repo.config(|config| {
         config
             .set("executor.backend", cli)
             .set("executor.command", json!([]));

@@ -45,6 +45,9 @@ impl Stage {
         let server = ModelServer::start(turns);
         let mut repo = TestRepo::new(BIN);
         repo.config(|config| {
+            config.set("sandbox.mode", "auto");
+        });
+        repo.config(|config| {
             config
                 .set("executor.backend", "codex")
                 .set("executor.command", json!([]))

@@ -394,19 +394,13 @@ fn an_unknown_config_key_names_the_nearest_one() {
 #[test]
 fn what_cannot_be_honoured_is_refused_with_words() {
     for (key, value, word) in [
-        ("executor.backend", json!("codex"), "codex"),
-        ("executor.backend", json!("claude"), "claude"),
         ("budget.max_tokens", json!(5), "budget"),
         ("budget.max_cost_usd", json!(0.5), "budget"),
-        ("sandbox.mode", json!("required"), "sandbox"),
-        ("loop.wait_quota", json!(true), "wait_quota"),
+        ("notify.command", json!(["true"]), "notify"),
     ] {
         let mut repo = bare();
         repo.config(|config| {
             config.set(key, value);
-            if key == "executor.backend" {
-                config.unset("executor.command");
-            }
         });
         repo.agent(DONE);
         repo.init_run(GOAL, &["true"]);

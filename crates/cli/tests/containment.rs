@@ -28,6 +28,9 @@ const TRY: &str = r#"try() { name=$1; shift; if sh -c "$*" 2>/dev/null; then ech
 /// A repository in which this mechanism is the best there is.
 fn with_mechanism(mechanism: &str) -> TestRepo {
     let mut repo = TestRepo::new(BIN);
+    repo.config(|config| {
+        config.set("sandbox.mode", "auto");
+    });
     if mechanism == "landlock" {
         hide_program(&mut repo, "bwrap");
     }
@@ -570,6 +573,9 @@ fn children_get_named_variables_and_no_others() {
         "LD_PRELOAD_NOT",
     ];
     let mut repo = TestRepo::new(BIN);
+    repo.config(|config| {
+        config.set("sandbox.mode", "auto");
+    });
     for name in secrets {
         repo.env(name, "made-up-secret");
     }

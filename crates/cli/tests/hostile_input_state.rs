@@ -89,11 +89,11 @@ fn configs() {
             "checks/[",
         ),
         (
-            text.replace("\"auto\"", "\"required\"").into_bytes(),
-            "required",
+            text.replace("\"off\"", "\"sometimes\"").into_bytes(),
+            "sometimes",
         ),
         (
-            text.replace("\"command\"", "\"claude\"").into_bytes(),
+            text.replace("\"command\"", "\"clod\"").into_bytes(),
             "claude",
         ),
         (
@@ -103,7 +103,6 @@ fn configs() {
         ([b"# \xff\n", text.as_bytes()].concat(), "UTF-8"),
         (b"\0\0\0".to_vec(), "line"),
         (b"[".repeat(100_000), "line"),
-        (Vec::new(), ""),
     ] {
         refused(&repo, file, says, |path| fs::write(path, content).unwrap());
     }

@@ -474,10 +474,7 @@ fn a_goal_that_says_nothing_yet() {
 }
 
 #[test]
-fn says_that_nothing_contains_the_agent() {
-    let mut repo = bare();
-    repo.init_run(GOAL, &["true"]);
-    repo.runner(&["start"]).success().says("run without one");
+fn a_sandbox_that_is_not_wanted_is_not_spoken_of() {
     let mut repo = bare();
     repo.config(|config| {
         config.set("sandbox.mode", "off");

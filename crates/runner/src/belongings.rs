@@ -401,7 +401,8 @@ impl Belongings {
             return Ok(concerned.clone());
         }
         let mut settled = BTreeSet::new();
-        for commit in starts.into_iter().chain(greens) {
+        // A later start of the same run is no beginning: the oldest counts.
+        for commit in starts.into_iter().last().into_iter().chain(greens) {
             if concerned.is_subset(&settled) {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Where agent and guard may write.
 
 use std::cell::RefCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use runner_agents::Invocation;
@@ -26,6 +26,16 @@ const GIT_SETTINGS: &[&str] = &[
 /// What of `.runner/` a child may write to; the rest is closed, also where
 /// nothing lies yet.
 const OPEN_STATE: &[&str] = &[".runner/state", paths::NODES_DIR];
+
+/// Files of an iteration's folder that are the runner's alone.
+const LOGS: &[&str] = &[
+    "journal.jsonl",
+    "tree.before.json",
+    "tree.valid.json",
+    "prompt.md",
+    "argv.json",
+    "schema.json",
+];
 
 /// How children are contained, chosen once.
 #[derive(Clone, Debug)]
@@ -109,9 +119,10 @@ impl Containment {
         self.mechanism.setup_failure(exit?, output)
     }
 
-    /// Wraps an argv.
+    /// Wraps an argv. One that cannot be started stays as it is, so that this
+    /// shows: inside a wrapper it would look like a program that failed.
     pub(crate) fn wrap(&self, argv: &[OsString], room: &Room<'_>) -> Result<Contained> {
-        if !self.is_on() {
+        if !self.is_on() || !can_be_started(argv, room) {
             return Ok(Contained {
                 argv: argv.to_vec(),
                 monitor: false,
@@ -141,6 +152,14 @@ impl Containment {
             notes,
         })
     }
+}
+
+fn can_be_started(argv: &[OsString], room: &Room<'_>) -> bool {
+    let path = room.env.iter().rev().find(|(name, _)| name == "PATH");
+    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |(_, value)| value);
+    argv.first().is_some_and(|program| {
+        runner_sandbox::resolve_program(program, room.project.root(), path).is_ok()
+    })
 }
 
 /// Where the agent's CLI keeps its own files, by the environment that it gets.
@@ -190,8 +209,10 @@ pub(crate) struct Room<'a> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
     pub(crate) config: &'a Config,
-    /// Where the agent leaves its report; a guard has none.
-    pub(crate) drop_folder: Option<&'a Path>,
+    /// The child's environment.
+    pub(crate) env: &'a [(OsString, OsString)],
+    /// The iteration's folder, where the agent leaves its report; a guard has none.
+    pub(crate) iteration: Option<&'a Path>,
     /// Folders and files outside the project that the agent's CLI writes to.
     pub(crate) agent_homes: &'a [PathBuf],
 }
@@ -205,8 +226,11 @@ impl Room<'_> {
             self.git.common_dir().to_owned(),
         ];
         writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
-        writable.extend(self.drop_folder.map(Path::to_owned));
         let mut read_only = vec![self.project.runner_dir()];
+        if let Some(iteration) = self.iteration {
+            writable.push(iteration.to_owned());
+            read_only.extend(LOGS.iter().map(|name| iteration.join(name)));
+        }
         read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
         for folder in [self.git.git_dir(), self.git.common_dir()] {
             read_only.extend(GIT_SETTINGS.iter().map(|name| folder.join(name)));

@@ -67,7 +67,7 @@ pub(crate) fn for_agent(
     env.extend(configured.map(|(name, value)| (name.into(), value.into())));
     env.extend(protocol(project, it));
     let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
-    set("RUNNER_OUTPUT_PATH", it.drop_path().as_os_str());
+    set("RUNNER_OUTPUT_PATH", it.output_path().as_os_str());
     set(
         "RUNNER_OUTPUT_SCHEMA",
         project.root().join(paths::AGENT_OUTPUT_SCHEMA).as_os_str(),
@@ -107,20 +107,6 @@ pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
                     .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
         })
         .collect()
-}
-
-/// Why a program could not be started, found out before it is wrapped.
-pub(crate) fn cannot_start(
-    argv: &[OsString],
-    cwd: &Path,
-    env: &[(OsString, OsString)],
-) -> Option<String> {
-    let path = env.iter().rev().find(|(name, _)| name == "PATH");
-    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |(_, value)| value);
-    let program = argv.first()?;
-    runner_sandbox::resolve_program(program, cwd, path)
-        .err()
-        .map(|error| error.message)
 }
 
 fn is_object(path: &Path) -> bool {

@@ -215,6 +215,12 @@ pub(crate) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes).map_err(|error| at(path, error))
 }
 
+/// A new file at a path, whatever lay there (a link would lead elsewhere).
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    remove_if_there(path)?;
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
 /// Whether an error says that there is nothing at a path.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(

@@ -119,6 +119,15 @@ fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
     if let Some(patch) = &patch {
         out.data(&format!("     commit {}", patch.commit));
     }
+    out.data(&format!("     contained by: {}", meta.sandbox));
+    if let Some(run) = &meta.executor
+        && let Some(tokens) = run.tokens()
+    {
+        let cost = run
+            .cost_usd
+            .map_or_else(|| "unknown".to_owned(), |usd| format!("${usd:.4}"));
+        out.data(&format!("     tokens: {tokens}, cost: {cost}"));
+    }
     for note in &meta.notes {
         out.data(&format!("     note: {}", style::harmless(note)));
     }

@@ -104,6 +104,9 @@ impl Stub {
     /// The stub on the PATH and in the configuration; no run yet.
     pub(crate) fn installed(cli: &str, change: impl FnOnce(&mut Config)) -> Self {
         let mut repo = TestRepo::new(BIN);
+        repo.config(|config| {
+            config.set("sandbox.mode", "auto");
+        });
         let bin = repo.root().join("bin");
         fs::create_dir_all(bin.join("scenes")).unwrap();
         let flags = match cli {

@@ -165,7 +165,9 @@ fn check_folder(repo: &TestRepo, iter: u64, meta: &Value) {
     }
     for name in &names {
         let optional = [
+            "argv.json",
             "output.json",
+            "stream.jsonl",
             "tree.agent.json",
             "tree.valid.json",
             "quarantine",

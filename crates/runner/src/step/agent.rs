@@ -1,10 +1,9 @@
 //! The agent's session: started, followed, and what it came to.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_agents::{Failure, FailureKind, Reset, Session};
-use runner_core::config::Config;
+use runner_core::config::{Backend, Config};
 use runner_core::journal::Record;
 use runner_core::meta::{ErrorKind, ExecutorRun, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
@@ -22,7 +21,6 @@ use crate::environment;
 use crate::error::Result;
 use crate::files::{self, ReadError};
 use crate::host::Progress;
-use crate::image;
 use crate::lock;
 use crate::state::State;
 
@@ -44,17 +42,18 @@ pub(super) fn run_agent(
     deadline: Instant,
 ) -> Result<AgentSession> {
     let config = &state.config;
-    let backend = runner_agents::backend(config.executor.backend);
+    it.backend = config.executor.backend;
+    let backend = runner_agents::backend(it.backend);
     // A stale output never counts, whatever lies there.
     files::remove_if_there(&it.output_path())?;
-    files::remove_if_there(&it.folder.join("out"))?;
-    files::make_folder(&it.folder.join("out"))?;
     files::make_folder(&place.project.root().join(paths::NODES_DIR))?;
     let schema_path = it.folder.join("schema.json");
-    files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
+    if backend.program().is_some() {
+        files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
+    }
     let invocation = backend.invocation(&Session {
         project_dir: place.project.root(),
-        output_path: &it.drop_path(),
+        output_path: &it.output_path(),
         schema_path: &schema_path,
         schema_json: schema::AGENT_OUTPUT_FOR_MODELS,
         model: &config.executor.model,
@@ -76,25 +75,13 @@ pub(super) fn run_agent(
             project: place.project,
             git: place.git,
             config,
-            drop_folder: Some(&it.folder.join("out")),
+            env: &env,
+            iteration: Some(&it.folder),
             agent_homes: &homes,
         },
     )?;
     for note in contained.notes {
         it.notes.push(note);
-    }
-    if let Some(error) = environment::cannot_start(&invocation.argv, place.project.root(), &env) {
-        return Ok(AgentSession {
-            run: ExecutorRun {
-                backend: backend.name().to_owned(),
-                ..ExecutorRun::default()
-            },
-            error: Some(RunnerError::new(
-                ErrorKind::Spawn,
-                format!("the agent {error}"),
-            )),
-            failure: None,
-        });
     }
     let idle = config.executor.idle_timeout_secs;
     let spec = Spec {
@@ -121,6 +108,7 @@ pub(super) fn run_agent(
         budget,
         &it.folder.join("stream.jsonl"),
         cap,
+        backend.program().is_some(),
     );
     let (report, log) = child::run(place, it, &spec, "executor.log", cap, &mut stream)?;
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
@@ -205,21 +193,14 @@ fn secrets(config: &Config) -> Vec<&str> {
     config.executor.env.values().map(String::as_str).collect()
 }
 
-/// The report comes to where it is kept: as the agent wrote it, else as its CLI
-/// printed it.
+/// A report that the CLI printed instead of writing it; what the agent itself
+/// wrote goes first and stays as it is.
 fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
-    let (from, to) = (it.drop_path(), it.output_path());
-    let dropped = from.symlink_metadata().is_ok()
-        && image::parents_are_folders(&it.folder, Path::new("out/x"));
-    if dropped {
-        files::remove_if_there(&to)?;
-        std::fs::rename(&from, &to).map_err(|error| files::at(&from, error))?;
-    } else if let Some(bytes) = output
-        && to.symlink_metadata().is_err()
-    {
-        files::write_whole(&to, &bytes)?;
+    let path = it.output_path();
+    match output {
+        Some(bytes) if path.symlink_metadata().is_err() => Ok(files::write_whole(&path, &bytes)?),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn runner_error(failure: &Failure, config: &Config, now: jiff::Timestamp) -> RunnerError {
@@ -262,11 +243,13 @@ pub(super) fn read_output(
         ),
         Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
     };
+    let own = RunnerError::new(kind, message);
     Err(match failure {
-        None => RunnerError::new(kind, message),
-        Some(failure) if matches!(failure.kind, ErrorKind::Agent | ErrorKind::MalformedOutput) => {
-            RunnerError::new(kind, format!("{message} ({})", failure.message))
+        None => own,
+        // Any program may end with any code: what counts is what it left.
+        Some(said) if said.kind == ErrorKind::Agent && it.backend == Backend::Command => {
+            RunnerError::new(kind, format!("{} ({})", own.message, said.message))
         }
-        Some(failure) => failure.clone(),
+        Some(said) => said.clone(),
     })
 }

@@ -110,7 +110,7 @@ pub(super) fn write(
 /// The output path from the project's root: the same in every clone, so that
 /// the same state makes the same prompt.
 fn project_path(project: &Project, it: &Iteration) -> String {
-    let path = it.drop_path();
+    let path = it.output_path();
     let path = path.strip_prefix(project.root()).unwrap_or(&path);
     path.display().to_string()
 }

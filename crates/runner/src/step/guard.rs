@@ -41,23 +41,14 @@ pub(super) fn run_guard(
         duration_ms: 0,
         log_sha256: sha256_hex(b""),
     };
-    // Inside a wrapper a guard that cannot be started would look like one that failed.
-    if let Some(error) = environment::cannot_start(&argv, place.project.root(), &env) {
-        return Ok(GuardSession {
-            run,
-            error: Some(RunnerError::new(
-                ErrorKind::GuardSpawn,
-                format!("the guard {error}"),
-            )),
-        });
-    }
     let contained = containment.wrap(
         &argv,
         &Room {
             project: place.project,
             git: place.git,
             config: &state.config,
-            drop_folder: None,
+            env: &env,
+            iteration: None,
             agent_homes: &[],
         },
     )?;

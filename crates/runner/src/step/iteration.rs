@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use runner_core::config::Backend;
 use runner_core::digest::sha256_hex;
 use runner_core::journal::{Record, Started};
 use runner_core::paths;
@@ -81,6 +82,8 @@ pub(crate) struct Iteration {
     pub(crate) index_signature: Option<IndexSignature>,
     /// What the guard left untracked.
     pub(crate) guard_untracked: Vec<String>,
+    /// Which backend its agent has.
+    pub(crate) backend: Backend,
     /// How its children are contained.
     pub(crate) sandbox: &'static str,
     /// Remarks for people.
@@ -158,6 +161,7 @@ impl Iteration {
             own_files: None,
             index_signature: None,
             guard_untracked: Vec::new(),
+            backend: Backend::Command,
             sandbox: "unknown",
             notes: Vec::new(),
             beside: None,
@@ -187,13 +191,7 @@ impl Iteration {
         batch.commit()
     }
 
-    /// Where the agent leaves its report: the one folder of the logs that it can
-    /// write to.
-    pub(crate) fn drop_path(&self) -> PathBuf {
-        self.folder.join("out/output.json")
-    }
-
-    /// Where the report is kept.
+    /// Where the agent's output is expected.
     pub(crate) fn output_path(&self) -> PathBuf {
         self.folder.join("output.json")
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use runner_agents::{Ending, Reader, Usage};
 use runner_exec::{Flow, Stream};
@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::child::Listener;
 use crate::budget::Budget;
+use crate::files;
 use crate::host::{Observer, Progress};
 
 /// A line longer than this is not an event that anybody reads.
@@ -22,7 +23,9 @@ pub(super) struct EventStream<'b> {
     budget: &'b Budget,
     stdout: Lines,
     stderr: Lines,
+    path: PathBuf,
     file: Option<File>,
+    broken: bool,
     room: u64,
     pending: Vec<u8>,
     /// Which budget was reached while the session ran.
@@ -30,15 +33,28 @@ pub(super) struct EventStream<'b> {
 }
 
 impl<'b> EventStream<'b> {
-    /// A stream that records at most `cap` bytes.
-    pub(super) fn new(reader: Box<dyn Reader>, budget: &'b Budget, path: &Path, cap: u64) -> Self {
+    /// A stream that records at most `cap` bytes. Of an agent that is known to
+    /// print events there is a file from the beginning, for viewers to follow.
+    pub(super) fn new(
+        reader: Box<dyn Reader>,
+        budget: &'b Budget,
+        path: &Path,
+        cap: u64,
+        speaks: bool,
+    ) -> Self {
+        let file = if speaks {
+            files::create_new(path).ok()
+        } else {
+            None
+        };
         EventStream {
             reader,
             budget,
             stdout: Lines::default(),
             stderr: Lines::default(),
-            // Viewers miss it if it cannot be made; the log has everything.
-            file: File::create(path).ok(),
+            path: path.to_owned(),
+            file,
+            broken: false,
             room: cap,
             pending: Vec::new(),
             exceeded: None,
@@ -76,13 +92,17 @@ impl<'b> EventStream<'b> {
         }
     }
 
+    /// Viewers miss lines if they cannot be written; the log has everything.
     fn flush(&mut self) {
-        if let Some(file) = &mut self.file
-            && !self.pending.is_empty()
-            && file.write_all(&self.pending).is_err()
-        {
-            self.file = None;
+        if self.pending.is_empty() || self.broken {
+            self.pending.clear();
+            return;
         }
+        if self.file.is_none() {
+            self.file = files::create_new(&self.path).ok();
+        }
+        let written = self.file.as_mut().map(|file| file.write_all(&self.pending));
+        self.broken = !matches!(written, Some(Ok(())));
         self.pending.clear();
     }
 }
