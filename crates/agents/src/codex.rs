@@ -285,7 +285,10 @@ impl Reader for CodexReader {
             return Vec::new();
         };
         match (line.kind.get(), &line.item.0) {
-            ("turn.started", _) => vec![Event::TurnStarted],
+            ("turn.started", _) => {
+                self.completed = false;
+                vec![Event::TurnStarted]
+            }
             ("item.started", Some(item)) => self.item(item, Stage::Started),
             ("item.completed", Some(item)) => self.item(item, Stage::Completed),
             ("turn.completed", _) => {
@@ -332,6 +335,10 @@ impl Reader for CodexReader {
 
     fn usage(&self) -> Usage {
         self.usage
+    }
+
+    fn is_over(&self) -> bool {
+        self.completed || self.failed.is_some()
     }
 
     fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {

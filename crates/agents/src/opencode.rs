@@ -192,6 +192,8 @@ struct Part<'a> {
     tokens: Object<Tokens>,
     #[serde(default)]
     cost: Number,
+    #[serde(borrow, default)]
+    reason: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -305,6 +307,7 @@ struct Trouble {
 struct OpencodeReader {
     usage: Usage,
     trouble: Option<Trouble>,
+    over: bool,
     stderr: Tail,
 }
 
@@ -385,11 +388,13 @@ impl Reader for OpencodeReader {
             ("step_start", _) => {
                 // It goes on: whatever was wrong is over.
                 self.trouble = None;
+                self.over = false;
                 vec![Event::TurnStarted]
             }
             ("text", Some(part)) => vec![Event::message(part.text.get())],
             ("tool_use", Some(part)) => Self::tool(part).into_iter().collect(),
             ("step_finish", Some(part)) => {
+                self.over = part.reason.get() == "stop";
                 if let Some(tokens) = part.tokens.0 {
                     self.usage.add(&tokens.usage());
                 }
@@ -410,6 +415,10 @@ impl Reader for OpencodeReader {
 
     fn usage(&self) -> Usage {
         self.usage.without_false_zero()
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
     }
 
     fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {

@@ -23,6 +23,12 @@ pub trait Reader: Send {
     /// only at the end.
     fn usage(&self) -> Usage;
 
+    /// Whether the CLI has said that its work is done: all it will do now is end.
+    /// Some never say so.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// What the session came to. `exit` is its exit code, if it ended by itself.
     /// `now` is the time of the end and `tz` the zone of the machine: they give a
     /// meaning to times in messages (see [`crate::classify`]).

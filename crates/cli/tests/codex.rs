@@ -3,6 +3,8 @@
 //!
 //! `RUNNER_CODEX` names the binary; `cargo xtask ci` sets it.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod agent_support;
 
 use std::fs;
@@ -149,6 +151,10 @@ fn a_command_writes_a_file_and_the_leaf_passes() {
     assert_eq!(status["input_tokens"], 2200);
     assert_eq!(status["output_tokens"], 100);
     repo.runner(&["status"]).success().says("2200 in, 100 out");
+    let log = repo.runner(&["log", "1"]).success();
+    let log = log.says("2200 tokens in (1040 cached), 100 out");
+    log.says("agent codex, sandbox bubblewrap");
+    repo.runner(&["log"]).success().says("2300 tokens");
 
     let events = stream(repo, 1);
     let types: Vec<&str> = events

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use runner_core::config::Config;
 use runner_core::decide::{self, AgentTree, Task};
 use runner_core::ids::REPAIR_NODE;
 use runner_core::journal::{Decided, Record as JournalRecord, Started};
@@ -13,7 +14,9 @@ use runner_core::tree;
 use serde_json::json;
 
 use crate::belongings::{Belongings, Source};
+use crate::budget::Budget;
 use crate::error::{Code, Error, Result};
+use crate::files;
 use crate::git::{self, Git, OwnFiles};
 use crate::host::Progress;
 use crate::log::Journal;
@@ -167,7 +170,7 @@ pub(crate) fn roll_up(
         .ok_or_else(|| missing(&head, paths::RUN_STATE))?;
     let config = read(paths::CONFIG)?
         .and_then(|bytes| String::from_utf8(bytes).ok())
-        .and_then(|text| runner_core::config::Config::parse(&text).ok())
+        .and_then(|text| Config::parse(&text).ok())
         .ok_or_else(|| missing(&head, paths::CONFIG))?;
     it.before = Before::new(tree_bytes.clone().map(Arc::new));
     it.save_before(place.project)?;
@@ -217,10 +220,7 @@ pub(crate) fn roll_up(
             facts,
             agent_bytes: found.tree.as_deref(),
             valid_bytes: valid_bytes.clone(),
-            executor: Some(ExecutorRun {
-                backend: config.executor.backend.as_str().to_owned(),
-                ..ExecutorRun::default()
-            }),
+            executor: Some(used_so_far(place.project, it, &config)),
             guard_run: None,
             watched: found.watched,
             guard_untracked: Vec::new(),
@@ -228,6 +228,23 @@ pub(crate) fn roll_up(
             duration: Duration::ZERO,
         },
     )
+}
+
+/// What the session that was cut off had used, by the events that were kept of it.
+fn used_so_far(project: &Project, it: &Iteration, config: &Config) -> ExecutorRun {
+    let mut run = ExecutorRun {
+        backend: config.executor.backend.as_str().to_owned(),
+        ..ExecutorRun::default()
+    };
+    let path = it.folder.join("stream.jsonl");
+    if let Ok(events) = files::read_regular(&path, config.executor_output_limit_bytes) {
+        let mut reader = runner_agents::backend(config.executor.backend).reader();
+        for line in events.split(|byte| *byte == b'\n') {
+            reader.line(line);
+        }
+        Budget::of(project, &it.started.run_id, config).record(&reader.usage(), &mut run);
+    }
+    run
 }
 
 fn missing(head: &str, path: &str) -> Error {

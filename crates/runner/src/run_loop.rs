@@ -147,6 +147,7 @@ fn iterate(
     let begun = Instant::now();
     let delays = retry_delays();
     let mut errors: u32 = 0;
+    let mut quotas: u32 = 0;
     let containment = Chosen::default();
     recover::recover(&mut Workplace {
         project,
@@ -183,7 +184,7 @@ fn iterate(
         end.steps += 1;
         report(&step);
         if step.class != Class::RunnerError {
-            errors = 0;
+            (errors, quotas) = (0, 0);
             continue;
         }
         let Some(error) = &step.error else { continue };
@@ -194,7 +195,8 @@ fn iterate(
                 return Ok(LoopStatus::Limit);
             }
             AfterError::WaitForQuota if options.wait_quota || config.wait_quota => {
-                quota_pause(error, host.clock.now())
+                quotas += 1;
+                quota_pause(error, quotas, &delays, host.clock.now())
             }
             AfterError::Retry if errors < config.max_consecutive_errors => {
                 errors += 1;
@@ -224,23 +226,32 @@ fn iterate(
     }
 }
 
-/// How long to wait for a quota: until the time that was named and a little
-/// more, else half an hour.
-fn quota_pause(error: &RunnerError, now: Timestamp) -> Duration {
-    named_pause(error, now).unwrap_or(QUOTA_PAUSE)
+/// How long to wait for a quota: until the time that was named and a little more,
+/// else half an hour. If the time was wrong, and it is not there yet, longer and longer.
+fn quota_pause(error: &RunnerError, quotas: u32, delays: &[u64], now: Timestamp) -> Duration {
+    let named = named_pause(error, now).unwrap_or(QUOTA_PAUSE);
+    match quotas {
+        0 | 1 => named,
+        more => named.max(delay(delays, more - 1)),
+    }
 }
 
 /// How long to wait before the next try: as configured, or longer where the
 /// service named a time that is not far away.
 fn retry_pause(error: &RunnerError, errors: u32, delays: &[u64], now: Timestamp) -> Duration {
-    let index = usize::try_from(errors.saturating_sub(1))
-        .unwrap_or(0)
-        .min(delays.len().saturating_sub(1));
-    let pause = Duration::from_secs(delays.get(index).copied().unwrap_or(0));
+    let pause = delay(delays, errors);
     match named_pause(error, now) {
         Some(named) if named <= QUOTA_PAUSE => pause.max(named),
         _ => pause,
     }
+}
+
+/// The pause before the n-th try in a row; the last one for all that follow.
+fn delay(delays: &[u64], nth: u32) -> Duration {
+    let index = usize::try_from(nth.saturating_sub(1))
+        .unwrap_or(0)
+        .min(delays.len().saturating_sub(1));
+    Duration::from_secs(delays.get(index).copied().unwrap_or(0))
 }
 
 /// The time from now until the service can be used again, as it said.
@@ -353,6 +364,38 @@ impl StepReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let error = |at: Option<i64>| RunnerError {
+            retry_at: at.map(|at| Timestamp::from_second(1_000_000 + at).unwrap().to_string()),
+            ..RunnerError::new(ErrorKind::Quota, "used up")
+        };
+        let delays = [10, 60, 300];
+        let quota = |at, quotas| quota_pause(&error(at), quotas, &delays, now).as_secs();
+        assert_eq!(
+            [quota(None, 1), quota(Some(5), 1), quota(Some(-5), 1)],
+            [1800, 6, 1]
+        );
+        // A time that keeps being wrong does not use up the run's iterations.
+        assert_eq!([2, 3, 4, 9].map(|n| quota(Some(-5), n)), [10, 60, 300, 300]);
+        assert_eq!(quota(Some(7_200), 3), 7_201);
+        let retry = |at, errors| retry_pause(&error(at), errors, &delays, now).as_secs();
+        assert_eq!(
+            [retry(None, 1), retry(None, 2), retry(None, 7)],
+            [10, 60, 300]
+        );
+        assert_eq!(
+            [
+                retry(Some(20), 1),
+                retry(Some(20), 2),
+                retry(Some(7_200), 1)
+            ],
+            [21, 60, 10]
+        );
+        assert_eq!(retry_pause(&error(None), 1, &[], now), Duration::ZERO);
+    }
 
     #[test]
     fn bounds() {

@@ -402,6 +402,10 @@ impl Reader for ClaudeReader {
         usage
     }
 
+    fn is_over(&self) -> bool {
+        self.outcome.is_some()
+    }
+
     fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {
         let usage = Reader::usage(&*self);
         let this = *self;

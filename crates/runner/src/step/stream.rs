@@ -128,7 +128,9 @@ impl Listener for EventStream<'_> {
         if self.exceeded.is_none() {
             self.exceeded = self.budget.exceeded_by(&usage);
         }
-        if self.exceeded.is_some() {
+        // A session that is about to end by itself has been paid for: its report counts,
+        // and the next one is not begun.
+        if self.exceeded.is_some() && !self.reader.is_over() {
             Flow::Stop
         } else {
             Flow::Go
