@@ -1,5 +1,6 @@
 //! Sessions that turn the files of `.runner/` into anything but what they should
 //! be: the tree is repaired, everything else is put back.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 
@@ -29,13 +30,24 @@ fn broken_and_repaired(repo: &TestRepo, name: &str, says: &str, script: &str) {
     repo.agent_at(iter, &script);
     let (run, json) = step(repo);
     assert_eq!(json["class"], "invalid_tree", "{name}: {}", run.describe());
-    assert_eq!((run.code, &json["attempts"]), (Some(0), &0.into()), "{name}");
-    assert!(run.stdout.contains(says), "{name}: should say {says:?}: {}", run.describe());
+    assert_eq!(
+        (run.code, &json["attempts"]),
+        (Some(0), &0.into()),
+        "{name}"
+    );
+    assert!(
+        run.stdout.contains(says),
+        "{name}: should say {says:?}: {}",
+        run.describe()
+    );
     check(repo, name);
     let work = repo.git(&["show", "HEAD:broken.txt"]);
     assert!(work.contains(name), "{name}: the work is kept");
     let meta = repo.path(TREE).symlink_metadata();
-    assert!(meta.is_err() || meta.unwrap().is_file(), "{name}: nothing but a file stays there");
+    assert!(
+        meta.is_err() || meta.unwrap().is_file(),
+        "{name}: nothing but a file stays there"
+    );
     repo.runner(&["select", "--json"]).code(1).says("repair");
 
     repo.agent_at(
@@ -54,14 +66,26 @@ fn trees_that_are_no_files() {
     let victim = repo.agent_dir().join("victim");
     fs::write(&victim, "{\"untouched\": true}").unwrap();
     for (name, says, script) in [
-        ("a link", "symbolic link", "rm $TREE; ln -s \"$AGENT_DIR/victim\" $TREE"),
-        ("a dangling link", "symbolic link", "rm $TREE; ln -s /nowhere $TREE"),
+        (
+            "a link",
+            "symbolic link",
+            "rm $TREE; ln -s \"$AGENT_DIR/victim\" $TREE",
+        ),
+        (
+            "a dangling link",
+            "symbolic link",
+            "rm $TREE; ln -s /nowhere $TREE",
+        ),
         (
             "a link to the true one",
             "symbolic link",
             "mv $TREE \"$AGENT_DIR/moved\"; ln -s \"$AGENT_DIR/moved\" $TREE",
         ),
-        ("a folder", "a folder", "rm $TREE; mkdir $TREE; echo kept > $TREE/file"),
+        (
+            "a folder",
+            "a folder",
+            "rm $TREE; mkdir $TREE; echo kept > $TREE/file",
+        ),
         ("a pipe", "named pipe", "rm $TREE; mkfifo $TREE"),
         ("gone", "missing", "rm $TREE"),
         ("huge", "larger than", "truncate -s 600M $TREE"),
@@ -85,11 +109,23 @@ fn trees_that_are_no_trees() {
         ("binary", "", "head -c 5000 /dev/urandom > $TREE"),
         ("not a tree", "", "echo '[1,2,3]' > $TREE"),
         ("50,000 deep", "64", "tree_deep 50000"),
-        ("a million brackets", "", "head -c 1000000 /dev/zero | tr '\\0' '[' > $TREE"),
-        ("duplicate ids", "twin", "add_child root twin 1 A; add_child root twin 2 B"),
+        (
+            "a million brackets",
+            "",
+            "head -c 1000000 /dev/zero | tr '\\0' '[' > $TREE",
+        ),
+        (
+            "duplicate ids",
+            "twin",
+            "add_child root twin 1 A; add_child root twin 2 B",
+        ),
         ("an unknown key", "extra", "tree_edit 't[\"extra\"] = 1'"),
         ("an id that is a path", "../x", "add_child root ../x 1 A"),
-        ("a number that is too big", "", "tree_edit 't[\"order\"] = 10**30'"),
+        (
+            "a number that is too big",
+            "",
+            "tree_edit 't[\"order\"] = 10**30'",
+        ),
     ] {
         broken_and_repaired(&repo, name, says, script);
     }
@@ -130,7 +166,11 @@ fn owned_files_in_every_shape() {
         check(&repo, script);
         for (file, before) in files.iter().zip(before) {
             let wanted = format!("{file} belongs to the runner");
-            assert!(run.stdout.contains(&wanted), "{script}, {file}: {}", run.describe());
+            assert!(
+                run.stdout.contains(&wanted),
+                "{script}, {file}: {}",
+                run.describe()
+            );
             if !file.ends_with("run_state.json") {
                 assert_eq!(repo.read(file), before, "{script}, {file}");
             }
@@ -170,7 +210,12 @@ fn folders_of_the_state_replaced() {
             ".runner/state/config.toml",
             "rm -rf .runner/state; : > .runner/state",
         ),
-        case("state is gone", "agent_error", ".runner/state/config.toml", "rm -rf .runner/state"),
+        case(
+            "state is gone",
+            "agent_error",
+            ".runner/state/config.toml",
+            "rm -rf .runner/state",
+        ),
         case(
             "context is a link",
             "ok",
@@ -201,7 +246,10 @@ fn folders_of_the_state_replaced() {
     let written = fs::read_dir(&outside).unwrap().count();
     assert_eq!(written, 0, "nothing is written through a link");
     let planted = fs::read_to_string(repo.agent_dir().join("state/tree.json")).unwrap();
-    assert!(planted.contains("planted"), "what lies outside is left alone");
+    assert!(
+        planted.contains("planted"),
+        "what lies outside is left alone"
+    );
 }
 
 #[test]
@@ -212,7 +260,11 @@ fn the_logs_replaced_in_mid_session() {
             "rm -rf .runner/iterations; mkdir -p \"${RUNNER_OUTPUT_PATH%/*}\"; out retry x",
             "ok",
         ),
-        ("removed with the output", "rm -rf .runner/iterations", "runner_error"),
+        (
+            "removed with the output",
+            "rm -rf .runner/iterations",
+            "runner_error",
+        ),
         (
             "a link",
             "mv .runner/iterations \"$AGENT_DIR/it\"; ln -s \"$AGENT_DIR/it\" .runner/iterations; out retry x",
@@ -229,7 +281,11 @@ fn the_logs_replaced_in_mid_session() {
             "mv .runner \"$AGENT_DIR/all\"; ln -s \"$AGENT_DIR/all\" .runner; out retry x",
             "runner_error",
         ),
-        ("all of it a file", "rm -rf .runner; echo kept > .runner", "runner_error"),
+        (
+            "all of it a file",
+            "rm -rf .runner; echo kept > .runner",
+            "runner_error",
+        ),
         ("all of it gone", "rm -rf .runner", "runner_error"),
         (
             "the locks",
@@ -260,14 +316,24 @@ fn outputs_in_every_shape() {
     fs::write(&answer, "{\"status\":\"done\",\"summary\":\"s\"}").unwrap();
     // `: out done` keeps the helper from adding an answer of its own.
     let cases = [
-        case("a pipe", "runner_error", "named pipe", "mkfifo \"$RUNNER_OUTPUT_PATH\"; : out done"),
+        case(
+            "a pipe",
+            "runner_error",
+            "named pipe",
+            "mkfifo \"$RUNNER_OUTPUT_PATH\"; : out done",
+        ),
         case(
             "a link",
             "runner_error",
             "symbolic link",
             "ln -s \"$AGENT_DIR/answer\" \"$RUNNER_OUTPUT_PATH\"; : out done",
         ),
-        case("a folder", "runner_error", "a folder", "mkdir \"$RUNNER_OUTPUT_PATH\"; : out done"),
+        case(
+            "a folder",
+            "runner_error",
+            "a folder",
+            "mkdir \"$RUNNER_OUTPUT_PATH\"; : out done",
+        ),
         case(
             "too large",
             "runner_error",
@@ -317,7 +383,12 @@ fn outputs_in_every_shape() {
             "output.json",
             "head -c 900000 /dev/zero | tr '\\0' '[' > \"$RUNNER_OUTPUT_PATH\"; : out done",
         ),
-        case("none", "runner_error", "without writing output.json", ": out done"),
+        case(
+            "none",
+            "runner_error",
+            "without writing output.json",
+            ": out done",
+        ),
     ];
     for (iter, case) in (1..).zip(&cases) {
         play_one(&repo, case);
@@ -330,7 +401,15 @@ fn outputs_in_every_shape() {
 fn assumptions_and_questions_in_every_shape() {
     let repo = repo();
     let file = ".runner/state/assumptions.md";
-    play_one(&repo, &case("a line", "ok", "", "echo first >> .runner/state/assumptions.md; out retry x"));
+    play_one(
+        &repo,
+        &case(
+            "a line",
+            "ok",
+            "",
+            "echo first >> .runner/state/assumptions.md; out retry x",
+        ),
+    );
     let cases = [
         case(
             "huge",
@@ -338,7 +417,12 @@ fn assumptions_and_questions_in_every_shape() {
             "larger than",
             "head -c 9000000 /dev/zero | tr '\\0' 'a' >> .runner/state/assumptions.md; out retry x",
         ),
-        case("gone", "ok", "", "rm .runner/state/assumptions.md .runner/state/questions.md; out retry x"),
+        case(
+            "gone",
+            "ok",
+            "",
+            "rm .runner/state/assumptions.md .runner/state/questions.md; out retry x",
+        ),
         case(
             "a folder",
             "ok",
@@ -367,7 +451,10 @@ fn assumptions_and_questions_in_every_shape() {
     for case in &cases {
         play_one(&repo, case);
         let name = case.name;
-        assert!(repo.path(file).symlink_metadata().unwrap().is_file(), "{name}");
+        assert!(
+            repo.path(file).symlink_metadata().unwrap().is_file(),
+            "{name}"
+        );
         let text = fs::read(repo.path(file)).unwrap();
         assert!(text.starts_with(b"first\n") && text.len() < 100, "{name}");
     }
@@ -376,7 +463,12 @@ fn assumptions_and_questions_in_every_shape() {
     repo.git(&["commit", "-qm", "none"]);
     symlink("/etc/passwd", repo.agent_dir().join("link")).unwrap();
     let cases = [
-        case("a new pipe", "ok", "", "mkfifo .runner/state/questions.md; out retry x"),
+        case(
+            "a new pipe",
+            "ok",
+            "",
+            "mkfifo .runner/state/questions.md; out retry x",
+        ),
         case(
             "a new link",
             "ok",
@@ -389,7 +481,12 @@ fn assumptions_and_questions_in_every_shape() {
             "",
             "mkdir .runner/state/assumptions.md; : > .runner/state/assumptions.md/x; out retry x",
         ),
-        case("a new one", "ok", "", "echo new > .runner/state/assumptions.md; out retry x"),
+        case(
+            "a new one",
+            "ok",
+            "",
+            "echo new > .runner/state/assumptions.md; out retry x",
+        ),
     ];
     play(&repo, &cases);
     assert_eq!(repo.read(file), "new\n");

@@ -1,9 +1,12 @@
 //! Sessions that leave, rewrite or misuse the run's branch: everything they did is
 //! kept somewhere, and the branch is back.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 
-use hostile_support::{BIN, Case, case, check, find_content, finish, play, play_one, repo, started, step};
+use hostile_support::{
+    BIN, Case, case, check, find_content, finish, play, play_one, repo, started, step,
+};
 use runner_testkit::TestRepo;
 
 /// What a session wrote must be in this commit.
@@ -68,7 +71,10 @@ fn allowed_ways_of_committing() {
         ),
     ];
     play(&repo, &cases);
-    assert_committed(&repo, &["a.txt", "b.txt", "c.txt", "d.txt", "d2.txt", "f.txt"]);
+    assert_committed(
+        &repo,
+        &["a.txt", "b.txt", "c.txt", "d.txt", "d2.txt", "f.txt"],
+    );
     let log = repo.git(&["log", "--format=%s"]);
     assert_eq!(log.matches("mine").count(), 3, "{log}");
 }
@@ -257,7 +263,10 @@ fn undone_and_kept(cases: &[(Case, &str)]) {
         assert_eq!(json["error"]["code"], "branch", "{name}: {json}");
         let message = json["error"]["message"].as_str().unwrap();
         let reference = message.split(' ').next_back().unwrap();
-        assert!(reference.starts_with(&lost(&repo, json["iter"].as_u64().unwrap())), "{name}: {message}");
+        assert!(
+            reference.starts_with(&lost(&repo, json["iter"].as_u64().unwrap())),
+            "{name}: {message}"
+        );
         assert_in_commit(&repo, reference, "kept.txt", kept);
         let parent = repo.git(&["rev-parse", "HEAD~1"]);
         assert_eq!(parent, head, "{name}: the branch goes on where it was");
@@ -315,7 +324,10 @@ fn a_rescue_never_overwrites_an_earlier_one() {
     assert_in_commit(&repo, &name, "kept.txt", "first");
     // The user goes back by hand: the number comes again.
     repo.git(&["reset", "-q", "--hard", "HEAD~1"]);
-    repo.agent_at(1, "git checkout -q main; echo second > kept.txt; out done x");
+    repo.agent_at(
+        1,
+        "git checkout -q main; echo second > kept.txt; out done x",
+    );
     let (run, json) = step(&repo);
     assert_eq!(json["class"], "runner_error", "{}", run.describe());
     assert_in_commit(&repo, &name, "kept.txt", "first");
@@ -331,7 +343,10 @@ fn tracked_files_that_are_ignored_are_rescued_too() {
         repo.git(&["add", "-f", ".gitignore", "dist/out.txt"]);
         repo.git(&["commit", "-qm", "dist"]);
     });
-    repo.agent_at(1, "git checkout -q --detach HEAD~1; echo new > dist/out.txt; out done x");
+    repo.agent_at(
+        1,
+        "git checkout -q --detach HEAD~1; echo new > dist/out.txt; out done x",
+    );
     step(&repo);
     check(&repo, "rescued");
     assert_in_commit(&repo, &lost(&repo, 1), "dist/out.txt", "new");
@@ -395,12 +410,20 @@ fn secrets_never_stay_in_the_history() {
     play(&repo, &cases);
     for object in repo.git(&["rev-list", "--objects", "HEAD"]).lines() {
         let path = object.split_once(' ').map_or("", |(_, path)| path);
-        let secret = ["env", "id_rsa", "pem", "big.dat"].iter().any(|end| path.ends_with(end));
+        let secret = ["env", "id_rsa", "pem", "big.dat"]
+            .iter()
+            .any(|end| path.ends_with(end));
         assert!(!secret, "{path} is in the history");
     }
     // What went with them is kept, and so are they.
     assert_committed(&repo, &["a.txt", "b.txt", "c.txt", "d.txt", "e.txt"]);
-    for (iter, secret) in [(1, "SECRET1\n"), (2, "SECRET2\n"), (3, "SECRET3\n"), (5, "SECRET4\n"), (6, "SECRET5\n")] {
+    for (iter, secret) in [
+        (1, "SECRET1\n"),
+        (2, "SECRET2\n"),
+        (3, "SECRET3\n"),
+        (5, "SECRET4\n"),
+        (6, "SECRET5\n"),
+    ] {
         let found = find_content(&repo.iteration(iter).join("quarantine"), secret.as_bytes());
         assert!(!found.is_empty(), "{secret} is in no quarantine");
     }
@@ -425,7 +448,12 @@ fn an_unfinished_operation_does_not_leak_into_the_commit() {
             "git checkout -q -b s2; echo b > src/main.txt; git commit -qam s2; git checkout -q -; \
              echo c > src/main.txt; git commit -qam here; git merge -q s2 >/dev/null; out retry x",
         ),
-        case("a revert under way", "ok", "REVERT_HEAD", "echo d > d.txt; git add d.txt; git commit -qm d; git revert -n HEAD; out retry x"),
+        case(
+            "a revert under way",
+            "ok",
+            "REVERT_HEAD",
+            "echo d > d.txt; git add d.txt; git commit -qm d; git revert -n HEAD; out retry x",
+        ),
     ];
     play(&repo, &cases);
     let log = repo.git(&["log", "--first-parent", "--format=%an|%P|%s"]);

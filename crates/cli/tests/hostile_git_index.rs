@@ -1,20 +1,35 @@
-//! Sessions that break git's index and references, leave locks and traps behind,
-//! hide changes from git or make repositories of their own.
+//! Sessions that break git's index and references, leave locks and traps behind or
+//! hide changes from git.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 
 use std::fs;
 
-use hostile_support::{BIN, case, find_content, finish, play, play_one, repo, started, step};
-use runner_testkit::TestRepo;
+use hostile_support::{case, finish, play, play_one, repo, step};
 
 #[test]
 fn a_broken_index_is_built_anew() {
     let repo = repo();
     let cases = [
-        case("deleted", "ok", "built anew", "rm .git/index; echo a > a.txt; out retry x"),
-        case("garbage", "ok", "built anew", "echo garbage > .git/index; echo b > b.txt; out retry x"),
-        case("empty", "ok", "built anew", ": > .git/index; echo c > c.txt; out retry x"),
+        case(
+            "deleted",
+            "ok",
+            "built anew",
+            "rm .git/index; echo a > a.txt; out retry x",
+        ),
+        case(
+            "garbage",
+            "ok",
+            "built anew",
+            "echo garbage > .git/index; echo b > b.txt; out retry x",
+        ),
+        case(
+            "empty",
+            "ok",
+            "built anew",
+            ": > .git/index; echo c > c.txt; out retry x",
+        ),
         case(
             "cut off",
             "ok",
@@ -27,20 +42,52 @@ fn a_broken_index_is_built_anew() {
             "built anew",
             "printf 'XX' | dd of=.git/index bs=1 seek=60 conv=notrunc 2>/dev/null; out retry x",
         ),
-        case("a pipe", "agent_error", ".git/index", "rm .git/index; mkfifo .git/index; echo e > e.txt"),
-        case("a folder", "agent_error", ".git/index", "rm .git/index; mkdir -p .git/index/x"),
+        case(
+            "a pipe",
+            "agent_error",
+            ".git/index",
+            "rm .git/index; mkfifo .git/index; echo e > e.txt",
+        ),
+        case(
+            "a folder",
+            "agent_error",
+            ".git/index",
+            "rm .git/index; mkdir -p .git/index/x",
+        ),
         case(
             "a link",
             "agent_error",
             ".git/index",
             "mv .git/index \"$AGENT_DIR/elsewhere\"; ln -s \"$AGENT_DIR/elsewhere\" .git/index",
         ),
-        case("everything staged away", "ok", "", "git rm -rq --cached .; out retry x"),
-        case("a staged lie", "ok", "", "echo one > src/main.txt; git add -A; git checkout -q HEAD -- . ; out retry x"),
+        case(
+            "everything staged away",
+            "ok",
+            "",
+            "git rm -rq --cached .; out retry x",
+        ),
+        case(
+            "a staged lie",
+            "ok",
+            "",
+            "echo one > src/main.txt; git add -A; git checkout -q HEAD -- . ; out retry x",
+        ),
     ];
     play(&repo, &cases);
-    for name in ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "src/main.txt", "data.bin"] {
-        assert!(repo.git_try(&["cat-file", "-e", &format!("HEAD:{name}")]).is_ok(), "{name}");
+    for name in [
+        "a.txt",
+        "b.txt",
+        "c.txt",
+        "d.txt",
+        "e.txt",
+        "src/main.txt",
+        "data.bin",
+    ] {
+        assert!(
+            repo.git_try(&["cat-file", "-e", &format!("HEAD:{name}")])
+                .is_ok(),
+            "{name}"
+        );
     }
 }
 
@@ -48,18 +95,48 @@ fn a_broken_index_is_built_anew() {
 fn locks_are_no_obstacle() {
     let repo = repo();
     let cases = [
-        case("index.lock left", "ok", "", ": > .git/index.lock; echo a > a.txt; out retry x"),
-        case("HEAD.lock left", "ok", "", ": > .git/HEAD.lock; out retry x"),
+        case(
+            "index.lock left",
+            "ok",
+            "",
+            ": > .git/index.lock; echo a > a.txt; out retry x",
+        ),
+        case(
+            "HEAD.lock left",
+            "ok",
+            "",
+            ": > .git/HEAD.lock; out retry x",
+        ),
         case(
             "the branch's lock left",
             "ok",
             "",
             ": > .git/refs/heads/runner/$RUNNER_RUN_ID.lock; out retry x",
         ),
-        case("packed-refs.lock left", "ok", "", ": > .git/packed-refs.lock; out retry x"),
-        case("a lock that is a folder", "ok", "", "mkdir -p .git/index.lock/x; out retry x"),
-        case("a lock that is a pipe", "agent_error", ".git/HEAD.lock", "mkfifo .git/HEAD.lock"),
-        case("references packed", "ok", "", "git pack-refs --all; git gc -q; out retry x"),
+        case(
+            "packed-refs.lock left",
+            "ok",
+            "",
+            ": > .git/packed-refs.lock; out retry x",
+        ),
+        case(
+            "a lock that is a folder",
+            "ok",
+            "",
+            "mkdir -p .git/index.lock/x; out retry x",
+        ),
+        case(
+            "a lock that is a pipe",
+            "agent_error",
+            ".git/HEAD.lock",
+            "mkfifo .git/HEAD.lock",
+        ),
+        case(
+            "references packed",
+            "ok",
+            "",
+            "git pack-refs --all; git gc -q; out retry x",
+        ),
     ];
     play(&repo, &cases);
 }
@@ -68,11 +145,36 @@ fn locks_are_no_obstacle() {
 fn references_that_git_cannot_read() {
     let repo = repo();
     let cases = [
-        case("HEAD is garbage", "agent_error", ".git/HEAD", "echo garbage > .git/HEAD; echo a > a.txt"),
-        case("HEAD is gone", "agent_error", ".git/HEAD", "rm .git/HEAD; echo b > b.txt"),
-        case("HEAD is a pipe", "agent_error", ".git/HEAD", "rm .git/HEAD; mkfifo .git/HEAD"),
-        case("HEAD is a folder", "agent_error", ".git/HEAD", "rm .git/HEAD; mkdir .git/HEAD"),
-        case("HEAD leads elsewhere", "runner_error", "was left", "echo 'ref: refs/heads/nowhere' > .git/HEAD"),
+        case(
+            "HEAD is garbage",
+            "agent_error",
+            ".git/HEAD",
+            "echo garbage > .git/HEAD; echo a > a.txt",
+        ),
+        case(
+            "HEAD is gone",
+            "agent_error",
+            ".git/HEAD",
+            "rm .git/HEAD; echo b > b.txt",
+        ),
+        case(
+            "HEAD is a pipe",
+            "agent_error",
+            ".git/HEAD",
+            "rm .git/HEAD; mkfifo .git/HEAD",
+        ),
+        case(
+            "HEAD is a folder",
+            "agent_error",
+            ".git/HEAD",
+            "rm .git/HEAD; mkdir .git/HEAD",
+        ),
+        case(
+            "HEAD leads elsewhere",
+            "runner_error",
+            "was left",
+            "echo 'ref: refs/heads/nowhere' > .git/HEAD",
+        ),
         case(
             "the branch is garbage",
             "agent_error",
@@ -92,8 +194,18 @@ fn references_that_git_cannot_read() {
             "git commit -q --allow-empty -m x; rm .git/refs/heads/runner/$RUNNER_RUN_ID; \
              mkfifo .git/refs/heads/runner/$RUNNER_RUN_ID",
         ),
-        case("all loose references gone", "agent_error", ".git/refs", "git pack-refs --all; rm -rf .git/refs"),
-        case("packed-refs is a pipe", "agent_error", ".git/packed-refs", "rm -f .git/packed-refs; mkfifo .git/packed-refs"),
+        case(
+            "all loose references gone",
+            "agent_error",
+            ".git/refs",
+            "git pack-refs --all; rm -rf .git/refs",
+        ),
+        case(
+            "packed-refs is a pipe",
+            "agent_error",
+            ".git/packed-refs",
+            "rm -f .git/packed-refs; mkfifo .git/packed-refs",
+        ),
     ];
     for case in &cases {
         // Whatever they do to references, the history must not depend on it.
@@ -112,7 +224,12 @@ fn traps_in_the_git_folder() {
     let victim = repo.agent_dir().join("victim");
     fs::write(&victim, "untouched").unwrap();
     let cases = [
-        case("a pipe for messages", "agent_error", ".git/COMMIT_EDITMSG", "rm -f .git/COMMIT_EDITMSG; mkfifo .git/COMMIT_EDITMSG"),
+        case(
+            "a pipe for messages",
+            "agent_error",
+            ".git/COMMIT_EDITMSG",
+            "rm -f .git/COMMIT_EDITMSG; mkfifo .git/COMMIT_EDITMSG",
+        ),
         case(
             "a link for messages",
             "agent_error",
@@ -125,20 +242,60 @@ fn traps_in_the_git_folder() {
             ".git/logs/HEAD",
             "rm -f .git/logs/HEAD; ln -s \"$AGENT_DIR/victim\" .git/logs/HEAD",
         ),
-        case("a pipe for the log", "agent_error", ".git/logs/HEAD", "rm -f .git/logs/HEAD; mkfifo .git/logs/HEAD"),
-        case("a file for the logs", "agent_error", ".git/logs", "rm -rf .git/logs; : > .git/logs"),
+        case(
+            "a pipe for the log",
+            "agent_error",
+            ".git/logs/HEAD",
+            "rm -f .git/logs/HEAD; mkfifo .git/logs/HEAD",
+        ),
+        case(
+            "a file for the logs",
+            "agent_error",
+            ".git/logs",
+            "rm -rf .git/logs; : > .git/logs",
+        ),
         case(
             "a pipe for alternates",
             "agent_error",
             ".git/objects/info/alternates",
             "mkdir -p .git/objects/info; mkfifo .git/objects/info/alternates",
         ),
-        case("a pipe for shallow", "agent_error", ".git/shallow", "mkfifo .git/shallow"),
-        case("a pipe among references", "agent_error", ".git/refs/tags/t", "mkfifo .git/refs/tags/t"),
-        case("a pipe for the config", "agent_error", ".git/config", "rm .git/config; mkfifo .git/config"),
-        case("a pipe for exclude", "agent_error", ".git/info/exclude", "rm -f .git/info/exclude; mkfifo .git/info/exclude"),
-        case("hooks is a pipe", "agent_error", ".git/hooks", "rm -rf .git/hooks; mkfifo .git/hooks"),
-        case("a huge config", "agent_error", ".git/config", "truncate -s 900M .git/config"),
+        case(
+            "a pipe for shallow",
+            "agent_error",
+            ".git/shallow",
+            "mkfifo .git/shallow",
+        ),
+        case(
+            "a pipe among references",
+            "agent_error",
+            ".git/refs/tags/t",
+            "mkfifo .git/refs/tags/t",
+        ),
+        case(
+            "a pipe for the config",
+            "agent_error",
+            ".git/config",
+            "rm .git/config; mkfifo .git/config",
+        ),
+        case(
+            "a pipe for exclude",
+            "agent_error",
+            ".git/info/exclude",
+            "rm -f .git/info/exclude; mkfifo .git/info/exclude",
+        ),
+        case(
+            "hooks is a pipe",
+            "agent_error",
+            ".git/hooks",
+            "rm -rf .git/hooks; mkfifo .git/hooks",
+        ),
+        case(
+            "a huge config",
+            "agent_error",
+            ".git/config",
+            "truncate -s 900M .git/config",
+        ),
     ];
     play(&repo, &cases);
     assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
@@ -168,9 +325,18 @@ fn the_git_folder_itself() {
 #[test]
 fn a_removed_or_replaced_repository_is_said_and_waits_to_be_brought_back() {
     for (script, says) in [
-        ("mv .git \"$AGENT_DIR/kept\"", "a session removed or replaced the repository"),
-        ("mv .git \"$AGENT_DIR/kept\"; git init -q", "a session removed or replaced it"),
-        ("mv .git \"$AGENT_DIR/kept\"; cp -r \"$AGENT_DIR/kept\" .git; rm -rf .git/objects", "and with them its history"),
+        (
+            "mv .git \"$AGENT_DIR/kept\"",
+            "a session removed or replaced the repository",
+        ),
+        (
+            "mv .git \"$AGENT_DIR/kept\"; git init -q",
+            "a session removed or replaced it",
+        ),
+        (
+            "mv .git \"$AGENT_DIR/kept\"; cp -r \"$AGENT_DIR/kept\" .git; rm -rf .git/objects",
+            "and with them its history",
+        ),
     ] {
         let repo = repo();
         repo.agent_at(1, &format!("echo work > work.txt; {script}; out done x"));
@@ -180,7 +346,12 @@ fn a_removed_or_replaced_repository_is_said_and_waits_to_be_brought_back() {
         fs::rename(repo.agent_dir().join("kept"), repo.path(".git")).unwrap();
         // The next step settles it, keeps the work and goes on.
         let (run, json) = step(&repo);
-        assert_eq!((run.code, &json["iter"]), (Some(0), &2.into()), "{script}: {}", run.describe());
+        assert_eq!(
+            (run.code, &json["iter"]),
+            (Some(0), &2.into()),
+            "{script}: {}",
+            run.describe()
+        );
         assert_eq!(repo.git(&["show", "HEAD:work.txt"]), "work");
         assert_eq!(repo.node("root")["attempts"], 0);
         repo.assert_clean();
@@ -224,7 +395,12 @@ fn flags_in_the_index_hide_nothing() {
     ];
     for (case, content) in cases.iter().zip(["new1", "new2"]) {
         play_one(&repo, case);
-        assert_eq!(repo.git(&["show", "HEAD:src/main.txt"]), content, "{}", case.name);
+        assert_eq!(
+            repo.git(&["show", "HEAD:src/main.txt"]),
+            content,
+            "{}",
+            case.name
+        );
     }
     play(&repo, &cases[2..]);
     assert_eq!(repo.read("ci.sh"), "exit 0\n");
@@ -242,7 +418,11 @@ fn a_sparse_checkout_by_the_session_deletes_nothing() {
     );
     let (run, json) = step(&repo);
     assert_eq!(json["class"], "agent_error", "{}", run.describe());
-    assert!(run.stdout.contains(".git/info/sparse-checkout"), "{}", run.describe());
+    assert!(
+        run.stdout.contains(".git/info/sparse-checkout"),
+        "{}",
+        run.describe()
+    );
     hostile_support::check(&repo, "sparse checkout");
     assert_eq!(repo.read("src/deep/er/file.txt"), "deep\n");
     finish(&repo);
@@ -258,7 +438,12 @@ fn logs_and_context_never_get_into_a_commit() {
             "",
             "echo a > a.txt; git add -f .runner/iterations .runner/context a.txt; git commit -qm logs; out retry x",
         ),
-        case("staged by force", "ok", "", "git add -f .runner/iterations .runner/context; out retry x"),
+        case(
+            "staged by force",
+            "ok",
+            "",
+            "git add -f .runner/iterations .runner/context; out retry x",
+        ),
         case(
             "un-ignored",
             "agent_error",
@@ -271,87 +456,17 @@ fn logs_and_context_never_get_into_a_commit() {
             "",
             "printf '!.runner/iterations/\\n!.runner/context/**\\n' > .gitignore; out retry x",
         ),
-        case("everything ignored", "ok", "", "echo '*' > .gitignore; echo b > hidden.txt; echo c > a.txt; out retry x"),
+        case(
+            "everything ignored",
+            "ok",
+            "",
+            "echo '*' > .gitignore; echo b > hidden.txt; echo c > a.txt; out retry x",
+        ),
     ];
     play(&repo, &cases);
     assert_eq!(repo.git(&["show", "HEAD:a.txt"]), "c");
-    assert!(repo.exists("hidden.txt"), "what is ignored stays where it is");
-}
-
-const COMMIT: &str = "git -c user.name=n -c user.email=e commit -q --allow-empty -m x";
-
-#[test]
-fn nested_repositories_are_taken_apart() {
-    let repo = repo();
-    let script = |text: &str| text.replace("COMMIT", COMMIT);
-    let cases: &[(&str, &str, &str)] = &[
-        ("n1", "n1", "git init -q n1; echo a > n1/a.txt"),
-        ("n2", "n2", "git init -q n2; echo a > n2/a.txt; cd n2; git add -A; COMMIT; cd .."),
-        ("src", "src", "git init -q src; echo a > src/a.txt; cd src; git add -A; COMMIT; cd .."),
-        ("n4/deep/er", "n4/deep/er", "mkdir -p n4/deep; git init -q n4/deep/er; echo a > n4/deep/er/a.txt"),
-        ("n5", "n5/inner", "git init -q n5; git init -q n5/inner; echo a > n5/inner/a.txt; cd n5/inner; git add -A; COMMIT; cd ../.."),
-        ("n6", "n6", "git init -q n6; echo a > n6/a.txt; cd n6; git add -A; COMMIT; cd ..; git add n6 2>/dev/null; git commit -qm link"),
-        ("n7", "n7", "git init -q n7; echo a > n7/a.txt; cd n7; git add -A; COMMIT; cd ..; git add n7 2>/dev/null"),
-        ("n8", "n8", "mkdir n8; echo 'gitdir: /nowhere' > n8/.git; echo a > n8/a.txt"),
-        ("n9", "n9", "git init -q \"$AGENT_DIR/far\"; mkdir n9; ln -s \"$AGENT_DIR/far/.git\" n9/.git; echo a > n9/a.txt"),
-        (".runner/nodes/x", ".runner/nodes/x", "mkdir -p .runner/nodes; git init -q .runner/nodes/x; echo a > .runner/nodes/x/a.txt"),
-        (".runner", ".runner", "git init -q .runner; echo a > .runner/a.txt"),
-    ];
-    for (named, folder, text) in cases {
-        let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        repo.agent_at(iter, &script(&format!("{text}; out done x")));
-        let (run, json) = step(&repo);
-        assert_eq!(json["class"], "agent_error", "{named}: {}", run.describe());
-        let wanted = format!("{named} is a git repository of its own now");
-        assert!(run.stdout.contains(&wanted), "{named}: {}", run.describe());
-        hostile_support::check(&repo, named);
-        assert_eq!(repo.git(&["show", &format!("HEAD:{folder}/a.txt")]), "a", "{named}: its files stay");
-        assert!(!repo.exists(format!("{folder}/.git")), "{named}");
-        let kept = repo.iteration(iter).join("quarantine").join(folder).join(".git");
-        assert!(kept.symlink_metadata().is_ok(), "{named}: its .git is kept");
-    }
-    finish(&repo);
-    let modes = repo.git(&["ls-tree", "-r", "HEAD"]);
-    assert!(!modes.contains("160000"), "{modes}");
-}
-
-#[test]
-fn a_secret_in_a_nested_repository_is_found() {
-    let repo = repo();
-    let script = format!(
-        "git init -q n; echo SECRET > n/.env; echo a > n/a.txt; cd n; git add -A; {COMMIT}; cd ..; out done x"
+    assert!(
+        repo.exists("hidden.txt"),
+        "what is ignored stays where it is"
     );
-    repo.agent_at(1, &script);
-    let (run, json) = step(&repo);
-    assert_eq!(json["class"], "agent_error", "{}", run.describe());
-    assert!(run.stdout.contains("n/.env must not go into a commit"), "{}", run.describe());
-    let files = repo.git(&["ls-files"]);
-    assert!(files.contains("n/a.txt") && !files.contains(".env"), "{files}");
-    assert_eq!(find_content(&repo.iteration(1).join("quarantine"), b"SECRET\n").len(), 1);
-    finish(&repo);
-}
-
-#[test]
-fn an_added_submodule_is_taken_apart() {
-    let outer = started(TestRepo::new(BIN), |_| {});
-    let other = TestRepo::new(BIN);
-    other.write("lib.txt", "lib\n");
-    other.commit_all("lib");
-    for (iter, then) in [(1, ""), (2, "git commit -qm sub;")] {
-        outer.agent_at(
-            iter,
-            &format!(
-                "git -c protocol.file.allow=always submodule --quiet add '{}' sub{iter}; {then} out done x",
-                other.path("").display()
-            ),
-        );
-        let (run, json) = step(&outer);
-        assert_eq!(json["class"], "agent_error", "{}", run.describe());
-        for says in [".git/config", &format!("sub{iter} is a git repository of its own now")] {
-            assert!(run.stdout.contains(says), "{says}: {}", run.describe());
-        }
-        hostile_support::check(&outer, then);
-        assert_eq!(outer.git(&["show", &format!("HEAD:sub{iter}/lib.txt")]), "lib");
-    }
-    finish(&outer);
 }

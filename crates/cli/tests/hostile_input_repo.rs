@@ -1,5 +1,6 @@
 //! Repositories and machines out of the ordinary: no commit, no name, submodules,
 //! sparse checkouts, linked work trees, filters, hooks, odd gits, odd environments.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 
@@ -25,10 +26,19 @@ fn a_repository_without_a_commit_and_without_a_name() {
     repo.init_run("# Fresh\n\nMake it good.\n", &["true"]);
     repo.runner(&["start"]).code(1).says(".env");
     fs::remove_file(repo.path(".env")).unwrap();
-    repo.runner(&["start"]).success().says("runner <runner@localhost>");
+    repo.runner(&["start"])
+        .success()
+        .says("runner <runner@localhost>");
     let run = repo.runner(&["step"]).success();
-    assert!(run.stderr.contains("runner <runner@localhost>"), "{}", run.describe());
-    assert_eq!(repo.git(&["log", "-1", "--format=%an <%ae> %cn"]), "runner <runner@localhost> runner");
+    assert!(
+        run.stderr.contains("runner <runner@localhost>"),
+        "{}",
+        run.describe()
+    );
+    assert_eq!(
+        repo.git(&["log", "-1", "--format=%an <%ae> %cn"]),
+        "runner <runner@localhost> runner"
+    );
     repo.assert_clean();
     assert_eq!(repo.node("root")["passes"], true);
 }
@@ -40,7 +50,8 @@ fn a_name_that_only_the_repository_knows() {
     repo.git(&["config", "user.email", "local@example.test"]);
     repo.write("a.txt", "a\n");
     repo.agent(GOOD);
-    repo.start_run("# Fresh\n\nMake it good.\n", &["true"]).success();
+    repo.start_run("# Fresh\n\nMake it good.\n", &["true"])
+        .success();
     repo.runner(&["step"]).success();
     assert_eq!(repo.git(&["log", "-1", "--format=%an"]), "Local");
 }
@@ -57,10 +68,30 @@ fn a_sha256_repository() {
         &repo,
         &[
             case("work", "ok", "", "echo a > a.txt; out retry x"),
-            case("protected", "agent_error", "ci.sh is protected", "echo mine > ci.sh"),
-            case("left", "runner_error", "refs/runner/lost/", "git checkout -q main; echo b > b.txt"),
-            case("secrets", "agent_error", ".env", "echo S > .env; git add -A; git commit -qm x; git rm -q .env; git commit -qm y"),
-            case("the index", "ok", "built anew", "truncate -s 90 .git/index; out retry x"),
+            case(
+                "protected",
+                "agent_error",
+                "ci.sh is protected",
+                "echo mine > ci.sh",
+            ),
+            case(
+                "left",
+                "runner_error",
+                "refs/runner/lost/",
+                "git checkout -q main; echo b > b.txt",
+            ),
+            case(
+                "secrets",
+                "agent_error",
+                ".env",
+                "echo S > .env; git add -A; git commit -qm x; git rm -q .env; git commit -qm y",
+            ),
+            case(
+                "the index",
+                "ok",
+                "built anew",
+                "truncate -s 90 .git/index; out retry x",
+            ),
         ],
     );
     repo.runner(&["verify", "root"]).success();
@@ -70,7 +101,10 @@ fn a_sha256_repository() {
 fn references_kept_in_tables() {
     let repo = TestRepo::new(BIN);
     fs::remove_dir_all(repo.path(".git")).unwrap();
-    if repo.git_try(&["init", "-q", "-b", "main", "--ref-format=reftable"]).is_err() {
+    if repo
+        .git_try(&["init", "-q", "-b", "main", "--ref-format=reftable"])
+        .is_err()
+    {
         eprintln!("skipped: this git does not know reftables");
         return;
     }
@@ -79,9 +113,24 @@ fn references_kept_in_tables() {
     play(
         &repo,
         &[
-            case("work", "ok", "", "echo a > a.txt; git add -A; git commit -qm a; out retry x"),
-            case("left", "runner_error", "refs/runner/lost/", "git checkout -q main; echo b > b.txt"),
-            case("detached", "ok", "attached again", "git checkout -q --detach; out retry x"),
+            case(
+                "work",
+                "ok",
+                "",
+                "echo a > a.txt; git add -A; git commit -qm a; out retry x",
+            ),
+            case(
+                "left",
+                "runner_error",
+                "refs/runner/lost/",
+                "git checkout -q main; echo b > b.txt",
+            ),
+            case(
+                "detached",
+                "ok",
+                "attached again",
+                "git checkout -q --detach; out retry x",
+            ),
         ],
     );
 }
@@ -108,15 +157,41 @@ fn line_endings_and_filters_of_the_user() {
         repo.git(&["add", "-A"]);
         repo.git(&["commit", "-qm", "text"]);
     });
-    assert_eq!(repo.git(&["cat-file", "blob", "HEAD:checks/secret.rot"]), "ifmmp");
-    assert_eq!(repo.git(&["cat-file", "blob", "HEAD:checks/text.txt"]), "one\ntwo");
+    assert_eq!(
+        repo.git(&["cat-file", "blob", "HEAD:checks/secret.rot"]),
+        "ifmmp"
+    );
+    assert_eq!(
+        repo.git(&["cat-file", "blob", "HEAD:checks/text.txt"]),
+        "one\ntwo"
+    );
     play(
         &repo,
         &[
-            case("work", "ok", "", "echo new > new.rot; printf 'a\\r\\n' > crlf.txt; out retry 'gr\u{f6}\u{df}er'"),
-            case("protected text", "agent_error", "checks/text.txt is protected", "echo mine > checks/text.txt"),
-            case("protected and filtered", "agent_error", "checks/secret.rot is protected", "echo mine > checks/secret.rot"),
-            case("left", "runner_error", "refs/runner/lost/", "git checkout -q main; echo b > b.txt"),
+            case(
+                "work",
+                "ok",
+                "",
+                "echo new > new.rot; printf 'a\\r\\n' > crlf.txt; out retry 'gr\u{f6}\u{df}er'",
+            ),
+            case(
+                "protected text",
+                "agent_error",
+                "checks/text.txt is protected",
+                "echo mine > checks/text.txt",
+            ),
+            case(
+                "protected and filtered",
+                "agent_error",
+                "checks/secret.rot is protected",
+                "echo mine > checks/secret.rot",
+            ),
+            case(
+                "left",
+                "runner_error",
+                "refs/runner/lost/",
+                "git checkout -q main; echo b > b.txt",
+            ),
         ],
     );
     assert_eq!(repo.read("checks/text.txt"), "one\r\ntwo\r\n");
@@ -137,17 +212,49 @@ fn a_sparse_checkout_that_leaves_the_state_out() {
     play(
         &repo,
         &[
-            case("work", "ok", "", "echo a > src/a.txt; echo b > b.txt; out retry x"),
-            case("outside the cone", "ok", "", "mkdir -p other; echo c > other/c.txt; out retry x"),
-            case("flags", "ok", "flags that hide", "git update-index --assume-unchanged src/a.txt; echo changed > src/a.txt; out retry x"),
-            case("protected", "agent_error", "ci.sh is protected", "echo mine > ci.sh"),
-            case("left", "runner_error", "refs/runner/lost/", "git checkout -q main; echo d > src/d.txt"),
+            case(
+                "work",
+                "ok",
+                "",
+                "echo a > src/a.txt; echo b > b.txt; out retry x",
+            ),
+            case(
+                "outside the cone",
+                "ok",
+                "",
+                "mkdir -p other; echo c > other/c.txt; out retry x",
+            ),
+            case(
+                "flags",
+                "ok",
+                "flags that hide",
+                "git update-index --assume-unchanged src/a.txt; echo changed > src/a.txt; out retry x",
+            ),
+            case(
+                "protected",
+                "agent_error",
+                "ci.sh is protected",
+                "echo mine > ci.sh",
+            ),
+            case(
+                "left",
+                "runner_error",
+                "refs/runner/lost/",
+                "git checkout -q main; echo d > src/d.txt",
+            ),
         ],
     );
-    assert_eq!(repo.git(&["show", "HEAD:other/big.txt"]), "big", "what is not checked out stays");
+    assert_eq!(
+        repo.git(&["show", "HEAD:other/big.txt"]),
+        "big",
+        "what is not checked out stays"
+    );
     assert_eq!(repo.git(&["show", "HEAD:other/c.txt"]), "c");
     assert_eq!(repo.git(&["show", "HEAD:src/a.txt"]), "changed");
-    assert!(!repo.exists("other/big.txt"), "and is still not checked out");
+    assert!(
+        !repo.exists("other/big.txt"),
+        "and is still not checked out"
+    );
 }
 
 #[test]
@@ -155,10 +262,21 @@ fn submodules_clean_and_dirty() {
     let inner = TestRepo::new(BIN);
     let repo = started(TestRepo::new(BIN), |repo| {
         let from = inner.path("").display().to_string();
-        repo.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &from, "sub"]);
+        repo.git(&[
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "add",
+            &from,
+            "sub",
+        ]);
         repo.git(&["commit", "-qm", "submodule"]);
     });
-    play_one(&repo, &case("work", "ok", "", "echo a > a.txt; out retry x"));
+    play_one(
+        &repo,
+        &case("work", "ok", "", "echo a > a.txt; out retry x"),
+    );
     // Dirty inside: not the runner's business, and no reason to stop.
     repo.write("sub/dirty.txt", "dirty\n");
     repo.write("sub/README.md", "changed\n");
@@ -177,17 +295,35 @@ fn submodules_clean_and_dirty() {
 #[test]
 fn hooks_of_the_user_neither_run_nor_stop_anything() {
     let repo = started(TestRepo::new(BIN), |repo| {
-        for name in ["pre-commit", "commit-msg", "prepare-commit-msg", "post-commit", "reference-transaction"] {
-            executable(&repo.path(".git/hooks").join(name), "#!/bin/sh\necho \"$0\" >> ../hooks-ran\nexit 1\n");
+        for name in [
+            "pre-commit",
+            "commit-msg",
+            "prepare-commit-msg",
+            "post-commit",
+            "reference-transaction",
+        ] {
+            executable(
+                &repo.path(".git/hooks").join(name),
+                "#!/bin/sh\necho \"$0\" >> ../hooks-ran\nexit 1\n",
+            );
         }
-        executable(&repo.root().join("home/hooks/pre-commit"), "#!/bin/sh\nexit 1\n");
+        executable(
+            &repo.root().join("home/hooks/pre-commit"),
+            "#!/bin/sh\nexit 1\n",
+        );
         let hooks = repo.root().join("home/hooks").display().to_string();
         repo.git(&["config", "--global", "core.hooksPath", &hooks]);
     });
-    play_one(&repo, &case("work", "ok", "", "echo a > a.txt; out retry x"));
+    play_one(
+        &repo,
+        &case("work", "ok", "", "echo a > a.txt; out retry x"),
+    );
     finish(&repo);
     assert!(!repo.root().join("hooks-ran").exists());
-    assert!(repo.read(".git/hooks/pre-commit").contains("exit 1"), "they stay where they are");
+    assert!(
+        repo.read(".git/hooks/pre-commit").contains("exit 1"),
+        "they stay where they are"
+    );
 }
 
 #[test]
@@ -210,12 +346,17 @@ fn no_git_an_old_git_a_strange_git() {
         let run = repo.runner(command).code(1).says("git is not installed");
         assert!(run.elapsed.as_secs() < 10);
     }
-    executable(&tools.join("git"), "#!/bin/sh\ncase \"$*\" in *--version*) echo git version 2.17.1;; *) echo 'unknown option' >&2; exit 129;; esac\n");
+    executable(
+        &tools.join("git"),
+        "#!/bin/sh\ncase \"$*\" in *--version*) echo git version 2.17.1;; *) echo 'unknown option' >&2; exit 129;; esac\n",
+    );
     for command in [&["step"][..], &["start"], &["loop"]] {
         repo.runner(command).code(1).says("2.17.1").says("2.34");
     }
     executable(&tools.join("git"), "#!/bin/sh\nexit 3\n");
-    repo.runner(&["start"]).code(1).says("`git --version` failed");
+    repo.runner(&["start"])
+        .code(1)
+        .says("`git --version` failed");
     repo.runner(&["step"]).code(1);
     fs::set_permissions(tools.join("git"), fs::Permissions::from_mode(0o644)).unwrap();
     repo.runner(&["step"]).code(1).says("git");
@@ -229,18 +370,33 @@ fn the_environment_of_the_caller_leads_nowhere() {
     let mut repo = repo();
     let other = TestRepo::new(BIN);
     let before = (other.head(), other.git(&["status", "--porcelain"]));
-    repo.agent_at(1, "env | grep -q '^GIT_' && exit 9; echo a > a.txt; out retry x");
+    repo.agent_at(
+        1,
+        "env | grep -q '^GIT_' && exit 9; echo a > a.txt; out retry x",
+    );
     repo.agent_at(2, "echo good > good.txt; out done x");
     let names = [
         ("GIT_DIR", other.path(".git").display().to_string()),
         ("GIT_WORK_TREE", other.path("").display().to_string()),
-        ("GIT_INDEX_FILE", repo.root().join("index").display().to_string()),
-        ("GIT_OBJECT_DIRECTORY", other.path(".git/objects").display().to_string()),
+        (
+            "GIT_INDEX_FILE",
+            repo.root().join("index").display().to_string(),
+        ),
+        (
+            "GIT_OBJECT_DIRECTORY",
+            other.path(".git/objects").display().to_string(),
+        ),
         ("GIT_NAMESPACE", "x".to_owned()),
         ("GIT_CONFIG_COUNT", "1".to_owned()),
         ("GIT_CONFIG_KEY_0", "core.fsmonitor".to_owned()),
-        ("GIT_CONFIG_VALUE_0", repo.agent_dir().join("evil.sh").display().to_string()),
-        ("GIT_EXTERNAL_DIFF", repo.agent_dir().join("evil.sh").display().to_string()),
+        (
+            "GIT_CONFIG_VALUE_0",
+            repo.agent_dir().join("evil.sh").display().to_string(),
+        ),
+        (
+            "GIT_EXTERNAL_DIFF",
+            repo.agent_dir().join("evil.sh").display().to_string(),
+        ),
         ("GIT_AUTHOR_NAME", "Mallory".to_owned()),
         ("GIT_LITERAL_PATHSPECS", "1".to_owned()),
         ("GIT_TRACE", repo.root().join("trace").display().to_string()),
@@ -258,7 +414,10 @@ fn the_environment_of_the_caller_leads_nowhere() {
     assert_eq!(second.json()["guard"], "pass", "{}", second.describe());
     check(&repo, "environment");
     assert_eq!(repo.git(&["log", "-1", "--format=%an"]), "Test Author");
-    assert_eq!((other.head(), other.git(&["status", "--porcelain"])), before);
+    assert_eq!(
+        (other.head(), other.git(&["status", "--porcelain"])),
+        before
+    );
     assert!(!repo.root().join("index").exists() && !repo.root().join("trace").exists());
 }
 
@@ -274,7 +433,10 @@ fn a_project_with_an_odd_path() {
         repo.spawn(command).wait()
     };
     repo.agent_at(1, "git config core.x y; out done x");
-    assert_eq!(run(&["step", "--json"]).success().json()["class"], "agent_error");
+    assert_eq!(
+        run(&["step", "--json"]).success().json()["class"],
+        "agent_error"
+    );
     assert_eq!(run(&["step", "--json"]).success().json()["guard"], "pass");
     run(&["validate"]).success();
     run(&["verify", "root"]).success();

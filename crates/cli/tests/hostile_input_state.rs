@@ -1,5 +1,6 @@
 //! Broken input: a config, a goal, a state that nobody could work with. Each is
 //! said in words, nothing is changed, and mending it is enough.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 
@@ -24,15 +25,23 @@ fn refused(repo: &TestRepo, file: &str, says: &str, broken: impl FnOnce(&std::pa
             "{file}: should say {says:?}\n{}",
             run.describe()
         );
-        assert!(run.stderr.contains(file) || run.stdout.contains(file), "{file} is not named\n{}", run.describe());
-        let mut json = vec!["--json"];
-        json.extend(command);
-        let run = repo.runner(&json).code(1);
-        let last = run.stdout.lines().last().unwrap_or_default();
-        assert!(serde_json::from_str::<serde_json::Value>(last).is_ok(), "{}", run.describe());
+        assert!(
+            run.stderr.contains(file) || run.stdout.contains(file),
+            "{file} is not named\n{}",
+            run.describe()
+        );
     }
+    let run = repo.runner(&["--json", "step"]).code(1);
+    assert!(
+        run.json()["error"].is_object() && run.stdout.contains(says),
+        "{}",
+        run.describe()
+    );
     assert_eq!(repo.head(), head, "{file}: nothing is committed");
-    assert!(repo.agent_calls().is_empty(), "{file}: no session is started");
+    assert!(
+        repo.agent_calls().is_empty(),
+        "{file}: no session is started"
+    );
     if path.is_dir() {
         fs::remove_dir_all(&path).unwrap();
     } else {
@@ -50,15 +59,43 @@ fn configs() {
     for (content, says) in [
         (with("max_iteration = 3").into_bytes(), "max_iterations"),
         (with("max_iterations = ").into_bytes(), "line"),
-        (text.replace("max_attempts_default = 90", "max_attempts_default = 0").into_bytes(), "max_attempts_default"),
+        (
+            text.replace("max_attempts_default = 90", "max_attempts_default = 0")
+                .into_bytes(),
+            "max_attempts_default",
+        ),
         (format!("{text}\n[gaurd]\n").into_bytes(), "guard"),
-        (text.replace("[guard]", "[guard]\nprotectd = []").into_bytes(), "protected"),
-        (text.replace("command = [\"sh\",\"-c\",\"true\"]", "command = []").into_bytes(), "command"),
-        (text.replace("command = [\"sh\",\"-c\",\"true\"]", "command = \"true\"").into_bytes(), "command"),
-        (text.replace("\"checks/**\"", "\"checks/[\"").into_bytes(), "checks/["),
-        (text.replace("\"auto\"", "\"required\"").into_bytes(), "required"),
-        (text.replace("\"command\"", "\"claude\"").into_bytes(), "claude"),
-        (format!("{text}\n[budget]\nmax_tokens = 5\n").into_bytes(), "budget"),
+        (
+            text.replace("[guard]", "[guard]\nprotectd = []")
+                .into_bytes(),
+            "protected",
+        ),
+        (
+            text.replace("command = [\"sh\",\"-c\",\"true\"]", "command = []")
+                .into_bytes(),
+            "command",
+        ),
+        (
+            text.replace("command = [\"sh\",\"-c\",\"true\"]", "command = \"true\"")
+                .into_bytes(),
+            "command",
+        ),
+        (
+            text.replace("\"checks/**\"", "\"checks/[\"").into_bytes(),
+            "checks/[",
+        ),
+        (
+            text.replace("\"auto\"", "\"required\"").into_bytes(),
+            "required",
+        ),
+        (
+            text.replace("\"command\"", "\"claude\"").into_bytes(),
+            "claude",
+        ),
+        (
+            format!("{text}\n[budget]\nmax_tokens = 5\n").into_bytes(),
+            "budget",
+        ),
         ([b"# \xff\n", text.as_bytes()].concat(), "UTF-8"),
         (b"\0\0\0".to_vec(), "line"),
         (b"[".repeat(100_000), "line"),
@@ -74,9 +111,17 @@ fn configs() {
 fn shapes(repo: &TestRepo, file: &str) {
     refused(repo, file, "missing", |_| {});
     refused(repo, file, "a folder", |path| fs::create_dir(path).unwrap());
-    refused(repo, file, "a symbolic link", |path| symlink("/etc/passwd", path).unwrap());
+    refused(repo, file, "a symbolic link", |path| {
+        symlink("/etc/passwd", path).unwrap();
+    });
     refused(repo, file, "a named pipe", |path| {
-        assert!(repo.hermetic("mkfifo").arg(path).status().unwrap().success());
+        assert!(
+            repo.hermetic("mkfifo")
+                .arg(path)
+                .status()
+                .unwrap()
+                .success()
+        );
     });
     refused(repo, file, "larger than", |path| {
         fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
@@ -94,7 +139,10 @@ fn goals() {
         (b"---\nid: x\n".to_vec(), "line"),
         (b"---\nid: [1]\n---\nDo it.\n".to_vec(), "id"),
         (b"---\nid: ../../etc\n---\nDo it.\n".to_vec(), "id"),
-        (format!("---\nid: {id}\nid: {id}\n---\nDo it.\n").into_bytes(), "line"),
+        (
+            format!("---\nid: {id}\nid: {id}\n---\nDo it.\n").into_bytes(),
+            "line",
+        ),
         (b"Do it \xff.\n".to_vec(), "UTF-8"),
     ] {
         refused(&repo, file, says, |path| fs::write(path, content).unwrap());
@@ -109,7 +157,10 @@ fn a_goal_without_an_id_is_no_run() {
     repo.write(".runner/GOAL.md", "# Another goal\n\nDo something else.\n");
     repo.git(&["commit", "-qam", "edited"]);
     repo.runner(&["step"]).code(1).says("(run 'runner start')");
-    repo.write(".runner/GOAL.md", "---\nid: other\n---\nDo something else.\n");
+    repo.write(
+        ".runner/GOAL.md",
+        "---\nid: other\n---\nDo something else.\n",
+    );
     repo.git(&["commit", "-qam", "edited"]);
     repo.runner(&["step"]).code(1).says("(run 'runner start')");
     assert!(repo.agent_calls().is_empty());
@@ -127,17 +178,33 @@ fn run_states_and_schemas() {
         (Vec::new(), ""),
         (b"{".to_vec(), ""),
         (b"null".to_vec(), ""),
-        (text.replace("next_iter", "next_itre").into_bytes(), "next_itre"),
-        (text.replace("\"next_iter\": 1", "\"next_iter\": 0").into_bytes(), "next_iter"),
-        (text.replace("\"next_iter\": 1", "\"next_iter\": -1").into_bytes(), ""),
+        (
+            text.replace("next_iter", "next_itre").into_bytes(),
+            "next_itre",
+        ),
+        (
+            text.replace("\"next_iter\": 1", "\"next_iter\": 0")
+                .into_bytes(),
+            "next_iter",
+        ),
+        (
+            text.replace("\"next_iter\": 1", "\"next_iter\": -1")
+                .into_bytes(),
+            "",
+        ),
         (b"[".repeat(200_000), ""),
         (b"{\"run_id\": \"\xff\"}".to_vec(), ""),
     ] {
         refused(&repo, file, says, |path| fs::write(path, content).unwrap());
     }
     shapes(&repo, file);
-    for file in [".runner/state/schema.json", ".runner/state/agent_output.schema.json"] {
-        refused(&repo, file, "init --upgrade", |path| fs::write(path, "{}").unwrap());
+    for file in [
+        ".runner/state/schema.json",
+        ".runner/state/agent_output.schema.json",
+    ] {
+        refused(&repo, file, "init --upgrade", |path| {
+            fs::write(path, "{}").unwrap();
+        });
         refused(&repo, file, "missing", |_| {});
     }
     finish(&repo);
@@ -152,12 +219,23 @@ fn trees_made_by_hand() {
     let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
     for (content, says) in [
         (Vec::new(), "tree.json"),
-        (text[..40].as_bytes().to_vec(), "tree.json"),
+        (text.as_bytes()[..40].to_vec(), "tree.json"),
         (deep.into_bytes(), "tree.json"),
         (b"{\"id\":\"\xff\"}".to_vec(), "tree.json"),
-        (text.replace("\"root\"", "\"repair-tree\"").into_bytes(), "repair-tree"),
-        (text.replace("\"max_attempts\": 90", "\"max_attempts\": 0").into_bytes(), "max_attempts"),
-        (text.replace("\"attempts\": 0", "\"attempts\": 91").into_bytes(), "attempts"),
+        (
+            text.replace("\"root\"", "\"repair-tree\"").into_bytes(),
+            "repair-tree",
+        ),
+        (
+            text.replace("\"max_attempts\": 90", "\"max_attempts\": 0")
+                .into_bytes(),
+            "max_attempts",
+        ),
+        (
+            text.replace("\"attempts\": 0", "\"attempts\": 91")
+                .into_bytes(),
+            "attempts",
+        ),
     ] {
         repo.write(file, &content);
         for command in ["validate", "select", "why", "tree"] {
@@ -183,7 +261,8 @@ fn foreign_things_in_the_folder() {
     repo.write(".runner/iterations/99", "a file");
     repo.write(".runner/nodes/root/tools.json", "[1]");
     repo.write(".runner/nodes/not!an!id/context.md", "");
-    fs::create_dir_all(repo.path(format!(".runner/iterations/{}/7.stale-1", repo.run_id()))).unwrap();
+    fs::create_dir_all(repo.path(format!(".runner/iterations/{}/7.stale-1", repo.run_id())))
+        .unwrap();
     repo.git(&["add", "-A"]);
     repo.git(&["commit", "-qm", "foreign"]);
     repo.runner(&["validate"]).code(1).says("tools.json");
@@ -198,7 +277,10 @@ fn foreign_things_in_the_folder() {
 #[test]
 fn no_folder_no_repository() {
     let repo = TestRepo::new(BIN);
-    repo.runner(&["step"]).code(1).says("no .runner/").says("runner init");
+    repo.runner(&["step"])
+        .code(1)
+        .says("no .runner/")
+        .says("runner init");
     fs::remove_dir_all(repo.path(".git")).unwrap();
     repo.runner(&["init"]).code(1).says("git init");
     fs::create_dir_all(repo.path(".runner/state")).unwrap();

@@ -139,11 +139,11 @@ impl Belongings {
         ignored: &[PathBuf],
     ) -> Result<Vec<Change>> {
         let root = git.root();
-        let mut changes = Vec::new();
+        let mut found = Vec::new();
         for (list, protected) in [(&self.owned, false), (&self.protected, true)] {
             for (path, image) in list {
                 if !image.is_at(root, path)? {
-                    changes.push(Change {
+                    found.push(Change {
                         path: path.clone(),
                         protected,
                     });
@@ -151,18 +151,18 @@ impl Belongings {
             }
         }
         for path in self.new_sidecars(root)? {
-            changes.push(Change {
+            found.push(Change {
                 path,
                 protected: false,
             });
         }
         for path in self.new_protected(git, changed, ignored)? {
-            changes.push(Change {
+            found.push(Change {
                 path,
                 protected: true,
             });
         }
-        Ok(changes)
+        Ok(found)
     }
 
     fn new_sidecars(&self, root: &Path) -> Result<Vec<PathBuf>> {
@@ -243,7 +243,11 @@ impl Belongings {
             .filter(|path| path.file_name().is_some_and(|name| name == ".gitignore"))
             .collect();
         let state = |path: &&PathBuf| paths::is_state_path(path.as_os_str().as_bytes());
-        let hidden: Vec<PathBuf> = ignored.iter().filter(|path| !state(path)).cloned().collect();
+        let hidden: Vec<PathBuf> = ignored
+            .iter()
+            .filter(|path| !state(path))
+            .cloned()
+            .collect();
         if rules.is_empty() || hidden.is_empty() {
             return Ok(Vec::new());
         }
@@ -306,7 +310,10 @@ impl Belongings {
 
     /// The submodules of HEAD.
     pub(crate) fn submodules(&self) -> impl Iterator<Item = &Path> {
-        let entries = self.tracked.iter().filter(|entry| entry.mode == git::SUBMODULE);
+        let entries = self
+            .tracked
+            .iter()
+            .filter(|entry| entry.mode == git::SUBMODULE);
         entries.map(|entry| entry.path.as_path())
     }
 
@@ -430,7 +437,7 @@ impl Reader<'_> {
                 Ok(image)
             }
             (Source::Commit, None) => Ok(Image::Absent),
-            (Source::Commit, Some(entry)) => self.from_commit(entry),
+            (Source::Commit, Some(entry)) => self.committed(entry),
         }
     }
 
@@ -469,7 +476,7 @@ impl Reader<'_> {
         ])
     }
 
-    fn from_commit(&self, entry: &TreeEntry) -> Result<Image> {
+    fn committed(&self, entry: &TreeEntry) -> Result<Image> {
         let mode = entry.mode.as_str();
         if mode == "160000" {
             return Ok(Image::Other);

@@ -84,9 +84,8 @@ fn cut_off(project: &Project) -> Vec<CutOff> {
                 )
             };
             let open = !records.iter().any(over);
-            let ours = started.run_id == *run
-                && started.iter == iter
-                && started.branch == branch_of(run);
+            let ours =
+                started.run_id == *run && started.iter == iter && started.branch == branch_of(run);
             (ours && open).then_some(CutOff {
                 started,
                 records,

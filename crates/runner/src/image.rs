@@ -138,7 +138,11 @@ pub(crate) fn make_parents(root: &Path, path: &Path, quarantine: &Path) -> io::R
         relative.push(name);
         let full = root.join(&relative);
         match fs::symlink_metadata(&full) {
-            Ok(meta) if meta.is_dir() => {}
+            Ok(meta) if meta.is_dir() => {
+                if meta.mode() & 0o700 != 0o700 {
+                    let _ = make_readable(&full);
+                }
+            }
             Ok(_) => {
                 move_to(root, &relative, quarantine)?;
                 fs::create_dir(&full)?;
@@ -158,7 +162,12 @@ pub(crate) fn make_folder_chain(root: &Path, folder: &Path) -> io::Result<()> {
     for name in folder.components() {
         full.push(name);
         match fs::symlink_metadata(&full) {
-            Ok(meta) if meta.is_dir() => continue,
+            Ok(meta) if meta.is_dir() => {
+                if meta.mode() & 0o700 != 0o700 {
+                    let _ = make_readable(&full);
+                }
+                continue;
+            }
             Ok(meta) if meta.is_symlink() => fs::remove_file(&full)?,
             Ok(_) => {
                 let aside = full.with_extension(format!("runner-aside-{}", set_aside.len()));
@@ -172,7 +181,11 @@ pub(crate) fn make_folder_chain(root: &Path, folder: &Path) -> io::Result<()> {
     }
     for aside in set_aside {
         let name = Path::new(aside.file_name().unwrap_or_default()).to_owned();
-        move_to(aside.parent().unwrap_or(root), &name, &full.join("quarantine"))?;
+        move_to(
+            aside.parent().unwrap_or(root),
+            &name,
+            &full.join("quarantine"),
+        )?;
     }
     Ok(())
 }
@@ -205,7 +218,10 @@ pub(crate) fn move_to(root: &Path, path: &Path, quarantine: &Path) -> io::Result
 fn free_place(path: &Path, quarantine: &Path) -> io::Result<PathBuf> {
     let mut to = quarantine.join(path);
     fs::create_dir_all(quarantine).map_err(|error| files::at(quarantine, error))?;
-    if to.parent().is_some_and(|folder| fs::create_dir_all(folder).is_err()) {
+    if to
+        .parent()
+        .is_some_and(|folder| fs::create_dir_all(folder).is_err())
+    {
         // Something else lies there already: the name alone must do.
         to = quarantine.join(path.file_name().unwrap_or_default());
     }

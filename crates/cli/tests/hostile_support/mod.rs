@@ -2,6 +2,8 @@
 //! one run, planted code that must never run, and what must hold after each.
 #![allow(dead_code)] // each test file uses its own part
 
+pub(crate) mod planted;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,14 +54,16 @@ pub(crate) fn started(mut repo: TestRepo, prepare: impl FnOnce(&mut TestRepo)) -
     repo.write("data.bin", b"\x00\xff\r\n\n".as_slice());
     repo.commit_all("Files");
     repo.config(|config| {
-        config
-            .set("max_attempts_default", 90)
-            .set("guard.protected", serde_json::json!(["ci.sh", "checks/**", "*.lock"]));
+        config.set("max_attempts_default", 90).set(
+            "guard.protected",
+            serde_json::json!(["ci.sh", "checks/**", "*.lock"]),
+        );
     });
     prepare(&mut repo);
     repo.agent(GOOD);
     plant(&repo);
-    repo.start_run("# A goal\n\nMake it good.\n", &["sh", "-c", "true"]).success();
+    repo.start_run("# A goal\n\nMake it good.\n", &["sh", "-c", "true"])
+        .success();
     repo
 }
 
@@ -71,7 +75,13 @@ pub(crate) fn plant(repo: &TestRepo) {
         "#!/bin/sh\necho \"$0 $* in $(pwd)\" >> '{}'\ncat\nexit 0\n",
         mark(repo).display()
     );
-    for name in ["evil.sh", "pre-commit", "post-index-change", "reference-transaction", "post-checkout"] {
+    for name in [
+        "evil.sh",
+        "pre-commit",
+        "post-index-change",
+        "reference-transaction",
+        "post-checkout",
+    ] {
         let path = repo.agent_dir().join(name);
         fs::write(&path, &script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -113,7 +123,10 @@ pub(crate) fn play(repo: &TestRepo, cases: &[Case]) {
 pub(crate) fn play_one(repo: &TestRepo, case: &Case) -> Value {
     let iter = repo.run_state()["next_iter"].as_u64().unwrap();
     let before = attempts(repo);
-    let script = if ["out done", "out retry"].iter().any(|word| case.script.contains(word)) {
+    let script = if ["out done", "out retry"]
+        .iter()
+        .any(|word| case.script.contains(word))
+    {
         case.script.to_owned()
     } else {
         format!("{}\nout done 'did it'", case.script)
@@ -125,8 +138,14 @@ pub(crate) fn play_one(repo: &TestRepo, case: &Case) -> Value {
     assert_eq!(json["iter"], iter, "{}", context());
     let wanted = i32::from(case.class == "runner_error");
     assert_eq!(run.code, Some(wanted), "{}", context());
-    assert!(run.stdout.contains(case.says), "should say {:?}, {}", case.says, context());
-    let used = u64::from(case.class == "agent_error" || case.class == "ok" && json["status"] == "retry");
+    assert!(
+        run.stdout.contains(case.says),
+        "should say {:?}, {}",
+        case.says,
+        context()
+    );
+    let used =
+        u64::from(case.class == "agent_error" || case.class == "ok" && json["status"] == "retry");
     assert_eq!(attempts(repo), before + used, "attempts: {}", context());
     check(repo, case.name);
     json
@@ -139,10 +158,16 @@ pub(crate) fn check(repo: &TestRepo, label: &str) {
     let branch = repo.git(&["symbolic-ref", "--short", "HEAD"]);
     assert_eq!(branch, format!("runner/{}", repo.run_id()), "{label}");
     let status = repo.git(&["--no-optional-locks", "status", "--porcelain", "-uall"]);
-    assert!(status.is_empty(), "{label}: the work tree is not clean:\n{status}");
+    assert!(
+        status.is_empty(),
+        "{label}: the work tree is not clean:\n{status}"
+    );
     let files = repo.git(&["-c", "core.quotePath=false", "ls-files"]);
     for local in [".runner/iterations/", ".runner/context/"] {
-        assert!(!files.contains(local), "{label}: {local} is in the index:\n{files}");
+        assert!(
+            !files.contains(local),
+            "{label}: {local} is in the index:\n{files}"
+        );
     }
 }
 
@@ -176,7 +201,12 @@ pub(crate) fn find_content(folder: &Path, wanted: &[u8]) -> Vec<PathBuf> {
             let kind = entry.file_type().unwrap();
             if kind.is_dir() {
                 folders.push(entry.path());
-            } else if kind.is_file() && fs::read(entry.path()).is_ok_and(|bytes| bytes == wanted) {
+            } else if kind.is_file()
+                && entry
+                    .metadata()
+                    .is_ok_and(|meta| meta.len() == wanted.len() as u64)
+                && fs::read(entry.path()).is_ok_and(|bytes| bytes == wanted)
+            {
                 found.push(entry.path());
             }
         }

@@ -85,7 +85,11 @@ impl OwnFiles {
         let linked = git.common_dir() != git.git_dir();
         let common = linked.then(|| git.common_dir().to_owned());
         let mut modules = Vec::new();
-        find_modules(&git.common_dir().join("modules"), MODULE_DEPTH, &mut modules);
+        find_modules(
+            &git.common_dir().join("modules"),
+            MODULE_DEPTH,
+            &mut modules,
+        );
         let mut links = Vec::new();
         // An index that cannot be read is dealt with later.
         for path in git.submodules().unwrap_or_default() {
@@ -164,9 +168,10 @@ impl OwnFiles {
             }
         }
         let references = common.map_or(&self.unusual, |(_, unusual)| unusual);
-        let mended =
-            references.mend_references(&self.git_dir.root, common_root, run, &aside)?;
-        put_back.changed.extend(mended.iter().map(|path| name(path)));
+        let mended = references.mend_references(&self.git_dir.root, common_root, run, &aside)?;
+        put_back
+            .changed
+            .extend(mended.iter().map(|path| name(path)));
         put_back.changed.sort();
         put_back.changed.dedup();
         Ok(put_back)
@@ -225,8 +230,16 @@ impl OwnFiles {
         if !dot_git {
             changed.push(".git".to_owned());
         }
-        for folder in [Some(&self.git_dir), self.common_dir.as_ref()].into_iter().flatten() {
-            changed.extend(folder.differing()?.iter().map(|path| named(&Path::new(".git").join(path))));
+        for folder in [Some(&self.git_dir), self.common_dir.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            changed.extend(
+                folder
+                    .differing()?
+                    .iter()
+                    .map(|path| named(&Path::new(".git").join(path))),
+            );
         }
         Ok(changed)
     }
@@ -278,7 +291,12 @@ impl Folder {
         Ok(found)
     }
 
-    fn restore(&self, quarantine: &Path, shown: &Path, changed: &mut Vec<String>) -> io::Result<()> {
+    fn restore(
+        &self,
+        quarantine: &Path,
+        shown: &Path,
+        changed: &mut Vec<String>,
+    ) -> io::Result<()> {
         for path in self.newcomers()? {
             image::move_to(&self.root, &path, quarantine)?;
             changed.push(named(&shown.join(path)));

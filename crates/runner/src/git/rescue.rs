@@ -103,7 +103,11 @@ fn save(
         git.write_with(&args, Some(message.as_bytes()), env)
     })?;
     let commit = String::from_utf8_lossy(commit.trim_ascii_end()).into_owned();
-    free_name(git, &lost, &format!("refs/runner/displaced/{run_id}-{iter}"))?;
+    free_name(
+        git,
+        &lost,
+        &format!("refs/runner/displaced/{run_id}-{iter}"),
+    )?;
     git.write(&["update-ref", "--no-deref", &lost, &commit, &zeros(&commit)])?;
     Ok(lost)
 }
@@ -121,14 +125,23 @@ fn free_name(git: &Git, name: &str, instead: &str) -> Result<()> {
     let listing = git.line(&args)?;
     let mut number = 0;
     for (other, commit) in listing.lines().filter_map(|line| line.split_once(' ')) {
-        let below = other.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
-        let over = name.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'));
+        let below = other
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('/'));
+        let over = name
+            .strip_prefix(other)
+            .is_some_and(|rest| rest.starts_with('/'));
         if !below && !over {
             continue;
         }
         number += 1;
         git.write(&["update-ref", "--no-deref", "-d", other])?;
-        git.write(&["update-ref", "--no-deref", &format!("{instead}-ref-{number}"), commit])?;
+        git.write(&[
+            "update-ref",
+            "--no-deref",
+            &format!("{instead}-ref-{number}"),
+            commit,
+        ])?;
     }
     Ok(())
 }
@@ -136,7 +149,11 @@ fn free_name(git: &Git, name: &str, instead: &str) -> Result<()> {
 /// What is not of the branch goes: it is in the saved tree, or else it is kept
 /// in the quarantine.
 fn take_away(git: &Git, tree: &str, quarantine: &Path) -> Result<()> {
-    let saved: HashSet<PathBuf> = git.files_of(tree)?.into_iter().map(|file| file.path).collect();
+    let saved: HashSet<PathBuf> = git
+        .files_of(tree)?
+        .into_iter()
+        .map(|file| file.path)
+        .collect();
     for entry in git.status()?.entries.iter().filter(|entry| entry.untracked) {
         let full = git.root().join(&entry.path);
         if saved.contains(&entry.path) && !full.is_dir() {
@@ -148,7 +165,9 @@ fn take_away(git: &Git, tree: &str, quarantine: &Path) -> Result<()> {
             image::move_to(git.root(), &entry.path, quarantine)?;
         }
         for folder in entry.path.ancestors().skip(1) {
-            if folder.as_os_str().is_empty() || std::fs::remove_dir(git.root().join(folder)).is_err() {
+            if folder.as_os_str().is_empty()
+                || std::fs::remove_dir(git.root().join(folder)).is_err()
+            {
                 break;
             }
         }

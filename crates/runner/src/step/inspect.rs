@@ -70,12 +70,12 @@ pub(crate) fn after_session(
 ) -> Result<Found> {
     let root = place.project.root();
     let base = it.started.head.clone();
-    facts.owned_changed.extend(make_safe(place, it, belongings)?);
+    facts
+        .owned_changed
+        .extend(make_safe(place, it, belongings)?);
     let tree_bytes = take_tree(root, it, facts)?;
     let order = put_in_order(place, it, config, belongings, &base, Who::Session)?;
-    facts
-        .nested_repositories
-        .extend_from_slice(&order.nested);
+    facts.nested_repositories.extend_from_slice(&order.nested);
     facts.denied_files.extend_from_slice(&order.denied);
     if let Some(error) = &order.branch {
         facts.runner_error.get_or_insert_with(|| error.clone());
@@ -205,7 +205,13 @@ fn put_in_order(
     let branch = branch::put_back(git, it, base, who, &mut status)?;
     if mend_index(git, it, belongings, &mut nested)? {
         status = git.status()?;
-        nested.extend(nested::take(root, belongings, &mut status, git, &quarantine)?);
+        nested.extend(nested::take(
+            root,
+            belongings,
+            &mut status,
+            git,
+            &quarantine,
+        )?);
         nested.sort();
         nested.dedup();
         traps::make_addable(root, &status, &quarantine)?;
@@ -221,7 +227,7 @@ fn put_in_order(
     }
     forget_local_only(git, &changed)?;
     denied.extend(deny.take(root, &changed, &quarantine)?);
-    it.parent = head.clone();
+    it.parent.clone_from(&head);
     if head != base {
         let in_commits = deny.in_commits(git, base, &head, &quarantine)?;
         if !in_commits.is_empty() || !denied.is_empty() {

@@ -249,7 +249,10 @@ impl Iteration {
             for entry in fs::read_dir(folder)?.flatten() {
                 // A pipe would make a reader wait for ever, a link would make a
                 // writer write elsewhere.
-                if entry.file_type().is_ok_and(|kind| !kind.is_file() && !kind.is_dir()) {
+                if entry
+                    .file_type()
+                    .is_ok_and(|kind| !kind.is_file() && !kind.is_dir())
+                {
                     let name = PathBuf::from(entry.file_name());
                     image::move_to(folder, &name, &self.quarantine().join("logs"))?;
                 }

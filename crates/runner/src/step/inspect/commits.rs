@@ -141,10 +141,7 @@ fn raw_changes(log: &[u8]) -> impl Iterator<Item = (String, String, PathBuf)> {
     })
 }
 
-fn sizes<'b>(
-    git: &Git,
-    blobs: impl Iterator<Item = &'b String>,
-) -> Result<BTreeMap<String, u64>> {
+fn sizes<'b>(git: &Git, blobs: impl Iterator<Item = &'b String>) -> Result<BTreeMap<String, u64>> {
     let input: String = blobs.flat_map(|blob| [blob.as_str(), "\n"]).collect();
     let args = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
     let output = git.ask_with(&args, input.as_bytes())?.unwrap_or_default();
