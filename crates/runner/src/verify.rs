@@ -11,7 +11,7 @@ use runner_core::tree;
 use crate::containment::Containment;
 use crate::disarm;
 use crate::error::{Code, Error, Result};
-use crate::git::{Git, OwnFiles, Run};
+use crate::git::{Commit, Git, History, OwnFiles, Run};
 use crate::host::Host;
 use crate::project::Project;
 use crate::state;
@@ -137,20 +137,17 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
 /// The first green iteration of the run in whose tree the node has passed.
 fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
     let branch = format!("refs/heads/{}", branch_of(run_id));
-    let log = git.read(&[
-        "log",
-        "-z",
-        "--first-parent",
-        "--reverse",
-        "--format=%H%n%B",
-        &branch,
-        "--",
-    ])?;
+    // Oldest first; what a session itself committed proves nothing.
+    let mut commits: Vec<Commit> = History::from(git, &branch).collect::<Result<_>>()?;
+    commits.reverse();
     let mut known = false;
-    for record in String::from_utf8_lossy(&log).split('\0') {
-        let Some((commit, text)) = record.split_once('\n') else {
-            continue;
-        };
+    for Commit {
+        id: commit,
+        message: text,
+        ..
+    } in &commits
+    {
+        let commit = commit.as_str();
         let Some(subject) = message::parse_subject(text.lines().next().unwrap_or_default()) else {
             continue;
         };
