@@ -17,7 +17,7 @@ const SESSIONS: &[&str] = &[
     r#"echo good > a.txt; out done "mended a""#,
     r#"echo "half" > b.txt; echo "- which b?" >> .runner/state/questions.md; out retry "half of b""#,
     r#"echo evil > ci.sh; out done "changed the guard""#,
-    r#"echo more >> b.txt; true"#,
+    "echo more >> b.txt; true",
     r#"echo '{' > .runner/state/tree.json; out retry "broke the tree""#,
     r#"out retry "did nothing""#,
     r#"git show HEAD~2:.runner/state/tree.json > .runner/state/tree.json; out retry "brought it back""#,

@@ -1,3 +1,5 @@
+//! The config: every key, every finding.
+
 use proptest::prelude::*;
 
 use super::*;

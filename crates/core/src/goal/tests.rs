@@ -1,3 +1,5 @@
+//! GOAL.md and its front matter.
+
 use proptest::prelude::*;
 
 use super::*;

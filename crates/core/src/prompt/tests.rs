@@ -1,3 +1,5 @@
+//! The prompt: order, budget, what gives way.
+
 use proptest::prelude::*;
 
 use super::*;
