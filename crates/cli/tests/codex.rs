@@ -99,7 +99,7 @@ impl Stage {
 fn codex() -> PathBuf {
     let Some(path) = std::env::var_os("RUNNER_CODEX") else {
         panic!(
-            "RUNNER_CODEX does not name the codex binary: `cargo xtask setup` installs it, `cargo xtask ci` sets it"
+            "RUNNER_CODEX does not name the codex binary: `cargo xtask setup` installs it and prints the variable, `cargo xtask ci` sets it"
         );
     };
     fs::canonicalize(&path)
