@@ -80,7 +80,11 @@ pub(crate) enum Command {
     /// Make a .runner/ here and say what was chosen
     Init(InitArgs),
     /// Begin the run that .runner/GOAL.md describes, on a branch of its own
-    Start,
+    Start {
+        /// Do not try the guard once where a new run begins (at most 60 s)
+        #[arg(long)]
+        no_guard_check: bool,
+    },
     /// Check layout, config, tree and run identity; all findings at once
     Validate,
     /// Print the leaf that the next step would take
@@ -112,6 +116,12 @@ pub(crate) enum Command {
     Verify {
         /// A node's id
         node: String,
+    },
+    /// Check git, guard, agent, sandbox, disk and clock; each finding with its remedy
+    Doctor {
+        /// Also run the guard at HEAD, outside and inside the sandbox
+        #[arg(long)]
+        run_guard: bool,
     },
     /// Play a whole run in a temporary repository: no model, no network
     Demo {

@@ -41,7 +41,7 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
     let dir = &args.global.project_dir;
     match &args.command {
         Command::Init(options) => commands::init::run(dir, options, out),
-        Command::Start => commands::start::run(dir, out),
+        Command::Start { no_guard_check } => commands::start::run(dir, !no_guard_check, out),
         Command::Validate => commands::look::validate(dir, out),
         Command::Select => commands::look::select(dir, out),
         Command::Why { node } => commands::look::why(dir, node.as_deref(), out),
@@ -52,6 +52,7 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Log { iter } => commands::log::run(dir, *iter, out),
         Command::Replay { run } => commands::proof::replay(dir, run.as_deref(), out),
         Command::Verify { node } => commands::proof::verify(dir, node, out),
+        Command::Doctor { run_guard } => commands::doctor::run(dir, *run_guard, out),
         Command::Demo { dir } => demo::run(dir.as_deref(), out),
         Command::Schema { name } => commands::schema(name, out),
         Command::Completions { shell } => Ok(commands::completions(*shell, out)),

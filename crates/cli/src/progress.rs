@@ -16,6 +16,8 @@ pub(crate) struct Screen<'o> {
     /// Whether recovery and waiting are events on stdout (`loop --json`).
     events: bool,
     current: Option<Current>,
+    /// What is tried out, since when and how long it may take.
+    trying: Option<(String, Instant, u64)>,
 }
 
 struct Current {
@@ -36,10 +38,21 @@ impl<'o> Screen<'o> {
             out,
             events,
             current: None,
+            trying: None,
         }
     }
 
     fn draw(&self) {
+        if let Some((what, since, limit_secs)) = &self.trying {
+            let mut out = self.out.borrow_mut();
+            let line = format!(
+                "{} {what} {} of {}",
+                out.paint_err.paint(Tone::Busy, "▶"),
+                clock(since.elapsed().as_secs()),
+                clock(*limit_secs),
+            );
+            return out.live_line(&line);
+        }
         let Some(current) = &self.current else { return };
         let mut out = self.out.borrow_mut();
         if !out.live {
@@ -47,7 +60,6 @@ impl<'o> Screen<'o> {
         }
         let elapsed = current.since.elapsed().as_secs();
         let paint = out.paint_err;
-        let clock = |secs: u64| format!("{}:{:02}", secs / 60, secs % 60);
         let line = format!(
             "{} {}/{} leaves · iteration {} · {} · {} {} of {}",
             paint.paint(Tone::Busy, "▶"),
@@ -65,6 +77,11 @@ impl<'o> Screen<'o> {
         };
         out.live_line(&line);
     }
+}
+
+/// `1:05`.
+fn clock(secs: u64) -> String {
+    format!("{}:{:02}", secs / 60, secs % 60)
 }
 
 impl Observer for Screen<'_> {
@@ -144,6 +161,14 @@ impl Observer for Screen<'_> {
                         style::duration(secs * 1000)
                     ));
                 }
+            }
+            Progress::Trying { what, limit_secs } => {
+                self.trying = Some(((*what).to_owned(), Instant::now(), *limit_secs));
+                self.draw();
+            }
+            Progress::Tried => {
+                self.trying = None;
+                self.out.borrow_mut().clear_line();
             }
             Progress::Note(text) => self.out.borrow_mut().say(&format!("note: {text}")),
         }

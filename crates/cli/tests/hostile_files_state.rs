@@ -1,7 +1,6 @@
 //! Sessions that turn the files of `.runner/` into anything but what they should
 //! be: the tree is repaired, everything else is put back.
-
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 

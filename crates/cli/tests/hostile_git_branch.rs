@@ -1,7 +1,6 @@
 //! Sessions that leave, rewrite or misuse the run's branch: everything they did is
 //! kept somewhere, and the branch is back.
-
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 

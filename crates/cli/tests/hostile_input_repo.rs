@@ -1,7 +1,6 @@
 //! Repositories and machines out of the ordinary: no commit, no name, submodules,
 //! sparse checkouts, linked work trees, filters, hooks, odd gits, odd environments.
-
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
 

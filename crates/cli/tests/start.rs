@@ -34,7 +34,7 @@ fn takes_the_id_from_the_goal() {
     assert_eq!(
         start(&repo),
         json!({"schema_version": 1, "run_id": "demo", "branch": "runner/demo", "base": "main",
-               "committed": true, "new_run": true})
+               "committed": true, "new_run": true, "guard_at_base": "pass"})
     );
     assert_eq!(branch(&repo), "runner/demo");
     assert_eq!(repo.subjects(), ["Begin", "chore(loop): start run demo"]);

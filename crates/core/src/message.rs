@@ -3,6 +3,10 @@
 use crate::meta::{Guard, Mode};
 use crate::output::Status;
 
+/// Names the commit at which a session began that committed by itself: whatever
+/// lies in between was not said by the runner.
+pub const SESSION_HEAD: &str = "Runner-Head";
+
 /// Everything that an iteration's commit message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IterationMessage<'a> {
@@ -26,6 +30,8 @@ pub struct IterationMessage<'a> {
     pub last_valid: Option<&'a str>,
     /// How a repair ended: `refused`, `accepted`, `restored`.
     pub repair: Option<&'a str>,
+    /// The commit at which the session began, if it has committed by itself.
+    pub session_head: Option<&'a str>,
 }
 
 /// What the guard's run left as evidence.
@@ -72,6 +78,9 @@ impl IterationMessage<'_> {
         }
         if let Some(word) = self.repair {
             trailer("Runner-Repair", word);
+        }
+        if let Some(commit) = self.session_head {
+            trailer(SESSION_HEAD, commit);
         }
         text
     }
@@ -167,6 +176,7 @@ mod tests {
             }),
             last_valid: Some("1234"),
             repair: None,
+            session_head: None,
         };
         let text = message.text();
         assert_eq!(

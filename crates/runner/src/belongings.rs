@@ -139,11 +139,11 @@ impl Belongings {
         ignored: &[PathBuf],
     ) -> Result<Vec<Change>> {
         let root = git.root();
-        let mut changes = Vec::new();
+        let mut found = Vec::new();
         for (list, protected) in [(&self.owned, false), (&self.protected, true)] {
             for (path, image) in list {
                 if !image.is_at(root, path)? {
-                    changes.push(Change {
+                    found.push(Change {
                         path: path.clone(),
                         protected,
                     });
@@ -151,18 +151,18 @@ impl Belongings {
             }
         }
         for path in self.new_sidecars(root)? {
-            changes.push(Change {
+            found.push(Change {
                 path,
                 protected: false,
             });
         }
         for path in self.new_protected(git, changed, ignored)? {
-            changes.push(Change {
+            found.push(Change {
                 path,
                 protected: true,
             });
         }
-        Ok(changes)
+        Ok(found)
     }
 
     fn new_sidecars(&self, root: &Path) -> Result<Vec<PathBuf>> {
@@ -438,7 +438,7 @@ impl Reader<'_> {
                 Ok(image)
             }
             (Source::Commit, None) => Ok(Image::Absent),
-            (Source::Commit, Some(entry)) => self.in_commit(entry),
+            (Source::Commit, Some(entry)) => self.committed(entry),
         }
     }
 
@@ -477,7 +477,7 @@ impl Reader<'_> {
         ])
     }
 
-    fn in_commit(&self, entry: &TreeEntry) -> Result<Image> {
+    fn committed(&self, entry: &TreeEntry) -> Result<Image> {
         let mode = entry.mode.as_str();
         if mode == "160000" {
             return Ok(Image::Other);

@@ -2,11 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use runner_agents::Invocation;
 use runner_core::config::Config;
 use runner_core::paths;
+use runner_sandbox::ProgramError;
 
 use crate::project::Project;
 use crate::step::Iteration;
@@ -97,6 +98,25 @@ fn protocol(project: &Project, it: &Iteration) -> [(OsString, OsString); 4] {
     ]
 }
 
+/// The environment of a guard that is tried in a checkout of its own, outside any
+/// iteration.
+pub(crate) fn for_checkout(place: &Path) -> Vec<(OsString, OsString)> {
+    let mut env = inherited();
+    env.push(("RUNNER_PROJECT_DIR".into(), place.into()));
+    env
+}
+
+/// The environment of an agent's CLI that is only asked something.
+pub(crate) fn for_question(config: &Config, invocation: &Invocation) -> Vec<(OsString, OsString)> {
+    let mut env = inherited();
+    let configured = config.executor.env.iter();
+    env.extend(configured.map(|(name, value)| (name.into(), value.into())));
+    let passed = invocation.passed_env.iter();
+    env.extend(passed.filter_map(|name| Some((name.into(), std::env::var_os(name)?))));
+    env.extend(invocation.env.iter().cloned());
+    env
+}
+
 /// What is passed on from the runner's own environment.
 pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
     std::env::vars_os()
@@ -107,6 +127,27 @@ pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
                     .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
         })
         .collect()
+}
+
+/// Why a program could not be started, found out before it is wrapped.
+pub(crate) fn cannot_start(
+    argv: &[OsString],
+    cwd: &Path,
+    env: &[(OsString, OsString)],
+) -> Option<String> {
+    let program = argv.first()?;
+    resolve(program, cwd, env).err().map(|error| error.message)
+}
+
+/// The file that a child with this environment would be.
+pub(crate) fn resolve(
+    program: &OsStr,
+    cwd: &Path,
+    env: &[(OsString, OsString)],
+) -> Result<PathBuf, ProgramError> {
+    let path = env.iter().rev().find(|(name, _)| name == "PATH");
+    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |(_, value)| value);
+    runner_sandbox::resolve_program(program, cwd, path)
 }
 
 fn is_object(path: &Path) -> bool {

@@ -67,6 +67,15 @@ pub enum Progress<'a> {
         /// What for.
         why: &'a str,
     },
+    /// Something is tried out that may take a while.
+    Trying {
+        /// What, as a word or two.
+        what: &'a str,
+        /// How long it may take.
+        limit_secs: u64,
+    },
+    /// That has ended.
+    Tried,
     /// Something a person should know.
     Note(&'a str),
 }

@@ -138,7 +138,11 @@ pub(crate) fn make_parents(root: &Path, path: &Path, quarantine: &Path) -> io::R
         relative.push(name);
         let full = root.join(&relative);
         match fs::symlink_metadata(&full) {
-            Ok(meta) if meta.is_dir() => {}
+            Ok(meta) if meta.is_dir() => {
+                if meta.mode() & 0o700 != 0o700 {
+                    let _ = make_readable(&full);
+                }
+            }
             Ok(_) => {
                 move_to(root, &relative, quarantine)?;
                 fs::create_dir(&full)?;
@@ -158,7 +162,12 @@ pub(crate) fn make_folder_chain(root: &Path, folder: &Path) -> io::Result<()> {
     for name in folder.components() {
         full.push(name);
         match fs::symlink_metadata(&full) {
-            Ok(meta) if meta.is_dir() => continue,
+            Ok(meta) if meta.is_dir() => {
+                if meta.mode() & 0o700 != 0o700 {
+                    let _ = make_readable(&full);
+                }
+                continue;
+            }
             Ok(meta) if meta.is_symlink() => fs::remove_file(&full)?,
             Ok(_) => {
                 let aside = full.with_extension(format!("runner-aside-{}", set_aside.len()));

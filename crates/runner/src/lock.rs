@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::{Code, Error, Result};
 use crate::files;
+use crate::image;
 use crate::project::Project;
 
 /// How long the processes of a killed runner may take to be gone.
@@ -38,8 +39,8 @@ impl Lock {
             // Not every file system can lock folders; the file must do there.
             Err(_) => None,
         };
-        files::make_folder(&project.iterations())?;
         let path = path(project);
+        files::make_folder(&project.iterations())?;
         only_regular(&path)?;
         let mut file = OpenOptions::new()
             .read(true)
@@ -120,10 +121,19 @@ fn holder_of(folder: &Path) -> Option<u32> {
 }
 
 /// A session may have put anything in the place of a lock file: a pipe that makes
-/// us wait, a link that makes us write elsewhere.
+/// us wait, a link that makes us write elsewhere, a file that is closed.
 fn only_regular(path: &Path) -> std::io::Result<()> {
+    for folder in path.ancestors().skip(1).take(2) {
+        if folder
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.mode() & 0o700 != 0o700)
+        {
+            let _ = image::make_readable(folder);
+        }
+    }
     match path.symlink_metadata() {
         Ok(meta) if !meta.is_file() => files::remove_if_there(path),
+        Ok(meta) if meta.mode() & 0o600 != 0o600 => image::make_readable(path),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use runner_core::message;
 use runner_core::paths;
 
 use crate::error::{Code, Error, Result};
-use crate::git::Git;
+use crate::git::{Git, History};
 
 /// A repair that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,18 +19,14 @@ pub(crate) struct Pending {
 /// Looks back from `head`: is the newest word of the runner about the tree
 /// "invalid", and how often has a repair been refused since?
 pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pending>> {
-    let log = git.read(&[
-        "log",
-        "-z",
-        "--first-parent",
-        "--max-count=200",
-        "--format=%B",
-        "--grep=^chore(loop): ",
-        head,
-    ])?;
     let mut refused = 0;
-    for message in String::from_utf8_lossy(&log).split('\0') {
-        let subject = message.lines().next().unwrap_or_default();
+    for commit in History::from(git, head) {
+        let commit = commit?;
+        let (subject, message) = (commit.subject(), &*commit.message);
+        if !subject.starts_with("chore(loop): ") {
+            // A person's.
+            continue;
+        }
         if subject == message::start_subject(run_id) {
             // A person changed something in .runner/ meanwhile: the tree still waits.
             continue;

@@ -17,6 +17,7 @@ use runner_core::tree::{self, Finding};
 use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
+use crate::git::{Commit, History};
 use crate::log::Journal;
 use crate::project::Project;
 use crate::state;
@@ -310,23 +311,16 @@ fn where_differs(derived: Option<&[u8]>, recorded: Option<&[u8]>) -> String {
 
 /// The messages of the run's iterations, as far as git has them.
 fn commits_of(project: &Project, run_id: &str) -> HashMap<u32, String> {
-    let read = || -> Result<Vec<u8>> {
+    let read = || -> Result<Vec<Commit>> {
         let branch = format!("refs/heads/{}", branch_of(run_id));
-        disarm::open_to_look(project)?.read(&[
-            "log",
-            "-z",
-            "--first-parent",
-            "--format=%B",
-            &branch,
-            "--",
-        ])
+        History::from(&disarm::open_to_look(project)?, &branch).collect()
     };
-    let log = read().unwrap_or_default();
-    String::from_utf8_lossy(&log)
-        .split('\0')
-        .filter_map(|text| {
-            let subject = message::parse_subject(text.lines().next()?)?;
-            (subject.run_id == run_id).then(|| (subject.iter, text.to_owned()))
+    let commits = read().unwrap_or_default();
+    commits
+        .into_iter()
+        .filter_map(|commit| {
+            let subject = message::parse_subject(commit.subject())?;
+            (subject.run_id == run_id).then_some((subject.iter, commit.message))
         })
         .collect()
 }

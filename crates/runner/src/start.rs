@@ -1,5 +1,6 @@
 //! Beginning a run: an id, a branch, a first commit.
 
+mod base;
 mod undo;
 
 use std::ffi::OsStr;
@@ -26,7 +27,15 @@ use crate::project::Project;
 use crate::recover;
 use crate::state::{self, State};
 use crate::step::{self, Workplace, branch_of};
+pub use base::GuardAtBase;
 use undo::Undo;
+
+/// How to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartOptions {
+    /// Whether the guard is tried once where a new run begins.
+    pub check_guard: bool,
+}
 
 /// What `start` did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +50,12 @@ pub struct StartReport {
     pub committed: bool,
     /// Whether the run is a new one.
     pub new_run: bool,
+    /// What the guard said where a new run begins.
+    pub guard_at_base: GuardAtBase,
 }
 
 /// Begins the run that GOAL.md describes, or takes it up again.
-pub fn start(project: &Project, host: &mut Host<'_>) -> Result<StartReport> {
+pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> Result<StartReport> {
     Git::check_version()?;
     Git::open(project.root())?;
     let _lock = Lock::take(project)?;
@@ -68,11 +79,11 @@ pub fn start(project: &Project, host: &mut Host<'_>) -> Result<StartReport> {
             "GOAL.md is still the template: agents will find nothing to do in it",
         ));
     }
-    let note = containment.for_config(&state.config)?.note(&state.config);
-    if let Some(note) = note {
+    let contained = containment.for_config(&state.config)?;
+    if let Some(note) = contained.note(&state.config) {
         host.observer.progress(&Progress::Note(&note));
     }
-    let (report, nameless) = begin(project, &git, &state)?;
+    let (mut report, nameless) = begin(project, &git, &state)?;
     if nameless {
         host.observer.progress(&Progress::Note(
             "git knows no name and email here: committed as runner <runner@localhost>",
@@ -84,6 +95,10 @@ pub fn start(project: &Project, host: &mut Host<'_>) -> Result<StartReport> {
         // The run has begun, whether or not the log of events hears of it.
         let _ = files::make_folder(&folder)
             .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, "run_started", more));
+        if options.check_guard {
+            report.guard_at_base =
+                base::try_guard(&git, &state.config, &contained, &report.branch, host)?;
+        }
     }
     Ok(report)
 }
@@ -192,6 +207,7 @@ fn take_up(git: &Git, runs: &[String]) -> Result<StartReport> {
         base,
         committed: false,
         new_run: false,
+        guard_at_base: GuardAtBase::Skipped,
     })
 }
 
@@ -271,6 +287,7 @@ impl Begin<'_> {
             base: base.to_owned(),
             committed,
             new_run,
+            guard_at_base: GuardAtBase::Skipped,
         }
     }
 

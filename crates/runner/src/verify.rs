@@ -1,23 +1,22 @@
 //! Running a guard again where it once said yes.
 
-use std::ffi::OsString;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use runner_core::digest::sha256_hex;
 use runner_core::message;
 use runner_core::meta::Guard;
 use runner_core::paths;
 use runner_core::tree;
-use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
 
+use crate::containment::Containment;
 use crate::disarm;
-use crate::environment;
 use crate::error::{Code, Error, Result};
-use crate::git::{Git, OwnFiles, Run};
+use crate::git::{Commit, Git, History, OwnFiles, Run};
 use crate::host::Host;
 use crate::project::Project;
 use crate::state;
 use crate::step::branch_of;
+use crate::trial::{self, Checkout, TrialEnd};
 use crate::validate::unknown_node;
 
 /// What running the guard again showed.
@@ -70,41 +69,34 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
         Error::new(Code::Identity, "no run has been started here").hint("(run 'runner start')")
     })?;
     let proof = find_proof(&git, &run_id, node)?;
-    let folder = tempfile::Builder::new()
-        .prefix("runner-verify-")
-        .tempdir()?;
-    let place = folder.path().join("work");
-    let place_text = place.display().to_string();
-    git.write(&[
-        "worktree",
-        "add",
-        "--quiet",
-        "--detach",
-        "--force",
-        &place_text,
-        &proof.commit,
-    ])?;
+    let checkout = Checkout::of(&git, &proof.commit)?;
     // The guard runs the agent's code, and that may plant something in .git.
     let own_files = OwnFiles::capture(&git)?;
     let branch = branch_of(&run_id);
     let tip = git.commit_of(&format!("refs/heads/{branch}"))?;
-    let result = run_guard(
-        project,
-        &place,
-        &proof,
-        state.config.iteration_timeout_secs,
-        state.config.guard_output_limit_bytes,
+    let limit = Duration::from_secs(state.config.iteration_timeout_secs);
+    let containment = Containment::choose(&state.config)?;
+    let contained = containment.is_on().then_some(&containment);
+    let trial = trial::run(
+        &checkout,
+        &proof.command,
+        &state.config,
+        contained,
+        limit,
         host,
     );
+    let planted = tempfile::Builder::new()
+        .prefix("runner-planted-")
+        .tempdir()?;
     let put_back = own_files.restore(
         project.root(),
         Run {
             branch: &branch,
             head: tip.as_deref().unwrap_or(&proof.commit),
         },
-        &folder.path().join("planted"),
+        planted.path(),
     )?;
-    let _ = git.write(&["worktree", "remove", "--force", "--force", &place_text]);
+    drop(checkout);
     if !put_back.changed.is_empty() {
         return Err(Error::new(
             Code::Mismatch,
@@ -114,7 +106,20 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
             ),
         ));
     }
-    let (exit, log) = result?;
+    let trial = trial?;
+    let exit = match trial.end {
+        TrialEnd::Exited(code) => Some(code),
+        TrialEnd::TimedOut => None,
+        TrialEnd::NotStarted(message) => {
+            return Err(
+                Error::new(Code::Git, format!("the guard {message}")).hint(format!(
+                    "it is run in a work tree of its own, not in {}",
+                    project.root().display()
+                )),
+            );
+        }
+    };
+    let log = trial.log;
     let text = String::from_utf8_lossy(&log);
     Ok(Verification {
         node_id: node.to_owned(),
@@ -132,20 +137,17 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
 /// The first green iteration of the run in whose tree the node has passed.
 fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
     let branch = format!("refs/heads/{}", branch_of(run_id));
-    let log = git.read(&[
-        "log",
-        "-z",
-        "--first-parent",
-        "--reverse",
-        "--format=%H%n%B",
-        &branch,
-        "--",
-    ])?;
+    // Oldest first; what a session itself committed proves nothing.
+    let mut commits: Vec<Commit> = History::from(git, &branch).collect::<Result<_>>()?;
+    commits.reverse();
     let mut known = false;
-    for record in String::from_utf8_lossy(&log).split('\0') {
-        let Some((commit, text)) = record.split_once('\n') else {
-            continue;
-        };
+    for Commit {
+        id: commit,
+        message: text,
+        ..
+    } in &commits
+    {
+        let commit = commit.as_str();
         let Some(subject) = message::parse_subject(text.lines().next().unwrap_or_default()) else {
             continue;
         };
@@ -197,64 +199,4 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
 fn is_in_tree(git: &Git, branch: &str, node: &str) -> Result<bool> {
     let bytes = git.file_at(branch, paths::TREE)?.unwrap_or_default();
     Ok(tree::parse(&bytes).is_ok_and(|root| root.find(node).is_some()))
-}
-
-fn run_guard(
-    project: &Project,
-    place: &std::path::Path,
-    proof: &Proof,
-    timeout_secs: u64,
-    cap: u64,
-    host: &mut Host<'_>,
-) -> Result<(Option<i32>, Vec<u8>)> {
-    let mut env = environment::inherited();
-    env.push(("RUNNER_PROJECT_DIR".into(), place.into()));
-    let spec = Spec {
-        argv: proof.command.iter().map(OsString::from).collect(),
-        cwd: place.to_owned(),
-        env,
-        stdin: None,
-        merge_stderr: true,
-        deadline: Some(Instant::now() + Duration::from_secs(timeout_secs)),
-        idle_timeout: None,
-        grace: Duration::from_secs(5),
-        monitor: false,
-        hold_lock: None,
-    };
-    let mut sink = Collect {
-        head: Vec::new(),
-        capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
-    };
-    let report = host.supervisor.run(&spec, host.cancel, &mut sink)?;
-    let Collect { mut head, capped } = sink;
-    head.extend(capped.finish().bytes);
-    match report.ended {
-        Ended::Exited(code) => Ok((Some(code), head)),
-        Ended::Signaled(signal) => Ok((Some(128 + signal), head)),
-        Ended::Interrupted => Err(Error::new(Code::Interrupted, "interrupted")),
-        Ended::NotStarted(failure) => {
-            Err(
-                Error::new(Code::Git, format!("the guard {}", failure.message)).hint(format!(
-                    "it is run in a work tree of its own, not in {}",
-                    project.root().display()
-                )),
-            )
-        }
-        Ended::TimedOut | Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => {
-            Ok((None, head))
-        }
-    }
-}
-
-struct Collect {
-    head: Vec<u8>,
-    capped: CappedLog,
-}
-
-impl Sink for Collect {
-    fn output(&mut self, _: Stream, bytes: &[u8]) -> Flow {
-        let head = self.capped.push(bytes);
-        self.head.extend_from_slice(head);
-        Flow::Go
-    }
 }

@@ -1,5 +1,6 @@
 //! One module a command (or a few that belong together).
 
+pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod log;
 pub(crate) mod look;

@@ -3,17 +3,18 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use runner::{Project, Result};
+use runner::{Project, Result, StartOptions};
 use serde_json::json;
 
 use super::{Exit, with_host};
 use crate::out::Out;
 
 /// Begins the run, or takes it up again.
-pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, check_guard: bool, out: &mut Out) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cell = RefCell::new(&mut *out);
-    let report = with_host(&cell, false, |host| runner::start(&project, host))?;
+    let options = StartOptions { check_guard };
+    let report = with_host(&cell, false, |host| runner::start(&project, options, host))?;
     if out.json {
         out.object(json!({
             "run_id": report.run_id,
@@ -21,6 +22,7 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
             "base": report.base,
             "committed": report.committed,
             "new_run": report.new_run,
+            "guard_at_base": report.guard_at_base.as_str(),
         }));
         return Ok(Exit::Success);
     }

@@ -6,7 +6,7 @@ pub(crate) mod agent;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use runner::{Code, Error, InitOptions, LoopOptions, LoopStatus, Project, Result};
+use runner::{Code, Error, InitOptions, LoopOptions, LoopStatus, Project, Result, StartOptions};
 use runner_core::config::{self, Backend};
 use runner_core::paths;
 
@@ -66,7 +66,7 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
 
     let cell = RefCell::new(&mut *out);
     let end = with_host(&cell, true, |host| {
-        runner::start(&project, host)?;
+        runner::start(&project, StartOptions { check_guard: false }, host)?;
         Ok(runner::run_loop(
             &project,
             host,

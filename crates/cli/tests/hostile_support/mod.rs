@@ -2,6 +2,8 @@
 //! one run, planted code that must never run, and what must hold after each.
 #![allow(dead_code)] // each test file uses its own part
 
+pub(crate) mod planted;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -199,7 +201,12 @@ pub(crate) fn find_content(folder: &Path, wanted: &[u8]) -> Vec<PathBuf> {
             let kind = entry.file_type().unwrap();
             if kind.is_dir() {
                 folders.push(entry.path());
-            } else if kind.is_file() && fs::read(entry.path()).is_ok_and(|bytes| bytes == wanted) {
+            } else if kind.is_file()
+                && entry
+                    .metadata()
+                    .is_ok_and(|meta| meta.len() == wanted.len() as u64)
+                && fs::read(entry.path()).is_ok_and(|bytes| bytes == wanted)
+            {
                 found.push(entry.path());
             }
         }

@@ -5,6 +5,10 @@
 //! git folder and work tree named explicitly, so that nothing planted in the
 //! repository decides where git works. Git children die with this process.
 
+mod around;
+mod call;
+mod history;
+mod index;
 mod own_files;
 mod places;
 mod rescue;
@@ -13,15 +17,12 @@ mod status;
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
-use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
-use sha1::{Digest as _, Sha1};
-use sha2::Sha256;
-
+pub(crate) use history::{Commit, History};
+pub(crate) use index::IndexSignature;
 pub(crate) use own_files::OwnFiles;
 pub(crate) use places::Run;
 pub(crate) use rescue::rescue;
@@ -32,10 +33,10 @@ use crate::error::{Code, Error, Result};
 use crate::fault;
 use crate::files;
 
-/// The oldest git that has everything used here (`--sparse` of `git add`).
-const MIN_VERSION: (u32, u32) = (2, 34);
+use call::{base_command, describe, failed, finish, spawn};
 
 /// A repository and its work tree.
+#[allow(clippy::struct_field_names)] // what git itself calls it
 #[derive(Clone, Debug)]
 pub struct Git {
     root: PathBuf,
@@ -44,9 +45,6 @@ pub struct Git {
     /// The submodules of the commit that was last looked through.
     submodules: RefCell<Option<Vec<PathBuf>>>,
 }
-
-/// See [`Git::index_signature`].
-pub(crate) type IndexSignature = (u64, u64, i64, i64);
 
 /// How the state of everything is asked for.
 const STATUS: &[&str] = &[
@@ -293,98 +291,6 @@ impl Git {
         Ok(split_nul(&output).map(to_path).collect())
     }
 
-    /// Puts everything that is not ignored into the index.
-    pub(crate) fn add_all(&self) -> Result<()> {
-        self.add_all_to(&[], &[])
-    }
-
-    /// The same with more environment (another index) and without some paths.
-    fn add_all_to(&self, env: &[(&str, &OsStr)], without: &[&Path]) -> Result<()> {
-        let submodules = self.submodules()?;
-        let mut args: Vec<OsString> = vec!["add".into(), "--all".into()];
-        if self.is_sparse() {
-            // .runner/ may lie outside the cone; what is not checked out stays.
-            args.push("--sparse".into());
-        }
-        args.extend(["--".into(), ".".into()]);
-        // `git add` would run `git status` inside submodules, under their own
-        // config; `update-index` looks at their HEAD and at nothing else.
-        let paths = submodules.iter().map(PathBuf::as_path);
-        for path in paths.chain(without.iter().copied()) {
-            let mut exclude = OsString::from(":(exclude,top,literal)");
-            exclude.push(path);
-            args.push(exclude);
-        }
-        self.write_with(&args, None, env)?;
-        if submodules.is_empty() {
-            return Ok(());
-        }
-        let mut list = Vec::new();
-        for path in &submodules {
-            list.extend_from_slice(path.as_os_str().as_bytes());
-            list.push(0);
-        }
-        let args = [
-            "update-index",
-            "--add",
-            "--remove",
-            "--replace",
-            "-z",
-            "--stdin",
-        ];
-        self.write_with(&args, Some(&list), env).map(drop)
-    }
-
-    /// Whether only a part of the files is checked out.
-    pub(crate) fn is_sparse(&self) -> bool {
-        self.git_dir.join("info/sparse-checkout").exists()
-            && self
-                .ask(&["config", "--type=bool", "--get", "core.sparseCheckout"])
-                .is_ok_and(|value| value.is_some_and(|text| text.trim_ascii_end() == b"true"))
-    }
-
-    /// Keeps the submodules of a commit in mind.
-    pub(crate) fn remember_submodules(&self, files: &[TreeEntry]) {
-        let found = files.iter().filter(|entry| entry.mode == SUBMODULE);
-        let found = found.map(|entry| entry.path.clone()).collect();
-        *self.submodules.borrow_mut() = Some(found);
-    }
-
-    /// The submodules in the index, or those that were kept in mind.
-    pub(crate) fn submodules(&self) -> Result<Vec<PathBuf>> {
-        if let Some(known) = &*self.submodules.borrow() {
-            return Ok(known.clone());
-        }
-        let found: Vec<PathBuf> = self
-            .index_entries()?
-            .into_iter()
-            .filter(|entry| entry.mode == SUBMODULE)
-            .map(|entry| entry.path)
-            .collect();
-        *self.submodules.borrow_mut() = Some(found.clone());
-        Ok(found)
-    }
-
-    /// Everything in the index.
-    pub(crate) fn index_entries(&self) -> Result<Vec<IndexEntry>> {
-        let listing = self.read(&["ls-files", "-v", "--stage", "-z"])?;
-        Ok(split_nul(&listing)
-            .filter_map(|record| {
-                // "H 100644 0123… 0\tpath"
-                let tab = record.iter().position(|byte| *byte == b'\t')?;
-                let mut words = record[..tab].split(|byte| *byte == b' ');
-                let tag = *words.next()?.first()?;
-                let mode = String::from_utf8_lossy(words.next()?).into_owned();
-                Some(IndexEntry {
-                    mode,
-                    assumed: tag.is_ascii_lowercase(),
-                    skipped: tag.eq_ignore_ascii_case(&b'S'),
-                    path: to_path(&record[tab + 1..]),
-                })
-            })
-            .collect())
-    }
-
     /// Commits the index; says who was named as author.
     pub(crate) fn commit(&self, message: &str) -> Result<Identity> {
         let args = [
@@ -401,7 +307,7 @@ impl Git {
 
     /// Does something that needs an author: the user, or `runner` where git
     /// knows no name (a first try is cheaper than asking).
-    #[allow(clippy::unused_self)] // Reads as what it is: this repository's matter.
+    #[allow(clippy::unused_self)] // it is this repository that somebody does something to
     pub(crate) fn as_someone<T>(
         &self,
         act: impl Fn(&[(&str, &OsStr)]) -> Result<T>,
@@ -417,70 +323,6 @@ impl Git {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Refuses a git that is too old, with words.
-    pub fn check_version() -> Result<String> {
-        let mut command = base_command();
-        command.arg("--version");
-        // Not through `finish`, which asks here why a call failed.
-        let output = spawn(command, None)?;
-        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        if !output.status.success() {
-            return Err(Error::new(
-                Code::Git,
-                format!("`git --version` failed ({})", output.status),
-            )
-            .hint("install git 2.34 or newer"));
-        }
-        match parse_version(&text) {
-            Some(version) if version >= MIN_VERSION => Ok(text),
-            _ => Err(too_old(&text)),
-        }
-    }
-
-    /// Something that changes whenever the index file does (the time of change
-    /// of its inode cannot be forged).
-    pub(crate) fn index_signature(&self) -> Option<IndexSignature> {
-        use std::os::unix::fs::MetadataExt as _;
-        let meta = self.git_dir.join("index").symlink_metadata().ok()?;
-        Some((meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec()))
-    }
-
-    /// Whether the index file ends with the checksum of what is before it (or
-    /// with zeros, where git is told to do without). `name_len`: how long names
-    /// of objects are here.
-    pub(crate) fn index_is_whole(&self, name_len: usize) -> bool {
-        let whole = || -> std::io::Result<bool> {
-            let mut file = std::fs::File::open(self.git_dir.join("index"))?;
-            let sum_len = name_len / 2;
-            let Some(mut left) = file.metadata()?.len().checked_sub(sum_len as u64) else {
-                return Ok(false);
-            };
-            let (mut sha1, mut sha256) = (Sha1::new(), Sha256::new());
-            let mut buffer = vec![0; 1 << 16];
-            while left > 0 {
-                let part =
-                    usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
-                file.read_exact(&mut buffer[..part])?;
-                if name_len == 64 {
-                    sha256.update(&buffer[..part]);
-                } else {
-                    sha1.update(&buffer[..part]);
-                }
-                left -= part as u64;
-            }
-            let mut sum = vec![0; sum_len];
-            file.read_exact(&mut sum)?;
-            let expected = if name_len == 64 {
-                sha256.finalize().to_vec()
-            } else {
-                sha1.finalize().to_vec()
-            };
-            Ok(sum == expected || sum.iter().all(|byte| *byte == 0))
-        };
-        let plain = self.git_dir.join("index").symlink_metadata();
-        plain.is_ok_and(|meta| meta.is_file()) && whole().unwrap_or(false)
     }
 
     /// Removes lock files that a dead git left behind. Only for whoever holds
@@ -523,19 +365,6 @@ fn is_nameless(error: &Error) -> bool {
 
 /// The mode of a submodule in commits and in the index.
 pub(crate) const SUBMODULE: &str = "160000";
-
-/// A file in the index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IndexEntry {
-    /// As in [`TreeEntry`].
-    pub(crate) mode: String,
-    /// Marked `assume-unchanged`.
-    pub(crate) assumed: bool,
-    /// Marked `skip-worktree`.
-    pub(crate) skipped: bool,
-    /// From the root of the repository.
-    pub(crate) path: PathBuf,
-}
 
 /// A file in a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -582,155 +411,9 @@ pub(crate) fn to_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
 
-#[allow(clippy::disallowed_methods)] // This is the one place that starts git.
-fn base_command() -> Command {
-    let mut command = Command::new("git");
-    for (name, _) in std::env::vars_os() {
-        if name.as_bytes().starts_with(b"GIT_") {
-            command.env_remove(name);
-        }
-    }
-    command
-        .args([
-            // Neither the user's hooks nor planted ones may stop or enter a run.
-            "-c",
-            "core.hooksPath=/dev/null",
-            "-c",
-            "core.fsmonitor=false",
-            "-c",
-            "commit.gpgSign=false",
-            // A guessed name is no identity: see `as_someone`.
-            "-c",
-            "user.useConfigOnly=true",
-            // No background process may outlive the call.
-            "-c",
-            "gc.auto=0",
-            "-c",
-            "maintenance.auto=false",
-            "-c",
-            "core.untrackedCache=false",
-            "-c",
-            "core.quotePath=false",
-            "-c",
-            "core.safecrlf=false",
-            "-c",
-            "advice.addEmbeddedRepo=false",
-            // What is read here must not depend on how people like to see it.
-            "-c",
-            "log.showSignature=false",
-            "-c",
-            "i18n.commitEncoding=UTF-8",
-            "-c",
-            "i18n.logOutputEncoding=UTF-8",
-            "-c",
-            "diff.ignoreSubmodules=dirty",
-            "-c",
-            "submodule.recurse=false",
-        ])
-        .env("LC_ALL", "C")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        // A planted replacement must not change what a commit says.
-        .env("GIT_NO_REPLACE_OBJECTS", "1")
-        .stdin(Stdio::null())
-        // A Ctrl-C in the terminal is the runner's to handle, not git's.
-        .process_group(0);
-    runner_exec::os::die_with_parent(&mut command);
-    command
-}
-
-fn spawn(mut command: Command, input: Option<&[u8]>) -> Result<Output> {
-    if input.is_some() {
-        command.stdin(Stdio::piped());
-    }
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
-    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        std::thread::scope(|scope| {
-            // A thread, because git may print more than a pipe holds before it
-            // has read everything.
-            scope.spawn(move || {
-                let _ = stdin.write_all(input);
-            });
-            child.wait_with_output().map_err(Error::from)
-        })
-    } else {
-        Ok(child.wait_with_output()?)
-    }
-}
-
-fn cannot_start(error: &std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        return Error::new(Code::Git, "git is not installed (not found on PATH)")
-            .hint("install git 2.34 or newer");
-    }
-    Error::new(Code::Git, format!("cannot start git: {error}"))
-}
-
-fn finish(command: Command, input: Option<&[u8]>) -> Result<Vec<u8>> {
-    let described = describe(&command);
-    let output = spawn(command, input)?;
-    if output.status.success() {
-        Ok(output.stdout)
-    } else {
-        Err(failed(&described, &output))
-    }
-}
-
-/// The call without the options that every call has.
-fn describe(command: &Command) -> String {
-    let words: Vec<String> = command
-        .get_args()
-        .map(|arg| arg.to_string_lossy().into_owned())
-        .skip_while(|arg| arg == "-c" || arg.contains('=') && !arg.starts_with("--"))
-        .filter(|arg| !arg.starts_with("--git-dir=") && !arg.starts_with("--work-tree="))
-        .take(6)
-        .collect();
-    format!("git {}", words.join(" "))
-}
-
-fn failed(described: &str, output: &Output) -> Error {
-    let text = String::from_utf8_lossy(&output.stderr);
-    let text = runner_core::text::cut_end(text.trim(), 2000).into_owned();
-    let error = Error::new(Code::Git, format!("`{described}` failed: {text}"));
-    if text.contains("No space left on device") {
-        return error.hint("free some space, then run the same command again: nothing is lost");
-    }
-    if text.contains("Read-only file system") {
-        return error.hint("make the file system writable, then run the same command again");
-    }
-    // An old git fails in many ways; the true reason is worth one more call.
-    match Git::check_version() {
-        Err(old) if old.message.contains("too old") => old,
-        _ => error,
-    }
-}
-
-fn too_old(text: &str) -> Error {
-    Error::new(
-        Code::Git,
-        format!(
-            "this git is too old: {text:?}, version {}.{} or newer is needed",
-            MIN_VERSION.0, MIN_VERSION.1
-        ),
-    )
-    .hint("install a newer git")
-}
-
-fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.strip_prefix("git version ")?.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions() {
-        assert_eq!(parse_version("git version 2.47.3"), Some((2, 47)));
-        assert_eq!(parse_version("git version 2.39.5 (Apple)"), Some((2, 39)));
-        assert_eq!(parse_version("gut"), None);
-    }
 
     #[test]
     fn tree_listings() {

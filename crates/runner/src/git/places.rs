@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,7 @@ impl Unusual {
 
     /// Moves what a session left in the way to `quarantine`.
     pub(super) fn clear(&self, folder: &Path, quarantine: &Path) -> io::Result<Cleared> {
+        open_closed(folder);
         let known: BTreeSet<&Path> = self.paths.iter().map(|path| path.0.as_path()).collect();
         let mut cleared = Cleared {
             traps: traps(folder)?,
@@ -157,6 +159,26 @@ impl Unusual {
             mended.push(branch);
         }
         Ok(mended)
+    }
+}
+
+/// Opens the folders of a git folder if a session has closed them.
+fn open_closed(folder: &Path) {
+    let closed = ["", "objects", "refs", "refs/heads", "logs", "info", "hooks"]
+        .iter()
+        .any(|name| {
+            fs::symlink_metadata(folder.join(name))
+                .is_ok_and(|meta| meta.is_dir() && meta.mode() & 0o700 != 0o700)
+                || fs::symlink_metadata(folder.join(name))
+                    .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        });
+    if closed {
+        image::walk(folder, Path::new(""), &mut |path, _| {
+            // Objects are never written to again.
+            if !path.starts_with("objects") {
+                let _ = image::make_readable(&folder.join(path));
+            }
+        });
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn run(mut command: Command) -> Result<Patience<Output>> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command
         .spawn()
-        .map_err(|error| super::cannot_start(&error))?;
+        .map_err(|error| super::call::cannot_start(&error))?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let ended = std::thread::scope(|scope| {

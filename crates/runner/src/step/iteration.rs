@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -307,10 +307,25 @@ fn names_in(folder: &Path) -> io::Result<BTreeSet<OsString>> {
         .collect()
 }
 
-/// Whether a file has exactly this content.
-pub(crate) fn has_content(path: &Path, bytes: &[u8]) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == bytes.len() as u64)
-        && fs::read(path).is_ok_and(|found| found == bytes)
+/// Whether a file has exactly this content; read in pieces, for it may be large.
+pub(crate) fn has_content(path: &Path, mut bytes: &[u8]) -> bool {
+    let same_size = |meta: fs::Metadata| meta.is_file() && meta.len() == bytes.len() as u64;
+    if !fs::symlink_metadata(path).is_ok_and(same_size) {
+        return false;
+    }
+    let Ok(mut file) = fs::File::open(path) else {
+        return false;
+    };
+    let mut piece = vec![0; (256 * 1024).min(bytes.len() + 1)];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return bytes.is_empty(),
+            Ok(read) if bytes.len() >= read && bytes[..read] == piece[..read] => {
+                bytes = &bytes[read..];
+            }
+            _ => return false,
+        }
+    }
 }
 
 /// A folder that is in the way is kept as `<n>.stale-<k>`.

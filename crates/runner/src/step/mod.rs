@@ -37,6 +37,7 @@ use crate::repair;
 use crate::start::runs_elsewhere;
 use crate::state::{self, State};
 
+pub(crate) use child::millis;
 pub(crate) use context::read_meta;
 pub(crate) use inspect::after_session;
 pub(crate) use iteration::{Before, Iteration};

@@ -120,6 +120,7 @@ pub(crate) fn settle(
             Class::RepairRestored => Some("restored"),
             _ => None,
         },
+        session_head: (it.parent != it.started.head).then_some(&*it.started.head),
     }
     .text();
     let decided = Decided {

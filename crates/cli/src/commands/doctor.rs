@@ -1,0 +1,128 @@
+//! `runner doctor`: is everything there that a run needs?
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use runner::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Result, Verdict};
+use serde_json::{Value, json};
+
+use super::{Exit, with_host};
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+/// Looks, and prints what was found.
+pub(crate) fn run(dir: &Path, run_guard: bool, out: &mut Out) -> Result<Exit> {
+    let cell = RefCell::new(&mut *out);
+    let options = DoctorOptions { run_guard };
+    let found = with_host(&cell, false, |host| runner::doctor(dir, options, host))?;
+    if out.json {
+        out.object(value(&found));
+    } else {
+        print(&found, out);
+    }
+    Ok(if found.is_ok() {
+        Exit::Success
+    } else {
+        Exit::Error
+    })
+}
+
+fn value(found: &Diagnosis) -> Value {
+    let checks: Vec<Value> = found
+        .checks
+        .iter()
+        .map(|check| {
+            json!({
+                "name": check.name,
+                "verdict": check.verdict.as_str(),
+                "message": check.message,
+                "remedy": check.remedy,
+            })
+        })
+        .collect();
+    let mut value = json!({"ok": found.is_ok(), "checks": checks});
+    if let Some(guard) = &found.guard {
+        value["run_guard"] = json!({
+            "command": guard.command,
+            "commit": guard.commit,
+            "outside": run_value(&guard.outside),
+            "inside": guard.inside.as_ref().map(run_value),
+        });
+    }
+    value
+}
+
+fn run_value(run: &GuardRun) -> Value {
+    json!({
+        "sandbox": run.sandbox,
+        "exit": run.exit,
+        "duration_ms": run.duration_ms,
+        "left": run.left,
+        "output_tail": run.output_tail,
+    })
+}
+
+fn print(found: &Diagnosis, out: &mut Out) {
+    let titles: Vec<String> = found.checks.iter().map(title).collect();
+    let width = titles.iter().map(String::len).max().unwrap_or_default();
+    for (check, title) in found.checks.iter().zip(&titles) {
+        for line in lines(check, title, width, out) {
+            out.data(&line);
+        }
+    }
+    if let Some(guard) = &found.guard {
+        print_output(guard, out);
+    }
+    let count = |verdict: Verdict| {
+        let matching = found.checks.iter().filter(|it| it.verdict == verdict);
+        matching.count()
+    };
+    out.say(&format!(
+        "{} ok, {} to know about, {} to mend",
+        count(Verdict::Ok),
+        count(Verdict::Warn),
+        count(Verdict::Fail)
+    ));
+}
+
+fn title(check: &Check) -> String {
+    check.name.replace('_', " ")
+}
+
+/// One finding: the mark, the title, what was found; below it what to do.
+fn lines(check: &Check, title: &str, width: usize, out: &Out) -> Vec<String> {
+    let (mark, tone) = match check.verdict {
+        Verdict::Ok => ("✓", Tone::Good),
+        Verdict::Warn => ("!", Tone::Busy),
+        Verdict::Fail => ("✗", Tone::Bad),
+    };
+    let indent = " ".repeat(width + 4);
+    let message = style::harmless(&check.message).replace('\n', &format!("\n{indent}"));
+    let mut lines = vec![format!(
+        "{} {title:width$}  {message}",
+        out.paint.paint(tone, mark)
+    )];
+    if let Some(remedy) = &check.remedy {
+        let remedy = style::harmless(remedy).replace('\n', &format!("\n{indent}  "));
+        let arrow = out.paint.paint(Tone::Dim, "→");
+        lines.push(format!("{indent}{arrow} {remedy}"));
+    }
+    lines
+}
+
+/// What a guard printed that did not pass.
+fn print_output(guard: &GuardTrials, out: &mut Out) {
+    let inside = guard.inside.as_ref().map(|run| ("inside", run));
+    let red = [Some(("outside", &guard.outside)), inside]
+        .into_iter()
+        .flatten()
+        .find(|(_, run)| run.exit != Some(0) && !run.output_tail.trim().is_empty());
+    if let Some((place, run)) = red {
+        out.say(&format!(
+            "the guard's output {place} the sandbox ends with:"
+        ));
+        for line in style::harmless(run.output_tail.trim_end()).lines() {
+            out.say(&format!("  {line}"));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `runner doctor --run-guard`: the guard outside and inside the sandbox.
+
+mod doctor_support;
+mod scenario;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use doctor_support::{bin, check, doctor, expect, project, real, with_tools};
+use runner_testkit::{TestRepo, assert_no_process};
+use scenario::{BIN, GOAL, assert_same, picture};
+use serde_json::{Value, json};
+
+/// No work tree and no temporary folder is left behind.
+#[track_caller]
+fn assert_nothing_left(repo: &TestRepo) {
+    assert_eq!(repo.git(&["worktree", "list"]).lines().count(), 1);
+    let tmp = fs::read_dir(repo.root().join("tmp")).expect("the temp folder is there");
+    assert_eq!(tmp.count(), 0, "something is left in the temp folder");
+}
+
+#[test]
+fn a_guard_that_passes() {
+    let mut repo = project(&["test", "-e", "README.md"]);
+    symlink(real("test").unwrap(), bin(&repo).join("test")).unwrap();
+    let before = picture(&repo);
+    let value = doctor(&repo, &["--run-guard"], 0);
+    expect(&value, "guard_outside", "ok", "passes at HEAD");
+    expect(&value, "guard_inside", "ok", "");
+    expect(&value, "guard_leaves", "ok", "nothing");
+    let ran = &value["run_guard"];
+    assert_eq!(ran["commit"], repo.head());
+    assert_eq!(ran["command"], json!(["test", "-e", "README.md"]));
+    let outside = &ran["outside"];
+    assert_eq!(
+        (&outside["exit"], &outside["sandbox"]),
+        (&json!(0), &json!("none"))
+    );
+    assert!(outside["duration_ms"].is_u64(), "{ran}");
+    assert_same(&repo, &before, "the user's tree is not touched");
+    assert_nothing_left(&repo);
+
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    let value = doctor(&repo, &["--run-guard"], 0);
+    expect(&value, "guard_inside", "ok", "not run");
+    assert_eq!(value["run_guard"]["inside"], Value::Null);
+}
+
+#[test]
+fn a_guard_that_fails_shows_why() {
+    let repo = project(&["sh", "-c", "echo no such luck; exit 3"]);
+    repo.write(".git/info/exclude", "build/\n");
+    repo.write("build/x", "");
+    let value = doctor(&repo, &["--run-guard"], 1);
+    expect(&value, "guard_outside", "fail", "gives exit 3 at HEAD");
+    expect(&value, "guard_outside", "fail", "without build/");
+    assert_eq!(
+        value["run_guard"]["outside"]["output_tail"],
+        "no such luck\n"
+    );
+    let human = repo.runner(&["doctor", "--run-guard"]).code(1);
+    assert!(
+        human.stderr.contains("  no such luck\n"),
+        "{}",
+        human.describe()
+    );
+    assert_nothing_left(&repo);
+}
+
+#[test]
+fn what_a_guard_leaves_is_told() {
+    let script = "echo made > made-by-guard; echo changed >> README.md; echo fine > ignored";
+    let repo = project(&["sh", "-c", script]);
+    repo.write(".gitignore", "ignored\n");
+    repo.commit_all("Ignore");
+    let value = doctor(&repo, &["--run-guard"], 0);
+    expect(&value, "guard_leaves", "warn", "README.md, made-by-guard");
+    assert_eq!(
+        value["run_guard"]["outside"]["left"],
+        json!(["README.md", "made-by-guard"])
+    );
+    assert!(!repo.exists("made-by-guard"));
+    repo.assert_clean();
+}
+
+#[test]
+fn a_guard_that_fails_in_the_sandbox_alone() {
+    for with_bwrap in [true, false] {
+        let mut repo = project(&["sh", "-c", "echo x > \"$HOME/.made/x\""]);
+        if let (true, Some(bwrap)) = (with_bwrap, real("bwrap")) {
+            symlink(bwrap, bin(&repo).join("bwrap")).unwrap();
+        }
+        fs::create_dir(repo.root().join("home/.made")).unwrap();
+        let run = repo.runner(&["doctor", "--run-guard", "--json"]);
+        let value = run.json();
+        if value["run_guard"]["inside"].is_null() {
+            continue; // This machine has no such sandbox.
+        }
+        run.code(1);
+        expect(&value, "guard_outside", "ok", "passes");
+        expect(
+            &value,
+            "guard_inside",
+            "fail",
+            "passes outside, but gives exit",
+        );
+        expect(
+            &value,
+            "guard_inside",
+            "fail",
+            "could not write to ~/.made;",
+        );
+        assert_nothing_left(&repo);
+
+        // Doing what it says mends it.
+        let remedy = check(&value, "guard_inside")["remedy"].as_str().unwrap();
+        let (_, list) = remedy.split_once("writable = ").unwrap();
+        let (list, _) = list.split_once(']').unwrap();
+        let list: Value = serde_json::from_str(&format!("{list}]")).unwrap();
+        repo.config(|config| {
+            config.set("sandbox.writable", list);
+        });
+        repo.write_config();
+        let value = doctor(&repo, &["--run-guard"], 0);
+        expect(&value, "guard_inside", "ok", "too");
+    }
+}
+
+#[test]
+fn a_guard_that_cannot_be_run() {
+    let repo = project(&["no-such-guard"]);
+    let value = doctor(&repo, &["--run-guard"], 1);
+    expect(
+        &value,
+        "guard_outside",
+        "fail",
+        "cannot start `no-such-guard`",
+    );
+    assert_eq!(value["run_guard"]["outside"]["exit"], Value::Null);
+
+    let mut repo = project(&["sleep", "600"]);
+    repo.config(|config| {
+        config.set("iteration_timeout_secs", 1);
+    });
+    repo.write_config();
+    let value = doctor(&repo, &["--run-guard"], 1);
+    expect(&value, "guard_outside", "fail", "did not end within 1 s");
+    assert_nothing_left(&repo);
+
+    let mut repo = with_tools(TestRepo::empty(BIN));
+    repo.init_run(GOAL, &["true"]);
+    let value = doctor(&repo, &["--run-guard"], 1);
+    expect(&value, "guard_outside", "fail", "no commit");
+}
+
+#[test]
+fn an_interrupt_ends_the_guard_and_leaves_nothing() {
+    let mut repo = project(&["sh", "-c", "touch \"$HOME/up\"; sleep 600"]);
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    let running = repo.spawn_runner(&["doctor", "--run-guard"]);
+    let up: &Path = &repo.root().join("home/up");
+    runner_testkit::eventually("the guard", Duration::from_secs(20), || up.exists());
+    running.signal("INT");
+    running.wait().code(130);
+    assert_no_process(&repo.root().display().to_string());
+    assert_nothing_left(&repo);
+}
+
+#[test]
+fn what_a_killed_runner_left_is_removed_by_the_next() {
+    let mut repo = project(&["sh", "-c", "touch \"$HOME/up\"; sleep \"$(cat nap)\""]);
+    symlink(real("cat").unwrap(), bin(&repo).join("cat")).unwrap();
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    repo.write("nap", "600");
+    repo.commit_all("A long nap");
+    let running = repo.spawn_runner(&["doctor", "--run-guard"]);
+    let up: &Path = &repo.root().join("home/up");
+    runner_testkit::eventually("the guard", Duration::from_secs(20), || up.exists());
+    running.kill();
+    assert_eq!(repo.git(&["worktree", "list"]).lines().count(), 2);
+    repo.write("nap", "0");
+    repo.commit_all("No nap");
+    doctor(&repo, &["--run-guard"], 0);
+    assert_nothing_left(&repo);
+}

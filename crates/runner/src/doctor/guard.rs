@@ -1,0 +1,453 @@
+//! The guard: can it be started, and what does it do outside and inside the
+//! sandbox?
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runner_core::config::Config;
+use runner_sandbox::ProgramError;
+
+use super::blocked::{self, Ground, Kind};
+use super::{Check, Verdict};
+use crate::containment::Containment;
+use crate::environment;
+use crate::error::Result;
+use crate::git::Git;
+use crate::host::Host;
+use crate::lock::Lock;
+use crate::project::Project;
+use crate::trial::{self, Checkout, Trial, TrialEnd};
+
+/// How much of the guard's output is shown.
+const TAIL: usize = 4000;
+
+/// The guard's two runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardTrials {
+    /// Its argv.
+    pub command: Vec<String>,
+    /// The commit that it was run at.
+    pub commit: String,
+    /// Without a sandbox.
+    pub outside: GuardRun,
+    /// In the sandbox that the config asks for; `None` where there is none, or no
+    /// sense in it.
+    pub inside: Option<GuardRun>,
+}
+
+/// One run of the guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardRun {
+    /// `bubblewrap`, `landlock` or `none`.
+    pub sandbox: &'static str,
+    /// Its exit code; `None` when it did not start, or not end in time.
+    pub exit: Option<i32>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// What it left that git does not ignore, and what it changed.
+    pub left: Vec<String>,
+    /// The end of its output.
+    pub output_tail: String,
+}
+
+/// Whether the guard's program can be started.
+pub(super) fn resolvable(config: &Config, place: &Path) -> Check {
+    let command = &config.guard.command;
+    let program = OsString::from(command.first().map_or("", String::as_str));
+    let found = environment::resolve(&program, place, &environment::inherited());
+    program_check(command, found.as_ref())
+}
+
+fn program_check(command: &[String], found: Result<&PathBuf, &ProgramError>) -> Check {
+    const NAME: &str = "guard";
+    let shown = command.join(" ");
+    let program = command.first().map_or("", String::as_str);
+    match found {
+        Ok(path) => Check::ok(NAME, format!("`{shown}` ({})", path.display())),
+        // An agent can make a file of the project, but no program of the machine.
+        Err(error) if error.not_found && program.contains('/') && !program.starts_with('/') => {
+            Check::warn(
+                NAME,
+                format!("`{shown}`: {program} is not there"),
+                "make it, unless it is part of the goal; no leaf can pass before it is there",
+            )
+        }
+        Err(error) => Check::fail(NAME, error.message.clone(), remedy_for_program(program)),
+    }
+}
+
+fn remedy_for_program(program: &str) -> String {
+    format!(
+        "install `{program}`, put its folder on PATH, or name another [guard] command in .runner/state/config.toml"
+    )
+}
+
+/// Runs the guard at HEAD, outside and inside the sandbox.
+pub(super) fn run(
+    project: &Project,
+    config: &Config,
+    host: &mut Host<'_>,
+) -> Result<(Vec<Check>, Option<GuardTrials>)> {
+    let git = Git::open(project.root())?;
+    let Some(commit) = git.commit_of("HEAD")? else {
+        let check = Check::fail(
+            "guard_outside",
+            "the repository has no commit to run the guard at",
+            "make one, or let `runner start` make it",
+        );
+        return Ok((vec![check], None));
+    };
+    // A step at work here would take the new work tree in .git for an intrusion.
+    let _lock = Lock::take(project)?;
+    let lacking = lacking(&git);
+    let limit = Duration::from_secs(config.iteration_timeout_secs);
+    let mut once = |containment: Option<&Containment>| -> Result<Ran> {
+        let checkout = Checkout::of(&git, &commit)?;
+        let command = &config.guard.command;
+        let trial = trial::run(&checkout, command, config, containment, limit, host)?;
+        let left = left_in(checkout.path());
+        let place = checkout.path().to_owned();
+        Ok(Ran { trial, left, place })
+    };
+    let outside = once(None)?;
+    let mut checks = vec![outside_check(config, &outside.trial, &lacking)];
+    // Refused: the check of the sandbox has said so.
+    let containment = Containment::choose(config).ok().filter(Containment::is_on);
+    let mut inside = None;
+    match (&containment, &outside.trial.end) {
+        (None, _) => checks.push(Check::ok(
+            "guard_inside",
+            "not run: there is no sandbox, or [sandbox] does not want one",
+        )),
+        (Some(_), TrialEnd::Exited(_)) => {
+            let ran = once(containment.as_ref())?;
+            let word = containment.as_ref().map_or("none", Containment::as_str);
+            let remedy = || remedy_inside(config, &git, &ran);
+            checks.push(inside_check(word, &outside.trial, &ran.trial, remedy));
+            inside = Some((word, ran));
+        }
+        (Some(_), _) => {}
+    }
+    let mut left = outside.left.clone();
+    left.extend(inside.iter().flat_map(|(_, ran)| ran.left.clone()));
+    left.sort();
+    left.dedup();
+    checks.push(left_check(&left));
+    let trials = GuardTrials {
+        command: config.guard.command.clone(),
+        commit,
+        outside: outside.report("none"),
+        inside: inside.map(|(word, ran)| ran.report(word)),
+    };
+    Ok((checks, Some(trials)))
+}
+
+/// A run and what it left.
+struct Ran {
+    trial: Trial,
+    left: Vec<String>,
+    /// Where it was run; gone by now.
+    place: PathBuf,
+}
+
+impl Ran {
+    fn report(&self, sandbox: &'static str) -> GuardRun {
+        let text = String::from_utf8_lossy(&self.trial.log);
+        GuardRun {
+            sandbox,
+            exit: match self.trial.end {
+                TrialEnd::Exited(code) => Some(code),
+                _ => None,
+            },
+            duration_ms: self.trial.duration_ms,
+            left: self.left.clone(),
+            output_tail: runner_core::text::cut_front(&text, TAIL).into_owned(),
+        }
+    }
+}
+
+/// What differs from the commit after a run.
+fn left_in(place: &Path) -> Vec<String> {
+    let status = Git::open(place).and_then(|git| git.status());
+    let entries = status.map(|status| status.entries).unwrap_or_default();
+    entries.iter().map(crate::git::Entry::name).collect()
+}
+
+/// What a checkout of HEAD lacks of the work tree.
+fn lacking(git: &Git) -> Vec<String> {
+    let mut names = trial::lacking(git);
+    let is_outside = |path: &Path| !path.starts_with(".runner");
+    if git
+        .status()
+        .is_ok_and(|status| status.entries.iter().any(|it| is_outside(&it.path)))
+    {
+        names.insert(0, "your uncommitted changes".to_owned());
+    }
+    names
+}
+
+/// `0.3 s`.
+fn seconds(millis: u64) -> String {
+    format!("{}.{} s", millis / 1000, millis % 1000 / 100)
+}
+
+fn timed_out(name: &'static str, command: &str, config: &Config) -> Check {
+    Check::fail(
+        name,
+        format!(
+            "`{command}` did not end within {} s",
+            config.iteration_timeout_secs
+        ),
+        "make it faster, or raise iteration_timeout_secs, which agent and guard share",
+    )
+}
+
+fn outside_check(config: &Config, trial: &Trial, lacking: &[String]) -> Check {
+    const NAME: &str = "guard_outside";
+    let command = config.guard.command.join(" ");
+    let took = seconds(trial.duration_ms);
+    let fresh = if lacking.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; it was run in a fresh checkout, without {}",
+            trial::some_of(lacking)
+        )
+    };
+    match &trial.end {
+        TrialEnd::Exited(0) => {
+            let message = format!("`{command}` passes at HEAD in {took}");
+            let half_secs = config.iteration_timeout_secs / 2;
+            if trial.duration_ms / 1000 >= half_secs.max(1) {
+                let all = config.iteration_timeout_secs;
+                return Check::warn(
+                    NAME,
+                    format!("{message}, and agent and guard share {all} s"),
+                    "make it faster, or raise iteration_timeout_secs",
+                );
+            }
+            Check::ok(NAME, message)
+        }
+        TrialEnd::Exited(code) => Check::fail(
+            NAME,
+            format!("`{command}` gives exit {code} at HEAD after {took}"),
+            format!("mend it, unless that is the goal: no leaf passes until it is green{fresh}"),
+        ),
+        TrialEnd::TimedOut => timed_out(NAME, &command, config),
+        TrialEnd::NotStarted(message) => Check::fail(
+            NAME,
+            format!("the guard {message}"),
+            format!("{}{fresh}", remedy_for_program(&config.guard.command[0])),
+        ),
+    }
+}
+
+fn inside_check(
+    sandbox: &str,
+    outside: &Trial,
+    inside: &Trial,
+    remedy: impl FnOnce() -> String,
+) -> Check {
+    const NAME: &str = "guard_inside";
+    let took = seconds(inside.duration_ms);
+    match (&outside.end, &inside.end) {
+        (TrialEnd::Exited(0), TrialEnd::Exited(0)) => {
+            Check::ok(NAME, format!("it passes in {sandbox} too, in {took}"))
+        }
+        (_, TrialEnd::Exited(0)) => Check::warn(
+            NAME,
+            format!("it passes in {sandbox} in {took}, but not outside"),
+            "a guard that does not give the same answer twice cannot judge: look why",
+        ),
+        (TrialEnd::Exited(0), TrialEnd::Exited(code)) => Check::fail(
+            NAME,
+            format!("it passes outside, but gives exit {code} in {sandbox} after {took}"),
+            remedy(),
+        ),
+        (_, TrialEnd::Exited(code)) => Check::fail(
+            NAME,
+            format!("it gives exit {code} in {sandbox} after {took}"),
+            "mend it outside first",
+        ),
+        (_, TrialEnd::TimedOut) => Check::fail(
+            NAME,
+            format!("it does not end in time in {sandbox}, after {took}"),
+            "it may wait for something that it cannot write to or reach there",
+        ),
+        (_, TrialEnd::NotStarted(message)) => Check::fail(
+            NAME,
+            format!("the guard {message}"),
+            "set [sandbox] mode = \"off\", or mend the sandbox",
+        ),
+    }
+}
+
+/// Which folder to add, found out from what the guard printed.
+fn remedy_inside(config: &Config, git: &Git, ran: &Ran) -> String {
+    let log = String::from_utf8_lossy(&ran.trial.log);
+    let denied = blocked::denied_paths(&log);
+    let own = [git.git_dir(), git.common_dir()];
+    let runner_dir = ran.place.join(".runner");
+    let closed = |path: &PathBuf| {
+        own.iter().any(|folder| path.starts_with(folder)) || path.starts_with(&runner_dir)
+    };
+    if let Some(path) = denied.iter().find(|path| closed(path)) {
+        return format!(
+            "it changes {}: git's settings and the runner's files are closed to guards, so let it leave them alone",
+            path.display()
+        );
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let path_var = std::env::var_os("PATH").unwrap_or_default();
+    let on_path: Vec<PathBuf> = std::env::split_paths(&path_var).collect();
+    let ground = Ground {
+        home: home.as_deref(),
+        on_path: &on_path,
+        kind: &|path| {
+            let meta = path.metadata().ok()?;
+            Some(if meta.is_dir() {
+                Kind::Folder
+            } else {
+                Kind::File
+            })
+        },
+    };
+    let root = git.root();
+    let tmp = std::env::temp_dir();
+    // Writable in any run, or never.
+    let settled = [&ran.place, root, &tmp]
+        .into_iter()
+        .chain(["/proc", "/sys", "/dev"].map(Path::new));
+    let settled: Vec<&Path> = settled.collect();
+    let mut wanted: Vec<PathBuf> = denied
+        .iter()
+        .filter(|path| !settled.iter().any(|folder| path.starts_with(folder)))
+        .map(|path| ground.folder_for(path))
+        .collect();
+    wanted.sort();
+    wanted.dedup();
+    blocked::remedy(&allowed(config, home.as_deref(), root), &wanted, &ground)
+}
+
+/// What `[sandbox] writable` comes to now.
+fn allowed(config: &Config, home: Option<&Path>, root: &Path) -> Vec<PathBuf> {
+    match &config.sandbox.writable {
+        Some(named) => named
+            .iter()
+            .filter_map(|text| runner_sandbox::expand_home(text, home, root).ok())
+            .collect(),
+        None => home.map_or_else(Vec::new, |home| {
+            runner_sandbox::default_caches(home, |name| std::env::var_os(OsStr::new(name)))
+        }),
+    }
+}
+
+fn left_check(left: &[String]) -> Check {
+    const NAME: &str = "guard_leaves";
+    if left.is_empty() {
+        return Check::ok(NAME, "nothing that git would see");
+    }
+    Check {
+        name: NAME,
+        verdict: Verdict::Warn,
+        message: format!("files that git sees: {}", trial::some_of(left)),
+        remedy: Some(
+            "add them to .gitignore, or they are committed with the iteration that passes"
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(end: TrialEnd, duration_ms: u64) -> Trial {
+        Trial {
+            end,
+            duration_ms,
+            log: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn programs() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let error = |not_found: bool| ProgramError {
+            not_found,
+            message: "cannot start it".to_owned(),
+        };
+        for (command, found, verdict) in [
+            ("just ci", Ok(PathBuf::from("/usr/bin/just")), Verdict::Ok),
+            ("just ci", Err(error(true)), Verdict::Fail),
+            ("./ci.sh", Err(error(true)), Verdict::Warn),
+            ("./ci.sh", Err(error(false)), Verdict::Fail),
+            ("/opt/ci", Err(error(true)), Verdict::Fail),
+        ] {
+            let check = program_check(&words(command), found.as_ref());
+            assert_eq!(check.verdict, verdict, "{command} {check:?}");
+            assert_eq!(check.remedy.is_none(), verdict == Verdict::Ok);
+        }
+    }
+
+    #[test]
+    fn outside() {
+        let config = Config::parse("iteration_timeout_secs = 60\n").unwrap();
+        let lacking = ["target/".to_owned()];
+        for (end, millis, verdict, words) in [
+            (
+                TrialEnd::Exited(0),
+                1250,
+                Verdict::Ok,
+                "passes at HEAD in 1.2 s",
+            ),
+            (TrialEnd::Exited(0), 30_000, Verdict::Warn, "share 60 s"),
+            (
+                TrialEnd::Exited(3),
+                10,
+                Verdict::Fail,
+                "gives exit 3 at HEAD",
+            ),
+            (TrialEnd::TimedOut, 60_000, Verdict::Fail, "within 60 s"),
+            (
+                TrialEnd::NotStarted("cannot start `x`".to_owned()),
+                0,
+                Verdict::Fail,
+                "the guard cannot start `x`",
+            ),
+        ] {
+            let red = matches!(end, TrialEnd::Exited(3));
+            let check = outside_check(&config, &trial(end, millis), &lacking);
+            assert_eq!(check.verdict, verdict, "{check:?}");
+            assert!(check.message.contains(words), "{check:?}");
+            let remedy = check.remedy.unwrap_or_default();
+            assert_eq!(remedy.is_empty(), verdict == Verdict::Ok, "{remedy}");
+            assert!(!red || remedy.contains("without target/"), "{remedy}");
+        }
+    }
+
+    #[test]
+    fn inside() {
+        let (green, red) = (TrialEnd::Exited(0), TrialEnd::Exited(1));
+        for (outside, inside, verdict, words) in [
+            (&green, &green, Verdict::Ok, "passes in landlock too"),
+            (
+                &green,
+                &red,
+                Verdict::Fail,
+                "passes outside, but gives exit 1",
+            ),
+            (&red, &green, Verdict::Warn, "but not outside"),
+            (&red, &red, Verdict::Fail, "gives exit 1 in landlock"),
+            (&green, &TrialEnd::TimedOut, Verdict::Fail, "in time"),
+        ] {
+            let (outside, inside) = (trial(outside.clone(), 1), trial(inside.clone(), 1));
+            let check = inside_check("landlock", &outside, &inside, || "add x".to_owned());
+            assert_eq!(check.verdict, verdict, "{check:?}");
+            assert!(check.message.contains(words), "{check:?}");
+        }
+        assert_eq!(left_check(&[]).verdict, Verdict::Ok);
+        assert_eq!(left_check(&["a".to_owned()]).verdict, Verdict::Warn);
+    }
+}

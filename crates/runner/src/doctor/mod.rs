@@ -1,0 +1,173 @@
+//! Is everything there that a run needs? Findings, each with its remedy.
+//!
+//! Looking and judging are apart: what was seen goes into functions that touch
+//! nothing and return a [`Check`].
+
+mod agent;
+mod blocked;
+mod guard;
+mod login;
+mod machine;
+mod project;
+mod sandbox;
+
+use std::path::Path;
+
+use runner_core::config::Config;
+use runner_core::paths;
+
+use crate::error::{Code, Error, Result};
+use crate::git::Git;
+use crate::host::Host;
+use crate::project::Project;
+use crate::state;
+
+pub use guard::{GuardRun, GuardTrials};
+
+/// What to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoctorOptions {
+    /// Also run the guard, outside and inside the sandbox.
+    pub run_guard: bool,
+}
+
+/// How a check turned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Fine.
+    Ok,
+    /// A run works, but somebody should know.
+    Warn,
+    /// A run does not work like this.
+    Fail,
+}
+
+impl Verdict {
+    /// The word in `--json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "fail",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What was looked at: a word that stays the same.
+    pub name: &'static str,
+    /// How it turned out.
+    pub verdict: Verdict,
+    /// What was found.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Check {
+    fn new(name: &'static str, verdict: Verdict, message: impl Into<String>) -> Self {
+        Check {
+            name,
+            verdict,
+            message: message.into(),
+            remedy: None,
+        }
+    }
+
+    fn ok(name: &'static str, message: impl Into<String>) -> Self {
+        Check::new(name, Verdict::Ok, message)
+    }
+
+    fn warn(name: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Check::new(name, Verdict::Warn, message).remedy(remedy)
+    }
+
+    fn fail(name: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Check::new(name, Verdict::Fail, message).remedy(remedy)
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnosis {
+    /// The findings, in the order in which they are best read.
+    pub checks: Vec<Check>,
+    /// How the guard's runs went, if it was to be run and there was something to
+    /// run it at.
+    pub guard: Option<GuardTrials>,
+}
+
+impl Diagnosis {
+    /// Whether nothing failed.
+    pub fn is_ok(&self) -> bool {
+        self.checks
+            .iter()
+            .all(|check| check.verdict != Verdict::Fail)
+    }
+}
+
+/// Looks at the machine, and at the project that the folder belongs to, if any.
+pub fn doctor(dir: &Path, options: DoctorOptions, host: &mut Host<'_>) -> Result<Diagnosis> {
+    let dir = dir
+        .canonicalize()
+        .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", dir.display())))?;
+    let found = Project::find(&dir);
+    if options.run_guard
+        && let Err(error) = found
+    {
+        return Err(error);
+    }
+    let found = found.ok();
+    let place = found.as_ref().map_or(dir.as_path(), Project::root);
+    let config = found.as_ref().and_then(config_of);
+
+    let mut checks = Vec::new();
+    let version = Git::check_version();
+    let has_git = version.is_ok();
+    checks.push(machine::git(version));
+    if has_git {
+        checks.push(machine::identity(&Git::knows_a_name(place)));
+    }
+    match &found {
+        Some(project) => checks.extend(project::checks(project)),
+        None => checks.push(project::none(place)),
+    }
+    if let Some(config) = &config {
+        checks.push(guard::resolvable(config, place));
+        checks.extend(agent::checks(config, place, host)?);
+    } else if found.is_none() {
+        checks.push(agent::installed(place));
+    }
+    // Without a config that can be read, as if there were the usual one.
+    let usual = Config::default();
+    let sandbox = &config.as_ref().unwrap_or(&usual).sandbox;
+    checks.extend(sandbox::checks(sandbox, &runner_sandbox::detect()));
+    checks.extend(sandbox::writable(sandbox, place));
+    checks.push(machine::disk_space(machine::look_at_disk(place).as_ref()));
+    let time = machine::time_of_files(found.as_ref());
+    checks.push(machine::clock(host.clock.now(), time));
+
+    let mut trials = None;
+    if let (true, Some(project), Some(config)) = (options.run_guard, &found, &config) {
+        let (found, ran) = guard::run(project, config, host)?;
+        checks.extend(found);
+        trials = ran;
+    }
+    Ok(Diagnosis {
+        checks,
+        guard: trials,
+    })
+}
+
+/// The config as far as it can be read; what is wrong with it is `validate`'s to say.
+fn config_of(project: &Project) -> Option<Config> {
+    let text = state::optional_text(project, paths::CONFIG).ok()??;
+    Config::parse(&text).ok()
+}

@@ -1,0 +1,104 @@
+//! The project: is its `.runner/` in order?
+
+use std::path::Path;
+
+use super::{Check, Verdict, machine};
+use crate::git::Git;
+use crate::project::Project;
+use crate::start::runs_elsewhere;
+use crate::state::{self, Problem};
+use crate::validate::validate;
+
+const NAME: &str = "project";
+
+/// There is none.
+pub(super) fn none(place: &Path) -> Check {
+    Check::warn(
+        NAME,
+        format!(
+            "no .runner/ in {} or above it: only the machine was looked at",
+            place.display()
+        ),
+        "make one with `runner init`",
+    )
+}
+
+/// Everything that is wrong with it, or that all is well.
+pub(super) fn checks(project: &Project) -> Vec<Check> {
+    let elsewhere = Git::open(project.root())
+        .and_then(|git| runs_elsewhere(project, &git))
+        .map(Option::unwrap_or_default);
+    match elsewhere {
+        Ok(runs) if runs.is_empty() => {}
+        Ok(runs) => return vec![away(&runs)],
+        Err(error) => return vec![machine::from_error(NAME, error)],
+    }
+    let problems = validate(project);
+    if !problems.is_empty() {
+        return problems.into_iter().map(problem).collect();
+    }
+    let is_template = state::load_goal(project).is_ok_and(|goal| goal.is_template());
+    vec![in_order(project.root(), is_template)]
+}
+
+/// Its runs are on other branches.
+fn away(runs: &[String]) -> Check {
+    Check::warn(
+        NAME,
+        format!(
+            "the branch that is checked out has no run; there are {}",
+            runs.join(", ")
+        ),
+        format!("go to one: `git switch {}`", runs[0]),
+    )
+}
+
+fn problem(problem: Problem) -> Check {
+    Check {
+        name: NAME,
+        verdict: Verdict::Fail,
+        message: format!("{}: {}", problem.place, problem.message),
+        remedy: problem
+            .hint
+            .or_else(|| Some("mend it; `runner validate` checks again".to_owned())),
+    }
+}
+
+fn in_order(root: &Path, is_template: bool) -> Check {
+    if is_template {
+        return Check::warn(
+            NAME,
+            "GOAL.md is still the template: agents will find nothing to do in it",
+            "write down in .runner/GOAL.md what shall be true in the end",
+        );
+    }
+    Check::ok(NAME, format!("{}/.runner is in order", root.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn what_is_said_of_a_project() {
+        let root = Path::new("/p");
+        assert_eq!(none(root).verdict, Verdict::Warn);
+        assert_eq!(in_order(root, false).verdict, Verdict::Ok);
+        assert_eq!(in_order(root, true).verdict, Verdict::Warn);
+        let check = away(&["runner/a".to_owned(), "runner/b".to_owned()]);
+        assert_eq!(check.verdict, Verdict::Warn);
+        assert!(check.message.ends_with("runner/a, runner/b"), "{check:?}");
+        for (hint, expected) in [(Some("do x"), "do x"), (None, "runner validate")] {
+            let check = problem(Problem {
+                code: Code::Config,
+                place: "here".to_owned(),
+                message: "wrong".to_owned(),
+                hint: hint.map(str::to_owned),
+            });
+            assert_eq!(check.verdict, Verdict::Fail);
+            assert_eq!(check.message, "here: wrong");
+            assert!(check.remedy.is_some_and(|it| it.contains(expected)));
+        }
+    }
+}

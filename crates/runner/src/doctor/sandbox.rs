@@ -1,0 +1,218 @@
+//! Containment: what there is, and what the config would make of it.
+
+use std::path::{Path, PathBuf};
+
+use runner_core::config::{SandboxConfig, SandboxMode};
+use runner_sandbox::{Mechanism, Support, Unavailable};
+
+use super::{Check, Verdict};
+
+/// Both mechanisms, and the choice.
+pub(super) fn checks(config: &SandboxConfig, support: &Support) -> Vec<Check> {
+    let wanted = config.mode != SandboxMode::Off;
+    let bubblewrap = match &support.bubblewrap {
+        Ok(found) => {
+            let version = if found.version.is_empty() {
+                "works"
+            } else {
+                &found.version
+            };
+            Check::ok(
+                "bubblewrap",
+                format!("{version} ({})", found.program.display()),
+            )
+        }
+        Err(why) => missing("bubblewrap", why, wanted),
+    };
+    // With bubblewrap there, nobody asks for Landlock.
+    let landlock_wanted = wanted && support.bubblewrap.is_err();
+    let landlock = match &support.landlock {
+        Ok(abi) => Check::ok("landlock", format!("the kernel has it (ABI {abi})")),
+        Err(why) => missing("landlock", why, landlock_wanted),
+    };
+    vec![bubblewrap, landlock, choice(config.mode, support)]
+}
+
+fn missing(name: &'static str, why: &Unavailable, wanted: bool) -> Check {
+    if !wanted {
+        return Check::ok(name, format!("{why}; it is not needed here"));
+    }
+    Check {
+        name,
+        verdict: Verdict::Warn,
+        message: why.reason.clone(),
+        remedy: why.remedy.clone(),
+    }
+}
+
+fn choice(mode: SandboxMode, support: &Support) -> Check {
+    const NAME: &str = "sandbox";
+    let setting = format!("[sandbox] mode = \"{mode}\"");
+    match runner_sandbox::choose(mode, support) {
+        Err(refusal) => Check::fail(NAME, refusal.message, refusal.hint),
+        Ok(Mechanism::None) if mode == SandboxMode::Off => Check::ok(
+            NAME,
+            format!("{setting}: agent and guard can write wherever you can"),
+        ),
+        Ok(Mechanism::None) => Check::warn(
+            NAME,
+            format!("{setting}, but there is none: agent and guard can write wherever you can"),
+            "install bubblewrap, or make what there is work (above)",
+        ),
+        Ok(Mechanism::Landlock) => Check::ok(
+            NAME,
+            format!(
+                "{setting}: agent and guard are confined by Landlock; the runner's own files in the project are only checked afterwards"
+            ),
+        ),
+        Ok(mechanism) => Check::ok(
+            NAME,
+            format!("{setting}: agent and guard run in {mechanism}"),
+        ),
+    }
+}
+
+/// Entries of `[sandbox] writable` that do nothing.
+pub(super) fn writable(config: &SandboxConfig, place: &Path) -> Vec<Check> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let named = config.writable.iter().flatten();
+    named
+        .filter_map(|text| {
+            let found = runner_sandbox::expand_home(text, home.as_deref(), place);
+            entry(text, found, Path::exists)
+        })
+        .collect()
+}
+
+fn entry(
+    text: &str,
+    found: Result<PathBuf, String>,
+    exists: impl Fn(&Path) -> bool,
+) -> Option<Check> {
+    const NAME: &str = "sandbox_writable";
+    match found {
+        Ok(path) if exists(&path) => None,
+        Ok(_) => Some(Check::warn(
+            NAME,
+            format!("[sandbox] writable: `{text}` is not there, so it is left out"),
+            "make the folder, or take the entry away",
+        )),
+        Err(message) => Some(Check::fail(
+            NAME,
+            format!("[sandbox] writable: {message}"),
+            "write an absolute path, or one that begins with ~/",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runner_sandbox::Bubblewrap;
+
+    use super::*;
+
+    fn support(bubblewrap: bool, landlock: bool) -> Support {
+        let missing = |remedy: &str| Unavailable {
+            reason: "not there".to_owned(),
+            remedy: Some(remedy.to_owned()),
+        };
+        Support {
+            bubblewrap: bubblewrap
+                .then(|| Bubblewrap {
+                    program: "/usr/bin/bwrap".into(),
+                    version: "0.8.0".to_owned(),
+                })
+                .ok_or(missing("install it")),
+            landlock: landlock.then_some(7).ok_or(missing("get a new kernel")),
+        }
+    }
+
+    #[test]
+    fn what_there_is_and_what_is_chosen() {
+        use Verdict::{Fail, Ok, Warn};
+        for (mode, bubblewrap, landlock, verdicts, words) in [
+            (SandboxMode::Auto, true, true, [Ok, Ok, Ok], "in bubblewrap"),
+            (
+                SandboxMode::Auto,
+                true,
+                false,
+                [Ok, Ok, Ok],
+                "in bubblewrap",
+            ),
+            (
+                SandboxMode::Auto,
+                false,
+                true,
+                [Warn, Ok, Ok],
+                "by Landlock",
+            ),
+            (
+                SandboxMode::Auto,
+                false,
+                false,
+                [Warn, Warn, Warn],
+                "there is none",
+            ),
+            (
+                SandboxMode::Required,
+                true,
+                false,
+                [Ok, Ok, Ok],
+                "in bubblewrap",
+            ),
+            (
+                SandboxMode::Required,
+                false,
+                true,
+                [Warn, Ok, Ok],
+                "by Landlock",
+            ),
+            (
+                SandboxMode::Required,
+                false,
+                false,
+                [Warn, Warn, Fail],
+                "no sandbox",
+            ),
+            (
+                SandboxMode::Off,
+                true,
+                true,
+                [Ok, Ok, Ok],
+                "wherever you can",
+            ),
+            (
+                SandboxMode::Off,
+                false,
+                false,
+                [Ok, Ok, Ok],
+                "wherever you can",
+            ),
+        ] {
+            let config = SandboxConfig {
+                mode,
+                writable: None,
+            };
+            let found = checks(&config, &support(bubblewrap, landlock));
+            let names: Vec<_> = found.iter().map(|check| check.name).collect();
+            assert_eq!(names, ["bubblewrap", "landlock", "sandbox"]);
+            let seen: Vec<_> = found.iter().map(|check| check.verdict).collect();
+            assert_eq!(seen, verdicts, "{mode} {found:#?}");
+            assert!(found[2].message.contains(words), "{mode} {found:#?}");
+            for check in &found {
+                assert_eq!(check.verdict == Ok, check.remedy.is_none(), "{check:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn writable_entries() {
+        let there = |path: &Path| path == Path::new("/there");
+        assert_eq!(entry("/there", Ok("/there".into()), there), None);
+        let check = entry("~/x", Ok("/h/x".into()), there).unwrap();
+        assert_eq!(check.verdict, Verdict::Warn);
+        assert!(check.message.contains("`~/x` is not there"), "{check:?}");
+        let check = entry("~bob", Err("`~bob`: no".to_owned()), there).unwrap();
+        assert_eq!(check.verdict, Verdict::Fail);
+    }
+}

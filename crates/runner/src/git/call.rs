@@ -1,0 +1,185 @@
+//! One call of git: how every one is started, and what is said when it fails.
+
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Output, Stdio};
+
+use super::Git;
+use crate::error::{Code, Error, Result};
+
+/// The oldest git that has everything used here (`--sparse` of `git add`).
+const MIN_VERSION: (u32, u32) = (2, 34);
+
+impl Git {
+    /// Refuses a git that is too old, with words.
+    pub fn check_version() -> Result<String> {
+        let mut command = base_command();
+        command.arg("--version");
+        // Not through `finish`, which asks here why a call failed.
+        let output = spawn(command, None)?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if !output.status.success() {
+            return Err(Error::new(
+                Code::Git,
+                format!("`git --version` failed ({})", output.status),
+            )
+            .hint("install git 2.34 or newer"));
+        }
+        match parse_version(&text) {
+            Some(version) if version >= MIN_VERSION => Ok(text),
+            _ => Err(too_old(&text)),
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // This is the one place that starts git.
+pub(super) fn base_command() -> Command {
+    let mut command = Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.as_bytes().starts_with(b"GIT_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args([
+            // Neither the user's hooks nor planted ones may stop or enter a run.
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "commit.gpgSign=false",
+            // A guessed name is no identity: see `as_someone`.
+            "-c",
+            "user.useConfigOnly=true",
+            // No background process may outlive the call.
+            "-c",
+            "gc.auto=0",
+            "-c",
+            "maintenance.auto=false",
+            "-c",
+            "core.untrackedCache=false",
+            "-c",
+            "core.quotePath=false",
+            "-c",
+            "core.safecrlf=false",
+            "-c",
+            "advice.addEmbeddedRepo=false",
+            // What is read here must not depend on how people like to see it.
+            "-c",
+            "log.showSignature=false",
+            "-c",
+            "i18n.commitEncoding=UTF-8",
+            "-c",
+            "i18n.logOutputEncoding=UTF-8",
+            "-c",
+            "diff.ignoreSubmodules=dirty",
+            "-c",
+            "submodule.recurse=false",
+        ])
+        .env("LC_ALL", "C")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        // A planted replacement must not change what a commit says.
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
+        .stdin(Stdio::null())
+        // A Ctrl-C in the terminal is the runner's to handle, not git's.
+        .process_group(0);
+    runner_exec::os::die_with_parent(&mut command);
+    command
+}
+
+pub(super) fn spawn(mut command: Command, input: Option<&[u8]>) -> Result<Output> {
+    if input.is_some() {
+        command.stdin(Stdio::piped());
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
+    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
+        std::thread::scope(|scope| {
+            // A thread, because git may print more than a pipe holds before it
+            // has read everything.
+            scope.spawn(move || {
+                let _ = stdin.write_all(input);
+            });
+            child.wait_with_output().map_err(Error::from)
+        })
+    } else {
+        Ok(child.wait_with_output()?)
+    }
+}
+
+pub(super) fn cannot_start(error: &std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return Error::new(Code::Git, "git is not installed (not found on PATH)")
+            .hint("install git 2.34 or newer");
+    }
+    Error::new(Code::Git, format!("cannot start git: {error}"))
+}
+
+pub(super) fn finish(command: Command, input: Option<&[u8]>) -> Result<Vec<u8>> {
+    let described = describe(&command);
+    let output = spawn(command, input)?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(failed(&described, &output))
+    }
+}
+
+/// The call without the options that every call has.
+pub(super) fn describe(command: &Command) -> String {
+    let words: Vec<String> = command
+        .get_args()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .skip_while(|arg| arg == "-c" || arg.contains('=') && !arg.starts_with("--"))
+        .filter(|arg| !arg.starts_with("--git-dir=") && !arg.starts_with("--work-tree="))
+        .take(6)
+        .collect();
+    format!("git {}", words.join(" "))
+}
+
+pub(super) fn failed(described: &str, output: &Output) -> Error {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let text = runner_core::text::cut_end(text.trim(), 2000).into_owned();
+    let error = Error::new(Code::Git, format!("`{described}` failed: {text}"));
+    if text.contains("No space left on device") {
+        return error.hint("free some space, then run the same command again: nothing is lost");
+    }
+    if text.contains("Read-only file system") {
+        return error.hint("make the file system writable, then run the same command again");
+    }
+    // An old git fails in many ways; the true reason is worth one more call.
+    match Git::check_version() {
+        Err(old) if old.message.contains("too old") => old,
+        _ => error,
+    }
+}
+
+fn too_old(text: &str) -> Error {
+    Error::new(
+        Code::Git,
+        format!(
+            "this git is too old: {text:?}, version {}.{} or newer is needed",
+            MIN_VERSION.0, MIN_VERSION.1
+        ),
+    )
+    .hint("install a newer git")
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.strip_prefix("git version ")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(parse_version("git version 2.47.3"), Some((2, 47)));
+        assert_eq!(parse_version("git version 2.39.5 (Apple)"), Some((2, 39)));
+        assert_eq!(parse_version("gut"), None);
+    }
+}
