@@ -4,11 +4,14 @@
 //! figure stands beside a floor, the least that any program must do for the
 //! same result, and both are measured by turns in the same run.
 
+mod events;
 mod floor;
 mod r#loop;
 mod measure;
 mod project;
 mod report;
+mod stream;
+mod stream_report;
 mod tree;
 
 use crate::args::Args;
@@ -16,12 +19,19 @@ use crate::failure::{Failure, Result};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
+       cargo xtask bench stream [--runs N] [--lines N] [--json] [--check]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
 and durable writes, with the agent and the guard alone.
 
-  --runs N        measurements of each, at least 7 (default 9); medians count
+stream: `runner step` with a session that prints a million events, against reading
+the same pipe and parsing every line into typed values; the memory of that beside
+the memory of a tenth of it; and what each sandbox adds to a step.
+
+  --runs N        measurements of each, at least 7 (default 9); medians count;
+                  stream: at least 5 (default 7)
+  --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
   --json          the figures as JSON on stdout
   --check         fail where an aim is missed";
@@ -32,9 +42,10 @@ type Helper = fn(&[String]) -> Result<()>;
 pub(crate) fn run(mut args: Args) -> Result<()> {
     match args.positional().as_deref() {
         Some("loop") => r#loop::run(args),
+        Some("stream") => stream::run(args),
         Some(other) => Err(Failure::usage(format!("there is no benchmark `{other}`"))
-            .hint("the benchmarks are: loop")),
-        None => Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop")),
+            .hint("the benchmarks are: loop, stream")),
+        None => Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop, stream")),
     }
 }
 
@@ -44,6 +55,8 @@ pub(crate) fn helper(name: &str) -> Option<Helper> {
         "__measure" => Some(measure::helper),
         "__parse" => Some(tree::helper),
         "__floor" => Some(floor::helper),
+        "__events" => Some(events::helper),
+        "__read" => Some(stream::read_helper),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::cmd::Cmd;
 use crate::failure::{Failure, Result};
-use crate::{demo, out, setup, sweep, tidy};
+use crate::{codex, demo, out, setup, sweep, tidy};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask ci [--only STAGE]
@@ -50,7 +50,8 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "test",
         run: || {
-            cargo("test --locked --workspace")
+            let test = cargo("test --locked --workspace");
+            codex::named_to(test)?
                 .hint("run the failed test alone: `cargo test -p CRATE NAME -- --nocapture`")
                 .run()
         },

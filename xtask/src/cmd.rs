@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use crate::failure::{Context as _, Failure, Result};
@@ -105,6 +105,15 @@ impl Cmd {
         let said = String::from_utf8_lossy(&said);
         let failure = Failure::new(format!("`{label}` failed with {status}\n{}", said.trim()));
         Err(self.with_hint(failure))
+    }
+
+    /// Starts it with its stdout going there.
+    pub(crate) fn spawn(mut self, stdout: Stdio) -> Result<Child> {
+        let label = self.label();
+        self.inner
+            .stdout(stdout)
+            .spawn()
+            .context(format!("cannot start `{label}`"))
     }
 
     /// The command as one would type it.

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod ci;
 mod cmd;
+mod codex;
 mod demo;
 mod failure;
 mod install;

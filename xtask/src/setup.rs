@@ -4,18 +4,21 @@
 //! come from apt; the rest goes to `target/tools`, where nothing else sees it.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use crate::args::Args;
 use crate::cmd::{Cmd, find_program, target_dir};
 use crate::failure::{Failure, Result};
-use crate::out;
+use crate::{codex, out};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask setup
 
 Installs the tools that tests and benchmarks need and that are not there yet:
 packages of the system with apt (through sudo unless you are root), the others
-into target/tools, which every xtask has first on its PATH.";
+into target/tools, which every xtask has first on its PATH. The real codex for the
+tests comes from the npm registry, in one version, and is named to them by
+RUNNER_CODEX; that takes npm.";
 
 /// A tool that something in this repository calls.
 struct Tool {
@@ -34,6 +37,8 @@ enum Source {
         package: &'static str,
         or_crate: &'static str,
     },
+    /// The pinned npm package of [`codex`]; one on the PATH does not do.
+    Npm,
 }
 
 const TOOLS: &[Tool] = &[
@@ -60,7 +65,37 @@ const TOOLS: &[Tool] = &[
         },
         why: "the guard that most projects have",
     },
+    Tool {
+        command: "bwrap",
+        source: Source::Apt("bubblewrap"),
+        why: "the better one of the two sandboxes",
+    },
+    Tool {
+        command: "ip",
+        source: Source::Apt("iproute2"),
+        why: "tests bring loopback up in a network of their own",
+    },
+    Tool {
+        command: "codex",
+        source: Source::Npm,
+        why: "the tests of the codex backend run the real one, against a scripted model",
+    },
 ];
+
+/// Where administrators' programs are, which not everybody has on the PATH.
+const SYSTEM_DIRS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+impl Tool {
+    fn is_there(&self) -> bool {
+        match self.source {
+            Source::Npm => codex::binary().is_some(),
+            Source::Apt(_) | Source::Pip { .. } => {
+                let in_system = |dir: &str| Path::new(dir).join(self.command).is_file();
+                find_program(self.command).is_some() || SYSTEM_DIRS.iter().any(|dir| in_system(dir))
+            }
+        }
+    }
+}
 
 pub(crate) fn run(args: Args) -> Result<()> {
     args.finish()?;
@@ -69,16 +104,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
 
 /// Installs what is missing.
 pub(crate) fn ensure() -> Result<()> {
-    let missing: Vec<&Tool> = TOOLS
-        .iter()
-        .filter(|tool| find_program(tool.command).is_none())
-        .collect();
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !tool.is_there()).collect();
     if missing.is_empty() {
         let names: Vec<&str> = TOOLS.iter().map(|tool| tool.command).collect();
         out::note(&format!(
             "nothing to install: {} are there",
             names.join(", ")
         ));
+        say_where_codex_is();
         return Ok(());
     }
     for tool in &missing {
@@ -88,7 +121,7 @@ pub(crate) fn ensure() -> Result<()> {
         .iter()
         .filter_map(|tool| match tool.source {
             Source::Apt(package) => Some(package),
-            Source::Pip { .. } => None,
+            Source::Pip { .. } | Source::Npm => None,
         })
         .collect();
     // First, because pip needs python.
@@ -96,10 +129,12 @@ pub(crate) fn ensure() -> Result<()> {
         install_with_apt(&packages)?;
     }
     for tool in &missing {
-        if let Source::Pip { package, or_crate } = tool.source {
-            install_program(package, or_crate)?;
+        match tool.source {
+            Source::Apt(_) => {}
+            Source::Pip { package, or_crate } => install_program(package, or_crate)?,
+            Source::Npm => codex::install()?,
         }
-        if find_program(tool.command).is_none() {
+        if !tool.is_there() {
             return Err(Failure::new(format!(
                 "{} was installed but is not on the PATH",
                 tool.command
@@ -107,7 +142,15 @@ pub(crate) fn ensure() -> Result<()> {
             .hint("start a new shell, or look where your system put it"));
         }
     }
+    say_where_codex_is();
     Ok(())
+}
+
+/// For whoever runs a test without `ci`.
+fn say_where_codex_is() {
+    if let Some(path) = codex::binary() {
+        out::note(&format!("{}={}", codex::VARIABLE, path.display()));
+    }
 }
 
 fn install_with_apt(packages: &[&str]) -> Result<()> {

@@ -159,8 +159,8 @@ fn recorded_failures_have_their_kind_and_cost_no_attempt() {
             };
             // The runner's words for the reader's.
             let kind = match kind {
-                // There is no report, and no better reason for it.
-                "malformed" | "other" => "no_output",
+                "malformed" => "malformed_output",
+                "other" => "agent",
                 same => same,
             };
             iter += 1;
@@ -198,7 +198,12 @@ fn a_session_without_a_valid_report_never_counts() {
     let greet = |report: &str| format!("{REPORT}{GREET}{report}");
     let cases = [
         // The CLI is content, exit code 0, and the field is not there.
-        ("claude", "no-structured-output", greet(""), "no_output"),
+        (
+            "claude",
+            "no-structured-output",
+            greet(""),
+            "malformed_output",
+        ),
         ("claude", "schema-violation", greet(""), "malformed_output"),
         ("opencode", "no-report", greet(""), "no_output"),
         (
@@ -276,7 +281,7 @@ fn one_overload_and_one_cut_do_not_end_the_loop() {
             kinds,
             [
                 json!("overloaded"),
-                json!("no_output"),
+                json!("agent"),
                 json!("network"),
                 Value::Null
             ],
@@ -319,18 +324,6 @@ fn a_signal_in_the_middle_of_a_command_leaves_no_process() {
             let mut stub = Stub::started(cli, |_| {});
             if !hidden.is_empty() {
                 hide_program(&mut stub.repo, hidden);
-                let path = stub.repo.runner_cmd::<&str>(&[]);
-                let path = path
-                    .get_envs()
-                    .find(|(name, _)| *name == "PATH")
-                    .unwrap()
-                    .1
-                    .unwrap()
-                    .to_owned();
-                let bin = stub.repo.root().join("bin");
-                let folders = [bin].into_iter().chain(std::env::split_paths(&path));
-                stub.repo
-                    .env("PATH", std::env::join_paths(folders).unwrap());
             }
             let tool = "setsid sleep 1000 & echo $! > child; wait\n";
             stub.play(&Scene::recorded(&format!("{cli}-cut")).after(tool));
@@ -371,10 +364,8 @@ fn real_cli_without_a_model(cli: &str, change: impl FnOnce(&mut TestRepo)) {
     let server = ModelServer::start(Vec::new());
     let mut repo = TestRepo::new(BIN);
     repo.config(|config| {
-        config.set("sandbox.mode", "auto");
-    });
-    repo.config(|config| {
         config
+            .set("sandbox.mode", "auto")
             .set("executor.backend", cli)
             .set("executor.command", json!([]));
     });

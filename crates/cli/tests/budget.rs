@@ -409,7 +409,7 @@ fn passing_troubles_are_tried_again_and_lasting_ones_end_the_loop() {
         ("500", "overloaded", 4),
         ("refused", "network", 4),
         ("context-full", "context_full", 4),
-        ("no-structured-output", "no_output", 4),
+        ("no-structured-output", "malformed_output", 4),
         ("schema-violation", "malformed_output", 4),
         ("429", "rate_limit", 4),
         ("401", "auth", 1),

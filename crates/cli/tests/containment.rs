@@ -8,68 +8,15 @@
 
 mod agent_support;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use agent_support::stub::{Scene, Stub};
-use agent_support::{BIN, GOAL, assert_runner_error, hide_program};
+use agent_support::contained::{MECHANISMS, TRY, started, step, tried, with_mechanism};
+use agent_support::{BIN, GOAL, assert_runner_error, put_first_on_path};
 use runner_sandbox::{Support, Unavailable};
-use runner_testkit::{Config, TestRepo, assert_no_process};
-use serde_json::{Value, json};
-
-const MECHANISMS: [&str; 2] = ["bubblewrap", "landlock"];
-
-/// `try NAME COMMAND`: notes in `$TMPDIR/NAME` whether the command worked.
-const TRY: &str = r#"try() { name=$1; shift; if sh -c "$*" 2>/dev/null; then echo yes; else echo no; fi >"$TMPDIR/$name"; }
-"#;
-
-/// A repository in which this mechanism is the best there is.
-fn with_mechanism(mechanism: &str) -> TestRepo {
-    let mut repo = TestRepo::new(BIN);
-    repo.config(|config| {
-        config.set("sandbox.mode", "auto");
-    });
-    if mechanism == "landlock" {
-        hide_program(&mut repo, "bwrap");
-    }
-    repo
-}
-
-/// A started run with this agent and guard.
-fn started(
-    mechanism: &str,
-    agent: &str,
-    guard: &[&str],
-    change: impl FnOnce(&mut Config),
-) -> TestRepo {
-    let mut repo = with_mechanism(mechanism);
-    repo.agent(&format!("{TRY}{agent}"));
-    repo.config(change);
-    repo.start_run(GOAL, guard);
-    repo
-}
-
-/// One step that is recorded without an error and says by what it was contained.
-#[track_caller]
-fn step(repo: &TestRepo, mechanism: &str) -> Value {
-    let run = repo.runner(&["step", "--json"]).success();
-    assert_eq!(repo.meta(1)["sandbox"], mechanism, "{}", run.describe());
-    repo.assert_clean();
-    run.json()
-}
-
-/// What `try` noted.
-#[track_caller]
-fn tried(repo: &TestRepo, name: &str) -> bool {
-    let path = repo.root().join("tmp").join(name);
-    match fs::read_to_string(&path).unwrap_or_default().trim() {
-        "yes" => true,
-        "no" => false,
-        other => panic!("{name} was not tried: {other:?}"),
-    }
-}
+use runner_testkit::{Run, TestRepo, assert_no_process};
+use serde_json::json;
 
 /// A script with attempts to write elsewhere; `who` tells agent from guard.
 fn reach_out(who: &str, etc: &Path) -> String {
@@ -185,146 +132,6 @@ fn no_process_is_left_by_agent_or_guard() {
 }
 
 #[test]
-fn an_agent_may_commit_also_in_a_linked_worktree() {
-    let agent = "echo work > work.txt\n\
-        try commit 'git add work.txt && git commit -qm \"by the agent\"'\n\
-        try stash 'echo x >> work.txt && git stash -q && git stash drop -q'\n\
-        echo more > more.txt\nout done committed";
-    for mechanism in MECHANISMS {
-        let repo = started(mechanism, agent, &["test", "-f", "work.txt"], |_| {});
-        step(&repo, mechanism);
-        assert!(
-            tried(&repo, "commit") && tried(&repo, "stash"),
-            "{mechanism}"
-        );
-        assert!(
-            repo.subjects().contains(&"by the agent".to_owned()),
-            "{mechanism}"
-        );
-        assert_eq!(repo.node("root")["passes"], true);
-        repo.git(&["fsck", "--no-progress"]);
-
-        // The same in a work tree whose git folders lie outside of it.
-        let mut repo = with_mechanism(mechanism);
-        repo.agent(&format!("{TRY}{agent}"));
-        repo.config(|config| {
-            config.set("guard.command", json!(["test", "-f", "work.txt"]));
-        });
-        let linked = repo.root().join("linked");
-        let linked = linked.to_str().unwrap();
-        repo.git(&["worktree", "add", "-q", "-b", "side", linked]);
-        let runner = |args: &[&str]| {
-            let args: Vec<&str> = ["-C", linked].iter().chain(args).copied().collect();
-            repo.runner(&args).success()
-        };
-        runner(&["init", "--backend", "command", "--guard", "true"]);
-        repo.write_config();
-        let config = repo.read(".runner/state/config.toml");
-        fs::remove_dir_all(repo.path(".runner")).unwrap();
-        fs::write(format!("{linked}/.runner/state/config.toml"), config).unwrap();
-        fs::write(format!("{linked}/.runner/GOAL.md"), GOAL).unwrap();
-        runner(&["start"]);
-        let run = runner(&["step", "--json"]);
-        assert_eq!(run.json()["passes"], true, "{}", run.describe());
-        assert!(
-            tried(&repo, "commit") && tried(&repo, "stash"),
-            "{mechanism} linked"
-        );
-        let log = repo.git(&["log", "--format=%s", "runner/demo"]);
-        assert!(log.contains("by the agent"), "{mechanism} linked: {log}");
-        repo.assert_clean();
-    }
-}
-
-/// The cargo that runs this test, found by the guard without a home of its own.
-fn cargo_folder() -> PathBuf {
-    let cargo = std::env::var_os("CARGO").expect("cargo runs the tests and says where it is");
-    Path::new(&cargo).parent().unwrap().to_owned()
-}
-
-#[test]
-fn a_cargo_guard_finds_its_cache() {
-    for mechanism in MECHANISMS {
-        let mut repo = with_mechanism(mechanism);
-        let path = repo
-            .hermetic("env")
-            .get_envs()
-            .find(|(name, _)| *name == "PATH")
-            .unwrap()
-            .1
-            .unwrap()
-            .to_owned();
-        let folders = [cargo_folder()]
-            .into_iter()
-            .chain(std::env::split_paths(&path));
-        repo.env("PATH", std::env::join_paths(folders).unwrap());
-        // A dependency that lies in the cache and nowhere else once it was fetched.
-        let dependency = repo.root().join("dependency");
-        fs::create_dir_all(dependency.join("src")).unwrap();
-        let manifest = |name: &str, more: &str| {
-            format!(
-                "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n{more}"
-            )
-        };
-        fs::write(dependency.join("Cargo.toml"), manifest("dep", "")).unwrap();
-        fs::write(
-            dependency.join("src/lib.rs"),
-            "pub const ANSWER: u32 = 42;\n",
-        )
-        .unwrap();
-        let place = dependency.display().to_string();
-        for args in [
-            &["init", "-q", &place][..],
-            &["-C", &place, "add", "-A"],
-            &["-C", &place, "commit", "-qm", "dep"],
-        ] {
-            repo.git(args);
-        }
-        let uses = format!("[dependencies]\ndep = {{ git = \"file://{place}\" }}\n");
-        repo.write("Cargo.toml", manifest("tiny", &uses));
-        repo.write("src/lib.rs", "pub fn answer() -> u32 { dep::ANSWER }\n");
-        repo.write(".gitignore", "/target\n");
-        let fetched = repo
-            .hermetic("cargo")
-            .args(["fetch", "--quiet"])
-            .output()
-            .unwrap();
-        assert!(
-            fetched.status.success(),
-            "{}",
-            String::from_utf8_lossy(&fetched.stderr)
-        );
-        fs::remove_dir_all(&dependency).unwrap();
-        repo.commit_all("a tiny crate");
-
-        repo.agent("echo 'pub fn more() {}' >> src/lib.rs; out done 'more'");
-        repo.start_run(GOAL, &["cargo", "check", "--offline", "--quiet"]);
-        step(&repo, mechanism);
-        let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
-        assert_eq!(repo.node("root")["passes"], true, "{mechanism}: {log}");
-    }
-}
-
-#[test]
-fn an_npm_guard_finds_its_cache() {
-    for mechanism in MECHANISMS {
-        let mut repo = with_mechanism(mechanism);
-        fs::create_dir_all(repo.root().join("home/.npm")).unwrap();
-        repo.agent("echo x > x; out done x");
-        // It keeps its logs in the cache, and says so when it cannot.
-        let guard = "npm --version && npm cache verify && ls ~/.npm/_logs | grep -q log";
-        repo.start_run(GOAL, &["sh", "-c", guard]);
-        step(&repo, mechanism);
-        let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
-        assert_eq!(
-            repo.node("root")["passes"],
-            true,
-            "{mechanism}: {log}\n(npm comes with node: `cargo xtask setup`)"
-        );
-    }
-}
-
-#[test]
 fn a_guard_or_agent_that_cannot_be_started_is_a_runner_error() {
     for mechanism in ["bubblewrap", "landlock", "none"] {
         for guard in ["no-such-guard-here", "./not-executable", "./no-interpreter"] {
@@ -410,16 +217,7 @@ fn a_broken_bubblewrap_is_not_used() {
     )
     .unwrap();
     fs::set_permissions(bin.join("bwrap"), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = repo
-        .hermetic("env")
-        .get_envs()
-        .find(|(name, _)| *name == "PATH")
-        .unwrap()
-        .1
-        .unwrap()
-        .to_owned();
-    let folders = [bin].into_iter().chain(std::env::split_paths(&path));
-    repo.env("PATH", std::env::join_paths(folders).unwrap());
+    put_first_on_path(&mut repo, &bin);
     repo.agent("out done idle");
     repo.start_run(GOAL, &["true"]);
     step(&repo, "landlock");
@@ -427,7 +225,7 @@ fn a_broken_bubblewrap_is_not_used() {
 
 /// Runs the runner where the kernel says that it has no Landlock, and where no
 /// bubblewrap is on the PATH.
-fn without_any(repo: &TestRepo, args: &[&str]) -> runner_testkit::Run {
+fn without_any(repo: &TestRepo, args: &[&str]) -> Run {
     // if (syscall == landlock_create_ruleset) return ENOSYS; return ALLOW;
     let filter: [(u16, u8, u8, u32); 4] = [
         (0x20, 0, 0, 0),
@@ -443,7 +241,7 @@ fn without_any(repo: &TestRepo, args: &[&str]) -> runner_testkit::Run {
     }
     let file = repo.root().join("filter");
     fs::write(&file, bytes).unwrap();
-    let mut outer = TestRepo::hermetic(repo, "sh");
+    let mut outer = repo.hermetic("sh");
     let bwrap = std::env::split_paths(&std::env::var_os("PATH").unwrap())
         .map(|folder| folder.join("bwrap"))
         .find(|path| path.exists())
@@ -552,99 +350,4 @@ fn switched_off_it_leaves_everything_open() {
     step(&repo, "none");
     assert!(tried(&repo, "outside"));
     assert_eq!(repo.node("root")["passes"], true);
-}
-
-/// The variables in a file that `env -0` wrote.
-fn variables(path: &Path) -> BTreeMap<String, String> {
-    let text = fs::read_to_string(path).unwrap();
-    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
-}
-
-#[test]
-fn children_get_named_variables_and_no_others() {
-    let secrets = [
-        "OPENAI_API_KEY",
-        "AWS_SECRET_ACCESS_KEY",
-        "GITHUB_TOKEN",
-        "SSH_AUTH_SOCK",
-        "LD_PRELOAD_NOT",
-    ];
-    let mut repo = TestRepo::new(BIN);
-    repo.config(|config| {
-        config.set("sandbox.mode", "auto");
-    });
-    for name in secrets {
-        repo.env(name, "made-up-secret");
-    }
-    repo.env("LC_ALL", "C")
-        .env("TERM", "dumb")
-        .env("XDG_CACHE_HOME", "/nowhere");
-    repo.config(|config| {
-        config
-            .set("executor.env.OWN", "of-the-config")
-            .set("executor.env.RUNNER_ITER", "forged")
-            .set("executor.env.LC_ALL", "C.UTF-8");
-    });
-    repo.agent("env -0 > \"$TMPDIR/agent.env\"; out done told");
-    repo.start_run(GOAL, &["sh", "-c", "env -0 > \"$TMPDIR/guard.env\""]);
-    step(&repo, "bubblewrap");
-    let agent = variables(&repo.root().join("tmp/agent.env"));
-    let guard = variables(&repo.root().join("tmp/guard.env"));
-    for (who, env) in [("agent", &agent), ("guard", &guard)] {
-        for name in secrets.iter().chain(&["RUNNER_RETRY_DELAYS_SECS"]) {
-            assert_eq!(env.get(*name), None, "{who} has {name}");
-        }
-        assert!(
-            !env.values().any(|value| value.contains("made-up-secret")),
-            "{who}: {env:?}"
-        );
-        for name in [
-            "PATH",
-            "HOME",
-            "LANG",
-            "TERM",
-            "TMPDIR",
-            "TZ",
-            "XDG_CACHE_HOME",
-            "RUNNER_RUN_ID",
-            "RUNNER_NODE_ID",
-            "RUNNER_PROJECT_DIR",
-        ] {
-            assert!(env.contains_key(name), "{who} lacks {name}");
-        }
-        assert_eq!(env["RUNNER_ITER"], "1", "{who}");
-    }
-    // What the configuration adds is for the agent, and comes before what is set.
-    assert_eq!(
-        (agent["OWN"].as_str(), agent["LC_ALL"].as_str()),
-        ("of-the-config", "C.UTF-8")
-    );
-    assert_eq!((guard.get("OWN"), guard["LC_ALL"].as_str()), (None, "C"));
-    assert!(agent.contains_key("RUNNER_OUTPUT_PATH") && !guard.contains_key("RUNNER_OUTPUT_PATH"));
-}
-
-#[test]
-fn a_backend_gets_its_own_keys_and_the_configuration_wins() {
-    let mut stub = Stub::started("claude", |config| {
-        config
-            .set("executor.env.ANTHROPIC_BASE_URL", "http://of.the.config")
-            .set("executor.env.DISABLE_TELEMETRY", "0");
-    });
-    for (name, value) in [
-        ("ANTHROPIC_API_KEY", "made-up"),
-        ("ANTHROPIC_BASE_URL", "http://inherited"),
-        ("OPENAI_API_KEY", "made-up-too"),
-    ] {
-        stub.repo.env(name, value);
-    }
-    stub.play(&Scene::recorded("claude-401"));
-    stub.repo.runner(&["step"]).code(1);
-    let env = stub.env(1);
-    assert_eq!(env["ANTHROPIC_API_KEY"], "made-up");
-    assert_eq!(env["ANTHROPIC_BASE_URL"], "http://of.the.config");
-    assert_eq!(env["DISABLE_TELEMETRY"], "0");
-    assert_eq!(env.get("OPENAI_API_KEY"), None);
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 
-use super::measure::{Probe, Sample, Samples, as_f64};
+use super::measure::{Probe, Sample, as_f64, by_turns};
 use super::project::{self, Project};
 use super::report::{Reading, Report, Step};
 use super::{floor, tree};
@@ -129,22 +129,6 @@ fn measure_step(project: &Project, runs: usize) -> Result<Step> {
     })
 }
 
-/// Measures each in every round, after a round that warms caches and does not
-/// count. The first of a round changes, so that none is always first.
-fn by_turns<F: FnMut() -> Result<Sample>>(runs: usize, turns: &mut [F; 3]) -> Result<[Samples; 3]> {
-    let mut samples: [Samples; 3] = Default::default();
-    for round in 0..=runs {
-        for place in 0..3 {
-            let which = (round + place) % 3;
-            let sample = turns[which]()?;
-            if round > 0 {
-                samples[which].push(sample);
-            }
-        }
-    }
-    Ok(samples)
-}
-
 /// The programs that one step starts, git's own helpers included.
 fn count_programs(project: &Project) -> Result<Vec<String>> {
     let trace = project.dir.with_file_name("strace.log");
@@ -160,35 +144,11 @@ fn count_programs(project: &Project) -> Result<Vec<String>> {
     Ok(project::started_programs(&text))
 }
 
-fn probe<const N: usize>(project: &Project, argv: [OsString; N]) -> Probe<'_> {
+fn probe<const N: usize>(project: &Project, argv: [OsString; N]) -> Probe {
     Probe {
         argv: argv.into(),
-        dir: &project.dir,
-        home: &project.home,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_alternate_and_the_first_round_does_not_count() {
-        let calls = std::cell::RefCell::new(String::new());
-        let sample = |wall: u64| -> Result<Sample> {
-            let json = format!("{{\"wall_us\":{wall},\"cpu_us\":0,\"peak_kib\":0}}");
-            serde_json::from_str(&json).context("a sample")
-        };
-        let calls = &calls;
-        let mut turns = [('a', 1_000), ('b', 2_000), ('c', 3_000)].map(|(name, wall)| {
-            move || {
-                calls.borrow_mut().push(name);
-                sample(wall)
-            }
-        });
-        let samples = by_turns(2, &mut turns).unwrap();
-        assert_eq!(*calls.borrow(), "abcbcacab");
-        let walls = samples.map(|samples| samples.medians().wall_ms);
-        assert!((walls[2] - 3.0).abs() < 1e-9);
+        dir: project.dir.clone(),
+        home: project.home.clone(),
+        path: None,
     }
 }

@@ -5,7 +5,7 @@
 //! has exactly one child. Its own few pages are the least it can report.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -23,6 +23,14 @@ pub(super) struct Sample {
     cpu_us: u64,
     /// Of the one process that needed most at a time.
     peak_kib: u64,
+}
+
+impl Sample {
+    /// The same less so much CPU time, which was somebody else's.
+    pub(super) fn without_cpu(mut self, cpu_us: u64) -> Self {
+        self.cpu_us = self.cpu_us.saturating_sub(cpu_us);
+        self
+    }
 }
 
 /// Medians over the samples of one thing.
@@ -60,25 +68,49 @@ impl Samples {
 
 /// A command to measure: arguments, folder and environment.
 #[derive(Clone, Debug)]
-pub(super) struct Probe<'a> {
+pub(super) struct Probe {
     pub(super) argv: Vec<OsString>,
-    pub(super) dir: &'a Path,
-    pub(super) home: &'a Path,
+    pub(super) dir: PathBuf,
+    pub(super) home: PathBuf,
+    /// Instead of our own.
+    pub(super) path: Option<OsString>,
 }
 
-impl Probe<'_> {
+impl Probe {
     /// Runs it once; anything but success is a failure of the benchmark.
     pub(super) fn measure(&self) -> Result<Sample> {
-        let stdout = Cmd::new(release_bin("xtask"))
+        let mut cmd = Cmd::new(release_bin("xtask"))
             .clear_env()
-            .env("HOME", self.home)
+            .env("HOME", &self.home)
             .env("LANG", "C.UTF-8")
             .arg("__measure")
             .args(&self.argv)
-            .dir(self.dir)
-            .stdout()?;
+            .dir(&self.dir);
+        if let Some(path) = &self.path {
+            cmd = cmd.env("PATH", path);
+        }
+        let stdout = cmd.stdout()?;
         serde_json::from_slice(&stdout).context("the measurement")
     }
+}
+
+/// Measures each in every round, after a round that warms caches and does not
+/// count. The first of a round changes, so that none is always first.
+pub(super) fn by_turns<F: FnMut() -> Result<Sample>>(
+    runs: usize,
+    turns: &mut [F; 3],
+) -> Result<[Samples; 3]> {
+    let mut samples: [Samples; 3] = Default::default();
+    for round in 0..=runs {
+        for place in 0..3 {
+            let which = (round + place) % 3;
+            let sample = turns[which]()?;
+            if round > 0 {
+                samples[which].push(sample);
+            }
+        }
+    }
+    Ok(samples)
 }
 
 /// Mode `__measure ARGV...`: runs the command and prints its sample.
@@ -116,6 +148,26 @@ pub(super) fn as_f64(value: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_alternate_and_the_first_round_does_not_count() {
+        let calls = std::cell::RefCell::new(String::new());
+        let sample = |wall: u64| -> Result<Sample> {
+            let json = format!("{{\"wall_us\":{wall},\"cpu_us\":0,\"peak_kib\":0}}");
+            serde_json::from_str(&json).context("a sample")
+        };
+        let calls = &calls;
+        let mut turns = [('a', 1_000), ('b', 2_000), ('c', 3_000)].map(|(name, wall)| {
+            move || {
+                calls.borrow_mut().push(name);
+                sample(wall)
+            }
+        });
+        let samples = by_turns(2, &mut turns).unwrap();
+        assert_eq!(*calls.borrow(), "abcbcacab");
+        let walls = samples.map(|samples| samples.medians().wall_ms);
+        assert!((walls[2] - 3.0).abs() < 1e-9);
+    }
 
     #[test]
     fn medians_are_not_moved_by_one_slow_run() {

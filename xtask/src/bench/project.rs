@@ -33,7 +33,7 @@ impl Project {
         project.git("add -A")?;
         project.git("commit --quiet -m Begin")?;
         project.runner("init --backend command --guard true")?;
-        project.write(".runner/state/config.toml", &config()?)?;
+        project.write(".runner/state/config.toml", config("off")?.as_bytes())?;
         project.write(
             ".runner/GOAL.md",
             b"---\nid: bench\n---\n# Measure\n\nMeasure.\n",
@@ -58,6 +58,12 @@ impl Project {
         // again and again: let it do so once.
         copy.git("status")?;
         Ok(copy)
+    }
+
+    /// Gives it another configuration, as a person would.
+    pub(super) fn configure(&self, config: &str) -> Result<()> {
+        self.write(".runner/state/config.toml", config.as_bytes())?;
+        self.git("commit --quiet --all --allow-empty -m Configure")
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {
@@ -86,16 +92,16 @@ impl Project {
     }
 }
 
-/// The instant agent, a guard that passes, no sandbox: the runner's own cost.
-fn config() -> Result<Vec<u8>> {
+/// The instant agent and a guard that passes. Without a sandbox it is the runner's own
+/// cost that is measured.
+pub(super) fn config(sandbox_mode: &str) -> Result<String> {
     let agent = serde_json::to_string(AGENT).context("the agent")?;
-    let text = format!(
+    Ok(format!(
         "max_iterations = 1000000\n\
          [guard]\ncommand = [\"true\"]\nprotected = []\n\
          [executor]\nbackend = \"command\"\ncommand = [\"sh\", \"-c\", {agent}]\n\
-         [sandbox]\nmode = \"off\"\n"
-    );
-    Ok(text.into_bytes())
+         [sandbox]\nmode = \"{sandbox_mode}\"\n"
+    ))
 }
 
 /// A thousand small sources in twenty folders.
@@ -153,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_config_quotes_the_agent() {
-        let config = String::from_utf8(config().unwrap()).unwrap();
+        let config = config("off").unwrap();
         assert!(config.contains(r#"\"$RUNNER_OUTPUT_PATH\""#), "{config}");
     }
 }

@@ -217,30 +217,30 @@ impl Step {
 }
 
 impl Medians {
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         json!({"wall_ms": self.wall_ms, "cpu_ms": self.cpu_ms, "peak_mb": self.peak_mb})
     }
 }
 
 /// A ratio and the most that it should be.
-struct Aim {
-    what: &'static str,
-    is: f64,
-    at_most: f64,
+pub(super) struct Aim {
+    pub(super) what: &'static str,
+    pub(super) is: f64,
+    pub(super) at_most: f64,
 }
 
 impl Aim {
-    fn is_met(&self) -> bool {
+    pub(super) fn is_met(&self) -> bool {
         self.is <= self.at_most
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let verdict = if self.is_met() { "met" } else { "MISSED" };
         format!("{} <= {}: {verdict}", self.what, self.at_most)
     }
 }
 
-fn ratio(of: f64, to: f64) -> f64 {
+pub(super) fn ratio(of: f64, to: f64) -> f64 {
     if to > 0.0 { of / to } else { 0.0 }
 }
 

@@ -2,10 +2,12 @@
 //! runner error, looks at what a session left, and a PATH that lacks a program.
 #![allow(dead_code)] // Each test file uses what it needs.
 
+pub(crate) mod contained;
 pub(crate) mod stub;
 
 use std::ffi::OsString;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -97,23 +99,54 @@ pub(crate) fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
 /// Takes a program away from the PATH of everything that the repository starts, and
 /// nothing else: folders that have it are replaced by folders of links.
 pub(crate) fn hide_program(repo: &mut TestRepo, name: &str) {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for (at, folder) in std::env::split_paths(&path).enumerate() {
-        if folder.join(name).symlink_metadata().is_err() {
-            folders.push(folder);
-            continue;
+    let path = path_of(repo);
+    let folders = std::env::split_paths(&path).map(|folder| {
+        if folder.join(name).symlink_metadata().is_ok() {
+            links_without(&folder, name)
+        } else {
+            folder
         }
-        let links = repo.root().join(format!("path-{at}"));
-        fs::create_dir(&links).unwrap();
-        for entry in fs::read_dir(&folder).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_name() != name {
-                symlink(entry.path(), links.join(entry.file_name())).unwrap();
-            }
-        }
-        folders.push(links);
-    }
+    });
     let path: OsString = std::env::join_paths(folders).unwrap();
     repo.env("PATH", path);
+}
+
+/// A folder of links to all entries of another but one. There may be thousands, so it
+/// is kept for all tests, by a name that tells what is in it.
+fn links_without(folder: &Path, name: &str) -> PathBuf {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let mut names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
+    names.retain(|other| other != name);
+    names.sort();
+    let mut hasher = DefaultHasher::new();
+    (folder, &names).hash(&mut hasher);
+    let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let kept = base.join(format!("without-{name}-{:016x}", hasher.finish()));
+    if !kept.exists() {
+        let new = tempfile::tempdir_in(base).unwrap();
+        for name in &names {
+            symlink(folder.join(name), new.path().join(name)).unwrap();
+        }
+        // Another test may have been faster.
+        if fs::rename(new.path(), &kept).is_ok() {
+            let _ = new.keep();
+        }
+    }
+    kept
+}
+
+/// Lets everything that the repository starts find the programs of a folder first.
+pub(crate) fn put_first_on_path(repo: &mut TestRepo, folder: &Path) {
+    let path = path_of(repo);
+    let folders = [folder.to_owned()];
+    let folders = folders.into_iter().chain(std::env::split_paths(&path));
+    repo.env("PATH", std::env::join_paths(folders).unwrap());
+}
+
+/// The PATH of everything that the repository starts.
+pub(crate) fn path_of(repo: &TestRepo) -> OsString {
+    let command = repo.hermetic("env");
+    let mut variables = command.get_envs();
+    let path = variables.find(|(name, _)| *name == "PATH");
+    path.and_then(|(_, value)| value).unwrap().to_owned()
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use runner_testkit::{Config, TestRepo};
 use serde_json::{Value, json};
 
-use super::{BIN, GOAL};
+use super::{BIN, GOAL, put_first_on_path};
 
 /// What a session prints and does.
 #[derive(Clone, Debug, Default)]
@@ -104,9 +104,6 @@ impl Stub {
     /// The stub on the PATH and in the configuration; no run yet.
     pub(crate) fn installed(cli: &str, change: impl FnOnce(&mut Config)) -> Self {
         let mut repo = TestRepo::new(BIN);
-        repo.config(|config| {
-            config.set("sandbox.mode", "auto");
-        });
         let bin = repo.root().join("bin");
         fs::create_dir_all(bin.join("scenes")).unwrap();
         let flags = match cli {
@@ -118,13 +115,10 @@ impl Stub {
         let program = bin.join(cli);
         fs::write(&program, include_str!("stub.sh")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = [bin.clone()]
-            .into_iter()
-            .chain(std::env::split_paths(&path));
-        repo.env("PATH", std::env::join_paths(folders).unwrap());
+        put_first_on_path(&mut repo, &bin);
         repo.config(|config| {
             config
+                .set("sandbox.mode", "auto")
                 .set("executor.backend", cli)
                 .set("executor.command", json!([]));
             change(config);
