@@ -425,10 +425,15 @@ impl Begin<'_> {
         self.write_files(new_run)?;
         let full = full_name(self.branch);
         let commit = self.make_commit(&base, head)?;
-        self.undo.moved_ref(&full, &commit, head);
-        self.git.write(&["update-ref", &full, &commit, head])?;
+        let tree = |commit: &str| self.git.line(&["rev-parse", &format!("{commit}^{{tree}}")]);
+        let nothing_new = tree(&commit)? == tree(head)?;
+        if !nothing_new {
+            self.undo.moved_ref(&full, &commit, head);
+            self.git.write(&["update-ref", &full, &commit, head])?;
+        }
+        // A start that was killed may have left no more than an old index.
         self.git.write(&["reset", "--quiet"])?;
-        Ok(self.report(&base, true, new_run))
+        Ok(self.report(&base, !nothing_new, new_run))
     }
 
     /// The run exists on another branch: go there.
