@@ -293,27 +293,30 @@ fn one_overload_and_one_cut_do_not_end_the_loop() {
 }
 
 #[test]
-fn silence_and_the_deadline_end_a_session() {
-    // It has put its tool into a session of its own.
-    let hang = "setsid sleep 1000 & wait\n";
-    for (key, secs, kind) in [
-        ("iteration_timeout_secs", 1, "timeout"),
-        ("executor.idle_timeout_secs", 1, "idle"),
-    ] {
-        for cli in CLIS {
-            let stub = Stub::started(cli, |config| {
-                config.set(key, secs);
-            });
-            let scene = Scene::recorded(&format!("{cli}-cut")).after(hang);
-            stub.play(&scene);
-            let run = stub.repo.runner(&["step", "--json"]);
-            let meta = assert_runner_error(&stub.repo, &run, 1, kind);
-            assert_eq!(meta["executor"]["exit_code"], Value::Null);
-            // What was used until then is not lost.
-            let used = &expected(&format!("{cli}-cut"))["usage"]["input_tokens"];
-            assert_eq!(meta["executor"]["input_tokens"], *used, "{cli} {kind}");
-            assert_no_process(&stub.repo.root().display().to_string());
-        }
+fn silence_ends_a_session() {
+    ended_sessions("executor.idle_timeout_secs", "idle");
+}
+
+#[test]
+fn the_deadline_ends_a_session() {
+    ended_sessions("iteration_timeout_secs", "timeout");
+}
+
+/// A session that has put its tool into a session of its own, and hangs.
+fn ended_sessions(limit: &str, kind: &str) {
+    for cli in CLIS {
+        let stub = Stub::started(cli, |config| {
+            config.set(limit, 3);
+        });
+        let hang = "setsid sleep 1000 & wait\n";
+        stub.play(&Scene::recorded(&format!("{cli}-cut")).after(hang));
+        let run = stub.repo.runner(&["step", "--json"]);
+        let meta = assert_runner_error(&stub.repo, &run, 1, kind);
+        assert_eq!(meta["executor"]["exit_code"], Value::Null);
+        // What was used until then is not lost.
+        let used = &expected(&format!("{cli}-cut"))["usage"]["input_tokens"];
+        assert_eq!(meta["executor"]["input_tokens"], *used, "{cli} {kind}");
+        assert_no_process(&stub.repo.root().display().to_string());
     }
 }
 

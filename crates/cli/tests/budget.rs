@@ -470,7 +470,7 @@ fn a_timeout_ends_the_loop_or_is_tried_again_as_configured() {
         let stub = Stub::started("claude", |config| {
             config
                 .set("loop.on_timeout", on_timeout)
-                .set("executor.idle_timeout_secs", 1);
+                .set("executor.idle_timeout_secs", 3);
         });
         stub.play_at(
             1,
