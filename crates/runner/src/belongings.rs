@@ -25,12 +25,13 @@ use crate::image::{self, Image};
 
 /// What must stay as it is.
 #[derive(Debug)]
-pub(crate) struct Belongings {
+pub(crate) struct Belongings<'t> {
     head: String,
     owned: BTreeMap<PathBuf, Image>,
     protected: BTreeMap<PathBuf, Image>,
     globs: GlobList,
-    passed: HashSet<String>,
+    /// The tree before: whose sidecars are finished.
+    tree: Option<&'t Node<'t>>,
     /// Ignored files that a protected entry means and that were there before, by a
     /// rule that is not in HEAD; `None` after a crash.
     hidden: Option<BTreeSet<PathBuf>>,
@@ -65,29 +66,23 @@ impl Change {
     }
 }
 
-impl Belongings {
+impl<'t> Belongings<'t> {
     /// Takes everything down.
     pub(crate) fn capture(
         git: &Git,
         head: &str,
         config: &Config,
-        tree: Option<&Node<'_>>,
+        tree: Option<&'t Node<'t>>,
         source: Source,
     ) -> Result<Self> {
         let globs = GlobList::new(&config.guard.protected)
             .map_err(|error| Error::new(Code::Config, format!("[guard] protected: {error}")))?;
-        let passed = tree
-            .into_iter()
-            .flat_map(Node::walk)
-            .filter(|node| node.passes)
-            .map(|node| node.id.to_string())
-            .collect();
         let mut belongings = Belongings {
             head: head.to_owned(),
             owned: BTreeMap::new(),
             protected: BTreeMap::new(),
             globs,
-            passed,
+            tree,
             hidden: None,
             notes: Vec::new(),
             tracked: git.files_of(head)?,
@@ -127,7 +122,8 @@ impl Belongings {
 
     fn is_passed_sidecar(&self, path: &Path) -> bool {
         paths::sidecar_node(path.as_os_str().as_bytes())
-            .is_some_and(|node| self.passed.contains(node))
+            .and_then(|id| self.tree?.find(id))
+            .is_some_and(|node| node.passes)
     }
 
     /// Everything that is not as it was taken down. `changed` and `ignored`: what

@@ -218,7 +218,7 @@ pub(crate) fn roll_up(
         step::SettleRecord {
             outcome,
             facts,
-            agent_bytes: found.tree.as_deref(),
+            agent_bytes: found.tree.as_ref().map(|bytes| bytes.as_slice()),
             valid_bytes: valid_bytes.clone(),
             executor: Some(used_so_far(place.project, it, &config)),
             guard_run: None,

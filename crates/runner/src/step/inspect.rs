@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use runner_core::config::Config;
 use runner_core::meta::{Facts, RunnerError};
@@ -17,6 +18,7 @@ use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree;
 
+use super::iteration::has_content;
 use super::{Iteration, Workplace};
 use crate::belongings::{Belongings, Change};
 use crate::error::{Code, Error, Result};
@@ -32,7 +34,7 @@ const MAX_NOTES: u64 = 4 << 20;
 /// What was found.
 pub(crate) struct Found {
     /// The bytes of tree.json, if it is a readable file.
-    pub(crate) tree: Option<Vec<u8>>,
+    pub(crate) tree: Option<Arc<Vec<u8>>>,
     /// Watched files that the session changed.
     pub(crate) watched: Vec<String>,
     /// Git's view after everything was put in order.
@@ -65,7 +67,7 @@ pub(crate) fn after_session(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
     facts: &mut Facts,
 ) -> Result<Found> {
     let root = place.project.root();
@@ -114,7 +116,7 @@ pub(crate) fn after_guard(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
     tree_before: Option<&[u8]>,
     status_before: &Status,
     facts: &mut Facts,
@@ -143,8 +145,12 @@ pub(crate) fn after_guard(
     for change in restore_belongings(place.git, it, belongings, &order)? {
         facts.changed_by_guard.push(change.name());
     }
-    let now = read_tree(root);
-    if now.as_ref().ok().map(Vec::as_slice) != tree_before {
+    let tree_path = root.join(paths::TREE);
+    let unchanged = match tree_before {
+        Some(bytes) => has_content(&tree_path, bytes),
+        None => tree_path.symlink_metadata().is_err(),
+    };
+    if !unchanged {
         facts.changed_by_guard.push(paths::TREE.to_owned());
         put_tree(root, tree_before, &it.quarantine())?;
     }
@@ -169,7 +175,7 @@ fn untracked(status: &Status) -> impl Iterator<Item = &Path> {
 fn make_safe(
     place: &Workplace<'_, '_>,
     it: &mut Iteration,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
 ) -> Result<Vec<String>> {
     let root = place.project.root();
     let mut git_files = it.restore_git_files(place.project)?;
@@ -189,7 +195,7 @@ fn put_in_order(
     place: &Workplace<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
     base: &str,
     who: Who,
 ) -> Result<Order> {
@@ -288,7 +294,7 @@ fn build_index_anew(git: &Git, it: &mut Iteration) -> Result<()> {
 fn mend_index(
     git: &Git,
     it: &mut Iteration,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
     nested: &mut Vec<String>,
 ) -> Result<bool> {
     let signature = git.index_signature();
@@ -364,10 +370,12 @@ fn read_tree(root: &Path) -> Result<Vec<u8>, ReadError> {
 
 /// The tree as the agent left it. What is not a readable file is taken away:
 /// a link must not lead a later session elsewhere.
-fn take_tree(root: &Path, it: &Iteration, facts: &mut Facts) -> Result<Option<Vec<u8>>> {
-    match read_tree(root) {
+fn take_tree(root: &Path, it: &Iteration, facts: &mut Facts) -> Result<Option<Arc<Vec<u8>>>> {
+    let path = root.join(paths::TREE);
+    // The usual case, and a large tree need not be held twice.
+    let same = it.before.shared().filter(|bytes| has_content(&path, bytes));
+    match same.map_or_else(|| read_tree(root).map(Arc::new), Ok) {
         Ok(bytes) => {
-            let path = root.join(paths::TREE);
             if path.metadata()?.permissions().mode() & 0o111 != 0 {
                 std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644))?;
             }
@@ -400,7 +408,7 @@ fn put_tree(root: &Path, bytes: Option<&[u8]>, quarantine: &Path) -> Result<()> 
 fn restore_belongings(
     git: &Git,
     it: &Iteration,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
     order: &Order,
 ) -> Result<Vec<Change>> {
     let changes = belongings.changes(git, &order.changed, &order.status.ignored)?;
@@ -410,7 +418,7 @@ fn restore_belongings(
 }
 
 /// assumptions.md and questions.md only grow.
-fn grow_notes(it: &mut Iteration, root: &Path, belongings: &Belongings) -> Result<()> {
+fn grow_notes(it: &mut Iteration, root: &Path, belongings: &Belongings<'_>) -> Result<()> {
     for (path, before) in belongings.notes() {
         let before = before.map(String::from_utf8_lossy);
         let now = if image::parents_are_folders(root, path) {

@@ -39,13 +39,18 @@ impl Before {
         self.bytes.as_ref().map(|bytes| bytes.as_slice())
     }
 
+    /// The same, shared.
+    pub(crate) fn shared(&self) -> Option<Arc<Vec<u8>>> {
+        self.bytes.clone()
+    }
+
     /// SHA-256, or nothing where there is no file.
     pub(crate) fn sha256(&self) -> String {
         self.bytes().map(sha256_hex).unwrap_or_default()
     }
 
     /// Refuses a tree in the work tree that is not HEAD's.
-    pub(crate) fn prove(&self, belongings: &Belongings) -> Result<()> {
+    pub(crate) fn prove(&self, belongings: &Belongings<'_>) -> Result<()> {
         let entry = belongings
             .tracked
             .iter()

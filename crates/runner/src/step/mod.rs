@@ -258,7 +258,7 @@ fn work(
     it: &mut Iteration,
     state: &State,
     job: &Job<'_, '_>,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
     budget: &Budget,
 ) -> Result<StepReport> {
     let begun = Instant::now();
@@ -307,7 +307,7 @@ fn work(
                 it,
                 &state.config,
                 belongings,
-                agent_bytes.as_deref(),
+                agent_bytes.as_ref().map(|bytes| bytes.as_slice()),
                 &found.status,
                 &mut facts,
             )?;
@@ -318,7 +318,7 @@ fn work(
     let record = settle::Record {
         outcome,
         facts,
-        agent_bytes: agent_bytes.as_deref(),
+        agent_bytes: agent_bytes.as_ref().map(|bytes| bytes.as_slice()),
         valid_bytes: job.repair.as_ref().map(|_| tree::to_bytes(job.root)),
         executor: Some(agent.run),
         guard_run,

@@ -23,7 +23,7 @@ pub(super) struct Deny<'a> {
 }
 
 impl<'a> Deny<'a> {
-    pub(super) fn new(config: &Config, belongings: &'a Belongings) -> Result<Self> {
+    pub(super) fn new(config: &Config, belongings: &'a Belongings<'_>) -> Result<Self> {
         let list = DenyList::new(&config.commit.deny)
             .map_err(|error| Error::new(Code::Config, format!("[commit] deny: {error}")))?;
         let tracked = belongings.tracked.iter().map(|entry| entry.path.as_path());

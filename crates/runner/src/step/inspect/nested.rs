@@ -16,7 +16,7 @@ use crate::image;
 /// there were any.
 pub(super) fn take(
     root: &Path,
-    belongings: &Belongings,
+    belongings: &Belongings<'_>,
     status: &mut Status,
     git: &Git,
     quarantine: &Path,

@@ -26,7 +26,11 @@ pub(super) fn make_state_folders(root: &Path, quarantine: &Path) -> io::Result<(
 
 /// Takes away pipes in the place of files that git reads, and opens closed
 /// folders, wherever there are files of HEAD.
-pub(super) fn remove(root: &Path, belongings: &Belongings, quarantine: &Path) -> io::Result<()> {
+pub(super) fn remove(
+    root: &Path,
+    belongings: &Belongings<'_>,
+    quarantine: &Path,
+) -> io::Result<()> {
     let mut folders: BTreeSet<&Path> = BTreeSet::from([Path::new("")]);
     for entry in &belongings.tracked {
         folders.extend(entry.path.ancestors().skip(1));
