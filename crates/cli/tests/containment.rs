@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use agent_support::contained::{MECHANISMS, TRY, started, step, tried, with_mechanism};
 use agent_support::{BIN, GOAL, assert_runner_error, put_first_on_path};
 use runner_sandbox::{Support, Unavailable};
-use runner_testkit::{Run, TestRepo, assert_no_process};
+use runner_testkit::{Run, TestRepo, assert_no_process, write_program};
 use serde_json::json;
 
 /// A script with attempts to write elsewhere; `who` tells agent from guard.
@@ -211,12 +211,10 @@ fn a_broken_bubblewrap_is_not_used() {
     let mut repo = with_mechanism("landlock");
     let bin = repo.root().join("broken");
     fs::create_dir(&bin).unwrap();
-    fs::write(
-        bin.join("bwrap"),
+    write_program(
+        &bin.join("bwrap"),
         "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n",
-    )
-    .unwrap();
-    fs::set_permissions(bin.join("bwrap"), fs::Permissions::from_mode(0o755)).unwrap();
+    );
     put_first_on_path(&mut repo, &bin);
     repo.agent("out done idle");
     repo.start_run(GOAL, &["true"]);

@@ -9,12 +9,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use hostile_support::{BIN, GOOD, case, check, finish, play, play_one, repo, started, step};
-use runner_testkit::TestRepo;
+use runner_testkit::{TestRepo, write_program};
 
 fn executable(path: &std::path::Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(path, text);
 }
 
 #[test]

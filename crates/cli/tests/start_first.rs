@@ -5,10 +5,8 @@
 
 mod scenario;
 
-use std::os::unix::fs::PermissionsExt as _;
-
 use runner_core::digest::sha256_hex;
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{Run, TestRepo, write_program};
 use scenario::{
     BIN, GOAL, WAIT_FOR_GO, assert_same, bare, go, human_error, message, picture, started, step,
     subject,
@@ -200,9 +198,7 @@ fn refuse(repo: &mut TestRepo, subcommand: &str) {
          echo 'fatal: no space, says the test' >&2; exit 128; fi; done\nexec {} \"$@\"\n",
         real.display()
     );
-    std::fs::write(bin.join("git"), script).expect("a file");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(bin.join("git"), mode).expect("a mode");
+    write_program(&bin.join("git"), &script);
     let rest = std::env::var("PATH").unwrap_or_default();
     repo.env("PATH", format!("{}:{rest}", bin.display()));
 }

@@ -24,6 +24,7 @@ mod check;
 mod config;
 pub mod model;
 mod process;
+mod program;
 mod repo;
 mod run;
 
@@ -31,5 +32,6 @@ pub use config::Config;
 pub use process::{
     Process, assert_no_process, assert_processes_end, eventually, processes_with_env, signal,
 };
+pub use program::write_program;
 pub use repo::TestRepo;
 pub use run::{Run, Running};

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use runner_testkit::{Config, TestRepo};
+use runner_testkit::{Config, TestRepo, write_program};
 use serde_json::{Value, json};
 
 use super::{BIN, GOAL, put_first_on_path};
@@ -113,8 +112,7 @@ impl Stub {
         };
         fs::write(bin.join("flags.sh"), flags).unwrap();
         let program = bin.join(cli);
-        fs::write(&program, include_str!("stub.sh")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, include_str!("stub.sh"));
         put_first_on_path(&mut repo, &bin);
         repo.config(|config| {
             config

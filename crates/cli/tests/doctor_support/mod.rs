@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{Run, TestRepo, write_program};
 use serde_json::Value;
 
 use crate::scenario::{GOAL, bare};
@@ -49,8 +49,7 @@ pub(crate) fn with_tools(mut repo: TestRepo) -> TestRepo {
 /// Puts a program of the test's own on the PATH.
 pub(crate) fn program(repo: &TestRepo, name: &str, script: &str) {
     let file = bin(repo).join(name);
-    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&file, &format!("#!/bin/sh\n{script}\n"));
 }
 
 /// A codex that says of itself what a test wants.

@@ -7,7 +7,7 @@ pub(crate) mod planted;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{Run, TestRepo, write_program};
 use serde_json::Value;
 
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_runner");
@@ -70,7 +70,6 @@ pub(crate) fn started(mut repo: TestRepo, prepare: impl FnOnce(&mut TestRepo)) -
 /// Writes `evil.sh` to the agent's folder: it leaves a mark wherever it runs, and
 /// passes stdin on, so that git does not even notice.
 pub(crate) fn plant(repo: &TestRepo) {
-    use std::os::unix::fs::PermissionsExt as _;
     let script = format!(
         "#!/bin/sh\necho \"$0 $* in $(pwd)\" >> '{}'\ncat\nexit 0\n",
         mark(repo).display()
@@ -83,8 +82,7 @@ pub(crate) fn plant(repo: &TestRepo) {
         "post-checkout",
     ] {
         let path = repo.agent_dir().join(name);
-        fs::write(&path, &script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &script);
     }
 }
 

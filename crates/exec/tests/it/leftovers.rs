@@ -1,7 +1,6 @@
 //! Whatever a program leaves behind is gone when `run` returns.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -129,8 +128,7 @@ fn that_fork_faster_than_the_table_is_read() {
 fn that_change_their_session_all_the_time() {
     let case = Case::argv(&["./comet"]).spec(|spec| spec.grace = Duration::ZERO);
     let script = "#!/bin/sh\ntrap '' TERM\nsetsid ./comet &\n";
-    fs::write(case.path("comet"), script).unwrap();
-    fs::set_permissions(case.path("comet"), fs::Permissions::from_mode(0o755)).unwrap();
+    crate::write_script(&case.path("comet"), script, 0o755);
     let (report, _) = case.run();
     assert_eq!(report.ended, Ended::Exited(0));
     assert_eq!(report.survivors, 0);

@@ -151,3 +151,20 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// Writes a script through another process: a fork in another thread must not
+/// inherit it open for writing, for then nobody could run it.
+pub(crate) fn write_script(path: &std::path::Path, text: &str, mode: u32) {
+    use std::io::Write as _;
+    let mut writer = std::process::Command::new("sh")
+        .args(["-c", r#"cat >"$1" && chmod "$2" "$1""#, "sh"])
+        .arg(path)
+        .arg(format!("{mode:o}"))
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = writer.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(writer.wait().unwrap().success());
+}

@@ -1,7 +1,6 @@
 //! How the program starts: environment, folder, input, signals, and what is said when it cannot.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,11 +23,6 @@ fn check(case: &Case, not_found: bool, message: &str) {
     assert_eq!(failure(case), expected);
 }
 
-fn write_script(path: &Path, text: &str, mode: u32) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
 #[test]
 fn a_missing_program_is_not_found() {
     let message = "cannot start `no-such-program`: no such file or directory";
@@ -40,14 +34,14 @@ fn a_missing_program_is_not_found() {
 #[test]
 fn a_file_that_is_no_program_is_refused() {
     let case = Case::argv(&["./plain"]);
-    write_script(&case.path("plain"), "echo\n", 0o644);
+    crate::write_script(&case.path("plain"), "echo\n", 0o644);
     check(&case, false, "cannot start `./plain`: permission denied");
 }
 
 #[test]
 fn a_missing_interpreter_is_not_a_missing_program() {
     let case = Case::argv(&["./script"]);
-    write_script(&case.path("script"), "#!/no/such/interpreter\n", 0o755);
+    crate::write_script(&case.path("script"), "#!/no/such/interpreter\n", 0o755);
     let message = "cannot start `./script`: its interpreter was not found";
     check(&case, false, message);
 }
@@ -100,7 +94,7 @@ fn the_environment_and_folder_are_exactly_the_given_ones() {
 #[test]
 fn the_program_is_found_in_its_own_path() {
     let case = Case::argv(&["hello"]);
-    write_script(&case.path("hello"), "#!/bin/sh\necho hello\n", 0o755);
+    crate::write_script(&case.path("hello"), "#!/bin/sh\necho hello\n", 0o755);
     let dir = case.dir.path().as_os_str().to_owned();
     let case = case.spec(|spec| spec.env = vec![("PATH".into(), dir)]);
     assert_eq!(case.run().1.text(), "hello\n");

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -41,9 +41,7 @@ impl ModelServer {
         words.push(program.to_owned());
         let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
         let text = format!("#!/bin/sh\nexec unshare {} \"$@\"\n", quoted.join(" "));
-        fs::write(script, text).expect("the script can be written");
-        fs::set_permissions(script, fs::Permissions::from_mode(0o755))
-            .expect("the script can be made executable");
+        crate::write_program(script, &text);
     }
 
     /// The arguments of `unshare` up to the program.
