@@ -92,7 +92,7 @@ fn remove_abandoned(git: &Git) {
         let Ok(text) = std::fs::read(entry.path().join("gitdir")) else {
             continue;
         };
-        // PREFIX…/work/.git
+        // PREFIX…, the work tree in it, and .git in that
         let link = Path::new(OsStr::from_bytes(text.trim_ascii_end()));
         let Some((place, folder)) = link.parent().zip(link.ancestors().nth(2)) else {
             continue;
