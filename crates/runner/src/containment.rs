@@ -1,7 +1,7 @@
 //! Where agent and guard may write.
 
 use std::cell::RefCell;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use runner_agents::Invocation;
@@ -9,6 +9,7 @@ use runner_core::config::{Config, SandboxMode};
 use runner_core::paths;
 use runner_sandbox::{Mechanism, Policy};
 
+use crate::environment;
 use crate::error::{Code, Error, Result};
 use crate::git::Git;
 use crate::project::Project;
@@ -155,11 +156,8 @@ impl Containment {
 }
 
 fn can_be_started(argv: &[OsString], room: &Room<'_>) -> bool {
-    let path = room.env.iter().rev().find(|(name, _)| name == "PATH");
-    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |(_, value)| value);
-    argv.first().is_some_and(|program| {
-        runner_sandbox::resolve_program(program, room.project.root(), path).is_ok()
-    })
+    argv.first()
+        .is_some_and(|program| environment::resolve(program, room.project.root(), room.env).is_ok())
 }
 
 /// Where the agent's CLI keeps its own files, by the environment that it gets.

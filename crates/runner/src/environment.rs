@@ -150,7 +150,8 @@ pub(crate) fn resolve(
     runner_sandbox::resolve_program(program, cwd, path)
 }
 
-fn is_object(path: &Path) -> bool {
+/// Whether a file is one JSON object, as `tools.json` must be.
+pub(crate) fn is_object(path: &Path) -> bool {
     crate::files::read_regular(path, 1 << 20).is_ok_and(|bytes| {
         serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes).is_ok()
     })

@@ -59,11 +59,7 @@ fn tool_problems(project: &Project) -> Vec<Problem> {
         .iter()
         .map(|entry| entry.path().join("tools.json"))
         .filter(|path| path.symlink_metadata().is_ok())
-        .filter(|path| {
-            !crate::files::read_regular(path, 1 << 20).is_ok_and(|bytes| {
-                serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes).is_ok()
-            })
-        })
+        .filter(|path| !crate::environment::is_object(path))
         .map(|path| Problem {
             code: Code::Layout,
             place: path
