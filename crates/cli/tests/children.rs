@@ -5,6 +5,7 @@
 mod hostile_support;
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use hostile_support::{BIN, GOOD, check, finish, started, step};
@@ -260,4 +261,38 @@ fn an_agent_that_floods_and_sleeps_is_not_silent() {
     );
     let (run, json) = step(&repo);
     assert_eq!(json["guard"], "pass", "{}", run.describe());
+}
+
+/// In a container whose first process began no session, everything of ours is in session 0, whose
+/// leader nobody inside can see.
+#[test]
+fn the_same_where_the_leader_of_the_session_is_outside() {
+    // One of these works for root, the other for everybody where namespaces are allowed at all.
+    let namespaces: [&[&str]; 2] = [
+        &["--pid", "--fork", "--mount-proc", "--"],
+        &["--map-root-user", "--pid", "--fork", "--mount-proc", "--"],
+    ];
+    let unshare = |options: &[&str]| {
+        let mut cmd = Command::new("unshare");
+        cmd.args(options);
+        cmd
+    };
+    let Some(options) = namespaces.into_iter().find(|options| {
+        let tried = unshare(options).arg("true").output().unwrap();
+        tried.status.success()
+    }) else {
+        println!("not tried: no PID namespace can be made here");
+        return;
+    };
+    let inside = unshare(options)
+        .arg(std::env::current_exe().unwrap())
+        .args(["outlives", "does_not_want", "killed_supervisor"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&inside.stdout);
+    assert!(
+        inside.status.success() && said.contains("3 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&inside.stderr)
+    );
 }

@@ -64,7 +64,7 @@ impl Sweep {
             }
             entries = find();
         }
-        let own_session = rustix::process::getsid(None).ok();
+        let own_session = own_session();
         let mut groups = HashMap::new();
         for entry in entries.iter().filter(|entry| !entry.zombie) {
             self.hit.insert(entry.key());
@@ -76,13 +76,19 @@ impl Sweep {
         // session below it holds nothing but its descendants.
         for (group, session) in groups {
             if let Some(group) = os::pid(group)
-                && own_session.is_some()
-                && os::pid(session) != own_session
+                && own_session.is_some_and(|own| own != session)
             {
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
         }
     }
+}
+
+/// The session of this process as the table prints it: 0 where its leader is outside our PID
+/// namespace (a container whose first process did not begin a session), for which `getsid` has no
+/// answer that rustix would take.
+fn own_session() -> Option<i32> {
+    proc::read(os::own_pid()).map(|own| own.session)
 }
 
 /// That it has already ended is as good; that it may not be signalled shows in the end.
@@ -178,10 +184,7 @@ impl Orphans<'_> {
     /// One that began a session of its own and may have cleared its environment. Everything that
     /// this process starts itself stays in its session; nothing below a supervisor ever does.
     fn fled(&self, child: &Entry) -> bool {
-        let own_session = rustix::process::getsid(None).ok();
-        own_session.is_some()
-            && os::pid(child.session) != own_session
-            && !self.others.contains(&child.key())
+        own_session().is_some_and(|own| own != child.session) && !self.others.contains(&child.key())
     }
 
     /// One by one: `waitpid(-1)` would take the exit status away from whoever waits for another child.
