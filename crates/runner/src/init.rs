@@ -15,6 +15,7 @@ use crate::lock::Lock;
 use crate::project::Project;
 
 mod detect;
+mod earlier;
 
 const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
 const GITATTRIBUTES: &str = "* -text -filter -diff\n";
@@ -45,12 +46,14 @@ pub struct InitReport {
     pub guard: Option<(Vec<String>, String)>,
     /// The backend and why it was chosen (not in an upgrade).
     pub backend: Option<(String, String)>,
+    /// The run whose config and INSTRUCTIONS.md were taken.
+    pub config_from: Option<String>,
 }
 
 /// Creates `.runner/` at the root of the git work tree that `start` is in.
 pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
-    let root = work_tree_root(start)?;
-    let project = Project::at(root.clone());
+    let project = Project::of_work_tree(start)?;
+    let root = project.root().to_owned();
     let exists = project.runner_dir().join("state").exists() || project.goal().exists();
     if exists && !options.force && !options.upgrade {
         return Err(Error::new(
@@ -63,15 +66,19 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     }
     // Not while a step runs: it would take the new files for the agent's doing.
     let _lock = exists.then(|| Lock::take(&project)).transpose()?;
-    let (guard, guard_why) = match &options.guard {
-        Some(line) => (split_words(line)?, "as you said".to_owned()),
-        None => detect::guard(&root),
+    // Where there is no config, the one of the last run is a better guess than any.
+    let chosen_anew = options.guard.is_some() || options.backend.is_some() || options.force;
+    let earlier = (!exists && !chosen_anew)
+        .then(|| earlier::find(&project))
+        .flatten();
+    let Choice {
+        guard,
+        backend,
+        config,
+    } = match &earlier {
+        Some(earlier) => Choice::of_run(earlier),
+        None => Choice::of_project(&root, options)?,
     };
-    let (backend, backend_why) = match &options.backend {
-        Some(name) => (parse_backend(name)?, "as you said".to_owned()),
-        None => detect::backend(),
-    };
-    let protected = detect::protected(&guard);
     let max_attempts = config::Config::default().max_attempts_default;
     let root_node = Node::leaf(
         "root",
@@ -79,7 +86,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         "What .runner/GOAL.md says.",
         max_attempts,
     );
-    let files: Vec<(&str, Vec<u8>, Kind)> = vec![
+    let mut files: Vec<(&str, Vec<u8>, Kind)> = vec![
         (paths::GITIGNORE, GITIGNORE.into(), Kind::Ours),
         (paths::GITATTRIBUTES, GITATTRIBUTES.into(), Kind::Ours),
         (paths::TREE_SCHEMA, schema::TREE.into(), Kind::Ours),
@@ -88,11 +95,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
             schema::AGENT_OUTPUT.into(),
             Kind::Ours,
         ),
-        (
-            paths::CONFIG,
-            config::template(&guard, &protected, backend, &[]).into_bytes(),
-            Kind::Yours,
-        ),
+        (paths::CONFIG, config, Kind::Yours),
         (paths::GOAL, goal::TEMPLATE.into(), Kind::Yours),
         (paths::TREE, tree::to_bytes(&root_node), Kind::Yours),
         (
@@ -103,16 +106,19 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         (paths::ASSUMPTIONS, Vec::new(), Kind::Yours),
         (paths::QUESTIONS, Vec::new(), Kind::Yours),
     ];
+    let instructions = earlier.as_ref().and_then(|it| it.instructions.clone());
+    files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, Kind::Yours)));
 
     let mut report = InitReport {
         root: root.clone(),
         written: Vec::new(),
         replaced: None,
-        guard: (!options.upgrade).then_some((guard, guard_why)),
-        backend: (!options.upgrade).then(|| (backend.as_str().to_owned(), backend_why)),
+        guard: (!options.upgrade).then_some(guard),
+        backend: (!options.upgrade).then_some(backend),
+        config_from: earlier.map(|earlier| earlier.run_id),
     };
     files::make_folder(&root.join(".runner/state"))?;
-    files::make_folder(&project.iterations())?;
+    files::make_local_folder(&project.iterations())?;
     let mut batch = Batch::new();
     for (path, bytes, kind) in files {
         let full = root.join(path);
@@ -135,6 +141,45 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     }
     batch.commit()?;
     Ok(report)
+}
+
+/// The config, and its most important parts with the reasons for them.
+struct Choice {
+    guard: (Vec<String>, String),
+    backend: (String, String),
+    config: Vec<u8>,
+}
+
+impl Choice {
+    /// What an earlier run has.
+    fn of_run(earlier: &earlier::Earlier) -> Self {
+        let why = format!("as in run {}", earlier.run_id);
+        let backend = earlier.config.executor.backend.as_str().to_owned();
+        Choice {
+            guard: (earlier.config.guard.command.clone(), why.clone()),
+            backend: (backend, why),
+            config: earlier.text.clone().into_bytes(),
+        }
+    }
+
+    /// What was asked for, else what the project looks like.
+    fn of_project(root: &Path, options: &InitOptions) -> Result<Self> {
+        let (guard, guard_why) = match &options.guard {
+            Some(line) => (split_words(line)?, "as you said".to_owned()),
+            None => detect::guard(root),
+        };
+        let (backend, backend_why) = match &options.backend {
+            Some(name) => (parse_backend(name)?, "as you said".to_owned()),
+            None => detect::backend(),
+        };
+        let protected = detect::protected(&guard);
+        let config = config::template(&guard, &protected, backend, &[]).into_bytes();
+        Ok(Choice {
+            guard: (guard, guard_why),
+            backend: (backend.as_str().to_owned(), backend_why),
+            config,
+        })
+    }
 }
 
 /// Who a file belongs to.
@@ -162,23 +207,6 @@ fn keep_folder(project: &Project, report: &mut InitReport) -> Result<PathBuf> {
         }
         number += 1;
     }
-}
-
-fn work_tree_root(start: &Path) -> Result<PathBuf> {
-    let start = start
-        .canonicalize()
-        .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
-    start
-        .ancestors()
-        .find(|folder| folder.join(".git").symlink_metadata().is_ok())
-        .map(Path::to_owned)
-        .ok_or_else(|| {
-            Error::new(
-                Code::Git,
-                format!("{} is not in a git repository", start.display()),
-            )
-            .hint("make it one first: `git init`, then `runner init` again")
-        })
 }
 
 fn parse_backend(name: &str) -> Result<Backend> {

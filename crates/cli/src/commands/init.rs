@@ -27,6 +27,7 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut Out) -> Result<Exit> {
             "replaced": report.replaced,
             "guard": report.guard.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
             "backend": report.backend.as_ref().map(|(name, why)| json!({"name": name, "why": why})),
+            "config_from": report.config_from,
         }));
         return Ok(Exit::Success);
     }
@@ -44,6 +45,12 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut Out) -> Result<Exit> {
     }
     if let Some(folder) = &report.replaced {
         out.say(&format!("what was there before is kept in {folder}"));
+    }
+    if let Some(run) = &report.config_from {
+        out.say(&format!(
+            "config.toml and INSTRUCTIONS.md (if there is one) are those of run {run}; \
+             `--guard`, `--backend` or `--force` begin with new ones"
+        ));
     }
     if let Some((argv, why)) = &report.guard {
         out.say(&format!("guard:   {} ({why})", argv.join(" ")));
