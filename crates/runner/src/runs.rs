@@ -170,7 +170,17 @@ pub(crate) fn landings(
 pub(crate) fn has_landed(git: &Git, run: &Known) -> Result<bool> {
     let base = base_of(git, &run.run_id, &run.tip)?;
     let landings = landings(git, &run.run_id, base.as_ref(), None)?;
-    Ok(landings.iter().any(|landing| landing.tip == run.tip))
+    let landed = landings.iter().any(|landing| landing.tip == run.tip);
+    Ok(landed || merged_by_hand(git, run, base.as_ref())?)
+}
+
+/// Whether a person has merged the whole branch into the one that it began from.
+pub(crate) fn merged_by_hand(git: &Git, run: &Known, base: Option<&Base>) -> Result<bool> {
+    let Some(base) = base else { return Ok(false) };
+    match git.commit_of(&full_name(&base.branch))? {
+        Some(tip) => git.is_ancestor(&run.tip, &tip),
+        None => Ok(false),
+    }
 }
 
 /// The run that is meant: the one that was named, the one whose branch is checked

@@ -9,7 +9,7 @@ use runner_core::select::{Selection, select};
 use runner_core::tree::Progress;
 use serde_json::Value;
 
-use super::{Known, base_of, known, landings, title_of};
+use super::{Base, Known, Landing, base_of, full_name, known, landings, merged_by_hand, title_of};
 use crate::disarm;
 use crate::error::Result;
 use crate::files;
@@ -124,14 +124,11 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &Known) -> Res
         |tree| Project::at(tree.git.root().to_owned()),
     );
     let base = base_of(git, &run.run_id, &run.tip)?;
-    let landed = landings(git, &run.run_id, base.as_ref(), None)?
-        .into_iter()
-        .next()
-        .map(|landing| LandedAt {
-            in_part: landing.tip != run.tip,
-            branch: landing.branch,
-            commit: landing.commit,
-        });
+    let landed = last_landing(git, run, base.as_ref())?.map(|landing| LandedAt {
+        in_part: landing.tip != run.tip,
+        branch: landing.branch,
+        commit: landing.commit,
+    });
     let bytes = git.file_at(&run.tip, paths::TREE)?.unwrap_or_default();
     let root = state::check_tree(&bytes).ok();
     let by_tree = match root.as_ref().map(select) {
@@ -164,6 +161,33 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &Known) -> Res
         base: base.map(|base| base.branch),
         landed,
     })
+}
+
+/// Where it landed last: on its base if it did there, for other branches may have
+/// begun from that since.
+fn last_landing(git: &Git, run: &Known, base: Option<&Base>) -> Result<Option<Landing>> {
+    let home = base.map(|base| base.branch.as_str());
+    let mut found = Vec::new();
+    if let Some(branch) = home
+        && git.commit_of(&full_name(branch))?.is_some()
+    {
+        found = landings(git, &run.run_id, base, Some(branch))?;
+    }
+    if found.is_empty() {
+        found = landings(git, &run.run_id, base, None)?;
+    }
+    let is_home = found.first().is_some_and(|landing| landing.tip == run.tip);
+    if let Some(branch) = home
+        && !is_home
+        && merged_by_hand(git, run, base)?
+    {
+        return Ok(Some(Landing {
+            commit: run.tip.clone(),
+            branch: branch.to_owned(),
+            tip: run.tip.clone(),
+        }));
+    }
+    Ok(found.into_iter().next())
 }
 
 /// A tree that cannot be read may be about to be repaired.
