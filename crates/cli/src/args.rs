@@ -168,6 +168,9 @@ pub(crate) struct InitArgs {
     /// The agent: codex, claude, opencode or command
     #[arg(long, value_name = "NAME", conflicts_with = "upgrade")]
     pub(crate) backend: Option<String>,
+    /// What shall be true in the end: written to GOAL.md, its first line as the title
+    #[arg(long, value_name = "TEXT", conflicts_with = "upgrade")]
+    pub(crate) goal: Option<String>,
 }
 
 /// Options of `land`.

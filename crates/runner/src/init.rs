@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runner_core::config::{self, Backend};
+use runner_core::config::{self, Backend, NewProject};
 use runner_core::goal;
 use runner_core::paths;
 use runner_core::run_state::RunState;
@@ -31,6 +31,8 @@ pub struct InitOptions {
     pub guard: Option<String>,
     /// The agent backend.
     pub backend: Option<String>,
+    /// What shall be true in the end: the text of GOAL.md.
+    pub goal: Option<String>,
 }
 
 /// What was done, and what was chosen and why.
@@ -46,6 +48,14 @@ pub struct InitReport {
     pub guard: Option<(Vec<String>, String)>,
     /// The backend and why it was chosen (not in an upgrade).
     pub backend: Option<(String, String)>,
+    /// Globs that the agent may not change.
+    pub protected: Vec<String>,
+    /// Globs whose changes are pointed out.
+    pub watched: Vec<String>,
+    /// The guard's program, where it is not installed.
+    pub missing: Option<String>,
+    /// Whether GOAL.md says something already.
+    pub has_goal: bool,
     /// The run whose config and INSTRUCTIONS.md were taken.
     pub config_from: Option<String>,
 }
@@ -71,11 +81,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     let earlier = (!exists && !chosen_anew)
         .then(|| earlier::find(&project))
         .flatten();
-    let Choice {
-        guard,
-        backend,
-        config,
-    } = match &earlier {
+    let choice = match &earlier {
         Some(earlier) => Choice::of_run(earlier),
         None => Choice::of_project(&root, options)?,
     };
@@ -95,8 +101,12 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
             schema::AGENT_OUTPUT.into(),
             Kind::Ours,
         ),
-        (paths::CONFIG, config, Kind::Yours),
-        (paths::GOAL, goal::TEMPLATE.into(), Kind::Yours),
+        (paths::CONFIG, choice.config, Kind::Yours),
+        (
+            paths::GOAL,
+            goal_text(options.goal.as_deref())?,
+            Kind::Yours,
+        ),
         (paths::TREE, tree::to_bytes(&root_node), Kind::Yours),
         (
             paths::RUN_STATE,
@@ -113,8 +123,17 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         root: root.clone(),
         written: Vec::new(),
         replaced: None,
-        guard: (!options.upgrade).then_some(guard),
-        backend: (!options.upgrade).then_some(backend),
+        missing: choice
+            .guard
+            .0
+            .first()
+            .cloned()
+            .filter(|program| !detect::is_there(&root, program)),
+        guard: (!options.upgrade).then_some(choice.guard),
+        backend: (!options.upgrade).then_some(choice.backend),
+        protected: choice.protected,
+        watched: choice.watched,
+        has_goal: options.goal.is_some(),
         config_from: earlier.map(|earlier| earlier.run_id),
     };
     files::make_folder(&root.join(".runner/state"))?;
@@ -147,6 +166,8 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
 struct Choice {
     guard: (Vec<String>, String),
     backend: (String, String),
+    protected: Vec<String>,
+    watched: Vec<String>,
     config: Vec<u8>,
 }
 
@@ -158,6 +179,8 @@ impl Choice {
         Choice {
             guard: (earlier.config.guard.command.clone(), why.clone()),
             backend: (backend, why),
+            protected: earlier.config.guard.protected.clone(),
+            watched: earlier.config.guard.watched.clone(),
             config: earlier.text.clone().into_bytes(),
         }
     }
@@ -166,18 +189,27 @@ impl Choice {
     fn of_project(root: &Path, options: &InitOptions) -> Result<Self> {
         let (guard, guard_why) = match &options.guard {
             Some(line) => (split_words(line)?, "as you said".to_owned()),
-            None => detect::guard(root),
+            None => detect::guard(root, |program| detect::is_there(root, program)),
         };
         let (backend, backend_why) = match &options.backend {
             Some(name) => (parse_backend(name)?, "as you said".to_owned()),
-            None => detect::backend(),
+            None => detect::backend(|program| detect::is_there(root, program)),
         };
         let protected = detect::protected(&guard);
-        let config = config::template(&guard, &protected, backend, &[]).into_bytes();
+        let watched = detect::watched(root);
+        let config = config::template(NewProject {
+            guard: &guard,
+            protected: &protected,
+            watched: &watched,
+            backend,
+            command: &[],
+        });
         Ok(Choice {
             guard: (guard, guard_why),
             backend: (backend.as_str().to_owned(), backend_why),
-            config,
+            protected,
+            watched,
+            config: config.into_bytes(),
         })
     }
 }
@@ -207,6 +239,24 @@ fn keep_folder(project: &Project, report: &mut InitReport) -> Result<PathBuf> {
         }
         number += 1;
     }
+}
+
+/// GOAL.md with these words: the first line is the title.
+fn goal_text(words: Option<&str>) -> Result<Vec<u8>> {
+    let Some(words) = words else {
+        return Ok(goal::TEMPLATE.into());
+    };
+    let words = words.trim();
+    if words.is_empty() {
+        return Err(Error::new(Code::Config, "--goal says nothing")
+            .hint("for example: --goal 'The parser accepts comments'"));
+    }
+    let heading = if words.starts_with('#') { "" } else { "# " };
+    let text = match words.split_once('\n') {
+        Some((title, rest)) => format!("{heading}{title}\n\n{}\n", rest.trim()),
+        None => format!("{heading}{words}\n"),
+    };
+    Ok(text.into_bytes())
 }
 
 fn parse_backend(name: &str) -> Result<Backend> {
