@@ -238,3 +238,30 @@ fn a_goal_of_several_lines_and_none() {
         run.describe()
     );
 }
+
+/// The example of docs/agents.md, word for word.
+#[test]
+fn the_agent_of_the_documentation() {
+    let page = include_str!("../../../docs/agents.md");
+    let block = |language: &str| {
+        let begin = page.find(&format!("```{language}\n")).unwrap() + language.len() + 4;
+        let length = page[begin..].find("```").unwrap();
+        &page[begin..begin + length]
+    };
+    let script = block("sh");
+    assert!(script.contains("RUNNER_OUTPUT_PATH"), "{script}");
+    assert!(
+        script.lines().count() <= 12,
+        "ten lines, a head and a remark"
+    );
+    let repo = project(&[("agent.sh", script)], "true");
+    repo.runner(&["init", "--goal", "Write the file hello.txt"])
+        .success();
+    repo.write(".runner/state/config.toml", block("toml"));
+    repo.runner(&["start"]).success();
+    let run = repo.runner(&["loop", "--json"]).success();
+    assert_eq!(run.json_lines().last().unwrap()["status"], "complete");
+    assert!(repo.read("hello.txt").ends_with("for root\n"));
+    let stream = std::fs::read_to_string(repo.iteration(1).join("stream.jsonl")).unwrap();
+    assert!(stream.contains("write hello.txt"), "{stream}");
+}
