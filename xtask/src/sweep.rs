@@ -8,8 +8,8 @@ use crate::out;
 pub(crate) const HELP: &str = "\
 usage: cargo xtask sweep [--sample N] [--seed S] [--all]
 
-Kills the runner at every write, rename, fsync and spawn of a step, lets it
-recover, and checks that nothing is lost or done twice.
+Kills the runner at every write, rename, fsync and spawn of a step, of start,
+land and abandon, lets it recover, and checks that nothing is lost or done twice.
 
   --sample N   only N fault points, chosen by the seed
   --seed S     another choice (default 1); a failure names its seed

@@ -102,6 +102,18 @@ pub(crate) enum Command {
         /// The iteration's number
         iter: Option<u32>,
     },
+    /// List the runs of this repository
+    Runs,
+    /// Bring the result of a complete run home: one commit without .runner/
+    Land(LandArgs),
+    /// Leave a run and go back to the branch that it began from
+    Abandon {
+        /// The run; without it: the one that is checked out, or the only one
+        run: Option<String>,
+        /// Delete its branch too; its commits are kept under refs/runner/abandoned/
+        #[arg(long)]
+        delete: bool,
+    },
     /// Say why a node is, or is not, next
     Why {
         /// A node's id; without it: the next leaf
@@ -156,6 +168,31 @@ pub(crate) struct InitArgs {
     /// The agent: codex, claude, opencode or command
     #[arg(long, value_name = "NAME", conflicts_with = "upgrade")]
     pub(crate) backend: Option<String>,
+    /// What shall be true in the end: written to GOAL.md, its first line as the title
+    #[arg(long, value_name = "TEXT", conflicts_with = "upgrade")]
+    pub(crate) goal: Option<String>,
+}
+
+/// Options of `land`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LandArgs {
+    /// The run; without it: the one that is checked out, or the only one
+    pub(crate) run: Option<String>,
+    /// The branch to land on; without it: the one that the run began from
+    #[arg(long, value_name = "BRANCH")]
+    pub(crate) into: Option<String>,
+    /// Make a commit with two parents, which brings the run's history along
+    #[arg(long, conflicts_with = "squash")]
+    pub(crate) merge: bool,
+    /// Make one commit of it (the default)
+    #[arg(long)]
+    pub(crate) squash: bool,
+    /// Take .runner/ along
+    #[arg(long)]
+    pub(crate) keep_state: bool,
+    /// The run is not complete: land what the guard has passed so far
+    #[arg(long)]
+    pub(crate) partial: bool,
 }
 
 /// Options of `loop`.

@@ -50,6 +50,11 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Status => commands::status::run(dir, out),
         Command::Tree => commands::tree::run(dir, out),
         Command::Log { iter } => commands::log::run(dir, *iter, out),
+        Command::Runs => commands::runs::run(dir, out),
+        Command::Land(options) => commands::land::land(dir, options, out),
+        Command::Abandon { run, delete } => {
+            commands::land::abandon(dir, run.as_deref(), *delete, out)
+        }
         Command::Replay { run } => commands::proof::replay(dir, run.as_deref(), out),
         Command::Verify { node } => commands::proof::verify(dir, node, out),
         Command::Doctor { run_guard } => commands::doctor::run(dir, *run_guard, out),

@@ -1,6 +1,7 @@
 //! The runner is killed at every write, rename, fsync and spawn of a small run
 //! (fault points, debug builds only), and at moments spread over a long step.
-//! After each, `runner loop` alone must finish the goal.
+//! After each, `runner loop` alone must finish the goal. The same for `start`,
+//! `land` and `abandon`: the same command again must finish what was asked for.
 //!
 //! Ignored by default because it takes minutes: `cargo xtask sweep` runs all of
 //! it, `cargo xtask ci` a seeded sample.
@@ -261,6 +262,138 @@ fn sweep_start_killed_at_every_point() {
         assert_eq!(starts, 1, "{label}: {:?}", repo.subjects());
         let finish = repo.runner(&["loop", "--json"]);
         check_finished(&repo, &finish, &label);
+    });
+}
+
+/// A finished run; with a second work tree for its base, or with a base that moved.
+fn finished(second: bool) -> TestRepo {
+    let repo = repo(AGENT);
+    repo.runner(&["loop"]).success();
+    let place = repo.root().join("second").display().to_string();
+    repo.git(&["worktree", "add", "--quiet", &place, "main"]);
+    if !second {
+        repo.git(&[
+            "-C",
+            &place,
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "Theirs",
+        ]);
+        repo.git(&["worktree", "remove", &place]);
+    }
+    repo
+}
+
+/// All of a landing is there, once, and nothing lies around.
+fn check_landed(repo: &TestRepo, second: bool, label: &str) {
+    let landed = repo.git(&["log", "--format=%s", "main", "--grep=Runner-Run: "]);
+    assert_eq!(landed, "Two files", "{label}");
+    let files = repo.git(&["ls-tree", "-r", "--name-only", "main"]);
+    assert_eq!(files, "README.md\na.txt\nb.txt\nsessions.txt", "{label}");
+    let status = |place: &str| repo.git(&["-C", place, "status", "--porcelain", "-uall"]);
+    assert_eq!(status("."), "", "{label}");
+    let branch = repo.git(&["branch", "--show-current"]);
+    if second {
+        assert_eq!(status("../second"), "", "{label}");
+        assert!(repo.root().join("second/b.txt").exists(), "{label}");
+        assert!(branch.starts_with("runner/"), "{label}");
+    } else {
+        assert_eq!(branch, "main", "{label}");
+    }
+    let trees = repo.git(&["worktree", "list"]).lines().count();
+    assert_eq!(trees, 1 + usize::from(second), "{label}");
+    assert_processes_end(&repo.root().display().to_string(), Duration::from_secs(10));
+}
+
+fn sweep_land(second: bool) {
+    let whole = finished(second);
+    let names = points(&whole, &["land"]);
+    check_landed(&whole, second, "no fault");
+    let trials = chosen(names.len());
+    println!(
+        "{} fault points in land, {} of them tried",
+        names.len(),
+        trials.len()
+    );
+    in_parallel(&trials, |n| {
+        let repo = finished(second);
+        let before = repo.git(&["rev-parse", "main"]);
+        let run_tip = repo.head();
+        let label = format!("land killed at point {n} ({})", names[n - 1]);
+        assert_eq!(
+            with_fault(&repo, &["land"], &format!("kill@{n}")).code,
+            None,
+            "{label}"
+        );
+        // Nothing or everything.
+        let main = repo.git(&["rev-parse", "main"]);
+        if main != before {
+            assert_eq!(repo.git(&["rev-parse", "main^"]), before, "{label}");
+            let files = repo.git(&["ls-tree", "--name-only", "main"]);
+            assert!(files.contains("b.txt"), "{label}: {files}");
+        }
+        let again = repo.runner(&["land"]);
+        assert_eq!(again.code, Some(0), "{label}\n{}", again.describe());
+        check_landed(&repo, second, &label);
+        let branch = repo.git(&[
+            "for-each-ref",
+            "--format=%(objectname)",
+            "refs/heads/runner/",
+        ]);
+        assert_eq!(branch, run_tip, "{label}");
+    });
+}
+
+#[test]
+#[ignore = "minutes: run by `cargo xtask sweep` and sampled by `cargo xtask ci`"]
+fn sweep_land_killed_at_every_point() {
+    sweep_land(false);
+}
+
+#[test]
+#[ignore = "minutes: run by `cargo xtask sweep` and sampled by `cargo xtask ci`"]
+fn sweep_land_with_a_second_work_tree() {
+    sweep_land(true);
+}
+
+#[test]
+#[ignore = "minutes: run by `cargo xtask sweep` and sampled by `cargo xtask ci`"]
+fn sweep_abandon_killed_at_every_point() {
+    let whole = finished(false);
+    let run = whole.run_id();
+    let args = ["abandon", "--delete", &run];
+    let names = points(&whole, &args);
+    let trials = chosen(names.len());
+    println!(
+        "{} fault points in abandon, {} of them tried",
+        names.len(),
+        trials.len()
+    );
+    in_parallel(&trials, |n| {
+        let repo = finished(false);
+        let tip = repo.head();
+        let label = format!("abandon killed at point {n} ({})", names[n - 1]);
+        assert_eq!(
+            with_fault(&repo, &args, &format!("kill@{n}")).code,
+            None,
+            "{label}"
+        );
+        let again = repo.runner(&args);
+        assert_eq!(again.code, Some(0), "{label}\n{}", again.describe());
+        let refs = repo.git(&[
+            "for-each-ref",
+            "--format=%(refname) %(objectname)",
+            "refs/runner/",
+        ]);
+        assert_eq!(
+            refs,
+            format!("refs/runner/abandoned/{run} {tip}"),
+            "{label}"
+        );
+        assert_eq!(repo.git(&["branch", "--show-current"]), "main", "{label}");
+        repo.assert_clean();
     });
 }
 

@@ -60,15 +60,7 @@ pub(crate) fn open_to_look(project: &Project) -> Result<Git> {
 
 /// The newest iteration of each run, if its session may have left something.
 fn cut_off(project: &Project) -> Vec<CutOff> {
-    let entries = std::fs::read_dir(project.iterations());
-    let mut runs: Vec<String> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    runs.sort();
+    let runs = project.run_folders();
     runs.iter()
         .filter_map(|run| {
             let iter = *project.iteration_numbers(run).last()?;

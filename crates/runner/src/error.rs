@@ -29,6 +29,12 @@ pub enum Code {
     NotFound,
     /// A recorded run does not come out the same again.
     Mismatch,
+    /// Not every leaf has passed.
+    Incomplete,
+    /// Two changes do not fit together.
+    Conflict,
+    /// The guard said no.
+    GuardFailed,
     /// Reading or writing failed.
     Io,
     /// An iteration was recorded as a runner error of this kind.
@@ -50,6 +56,9 @@ impl Code {
             Code::Interrupted => "interrupted",
             Code::NotFound => "not_found",
             Code::Mismatch => "mismatch",
+            Code::Incomplete => "incomplete",
+            Code::Conflict => "conflict",
+            Code::GuardFailed => "guard_failed",
             Code::Io => "io",
             Code::Step(kind) => kind.as_str(),
         }

@@ -11,6 +11,10 @@ use crate::fault;
 /// Ending of files that are being written; `.runner/.gitignore` names it.
 const TEMP_SUFFIX: &str = ".runner-tmp";
 
+/// What keeps a folder of local files out of git's sight.
+pub(crate) const IGNORE_FILE: &str = ".gitignore";
+const IGNORE_ALL: &[u8] = b"*\n";
+
 /// Files that are written together: every one is on disk before any takes its
 /// place, and each folder is synced once.
 #[derive(Debug, Default)]
@@ -104,6 +108,23 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     fault::point("mkdir")?;
     fs::create_dir_all(folder).map_err(|error| at(folder, error))
+}
+
+/// Creates a folder of local files, which git ignores on every branch, also where
+/// nothing else of a run is checked out.
+pub(crate) fn make_local_folder(folder: &Path) -> io::Result<()> {
+    make_folder(folder)?;
+    ignore_itself(folder)
+}
+
+/// Lets git ignore everything in a folder, and with it the file that says so.
+pub(crate) fn ignore_itself(folder: &Path) -> io::Result<()> {
+    let path = folder.join(IGNORE_FILE);
+    if read_regular(&path, 64).is_ok_and(|bytes| bytes == IGNORE_ALL) {
+        return Ok(());
+    }
+    remove_if_there(&path)?;
+    write_whole(&path, IGNORE_ALL)
 }
 
 /// Removes a file, link or folder; it is fine if there is none.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runner_core::config::{self, Backend};
+use runner_core::config::{self, Backend, NewProject};
 use runner_core::goal;
 use runner_core::paths;
 use runner_core::run_state::RunState;
@@ -15,6 +15,7 @@ use crate::lock::Lock;
 use crate::project::Project;
 
 mod detect;
+mod earlier;
 
 const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
 const GITATTRIBUTES: &str = "* -text -filter -diff\n";
@@ -30,6 +31,8 @@ pub struct InitOptions {
     pub guard: Option<String>,
     /// The agent backend.
     pub backend: Option<String>,
+    /// What shall be true in the end: the text of GOAL.md.
+    pub goal: Option<String>,
 }
 
 /// What was done, and what was chosen and why.
@@ -45,12 +48,22 @@ pub struct InitReport {
     pub guard: Option<(Vec<String>, String)>,
     /// The backend and why it was chosen (not in an upgrade).
     pub backend: Option<(String, String)>,
+    /// Globs that the agent may not change.
+    pub protected: Vec<String>,
+    /// Globs whose changes are pointed out.
+    pub watched: Vec<String>,
+    /// The guard's program, where it is not installed.
+    pub missing: Option<String>,
+    /// Whether GOAL.md says something already.
+    pub has_goal: bool,
+    /// The run whose config and INSTRUCTIONS.md were taken.
+    pub config_from: Option<String>,
 }
 
 /// Creates `.runner/` at the root of the git work tree that `start` is in.
 pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
-    let root = work_tree_root(start)?;
-    let project = Project::at(root.clone());
+    let project = Project::of_work_tree(start)?;
+    let root = project.root().to_owned();
     let exists = project.runner_dir().join("state").exists() || project.goal().exists();
     if exists && !options.force && !options.upgrade {
         return Err(Error::new(
@@ -63,15 +76,15 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     }
     // Not while a step runs: it would take the new files for the agent's doing.
     let _lock = exists.then(|| Lock::take(&project)).transpose()?;
-    let (guard, guard_why) = match &options.guard {
-        Some(line) => (split_words(line)?, "as you said".to_owned()),
-        None => detect::guard(&root),
+    // Where there is no config, the one of the last run is a better guess than any.
+    let chosen_anew = options.guard.is_some() || options.backend.is_some() || options.force;
+    let earlier = (!exists && !chosen_anew)
+        .then(|| earlier::find(&project))
+        .flatten();
+    let choice = match &earlier {
+        Some(earlier) => Choice::of_run(earlier),
+        None => Choice::of_project(&root, options)?,
     };
-    let (backend, backend_why) = match &options.backend {
-        Some(name) => (parse_backend(name)?, "as you said".to_owned()),
-        None => detect::backend(),
-    };
-    let protected = detect::protected(&guard);
     let max_attempts = config::Config::default().max_attempts_default;
     let root_node = Node::leaf(
         "root",
@@ -79,7 +92,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         "What .runner/GOAL.md says.",
         max_attempts,
     );
-    let files: Vec<(&str, Vec<u8>, Kind)> = vec![
+    let mut files: Vec<(&str, Vec<u8>, Kind)> = vec![
         (paths::GITIGNORE, GITIGNORE.into(), Kind::Ours),
         (paths::GITATTRIBUTES, GITATTRIBUTES.into(), Kind::Ours),
         (paths::TREE_SCHEMA, schema::TREE.into(), Kind::Ours),
@@ -88,12 +101,12 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
             schema::AGENT_OUTPUT.into(),
             Kind::Ours,
         ),
+        (paths::CONFIG, choice.config, Kind::Yours),
         (
-            paths::CONFIG,
-            config::template(&guard, &protected, backend, &[]).into_bytes(),
+            paths::GOAL,
+            goal_text(options.goal.as_deref())?,
             Kind::Yours,
         ),
-        (paths::GOAL, goal::TEMPLATE.into(), Kind::Yours),
         (paths::TREE, tree::to_bytes(&root_node), Kind::Yours),
         (
             paths::RUN_STATE,
@@ -103,16 +116,28 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         (paths::ASSUMPTIONS, Vec::new(), Kind::Yours),
         (paths::QUESTIONS, Vec::new(), Kind::Yours),
     ];
+    let instructions = earlier.as_ref().and_then(|it| it.instructions.clone());
+    files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, Kind::Yours)));
 
     let mut report = InitReport {
         root: root.clone(),
         written: Vec::new(),
         replaced: None,
-        guard: (!options.upgrade).then_some((guard, guard_why)),
-        backend: (!options.upgrade).then(|| (backend.as_str().to_owned(), backend_why)),
+        missing: choice
+            .guard
+            .0
+            .first()
+            .cloned()
+            .filter(|program| !detect::is_there(&root, program)),
+        guard: (!options.upgrade).then_some(choice.guard),
+        backend: (!options.upgrade).then_some(choice.backend),
+        protected: choice.protected,
+        watched: choice.watched,
+        has_goal: options.goal.is_some(),
+        config_from: earlier.map(|earlier| earlier.run_id),
     };
     files::make_folder(&root.join(".runner/state"))?;
-    files::make_folder(&project.iterations())?;
+    files::make_local_folder(&project.iterations())?;
     let mut batch = Batch::new();
     for (path, bytes, kind) in files {
         let full = root.join(path);
@@ -135,6 +160,58 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     }
     batch.commit()?;
     Ok(report)
+}
+
+/// The config, and its most important parts with the reasons for them.
+struct Choice {
+    guard: (Vec<String>, String),
+    backend: (String, String),
+    protected: Vec<String>,
+    watched: Vec<String>,
+    config: Vec<u8>,
+}
+
+impl Choice {
+    /// What an earlier run has.
+    fn of_run(earlier: &earlier::Earlier) -> Self {
+        let why = format!("as in run {}", earlier.run_id);
+        let backend = earlier.config.executor.backend.as_str().to_owned();
+        Choice {
+            guard: (earlier.config.guard.command.clone(), why.clone()),
+            backend: (backend, why),
+            protected: earlier.config.guard.protected.clone(),
+            watched: earlier.config.guard.watched.clone(),
+            config: earlier.text.clone().into_bytes(),
+        }
+    }
+
+    /// What was asked for, else what the project looks like.
+    fn of_project(root: &Path, options: &InitOptions) -> Result<Self> {
+        let (guard, guard_why) = match &options.guard {
+            Some(line) => (split_words(line)?, "as you said".to_owned()),
+            None => detect::guard(root, |program| detect::is_there(root, program)),
+        };
+        let (backend, backend_why) = match &options.backend {
+            Some(name) => (parse_backend(name)?, "as you said".to_owned()),
+            None => detect::backend(|program| detect::is_there(root, program)),
+        };
+        let protected = detect::protected(&guard);
+        let watched = detect::watched(root);
+        let config = config::template(NewProject {
+            guard: &guard,
+            protected: &protected,
+            watched: &watched,
+            backend,
+            command: &[],
+        });
+        Ok(Choice {
+            guard: (guard, guard_why),
+            backend: (backend.as_str().to_owned(), backend_why),
+            protected,
+            watched,
+            config: config.into_bytes(),
+        })
+    }
 }
 
 /// Who a file belongs to.
@@ -164,21 +241,22 @@ fn keep_folder(project: &Project, report: &mut InitReport) -> Result<PathBuf> {
     }
 }
 
-fn work_tree_root(start: &Path) -> Result<PathBuf> {
-    let start = start
-        .canonicalize()
-        .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
-    start
-        .ancestors()
-        .find(|folder| folder.join(".git").symlink_metadata().is_ok())
-        .map(Path::to_owned)
-        .ok_or_else(|| {
-            Error::new(
-                Code::Git,
-                format!("{} is not in a git repository", start.display()),
-            )
-            .hint("make it one first: `git init`, then `runner init` again")
-        })
+/// GOAL.md with these words: the first line is the title.
+fn goal_text(words: Option<&str>) -> Result<Vec<u8>> {
+    let Some(words) = words else {
+        return Ok(goal::TEMPLATE.into());
+    };
+    let words = words.trim();
+    if words.is_empty() {
+        return Err(Error::new(Code::Config, "--goal says nothing")
+            .hint("for example: --goal 'The parser accepts comments'"));
+    }
+    let heading = if words.starts_with('#') { "" } else { "# " };
+    let text = match words.split_once('\n') {
+        Some((title, rest)) => format!("{heading}{title}\n\n{}\n", rest.trim()),
+        None => format!("{heading}{words}\n"),
+    };
+    Ok(text.into_bytes())
 }
 
 fn parse_backend(name: &str) -> Result<Backend> {

@@ -40,7 +40,7 @@ impl Lock {
             Err(_) => None,
         };
         let path = path(project);
-        files::make_folder(&project.iterations())?;
+        files::make_local_folder(&project.iterations())?;
         only_regular(&path)?;
         let mut file = OpenOptions::new()
             .read(true)

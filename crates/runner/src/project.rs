@@ -40,6 +40,27 @@ impl Project {
         Project { root }
     }
 
+    /// The git work tree that a folder belongs to, whether or not it has a
+    /// `.runner/`.
+    pub fn of_work_tree(start: &Path) -> Result<Self> {
+        let start = start
+            .canonicalize()
+            .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
+        start
+            .ancestors()
+            .find(|folder| folder.join(".git").symlink_metadata().is_ok())
+            .map(|root| Project {
+                root: root.to_owned(),
+            })
+            .ok_or_else(|| {
+                Error::new(
+                    Code::Git,
+                    format!("{} is not in a git repository", start.display()),
+                )
+                .hint("make it one with `git init`")
+            })
+    }
+
     /// Whether anything of a run is here but the logs, which stay behind when a
     /// branch without a run is checked out.
     pub(crate) fn has_state(&self) -> bool {
@@ -96,6 +117,19 @@ impl Project {
     /// `.runner/iterations/RUN`.
     pub fn run_folder(&self, run: &str) -> PathBuf {
         self.iterations().join(run)
+    }
+
+    /// The runs that have logs here, sorted.
+    pub(crate) fn run_folders(&self) -> Vec<String> {
+        let mut runs: Vec<String> = std::fs::read_dir(self.iterations())
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        runs.sort();
+        runs
     }
 
     /// `.runner/iterations/RUN/ITER`.

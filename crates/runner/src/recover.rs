@@ -19,6 +19,7 @@ use crate::error::{Code, Error, Result};
 use crate::files;
 use crate::git::{self, Git, OwnFiles};
 use crate::host::Progress;
+use crate::landing;
 use crate::log::Journal;
 use crate::project::Project;
 use crate::step::{self, Before, Iteration, StepReport, Workplace};
@@ -40,6 +41,8 @@ impl Unfinished {
 
 /// Settles what an earlier runner left unfinished; `true` if there was anything.
 pub(crate) fn recover(place: &mut Workplace<'_, '_>) -> Result<bool> {
+    // First: a work tree that a landing did not bring along looks changed.
+    landing::finish(place.project, place.git)?;
     let mut any = false;
     for unfinished in find(place.project) {
         any |= settle_one(place, &unfinished)?;
@@ -98,6 +101,12 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
     Ok(true)
 }
 
+/// Whether the newest iteration of a run has a beginning and no end.
+pub(crate) fn is_unfinished(project: &Project, run_id: &str) -> bool {
+    let open = find(project);
+    open.iter().any(|it| it.started.run_id == run_id)
+}
+
 /// Whether a person has gone to another branch since, read without git: then
 /// git's own files may have changed for good reasons too.
 fn is_elsewhere(git: &Git, branch: &str) -> bool {
@@ -111,8 +120,7 @@ fn is_elsewhere(git: &Git, branch: &str) -> bool {
 /// them.
 fn belongs_here(place: &Workplace<'_, '_>, started: &Started) -> Result<bool> {
     let full = format!("refs/heads/{}", started.branch);
-    let head = place.git.ask(&["symbolic-ref", "--quiet", "HEAD"])?;
-    let head = head.map(|bytes| String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned());
+    let head = place.git.head_ref()?;
     let tip = place.git.commit_of(&full)?;
     let here = match head {
         Some(name) => name == full,
@@ -131,14 +139,7 @@ fn belongs_here(place: &Workplace<'_, '_>, started: &Started) -> Result<bool> {
 /// The newest iteration of each run, where its journal has a beginning and no
 /// end.
 fn find(project: &Project) -> Vec<Unfinished> {
-    let mut runs: Vec<String> = std::fs::read_dir(project.iterations())
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    runs.sort();
+    let runs = project.run_folders();
     let unfinished = runs.iter().filter_map(|run| {
         let iter = *project.iteration_numbers(run).last()?;
         let records = Journal::read(&project.iteration(run, iter));

@@ -1,9 +1,9 @@
 //! Beginning a run: an id, a branch, a first commit.
 
 mod base;
+mod elsewhere;
 mod undo;
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -25,9 +25,12 @@ use crate::lock::Lock;
 use crate::log::Events;
 use crate::project::Project;
 use crate::recover;
+use crate::runs::{Base, abandoned_name, base_of, full_name};
 use crate::state::{self, State};
 use crate::step::{self, Workplace, branch_of};
 pub use base::GuardAtBase;
+pub(crate) use elsewhere::runs_elsewhere;
+use elsewhere::{away, take_up};
 use undo::Undo;
 
 /// How to begin.
@@ -70,7 +73,8 @@ pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> R
         };
         recover::recover(&mut place)?;
     }
-    if let Some(runs) = runs_elsewhere(project, &git)? {
+    let runs = away(project, &git)?;
+    if !runs.is_empty() {
         return take_up(&git, &runs);
     }
     let state = state::load(project)?;
@@ -138,7 +142,8 @@ fn begin(project: &Project, git: &Git, state: &State) -> Result<(StartReport, bo
     }
 }
 
-/// `run-<sha8>`, with a number where that branch exists already.
+/// `run-<sha8>`, with a number where that branch exists already, or did until it
+/// was abandoned.
 fn free_id(git: &Git, head: Option<&str>, state: &State) -> Result<String> {
     let sha = match head {
         Some(head) => head.to_owned(),
@@ -152,7 +157,9 @@ fn free_id(git: &Git, head: Option<&str>, state: &State) -> Result<String> {
         } else {
             format!("{base}-{number}")
         };
-        if commit_of_branch(git, &branch_of(&id))?.is_none() {
+        let taken = commit_of_branch(git, &branch_of(&id))?.is_some()
+            || git.commit_of(&abandoned_name(&id))?.is_some();
+        if !taken {
             return Ok(id);
         }
         number += 1;
@@ -161,54 +168,6 @@ fn free_id(git: &Git, head: Option<&str>, state: &State) -> Result<String> {
 
 fn commit_of_branch(git: &Git, branch: &str) -> Result<Option<String>> {
     git.commit_of(&full_name(branch))
-}
-
-fn full_name(branch: &str) -> String {
-    format!("refs/heads/{branch}")
-}
-
-/// The branches of this repository's runs, if the one that is checked out has
-/// nothing of a run but the logs that git does not know.
-pub(crate) fn runs_elsewhere(project: &Project, git: &Git) -> Result<Option<Vec<String>>> {
-    if project.has_state() || git.status()?.head.is_none() {
-        return Ok(None);
-    }
-    let list = git.read(&["for-each-ref", "--format=%(refname)", "refs/heads/runner/"])?;
-    let runs: Vec<String> = String::from_utf8_lossy(&list)
-        .lines()
-        .filter_map(|line| line.strip_prefix("refs/heads/"))
-        .map(str::to_owned)
-        .collect();
-    Ok((!runs.is_empty()).then_some(runs))
-}
-
-/// Goes back to the only run that there is.
-fn take_up(git: &Git, runs: &[String]) -> Result<StartReport> {
-    let [branch] = runs else {
-        return Err(Error::new(
-            Code::Identity,
-            format!(
-                "there is no {} on this branch, and this repository has {} runs: {}",
-                paths::GOAL,
-                runs.len(),
-                runs.join(", ")
-            ),
-        )
-        .hint(format!("choose one: `git switch {}`", runs[0])));
-    };
-    let status = git.status()?;
-    check_outside(&status)?;
-    git.write(&["checkout", "--quiet", branch])?;
-    let run_id = branch.strip_prefix("runner/").unwrap_or(branch);
-    let base = base_at(git, run_id, branch).map_or_else(|| branch.clone(), |(base, _)| base);
-    Ok(StartReport {
-        run_id: run_id.to_owned(),
-        branch: branch.clone(),
-        base,
-        committed: false,
-        new_run: false,
-        guard_at_base: GuardAtBase::Skipped,
-    })
 }
 
 /// Only `.runner/` may have uncommitted changes.
@@ -230,27 +189,9 @@ fn check_outside(status: &Status) -> Result<()> {
     .hint("commit, stash or ignore them first: a run begins from a clean work tree"))
 }
 
-/// Branch and commit that a run began from, by its first commit.
-fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<(String, String)> {
-    let subject = message::start_subject(run_id);
-    let log = git
-        .read(&[
-            "log",
-            "-z",
-            "--first-parent",
-            "--format=%B",
-            "--fixed-strings",
-            &format!("--grep={subject}"),
-            tip,
-            "--",
-        ])
-        .ok()?;
-    let log = String::from_utf8_lossy(&log).into_owned();
-    log.split('\0')
-        .filter(|text| text.lines().next() == Some(&subject))
-        .find_map(|text| message::trailer(text, "Runner-Base"))
-        .and_then(|value| value.rsplit_once(' '))
-        .map(|(branch, commit)| (branch.to_owned(), commit.to_owned()))
+/// Branch and commit that a run began from, if that can be told.
+fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<Base> {
+    base_of(git, run_id, tip).ok().flatten()
 }
 
 struct Begin<'a> {
@@ -418,15 +359,14 @@ impl Begin<'_> {
     fn on_its_branch(&mut self, head: &str) -> Result<StartReport> {
         let new_run = self.state.run_state.run_id.as_deref() != Some(self.run_id);
         let begun = base_at(self.git, self.run_id, head);
-        let base = begun.map_or_else(|| self.branch.to_owned(), |(branch, _)| branch);
+        let base = begun.map_or_else(|| self.branch.to_owned(), |base| base.branch);
         if self.status.is_clean() && !new_run {
             return Ok(self.report(&base, false, false));
         }
         self.write_files(new_run)?;
         let full = full_name(self.branch);
         let commit = self.make_commit(&base, head)?;
-        let tree = |commit: &str| self.git.line(&["rev-parse", &format!("{commit}^{{tree}}")]);
-        let nothing_new = tree(&commit)? == tree(head)?;
+        let nothing_new = self.git.tree_of(&commit)? == self.git.tree_of(head)?;
         if !nothing_new {
             self.undo.moved_ref(&full, &commit, head);
             self.git.write(&["update-ref", &full, &commit, head])?;
@@ -439,7 +379,7 @@ impl Begin<'_> {
     /// The run exists on another branch: go there.
     fn go_to_branch(&mut self, head: &str, tip: &str) -> Result<StartReport> {
         let base = base_at(self.git, self.run_id, tip)
-            .map(|(branch, _)| branch)
+            .map(|base| base.branch)
             .unwrap_or_default();
         let full = full_name(self.branch);
         let just_begun = self.git.line(&["log", "-1", "--format=%P", tip])? == head;
@@ -528,7 +468,7 @@ impl Begin<'_> {
     fn make_commit(&mut self, base: &str, parent: &str) -> Result<String> {
         // For a second start: where the first one began.
         let begun = base_at(self.git, self.run_id, parent)
-            .map_or_else(|| parent.to_owned(), |(_, commit)| commit);
+            .map_or_else(|| parent.to_owned(), |base| base.commit);
         let message = message::start_message(self.run_id, base, &begun);
         self.with_index(|begin, index| {
             let env = [("GIT_INDEX_FILE", index.as_os_str())];
@@ -577,13 +517,10 @@ impl Begin<'_> {
         let env = [("GIT_INDEX_FILE", index.as_os_str())];
         let tree = self.git.write_with(&["write-tree"], None, &env)?;
         let tree = String::from_utf8_lossy(tree.trim_ascii_end()).into_owned();
-        let mut args = vec!["commit-tree", &tree];
-        args.extend(parent.iter().flat_map(|parent| ["-p", parent]));
-        let (identity, commit) = self.git.as_someone(|who: &[(&str, &OsStr)]| {
-            self.git.write_with(&args, Some(message.as_bytes()), who)
-        })?;
+        let parents: Vec<&str> = parent.into_iter().collect();
+        let (identity, commit) = self.git.commit_tree(&tree, &parents, message)?;
         self.nameless |= identity == Identity::Runner;
-        Ok(String::from_utf8_lossy(commit.trim_ascii_end()).into_owned())
+        Ok(commit)
     }
 }
 

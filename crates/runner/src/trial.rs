@@ -17,9 +17,10 @@ use crate::capture;
 use crate::containment::{Containment, Room};
 use crate::environment;
 use crate::error::{Code, Error, Result};
-use crate::git::Git;
+use crate::git::{Git, OwnFiles, Run};
 use crate::host::{Host, Progress};
 use crate::project::Project;
+use crate::runs::full_name;
 use crate::step::millis;
 
 /// Between SIGTERM and SIGKILL.
@@ -83,7 +84,7 @@ fn remove(git: &Git, place: &Path) {
 
 /// Removes the checkouts of runners that were killed. What git knows of work trees
 /// may be a session's invention, so nothing outside the temp folder is touched.
-fn remove_abandoned(git: &Git) {
+pub(crate) fn remove_abandoned(git: &Git) {
     let Ok(temp) = std::env::temp_dir().canonicalize() else {
         return;
     };
@@ -209,6 +210,45 @@ pub(crate) fn run(
         duration_ms: millis(report.duration),
         log,
     })
+}
+
+/// Runs a guard at a commit of a run, contained as the config says. It runs the
+/// agent's code, and that may plant something in `.git`: what it did there is put
+/// back and an error.
+pub(crate) fn run_watched(
+    git: &Git,
+    commit: &str,
+    command: &[String],
+    config: &Config,
+    branch: &str,
+    host: &mut Host<'_>,
+) -> Result<Trial> {
+    let containment = Containment::choose(config)?;
+    let checkout = Checkout::of(git, commit)?;
+    let own_files = OwnFiles::capture(git)?;
+    let tip = git.commit_of(&full_name(branch))?;
+    let limit = Duration::from_secs(config.iteration_timeout_secs);
+    let contained = containment.is_on().then_some(&containment);
+    let trial = run(&checkout, command, config, contained, limit, host);
+    let planted = tempfile::Builder::new()
+        .prefix("runner-planted-")
+        .tempdir()?;
+    let run = Run {
+        branch,
+        head: tip.as_deref().unwrap_or(commit),
+    };
+    let put_back = own_files.restore(git.root(), run, planted.path())?;
+    drop(checkout);
+    if !put_back.changed.is_empty() {
+        return Err(Error::new(
+            Code::Mismatch,
+            format!(
+                "the guard changed files of git itself, they have been put back: {}",
+                put_back.changed.join(", ")
+            ),
+        ));
+    }
+    trial
 }
 
 fn not_started(message: String) -> Trial {

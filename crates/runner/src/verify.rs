@@ -1,22 +1,19 @@
 //! Running a guard again where it once said yes.
 
-use std::time::Duration;
-
 use runner_core::digest::sha256_hex;
 use runner_core::message;
 use runner_core::meta::Guard;
 use runner_core::paths;
 use runner_core::tree;
 
-use crate::containment::Containment;
 use crate::disarm;
 use crate::error::{Code, Error, Result};
-use crate::git::{Commit, Git, History, OwnFiles, Run};
+use crate::git::{Commit, Git, History};
 use crate::host::Host;
 use crate::project::Project;
 use crate::state;
 use crate::step::branch_of;
-use crate::trial::{self, Checkout, TrialEnd};
+use crate::trial::{self, TrialEnd};
 use crate::validate::unknown_node;
 
 /// What running the guard again showed.
@@ -69,44 +66,9 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
         Error::new(Code::Identity, "no run has been started here").hint("(run 'runner start')")
     })?;
     let proof = find_proof(&git, &run_id, node)?;
-    let checkout = Checkout::of(&git, &proof.commit)?;
-    // The guard runs the agent's code, and that may plant something in .git.
-    let own_files = OwnFiles::capture(&git)?;
     let branch = branch_of(&run_id);
-    let tip = git.commit_of(&format!("refs/heads/{branch}"))?;
-    let limit = Duration::from_secs(state.config.iteration_timeout_secs);
-    let containment = Containment::choose(&state.config)?;
-    let contained = containment.is_on().then_some(&containment);
-    let trial = trial::run(
-        &checkout,
-        &proof.command,
-        &state.config,
-        contained,
-        limit,
-        host,
-    );
-    let planted = tempfile::Builder::new()
-        .prefix("runner-planted-")
-        .tempdir()?;
-    let put_back = own_files.restore(
-        project.root(),
-        Run {
-            branch: &branch,
-            head: tip.as_deref().unwrap_or(&proof.commit),
-        },
-        planted.path(),
-    )?;
-    drop(checkout);
-    if !put_back.changed.is_empty() {
-        return Err(Error::new(
-            Code::Mismatch,
-            format!(
-                "the guard changed files of git itself, they have been put back: {}",
-                put_back.changed.join(", ")
-            ),
-        ));
-    }
-    let trial = trial?;
+    let command = &proof.command;
+    let trial = trial::run_watched(&git, &proof.commit, command, &state.config, &branch, host)?;
     let exit = match trial.end {
         TrialEnd::Exited(code) => Some(code),
         TrialEnd::TimedOut => None,

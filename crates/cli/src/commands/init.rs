@@ -18,6 +18,7 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut Out) -> Result<Exit> {
             upgrade: args.upgrade,
             guard: args.guard.clone(),
             backend: args.backend.clone(),
+            goal: args.goal.clone(),
         },
     )?;
     if out.json {
@@ -27,6 +28,10 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut Out) -> Result<Exit> {
             "replaced": report.replaced,
             "guard": report.guard.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
             "backend": report.backend.as_ref().map(|(name, why)| json!({"name": name, "why": why})),
+            "protected": report.protected,
+            "watched": report.watched,
+            "missing_program": report.missing,
+            "config_from": report.config_from,
         }));
         return Ok(Exit::Success);
     }
@@ -45,12 +50,46 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut Out) -> Result<Exit> {
     if let Some(folder) = &report.replaced {
         out.say(&format!("what was there before is kept in {folder}"));
     }
+    if let Some(run) = &report.config_from {
+        out.say(&format!(
+            "config.toml and INSTRUCTIONS.md (if there is one) are those of run {run}; \
+             `--guard`, `--backend` or `--force` begin with new ones"
+        ));
+    }
     if let Some((argv, why)) = &report.guard {
-        out.say(&format!("guard:   {} ({why})", argv.join(" ")));
+        out.say(&format!("guard:     {} ({why})", argv.join(" ")));
+        if let Some(program) = &report.missing {
+            out.say(&format!(
+                "           `{program}` cannot be started here: install it, or choose another guard"
+            ));
+        }
+        for (name, globs, what) in [
+            (
+                "protected",
+                &report.protected,
+                "agents may not change these",
+            ),
+            ("watched", &report.watched, "changes are pointed out to you"),
+        ] {
+            if !globs.is_empty() {
+                out.say(&format!(
+                    "{:10} {} ({what})",
+                    format!("{name}:"),
+                    globs.join(" ")
+                ));
+            }
+        }
     }
     if let Some((name, why)) = &report.backend {
-        out.say(&format!("backend: {name} ({why})"));
-        out.say("next: write your goal in .runner/GOAL.md, look over .runner/state/config.toml, then run `runner start`");
+        out.say(&format!("backend:   {name} ({why})"));
+        let goal = if report.has_goal {
+            "look over"
+        } else {
+            "write your goal in .runner/GOAL.md, look over"
+        };
+        out.say(&format!(
+            "next: {goal} .runner/state/config.toml, then run `runner start`"
+        ));
     }
     Ok(Exit::Success)
 }

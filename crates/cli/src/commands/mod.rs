@@ -2,9 +2,11 @@
 
 pub(crate) mod doctor;
 pub(crate) mod init;
+pub(crate) mod land;
 pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod proof;
+pub(crate) mod runs;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod step;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use runner::{Code, Error, InitOptions, LoopOptions, LoopStatus, Project, Result, StartOptions};
-use runner_core::config::{self, Backend};
+use runner_core::config::{self, Backend, NewProject};
 use runner_core::paths;
 
 use crate::commands::{Exit, with_host};
@@ -60,7 +60,13 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
     let project = Project::find(&folder)?;
     let agent = [me.display().to_string(), "__demo-agent".to_owned()];
     let guard = ["sh".to_owned(), "ci.sh".to_owned()];
-    let config = config::template(&guard, &["ci.sh".to_owned()], Backend::Command, &agent);
+    let config = config::template(NewProject {
+        guard: &guard,
+        protected: &["ci.sh".to_owned()],
+        watched: &[],
+        backend: Backend::Command,
+        command: &agent,
+    });
     std::fs::write(folder.join(paths::CONFIG), config)?;
     std::fs::write(project.goal(), GOAL)?;
 

@@ -11,7 +11,7 @@ mod template;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use template::template;
+pub use template::{NewProject, template};
 
 /// The smallest prompt budget: below it the contract itself would not fit.
 pub const MIN_PROMPT_BUDGET: usize = 4096;

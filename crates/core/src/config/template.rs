@@ -2,14 +2,24 @@
 
 use super::{Backend, CommitConfig, Config};
 
+/// What is known about a new project.
+#[derive(Clone, Copy, Debug)]
+pub struct NewProject<'a> {
+    /// The guard's argv.
+    pub guard: &'a [String],
+    /// Globs that agents may not change.
+    pub protected: &'a [String],
+    /// Globs whose changes are pointed out.
+    pub watched: &'a [String],
+    /// The agent.
+    pub backend: Backend,
+    /// Its argv, for `command`.
+    pub command: &'a [String],
+}
+
 /// The file that `runner init` writes: every key with its default, but for what was
 /// found out about the project.
-pub fn template(
-    guard: &[String],
-    protected: &[String],
-    backend: Backend,
-    command: &[String],
-) -> String {
+pub fn template(project: NewProject<'_>) -> String {
     let Config {
         max_attempts_default,
         max_iterations,
@@ -17,7 +27,6 @@ pub fn template(
         executor_output_limit_bytes,
         guard_output_limit_bytes,
         prompt_budget_bytes,
-        guard: guard_defaults,
         run_loop,
         executor,
         commit: CommitConfig {
@@ -28,10 +37,11 @@ pub fn template(
         sandbox,
         ..
     } = Config::default();
-    let guard = array(guard);
-    let protected = array(protected);
-    let watched = array(&guard_defaults.watched);
-    let command = array(command);
+    let guard = array(project.guard);
+    let protected = array(project.protected);
+    let watched = array(project.watched);
+    let command = array(project.command);
+    let backend = project.backend;
     let deny = array(&deny);
     format!(
         r#"# Settings of the runner for this project. Every key may be left out: its default then

@@ -368,12 +368,13 @@ fn secrets_are_never_shown() {
 #[test]
 fn the_template_is_the_default_configuration() {
     let default = Config::default();
-    let text = template(
-        &default.guard.command,
-        &default.guard.protected,
-        Backend::Codex,
-        &[],
-    );
+    let text = template(NewProject {
+        guard: &default.guard.command,
+        protected: &default.guard.protected,
+        watched: &default.guard.watched,
+        backend: Backend::Codex,
+        command: &[],
+    });
     assert_eq!(Config::parse(&text), Ok(default));
 }
 
@@ -412,6 +413,7 @@ proptest! {
     fn the_template_keeps_any_words(
         guard in prop::collection::vec("[^\0]{1,8}", 0..3),
         protected in prop::collection::vec("[a-z*]{1,3}(/[a-z\"' ]{1,3})?", 0..3),
+        watched in prop::collection::vec("[a-z*]{1,3}", 0..3),
         index in 0usize..4,
         command in prop::collection::vec("[^\0]{1,8}", 0..2),
     ) {
@@ -422,9 +424,16 @@ proptest! {
         let mut expected = Config::default();
         expected.guard.command.clone_from(&guard);
         expected.guard.protected.clone_from(&protected);
+        expected.guard.watched.clone_from(&watched);
         expected.executor.backend = Backend::ALL[index];
         expected.executor.command.clone_from(&command);
-        let text = template(&guard, &protected, Backend::ALL[index], &command);
+        let text = template(NewProject {
+            guard: &guard,
+            protected: &protected,
+            watched: &watched,
+            backend: Backend::ALL[index],
+            command: &command,
+        });
         prop_assert_eq!(Config::parse(&text), Ok(expected), "{}", text);
     }
 }

@@ -166,14 +166,26 @@ pub(super) fn failed(described: &str, output: &Output) -> Error {
 }
 
 fn too_old(text: &str) -> Error {
+    let (major, minor) = MIN_VERSION;
     Error::new(
         Code::Git,
-        format!(
-            "this git is too old: {text:?}, version {}.{} or newer is needed",
-            MIN_VERSION.0, MIN_VERSION.1
-        ),
+        format!("this git is too old: {text:?}, version {major}.{minor} or newer is needed"),
     )
     .hint("install a newer git")
+}
+
+/// Refuses a git that can do everything but this.
+pub(super) fn require_version(wanted: (u32, u32), for_what: &str) -> Result<()> {
+    let text = Git::check_version()?;
+    if parse_version(&text).is_some_and(|version| version >= wanted) {
+        return Ok(());
+    }
+    let (major, minor) = wanted;
+    Err(Error::new(
+        Code::Git,
+        format!("{for_what} needs git {major}.{minor} or newer, this is {text:?}"),
+    )
+    .hint("install a newer git"))
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {

@@ -9,11 +9,13 @@ mod around;
 mod call;
 mod history;
 mod index;
+mod merge;
 mod own_files;
 mod places;
 mod rescue;
 mod stall;
 mod status;
+mod worktrees;
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -23,11 +25,13 @@ use std::process::Command;
 
 pub(crate) use history::{Commit, History};
 pub(crate) use index::IndexSignature;
+pub(crate) use merge::Merge;
 pub(crate) use own_files::OwnFiles;
 pub(crate) use places::Run;
 pub(crate) use rescue::rescue;
 pub(crate) use stall::Patience;
 pub(crate) use status::{Entry, Status};
+pub(crate) use worktrees::WorkTree;
 
 use crate::error::{Code, Error, Result};
 use crate::fault;
@@ -242,6 +246,12 @@ impl Git {
             "--full-tree",
             commit,
         ])?))
+    }
+
+    /// The full name of the branch that HEAD is on, unless it is detached.
+    pub(crate) fn head_ref(&self) -> Result<Option<String>> {
+        let name = self.ask(&["symbolic-ref", "--quiet", "HEAD"])?;
+        Ok(name.map(|bytes| String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned()))
     }
 
     /// Whether one commit is among the ancestors of another.

@@ -1,46 +1,181 @@
-//! Which guard and which agent a project most likely wants.
+//! Which guard and which agent a project most likely wants, and what of it must be looked after.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::path::Path;
 
 use runner_core::config::Backend;
 
-/// The guard's argv, and why.
-pub(super) fn guard(root: &Path) -> (Vec<String>, String) {
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    for name in ["justfile", "Justfile", ".justfile"] {
-        if has_target(root, name, "ci") {
-            return (words("just ci"), format!("{name} has a recipe `ci`"));
-        }
-    }
-    for target in ["ci", "test"] {
-        if has_target(root, "Makefile", target) {
-            return (
-                vec!["make".to_owned(), target.to_owned()],
-                format!("Makefile has a target `{target}`"),
-            );
-        }
-    }
-    let known = [
-        ("Cargo.toml", "cargo test"),
-        ("package.json", "npm test"),
-        ("go.mod", "go test ./..."),
-        ("pyproject.toml", "python3 -m pytest"),
-    ];
-    for (file, line) in known {
-        if root.join(file).is_file() {
-            return (words(line), format!("there is a {file}"));
-        }
-    }
-    (
-        words("just ci"),
-        "nothing was found that tells how this project is checked; `just ci` is the custom"
-            .to_owned(),
+/// A way to check a project of a certain kind.
+type Probe = fn(&Path) -> Option<(&'static str, String)>;
+
+/// The first that has an answer. What a project has made for this very purpose comes before what
+/// its language has in general.
+const PROBES: [Probe; 9] = [
+    just_ci, make, just_test, rust, node, go, python, maven, gradle,
+];
+
+/// The guard's argv, and why. `is_there`: whether a program is installed.
+pub(super) fn guard(root: &Path, is_there: impl Fn(&str) -> bool) -> (Vec<String>, String) {
+    let found = PROBES.iter().find_map(|probe| probe(root));
+    let (line, why) = found.unwrap_or_else(|| {
+        let line = match () {
+            () if is_there("just") => "just ci",
+            () if is_there("make") => "make ci",
+            () => "sh ci.sh",
+        };
+        let why = "nothing was found that tells how this project is checked: the first session whose \
+                   guard passes may write it, from then on it is protected";
+        (line, why.to_owned())
+    });
+    (line.split(' ').map(str::to_owned).collect(), why)
+}
+
+fn just_ci(root: &Path) -> Option<(&'static str, String)> {
+    recipe(root, &JUSTFILES, &[("ci", "just ci")])
+}
+
+fn just_test(root: &Path) -> Option<(&'static str, String)> {
+    recipe(root, &JUSTFILES, &[("test", "just test")])
+}
+
+fn make(root: &Path) -> Option<(&'static str, String)> {
+    recipe(
+        root,
+        &MAKEFILES,
+        &[("ci", "make ci"), ("test", "make test")],
     )
 }
 
+fn rust(root: &Path) -> Option<(&'static str, String)> {
+    has(root, &["Cargo.toml"]).map(|file| ("cargo test", format!("there is a {file}")))
+}
+
+fn go(root: &Path) -> Option<(&'static str, String)> {
+    has(root, &["go.mod", "go.work"]).map(|file| ("go test ./...", format!("there is a {file}")))
+}
+
+fn node(root: &Path) -> Option<(&'static str, String)> {
+    let text = fs::read(root.join("package.json")).ok()?;
+    let package: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    let script = package["scripts"]["test"].as_str();
+    // What `npm init` writes, which always fails.
+    if script.is_none_or(|script| script.contains("no test specified")) {
+        let folder = ["test", "tests"]
+            .into_iter()
+            .find(|name| root.join(name).is_dir())?;
+        let why =
+            format!("there is a package.json without a script `test`, and a folder {folder}/");
+        return Some(("node --test", why));
+    }
+    let line = match has(
+        root,
+        &["pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb"],
+    ) {
+        Some("pnpm-lock.yaml") => "pnpm test",
+        Some("yarn.lock") => "yarn test",
+        Some(_) => "bun run test",
+        None => "npm test",
+    };
+    Some((line, "package.json has a script `test`".to_owned()))
+}
+
+fn python(root: &Path) -> Option<(&'static str, String)> {
+    let project = has(
+        root,
+        &[
+            "pyproject.toml",
+            "setup.cfg",
+            "setup.py",
+            "requirements.txt",
+            "pytest.ini",
+            "tox.ini",
+        ],
+    )?;
+    let says_pytest =
+        |name: &&str| fs::read_to_string(root.join(name)).is_ok_and(|text| text.contains("pytest"));
+    let pytest = ["pytest.ini", "conftest.py", "tests/conftest.py"]
+        .into_iter()
+        .find(|name| root.join(name).is_file())
+        .or_else(|| {
+            [
+                "pyproject.toml",
+                "setup.cfg",
+                "tox.ini",
+                "requirements.txt",
+                "requirements-dev.txt",
+            ]
+            .into_iter()
+            .find(says_pytest)
+        });
+    let unittest = has_folder(root, &["tests", "test"]);
+    if let (None, Some(folder)) = (pytest, unittest) {
+        let why = format!("there is a {project} without a word of pytest, and a folder {folder}/");
+        return Some(("python3 -m unittest", why));
+    }
+    let why = match pytest {
+        Some(file) if file == project => format!("{file} says pytest"),
+        Some(file) => format!("there is a {project}, and {file} says pytest"),
+        None => format!("there is a {project}"),
+    };
+    let line = match has(root, &["uv.lock", "poetry.lock"]) {
+        Some("uv.lock") => "uv run pytest",
+        Some(_) => "poetry run pytest",
+        None => "python3 -m pytest",
+    };
+    Some((line, why))
+}
+
+fn maven(root: &Path) -> Option<(&'static str, String)> {
+    let file = has(root, &["pom.xml"])?;
+    let line = match has(root, &["mvnw"]) {
+        Some(_) => "./mvnw -q test",
+        None => "mvn -q test",
+    };
+    Some((line, format!("there is a {file}")))
+}
+
+fn gradle(root: &Path) -> Option<(&'static str, String)> {
+    let file = has(root, &["build.gradle", "build.gradle.kts"])?;
+    let line = match has(root, &["gradlew"]) {
+        Some(_) => "./gradlew test",
+        None => "gradle test",
+    };
+    Some((line, format!("there is a {file}")))
+}
+
+const JUSTFILES: [&str; 3] = ["justfile", "Justfile", ".justfile"];
+const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
+
+fn has(root: &Path, names: &[&'static str]) -> Option<&'static str> {
+    let mut names = names.iter().copied();
+    names.find(|name| root.join(name).is_file())
+}
+
+fn has_folder(root: &Path, names: &[&'static str]) -> Option<&'static str> {
+    let mut names = names.iter().copied();
+    names.find(|name| root.join(name).is_dir())
+}
+
+/// The first recipe that one of the files has.
+fn recipe(
+    root: &Path,
+    files: &[&str],
+    recipes: &[(&str, &'static str)],
+) -> Option<(&'static str, String)> {
+    for (target, line) in recipes {
+        for file in files {
+            if has_recipe(root, file, target) {
+                return Some((line, format!("{file} has a recipe `{target}`")));
+            }
+        }
+    }
+    None
+}
+
 /// Whether a justfile or Makefile has a recipe of this name.
-fn has_target(root: &Path, file: &str, target: &str) -> bool {
-    let Ok(text) = std::fs::read_to_string(root.join(file)) else {
+fn has_recipe(root: &Path, file: &str, target: &str) -> bool {
+    let Ok(text) = fs::read_to_string(root.join(file)) else {
         return false;
     };
     text.lines().any(|line| {
@@ -53,11 +188,24 @@ fn has_target(root: &Path, file: &str, target: &str) -> bool {
     })
 }
 
-/// The files that the guard itself consists of.
+/// The files that say what the guard does: an agent that may change them needs no tests.
 pub(super) fn protected(guard: &[String]) -> Vec<String> {
-    let own: &[&str] = match guard.first().map(String::as_str) {
-        Some("make") => &["Makefile"],
-        Some("sh" | "bash") => &[],
+    let program = guard.first().map(String::as_str).unwrap_or_default();
+    let own: &[&str] = match program {
+        "just" => &JUSTFILES,
+        "make" => &MAKEFILES,
+        "npm" | "pnpm" | "yarn" | "bun" => &["package.json"],
+        // Which program runs the tests, and with which flags, is said there too.
+        "cargo" => &[
+            ".cargo/config.toml",
+            ".cargo/config",
+            "rust-toolchain.toml",
+            "rust-toolchain",
+        ],
+        "python" | "python3" | "uv" | "poetry" | "pytest" => {
+            &["pytest.ini", "tox.ini", "conftest.py"]
+        }
+        "sh" | "bash" | "go" | "node" | "mvn" | "./mvnw" | "gradle" | "./gradlew" => &[],
         _ => &["justfile", "Justfile", ".justfile", "Makefile"],
     };
     let mut files: Vec<String> = own.iter().map(|&name| name.to_owned()).collect();
@@ -66,6 +214,7 @@ pub(super) fn protected(guard: &[String]) -> Vec<String> {
         let script = word.trim_start_matches("./");
         if (word.starts_with("./") || Path::new(script).extension().is_some())
             && !script.starts_with('/')
+            && !script.contains("...")
         {
             files.push(script.to_owned());
         }
@@ -73,43 +222,195 @@ pub(super) fn protected(guard: &[String]) -> Vec<String> {
     files
 }
 
-/// The agent backend, and why.
-pub(super) fn backend() -> (Backend, String) {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    for backend in [Backend::Codex, Backend::Claude, Backend::Opencode] {
-        let name = backend.as_str();
-        if std::env::split_paths(&path).any(|folder| folder.join(name).is_file()) {
-            return (backend, format!("{name} is installed"));
+/// Tests, and files where they can be switched off: agents write them, and people want to know.
+pub(super) fn watched(root: &Path) -> Vec<String> {
+    let kinds: [(&[&'static str], &[&str]); 5] = [
+        (
+            &["Cargo.toml"],
+            &["**/tests/**", "**/tests.rs", "**/*_test.rs"],
+        ),
+        (
+            &["package.json"],
+            &[
+                "**/*.test.*",
+                "**/*.spec.*",
+                "**/__tests__/**",
+                "test/**",
+                "tests/**",
+            ],
+        ),
+        (
+            &[
+                "pyproject.toml",
+                "setup.cfg",
+                "setup.py",
+                "requirements.txt",
+                "pytest.ini",
+                "tox.ini",
+            ],
+            &[
+                "tests/**",
+                "test/**",
+                "**/test_*.py",
+                "**/*_test.py",
+                "**/conftest.py",
+                "pyproject.toml",
+            ],
+        ),
+        (&["go.mod", "go.work"], &["**/*_test.go", "**/testdata/**"]),
+        (
+            &["pom.xml", "build.gradle", "build.gradle.kts"],
+            &["**/src/test/**", "pom.xml"],
+        ),
+    ];
+    let mut globs: Vec<String> = Vec::new();
+    for (marks, own) in kinds {
+        if has(root, marks).is_none() {
+            continue;
+        }
+        for glob in own {
+            if !globs.iter().any(|known| known == glob) {
+                globs.push((*glob).to_owned());
+            }
         }
     }
-    (Backend::Codex, "no agent was found on PATH".to_owned())
+    globs
+}
+
+/// The agent backend, and why.
+pub(super) fn backend(is_there: impl Fn(&str) -> bool) -> (Backend, String) {
+    let known = [Backend::Codex, Backend::Claude, Backend::Opencode];
+    match known.into_iter().find(|backend| is_there(backend.as_str())) {
+        Some(backend) => (backend, format!("{backend} is installed")),
+        None => (
+            Backend::Codex,
+            "no agent was found on PATH: install codex, claude or opencode, or name a program of \
+             your own with --backend command"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Whether a program can be started here.
+pub(super) fn is_there(root: &Path, program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    runner_sandbox::resolve_program(OsStr::new(program), root, &path).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn project(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
     #[test]
     fn what_is_chosen_for_which_project() {
-        for (file, text, expected) in [
-            ("justfile", "ci: test\n", "just ci"),
-            ("justfile", "@ci:\n", "just ci"),
-            ("justfile", "test:\n", "just ci"),
-            ("Makefile", "ci := x\ntest: a\n", "make test"),
-            ("Makefile", "ci: a\ntest: a\n", "make ci"),
-            ("Cargo.toml", "", "cargo test"),
-            ("package.json", "{}", "npm test"),
-            ("go.mod", "", "go test ./..."),
-            ("pyproject.toml", "", "python3 -m pytest"),
-            ("README", "", "just ci"),
-        ] {
-            let dir = tempfile::tempdir().unwrap();
-            std::fs::write(dir.path().join(file), text).unwrap();
-            assert_eq!(guard(dir.path()).0.join(" "), expected, "{file} {text:?}");
+        const TEST: &str = r#"{"scripts": {"test": "vitest run"}}"#;
+        const NONE: &str =
+            r#"{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}"#;
+        let cases: &[(&[(&str, &str)], &str)] = &[
+            (&[("justfile", "ci: test\n")], "just ci"),
+            (&[("justfile", "@ci:\n")], "just ci"),
+            (&[("justfile", "test:\n")], "just test"),
+            (&[("justfile", "test:\n"), ("Makefile", "ci:\n")], "make ci"),
+            (&[("Makefile", "ci := x\ntest: a\n")], "make test"),
+            (&[("Makefile", "ci: a\ntest: a\n")], "make ci"),
+            (&[("GNUmakefile", "test: a\n")], "make test"),
+            (
+                &[("Makefile", "build: a\n"), ("Cargo.toml", "")],
+                "cargo test",
+            ),
+            (&[("Cargo.toml", "")], "cargo test"),
+            (&[("package.json", TEST)], "npm test"),
+            (
+                &[("package.json", TEST), ("pnpm-lock.yaml", "")],
+                "pnpm test",
+            ),
+            (&[("package.json", TEST), ("yarn.lock", "")], "yarn test"),
+            (&[("package.json", TEST), ("bun.lock", "")], "bun run test"),
+            (&[("package.json", NONE)], "just ci"),
+            (&[("package.json", NONE), ("test/a.js", "")], "node --test"),
+            (&[("package.json", "not json")], "just ci"),
+            (&[("go.mod", "")], "go test ./..."),
+            (&[("pyproject.toml", "")], "python3 -m pytest"),
+            (&[("pyproject.toml", "[tool.pytest]")], "python3 -m pytest"),
+            (
+                &[("setup.py", ""), ("tests/test_a.py", "")],
+                "python3 -m unittest",
+            ),
+            (
+                &[("setup.py", ""), ("tests/conftest.py", "")],
+                "python3 -m pytest",
+            ),
+            (
+                &[("pyproject.toml", "pytest"), ("uv.lock", "")],
+                "uv run pytest",
+            ),
+            (
+                &[("pyproject.toml", "pytest"), ("poetry.lock", "")],
+                "poetry run pytest",
+            ),
+            (&[("pom.xml", "")], "mvn -q test"),
+            (&[("pom.xml", ""), ("mvnw", "")], "./mvnw -q test"),
+            (&[("build.gradle", ""), ("gradlew", "")], "./gradlew test"),
+            (&[("README", "")], "just ci"),
+        ];
+        for (files, expected) in cases {
+            let dir = project(files);
+            let (argv, why) = guard(dir.path(), |_| true);
+            assert_eq!(argv.join(" "), *expected, "{files:?}: {why}");
         }
+    }
+
+    #[test]
+    fn an_empty_project_gets_what_the_machine_has() {
+        let dir = project(&[]);
+        for (there, expected) in [
+            (&["just", "make"][..], "just ci"),
+            (&["make"], "make ci"),
+            (&[], "sh ci.sh"),
+        ] {
+            let (argv, _) = guard(dir.path(), |program| there.contains(&program));
+            assert_eq!(argv.join(" "), expected);
+            assert!(!protected(&argv).is_empty(), "{expected}");
+        }
+        assert_eq!(watched(dir.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_the_guard_consists_of() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(protected(&words("sh ci.sh")), ["ci.sh"]);
-        assert_eq!(protected(&words("make ci")), ["Makefile"]);
+        for (line, expected) in [
+            ("sh ci.sh", &["ci.sh"][..]),
+            ("make ci", &MAKEFILES),
+            ("npm test", &["package.json"]),
+            ("go test ./...", &[]),
+            ("./gradlew test", &["gradlew"]),
+            (
+                "python3 check.py",
+                &["pytest.ini", "tox.ini", "conftest.py", "check.py"],
+            ),
+        ] {
+            assert_eq!(protected(&words(line)), expected, "{line}");
+        }
         assert_eq!(protected(&words("./check --all")).last().unwrap(), "check");
+    }
+
+    #[test]
+    fn tests_are_watched() {
+        let dir = project(&[("package.json", ""), ("pyproject.toml", "")]);
+        let globs = watched(dir.path());
+        assert!(globs.contains(&"**/*.test.*".to_owned()), "{globs:?}");
+        assert!(globs.contains(&"**/test_*.py".to_owned()), "{globs:?}");
+        let twice = globs.iter().filter(|glob| *glob == "tests/**").count();
+        assert_eq!(twice, 1, "{globs:?}");
     }
 }

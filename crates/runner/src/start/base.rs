@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use runner_core::config::Config;
 
-use super::full_name;
 use crate::containment::Containment;
 use crate::error::{Code, Error, Result};
 use crate::git::Git;
 use crate::host::{Host, Progress};
+use crate::runs::full_name;
 use crate::trial::{self, Checkout, TrialEnd};
 
 /// No start shall be held up for longer than this.

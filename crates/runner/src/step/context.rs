@@ -43,8 +43,11 @@ pub(super) fn write(
         &it.quarantine(),
     )?;
     for entry in std::fs::read_dir(&folder)?.flatten() {
-        files::remove_if_there(&entry.path())?;
+        if entry.file_name() != files::IGNORE_FILE {
+            files::remove_if_there(&entry.path())?;
+        }
     }
+    files::ignore_itself(&folder)?;
     let mut batch = Batch::new();
     batch.write(&folder.join("goal.md"), goal.as_bytes())?;
     if let Some(history) = &history {

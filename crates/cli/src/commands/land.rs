@@ -1,0 +1,186 @@
+//! `runner land` and `runner abandon`: a run comes home, or is left.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use runner::{AbandonOptions, LandOptions, LandReport, Landed, Result};
+use serde_json::{Value, json};
+
+use super::{Exit, with_host};
+use crate::args::LandArgs;
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+/// Brings a run home.
+pub(crate) fn land(dir: &Path, args: &LandArgs, out: &mut Out) -> Result<Exit> {
+    // `--squash` is what happens without `--merge`.
+    let options = LandOptions {
+        run: args.run.clone(),
+        into: args.into.clone(),
+        merge: args.merge,
+        keep_state: args.keep_state,
+        partial: args.partial,
+    };
+    let cell = RefCell::new(&mut *out);
+    let report = with_host(&cell, false, |host| runner::land(dir, &options, host))?;
+    if out.json {
+        print_json(&report, args.merge, out);
+    } else {
+        print_human(&report, args.merge, out);
+    }
+    Ok(Exit::Success)
+}
+
+fn word(landed: Landed) -> &'static str {
+    match landed {
+        Landed::Now => "now",
+        Landed::Before => "before",
+        Landed::NothingNew => "nothing_new",
+    }
+}
+
+fn print_json(report: &LandReport, merge: bool, out: &mut Out) {
+    let ids = |leaves: &[runner_core::landing::LandedLeaf]| -> Vec<String> {
+        leaves.iter().map(|leaf| leaf.id.clone()).collect()
+    };
+    let guard = report.guard.as_ref().map(
+        |(command, log)| json!({"command": command, "exit": 0, "log": log.display().to_string()}),
+    );
+    let followed: Vec<Value> = report
+        .followed
+        .iter()
+        .map(|path| json!(path.display().to_string()))
+        .collect();
+    out.object(json!({
+        "run_id": report.run_id,
+        "branch": report.branch,
+        "into": report.into,
+        "landed": word(report.landed),
+        "commit": report.commit,
+        "tip": report.tip,
+        "how": if merge { "merge" } else { "squash" },
+        "partial": report.partial,
+        "passed": ids(&report.passed),
+        "open": ids(&report.open),
+        "left_out": report.left_out,
+        "guard": guard,
+        "here": report.here,
+        "followed": followed,
+    }));
+}
+
+fn print_human(report: &LandReport, merge: bool, out: &mut Out) {
+    let LandReport {
+        run_id,
+        into,
+        branch,
+        ..
+    } = report;
+    let commit = report.commit.get(..12).unwrap_or(&report.commit);
+    match report.landed {
+        Landed::Now => {
+            let word = out.paint.paint(Tone::Good, "landed");
+            let how = if merge { "a merge" } else { "one commit" };
+            let part = if report.partial { " in part" } else { "" };
+            out.data(&format!(
+                "run {run_id} has {word}{part} on {into} as {how}: {commit}"
+            ));
+        }
+        Landed::Before => out.data(&format!(
+            "run {run_id} has landed on {into} already: {commit}; nothing to do"
+        )),
+        Landed::NothingNew => out.data(&format!(
+            "{into} has everything of run {run_id} already; nothing to do"
+        )),
+    }
+    if report.landed == Landed::Now {
+        out.say(&format!(
+            "{} of {} leaves are in it; the guard passed on the result",
+            report.passed.len(),
+            report.passed.len() + report.open.len()
+        ));
+        for leaf in &report.passed {
+            out.say(&format!("  in:      {}", leaf_line(leaf)));
+        }
+        for leaf in &report.open {
+            out.say(&format!("  not in:  {}", leaf_line(leaf)));
+        }
+        if report.left_out > 0 {
+            out.say(&format!(
+                "left out: {} later commits of {branch}, which no guard has passed",
+                report.left_out
+            ));
+        }
+    }
+    for place in &report.followed {
+        out.say(&format!(
+            "the work tree {} was brought along",
+            place.display()
+        ));
+    }
+    if report.partial {
+        out.say("next: `runner loop` goes on with the run");
+        return;
+    }
+    let home = report.here.as_ref() == Some(into);
+    if home {
+        out.say(&format!(
+            "you are on {into}; {branch} stays until `runner abandon --delete {run_id}`"
+        ));
+        out.say("next: `git show` to look at it, `runner init` for another goal");
+    } else {
+        let here = report.here.as_deref().unwrap_or("no branch");
+        out.say(&format!("this work tree is still on {here}"));
+    }
+}
+
+fn leaf_line(leaf: &runner_core::landing::LandedLeaf) -> String {
+    style::one_line(&format!("{}: {}", leaf.id, leaf.title), 100)
+}
+
+/// Leaves a run.
+pub(crate) fn abandon(dir: &Path, run: Option<&str>, delete: bool, out: &mut Out) -> Result<Exit> {
+    let options = AbandonOptions {
+        run: run.map(str::to_owned),
+        delete,
+    };
+    let cell = RefCell::new(&mut *out);
+    let report = with_host(&cell, false, |host| runner::abandon(dir, &options, host))?;
+    if out.json {
+        out.object(json!({
+            "run_id": report.run_id,
+            "branch": report.branch,
+            "tip": report.tip,
+            "kept_as": report.kept_as,
+            "here": report.here,
+        }));
+        return Ok(Exit::Success);
+    }
+    let (run_id, branch) = (&report.run_id, &report.branch);
+    let here = report
+        .here
+        .as_ref()
+        .map_or_else(|| "no branch".to_owned(), Clone::clone);
+    out.data(&format!("run {run_id} is left; you are on {here}"));
+    if let Some(place) = &report.base_elsewhere {
+        out.say(&format!(
+            "the branch that it began from is checked out in {}, so only its commit is here",
+            place.display()
+        ));
+    }
+    match &report.kept_as {
+        Some(kept) => {
+            out.say(&format!(
+                "{branch} is deleted; its last commit is kept as {kept}"
+            ));
+            out.say(&format!(
+                "to have it back: `git branch {branch} {kept} && git switch {branch}`"
+            ));
+        }
+        None => out.say(&format!(
+            "{branch} stays: `git switch {branch}` goes back to it"
+        )),
+    }
+    out.say("next: `runner init` for another goal");
+    Ok(Exit::Success)
+}

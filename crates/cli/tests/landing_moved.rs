@@ -1,0 +1,379 @@
+//! `runner land` where the base has moved, moves meanwhile, or is checked out in a
+//! work tree of its own.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+mod landing_support;
+mod scenario;
+
+use std::path::Path;
+use std::time::Duration;
+
+use landing_support::{
+    AGENT, GUARD, assert_tidy, branch, commit_on, complete, complete_with, files, git_in, refused,
+    second_tree,
+};
+use runner_testkit::{TestRepo, eventually};
+use scenario::{error_code, human_error, planned, sh};
+use serde_json::json;
+
+/// No wait for a condition is longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A guard that says that it runs and waits for a file in a fresh checkout; in the
+/// project itself it is green at once.
+fn waiting_guard(repo_root: &str) -> Vec<String> {
+    let script = format!(
+        "if [ -e {repo_root}/wait ]; then touch {repo_root}/tmp/waits; \
+         while [ ! -e {repo_root}/tmp/go ]; do sleep 0.02; done; fi"
+    );
+    vec!["sh".to_owned(), "-c".to_owned(), script]
+}
+
+/// A complete run whose guard, from now on, waits for [`let_go`].
+fn complete_and_waiting() -> TestRepo {
+    let repo = complete();
+    let root = repo.root().display().to_string();
+    let argv = serde_json::to_string(&waiting_guard(&root)).unwrap();
+    let old = serde_json::to_string(GUARD).unwrap();
+    let config = repo.read(".runner/state/config.toml");
+    assert!(config.contains(&old), "{config}");
+    repo.write(".runner/state/config.toml", config.replace(&old, &argv));
+    repo.commit_all("Another guard");
+    std::fs::write(repo.root().join("wait"), "").unwrap();
+    repo
+}
+
+fn let_go(repo: &TestRepo) {
+    std::fs::write(repo.root().join("tmp/go"), "").unwrap();
+}
+
+/// Status of a second work tree, one line a file.
+fn status_in(repo: &TestRepo, place: &Path) -> String {
+    git_in(
+        repo,
+        place,
+        &["--no-optional-locks", "status", "--porcelain", "-uall"],
+    )
+}
+
+#[test]
+fn both_changes_are_put_together() {
+    for args in [&["land"][..], &["land", "--merge"]] {
+        let repo = complete();
+        let theirs = commit_on(&repo, "main", "theirs.txt", "good\n");
+        repo.runner(args).success();
+        assert_eq!(
+            files(&repo, "main"),
+            ["README.md", "a.txt", "b.txt", "theirs.txt"]
+        );
+        assert_eq!(repo.git(&["rev-parse", "main^"]), theirs);
+        assert_eq!(branch(&repo), "main");
+        assert_tidy(&repo);
+    }
+}
+
+#[test]
+fn conflicts_are_listed_and_can_be_mended_on_the_runs_branch() {
+    let repo = complete();
+    commit_on(&repo, "main", "a.txt", "something else\n");
+    let theirs = commit_on(&repo, "main", "b.txt", "also else\n");
+    let run = refused(&repo, &[]);
+    human_error(
+        &run,
+        "nothing was changed:\n  a.txt\n  b.txt",
+        "git switch runner/demo && git merge main",
+    );
+    assert_eq!(error_code(&refused(&repo, &["--json"])), "conflict");
+
+    sh(
+        &repo,
+        "git merge -q main || true; echo both > a.txt; echo both > b.txt; git add -A; git commit -qm mended",
+    );
+    repo.runner(&["land"]).success();
+    assert_eq!(repo.git(&["show", "main:a.txt"]), "both");
+    assert_eq!(repo.git(&["rev-parse", "main^"]), theirs);
+    assert_eq!(files(&repo, "main"), ["README.md", "a.txt", "b.txt"]);
+}
+
+#[test]
+fn a_state_folder_on_the_base_is_never_a_conflict() {
+    let repo = complete();
+    commit_on(&repo, "main", ".runner/GOAL.md", "# Of another run\n");
+    repo.runner(&["land"]).success();
+    assert_eq!(
+        files(&repo, "main"),
+        [".runner/GOAL.md", "README.md", "a.txt", "b.txt"]
+    );
+    assert_eq!(
+        repo.git(&["show", "main:.runner/GOAL.md"]),
+        "# Of another run"
+    );
+}
+
+#[test]
+fn histories_without_a_common_commit_do_not_fit() {
+    let repo = complete();
+    let tree = repo.git(&["rev-parse", "main^{tree}"]);
+    let alien = repo.git(&["commit-tree", &tree, "-m", "Another beginning"]);
+    repo.git(&["branch", "alien", &alien]);
+    human_error(
+        &refused(&repo, &["--into", "alien"]),
+        "no commit in common",
+        "--into",
+    );
+}
+
+#[test]
+fn a_guard_that_is_red_on_the_result_keeps_it_out() {
+    let repo = complete();
+    commit_on(&repo, "main", "theirs.txt", "bad\n");
+    let run = refused(&repo, &[]);
+    human_error(
+        &run,
+        "gave exit 1; nothing was changed\nguarding\ntheirs.txt",
+        "land-guard.log",
+    );
+    assert_eq!(
+        repo.read(".runner/iterations/demo/land-guard.log"),
+        "guarding\ntheirs.txt\n"
+    );
+    assert_eq!(error_code(&refused(&repo, &["--json"])), "guard_failed");
+    assert_tidy(&repo);
+}
+
+#[test]
+fn a_guard_that_lacks_what_git_ignores_says_so() {
+    let repo = planned(&["a", "b"], AGENT, &["test", "-e", "built"]);
+    repo.write(".git/info/exclude", "built\n");
+    repo.write("built", "");
+    repo.runner(&["loop"]).success();
+    human_error(&refused(&repo, &[]), "gave exit 1", "without built");
+}
+
+#[test]
+fn a_guard_may_not_touch_git() {
+    let plant =
+        r#"[ -n "$RUNNER_ITER" ] || echo '[x]' >> "$(git rev-parse --git-common-dir)/config""#;
+    let repo = complete_with(AGENT, &["sh", "-c", &format!("{{ {plant}; }} || true")]);
+    let config = repo.read(".git/config");
+    let run = repo.runner(&["land"]);
+    assert_eq!(repo.read(".git/config"), config);
+    // Where the sandbox keeps it out there is nothing to put back.
+    let kept_out = run.code == Some(0);
+    assert!(
+        kept_out || run.stderr.contains("have been put back"),
+        "{}",
+        run.describe()
+    );
+}
+
+#[test]
+fn a_base_that_moves_while_the_guard_runs_wins() {
+    let repo = complete_and_waiting();
+    let running = repo.spawn_runner(&["land"]);
+    eventually("the guard", PATIENCE, || {
+        repo.root().join("tmp/waits").exists()
+    });
+    let theirs = commit_on(&repo, "main", "theirs.txt", "good\n");
+    let_go(&repo);
+    let run = running.wait();
+    human_error(
+        &run,
+        "main moved while the guard ran; nothing was changed",
+        "runner land",
+    );
+    assert_eq!(repo.git(&["rev-parse", "main"]), theirs);
+    assert_eq!(branch(&repo), "runner/demo");
+    assert_tidy(&repo);
+    repo.runner(&["land"]).success();
+    assert_eq!(repo.git(&["rev-parse", "main^"]), theirs);
+}
+
+#[test]
+fn an_interrupt_changes_nothing() {
+    let repo = complete_and_waiting();
+    let main = repo.git(&["rev-parse", "main"]);
+    let running = repo.spawn_runner(&["land"]);
+    eventually("the guard", PATIENCE, || {
+        repo.root().join("tmp/waits").exists()
+    });
+    running.signal("INT");
+    running.wait().code(130).says("nothing was changed");
+    assert_eq!(repo.git(&["rev-parse", "main"]), main);
+    assert_tidy(&repo);
+}
+
+#[test]
+fn a_clean_checkout_of_the_base_is_brought_along() {
+    let repo = complete();
+    let second = second_tree(&repo, "main");
+    // What is in nobody's way may stay.
+    std::fs::write(second.join("scratch.md"), "mine").unwrap();
+    let value = repo.runner(&["land", "--json"]).success().json();
+    assert_eq!(value["followed"], json!([second]));
+    assert_eq!(value["here"], "runner/demo", "main is taken");
+    assert_eq!(status_in(&repo, &second), "?? scratch.md");
+    assert!(second.join("b.txt").exists());
+    assert_tidy(&repo);
+}
+
+#[test]
+fn a_dirty_checkout_of_the_base_is_never_touched() {
+    type Dirt = (&'static str, &'static str);
+    let dirt: [Dirt; 4] = [
+        ("echo mine >> README.md", "README.md"),
+        ("echo mine > staged; git add staged", "staged"),
+        ("echo mine > a.txt", "a.txt"),
+        // Ignored files would be overwritten without a word.
+        (
+            "mkdir b.txt; echo mine > b.txt/x; echo b.txt/ >> \"$(git rev-parse --git-common-dir)/info/exclude\"",
+            "b.txt",
+        ),
+    ];
+    for (script, name) in dirt {
+        let repo = complete();
+        let second = second_tree(&repo, "main");
+        sh(
+            &repo,
+            &format!(
+                "cd {}; mkdir -p \"$(git rev-parse --git-common-dir)/info\"; {script}",
+                second.display()
+            ),
+        );
+        let before = status_in(&repo, &second);
+        let run = refused(&repo, &[]);
+        human_error(
+            &run,
+            &format!("main is checked out in {}", second.display()),
+            "there",
+        );
+        assert!(
+            run.stderr.contains(&format!("\n  {name}")),
+            "{}",
+            run.describe()
+        );
+        assert_eq!(status_in(&repo, &second), before);
+    }
+}
+
+#[test]
+fn edits_that_begin_while_the_guard_runs_are_seen() {
+    let repo = complete_and_waiting();
+    let second = second_tree(&repo, "main");
+    let running = repo.spawn_runner(&["land"]);
+    eventually("the guard", PATIENCE, || {
+        repo.root().join("tmp/waits").exists()
+    });
+    std::fs::write(second.join("README.md"), "mine\n").unwrap();
+    let_go(&repo);
+    human_error(&running.wait(), "README.md", "there");
+    assert_eq!(
+        std::fs::read_to_string(second.join("README.md")).unwrap(),
+        "mine\n"
+    );
+    assert_eq!(files(&repo, "main"), ["README.md"]);
+}
+
+#[test]
+fn from_the_base_itself() {
+    let repo = complete();
+    repo.git(&["switch", "-q", "main"]);
+    repo.assert_clean();
+    repo.runner(&["land"]).success();
+    assert_eq!(branch(&repo), "main");
+    assert_eq!(files(&repo, "HEAD"), ["README.md", "a.txt", "b.txt"]);
+    assert!(repo.exists("b.txt"));
+    assert_tidy(&repo);
+}
+
+#[test]
+fn a_run_that_is_checked_out_elsewhere_lands_from_there() {
+    let repo = complete();
+    repo.git(&["switch", "-q", "main"]);
+    let second = second_tree(&repo, "runner/demo");
+    let words = format!("run demo is checked out in {}", second.display());
+    human_error(
+        &refused(&repo, &[]),
+        &words,
+        &format!("-C {}", second.display()),
+    );
+    human_error(&repo.runner(&["abandon"]), &words, "-C");
+    // From there, main follows here.
+    let place = second.display().to_string();
+    repo.runner(&["-C", &place, "land"])
+        .success()
+        .says("was brought along");
+    assert!(repo.exists("b.txt"));
+    repo.assert_clean();
+}
+
+#[test]
+fn invented_work_trees_are_not_written_to() {
+    // A session can tell git of a work tree anywhere; only real ones lead back.
+    let repo = complete();
+    let victim = repo.root().join("victim");
+    sh(
+        &repo,
+        &format!(
+            "git init -q {0}; mkdir -p .git/worktrees/x; echo {0}/.git > .git/worktrees/x/gitdir; \
+         echo ../.. > .git/worktrees/x/commondir; echo 'ref: refs/heads/main' > .git/worktrees/x/HEAD",
+            victim.display()
+        ),
+    );
+    let run = repo.runner(&["land"]);
+    assert_eq!(
+        std::fs::read_dir(&victim).unwrap().count(),
+        1,
+        "{}",
+        run.describe()
+    );
+}
+
+#[test]
+fn a_checkout_that_was_left_behind_is_finished_by_the_next_command() {
+    // As a kill between the move of the branch and the move of its files leaves it;
+    // one file has come along already, one only half.
+    let (repo, second) = left_behind();
+    repo.runner(&["land"]).success().says("already");
+    assert_eq!(status_in(&repo, &second), "");
+    assert!(second.join("b.txt").exists());
+    assert_tidy(&repo);
+
+    // What a person has changed since stops it, with words.
+    let (repo, second) = left_behind();
+    std::fs::write(second.join("a.txt"), "mine\n").unwrap();
+    human_error(
+        &repo.runner(&["land"]),
+        "changes in it:\n  a.txt",
+        "save those files",
+    );
+    assert_eq!(
+        std::fs::read_to_string(second.join("a.txt")).unwrap(),
+        "mine\n"
+    );
+    std::fs::remove_file(second.join("a.txt")).unwrap();
+    repo.runner(&["step"]).code(2);
+    assert_eq!(status_in(&repo, &second), "");
+}
+
+/// A landing whose second work tree is half way.
+fn left_behind() -> (TestRepo, std::path::PathBuf) {
+    let repo = complete();
+    let second = second_tree(&repo, "main");
+    let old = repo.git(&["rev-parse", "main"]);
+    repo.runner(&["land"]).success();
+    let new = repo.git(&["rev-parse", "main"]);
+    git_in(&repo, &second, &["read-tree", "-u", "--reset", &old]);
+    std::fs::write(second.join("a.txt"), "a\n").unwrap();
+    std::fs::write(second.join("b.txt"), "").unwrap();
+    let pending = json!({
+        "target": "main", "commit": new,
+        "moves": [{
+            "root": {"text": second}, "from_branch": "main", "from": old,
+            "to_branch": "main", "to": new,
+        }],
+    });
+    repo.write(".runner/iterations/demo/land.json", pending.to_string());
+    (repo, second)
+}

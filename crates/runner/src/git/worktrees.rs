@@ -1,0 +1,44 @@
+//! The work trees of a repository.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::Git;
+use crate::error::Result;
+
+/// A work tree that is really there.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkTree {
+    /// The repository as seen from it.
+    pub(crate) git: Git,
+    /// The branch that is checked out in it, without `refs/heads/`.
+    pub(crate) branch: Option<String>,
+}
+
+impl Git {
+    /// All work trees of the repository. What git knows of them may be a session's
+    /// invention: only those count that lead back to this repository.
+    pub(crate) fn work_trees(&self) -> Result<Vec<WorkTree>> {
+        let list = self.read(&["worktree", "list", "--porcelain"])?;
+        let mut found: Vec<WorkTree> = Vec::new();
+        let mut open = None;
+        for line in list.split(|byte| *byte == b'\n') {
+            if let Some(path) = line.strip_prefix(b"worktree ") {
+                open = self.work_tree_at(Path::new(OsStr::from_bytes(path)));
+                found.extend(open.clone());
+            } else if let Some(name) = line.strip_prefix(b"branch refs/heads/")
+                && open.take().is_some()
+                && let Some(last) = found.last_mut()
+            {
+                last.branch = Some(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+        Ok(found)
+    }
+
+    fn work_tree_at(&self, path: &Path) -> Option<WorkTree> {
+        let git = Git::open(&path.canonicalize().ok()?).ok()?;
+        (git.common_dir == self.common_dir).then_some(WorkTree { git, branch: None })
+    }
+}

@@ -1,0 +1,81 @@
+//! What a landing has still to do once its branch has moved, written down before
+//! that: a runner that is killed in between leaves it to the next one.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::checkout::Move;
+use crate::error::Result;
+use crate::files;
+use crate::git::Git;
+use crate::image;
+use crate::project::Project;
+use crate::runs::full_name;
+
+const NAME: &str = "land.json";
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// A landing that may not be finished.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Pending {
+    /// The branch that moves, without `refs/heads/`.
+    pub(super) target: String,
+    /// The commit to which it does.
+    pub(super) commit: String,
+    /// The work trees that go along.
+    pub(super) moves: Vec<Move>,
+}
+
+impl Pending {
+    fn path(project: &Project, run_id: &str) -> PathBuf {
+        project.run_folder(run_id).join(NAME)
+    }
+
+    /// Writes it down.
+    pub(super) fn save(&self, project: &Project, run_id: &str) -> Result<()> {
+        make_run_folder(project, run_id)?;
+        // Strings alone: there is nothing that could fail.
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        Ok(files::write_whole(&Self::path(project, run_id), &bytes)?)
+    }
+
+    /// It is done.
+    pub(super) fn remove(project: &Project, run_id: &str) -> Result<()> {
+        Ok(files::remove_if_there(&Self::path(project, run_id))?)
+    }
+}
+
+/// The folder of a run's logs, where a session cannot have put a link.
+pub(super) fn make_run_folder(project: &Project, run_id: &str) -> Result<PathBuf> {
+    let folder = project.run_folder(run_id);
+    let relative = folder.strip_prefix(project.root()).unwrap_or(&folder);
+    image::make_folder_chain(project.root(), Path::new(relative))?;
+    Ok(folder)
+}
+
+/// Finishes landings that were cut off after their branch had moved, and forgets
+/// those before.
+pub(crate) fn finish(project: &Project, git: &Git) -> Result<()> {
+    for run_id in project.run_folders() {
+        let Ok(bytes) = files::read_regular(&Pending::path(project, &run_id), MAX_BYTES) else {
+            continue;
+        };
+        if let Ok(pending) = serde_json::from_slice::<Pending>(&bytes) {
+            git.remove_stale_locks(&pending.target);
+            let now = git.commit_of(&full_name(&pending.target))?;
+            let there = git.commit_of(&pending.commit)?.is_some();
+            let moved = match &now {
+                Some(now) if there => git.is_ancestor(&pending.commit, now)?,
+                _ => false,
+            };
+            if moved {
+                for step in &pending.moves {
+                    step.go_again(git)?;
+                }
+            }
+        }
+        Pending::remove(project, &run_id)?;
+    }
+    Ok(())
+}
