@@ -244,11 +244,13 @@ fn removing_the_last_open_leaf_completes_the_tree() {
     repo.runner(&["validate"]).success();
 }
 
+type Change<'c> = &'c dyn Fn(&mut Value);
+
 #[test]
 fn what_has_passed_stays_and_the_runners_fields_too() {
     let repo = stuck();
     let before = picture(&repo);
-    let cases: [(&str, &dyn Fn(&mut Value), &[&str]); 6] = [
+    let cases: [(&str, Change<'_>, &[&str]); 6] = [
         (
             "a passed node vanishes",
             &|tree| {
