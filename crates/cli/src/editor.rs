@@ -22,10 +22,11 @@ pub(crate) fn open(editor: &str, path: &Path) -> Result<()> {
             .hint("set VISUAL or EDITOR to one that waits until you are done, such as `nano` or `code --wait`, or use --file")
     };
     // The variable may hold options too: the shell takes it apart, as git does it.
+    // A Ctrl-C is for the editor alone: neither the shell nor the runner ends by it.
     let mut command = shell();
     command
         .arg("-c")
-        .arg(format!("{editor} \"$@\""))
+        .arg(format!("trap : INT QUIT; {editor} \"$@\""))
         .arg(editor)
         .arg(path);
     if !std::io::stdout().is_terminal() {

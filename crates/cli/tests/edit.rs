@@ -421,6 +421,23 @@ fn no_step_begins_while_the_editor_is_open() {
 }
 
 #[test]
+fn a_ctrl_c_is_for_the_editor_alone() {
+    let repo = planned(&["a"], DONE, &["true"]);
+    let script = repo.root().join("deaf-editor");
+    // The whole foreground hears of it, as from a terminal.
+    runner_testkit::write_program(
+        &script,
+        "#!/bin/sh\ntrap 'echo heard >&2' INT\nkill -INT 0\necho more >> \"$1\"\n",
+    );
+    let mut cmd = repo.hermetic("setsid");
+    cmd.args(["--wait", scenario::BIN, "edit", "goal"]);
+    cmd.env("EDITOR", &script);
+    let run = repo.spawn(cmd).wait().success();
+    assert!(run.stderr.contains("heard"), "{}", run.describe());
+    assert_eq!(subject(&repo), "chore(loop): edit goal");
+}
+
+#[test]
 fn before_the_first_start_the_file_is_written_and_start_commits_it() {
     let mut repo = bare();
     repo.agent(DONE);
