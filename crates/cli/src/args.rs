@@ -8,7 +8,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success: a leaf was selected, an iteration was recorded, the loop completed the tree
-  1    error: layout, config, tree, identity, git, agent, guard could not run, iteration limit
+       or stopped where you asked
+  1    error: layout, config, tree, identity, git, agent, guard could not run, iteration limit;
+       a difference in replay, a proof that does not hold in verify, findings in validate or
+       doctor, a change that retry or edit refuses
   2    select, step: nothing to do, the tree is complete (and wrong usage)
   3    stuck: the next leaf has used up its attempts and has not passed
   130  interrupted: children ended, state consistent, nothing lost
@@ -16,6 +19,7 @@ Exit codes:
 Environment:
   RUNNER_RETRY_DELAYS_SECS  pauses of the loop before it tries again after an error (10,60,300)
   NO_COLOR                  no colours
+  VISUAL, EDITOR            the editor of `runner edit`; VISUAL comes first
 
 stdout is data, everything else goes to stderr.";
 
@@ -101,6 +105,32 @@ pub(crate) enum Command {
     Log {
         /// The iteration's number
         iter: Option<u32>,
+        /// Only those of this node, and what they used together
+        #[arg(long, value_name = "NODE", conflicts_with = "iter")]
+        node: Option<String>,
+    },
+    /// Show the morning page: passed, stuck and why, changes, time, cost, what to type next
+    Report {
+        /// Print Markdown
+        #[arg(long, conflicts_with = "json")]
+        md: bool,
+    },
+    /// Give a stuck leaf more attempts, as a commit
+    Retry {
+        /// The leaf's id
+        node: String,
+        /// How many more (default: `max_attempts_default` of the config)
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        attempts: Option<u32>,
+    },
+    /// Change goal, config, tree or questions in your editor: checked, then committed
+    Edit {
+        /// What to change
+        #[arg(value_enum)]
+        what: EditWhat,
+        /// Take the new text from this file instead ('-': from stdin)
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
     },
     /// List the runs of this repository
     Runs,
@@ -151,6 +181,19 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// What `edit` changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EditWhat {
+    /// .runner/GOAL.md; its id stays
+    Goal,
+    /// .runner/state/config.toml
+    Config,
+    /// .runner/state/tree.json; what has passed stays
+    Tree,
+    /// .runner/state/questions.md, to answer them
+    Questions,
 }
 
 /// Options of `init`.

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod demo;
+mod editor;
 mod out;
 mod progress;
 mod style;
@@ -49,12 +50,15 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Loop(options) => commands::step::run_loop(dir, options, out),
         Command::Status => commands::status::run(dir, out),
         Command::Tree => commands::tree::run(dir, out),
-        Command::Log { iter } => commands::log::run(dir, *iter, out),
         Command::Runs => commands::runs::run(dir, out),
         Command::Land(options) => commands::land::land(dir, options, out),
         Command::Abandon { run, delete } => {
             commands::land::abandon(dir, run.as_deref(), *delete, out)
         }
+        Command::Log { iter, node } => commands::log::run(dir, *iter, node.as_deref(), out),
+        Command::Report { md } => commands::report::run(dir, *md, out),
+        Command::Retry { node, attempts } => commands::by_hand::retry(dir, node, *attempts, out),
+        Command::Edit { what, file } => commands::by_hand::edit(dir, *what, file.as_deref(), out),
         Command::Replay { run } => commands::proof::replay(dir, run.as_deref(), out),
         Command::Verify { node } => commands::proof::verify(dir, node, out),
         Command::Doctor { run_guard } => commands::doctor::run(dir, *run_guard, out),

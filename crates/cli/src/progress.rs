@@ -1,6 +1,7 @@
 //! Shows what is going on while a step or a loop runs.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::time::Instant;
 
 use runner::{Observer, Progress};
@@ -18,6 +19,8 @@ pub(crate) struct Screen<'o> {
     current: Option<Current>,
     /// What is tried out, since when and how long it may take.
     trying: Option<(String, Instant, u64)>,
+    /// Notes that have been passed on: once is enough.
+    said: HashSet<String>,
 }
 
 struct Current {
@@ -39,6 +42,7 @@ impl<'o> Screen<'o> {
             events,
             current: None,
             trying: None,
+            said: HashSet::new(),
         }
     }
 
@@ -170,7 +174,11 @@ impl Observer for Screen<'_> {
                 self.trying = None;
                 self.out.borrow_mut().clear_line();
             }
-            Progress::Note(text) => self.out.borrow_mut().say(&format!("note: {text}")),
+            Progress::Note(text) => {
+                if self.said.insert((*text).to_owned()) {
+                    self.out.borrow_mut().say(&format!("note: {text}"));
+                }
+            }
         }
     }
 

@@ -287,9 +287,13 @@ fn version_and_help() {
             "status",
             "tree",
             "log",
+            "report",
+            "retry",
+            "edit",
             "why",
             "replay",
             "verify",
+            "doctor",
             "demo",
             "schema",
             "completions",
@@ -345,6 +349,12 @@ fn schemas_and_completions_go_to_stdout() {
         let published = std::fs::read_to_string(file).unwrap();
         assert_eq!(run.stdout.trim_end(), published.trim_end());
         assert!(run.json()["$schema"].is_string());
+        let value = repo.runner(&["schema", name, "--json"]).success().json();
+        assert_eq!(value["schema"], run.json());
+        assert_eq!(
+            (&value["name"], &value["schema_version"]),
+            (&json!(name), &json!(1))
+        );
     }
     let run = repo.runner(&["schema", "nothing", "--json"]).code(1);
     assert_eq!(error_code(&run), "not_found");
@@ -358,6 +368,15 @@ fn schemas_and_completions_go_to_stdout() {
         let run = repo.runner(&["completions", shell]).success();
         assert!(run.stdout.contains("validate"), "{shell}");
         assert!(!run.stdout.contains("__supervise"), "{shell}");
+        let value = repo
+            .runner(&["completions", shell, "--json"])
+            .success()
+            .json();
+        assert_eq!(value["shell"], shell);
+        assert_eq!(
+            value["script"].as_str().unwrap().trim_end(),
+            run.stdout.trim_end()
+        );
     }
 }
 

@@ -323,6 +323,11 @@ fn when_stuck() {
     root: stuck
       it is the leftmost open leaf
       but all 1 of its attempts are used up: the loop stops here until a person acts
+      iteration 1, wants another try: no idea
+      what helps:
+        runner retry root  give it more attempts
+        runner edit tree   change, split or remove it
+        runner log 1       its last try in full
     ");
 }
 
@@ -403,6 +408,8 @@ fn looking_changes_nothing() {
         &["log", "2"],
         &["why"],
         &["why", "a"],
+        &["report"],
+        &["report", "--md"],
         &["schema", "tree"],
         &["replay"],
     ] {

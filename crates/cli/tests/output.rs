@@ -184,3 +184,39 @@ fn a_step_tells_people_what_was_not_accepted() {
         .says("left an invalid tree; it will be repaired");
     repo.runner(&["step"]).success().says("repair refused");
 }
+
+#[test]
+fn that_nobody_is_named_is_said_once_in_a_loop() {
+    let mut repo = TestRepo::empty(scenario::BIN);
+    repo.agent(WORK);
+    repo.write("README.md", "# A project\n");
+    repo.start_run(scenario::GOAL, &["true"]);
+    repo.agent_at(1, "out retry x");
+    repo.agent_at(2, "out retry x");
+    let run = repo.runner(&["loop"]).success();
+    let said = run.stderr.matches("committed as runner").count();
+    assert_eq!(said, 1, "{}", run.describe());
+}
+
+#[test]
+fn the_demo_speaks_json_only_where_it_is_asked_to() {
+    let repo = scenario::bare();
+    let run = repo.runner(&["demo", "--json"]).success();
+    assert_eq!(run.stderr, "", "{}", run.describe());
+    let lines = run.json_lines();
+    let (last, steps) = lines.split_last().unwrap();
+    assert!(
+        steps.iter().all(|line| line["event"] == "step"),
+        "{}",
+        run.stdout
+    );
+    assert_eq!(
+        (&last["event"], &last["status"]),
+        (&"finished".into(), &"complete".into())
+    );
+    assert_eq!(last["steps"], steps.len());
+    assert_eq!(last["replayed"], steps.len());
+    let folder = last["folder"].as_str().unwrap();
+    assert!(std::path::Path::new(folder).join(".runner").is_dir());
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -4,6 +4,7 @@
 //! what happened is passed in as data, and what shall happen comes out as data.
 //! That is why a recorded run can be replayed through the very same functions.
 
+pub mod by_hand;
 pub mod config;
 pub mod context;
 pub mod decide;
@@ -18,9 +19,11 @@ pub mod meta;
 pub mod output;
 pub mod paths;
 pub mod prompt;
+pub mod report;
 pub mod run_state;
 pub mod schema;
 pub mod select;
 pub mod text;
 pub mod transition;
 pub mod tree;
+pub mod usage;

@@ -1,5 +1,6 @@
 //! Commit messages: written here, and read here again.
 
+use crate::ids;
 use crate::meta::{Guard, Mode};
 use crate::output::Status;
 
@@ -97,6 +98,76 @@ pub fn start_subject(run_id: &str) -> String {
     format!("chore(loop): start run {run_id}")
 }
 
+/// A change that a person made through a command of the runner, between two
+/// iterations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ByHand {
+    /// `runner retry`: a leaf got more attempts.
+    Retry {
+        /// The leaf.
+        node_id: String,
+    },
+    /// `runner edit`: a file was changed.
+    Edit {
+        /// `goal`, `config`, `tree` or `questions`.
+        what: String,
+    },
+}
+
+impl ByHand {
+    /// Reads a subject line; `None` for any other commit.
+    pub fn parse(subject: &str) -> Option<Self> {
+        let rest = subject.strip_prefix("chore(loop): ")?;
+        if let Some(what) = rest.strip_prefix("edit ") {
+            let known = matches!(what, "goal" | "config" | "tree" | "questions");
+            return known.then(|| ByHand::Edit {
+                what: what.to_owned(),
+            });
+        }
+        let (node_id, _) = rest.strip_prefix("retry ")?.split_once(": ")?;
+        ids::is_well_formed(node_id).then(|| ByHand::Retry {
+            node_id: node_id.to_owned(),
+        })
+    }
+
+    /// Whether the tree was looked at and found, or made, valid.
+    pub fn settles_tree(&self) -> bool {
+        match self {
+            ByHand::Retry { .. } => true,
+            ByHand::Edit { what } => what == "tree",
+        }
+    }
+
+    /// The command that made it.
+    pub fn command(&self) -> String {
+        match self {
+            ByHand::Retry { node_id } => format!("runner retry {node_id}"),
+            ByHand::Edit { what } => format!("runner edit {what}"),
+        }
+    }
+}
+
+/// The message of a commit that gives a leaf more attempts.
+pub fn retry_message(node_id: &str, added: u32, attempts: u32, max: u32, sha256: &str) -> String {
+    let s = if added == 1 { "" } else { "s" };
+    format!(
+        "chore(loop): retry {node_id}: {added} more attempt{s} ({attempts} of {max} used)\n\n\
+         Runner-Tree: sha256:{sha256}\n"
+    )
+}
+
+/// The message of a commit with an edited file; with the hash of the tree, if
+/// that is the file.
+pub fn edit_message(what: &str, tree_sha256: Option<&str>) -> String {
+    let mut text = format!("chore(loop): edit {what}\n");
+    if let Some(sha256) = tree_sha256 {
+        text.push_str("\nRunner-Tree: sha256:");
+        text.push_str(sha256);
+        text.push('\n');
+    }
+    text
+}
+
 /// What a subject line of an iteration says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
@@ -192,6 +263,49 @@ mod tests {
         assert_eq!((argv, exit), (command, 0));
         assert_eq!(trailer(&text, "Runner-Mode"), Some("execute"));
         assert_eq!(trailer(&text, "Runner-Base"), None);
+    }
+
+    #[test]
+    fn what_people_did_reads_back() {
+        let first = |text: String| text.lines().next().unwrap().to_owned();
+        let retry = first(retry_message("a.b", 3, 3, 6, "ab"));
+        assert_eq!(
+            retry,
+            "chore(loop): retry a.b: 3 more attempts (3 of 6 used)"
+        );
+        let cases = [
+            (retry.as_str(), Some("runner retry a.b"), true),
+            (
+                &first(edit_message("tree", Some("ab"))),
+                Some("runner edit tree"),
+                true,
+            ),
+            (
+                &first(edit_message("goal", None)),
+                Some("runner edit goal"),
+                false,
+            ),
+            ("chore(loop): edit everything", None, false),
+            ("chore(loop): retry a b: c", None, false),
+            ("chore(loop): retry", None, false),
+            ("edit tree", None, false),
+        ];
+        for (subject, command, settles) in cases {
+            let read = ByHand::parse(subject);
+            assert_eq!(
+                read.as_ref().map(ByHand::command).as_deref(),
+                command,
+                "{subject}"
+            );
+            assert_eq!(
+                read.is_some_and(|it| it.settles_tree()),
+                settles,
+                "{subject}"
+            );
+            assert_eq!(parse_subject(subject), None);
+        }
+        let text = edit_message("tree", Some("ab"));
+        assert_eq!(trailer(&text, "Runner-Tree"), Some("sha256:ab"));
     }
 
     #[test]

@@ -347,9 +347,145 @@ pub struct Meta {
 /// The version of `meta.json` that this code writes.
 pub const META_VERSION: u32 = 1;
 
+/// What an iteration came to, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Done, and the guard was green.
+    Passed,
+    /// Done, but the guard was red.
+    GuardFailed,
+    /// The agent wants another try.
+    Retry,
+    /// The leaf was split.
+    Decomposed,
+    /// The agent did what it may not do.
+    NotAccepted,
+    /// It left an invalid tree.
+    InvalidTree,
+    /// It was a repair of the tree.
+    Repair,
+    /// Something around the agent went wrong.
+    RunnerError,
+}
+
+impl Verdict {
+    /// In words for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Passed => "passed",
+            Verdict::GuardFailed => "guard failed",
+            Verdict::Retry => "wants another try",
+            Verdict::Decomposed => "decomposed",
+            Verdict::NotAccepted => "not accepted",
+            Verdict::InvalidTree => "invalid tree",
+            Verdict::Repair => "repair",
+            Verdict::RunnerError => "runner error",
+        }
+    }
+
+    /// As far as a commit's subject and mode tell it: what was not accepted and
+    /// what was a runner error looks like a retry there.
+    pub fn of_commit(status: Status, guard: Guard, repair: bool) -> Self {
+        match (status, guard) {
+            _ if repair => Verdict::Repair,
+            (Status::Done, Guard::Pass) => Verdict::Passed,
+            (Status::Done, _) => Verdict::GuardFailed,
+            (Status::Decomposed, _) => Verdict::Decomposed,
+            (Status::Retry, _) => Verdict::Retry,
+        }
+    }
+}
+
+impl Meta {
+    /// What the iteration came to.
+    pub fn verdict(&self) -> Verdict {
+        match self.class {
+            Class::Ok => Verdict::of_commit(self.status, self.guard, false),
+            Class::AgentError => Verdict::NotAccepted,
+            Class::InvalidTree => Verdict::InvalidTree,
+            Class::RunnerError => Verdict::RunnerError,
+            Class::Repaired | Class::RepairRefused | Class::RepairRestored => Verdict::Repair,
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A record in which nothing happened yet.
+    pub(crate) fn meta(iter: u32, node_id: &str) -> Meta {
+        Meta {
+            schema_version: META_VERSION,
+            run_id: "demo".to_owned(),
+            iter,
+            node_id: node_id.to_owned(),
+            mode: Mode::Execute,
+            status: Status::Retry,
+            guard: Guard::Skipped,
+            class: Class::Ok,
+            attempts: Some(1),
+            passes: Some(false),
+            started_at: "2026-01-01T00:00:00.000Z".to_owned(),
+            ended_at: "2026-01-01T00:01:00.000Z".to_owned(),
+            duration_ms: 0,
+            executor: None,
+            guard_run: None,
+            error: None,
+            tree_changes: TreeChanges::default(),
+            passed: Vec::new(),
+            watched_changed: Vec::new(),
+            guard_untracked: Vec::new(),
+            notes: Vec::new(),
+            sandbox: "none".to_owned(),
+            head: "0".repeat(40),
+            facts: Facts::default(),
+        }
+    }
+
+    #[test]
+    fn one_word_for_each_class() {
+        let mut it = meta(1, "a");
+        for (class, status, guard, word) in [
+            (Class::Ok, Status::Done, Guard::Pass, "passed"),
+            (Class::Ok, Status::Done, Guard::Fail, "guard failed"),
+            (
+                Class::Ok,
+                Status::Retry,
+                Guard::Skipped,
+                "wants another try",
+            ),
+            (Class::Ok, Status::Decomposed, Guard::Skipped, "decomposed"),
+            (
+                Class::AgentError,
+                Status::Retry,
+                Guard::Skipped,
+                "not accepted",
+            ),
+            (
+                Class::InvalidTree,
+                Status::Retry,
+                Guard::Skipped,
+                "invalid tree",
+            ),
+            (
+                Class::RepairRefused,
+                Status::Retry,
+                Guard::Skipped,
+                "repair",
+            ),
+            (
+                Class::RunnerError,
+                Status::Retry,
+                Guard::Skipped,
+                "runner error",
+            ),
+        ] {
+            (it.class, it.status, it.guard) = (class, status, guard);
+            assert_eq!(it.verdict().words(), word);
+        }
+    }
 
     #[test]
     fn what_the_loop_does_after_each_kind_of_error() {

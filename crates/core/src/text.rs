@@ -53,6 +53,18 @@ pub fn fence(text: &str) -> String {
     "`".repeat(3.max(longest + 1))
 }
 
+/// From this likeness on (see [`nearest`]) a word was probably meant.
+pub const ALIKE: f64 = 0.75;
+
+/// The word that is most like the given one, with how much it is; the first of equals.
+pub fn nearest<'w>(word: &str, known: &[&'w str]) -> (f64, &'w str) {
+    known
+        .iter()
+        .map(|&known| (strsim::jaro_winkler(word, known), known))
+        .reduce(|best, next| if next.0 > best.0 { next } else { best })
+        .unwrap_or_default()
+}
+
 /// A repo path as it can be shown on one line, inside any kind of quotes.
 ///
 /// Control, quote and invisible characters and bytes that are not UTF-8 become
@@ -92,7 +104,7 @@ fn push_escaped(shown: &mut String, c: char) {
 }
 
 /// Characters that reorder or hide what stands next to them.
-fn is_invisible(c: char) -> bool {
+pub fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'

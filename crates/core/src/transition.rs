@@ -46,6 +46,14 @@ pub fn apply(root: &mut Node<'_>, selected: &str, status: Status, guard: Guard) 
     passed
 }
 
+/// Derives the parents of a tree that a person has edited; the ids that turned to
+/// passed, from below.
+pub fn derive_parents(root: &mut Node<'_>) -> Vec<String> {
+    let mut passed = Vec::new();
+    derive(root, &mut passed);
+    passed
+}
+
 /// One attempt more, never beyond the maximum: that is what "stuck" means.
 pub fn use_attempt(node: &mut Node<'_>) {
     node.attempts = node.attempts.saturating_add(1).min(node.max_attempts);

@@ -27,6 +27,8 @@ pub enum Code {
     Interrupted,
     /// There is no such node, run or iteration.
     NotFound,
+    /// What a person asked for is against the rules.
+    Refused,
     /// A recorded run does not come out the same again.
     Mismatch,
     /// Not every leaf has passed.
@@ -55,6 +57,7 @@ impl Code {
             Code::Limit => "limit",
             Code::Interrupted => "interrupted",
             Code::NotFound => "not_found",
+            Code::Refused => "refused",
             Code::Mismatch => "mismatch",
             Code::Incomplete => "incomplete",
             Code::Conflict => "conflict",

@@ -8,7 +8,9 @@ compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
 
 mod abilities;
 mod belongings;
+mod branch_record;
 mod budget;
+mod by_hand;
 mod capture;
 mod containment;
 mod disarm;
@@ -29,16 +31,19 @@ mod project;
 mod recover;
 mod repair;
 mod replay;
+mod report;
 mod run_loop;
 mod runs;
 mod start;
 mod state;
 mod step;
 mod trial;
+mod trouble;
 mod validate;
 mod verify;
 mod view;
 
+pub use by_hand::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
 pub use doctor::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Verdict, doctor};
 pub use error::{Code, Error, Result};
 pub use git::Git;
@@ -47,12 +52,13 @@ pub use init::{InitOptions, InitReport, init};
 pub use landing::{AbandonOptions, AbandonReport, LandOptions, LandReport, Landed, abandon, land};
 pub use project::Project;
 pub use replay::{ReplayReport, replay};
+pub use report::report;
 pub use run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
 pub use runs::{LandedAt, RunStanding, RunSummary, runs};
 pub use start::{GuardAtBase, StartOptions, StartReport, start};
 pub use state::Problem;
 pub use step::{Selected, StepReport, StepResult};
-pub use validate::{SelectResult, select_next, validate, why};
+pub use validate::{Explained, SelectResult, find_node, select_next, validate, why};
 pub use verify::{Verification, verify};
 pub use view::{
     IterationView, Patch, RunView, iteration_folder, load_tree, meta_of, patch_of, run_view,

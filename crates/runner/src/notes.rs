@@ -8,24 +8,31 @@ pub(crate) fn regrow(before: &str, after: &str) -> Option<String> {
     if after.starts_with(before) {
         return None;
     }
-    let mut known: HashMap<&str, usize> = HashMap::new();
-    for line in before.lines() {
-        *known.entry(line).or_default() += 1;
-    }
     let mut text = before.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    for line in after.lines() {
-        match known.get_mut(line) {
-            Some(left) if *left > 0 => *left -= 1,
-            _ => {
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
+    for line in added(before, after) {
+        text.push_str(line);
+        text.push('\n');
     }
     Some(text)
+}
+
+/// The lines that are new in such a file, wherever they stand.
+pub(crate) fn added<'t>(before: &str, after: &'t str) -> Vec<&'t str> {
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for line in before.lines() {
+        *known.entry(line).or_default() += 1;
+    }
+    let is_new = |line: &&str| match known.get_mut(*line) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            false
+        }
+        _ => true,
+    };
+    after.lines().filter(is_new).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Whether the tree waits to be repaired, found in the commits alone: a fresh
 //! clone without logs can repair.
 
-use runner_core::message;
+use runner_core::message::{self, ByHand};
 use runner_core::paths;
 
 use crate::error::{Code, Error, Result};
@@ -30,6 +30,12 @@ pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pend
         if subject == message::start_subject(run_id) {
             // A person changed something in .runner/ meanwhile: the tree still waits.
             continue;
+        }
+        match ByHand::parse(subject) {
+            // A person has mended the tree, or found it in order.
+            Some(by_hand) if by_hand.settles_tree() => return Ok(None),
+            Some(_) => continue,
+            None => {}
         }
         let Some(subject) = message::parse_subject(subject) else {
             return Ok(None);

@@ -1,6 +1,5 @@
 //! Deriving a recorded run again through the same pure functions.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use runner_core::decide::{self, AgentTree, Outcome, Task, TreeAfter};
@@ -14,14 +13,13 @@ use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::tree::{self, Finding};
 
+use crate::branch_record::BranchRecord;
 use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
-use crate::git::{Commit, History};
 use crate::log::Journal;
 use crate::project::Project;
 use crate::state;
-use crate::step::branch_of;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +65,7 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
         notes: Vec::new(),
         difference: None,
     };
-    let commits = commits_of(project, &run_id);
+    let record = record_of(project, &run_id);
     let mut previous: Option<(u32, String)> = None;
     for iter in numbers {
         let folder = project.iteration(&run_id, iter);
@@ -84,16 +82,12 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
                 "there are no logs between iteration {last} and {iter}"
             ));
         }
-        match one(&folder, iter, &run_id, commits.get(&iter)) {
+        let message = record.iterations.get(&iter).map(|commit| &commit.message);
+        match one(&folder, iter, &run_id, message) {
             Ok(done) => {
                 report.iterations += 1;
-                if let Some((last, after)) = &previous
-                    && *after != done.before_sha256
-                {
-                    report.notes.push(format!(
-                        "the tree was edited by hand between {last} and {iter}"
-                    ));
-                }
+                let last = previous.as_ref();
+                report.notes.extend(by_hand(&record, last, iter, &done));
                 if done.uncommitted {
                     report.notes.push(format!(
                         "iteration {iter} is not in the run's branch (any more)"
@@ -309,18 +303,41 @@ fn where_differs(derived: Option<&[u8]>, recorded: Option<&[u8]>) -> String {
     }
 }
 
-/// The messages of the run's iterations, as far as git has them.
-fn commits_of(project: &Project, run_id: &str) -> HashMap<u32, String> {
-    let read = || -> Result<Vec<Commit>> {
-        let branch = format!("refs/heads/{}", branch_of(run_id));
-        History::from(&disarm::open_to_look(project)?, &branch).collect()
-    };
-    let commits = read().unwrap_or_default();
-    commits
-        .into_iter()
-        .filter_map(|commit| {
-            let subject = message::parse_subject(commit.subject())?;
-            (subject.run_id == run_id).then_some((subject.iter, commit.message))
-        })
-        .collect()
+/// The commits of the run, as far as git has them.
+fn record_of(project: &Project, run_id: &str) -> BranchRecord {
+    let read = || BranchRecord::read(&disarm::open_to_look(project)?, run_id);
+    read().unwrap_or_default()
+}
+
+/// What people did between two iterations: through the runner, or else by hand.
+fn by_hand(
+    record: &BranchRecord,
+    previous: Option<&(u32, String)>,
+    iter: u32,
+    done: &Done,
+) -> Vec<String> {
+    let last = previous.map_or(0, |(last, _)| *last);
+    let made = record
+        .by_hand
+        .iter()
+        .filter(|(after, ..)| (last..iter).contains(after));
+    let mut tree = previous.map(|(_, after)| after.as_str());
+    let mut notes = Vec::new();
+    for (_, what, commit) in made {
+        let left = message::trailer(&commit.message, "Runner-Tree");
+        if let Some(sha256) = left.and_then(|value| value.strip_prefix("sha256:")) {
+            tree = Some(sha256);
+        }
+        let place = match last {
+            0 => format!("before iteration {iter}"),
+            last => format!("between {last} and {iter}"),
+        };
+        notes.push(format!("{place}: `{}`", what.command()));
+    }
+    if tree.is_some_and(|tree| tree != done.before_sha256) {
+        notes.push(format!(
+            "the tree was edited by hand between {last} and {iter}"
+        ));
+    }
+    notes
 }

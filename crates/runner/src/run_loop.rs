@@ -130,7 +130,9 @@ fn run(
         && let Some(run_id) = &state.run_id
     {
         let events = Events::of(&project.run_folder(run_id));
-        let more = json!({"status": status.as_str(), "steps": end.steps});
+        let error = result.as_ref().err().or(end.error.as_ref());
+        let reason = error.map(|it| &it.message).or(end.reason.as_ref());
+        let more = json!({"status": status.as_str(), "steps": end.steps, "reason": reason});
         let _ = events.add(&host.clock.stamp(), None, "finished", more);
     }
     result

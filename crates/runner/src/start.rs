@@ -19,7 +19,7 @@ use crate::containment::Chosen;
 use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
-use crate::git::{Git, Identity, Status};
+use crate::git::{self, Git, Identity, Status};
 use crate::host::{Host, Progress};
 use crate::lock::Lock;
 use crate::log::Events;
@@ -31,7 +31,7 @@ use crate::step::{self, Workplace, branch_of};
 pub use base::GuardAtBase;
 pub(crate) use elsewhere::runs_elsewhere;
 use elsewhere::{away, take_up};
-use undo::Undo;
+pub(crate) use undo::Undo;
 
 /// How to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +89,7 @@ pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> R
     }
     let (mut report, nameless) = begin(project, &git, &state)?;
     if nameless {
-        host.observer.progress(&Progress::Note(
-            "git knows no name and email here: committed as runner <runner@localhost>",
-        ));
+        host.observer.progress(&Progress::Note(git::NAMELESS));
     }
     if report.committed && report.new_run {
         let folder = project.run_folder(&report.run_id);

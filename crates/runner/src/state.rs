@@ -12,7 +12,7 @@ use crate::files::{self, ReadError};
 use crate::project::Project;
 
 /// The largest text file of `.runner/` that is read.
-const MAX_TEXT: u64 = 8 * 1024 * 1024;
+pub(crate) const MAX_TEXT: u64 = 8 * 1024 * 1024;
 
 /// One thing that is wrong with the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(code: Code, place: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, place: &str, message: impl Into<String>) -> Self {
         Problem {
             code,
             place: place.to_owned(),
@@ -37,7 +37,7 @@ impl Problem {
         }
     }
 
-    fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -85,7 +85,12 @@ pub(crate) fn load_all(project: &Project) -> Result<State, Vec<Problem>> {
 /// The config alone.
 pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<Problem>> {
     let text = text(project, paths::CONFIG).map_err(|problem| vec![problem])?;
-    let config = Config::parse(&text).map_err(|findings| {
+    check_config(&text)
+}
+
+/// The text of a config: can it be read, and can it be honoured?
+pub(crate) fn check_config(text: &str) -> Result<Config, Vec<Problem>> {
+    let config = Config::parse(text).map_err(|findings| {
         findings
             .into_iter()
             .map(|finding| {
@@ -117,8 +122,12 @@ pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<Problem>> {
 
 /// The goal alone.
 pub(crate) fn load_goal(project: &Project) -> Result<Goal, Problem> {
-    let text = text(project, paths::GOAL)?;
-    let goal = Goal::parse(&text).map_err(|error| {
+    check_goal(&text(project, paths::GOAL)?)
+}
+
+/// The text of a goal.
+pub(crate) fn check_goal(text: &str) -> Result<Goal, Problem> {
+    let goal = Goal::parse(text).map_err(|error| {
         // The error itself names the line.
         Problem::new(Code::Layout, paths::GOAL, error.to_string()).hint(error.hint())
     })?;

@@ -1,9 +1,13 @@
 //! Looking at a project without changing it: is it in order, what is next, why.
 
+use runner_core::by_hand;
 use runner_core::explain::{self, Why};
+use runner_core::meta::Meta;
 use runner_core::paths;
+use runner_core::report::{self, Next, Trouble};
+use runner_core::run_state::RunState;
 use runner_core::select::{Selection, select};
-use runner_core::tree::Finding;
+use runner_core::tree::{self, Finding};
 
 use crate::disarm;
 use crate::error::{Code, Error, Result};
@@ -11,6 +15,8 @@ use crate::project::Project;
 use crate::repair;
 use crate::state::{self, Problem};
 use crate::step::{self, Selected};
+use crate::trouble;
+use crate::view;
 
 /// Everything that is wrong with a project: layout, config, tree, identity.
 pub fn validate(project: &Project) -> Vec<Problem> {
@@ -140,7 +146,7 @@ pub fn select_next(project: &Project) -> Result<SelectResult> {
     }
 }
 
-fn repair_is_pending(project: &Project) -> bool {
+pub(crate) fn repair_is_pending(project: &Project) -> bool {
     let look = || -> Result<bool> {
         let git = disarm::open_to_look(project)?;
         let run_id = state::load(project)?.run_state.run_id.unwrap_or_default();
@@ -159,13 +165,56 @@ fn selected(target: &runner_core::select::Target<'_, '_>) -> Selected {
     }
 }
 
+/// Why a node is, or is not, next, and what can be done about it.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The reason.
+    pub why: Why,
+    /// What went before, if its attempts are used up.
+    pub trouble: Option<Trouble>,
+    /// What helps then.
+    pub next: Vec<Next>,
+}
+
 /// Why a node is, or is not, next.
-pub fn why(project: &Project, node: Option<&str>) -> Result<Why> {
+pub fn why(project: &Project, node: Option<&str>) -> Result<Explained> {
     project.need_state()?;
     let bytes =
         state::tree_bytes(project).map_err(|error| no_tree(project, &step::unreadable(&error)))?;
     let root = state::check_tree(&bytes).map_err(|findings| no_tree(project, &findings))?;
-    explain::why(&root, node).ok_or_else(|| unknown_node(node.unwrap_or_default()))
+    let id = node.unwrap_or_default();
+    let why = explain::why(&root, node)
+        .ok_or_else(|| unknown_node(id, by_hand::nearest_id(&root, id).as_deref()))?;
+    let id = why.path.rsplit('/').next().unwrap_or_default();
+    if !root.find(id).is_some_and(tree::Node::is_stuck) {
+        return Ok(Explained {
+            why,
+            trouble: None,
+            next: Vec::new(),
+        });
+    }
+    let run_state = state::load_run_state(project).unwrap_or_else(|_| RunState::new(None));
+    let run = run_state.run_id.as_deref().unwrap_or_default();
+    let metas: Vec<Meta> = project
+        .iteration_numbers(run)
+        .into_iter()
+        .filter_map(|iter| view::meta_of(project, run, iter))
+        .collect();
+    let trouble = trouble::of(project, id, &metas.iter().collect::<Vec<_>>(), &run_state);
+    let last = trouble.tries.last().and_then(|it| it.iter);
+    Ok(Explained {
+        next: report::unstick(id, last),
+        trouble: Some(trouble),
+        why,
+    })
+}
+
+/// Refuses an id that no node of the tree has.
+pub fn find_node(project: &Project, id: &str) -> Result<()> {
+    view::load_tree(project, |root| match root.find(id) {
+        Some(_) => Ok(()),
+        None => Err(unknown_node(id, by_hand::nearest_id(root, id).as_deref())),
+    })?
 }
 
 /// The tree cannot be shown: whose turn is it to mend it?
@@ -179,10 +228,13 @@ pub(crate) fn no_tree(project: &Project, findings: &[Finding]) -> Error {
 }
 
 /// There is no such node.
-pub(crate) fn unknown_node(id: &str) -> Error {
+pub(crate) fn unknown_node(id: &str, nearest: Option<&str>) -> Error {
     Error::new(
         Code::NotFound,
         format!("there is no node {id:?} in the tree"),
     )
-    .hint("`runner tree` shows the ids")
+    .hint(match nearest {
+        Some(nearest) => format!("did you mean {nearest}? `runner tree` shows the ids"),
+        None => "`runner tree` shows the ids".to_owned(),
+    })
 }

@@ -1,5 +1,6 @@
 //! Running a guard again where it once said yes.
 
+use runner_core::by_hand;
 use runner_core::digest::sha256_hex;
 use runner_core::message;
 use runner_core::meta::Guard;
@@ -149,16 +150,17 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
             tree_proven: tree == Some(&sha256_hex(&bytes)),
         });
     }
-    if !known && !is_in_tree(git, &branch, node)? {
-        return Err(unknown_node(node));
+    if !known {
+        let bytes = git.file_at(&branch, paths::TREE)?.unwrap_or_default();
+        if let Ok(root) = tree::parse(&bytes)
+            && root.find(node).is_none()
+        {
+            let nearest = by_hand::nearest_id(&root, node);
+            return Err(unknown_node(node, nearest.as_deref()));
+        }
     }
     Err(
         Error::new(Code::NotFound, format!("node {node} has not passed"))
             .hint("only a node that has passed has a proof to verify"),
     )
-}
-
-fn is_in_tree(git: &Git, branch: &str, node: &str) -> Result<bool> {
-    let bytes = git.file_at(branch, paths::TREE)?.unwrap_or_default();
-    Ok(tree::parse(&bytes).is_ok_and(|root| root.find(node).is_some()))
 }

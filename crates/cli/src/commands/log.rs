@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use runner::{Code, Error, Project, Result};
-use runner_core::meta::{Class, Meta};
+use runner_core::meta::{Class, ExecutorRun, Meta};
+use runner_core::usage::Usage;
 use serde_json::{Value, json};
 
 use super::Exit;
@@ -13,44 +14,81 @@ use crate::style::{self, Tone};
 /// More of a log than this is not printed; the file is named instead.
 const SHOWN_BYTES: usize = 200_000;
 
-/// Lists the iterations or shows one.
-pub(crate) fn run(dir: &Path, iter: Option<u32>, out: &mut Out) -> Result<Exit> {
+/// Lists the iterations, all or those of a node, or shows one.
+pub(crate) fn run(
+    dir: &Path,
+    iter: Option<u32>,
+    node: Option<&str>,
+    out: &mut Out,
+) -> Result<Exit> {
     let project = Project::find(dir)?;
     match iter {
         Some(iter) => show(&project, iter, out),
-        None => list(&project, out),
+        None => list(&project, node, out),
     }
 }
 
-fn list(project: &Project, out: &mut Out) -> Result<Exit> {
-    let view = runner::run_view(project)?;
+fn list(project: &Project, node: Option<&str>, out: &mut Out) -> Result<Exit> {
+    let mut view = runner::run_view(project)?;
+    if let Some(node) = node {
+        // One that is not finished has not said which node it works on.
+        view.iterations
+            .retain(|it| it.meta.as_ref().is_some_and(|meta| meta.node_id == node));
+        if view.iterations.is_empty() {
+            runner::find_node(project, node)?;
+        }
+    }
+    let used = Usage::of(view.iterations.iter().filter_map(|it| it.meta.as_ref()));
     if out.json {
         let rows: Vec<Value> = view
             .iterations
             .iter()
             .map(|it| json!({"iter": it.iter, "meta": it.meta}))
             .collect();
-        out.object(json!({"run_id": view.run_id, "iterations": rows}));
+        out.object(json!({
+            "run_id": view.run_id,
+            "node_id": node,
+            "iterations": rows,
+            "usage": used,
+        }));
         return Ok(Exit::Success);
     }
     if view.iterations.is_empty() {
-        out.say("no iterations are recorded in this clone");
+        out.say(&match node {
+            None => "no iterations are recorded in this clone".to_owned(),
+            Some(node) => format!("no iterations of {node} are recorded in this clone"),
+        });
     }
     for it in &view.iterations {
         let line = match &it.meta {
-            Some(meta) => row(meta, out),
+            Some(meta) => row(meta, used.tokens().is_some(), out),
             None => format!("{:>4}  (not finished)", it.iter),
         };
         out.data(&line);
     }
+    if node.is_some() && used.iterations > 0 {
+        out.say(&format!(
+            "{}, {}; tokens: {}; cost: {}",
+            style::counted(used.iterations, "iteration"),
+            style::duration(used.duration_ms),
+            style::tokens(&used),
+            style::cost(&used)
+        ));
+    }
     Ok(Exit::Success)
 }
 
-fn row(meta: &Meta, out: &Out) -> String {
+/// One line an iteration; the columns are as wide as their longest words.
+fn row(meta: &Meta, with_usage: bool, out: &Out) -> String {
     let tone = match meta.class {
         Class::Ok if meta.passes == Some(true) => Tone::Good,
         Class::Ok | Class::Repaired => Tone::Busy,
         _ => Tone::Bad,
+    };
+    let usage = if with_usage {
+        used(meta)
+    } else {
+        String::new()
     };
     let flag = if meta.watched_changed.is_empty() {
         ""
@@ -58,18 +96,27 @@ fn row(meta: &Meta, out: &Out) -> String {
         "  watched files changed"
     };
     format!(
-        "{:>4}  {}  {:<9} {:<8} {:<12} {:>7}{flag}",
+        "{:>4}  {}  {:<9} {:<10} {:<14} {:>7}{usage}{flag}",
         meta.iter,
         out.paint
             .paint(tone, format!("{:<24}", style::one_line(&meta.node_id, 24))),
-        format!("{:?}", meta.mode).to_lowercase(),
-        format!("{:?}", meta.status).to_lowercase(),
+        meta.mode.as_str(),
+        meta.status.to_string(),
         match meta.class {
             Class::Ok => format!("guard {}", meta.guard),
             class => class_word(class).to_owned(),
         },
         style::duration(meta.duration_ms),
     )
+}
+
+fn used(meta: &Meta) -> String {
+    let run = meta.executor.as_ref();
+    let tokens = run.and_then(ExecutorRun::tokens);
+    let tokens = tokens.map_or_else(|| "? tokens".to_owned(), |it| format!("{it} tokens"));
+    let cost = run.and_then(|run| run.cost_usd);
+    let cost = cost.map_or_else(|| "?".to_owned(), style::dollars);
+    format!("  {tokens:>15}  {cost:>8}")
 }
 
 fn class_word(class: Class) -> &'static str {
@@ -114,7 +161,7 @@ fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
     }
     let head = format!("iteration {iter} of run {run}: {}", meta.node_id);
     out.data(&out.paint.paint(Tone::Strong, head));
-    out.data(&row(&meta, out));
+    out.data(&row(&meta, false, out));
     out.data(&format!("     {} to {}", meta.started_at, meta.ended_at));
     if let Some(patch) = &patch {
         out.data(&format!("     commit {}", patch.commit));
@@ -125,7 +172,7 @@ fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
     {
         let cost = run
             .cost_usd
-            .map_or_else(|| "unknown".to_owned(), |usd| format!("${usd:.4}"));
+            .map_or_else(|| "unknown".to_owned(), style::dollars);
         out.data(&format!("     tokens: {tokens}, cost: {cost}"));
     }
     for note in &meta.notes {

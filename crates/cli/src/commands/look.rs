@@ -6,6 +6,7 @@ use runner::{Project, Result, SelectResult, Selected};
 use serde_json::{Value, json};
 
 use super::Exit;
+use super::report::terminal;
 use crate::out::Out;
 use crate::style::Tone;
 
@@ -64,7 +65,7 @@ pub(crate) fn print_selection(result: &SelectResult, out: &mut Out) -> Exit {
                     leaf.path, leaf.max_attempts
                 ));
                 out.say(&format!(
-                    "hint: `runner why {}` and `runner log` show what happened",
+                    "hint: `runner why {0}` shows what happened and what helps; `runner retry {0}` gives it more attempts",
                     leaf.id
                 ));
             }
@@ -107,23 +108,39 @@ pub(crate) fn selection_value(result: &SelectResult) -> Value {
     }
 }
 
-/// Says why a node is, or is not, next.
+/// Says why a node is, or is not, next, and what helps where it is stuck.
 pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut Out) -> Result<Exit> {
     let project = Project::find(dir)?;
-    let why = runner::why(&project, node)?;
+    let explained = runner::why(&project, node)?;
+    let why = &explained.why;
     if out.json {
-        out.object(json!({"path": why.path, "state": why.state, "reasons": why.reasons}));
-    } else {
-        let tone = match why.state {
-            "passed" | "complete" => Tone::Good,
-            "stuck" => Tone::Bad,
-            "next" => Tone::Busy,
-            _ => Tone::Dim,
-        };
-        let state = out.paint.paint(tone, why.state);
-        out.data(&format!("{}: {state}", why.path));
-        for reason in &why.reasons {
-            out.data(&format!("  {reason}"));
+        let mut value = json!({"path": why.path, "state": why.state, "reasons": why.reasons});
+        if let Some(trouble) = &explained.trouble {
+            value["tries"] = json!(trouble.tries);
+            value["guard"] = json!(trouble.guard);
+            value["next"] = json!(explained.next);
+        }
+        out.object(value);
+        return Ok(Exit::Success);
+    }
+    let tone = match why.state {
+        "passed" | "complete" => Tone::Good,
+        "stuck" => Tone::Bad,
+        "next" => Tone::Busy,
+        _ => Tone::Dim,
+    };
+    let state = out.paint.paint(tone, why.state);
+    out.data(&format!("{}: {state}", why.path));
+    for reason in &why.reasons {
+        out.data(&format!("  {reason}"));
+    }
+    if let Some(trouble) = &explained.trouble {
+        for line in terminal::trouble(trouble, out.paint, "  ") {
+            out.data(&line);
+        }
+        out.data("  what helps:");
+        for line in terminal::commands(&explained.next, out.paint, "    ") {
+            out.data(&line);
         }
     }
     Ok(Exit::Success)

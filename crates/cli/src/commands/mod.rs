@@ -1,11 +1,13 @@
 //! One module a command (or a few that belong together).
 
+pub(crate) mod by_hand;
 pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod land;
 pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod proof;
+pub(crate) mod report;
 pub(crate) mod runs;
 pub(crate) mod start;
 pub(crate) mod status;
@@ -17,6 +19,7 @@ use std::cell::RefCell;
 use clap::CommandFactory as _;
 use runner::{Code, Error, Host, Result, SystemClock};
 use runner_exec::{Cancel, Supervisor};
+use serde_json::{Value, json};
 
 use crate::args::Args;
 use crate::out::Out;
@@ -80,7 +83,12 @@ pub(crate) fn schema(name: &str, out: &mut Out) -> Result<Exit> {
             )),
         );
     };
-    out.data(text.trim_end());
+    if out.json {
+        let schema: Value = serde_json::from_str(text).map_err(std::io::Error::from)?;
+        out.object(json!({"name": name, "schema": schema}));
+    } else {
+        out.data(text.trim_end());
+    }
     Ok(Exit::Success)
 }
 
@@ -88,6 +96,11 @@ pub(crate) fn schema(name: &str, out: &mut Out) -> Result<Exit> {
 pub(crate) fn completions(shell: clap_complete::Shell, out: &mut Out) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "runner", &mut script);
-    out.data(String::from_utf8_lossy(&script).trim_end());
+    let script = String::from_utf8_lossy(&script);
+    if out.json {
+        out.object(json!({"shell": shell.to_string(), "script": script}));
+    } else {
+        out.data(script.trim_end());
+    }
     Exit::Success
 }

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use runner::{Project, Result, RunView, SelectResult};
+use runner_core::meta::Meta;
+use runner_core::usage::{self, Usage};
 use serde_json::json;
 
 use super::{Exit, look};
@@ -32,33 +34,12 @@ fn state_word(view: &RunView) -> &'static str {
     }
 }
 
-/// Sums over the recorded iterations; `None` where nothing is known.
-struct Totals {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cost_usd: Option<f64>,
-    duration_ms: u64,
-}
-
-fn totals(view: &RunView) -> Totals {
-    let metas = || view.iterations.iter().filter_map(|it| it.meta.as_ref());
-    let sum = |pick: fn(&runner_core::meta::ExecutorRun) -> Option<u64>| {
-        metas()
-            .filter_map(|meta| meta.executor.as_ref().and_then(pick))
-            .reduce(|a, b| a + b)
-    };
-    Totals {
-        input_tokens: sum(|run| run.input_tokens),
-        output_tokens: sum(|run| run.output_tokens),
-        cost_usd: metas()
-            .filter_map(|meta| meta.executor.as_ref().and_then(|run| run.cost_usd))
-            .reduce(|a, b| a + b),
-        duration_ms: metas().map(|meta| meta.duration_ms).sum(),
-    }
+fn metas(view: &RunView) -> impl Iterator<Item = &Meta> {
+    view.iterations.iter().filter_map(|it| it.meta.as_ref())
 }
 
 fn print_json(view: &RunView, out: &mut Out) {
-    let totals = totals(view);
+    let totals = Usage::of(metas(view));
     out.object(json!({
         "run_id": view.run_id,
         "branch": view.branch,
@@ -79,8 +60,12 @@ fn print_json(view: &RunView, out: &mut Out) {
         "running_pid": view.running_pid,
         "duration_ms": totals.duration_ms,
         "input_tokens": totals.input_tokens,
+        "cached_input_tokens": totals.cached_input_tokens,
         "output_tokens": totals.output_tokens,
+        "tokens_unknown": totals.tokens_unknown,
         "cost_usd": totals.cost_usd,
+        "cost_unknown": totals.cost_unknown,
+        "nodes": usage::by_node(metas(view)),
     }));
 }
 
@@ -143,16 +128,29 @@ fn print_human(view: &RunView, out: &mut Out) {
         out.data(&format!("last:       {node}: {status}{guard}"));
         out.data(&format!("            {}", style::one_line(summary, 160)));
     }
-    let totals = totals(view);
+    let totals = Usage::of(metas(view));
     out.data(&format!(
         "time:       {}",
         style::duration(totals.duration_ms)
     ));
-    if let (Some(input), Some(output)) = (totals.input_tokens, totals.output_tokens) {
-        out.data(&format!("tokens:     {input} in, {output} out"));
+    if totals.tokens().is_some() {
+        out.data(&format!("tokens:     {}", style::tokens(&totals)));
     }
-    if let Some(cost) = totals.cost_usd {
-        out.data(&format!("cost:       ${cost:.2}"));
+    if totals.cost_usd.is_some() {
+        out.data(&format!("cost:       {}", style::cost(&totals)));
+    }
+    if let Ok(SelectResult::Open(leaf) | SelectResult::Stuck(leaf)) = &view.next {
+        let of_leaf = metas(view).filter(|meta| meta.node_id == leaf.id);
+        let used = Usage::of(of_leaf);
+        if used.iterations > 0 {
+            out.data(&format!(
+                "this leaf:  {}, {}; tokens: {}; cost: {}",
+                style::counted(used.iterations, "iteration"),
+                style::duration(used.duration_ms),
+                style::tokens(&used),
+                style::cost(&used)
+            ));
+        }
     }
 }
 

@@ -76,19 +76,22 @@ fn loop_steps(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<LoopEnd> {
     let cell = RefCell::new(&mut *out);
     with_host(&cell, true, |host| {
         Ok(runner::run_loop(&project, host, &options, &mut |report| {
-            let mut out = cell.borrow_mut();
-            if out.json {
-                let mut value = step_value(report);
-                value["event"] = json!("step");
-                if let Some(error) = report.as_error() {
-                    value["error"] = error_value(&error);
-                }
-                out.object(value);
-            } else {
-                print_step(report, &mut out);
-            }
+            print_in_loop(report, &mut cell.borrow_mut());
         }))
     })
+}
+
+/// An iteration of a loop, as it is recorded.
+pub(crate) fn print_in_loop(report: &StepReport, out: &mut Out) {
+    if !out.json {
+        return print_step(report, out);
+    }
+    let mut value = step_value(report);
+    value["event"] = json!("step");
+    if let Some(error) = report.as_error() {
+        value["error"] = error_value(&error);
+    }
+    out.object(value);
 }
 
 fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
@@ -186,7 +189,7 @@ fn step_value(report: &StepReport) -> Value {
 }
 
 /// One line an iteration, and what a person should know below it.
-pub(crate) fn print_step(report: &StepReport, out: &mut Out) {
+fn print_step(report: &StepReport, out: &mut Out) {
     let (mark, tone) = match (report.class, report.status, report.guard) {
         (Class::Ok, Status::Done, Guard::Pass) | (Class::Repaired, ..) => ("✓", Tone::Good),
         (Class::Ok, Status::Decomposed, _) => ("◆", Tone::Busy),

@@ -46,7 +46,7 @@ fn draw_node(
     lines: &mut Vec<String>,
 ) {
     let is_next = next == Some(&node.id);
-    let stuck = node.is_leaf() && !node.passes && node.attempts >= node.max_attempts;
+    let stuck = node.is_stuck();
     let (mark, tone) = match (node.passes, stuck, is_next) {
         (true, ..) => ("✓", Tone::Good),
         (_, true, _) => ("✗", Tone::Bad),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use runner::{Code, Error, InitOptions, LoopOptions, LoopStatus, Project, Result, StartOptions};
 use runner_core::config::{self, Backend, NewProject};
 use runner_core::paths;
+use serde_json::json;
 
 use crate::commands::{Exit, with_host};
 use crate::out::Out;
@@ -42,12 +43,14 @@ exit $status
 pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
     let folder = make_folder(dir)?;
     let me = std::env::current_exe()?;
-    out.say(&format!(
-        "A whole run in {}, with a scripted agent: no model, no network.",
-        folder.display()
-    ));
-    out.say("The agent plans, works, fails once, hears what the guard said, and mends it.");
-    out.say("");
+    if !out.json {
+        out.say(&format!(
+            "A whole run in {}, with a scripted agent: no model, no network.",
+            folder.display()
+        ));
+        out.say("The agent plans, works, fails once, hears what the guard said, and mends it.");
+        out.say("");
+    }
 
     runner::Git::init(&folder)?;
     std::fs::write(folder.join("ci.sh"), GUARD)?;
@@ -78,7 +81,7 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
             host,
             &LoopOptions::default(),
             &mut |report| {
-                crate::commands::step::print_step(report, &mut cell.borrow_mut());
+                crate::commands::step::print_in_loop(report, &mut cell.borrow_mut());
             },
         ))
     })?;
@@ -95,7 +98,17 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
     if let Some(difference) = replayed.difference {
         return Err(Error::new(Code::Mismatch, difference));
     }
-    tell(&folder, end.steps, out);
+    if out.json {
+        out.object(json!({
+            "event": "finished",
+            "status": end.status.as_str(),
+            "steps": end.steps,
+            "folder": folder,
+            "replayed": replayed.iterations,
+        }));
+    } else {
+        tell(&folder, end.steps, out);
+    }
     Ok(Exit::Success)
 }
 
@@ -111,6 +124,9 @@ fn tell(folder: &Path, steps: u32, out: &mut Out) {
     ));
     out.say(&format!(
         "  {runner} log            the iterations; `log 2` shows the guard's refusal"
+    ));
+    out.say(&format!(
+        "  {runner} report         the whole run on a page"
     ));
     out.say(&format!(
         "  {runner} verify count   run the guard again where it passed a node"

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
-use super::reader::{Reader, Table, is_empty_array, nearest};
+use super::reader::{Reader, Table, is_empty_array};
 use super::{
     Backend, BudgetConfig, CommitConfig, Config, ConfigFinding, ExecutorConfig, GuardConfig,
     LoopConfig, MIN_PROMPT_BUDGET, NotifyConfig, Price, SandboxConfig,
 };
+use crate::text::nearest;
 
 /// A year: beyond it clocks overflow before anyone benefits.
 const MAX_SECS: u64 = 366 * 24 * 60 * 60;

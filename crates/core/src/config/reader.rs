@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Config, ConfigFinding, Word};
 use crate::paths;
-use crate::text::{cut_chars, escape_path};
+use crate::text::{ALIKE, cut_chars, escape_path, nearest};
 
 /// Every table with its keys. Tables whose keys are the user's have none here.
 const KNOWN: &[(&str, &[&str])] = &[
@@ -54,9 +54,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("budget", &["max_tokens", "max_cost_usd"]),
     ("sandbox", &["mode", "writable"]),
 ];
-
-/// Below this similarity a guess would be an odd question.
-const ALIKE: f64 = 0.75;
 
 type Value<'i> = Spanned<DeValue<'i>>;
 
@@ -372,15 +369,6 @@ impl<'s> Reader<'s> {
 
 pub(super) fn is_empty_array(value: &Value<'_>) -> bool {
     matches!(value.get_ref(), DeValue::Array(items) if items.is_empty())
-}
-
-/// The word that is most like the given one, with how much it is; the first of equals.
-pub(super) fn nearest<'w>(word: &str, known: &[&'w str]) -> (f64, &'w str) {
-    known
-        .iter()
-        .map(|&known| (strsim::jaro_winkler(word, known), known))
-        .reduce(|best, next| if next.0 > best.0 { next } else { best })
-        .unwrap_or_default()
 }
 
 /// Names the known key that was most likely meant, with its table. Keys of the same

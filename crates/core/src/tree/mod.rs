@@ -70,6 +70,11 @@ impl<'a> Node<'a> {
         self.children.is_empty()
     }
 
+    /// Whether this is a leaf that has used up its attempts and has not passed.
+    pub fn is_stuck(&self) -> bool {
+        self.is_leaf() && !self.passes && self.attempts >= self.max_attempts
+    }
+
     /// Every node of this subtree, parents before children, in order.
     pub fn walk(&self) -> Walk<'_, 'a> {
         Walk { stack: vec![self] }

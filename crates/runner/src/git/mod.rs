@@ -360,6 +360,10 @@ pub(crate) enum Identity {
     Runner,
 }
 
+/// What is said where nobody is named.
+pub(crate) const NAMELESS: &str =
+    "git knows no name and email here: committed as runner <runner@localhost>";
+
 const RUNNER_IDENTITY: [(&str, &str); 4] = [
     ("GIT_AUTHOR_NAME", "runner"),
     ("GIT_AUTHOR_EMAIL", "runner@localhost"),

@@ -1,4 +1,4 @@
-//! The way back from a start that fails.
+//! The way back from a start, or from another commit of a person's, that fails.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use crate::image::Image;
 use crate::project::Project;
 
 /// What it takes to leave HEAD, branches, index and files as they were.
-pub(super) struct Undo {
+pub(crate) struct Undo {
     head: Option<Vec<u8>>,
-    pub(super) index: Option<Vec<u8>>,
+    pub(crate) index: Option<Vec<u8>>,
     /// Name, value now, value before (none: it was not there).
     refs: Vec<(String, String, Option<String>)>,
     files: Vec<(PathBuf, Image)>,
@@ -19,7 +19,7 @@ pub(super) struct Undo {
 
 impl Undo {
     /// Takes down HEAD and the index.
-    pub(super) fn take(git: &Git) -> Result<Self> {
+    pub(crate) fn take(git: &Git) -> Result<Self> {
         Ok(Undo {
             head: read_optional(&git.git_dir().join("HEAD"))?,
             index: read_optional(&git.git_dir().join("index"))?,
@@ -29,25 +29,25 @@ impl Undo {
     }
 
     /// A ref that was not there before.
-    pub(super) fn made_ref(&mut self, name: &str, now: &str) {
+    pub(crate) fn made_ref(&mut self, name: &str, now: &str) {
         self.refs.push((name.to_owned(), now.to_owned(), None));
     }
 
     /// A ref that pointed elsewhere before.
-    pub(super) fn moved_ref(&mut self, name: &str, now: &str, before: &str) {
+    pub(crate) fn moved_ref(&mut self, name: &str, now: &str, before: &str) {
         self.refs
             .push((name.to_owned(), now.to_owned(), Some(before.to_owned())));
     }
 
     /// Remembers a file that is about to be replaced.
-    pub(super) fn keep_file(&mut self, project: &Project, path: &str) -> Result<()> {
+    pub(crate) fn keep_file(&mut self, project: &Project, path: &str) -> Result<()> {
         let image = Image::of(project.root(), Path::new(path))?;
         self.files.push((PathBuf::from(path), image));
         Ok(())
     }
 
     /// Best effort throughout: this already is the way out of an error.
-    pub(super) fn undo(&self, project: &Project, git: &Git) {
+    pub(crate) fn undo(&self, project: &Project, git: &Git) {
         let _ = std::fs::remove_file(git.git_dir().join("index.lock"));
         put_back(&git.git_dir().join("HEAD"), self.head.as_deref());
         for (name, now, before) in self.refs.iter().rev() {

@@ -18,7 +18,7 @@ use super::iteration::has_content;
 use super::{Iteration, StepReport, Workplace};
 use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};
-use crate::git::{Git, Identity};
+use crate::git::{self, Git, Identity};
 use crate::host::Progress;
 use crate::image;
 use crate::project::Project;
@@ -328,9 +328,7 @@ fn commit(place: &mut Workplace<'_, '_>, it: &Iteration, decided: &Decided) -> R
     }
     let identity = git.commit(&decided.message)?;
     if identity == Identity::Runner {
-        place.host.observer.progress(&Progress::Note(
-            "git knows no name and email here: committed as runner <runner@localhost>",
-        ));
+        place.host.observer.progress(&Progress::Note(git::NAMELESS));
     }
     Ok(())
 }

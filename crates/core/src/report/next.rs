@@ -1,0 +1,86 @@
+//! Which command helps.
+
+use serde::Serialize;
+
+use super::{Inputs, last_error};
+use crate::meta::ErrorKind;
+use crate::select::{Selection, select};
+
+/// A command to type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Next {
+    /// The command.
+    pub command: String,
+    /// What it does here.
+    pub why: String,
+}
+
+fn next(command: impl Into<String>, why: &str) -> Next {
+    Next {
+        command: command.into(),
+        why: why.to_owned(),
+    }
+}
+
+/// What helps a leaf that has used up its attempts; `iter` is its last try.
+pub fn unstick(node_id: &str, iter: Option<u32>) -> Vec<Next> {
+    let mut list = vec![
+        next(format!("runner retry {node_id}"), "give it more attempts"),
+        next("runner edit tree", "change, split or remove it"),
+    ];
+    if let Some(iter) = iter {
+        list.push(next(format!("runner log {iter}"), "its last try in full"));
+    }
+    list
+}
+
+/// What to type in this state of the run, the best first.
+pub(super) fn commands(inputs: &Inputs<'_>, state: &str) -> Vec<Next> {
+    let go_on = || next("runner loop", "go on");
+    match state {
+        "not_started" => vec![next("runner start", "begin the run that GOAL.md describes")],
+        "running" => vec![next("runner status", "see how far it is")],
+        "complete" => match (&inputs.base, &inputs.branch) {
+            (Some((base, _)), Some(branch)) => vec![next(
+                format!("git diff --stat {base}...{branch} -- . ':(exclude).runner'"),
+                "look at the result",
+            )],
+            _ => vec![next("runner tree", "look at the result")],
+        },
+        "stuck" => match inputs.tree.as_ref().map(|root| select(root)) {
+            Ok(Selection::Stuck(leaf)) => {
+                let trouble = inputs.troubles.get(&*leaf.node.id);
+                let last = trouble
+                    .and_then(|it| it.tries.last())
+                    .and_then(|it| it.iter);
+                unstick(&leaf.node.id, last)
+            }
+            _ => Vec::new(),
+        },
+        "repair" => vec![next("runner loop", "have the tree repaired and go on")],
+        "invalid" => vec![
+            next("runner edit tree", "mend it"),
+            next("runner validate", "see all that is wrong"),
+        ],
+        "limit" => vec![
+            next("runner edit config", "raise the limit"),
+            next("runner loop", "then go on"),
+        ],
+        "error" => match last_error(inputs) {
+            Some(ErrorKind::Auth | ErrorKind::Spawn | ErrorKind::GuardSpawn) => vec![
+                next("runner doctor", "see what is missing"),
+                next("runner loop", "then go on"),
+            ],
+            Some(ErrorKind::Quota) => vec![next(
+                "runner loop --wait-quota",
+                "go on when the quota is back",
+            )],
+            Some(ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout) => vec![
+                next("runner edit config", "give it more time"),
+                next("runner loop", "then go on"),
+            ],
+            _ => vec![go_on()],
+        },
+        _ => vec![go_on()],
+    }
+}

@@ -1,0 +1,234 @@
+//! The morning page: gathers what a run has left, in files and in git.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io::{Read as _, Seek as _, SeekFrom};
+
+use jiff::Timestamp;
+use runner_core::by_hand;
+use runner_core::journal::Record;
+use runner_core::meta::Meta;
+use runner_core::paths;
+use runner_core::report::{self, Ended, Inputs, InvalidTree, Recorded, Report, Running};
+use runner_core::run_state::RunState;
+use serde_json::Value;
+
+use crate::branch_record::BranchRecord;
+use crate::disarm;
+use crate::error::Result;
+use crate::files;
+use crate::git::Git;
+use crate::lock::Lock;
+use crate::log::Journal;
+use crate::notes;
+use crate::project::Project;
+use crate::state;
+use crate::step::{self, branch_of};
+use crate::trouble;
+use crate::validate;
+use crate::view;
+
+/// So much of the end of events.jsonl is read.
+const EVENTS_TAIL: u64 = 64 * 1024;
+
+/// Puts the page together. Works while a loop runs, with an invalid tree, and
+/// without logs: what cannot be had is named.
+pub fn report(project: &Project) -> Result<Report> {
+    project.need_state()?;
+    let run_state =
+        state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
+    let title = state::load_goal(project).map_or_else(|_| String::new(), |goal| goal.title());
+    let bytes = state::tree_bytes(project);
+    let checked = match &bytes {
+        Ok(bytes) => state::check_tree(bytes),
+        Err(error) => Err(step::unreadable(error)),
+    };
+    let mut missing = Vec::new();
+    let run_id = run_state.run_id.clone();
+    let run = run_id.as_deref().unwrap_or_default();
+    let branch = read_branch(project, run_id.as_deref(), &mut missing);
+    let (record, git) = match &branch {
+        Some((record, git)) => (Some(record), Some(git)),
+        None => (None, None),
+    };
+    let iterations = iterations(project, run_id.as_deref(), record, &run_state, &mut missing);
+    let metas: Vec<&Meta> = iterations
+        .iter()
+        .filter_map(|it| it.meta.as_ref())
+        .collect();
+    let tree = checked.as_ref().map_err(|findings| InvalidTree {
+        findings: findings.iter().map(ToString::to_string).collect(),
+        repair: validate::repair_is_pending(project),
+    });
+    let troubles: HashMap<_, _> = tree
+        .as_ref()
+        .map(|root| by_hand::stuck_leaves(root))
+        .into_iter()
+        .flatten()
+        .map(|leaf| {
+            let trouble = trouble::of(project, &leaf.id, &metas, &run_state);
+            (leaf.id.to_string(), trouble)
+        })
+        .collect();
+    let start = record.and_then(|record| record.start.as_deref());
+    let added = |path: &str| added_lines(project, git, start, path);
+    let wall_ms = wall_ms(&metas);
+    Ok(report::assemble(Inputs {
+        branch: run_id.as_deref().map(branch_of),
+        base: record.and_then(|record| record.base.clone()),
+        title,
+        tree,
+        by_hand: record.map_or_else(Vec::new, |record| {
+            let list = record.by_hand.iter();
+            list.map(|(iter, what, _)| (*iter, what.clone())).collect()
+        }),
+        running: running(project, run),
+        ended: run_id.as_deref().and_then(|run| last_end(project, run)),
+        troubles,
+        assumptions: added(paths::ASSUMPTIONS),
+        questions: added(paths::QUESTIONS),
+        wall_ms,
+        iterations,
+        missing,
+        run_id,
+    }))
+}
+
+fn read_branch(
+    project: &Project,
+    run_id: Option<&str>,
+    missing: &mut Vec<String>,
+) -> Option<(BranchRecord, Git)> {
+    let run_id = run_id?;
+    let read = || -> Result<_> {
+        let git = disarm::open_to_look(project)?;
+        Ok((BranchRecord::read(&git, run_id)?, git))
+    };
+    match read() {
+        Ok(found) => Some(found),
+        Err(error) => {
+            let why = error.message.lines().next().unwrap_or_default();
+            missing.push(format!("the commits of the run: {why}"));
+            None
+        }
+    }
+}
+
+/// The records of this clone and what the branch has, side by side.
+fn iterations(
+    project: &Project,
+    run_id: Option<&str>,
+    record: Option<&BranchRecord>,
+    run_state: &RunState,
+    missing: &mut Vec<String>,
+) -> Vec<Recorded> {
+    let Some(run_id) = run_id else {
+        return Vec::new();
+    };
+    let mut metas: BTreeMap<u32, Meta> = BTreeMap::new();
+    for iter in project.iteration_numbers(run_id) {
+        if let Some(meta) = view::meta_of(project, run_id, iter) {
+            metas.insert(iter, meta);
+        }
+    }
+    let mut numbers: BTreeSet<u32> = metas.keys().copied().collect();
+    numbers.extend(record.into_iter().flat_map(|it| it.iterations.keys()));
+    let done = run_state.next_iter.saturating_sub(1);
+    let without = (1..=done).filter(|iter| !metas.contains_key(iter)).count();
+    if without > 0 {
+        missing.push(format!(
+            "the logs of {without} of {done} iterations: without them summaries, guard output, \
+             plan changes, touched files, time, tokens and cost are not known (logs stay where the run was made)"
+        ));
+    }
+    numbers
+        .into_iter()
+        .map(|iter| Recorded {
+            iter,
+            meta: metas.remove(&iter),
+            commit: record.and_then(|record| record.committed(iter)),
+        })
+        .collect()
+}
+
+/// Who works, and on what.
+fn running(project: &Project, run_id: &str) -> Option<Running> {
+    let pid = Lock::holder(project)?;
+    let newest = project.iteration_numbers(run_id).last().copied();
+    let started = newest.and_then(|iter| {
+        let records = Journal::read(&project.iteration(run_id, iter));
+        match records.first() {
+            Some(Record::Started(started)) if !records.contains(&Record::Committed) => {
+                Some(started.clone())
+            }
+            _ => None,
+        }
+    });
+    Some(Running {
+        pid,
+        iter: started.as_ref().map(|it| it.iter),
+        node_id: started.map(|it| it.node_id),
+    })
+}
+
+/// How the last loop ended, unless an iteration has begun since.
+fn last_end(project: &Project, run_id: &str) -> Option<Ended> {
+    let path = project.run_folder(run_id).join("events.jsonl");
+    let mut file = files::open_no_trap(&path).ok()?;
+    let len = file
+        .metadata()
+        .ok()
+        .filter(std::fs::Metadata::is_file)?
+        .len();
+    file.seek(SeekFrom::Start(len.saturating_sub(EVENTS_TAIL)))
+        .ok()?;
+    let mut bytes = Vec::new();
+    file.take(EVENTS_TAIL).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    for line in text.lines().rev() {
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        match event["event"].as_str() {
+            Some("finished") => {
+                return Some(Ended {
+                    status: event["status"].as_str()?.to_owned(),
+                    reason: event["reason"].as_str().map(str::to_owned),
+                });
+            }
+            Some("iteration_started") => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The lines that a file of notes has gained since the run began.
+fn added_lines(
+    project: &Project,
+    git: Option<&Git>,
+    start: Option<&str>,
+    path: &str,
+) -> Vec<String> {
+    let now = state::optional_text(project, path)
+        .ok()
+        .flatten()
+        .unwrap_or_default();
+    let then = git
+        .zip(start)
+        .and_then(|(git, start)| git.file_at(start, path).ok().flatten())
+        .unwrap_or_default();
+    // An agent that asks in each session asks one thing.
+    let mut seen = HashSet::new();
+    notes::added(&String::from_utf8_lossy(&then), &now)
+        .into_iter()
+        .filter(|line| !line.trim().is_empty() && seen.insert(*line))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// From the beginning of the first iteration to the end of the last.
+fn wall_ms(metas: &[&Meta]) -> Option<u64> {
+    let begun: Timestamp = metas.first()?.started_at.parse().ok()?;
+    let ended: Timestamp = metas.last()?.ended_at.parse().ok()?;
+    u64::try_from(ended.as_millisecond() - begun.as_millisecond()).ok()
+}
