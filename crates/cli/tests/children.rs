@@ -266,6 +266,7 @@ fn an_agent_that_floods_and_sleeps_is_not_silent() {
 /// In a container whose first process began no session, everything of ours is in session 0, whose
 /// leader nobody inside can see.
 #[test]
+#[allow(clippy::disallowed_methods)] // the test calls itself, inside a namespace
 fn the_same_where_the_leader_of_the_session_is_outside() {
     // One of these works for root, the other for everybody where namespaces are allowed at all.
     let namespaces: [&[&str]; 2] = [
