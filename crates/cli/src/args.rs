@@ -34,6 +34,9 @@ pub(crate) struct Args {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Whether this is the process that `loop --detach` started.
+    #[arg(skip)]
+    pub(crate) detached: bool,
 }
 
 /// Options of every command.
@@ -93,6 +96,15 @@ pub(crate) enum Command {
     Step,
     /// Take steps until the tree is complete, stuck, or something ends them
     Loop(LoopArgs),
+    /// Ask the running loop to end after its iteration
+    Stop {
+        /// End it at once, as Ctrl-C would: the next start settles its iteration
+        #[arg(long)]
+        now: bool,
+        /// Do not wait for its end
+        #[arg(long)]
+        no_wait: bool,
+    },
     /// Show where the run is
     Status,
     /// Draw the task tree
@@ -173,6 +185,9 @@ pub(crate) struct LoopArgs {
     /// When the agent's quota is used up, wait for it instead of ending
     #[arg(long)]
     pub(crate) wait_quota: bool,
+    /// Run in the background, with a log file; it survives this terminal
+    #[arg(long)]
+    pub(crate) detach: bool,
 }
 
 /// `90`, `45s`, `90m`, `8h`, `1h30m`.

@@ -12,6 +12,7 @@ mod belongings;
 mod budget;
 mod capture;
 mod containment;
+mod detach;
 mod disarm;
 mod doctor;
 mod environment;
@@ -33,6 +34,7 @@ mod run_loop;
 mod start;
 mod state;
 mod step;
+mod stop;
 mod tail;
 mod trial;
 mod validate;
@@ -42,6 +44,7 @@ mod view;
 pub use activity::{
     Activity, LastEnd, LoopEvent, Phase, Trail, Waiting, activity, events_path, loop_log,
 };
+pub use detach::LoopLog;
 pub use doctor::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Verdict, doctor};
 pub use error::{Code, Error, Result};
 pub use git::Git;
@@ -53,6 +56,7 @@ pub use run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
 pub use start::{GuardAtBase, StartOptions, StartReport, start};
 pub use state::Problem;
 pub use step::{Selected, StepReport, StepResult};
+pub use stop::{Asked, ask_to_stop};
 pub use validate::{SelectResult, select_next, validate, why};
 pub use verify::{Verification, verify};
 pub use view::{
