@@ -26,6 +26,7 @@ mod init;
 mod lock;
 mod log;
 mod notes;
+mod notify;
 mod project;
 mod recover;
 mod repair;

@@ -74,7 +74,8 @@ pub fn run_view(project: &Project) -> Result<RunView> {
     })
 }
 
-fn progress(project: &Project) -> Option<Progress> {
+/// Leaves passed of all, if the tree can be read.
+pub(crate) fn progress(project: &Project) -> Option<Progress> {
     let bytes = state::tree_bytes(project).ok()?;
     Some(state::check_tree(&bytes).ok()?.progress())
 }
