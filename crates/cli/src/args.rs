@@ -52,7 +52,7 @@ pub(crate) struct Global {
         hide_default_value = true
     )]
     pub(crate) project_dir: PathBuf,
-    /// Print JSON: one object, for `loop` one a line
+    /// Print JSON: one object, for `loop` and `log --follow` one a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Say nothing on stderr but errors
@@ -109,10 +109,13 @@ pub(crate) enum Command {
     Status,
     /// Draw the task tree
     Tree,
-    /// List the iterations, or show one in full
+    /// List the iterations, show one in full, or follow the running one
     Log {
         /// The iteration's number
         iter: Option<u32>,
+        /// Show what happens as it happens, until the loop ends
+        #[arg(short, long, conflicts_with = "iter")]
+        follow: bool,
     },
     /// Say why a node is, or is not, next
     Why {

@@ -177,8 +177,7 @@ fn a_failure_is_only_logged() {
             config.set("notify.command", json!(["no-such-program-anywhere"]));
         });
     };
-    type Change<'a> = &'a dyn Fn(&mut TestRepo);
-    let cases: [(&str, Change<'_>, &str); 2] = [
+    let cases: [(&str, &dyn Fn(&mut TestRepo), &str); 2] = [
         (
             "echo 'no \u{1b}[31mbus' >&2; exit 4",
             &|_| {},

@@ -19,6 +19,7 @@ mod environment;
 mod error;
 mod fault;
 mod files;
+mod follow;
 mod git;
 mod host;
 mod image;
@@ -48,6 +49,7 @@ pub use activity::{
 pub use detach::LoopLog;
 pub use doctor::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Verdict, doctor};
 pub use error::{Code, Error, Result};
+pub use follow::{Followed, Follower};
 pub use git::Git;
 pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
 pub use init::{InitOptions, InitReport, init};

@@ -46,7 +46,8 @@ fn list(project: &Project, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn row(meta: &Meta, out: &Out) -> String {
+/// One line of the list.
+pub(crate) fn row(meta: &Meta, out: &Out) -> String {
     let tone = match meta.class {
         Class::Ok if meta.passes == Some(true) => Tone::Good,
         Class::Ok | Class::Repaired => Tone::Busy,

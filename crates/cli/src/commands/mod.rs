@@ -2,6 +2,7 @@
 
 pub(crate) mod detach;
 pub(crate) mod doctor;
+pub(crate) mod follow;
 pub(crate) mod init;
 pub(crate) mod log;
 pub(crate) mod look;
