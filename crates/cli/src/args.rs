@@ -117,6 +117,8 @@ pub(crate) enum Command {
         #[arg(short, long, conflicts_with = "iter")]
         follow: bool,
     },
+    /// Watch the run live in the terminal: j, k, g, G move, q leaves
+    Watch,
     /// Say why a node is, or is not, next
     Why {
         /// A node's id; without it: the next leaf

@@ -6,6 +6,7 @@ mod demo;
 mod out;
 mod progress;
 mod style;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,7 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Loop(options) => commands::step::run_loop(dir, options, args.detached, out),
         Command::Stop { now, no_wait } => commands::stop::run(dir, *now, !no_wait, out),
         Command::Status => commands::status::run(dir, out),
+        Command::Watch => commands::watch::run(dir, out),
         Command::Tree => commands::tree::run(dir, out),
         Command::Log { follow: true, .. } => commands::follow::run(dir, out),
         Command::Log { iter, .. } => commands::log::run(dir, *iter, out),

@@ -76,10 +76,12 @@ fn a_complete_tree_is_told_with_everything() {
     repo.assert_clean();
 }
 
+/// What is different before the run starts.
+type SetUp = fn(&mut TestRepo);
+
 #[test]
 fn stuck_limit_and_error_are_told() {
-    type Change = fn(&mut TestRepo);
-    let cases: [(&str, Change, i32, &str, Value, &str); 3] = [
+    let cases: [(&str, SetUp, i32, &str, Value, &str); 3] = [
         (
             "out retry 'no'",
             |repo| {
@@ -170,6 +172,9 @@ fn whoever_stopped_the_loop_is_not_told() {
     assert!(told(&repo).is_empty());
 }
 
+/// The same, with what it knows.
+type Change<'a> = &'a dyn Fn(&mut TestRepo);
+
 #[test]
 fn a_failure_is_only_logged() {
     let missing = |repo: &mut TestRepo| {
@@ -177,7 +182,7 @@ fn a_failure_is_only_logged() {
             config.set("notify.command", json!(["no-such-program-anywhere"]));
         });
     };
-    let cases: [(&str, &dyn Fn(&mut TestRepo), &str); 2] = [
+    let cases: [(&str, Change<'_>, &str); 2] = [
         (
             "echo 'no \u{1b}[31mbus' >&2; exit 4",
             &|_| {},

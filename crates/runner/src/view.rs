@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use runner_core::config::BudgetConfig;
 use runner_core::goal::Goal;
 use runner_core::message;
 use runner_core::meta::Meta;
@@ -34,6 +35,10 @@ pub struct RunView {
     pub state: RunState,
     /// The iteration limit.
     pub max_iterations: u32,
+    /// The time that agent and guard have together in one iteration.
+    pub iteration_timeout_secs: u64,
+    /// What the run may use: 0 is no limit.
+    pub budget: BudgetConfig,
     /// What is going on, and the runner at work if there is one.
     pub activity: Activity,
     /// The recorded iterations, oldest first.
@@ -67,6 +72,8 @@ pub fn run_view(project: &Project) -> Result<RunView> {
         next: validate::select_next(project),
         progress: progress(project),
         max_iterations: config.max_iterations,
+        iteration_timeout_secs: config.iteration_timeout_secs,
+        budget: config.budget,
         activity: activity::activity(project),
         run_id,
         state: run_state,
