@@ -51,9 +51,11 @@ fn it_returns_when_the_loop_has_begun_and_the_loop_goes_on() {
     for words in ["running (pid ", "iteration 1 (root): the agent works", LOG] {
         assert!(status.stdout.contains(words), "{}", status.describe());
     }
-    // Another one is refused with the words and the code of the one that tried.
+    // Another one is refused, and leaves the log alone.
+    let before = fs::read_to_string(&log).unwrap();
     let second = repo.runner(&["loop", "--detach"]);
-    human_error(&second, &format!("pid {pid}"), "");
+    human_error(&second, &format!("pid {pid}"), "runner stop");
+    assert_eq!(fs::read_to_string(&log).unwrap(), before);
 
     go(&repo);
     let now = wait_for_phase(&repo, "idle");

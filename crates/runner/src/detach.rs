@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::activity::loop_log;
 use crate::error::Result;
 use crate::files;
+use crate::lock::Lock;
 use crate::project::Project;
 use crate::state;
 use crate::step;
@@ -28,13 +29,15 @@ pub struct LoopLog {
 }
 
 impl LoopLog {
-    /// Opens the log of the current run.
+    /// Opens the log of the current run; refused while a runner is at work.
     pub fn open(project: &Project) -> Result<Self> {
         project.need_state()?;
         let run_id = state::load_run_state(project)
             .map_err(|problem| state::into_error(&[problem]))?
             .run_id
             .ok_or_else(|| step::identity_error("no run has been started here"))?;
+        // The log of a loop at work is its own.
+        Lock::refuse_if_held(project)?;
         files::make_folder(&project.run_folder(&run_id))?;
         let path = loop_log(project, &run_id);
         match path.symlink_metadata() {

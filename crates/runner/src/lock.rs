@@ -62,6 +62,14 @@ impl Lock {
         Ok(lock)
     }
 
+    /// An error that names the runner at work here, if there is one.
+    pub(crate) fn refuse_if_held(project: &Project) -> Result<()> {
+        match Self::holder(project) {
+            Some(_) => Err(taken(project)),
+            None => Ok(()),
+        }
+    }
+
     /// The pid of the runner at work here, if there is one.
     pub(crate) fn holder(project: &Project) -> Option<u32> {
         if let Some(pid) = holder_of(project.root()) {
@@ -141,7 +149,7 @@ fn taken(project: &Project) -> Error {
         Code::Locked,
         format!("another runner is at work in this project (pid {who})"),
     )
-    .hint("wait for it, or end it; nothing needs to be removed by hand")
+    .hint("wait for it, or end it with `runner stop`; nothing needs to be removed by hand")
 }
 
 /// Who has locked a folder, according to the kernel.
