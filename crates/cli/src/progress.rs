@@ -8,6 +8,7 @@ use runner::{Observer, Progress};
 use runner_agents::Event;
 use serde_json::json;
 
+use crate::commands::detach::Starter;
 use crate::out::Out;
 use crate::style::{self, Tone};
 
@@ -21,6 +22,8 @@ pub(crate) struct Screen<'o> {
     trying: Option<(String, Instant, u64)>,
     /// Notes that have been passed on: once is enough.
     said: HashSet<String>,
+    /// Who waits to hear that the first session has begun.
+    starter: Option<Starter>,
 }
 
 struct Current {
@@ -43,7 +46,14 @@ impl<'o> Screen<'o> {
             current: None,
             trying: None,
             said: HashSet::new(),
+            starter: None,
         }
+    }
+
+    /// Tells the one who started this process when the first session begins.
+    pub(crate) fn telling(mut self, starter: Option<Starter>) -> Self {
+        self.starter = starter;
+        self
     }
 
     fn draw(&self) {
@@ -130,6 +140,9 @@ impl Observer for Screen<'_> {
                 self.draw();
             }
             Progress::Agent | Progress::Guard => {
+                if let Some(starter) = self.starter.take() {
+                    starter.begun();
+                }
                 if let Some(current) = &mut self.current {
                     current.phase = if matches!(progress, Progress::Agent) {
                         "agent"

@@ -19,6 +19,8 @@ pub(crate) enum Tone {
     Dim,
     /// Of more.
     Strong,
+    /// As it is.
+    Plain,
 }
 
 impl Tone {
@@ -29,6 +31,7 @@ impl Tone {
             Tone::Busy => AnsiColor::Yellow.on_default(),
             Tone::Dim => Style::new().effects(Effects::DIMMED),
             Tone::Strong => Style::new().effects(Effects::BOLD),
+            Tone::Plain => Style::new(),
         }
     }
 }

@@ -7,18 +7,21 @@
 compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
 
 mod abilities;
+mod activity;
 mod belongings;
 mod branch_record;
 mod budget;
 mod by_hand;
 mod capture;
 mod containment;
+mod detach;
 mod disarm;
 mod doctor;
 mod environment;
 mod error;
 mod fault;
 mod files;
+mod follow;
 mod git;
 mod host;
 mod image;
@@ -27,6 +30,7 @@ mod landing;
 mod lock;
 mod log;
 mod notes;
+mod notify;
 mod project;
 mod recover;
 mod repair;
@@ -37,15 +41,22 @@ mod runs;
 mod start;
 mod state;
 mod step;
+mod stop;
+mod tail;
 mod trial;
 mod trouble;
 mod validate;
 mod verify;
 mod view;
 
+pub use activity::{
+    Activity, LastEnd, LoopEvent, Phase, Trail, Waiting, activity, events_path, loop_log,
+};
 pub use by_hand::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
+pub use detach::LoopLog;
 pub use doctor::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Verdict, doctor};
 pub use error::{Code, Error, Result};
+pub use follow::{Followed, Follower};
 pub use git::Git;
 pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
 pub use init::{InitOptions, InitReport, init};
@@ -58,6 +69,7 @@ pub use runs::{LandedAt, RunStanding, RunSummary, runs};
 pub use start::{GuardAtBase, StartOptions, StartReport, start};
 pub use state::Problem;
 pub use step::{Selected, StepReport, StepResult};
+pub use stop::{Asked, ask_to_stop};
 pub use validate::{Explained, SelectResult, find_node, select_next, validate, why};
 pub use verify::{Verification, verify};
 pub use view::{

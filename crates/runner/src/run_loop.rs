@@ -4,15 +4,17 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use runner_core::meta::{AfterError, Class, ErrorKind, RunnerError};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::containment::Chosen;
 use crate::disarm;
 use crate::error::{Code, Error, Result};
+use crate::files;
 use crate::git::Git;
 use crate::host::{Host, Progress};
 use crate::lock::Lock;
 use crate::log::Events;
+use crate::notify::{self, Notice};
 use crate::project::Project;
 use crate::recover;
 use crate::state;
@@ -52,7 +54,7 @@ pub enum LoopStatus {
     Limit,
     /// Something went wrong.
     Error,
-    /// A bound of this call was reached.
+    /// A bound of this call was reached, or somebody asked it to stop.
     Stopped,
     /// A signal.
     Interrupted,
@@ -121,21 +123,43 @@ fn run(
     Git::open(project.root())?;
     let _lock = Lock::take(project)?;
     let git = disarm::open(project, host)?;
+    tell(
+        project,
+        host,
+        "loop_started",
+        json!({"pid": std::process::id()}),
+    );
+    // As it was when the loop began, in case that nobody can read it at the end.
+    let config = state::load_config(project).unwrap_or_default();
     let result = iterate(project, &git, host, options, report, end);
-    let status = match &result {
-        Ok(status) => *status,
-        Err(error) => status_after(error),
+    let (status, error) = match &result {
+        Ok(status) => (*status, end.error.as_ref()),
+        Err(error) => (status_after(error), Some(error)),
     };
-    if let Ok(state) = state::load_run_state(project)
-        && let Some(run_id) = &state.run_id
-    {
-        let events = Events::of(&project.run_folder(run_id));
-        let error = result.as_ref().err().or(end.error.as_ref());
-        let reason = error.map(|it| &it.message).or(end.reason.as_ref());
-        let more = json!({"status": status.as_str(), "steps": end.steps, "reason": reason});
-        let _ = events.add(&host.clock.stamp(), None, "finished", more);
+    let config = state::load_config(project).unwrap_or(config);
+    notify::loop_ended(project, host, &config.notify, status, error, end);
+    let mut more = json!({"status": status.as_str(), "steps": end.steps});
+    if let Some(leaf) = &end.stuck {
+        more["node_id"] = json!(leaf.id);
     }
+    if let Some(reason) = &end.reason {
+        more["reason"] = json!(reason);
+    }
+    if let Some(error) = error {
+        more["error"] = json!({"code": error.code.as_str(), "message": error.message});
+    }
+    tell(project, host, "finished", more);
     result
+}
+
+/// Adds to the events of the run; viewers miss a line if that fails, nothing else.
+fn tell(project: &Project, host: &Host<'_>, event: &str, more: Value) {
+    let Some(run_id) = state::load_run_state(project).ok().and_then(|it| it.run_id) else {
+        return;
+    };
+    let folder = project.run_folder(&run_id);
+    let _ = files::make_folder(&folder)
+        .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, event, more));
 }
 
 fn iterate(
@@ -166,7 +190,13 @@ fn iterate(
         if host.cancel.is_cancelled() {
             return Ok(LoopStatus::Interrupted);
         }
-        if let Some(reason) = bound_reached(options, end.steps, begun.elapsed(), host.clock.now()) {
+        let asked = host
+            .cancel
+            .is_stop_asked()
+            .then(|| "it was asked to stop (`runner stop`)".to_owned());
+        if let Some(reason) =
+            asked.or_else(|| bound_reached(options, end.steps, begun.elapsed(), host.clock.now()))
+        {
             return Ok(stopped(project, reason, end));
         }
         let mut place = Workplace {
@@ -190,7 +220,8 @@ fn iterate(
             continue;
         }
         let Some(error) = &step.error else { continue };
-        let config = state::load(project)?.config.run_loop;
+        let whole = state::load(project)?.config;
+        let config = &whole.run_loop;
         let pause = match error.kind.after(config.on_timeout) {
             AfterError::Limit => {
                 end.error = Some(step_error(&step));
@@ -220,11 +251,35 @@ fn iterate(
                 Some("the next try would come after the bound that was asked for".to_owned());
             return Ok(LoopStatus::Stopped);
         }
+        let kind = error.kind.as_str();
+        let until = format!("{later:.0}");
+        tell(
+            project,
+            host,
+            "waiting",
+            json!({"until": until, "kind": kind, "why": error.message}),
+        );
         host.observer.progress(&Progress::Waiting {
             secs: pause.as_secs(),
             why: &error.message,
         });
-        host.cancel.wait(pause);
+        // Once: while it lasts there is nothing new to tell.
+        if error.kind == ErrorKind::Quota && quotas == 1 {
+            let notice = Notice {
+                event: "quota",
+                status: "waiting",
+                steps: end.steps,
+                node: Some(&step.node_id),
+                message: &error.message,
+                code: Some(kind),
+                until: Some(&until),
+            };
+            notify::notify(project, host, &whole.notify, &notice);
+        }
+        let left = Duration::try_from(later.duration_since(host.clock.now()));
+        host.cancel
+            .wait_or_stop(left.map_or(Duration::ZERO, |left| left.min(pause)));
+        tell(project, host, "resumed", json!({}));
     }
 }
 

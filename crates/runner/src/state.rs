@@ -85,11 +85,11 @@ pub(crate) fn load_all(project: &Project) -> Result<State, Vec<Problem>> {
 /// The config alone.
 pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<Problem>> {
     let text = text(project, paths::CONFIG).map_err(|problem| vec![problem])?;
-    check_config(&text)
+    check_config(project, &text)
 }
 
 /// The text of a config: can it be read, and can it be honoured?
-pub(crate) fn check_config(text: &str) -> Result<Config, Vec<Problem>> {
+pub(crate) fn check_config(project: &Project, text: &str) -> Result<Config, Vec<Problem>> {
     let config = Config::parse(text).map_err(|findings| {
         findings
             .into_iter()
@@ -112,7 +112,7 @@ pub(crate) fn check_config(text: &str) -> Result<Config, Vec<Problem>> {
             })
             .collect::<Vec<_>>()
     })?;
-    let refused = crate::abilities::refusals(&config);
+    let refused = crate::abilities::refusals(project, &config);
     if refused.is_empty() {
         Ok(config)
     } else {

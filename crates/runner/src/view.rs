@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
+use runner_core::config::BudgetConfig;
 use runner_core::goal::Goal;
 use runner_core::message;
 use runner_core::meta::Meta;
 use runner_core::run_state::RunState;
 use runner_core::tree::{Node, Progress};
 
+use crate::activity::{self, Activity};
 use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
-use crate::lock::Lock;
 use crate::project::Project;
 use crate::state;
 use crate::step;
@@ -34,8 +35,12 @@ pub struct RunView {
     pub state: RunState,
     /// The iteration limit.
     pub max_iterations: u32,
-    /// The runner at work, if there is one.
-    pub running_pid: Option<u32>,
+    /// The time that agent and guard have together in one iteration.
+    pub iteration_timeout_secs: u64,
+    /// What the run may use: 0 is no limit.
+    pub budget: BudgetConfig,
+    /// What is going on, and the runner at work if there is one.
+    pub activity: Activity,
     /// The recorded iterations, oldest first.
     pub iterations: Vec<IterationView>,
 }
@@ -67,14 +72,17 @@ pub fn run_view(project: &Project) -> Result<RunView> {
         next: validate::select_next(project),
         progress: progress(project),
         max_iterations: config.max_iterations,
-        running_pid: Lock::holder(project),
+        iteration_timeout_secs: config.iteration_timeout_secs,
+        budget: config.budget,
+        activity: activity::activity(project),
         run_id,
         state: run_state,
         iterations,
     })
 }
 
-fn progress(project: &Project) -> Option<Progress> {
+/// Leaves passed of all, if the tree can be read.
+pub(crate) fn progress(project: &Project) -> Option<Progress> {
     let bytes = state::tree_bytes(project).ok()?;
     Some(state::check_tree(&bytes).ok()?.progress())
 }

@@ -79,12 +79,8 @@ fn list(project: &Project, node: Option<&str>, out: &mut Out) -> Result<Exit> {
 }
 
 /// One line an iteration; the columns are as wide as their longest words.
-fn row(meta: &Meta, with_usage: bool, out: &Out) -> String {
-    let tone = match meta.class {
-        Class::Ok if meta.passes == Some(true) => Tone::Good,
-        Class::Ok | Class::Repaired => Tone::Busy,
-        _ => Tone::Bad,
-    };
+pub(crate) fn row(meta: &Meta, with_usage: bool, out: &Out) -> String {
+    let tone = tone(meta);
     let usage = if with_usage {
         used(meta)
     } else {
@@ -102,10 +98,7 @@ fn row(meta: &Meta, with_usage: bool, out: &Out) -> String {
             .paint(tone, format!("{:<24}", style::one_line(&meta.node_id, 24))),
         meta.mode.as_str(),
         meta.status.to_string(),
-        match meta.class {
-            Class::Ok => format!("guard {}", meta.guard),
-            class => class_word(class).to_owned(),
-        },
+        outcome(meta),
         style::duration(meta.duration_ms),
     )
 }
@@ -117,6 +110,37 @@ fn used(meta: &Meta) -> String {
     let cost = run.and_then(|run| run.cost_usd);
     let cost = cost.map_or_else(|| "?".to_owned(), style::dollars);
     format!("  {tokens:>15}  {cost:>8}")
+}
+
+/// The same for a narrow place.
+pub(crate) fn short_row(meta: &Meta) -> String {
+    let status = match meta.class {
+        Class::Ok => format!("{:?}, ", meta.status).to_lowercase(),
+        _ => String::new(),
+    };
+    format!(
+        "{:>3} {}: {status}{}, {}",
+        meta.iter,
+        style::one_line(&meta.node_id, 24),
+        outcome(meta),
+        style::duration(meta.duration_ms),
+    )
+}
+
+/// How good an outcome is.
+pub(crate) fn tone(meta: &Meta) -> Tone {
+    match meta.class {
+        Class::Ok if meta.passes == Some(true) => Tone::Good,
+        Class::Ok | Class::Repaired => Tone::Busy,
+        _ => Tone::Bad,
+    }
+}
+
+fn outcome(meta: &Meta) -> String {
+    match meta.class {
+        Class::Ok => format!("guard {}", meta.guard),
+        class => class_word(class).to_owned(),
+    }
 }
 
 fn class_word(class: Class) -> &'static str {

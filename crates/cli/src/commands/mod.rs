@@ -1,7 +1,9 @@
 //! One module a command (or a few that belong together).
 
 pub(crate) mod by_hand;
+pub(crate) mod detach;
 pub(crate) mod doctor;
+pub(crate) mod follow;
 pub(crate) mod init;
 pub(crate) mod land;
 pub(crate) mod log;
@@ -12,13 +14,15 @@ pub(crate) mod runs;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod step;
+pub(crate) mod stop;
 pub(crate) mod tree;
+pub(crate) mod watch;
 
 use std::cell::RefCell;
 
 use clap::CommandFactory as _;
 use runner::{Code, Error, Host, Result, SystemClock};
-use runner_exec::{Cancel, Supervisor};
+use runner_exec::{Cancel, HangUp, Supervisor};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -47,6 +51,19 @@ impl Exit {
         }
     }
 
+    /// The same from a code; one that is none of ours is an error.
+    pub(crate) fn of_code(code: i32) -> Self {
+        [
+            Exit::Success,
+            Exit::NothingToDo,
+            Exit::Stuck,
+            Exit::Interrupted,
+        ]
+        .into_iter()
+        .find(|exit| i32::from(exit.code()) == code)
+        .unwrap_or(Exit::Error)
+    }
+
     /// The exit for an error.
     pub(crate) fn of_error(error: &Error) -> Self {
         match error.code {
@@ -62,8 +79,16 @@ pub(crate) fn with_host<'o, T>(
     events: bool,
     act: impl FnOnce(&mut Host<'_>) -> Result<T>,
 ) -> Result<T> {
-    let cancel = Cancel::on_signals()?;
-    let mut screen = Screen::new(out, events);
+    with_screen(Screen::new(out, events), HangUp::Ends, act)
+}
+
+/// The same with a screen of the caller's.
+pub(crate) fn with_screen<T>(
+    mut screen: Screen<'_>,
+    hang_up: HangUp,
+    act: impl FnOnce(&mut Host<'_>) -> Result<T>,
+) -> Result<T> {
+    let cancel = Cancel::on_signals(hang_up)?;
     let mut host = Host {
         clock: &SystemClock,
         cancel: &cancel,

@@ -238,7 +238,7 @@ fn check(
     };
     match target {
         EditTarget::Config => {
-            state::check_config(text).map_err(|problems| state::into_error(&problems))?;
+            state::check_config(project, text).map_err(|problems| state::into_error(&problems))?;
         }
         EditTarget::Goal => check_goal(project, text, run_state, &mut accepted)?,
         EditTarget::Tree | EditTarget::Questions => {}
