@@ -70,7 +70,7 @@ fn makes_exactly_this_layout() {
     written.sort_unstable();
     assert_eq!(written, STATE_FILES);
     let mut expected: Vec<String> = STATE_FILES.map(str::to_owned).into();
-    expected.push(".runner/iterations/".to_owned());
+    expected.push(".runner/iterations/.gitignore".to_owned());
     expected.sort();
     assert_eq!(layout(&repo), expected);
 

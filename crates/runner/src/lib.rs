@@ -44,7 +44,9 @@ pub use error::{Code, Error, Result};
 pub use git::Git;
 pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
 pub use init::{InitOptions, InitReport, init};
-pub use landing::{AbandonOptions, AbandonReport, LandOptions, LandReport, Landed, abandon, land};
+pub use landing::{
+    AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandReport, Landed, abandon, land,
+};
 pub use project::Project;
 pub use replay::{ReplayReport, replay};
 pub use run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
