@@ -258,6 +258,25 @@ fn a_dirty_checkout_of_the_base_is_never_touched() {
 }
 
 #[test]
+fn ignored_files_are_not_overwritten_on_the_way_home() {
+    let repo = complete();
+    repo.write(".git/info/exclude", "secret.txt\n");
+    repo.write("secret.txt", "mine\n");
+    commit_on(&repo, "main", "secret.txt", "theirs\n");
+    let run = repo.runner(&["land"]).success();
+    let note = "this work tree stays on runner/demo: on main these ignored files would be overwritten: secret.txt";
+    assert_eq!(run.stderr.matches(note).count(), 1, "{}", run.describe());
+    assert_eq!(repo.read("secret.txt"), "mine\n");
+    assert_eq!(branch(&repo), "runner/demo");
+    assert_eq!(
+        files(&repo, "main"),
+        ["README.md", "a.txt", "b.txt", "secret.txt"]
+    );
+    human_error(&repo.runner(&["abandon"]), "  secret.txt", "move them away");
+    assert_eq!(repo.read("secret.txt"), "mine\n");
+}
+
+#[test]
 fn edits_that_begin_while_the_guard_runs_are_seen() {
     let repo = complete_and_waiting();
     let second = second_tree(&repo, "main");

@@ -220,7 +220,6 @@ impl Lander<'_> {
             let commit = self.target.tip.clone();
             return self.already(trees, Landed::NothingNew, commit, host);
         }
-        // The moves are known but for the commit to which they lead.
         let mut parents = vec![self.target.tip.as_str()];
         if options.merge {
             parents.push(&self.work.commit);
@@ -229,13 +228,14 @@ impl Lander<'_> {
             .git
             .commit_tree(&tree, &parents, "runner: to be tried\n")?;
         let _locks = self.lock_others(trees)?;
-        self.moves(trees, &trial, host)?;
+        self.follow(trees, &trial)?;
 
         let guard = self.guard(&trial, host)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
         // Time has passed: somebody may have begun to edit.
-        let moves = self.moves(trees, &commit, host)?;
+        let mut moves = self.follow(trees, &commit)?;
+        moves.extend(self.switch(trees, &commit, host)?);
         Pending {
             target: self.target.branch.clone(),
             commit: commit.clone(),
@@ -355,7 +355,7 @@ impl Lander<'_> {
     }
 
     /// The work trees that must go along, or words about the one that cannot.
-    fn moves(&self, trees: &[WorkTree], to: &str, host: &mut Host<'_>) -> Result<Vec<Move>> {
+    fn follow(&self, trees: &[WorkTree], to: &str) -> Result<Vec<Move>> {
         let mut moves = Vec::new();
         for tree in self.on_target(trees) {
             let step = Move::follow(&tree.git, &self.target.branch, &self.target.tip, to);
@@ -375,7 +375,6 @@ impl Lander<'_> {
             }
             moves.push(step);
         }
-        moves.extend(self.switch(trees, to, host)?);
         Ok(moves)
     }
 
