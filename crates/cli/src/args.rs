@@ -235,6 +235,7 @@ pub(crate) struct InitArgs {
 
 /// Options of `land`.
 #[derive(Clone, Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // Options of the command line, as they are.
 pub(crate) struct LandArgs {
     /// The run; without it: the one that is checked out, or the only one
     pub(crate) run: Option<String>,

@@ -13,7 +13,7 @@ use landing_support::{
     AGENT, GUARD, assert_tidy, branch, commit_on, complete, complete_with, files, git_in, refused,
     second_tree,
 };
-use runner_testkit::{TestRepo, eventually};
+use runner_testkit::{TestRepo, eventually, write_program};
 use scenario::{error_code, human_error, planned, sh};
 use serde_json::json;
 
@@ -258,6 +258,25 @@ fn a_dirty_checkout_of_the_base_is_never_touched() {
 }
 
 #[test]
+fn ignored_files_are_not_overwritten_on_the_way_home() {
+    let repo = complete();
+    repo.write(".git/info/exclude", "secret.txt\n");
+    repo.write("secret.txt", "mine\n");
+    commit_on(&repo, "main", "secret.txt", "theirs\n");
+    let run = repo.runner(&["land"]).success();
+    let note = "this work tree stays on runner/demo: on main these ignored files would be overwritten: secret.txt";
+    assert_eq!(run.stderr.matches(note).count(), 1, "{}", run.describe());
+    assert_eq!(repo.read("secret.txt"), "mine\n");
+    assert_eq!(branch(&repo), "runner/demo");
+    assert_eq!(
+        files(&repo, "main"),
+        ["README.md", "a.txt", "b.txt", "secret.txt"]
+    );
+    human_error(&repo.runner(&["abandon"]), "  secret.txt", "move them away");
+    assert_eq!(repo.read("secret.txt"), "mine\n");
+}
+
+#[test]
 fn edits_that_begin_while_the_guard_runs_are_seen() {
     let repo = complete_and_waiting();
     let second = second_tree(&repo, "main");
@@ -355,6 +374,74 @@ fn a_checkout_that_was_left_behind_is_finished_by_the_next_command() {
     std::fs::remove_file(second.join("a.txt")).unwrap();
     repo.runner(&["step"]).code(2);
     assert_eq!(status_in(&repo, &second), "");
+}
+
+#[test]
+fn a_switch_that_was_cut_off_is_finished() {
+    // Git was killed on its way from the run's branch to main: some files are gone,
+    // one is new, its locks are left.
+    let repo = complete();
+    let tip = repo.head();
+    commit_on(&repo, "main", "theirs.txt", "theirs\n");
+    repo.runner(&["land"]).success();
+    let home = repo.head();
+    repo.git(&["switch", "-q", "runner/demo"]);
+    std::fs::remove_file(repo.path(".runner/GOAL.md")).unwrap();
+    repo.write("theirs.txt", "thei");
+    repo.write(".git/index.lock", "");
+    repo.write(".git/refs/heads/main.lock", "");
+    let pending = json!({
+        "target": "main", "commit": home,
+        "moves": [{
+            "root": {"text": repo.path(".").canonicalize().unwrap()},
+            "from_branch": "runner/demo", "from": tip, "to_branch": "main", "to": home,
+        }],
+    });
+    repo.write(".runner/iterations/demo/land.json", pending.to_string());
+    repo.runner(&["land"]).success().says("already");
+    assert_eq!((branch(&repo), repo.head()), ("main".to_owned(), home));
+    assert_tidy(&repo);
+}
+
+#[test]
+fn a_git_folder_elsewhere_is_one_checkout_too() {
+    let repo = complete();
+    let git_dir = repo.root().join("moved.git").display().to_string();
+    repo.git(&["init", "-q", "--separate-git-dir", &git_dir]);
+    repo.git(&["switch", "-q", "main"]);
+    repo.runner(&["land"]).success();
+    repo.assert_clean();
+    assert!(repo.exists("b.txt"));
+}
+
+#[test]
+fn an_older_git_lands_where_nothing_has_moved() {
+    let old_git = |repo: &mut TestRepo| {
+        let folder = repo.root().join("old");
+        std::fs::create_dir(&folder).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let real = path.split(':').map(|it| Path::new(it).join("git"));
+        let real = real.into_iter().find(|it| it.exists()).unwrap();
+        let script = format!(
+            "#!/bin/sh\ncase \" $* \" in *' --version '*) echo git version 2.37.1;; \
+             *) exec {} \"$@\";; esac\n",
+            real.display()
+        );
+        write_program(&folder.join("git"), &script);
+        repo.env("PATH", format!("{}:{path}", folder.display()));
+    };
+    let mut repo = complete();
+    old_git(&mut repo);
+    repo.runner(&["land"]).success();
+
+    let mut repo = complete();
+    commit_on(&repo, "main", "theirs.txt", "theirs\n");
+    old_git(&mut repo);
+    human_error(
+        &refused(&repo, &[]),
+        "needs git 2.38 or newer",
+        "install a newer git",
+    );
 }
 
 /// A landing whose second work tree is half way.

@@ -181,6 +181,17 @@ fn leaving_a_run_loses_nothing() {
 }
 
 #[test]
+fn the_id_of_an_abandoned_run_is_not_made_again() {
+    let mut repo = bare();
+    repo.agent(AGENT);
+    repo.start_run("# One\n", GUARD);
+    let first = repo.run_id();
+    repo.runner(&["abandon", "--delete"]).success();
+    repo.start_run("# Two\n", GUARD);
+    assert_eq!(repo.run_id(), format!("{first}-2"));
+}
+
+#[test]
 fn where_the_base_is_gone_or_taken() {
     let repo = half();
     repo.git(&["branch", "-m", "main", "trunk"]);

@@ -307,16 +307,12 @@ fn check_landed(repo: &TestRepo, second: bool, label: &str) {
     assert_processes_end(&repo.root().display().to_string(), Duration::from_secs(10));
 }
 
-fn sweep_land(second: bool) {
+/// Kills `land` at its points; how many there are, and how many were tried.
+fn sweep_land(second: bool) -> (usize, usize) {
     let whole = finished(second);
     let names = points(&whole, &["land"]);
     check_landed(&whole, second, "no fault");
     let trials = chosen(names.len());
-    println!(
-        "{} fault points in land, {} of them tried",
-        names.len(),
-        trials.len()
-    );
     in_parallel(&trials, |n| {
         let repo = finished(second);
         let before = repo.git(&["rev-parse", "main"]);
@@ -344,18 +340,21 @@ fn sweep_land(second: bool) {
         ]);
         assert_eq!(branch, run_tip, "{label}");
     });
+    (names.len(), trials.len())
 }
 
 #[test]
 #[ignore = "minutes: run by `cargo xtask sweep` and sampled by `cargo xtask ci`"]
 fn sweep_land_killed_at_every_point() {
-    sweep_land(false);
+    let (all, tried) = sweep_land(false);
+    println!("{all} fault points in land, {tried} of them tried");
 }
 
 #[test]
 #[ignore = "minutes: run by `cargo xtask sweep` and sampled by `cargo xtask ci`"]
 fn sweep_land_with_a_second_work_tree() {
-    sweep_land(true);
+    let (all, tried) = sweep_land(true);
+    println!("{all} fault points in land beside a checkout, {tried} of them tried");
 }
 
 #[test]

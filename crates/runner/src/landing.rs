@@ -5,6 +5,7 @@
 mod abandon;
 mod checkout;
 mod pending;
+mod target;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ pub use abandon::{AbandonOptions, AbandonReport, abandon};
 use checkout::Move;
 use pending::Pending;
 pub(crate) use pending::finish;
+use target::Target;
 use work::Work;
 
 /// How much of a red guard's output is shown.
@@ -86,12 +88,23 @@ pub struct LandReport {
     pub open: Vec<LandedLeaf>,
     /// So many later commits of the run were left out.
     pub left_out: usize,
-    /// The guard's argv, if it ran, and where its output is.
-    pub guard: Option<(Vec<String>, PathBuf)>,
+    /// The guard, if it ran.
+    pub guard: Option<GreenGuard>,
     /// The branch that is checked out here now.
     pub here: Option<String>,
     /// Work trees elsewhere that were brought along.
     pub followed: Vec<PathBuf>,
+}
+
+/// The guard that passed on the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GreenGuard {
+    /// Its argv.
+    pub command: Vec<String>,
+    /// Where its output is kept.
+    pub log: PathBuf,
+    /// SHA-256 of that.
+    log_sha256: String,
 }
 
 /// Brings a run home.
@@ -177,72 +190,6 @@ fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Statu
     Ok(())
 }
 
-/// Where a run lands.
-struct Target {
-    branch: String,
-    /// Before.
-    tip: String,
-}
-
-impl Target {
-    fn find(git: &Git, run: &Known, base: Option<&Base>, into: Option<&str>) -> Result<Self> {
-        let branch = match (into, base) {
-            (Some(name), _) => name.strip_prefix("refs/heads/").unwrap_or(name),
-            (None, Some(base)) if base.branch == "HEAD" => {
-                return Err(Error::new(
-                    Code::Identity,
-                    format!(
-                        "run {} began from a detached HEAD, so there is no branch to land on",
-                        run.run_id
-                    ),
-                )
-                .hint("name one: `runner land --into BRANCH`"));
-            }
-            (None, Some(base)) => &base.branch,
-            (None, None) => {
-                return Err(Error::new(
-                    Code::Identity,
-                    format!(
-                        "the first commit of run {} is not on its branch, so it is not known where it began",
-                        run.run_id
-                    ),
-                )
-                .hint("name a branch: `runner land --into BRANCH`"));
-            }
-        };
-        if branch == run.branch() {
-            return Err(
-                Error::new(Code::Identity, format!("{branch} is the run's own branch"))
-                    .hint("name another: `runner land --into BRANCH`"),
-            );
-        }
-        let full = full_name(branch);
-        let valid = git.ask(&["check-ref-format", &full])?.is_some();
-        let tip = if valid { git.commit_of(&full)? } else { None };
-        let Some(tip) = tip else {
-            let make = base.map_or_else(String::new, |base| {
-                format!(", or make it: `git branch {branch} {}`", base.commit)
-            });
-            return Err(
-                Error::new(Code::NotFound, format!("there is no branch {branch:?}")).hint(format!(
-                    "name one that there is: `runner land --into BRANCH`{make}"
-                )),
-            );
-        };
-        if git.ask(&["symbolic-ref", "--quiet", &full])?.is_some() {
-            return Err(Error::new(
-                Code::Git,
-                format!("{branch} is only another name for a branch"),
-            )
-            .hint("name the branch itself: `runner land --into BRANCH`"));
-        }
-        Ok(Target {
-            branch: branch.to_owned(),
-            tip,
-        })
-    }
-}
-
 /// A landing on its way.
 struct Lander<'a> {
     project: &'a Project,
@@ -273,7 +220,6 @@ impl Lander<'_> {
             let commit = self.target.tip.clone();
             return self.already(trees, Landed::NothingNew, commit, host);
         }
-        // The moves are known but for the commit to which they lead.
         let mut parents = vec![self.target.tip.as_str()];
         if options.merge {
             parents.push(&self.work.commit);
@@ -282,13 +228,14 @@ impl Lander<'_> {
             .git
             .commit_tree(&tree, &parents, "runner: to be tried\n")?;
         let _locks = self.lock_others(trees)?;
-        self.moves(trees, &trial, host)?;
+        self.follow(trees, &trial)?;
 
-        let (log, guard) = self.guard(&trial, host)?;
-        let message = self.message(&log);
+        let guard = self.guard(&trial, host)?;
+        let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
         // Time has passed: somebody may have begun to edit.
-        let moves = self.moves(trees, &commit, host)?;
+        let mut moves = self.follow(trees, &commit)?;
+        moves.extend(self.switch(trees, &commit, host)?);
         Pending {
             target: self.target.branch.clone(),
             commit: commit.clone(),
@@ -408,7 +355,7 @@ impl Lander<'_> {
     }
 
     /// The work trees that must go along, or words about the one that cannot.
-    fn moves(&self, trees: &[WorkTree], to: &str, host: &mut Host<'_>) -> Result<Vec<Move>> {
+    fn follow(&self, trees: &[WorkTree], to: &str) -> Result<Vec<Move>> {
         let mut moves = Vec::new();
         for tree in self.on_target(trees) {
             let step = Move::follow(&tree.git, &self.target.branch, &self.target.tip, to);
@@ -428,7 +375,6 @@ impl Lander<'_> {
             }
             moves.push(step);
         }
-        moves.extend(self.switch(trees, to, host)?);
         Ok(moves)
     }
 
@@ -457,12 +403,8 @@ impl Lander<'_> {
         Ok(None)
     }
 
-    /// Runs the guard on the result; its output, and what to report of it.
-    fn guard(
-        &self,
-        commit: &str,
-        host: &mut Host<'_>,
-    ) -> Result<(Vec<u8>, (Vec<String>, PathBuf))> {
+    /// Runs the guard on the result.
+    fn guard(&self, commit: &str, host: &mut Host<'_>) -> Result<GreenGuard> {
         let config = &self.work.config;
         let command = &config.guard.command;
         let ran = trial::run_watched(self.git, commit, command, config, &self.run.branch(), host);
@@ -478,7 +420,13 @@ impl Lander<'_> {
         files::remove_if_there(&path)?;
         files::write_whole(&path, &trial.log)?;
         let what = match &trial.end {
-            TrialEnd::Exited(0) => return Ok((trial.log, (command.clone(), path))),
+            TrialEnd::Exited(0) => {
+                return Ok(GreenGuard {
+                    command: command.clone(),
+                    log: path,
+                    log_sha256: sha256_hex(&trial.log),
+                });
+            }
             TrialEnd::Exited(code) => format!("gave exit {code}"),
             TrialEnd::TimedOut => {
                 format!("did not end within {} s", config.iteration_timeout_secs)
@@ -509,7 +457,7 @@ impl Lander<'_> {
         )))
     }
 
-    fn message(&self, log: &[u8]) -> String {
+    fn message(&self, guard: &GreenGuard) -> String {
         LandMessage {
             title: &self.work.title,
             run_id: &self.run.run_id,
@@ -517,9 +465,9 @@ impl Lander<'_> {
             passed: &self.work.passed,
             open: &self.work.open,
             guard: Proof {
-                command: &self.work.config.guard.command,
+                command: &guard.command,
                 exit: 0,
-                log_sha256: &sha256_hex(log),
+                log_sha256: &guard.log_sha256,
             },
         }
         .text()
@@ -554,7 +502,7 @@ impl Lander<'_> {
         self,
         landed: Landed,
         commit: String,
-        guard: Option<(Vec<String>, PathBuf)>,
+        guard: Option<GreenGuard>,
         followed: Vec<PathBuf>,
     ) -> Result<LandReport> {
         let here = self.git.head_ref()?;

@@ -60,7 +60,9 @@ pub use follow::{Followed, Follower};
 pub use git::Git;
 pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
 pub use init::{InitOptions, InitReport, init};
-pub use landing::{AbandonOptions, AbandonReport, LandOptions, LandReport, Landed, abandon, land};
+pub use landing::{
+    AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandReport, Landed, abandon, land,
+};
 pub use project::Project;
 pub use replay::{ReplayReport, replay};
 pub use report::report;

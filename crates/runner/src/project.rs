@@ -76,7 +76,10 @@ impl Project {
             Code::Layout,
             "the branch that is checked out has nothing of a run",
         )
-        .hint("`runner start` goes back to a run on another branch, `runner init` begins anew"))
+        .hint(
+            "`runner runs` lists the runs on other branches, `runner start` goes back to one, \
+             `runner init` begins anew",
+        ))
     }
 
     /// The project's root folder.

@@ -43,9 +43,10 @@ fn print_json(report: &LandReport, merge: bool, out: &mut Out) {
     let ids = |leaves: &[runner_core::landing::LandedLeaf]| -> Vec<String> {
         leaves.iter().map(|leaf| leaf.id.clone()).collect()
     };
-    let guard = report.guard.as_ref().map(
-        |(command, log)| json!({"command": command, "exit": 0, "log": log.display().to_string()}),
-    );
+    let guard = report.guard.as_ref().map(|guard| {
+        let log = guard.log.display().to_string();
+        json!({"command": guard.command, "exit": 0, "log": log})
+    });
     let followed: Vec<Value> = report
         .followed
         .iter()

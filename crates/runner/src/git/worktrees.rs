@@ -34,6 +34,14 @@ impl Git {
                 last.branch = Some(String::from_utf8_lossy(name).into_owned());
             }
         }
+        // Where the git folder lies elsewhere, git does not know the first of them.
+        if !found.iter().any(|tree| tree.git.root == self.root) {
+            let head = self.head_ref()?;
+            found.push(WorkTree {
+                git: self.clone(),
+                branch: head.and_then(|name| name.strip_prefix("refs/heads/").map(str::to_owned)),
+            });
+        }
         Ok(found)
     }
 
