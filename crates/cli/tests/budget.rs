@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 
 /// Longer than anything takes on a loaded machine: reaching it is a failure.
 const LONG: Duration = Duration::from_secs(60);
+/// Work that is there before the events that end the session.
+const HALF: &str = "echo half > half.txt\n";
 /// A session that has printed its events and goes on working.
-const WORK_ON: &str = "echo half > half.txt\nsetsid sleep 1000 & wait\n";
+const WORK_ON: &str = "setsid sleep 1000 & wait\n";
 
 /// A message of claude's with this usage.
 fn message(id: &str, input: u64, output: u64) -> Value {
@@ -59,7 +61,7 @@ fn a_budget_of_tokens_ends_the_session_in_mid_stream() {
     let repo = &stub.repo;
     // The second message goes beyond it, and much would follow.
     let events = [message("m1", 500, 20), message("m2", 700, 30)];
-    stub.play(&Scene::of(&events).after(WORK_ON));
+    stub.play(&Scene::of(&events).before(HALF).after(WORK_ON));
     let run = repo.runner(&["loop", "--json"]).code(1);
     let meta = assert_runner_error(repo, &run, 1, "budget");
     let end = end(&run);
@@ -143,7 +145,11 @@ fn a_budget_of_money_ends_the_session_in_mid_stream() {
         config.set("budget.max_cost_usd", 0.5);
     });
     let repo = &stub.repo;
-    stub.play(&Scene::of(&[step(0.2), step(0.2), step(0.2)]).after(WORK_ON));
+    stub.play(
+        &Scene::of(&[step(0.2), step(0.2), step(0.2)])
+            .before(HALF)
+            .after(WORK_ON),
+    );
     let run = repo.runner(&["loop", "--json"]).code(1);
     let meta = assert_runner_error(repo, &run, 1, "budget");
     assert_eq!(end(&run)["status"], "limit");

@@ -336,7 +336,7 @@ fn a_persons_invalid_tree_is_an_error_and_not_repaired() {
         human_error(
             &repo.runner(&[command]),
             "tree.json",
-            "mend .runner/state/tree.json",
+            "mend it with `runner edit tree`",
         );
         let run = repo.runner(&[command, "--json"]).code(1);
         assert_eq!(error_code(&run), "tree");

@@ -49,8 +49,10 @@ impl Budget {
     pub(crate) fn check(&self) -> Result<()> {
         match self.exceeded_by(&Usage::default()) {
             None => Ok(()),
-            Some(message) => Err(Error::new(Code::Limit, message)
-                .hint("raise [budget] in .runner/state/config.toml and commit it")),
+            Some(message) => {
+                Err(Error::new(Code::Limit, message)
+                    .hint("raise [budget] with `runner edit config`"))
+            }
         }
     }
 

@@ -101,6 +101,12 @@ fn read_branch(
     let run_id = run_id?;
     let read = || -> Result<_> {
         let git = disarm::open_to_look(project)?;
+        let branch = branch_of(run_id);
+        if git.commit_of(&format!("refs/heads/{branch}"))?.is_none() {
+            return Err(step::identity_error(&format!(
+                "there is no branch {branch} in this clone"
+            )));
+        }
         Ok((BranchRecord::read(&git, run_id)?, git))
     };
     match read() {

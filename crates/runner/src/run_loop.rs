@@ -400,9 +400,7 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
             "log in with the agent's own command or set its key (`runner doctor` looks for it); "
                 .to_owned()
         }
-        (ErrorKind::Budget, _) => {
-            "raise [budget] in .runner/state/config.toml and commit it; ".to_owned()
-        }
+        (ErrorKind::Budget, _) => "raise [budget] with `runner edit config`; ".to_owned(),
         _ => String::new(),
     };
     Error::new(Code::Step(kind), message).hint(format!(

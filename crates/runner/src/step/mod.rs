@@ -450,7 +450,7 @@ fn check_limit(state: &State) -> Result<()> {
             state.config.max_iterations
         ),
     )
-    .hint("raise max_iterations in .runner/state/config.toml and commit it"))
+    .hint("raise max_iterations with `runner edit config`"))
 }
 
 /// Why a tree file could not be read, as findings.
@@ -465,7 +465,7 @@ pub(crate) fn unreadable(error: &ReadError) -> Vec<tree::Finding> {
 pub(crate) fn invalid_tree(findings: &[tree::Finding]) -> Error {
     let mut error = state::into_error(&state::tree_problems(findings));
     error.code = Code::Tree;
-    error.hint("mend .runner/state/tree.json (or bring it back with git) and commit it")
+    error.hint("mend it with `runner edit tree`, or bring it back with git and commit it")
 }
 
 fn kind_of(error: &Error) -> ErrorKind {
