@@ -142,6 +142,12 @@ pub(crate) fn counted(count: u32, thing: &str) -> String {
     format!("{count} {thing}{s}")
 }
 
+/// What the clock on the wall shows, for people: nothing is decided by it.
+#[allow(clippy::disallowed_methods)] // the one place of the command line
+pub(crate) fn clock() -> jiff::Zoned {
+    jiff::Zoned::now()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

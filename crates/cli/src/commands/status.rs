@@ -236,7 +236,7 @@ pub(crate) fn local_time(stamp: &str) -> String {
         return style::one_line(stamp, 40);
     };
     let at = at.to_zoned(jiff::tz::TimeZone::system());
-    let today = jiff::Zoned::now().date() == at.date();
+    let today = style::clock().date() == at.date();
     at.strftime(if today { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" })
         .to_string()
 }
@@ -244,7 +244,7 @@ pub(crate) fn local_time(stamp: &str) -> String {
 /// How long ago a time of the records is.
 pub(crate) fn age_ms(stamp: &str) -> Option<u64> {
     let at: jiff::Timestamp = stamp.parse().ok()?;
-    let age = jiff::Timestamp::now().as_millisecond() - at.as_millisecond();
+    let age = style::clock().timestamp().as_millisecond() - at.as_millisecond();
     u64::try_from(age).ok()
 }
 

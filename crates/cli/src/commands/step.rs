@@ -77,7 +77,7 @@ fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Res
         wait_quota: args.wait_quota,
     };
     if detached && !out.json {
-        let now = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z");
+        let now = style::clock().strftime("%Y-%m-%d %H:%M:%S %Z");
         out.say(&format!("loop, pid {}, {now}", std::process::id()));
     }
     let cell = RefCell::new(&mut *out);
@@ -165,8 +165,7 @@ fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
 /// The next moment at which clocks here show this time.
 fn next_occurrence(time: jiff::civil::Time) -> Result<jiff::Timestamp> {
     let wrong = |error: jiff::Error| Error::new(Code::Config, format!("--until: {error}"));
-    #[allow(clippy::disallowed_methods)] // a time of day is the wall clock's
-    let now = jiff::Zoned::now();
+    let now = style::clock();
     let today = now
         .date()
         .to_datetime(time)
