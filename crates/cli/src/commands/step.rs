@@ -137,6 +137,7 @@ fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
                 "{word}: every leaf has passed ({} steps)",
                 end.steps
             ));
+            out.say("next: `runner report` tells what was done, `runner land` brings it home");
         }
         LoopStatus::Stuck => {
             if let Some(leaf) = end.stuck {

@@ -57,7 +57,10 @@ fn the_verdict_and_what_to_type() {
         inputs(Ok(&complete)),
         "complete",
         "complete: all 2 leaves have passed",
-        &["git diff --stat main...runner/demo -- . ':(exclude).runner'"],
+        &[
+            "runner land",
+            "git diff --stat main...runner/demo -- . ':(exclude).runner'",
+        ],
     );
     let stuck = tree(true, 3, false);
     let mut it = inputs(Ok(&stuck));
