@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Activity, Phase, Project, Result, RunView, SelectResult};
+use runner::{Activity, Clock as _, Phase, Project, Result, RunView, SelectResult, SystemClock};
 use serde_json::json;
 
 use super::{Exit, look};
@@ -238,7 +238,8 @@ pub(crate) fn local_time(stamp: &str) -> String {
         return style::one_line(stamp, 40);
     };
     let at = at.to_zoned(jiff::tz::TimeZone::system());
-    let today = jiff::Zoned::now().date() == at.date();
+    let now = SystemClock.now().to_zoned(at.time_zone().clone());
+    let today = now.date() == at.date();
     at.strftime(if today { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" })
         .to_string()
 }
@@ -246,7 +247,7 @@ pub(crate) fn local_time(stamp: &str) -> String {
 /// How long ago a time of the records is.
 pub(crate) fn age_ms(stamp: &str) -> Option<u64> {
     let at: jiff::Timestamp = stamp.parse().ok()?;
-    let age = jiff::Timestamp::now().as_millisecond() - at.as_millisecond();
+    let age = SystemClock.now().as_millisecond() - at.as_millisecond();
     u64::try_from(age).ok()
 }
 

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use runner::{
-    Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport,
-    StepResult,
+    Clock as _, Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult,
+    StepReport, StepResult, SystemClock,
 };
 use runner_core::meta::{Class, Guard};
 use runner_core::output::Status;
@@ -77,7 +77,8 @@ fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Res
         wait_quota: args.wait_quota,
     };
     if detached && !out.json {
-        let now = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M:%S %Z");
+        let now = SystemClock.now().to_zoned(jiff::tz::TimeZone::system());
+        let now = now.strftime("%Y-%m-%d %H:%M:%S %Z");
         out.say(&format!("loop, pid {}, {now}", std::process::id()));
     }
     let cell = RefCell::new(&mut *out);
