@@ -251,6 +251,7 @@ fn iterate(
                 Some("the next try would come after the bound that was asked for".to_owned());
             return Ok(LoopStatus::Stopped);
         }
+        let since = Instant::now();
         let kind = error.kind.as_str();
         let until = format!("{later:.0}");
         tell(
@@ -276,9 +277,8 @@ fn iterate(
             };
             notify::notify(project, host, &whole.notify, &notice);
         }
-        let left = Duration::try_from(later.duration_since(host.clock.now()));
         host.cancel
-            .wait_or_stop(left.map_or(Duration::ZERO, |left| left.min(pause)));
+            .wait_or_stop(pause.saturating_sub(since.elapsed()));
         tell(project, host, "resumed", json!({}));
     }
 }
