@@ -404,6 +404,31 @@ fn a_switch_that_was_cut_off_is_finished() {
 }
 
 #[test]
+fn a_made_up_list_of_what_is_left_does_nothing() {
+    // Names that git would take for options, or that lead out of the repository.
+    let repo = complete();
+    let tip = repo.head();
+    let victim = repo.root().join("victim");
+    std::fs::write(repo.root().join("victim.lock"), "").unwrap();
+    let output = format!("--output={}", victim.display());
+    let outside = "../../../../victim";
+    for (target, from) in [("main", output.as_str()), (outside, &tip)] {
+        let pending = json!({
+            "target": target, "commit": repo.git(&["rev-parse", "main"]),
+            "moves": [{
+                "root": {"text": repo.path(".").canonicalize().unwrap()},
+                "from_branch": "runner/demo", "from": from, "to_branch": target, "to": tip,
+            }],
+        });
+        repo.write(".runner/iterations/demo/land.json", pending.to_string());
+        repo.runner(&["step"]).code(2);
+        assert!(!victim.exists() && repo.root().join("victim.lock").exists());
+        assert!(!repo.exists(".runner/iterations/demo/land.json"));
+        assert_eq!(branch(&repo), "runner/demo");
+    }
+}
+
+#[test]
 fn a_git_folder_elsewhere_is_one_checkout_too() {
     let repo = complete();
     let git_dir = repo.root().join("moved.git").display().to_string();

@@ -236,12 +236,7 @@ impl Lander<'_> {
         // Time has passed: somebody may have begun to edit.
         let mut moves = self.follow(trees, &commit)?;
         moves.extend(self.switch(trees, &commit, host)?);
-        Pending {
-            target: self.target.branch.clone(),
-            commit: commit.clone(),
-            moves: moves.clone(),
-        }
-        .save(self.project, run_id)?;
+        self.pending(&commit, &moves).save(self.project, run_id)?;
         self.advance(&commit)?;
         if identity == Identity::Runner {
             note(
@@ -249,9 +244,7 @@ impl Lander<'_> {
                 "git knows no name and email here: committed as runner <runner@localhost>",
             );
         }
-        if go_all(&moves, host) {
-            Pending::remove(self.project, run_id)?;
-        }
+        self.go_all(&moves, host)?;
         let followed = moves
             .iter()
             .map(|step| step.root().to_owned())
@@ -269,9 +262,44 @@ impl Lander<'_> {
         host: &mut Host<'_>,
     ) -> Result<LandReport> {
         let to = self.target.tip.clone();
-        let switch = self.switch(trees, &to, host)?;
-        go_all(&switch.into_iter().collect::<Vec<_>>(), host);
+        let switch: Vec<Move> = self.switch(trees, &to, host)?.into_iter().collect();
+        if !switch.is_empty() {
+            let pending = self.pending(&to, &switch);
+            pending.save(self.project, &self.run.run_id)?;
+            self.go_all(&switch, host)?;
+        }
         self.report(landed, commit, None, Vec::new())
+    }
+
+    fn pending(&self, commit: &str, moves: &[Move]) -> Pending {
+        Pending {
+            target: self.target.branch.clone(),
+            commit: commit.to_owned(),
+            moves: moves.to_vec(),
+        }
+    }
+
+    /// Brings the work trees along. The landing itself is done: what does not work
+    /// out here is told, and tried again by the next command.
+    fn go_all(&self, moves: &[Move], host: &mut Host<'_>) -> Result<()> {
+        let mut all = true;
+        for step in moves {
+            if let Err(error) = step.go() {
+                all = false;
+                note(
+                    host,
+                    &format!(
+                        "{} could not be brought along: {}; `runner land` tries it again",
+                        step.root().display(),
+                        error.message
+                    ),
+                );
+            }
+        }
+        if all {
+            Pending::remove(self.project, &self.run.run_id)?;
+        }
+        Ok(())
     }
 
     /// The tree of the result.
@@ -523,26 +551,6 @@ impl Lander<'_> {
             followed,
         })
     }
-}
-
-/// Brings the work trees along; whether all of them went. The landing itself is
-/// done: what does not work out here is told, and tried again by the next command.
-fn go_all(moves: &[Move], host: &mut Host<'_>) -> bool {
-    let mut all = true;
-    for step in moves {
-        if let Err(error) = step.go() {
-            all = false;
-            note(
-                host,
-                &format!(
-                    "{} could not be brought along: {}; `runner land` tries it again",
-                    step.root().display(),
-                    error.message
-                ),
-            );
-        }
-    }
-    all
 }
 
 fn note(host: &mut Host<'_>, text: &str) {

@@ -52,6 +52,16 @@ impl Move {
         &self.root
     }
 
+    /// The branches before and after.
+    pub(super) fn branches(&self) -> [&str; 2] {
+        [&self.from_branch, &self.to_branch]
+    }
+
+    /// The commits before and after.
+    pub(super) fn commits(&self) -> [&str; 2] {
+        [&self.from, &self.to]
+    }
+
     /// What of the user's is in the way: names for people, empty if there is
     /// nothing.
     pub(super) fn blockers(&self) -> Result<Vec<String>> {

@@ -40,6 +40,27 @@ impl Pending {
         Ok(files::write_whole(&Self::path(project, run_id), &bytes)?)
     }
 
+    /// Whether it names commits and branches and nothing else: a session may have
+    /// written it.
+    fn is_sound(&self, git: &Git) -> Result<bool> {
+        let mut branches = vec![self.target.as_str()];
+        let mut commits = vec![self.commit.as_str()];
+        for step in &self.moves {
+            branches.extend(step.branches());
+            commits.extend(step.commits());
+        }
+        for branch in branches {
+            if git
+                .ask(&["check-ref-format", &full_name(branch)])?
+                .is_none()
+            {
+                return Ok(false);
+            }
+        }
+        let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Ok(commits.iter().all(|name| name.len() >= 40 && is_name(name)))
+    }
+
     /// It is done.
     pub(super) fn remove(project: &Project, run_id: &str) -> Result<()> {
         Ok(files::remove_if_there(&Self::path(project, run_id))?)
@@ -61,7 +82,9 @@ pub(crate) fn finish(project: &Project, git: &Git) -> Result<()> {
         let Ok(bytes) = files::read_regular(&Pending::path(project, &run_id), MAX_BYTES) else {
             continue;
         };
-        if let Ok(pending) = serde_json::from_slice::<Pending>(&bytes) {
+        if let Ok(pending) = serde_json::from_slice::<Pending>(&bytes)
+            && pending.is_sound(git)?
+        {
             git.remove_stale_locks(&pending.target);
             let now = git.commit_of(&full_name(&pending.target))?;
             let there = git.commit_of(&pending.commit)?.is_some();

@@ -7,6 +7,7 @@ use runner_core::landing::LandedLeaf;
 use runner_core::message;
 use runner_core::meta::Guard;
 use runner_core::paths;
+use runner_core::select::{Selection, select};
 use runner_core::tree::Node;
 
 use crate::error::{Code, Error, Result};
@@ -34,7 +35,9 @@ impl Work {
         let history = GreenHistory::of(git, run)?;
         let bytes = git.file_at(&run.tip, paths::TREE)?.unwrap_or_default();
         let at_tip = state::check_tree(&bytes).ok();
-        let complete = at_tip.as_ref().is_some_and(|root| root.passes);
+        let complete = at_tip
+            .as_ref()
+            .is_some_and(|root| select(root) == Selection::Complete);
         if !complete && !partial {
             return Err(incomplete(run, at_tip.as_ref()));
         }
