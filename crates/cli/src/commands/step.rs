@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use runner::{
-    Clock as _, Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult,
-    StepReport, StepResult, SystemClock,
+    Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport,
+    StepResult,
 };
 use runner_core::meta::{Class, Guard};
 use runner_core::output::Status;
