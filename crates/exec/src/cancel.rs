@@ -3,15 +3,18 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use crate::os;
 
 /// Raised once: end gracefully. Raised twice: end at once. A clone is the same token.
+///
+/// Apart from that somebody may ask to stop when the work at hand is done: that ends nothing by
+/// itself but a [`Cancel::wait_or_stop`].
 #[derive(Debug, Clone)]
 pub struct Cancel {
     inner: Arc<Inner>,
@@ -25,6 +28,8 @@ struct Inner {
     last_signal: AtomicI32,
     first: OwnedFd,
     second: OwnedFd,
+    stop_asked: AtomicBool,
+    stop: OwnedFd,
 }
 
 impl Inner {
@@ -38,6 +43,22 @@ impl Inner {
         // An eventfd takes 2^64 - 2 such writes before it would block.
         let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
     }
+
+    /// Also runs inside a signal handler.
+    fn ask_to_stop(&self) {
+        if !self.stop_asked.swap(true, Ordering::SeqCst) {
+            let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// What SIGHUP means to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HangUp {
+    /// The terminal is gone: end gracefully.
+    Ends,
+    /// Nothing: the process has no terminal and shall outlive the one it was started from.
+    Ignored,
 }
 
 impl Cancel {
@@ -49,6 +70,8 @@ impl Cancel {
             last_signal: AtomicI32::new(0),
             first: rustix::event::eventfd(0, flags)?,
             second: rustix::event::eventfd(0, flags)?,
+            stop_asked: AtomicBool::new(false),
+            stop: rustix::event::eventfd(0, flags)?,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -59,10 +82,18 @@ impl Cancel {
     ///
     /// A SIGHUP that was ignored when the process started (nohup) stays ignored. The other two do
     /// not: shells start background jobs with SIGINT ignored, and `kill -INT` must reach them.
-    pub fn on_signals() -> io::Result<Self> {
+    /// SIGUSR1 asks to stop.
+    pub fn on_signals(hang_up: HangUp) -> io::Result<Self> {
         let token = Self::new()?;
+        let inner = Arc::clone(&token.inner);
+        os::on_signal(SIGUSR1, move || inner.ask_to_stop())?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
+            if signal == SIGHUP && hang_up == HangUp::Ignored {
+                // Caught, not ignored: what is started from here shall not inherit that.
+                os::on_signal(signal, || {})?;
                 continue;
             }
             let inner = Arc::clone(&token.inner);
@@ -97,17 +128,39 @@ impl Cancel {
         }
     }
 
+    /// Asks to stop when the work at hand is done.
+    pub fn ask_to_stop(&self) {
+        self.inner.ask_to_stop();
+    }
+
+    /// Whether somebody asked to stop.
+    pub fn is_stop_asked(&self) -> bool {
+        self.inner.stop_asked.load(Ordering::SeqCst)
+    }
+
     /// Sleeps for `duration`, less if cancelled. True: it is cancelled.
     pub fn wait(&self, duration: Duration) -> bool {
+        Self::sleep(duration, &[&self.inner.first], || self.is_cancelled())
+    }
+
+    /// As [`Cancel::wait`], but it also ends when somebody asks to stop. True: one of the two.
+    pub fn wait_or_stop(&self, duration: Duration) -> bool {
+        let fds = [&self.inner.first, &self.inner.stop];
+        Self::sleep(duration, &fds, || {
+            self.is_cancelled() || self.is_stop_asked()
+        })
+    }
+
+    fn sleep(duration: Duration, fds: &[&OwnedFd], is_over: impl Fn() -> bool) -> bool {
         let until = Instant::now().checked_add(duration);
-        while !self.is_cancelled() && until.is_none_or(|at| Instant::now() < at) {
-            let mut fds = [os::readable(self.inner.first.as_fd())];
+        while !is_over() && until.is_none_or(|at| Instant::now() < at) {
+            let mut fds: Vec<_> = fds.iter().map(|fd| os::readable(fd.as_fd())).collect();
             if os::poll_until(&mut fds, until).is_err() {
                 // Out of kernel memory: still sleep, in small pieces.
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
-        self.is_cancelled()
+        is_over()
     }
 
     /// Becomes readable when the level exceeds `seen`; `None` if there is nothing further to wait for.
@@ -148,6 +201,18 @@ mod tests {
         other.cancel();
         assert_eq!(token.level(), 3);
         assert_eq!(token.last_signal(), None);
+    }
+
+    #[test]
+    fn asking_to_stop_cancels_nothing() {
+        let token = Cancel::new().unwrap();
+        assert!(!token.wait_or_stop(Duration::from_millis(1)));
+        token.ask_to_stop();
+        token.ask_to_stop();
+        assert!(token.is_stop_asked());
+        assert!(token.wait_or_stop(Duration::from_secs(3600)));
+        assert!(!token.is_cancelled());
+        assert!(!token.wait(Duration::from_millis(1)));
     }
 
     #[test]

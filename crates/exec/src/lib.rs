@@ -25,7 +25,7 @@ mod spec;
 mod supervise;
 mod sweep;
 
-pub use cancel::Cancel;
+pub use cancel::{Cancel, HangUp};
 pub use capped::{CappedLog, Tail};
 pub use lock::wait_until_unlocked;
 pub use os::{become_subreaper, die_with_parent, kill_self};

@@ -7,6 +7,7 @@
 compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
 
 mod abilities;
+mod activity;
 mod belongings;
 mod budget;
 mod capture;
@@ -32,11 +33,15 @@ mod run_loop;
 mod start;
 mod state;
 mod step;
+mod tail;
 mod trial;
 mod validate;
 mod verify;
 mod view;
 
+pub use activity::{
+    Activity, LastEnd, LoopEvent, Phase, Trail, Waiting, activity, events_path, loop_log,
+};
 pub use doctor::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Verdict, doctor};
 pub use error::{Code, Error, Result};
 pub use git::Git;

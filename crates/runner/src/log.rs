@@ -109,8 +109,13 @@ impl Events {
     /// The events of a run.
     pub(crate) fn of(run_folder: &Path) -> Self {
         Events {
-            path: run_folder.join("events.jsonl"),
+            path: Self::path(run_folder),
         }
+    }
+
+    /// Where the events of a run lie.
+    pub(crate) fn path(run_folder: &Path) -> PathBuf {
+        run_folder.join("events.jsonl")
     }
 
     /// Appends one event with its time.

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use runner_core::meta::{AfterError, Class, ErrorKind, RunnerError};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::containment::Chosen;
 use crate::disarm;
 use crate::error::{Code, Error, Result};
+use crate::files;
 use crate::git::Git;
 use crate::host::{Host, Progress};
 use crate::lock::Lock;
@@ -52,7 +53,7 @@ pub enum LoopStatus {
     Limit,
     /// Something went wrong.
     Error,
-    /// A bound of this call was reached.
+    /// A bound of this call was reached, or somebody asked it to stop.
     Stopped,
     /// A signal.
     Interrupted,
@@ -121,19 +122,39 @@ fn run(
     Git::open(project.root())?;
     let _lock = Lock::take(project)?;
     let git = disarm::open(project, host)?;
+    tell(
+        project,
+        host,
+        "loop_started",
+        json!({"pid": std::process::id()}),
+    );
     let result = iterate(project, &git, host, options, report, end);
-    let status = match &result {
-        Ok(status) => *status,
-        Err(error) => status_after(error),
+    let (status, error) = match &result {
+        Ok(status) => (*status, end.error.as_ref()),
+        Err(error) => (status_after(error), Some(error)),
     };
-    if let Ok(state) = state::load_run_state(project)
-        && let Some(run_id) = &state.run_id
-    {
-        let events = Events::of(&project.run_folder(run_id));
-        let more = json!({"status": status.as_str(), "steps": end.steps});
-        let _ = events.add(&host.clock.stamp(), None, "finished", more);
+    let mut more = json!({"status": status.as_str(), "steps": end.steps});
+    if let Some(leaf) = &end.stuck {
+        more["node_id"] = json!(leaf.id);
     }
+    if let Some(reason) = &end.reason {
+        more["reason"] = json!(reason);
+    }
+    if let Some(error) = error {
+        more["error"] = json!({"code": error.code.as_str(), "message": error.message});
+    }
+    tell(project, host, "finished", more);
     result
+}
+
+/// Adds to the events of the run; viewers miss a line if that fails, nothing else.
+fn tell(project: &Project, host: &Host<'_>, event: &str, more: Value) {
+    let Some(run_id) = state::load_run_state(project).ok().and_then(|it| it.run_id) else {
+        return;
+    };
+    let folder = project.run_folder(&run_id);
+    let _ = files::make_folder(&folder)
+        .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, event, more));
 }
 
 fn iterate(
@@ -164,7 +185,13 @@ fn iterate(
         if host.cancel.is_cancelled() {
             return Ok(LoopStatus::Interrupted);
         }
-        if let Some(reason) = bound_reached(options, end.steps, begun.elapsed(), host.clock.now()) {
+        let asked = host
+            .cancel
+            .is_stop_asked()
+            .then(|| "it was asked to stop (`runner stop`)".to_owned());
+        if let Some(reason) =
+            asked.or_else(|| bound_reached(options, end.steps, begun.elapsed(), host.clock.now()))
+        {
             return Ok(stopped(project, reason, end));
         }
         let mut place = Workplace {
@@ -218,11 +245,20 @@ fn iterate(
                 Some("the next try would come after the bound that was asked for".to_owned());
             return Ok(LoopStatus::Stopped);
         }
+        let kind = error.kind.as_str();
+        let until = format!("{later:.0}");
+        tell(
+            project,
+            host,
+            "waiting",
+            json!({"until": until, "kind": kind, "why": error.message}),
+        );
         host.observer.progress(&Progress::Waiting {
             secs: pause.as_secs(),
             why: &error.message,
         });
-        host.cancel.wait(pause);
+        host.cancel.wait_or_stop(pause);
+        tell(project, host, "resumed", json!({}));
     }
 }
 

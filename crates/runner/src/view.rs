@@ -8,10 +8,10 @@ use runner_core::meta::Meta;
 use runner_core::run_state::RunState;
 use runner_core::tree::{Node, Progress};
 
+use crate::activity::{self, Activity};
 use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
-use crate::lock::Lock;
 use crate::project::Project;
 use crate::state;
 use crate::step;
@@ -34,8 +34,8 @@ pub struct RunView {
     pub state: RunState,
     /// The iteration limit.
     pub max_iterations: u32,
-    /// The runner at work, if there is one.
-    pub running_pid: Option<u32>,
+    /// What is going on, and the runner at work if there is one.
+    pub activity: Activity,
     /// The recorded iterations, oldest first.
     pub iterations: Vec<IterationView>,
 }
@@ -67,7 +67,7 @@ pub fn run_view(project: &Project) -> Result<RunView> {
         next: validate::select_next(project),
         progress: progress(project),
         max_iterations: config.max_iterations,
-        running_pid: Lock::holder(project),
+        activity: activity::activity(project),
         run_id,
         state: run_state,
         iterations,

@@ -17,21 +17,25 @@ export type Run = {
   pid_alive: boolean;
   /** Its process, while it is at work. */
   pid: number | null;
-  /** What is being done in the iteration that is under way; null between iterations and when no runner is at work. */
-  phase: Phase | null;
-  /** The iteration that is under way, or was cut off; null otherwise. */
+  /** What it is doing. */
+  phase: Phase;
+  /** The iteration that is under way, or the last one. */
   iter: number | null;
-  /** The node it works on, or `repair-tree`. */
+  /** Its node, or `repair-tree`. */
   node_id: string | null;
   /** When the phase began. */
   phase_started_at: string | null;
   /** When the iteration began. */
   iteration_started_at: string | null;
-  /** In phase `waiting`: when the next try begins. */
-  waiting_until: string | null;
-  /** In phase `waiting`: what for. */
-  waiting_for: string | null;
-  /** No runner is at work although an iteration was under way: the last sign of life. */
+  /** When the loop at work began; null for a single step. */
+  loop_started_at: string | null;
+  /** In phase `waiting`: what the loop waits for. */
+  waiting: Waiting | null;
+  /** How the last loop ended; null while one is at work. */
+  last_end: LastEnd | null;
+  /** An iteration was begun and never ended, and no runner is at work. */
+  cut_off: boolean;
+  /** No runner is at work: the last sign of life of the run. */
   not_running_since: string | null;
   /** The number that the next iteration will have. */
   next_iter: number;
@@ -66,8 +70,32 @@ export type Goal = {
 /** The state of a run in one word. */
 export type RunStatus = "running" | "idle" | "stuck" | "complete" | "error" | "quota";
 
-/** What is being done inside an iteration. */
-export type Phase = "preparing" | "agent" | "inspecting" | "guard" | "committing" | "waiting";
+/** What a runner that is at work does. */
+export type Phase = "idle" | "starting" | "preparing" | "agent" | "checking" | "guard" | "deciding" | "committing" | "between" | "waiting" | "working";
+
+/** What the loop waits for. */
+export type Waiting = {
+  /** When it tries again. */
+  until: string;
+  /** The kind of the error that made it wait, such as `quota`. */
+  kind: string;
+  /** That error in words. */
+  why: string;
+};
+
+/** How a loop ended. */
+export type LastEnd = {
+  /** When. */
+  at: string;
+  /** `complete`, `stuck`, `limit`, `error`, `stopped` or `interrupted`. */
+  status: string;
+  /** How many iterations that loop took. */
+  steps: number;
+  /** The code of the error that ended it, such as `quota` or `auth`. */
+  code: string | null;
+  /** That error, or the reason, in words. */
+  message: string | null;
+};
 
 /** A leaf that is next. */
 export type Leaf = {
@@ -503,8 +531,8 @@ export type IterationChanged = {
 export type PhaseChanged = {
   /** The state of the run; null if there is no project. */
   state: RunStatus | null;
-  /** What is being done. */
-  phase: Phase | null;
+  /** What the runner does. */
+  phase: Phase;
   /** The iteration that is under way. */
   iter: number | null;
   /** The node it works on. */

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 
 use clap::CommandFactory as _;
 use runner::{Code, Error, Host, Result, SystemClock};
-use runner_exec::{Cancel, Supervisor};
+use runner_exec::{Cancel, HangUp, Supervisor};
 
 use crate::args::Args;
 use crate::out::Out;
@@ -57,8 +57,16 @@ pub(crate) fn with_host<'o, T>(
     events: bool,
     act: impl FnOnce(&mut Host<'_>) -> Result<T>,
 ) -> Result<T> {
-    let cancel = Cancel::on_signals()?;
-    let mut screen = Screen::new(out, events);
+    with_screen(Screen::new(out, events), HangUp::Ends, act)
+}
+
+/// The same with a screen of the caller's.
+pub(crate) fn with_screen<T>(
+    mut screen: Screen<'_>,
+    hang_up: HangUp,
+    act: impl FnOnce(&mut Host<'_>) -> Result<T>,
+) -> Result<T> {
+    let cancel = Cancel::on_signals(hang_up)?;
     let mut host = Host {
         clock: &SystemClock,
         cancel: &cancel,

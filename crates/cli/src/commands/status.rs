@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Project, Result, RunView, SelectResult};
+use runner::{Activity, Phase, Project, Result, RunView, SelectResult};
 use serde_json::json;
 
 use super::{Exit, look};
@@ -22,7 +22,7 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
 }
 
 fn state_word(view: &RunView) -> &'static str {
-    match (&view.next, view.running_pid) {
+    match (&view.next, view.activity.pid) {
         (_, Some(_)) => "running",
         (Err(_), _) => "invalid",
         (Ok(SelectResult::Open(_)), _) => "open",
@@ -76,7 +76,8 @@ fn print_json(view: &RunView, out: &mut Out) {
             "node_id": view.state.last_node_id,
             "summary": view.state.last_summary,
         },
-        "running_pid": view.running_pid,
+        "running_pid": view.activity.pid,
+        "activity": view.activity,
         "duration_ms": totals.duration_ms,
         "input_tokens": totals.input_tokens,
         "output_tokens": totals.output_tokens,
@@ -98,13 +99,19 @@ fn print_human(view: &RunView, out: &mut Out) {
         _ => Tone::Busy,
     };
     let branch = view.branch.as_deref().unwrap_or_default();
-    let pid = view
-        .running_pid
-        .map_or_else(String::new, |pid| format!(" (pid {pid})"));
+    let now = &view.activity;
+    let pid = match (now.pid, &now.since) {
+        (Some(pid), Some(since)) => format!(" (pid {pid}, since {})", local_time(since)),
+        (Some(pid), None) => format!(" (pid {pid})"),
+        (None, _) => String::new(),
+    };
     out.data(&format!(
         "run {run_id} on {branch}: {}{pid}",
         out.paint.paint(tone, word)
     ));
+    for (label, text) in describe(now) {
+        out.data(&format!("{label:<12}{text}"));
+    }
     if let Some(progress) = view.progress {
         out.data(&format!(
             "leaves:     {} of {} passed  {}",
@@ -154,6 +161,91 @@ fn print_human(view: &RunView, out: &mut Out) {
     if let Some(cost) = totals.cost_usd {
         out.data(&format!("cost:       ${cost:.2}"));
     }
+}
+
+/// What is going on, as labelled lines for people.
+pub(crate) fn describe(now: &Activity) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let node = now.node_id.as_deref().unwrap_or_default();
+    let iteration = now
+        .iter
+        .map(|iter| format!("iteration {iter} ({})", style::one_line(node, 64)));
+    if now.is_running() {
+        let mut text = phase_words(now.phase).to_owned();
+        if let (true, Some(iteration)) = (now.phase.in_iteration(), &iteration) {
+            text = format!("{iteration}: {text}");
+        }
+        if let Some(since) = now.phase_started_at.as_deref().and_then(age_ms) {
+            text = format!("{text} for {}", style::duration(since));
+        }
+        lines.push(("doing:", text));
+    } else if let (true, Some(iteration)) = (now.cut_off, iteration) {
+        lines.push((
+            "cut off:",
+            format!("{iteration}; `runner loop` settles it and goes on"),
+        ));
+    }
+    if let Some(waiting) = &now.waiting {
+        lines.push((
+            "waiting:",
+            format!(
+                "until {}: {}",
+                local_time(&waiting.until),
+                style::one_line(&waiting.why, 160)
+            ),
+        ));
+    }
+    if let Some(log) = &now.log {
+        lines.push(("log:", log.display().to_string()));
+    }
+    if let Some(end) = &now.last_end {
+        let why = end.message.as_deref().unwrap_or_default();
+        let why = match style::one_line(why, 160) {
+            empty if empty.is_empty() => empty,
+            why => format!(": {why}"),
+        };
+        let status = style::one_line(&end.status, 40);
+        lines.push((
+            "last loop:",
+            format!("{status} at {}{why}", local_time(&end.at)),
+        ));
+    }
+    lines
+}
+
+/// A phase as a person would say it.
+pub(crate) fn phase_words(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Idle => "nothing",
+        Phase::Starting => "starting",
+        Phase::Preparing => "preparing",
+        Phase::Agent => "the agent works",
+        Phase::Checking => "looking at what the agent left",
+        Phase::Guard => "the guard runs",
+        Phase::Deciding => "deciding",
+        Phase::Committing => "committing",
+        Phase::Between => "between two iterations",
+        Phase::Waiting => "waiting before the next try",
+        Phase::Working => "at work",
+    }
+}
+
+/// A time of the records as clocks here show it: with its day if that is not today.
+pub(crate) fn local_time(stamp: &str) -> String {
+    let Ok(at) = stamp.parse::<jiff::Timestamp>() else {
+        return style::one_line(stamp, 40);
+    };
+    let at = at.to_zoned(jiff::tz::TimeZone::system());
+    let today = jiff::Zoned::now().date() == at.date();
+    at.strftime(if today { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" })
+        .to_string()
+}
+
+/// How long ago a time of the records is.
+pub(crate) fn age_ms(stamp: &str) -> Option<u64> {
+    let at: jiff::Timestamp = stamp.parse().ok()?;
+    let age = jiff::Timestamp::now().as_millisecond() - at.as_millisecond();
+    u64::try_from(age).ok()
 }
 
 /// Twenty cells.

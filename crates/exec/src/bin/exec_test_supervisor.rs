@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use runner_exec::{Cancel, CappedLog, Flow, Report, Sink, Spec, Stream, Supervisor};
+use runner_exec::{Cancel, CappedLog, Flow, HangUp, Report, Sink, Spec, Stream, Supervisor};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -94,7 +94,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         hold_lock: lock,
         ..spec(args.collect())?
     };
-    let cancel = Cancel::on_signals()?;
+    let cancel = Cancel::on_signals(HangUp::Ends)?;
     let report = supervised(&spec, &cancel, &mut Echo)?;
     let signal = cancel.last_signal();
     say(&format!(

@@ -70,8 +70,8 @@ pub struct IterationChanged {
 pub struct PhaseChanged {
     /// The state of the run; null if there is no project.
     pub state: Option<RunStatus>,
-    /// What is being done.
-    pub phase: Option<Phase>,
+    /// What the runner does.
+    pub phase: Phase,
     /// The iteration that is under way.
     pub iter: Option<u32>,
     /// The node it works on.

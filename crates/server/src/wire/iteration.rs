@@ -227,28 +227,7 @@ pub struct Diff {
     pub truncated: bool,
 }
 
-/// Gives a wire word for every word of the core, one to one.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident of $core:ty { $($(#[$variant_doc:meta])* $variant:ident,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-        #[cfg_attr(test, derive(ts_rs::TS))]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)*
-        }
-
-        impl From<$core> for $name {
-            fn from(word: $core) -> Self {
-                match word {
-                    $(<$core>::$variant => $name::$variant,)*
-                }
-            }
-        }
-    };
-}
-
-words! {
+super::words! {
     /// What kind of iteration it was, judged by what changed.
     Mode of runner_core::meta::Mode {
         /// Only the plan changed.
@@ -260,7 +239,7 @@ words! {
     }
 }
 
-words! {
+super::words! {
     /// What became of the leaf.
     SessionStatus of runner_core::output::Status {
         /// Its goal is reached, says the agent.
@@ -272,7 +251,7 @@ words! {
     }
 }
 
-words! {
+super::words! {
     /// What the guard said.
     GuardVerdict of runner_core::meta::Guard {
         /// Exit code 0.
@@ -284,7 +263,7 @@ words! {
     }
 }
 
-words! {
+super::words! {
     /// Which rule applied.
     Class of runner_core::meta::Class {
         /// The agent's word fits the tree, the guard (if asked) has spoken.
@@ -304,7 +283,7 @@ words! {
     }
 }
 
-words! {
+super::words! {
     /// What went wrong around the agent.
     ErrorKind of runner_core::meta::ErrorKind {
         /// The agent's program could not be started.

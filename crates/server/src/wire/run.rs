@@ -23,22 +23,25 @@ pub struct Run {
     pub pid_alive: bool,
     /// Its process, while it is at work.
     pub pid: Option<u32>,
-    /// What is being done in the iteration that is under way; null between
-    /// iterations and when no runner is at work.
-    pub phase: Option<Phase>,
-    /// The iteration that is under way, or was cut off; null otherwise.
+    /// What it is doing.
+    pub phase: Phase,
+    /// The iteration that is under way, or the last one.
     pub iter: Option<u32>,
-    /// The node it works on, or `repair-tree`.
+    /// Its node, or `repair-tree`.
     pub node_id: Option<String>,
     /// When the phase began.
     pub phase_started_at: Option<String>,
     /// When the iteration began.
     pub iteration_started_at: Option<String>,
-    /// In phase `waiting`: when the next try begins.
-    pub waiting_until: Option<String>,
-    /// In phase `waiting`: what for.
-    pub waiting_for: Option<String>,
-    /// No runner is at work although an iteration was under way: the last sign of life.
+    /// When the loop at work began; null for a single step.
+    pub loop_started_at: Option<String>,
+    /// In phase `waiting`: what the loop waits for.
+    pub waiting: Option<Waiting>,
+    /// How the last loop ended; null while one is at work.
+    pub last_end: Option<LastEnd>,
+    /// An iteration was begun and never ended, and no runner is at work.
+    pub cut_off: bool,
+    /// No runner is at work: the last sign of life of the run.
     pub not_running_since: Option<String>,
     /// The number that the next iteration will have.
     pub next_iter: u32,
@@ -91,23 +94,60 @@ pub enum RunStatus {
     Quota,
 }
 
-/// What is being done inside an iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+super::words! {
+    /// What a runner that is at work does.
+    Phase of runner::Phase {
+        /// No runner is at work.
+        Idle,
+        /// A runner has the lock, and no iteration has begun.
+        Starting,
+        /// An iteration has begun; the prompt is made.
+        Preparing,
+        /// The agent works.
+        Agent,
+        /// The agent has ended; what it left is looked at.
+        Checking,
+        /// The guard runs.
+        Guard,
+        /// The guard has ended; the outcome is worked out.
+        Deciding,
+        /// The outcome is on disk and goes into git.
+        Committing,
+        /// The iteration is over and the next one has not begun.
+        Between,
+        /// The loop waits before it tries again.
+        Waiting,
+        /// A runner is at work, and its events do not tell what it does.
+        Working,
+    }
+}
+
+/// What the loop waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// Context and prompt are being written.
-    Preparing,
-    /// The agent works.
-    Agent,
-    /// The runner looks at what the agent left.
-    Inspecting,
-    /// The guard runs.
-    Guard,
-    /// The outcome is being decided, written and committed.
-    Committing,
-    /// A pause before the next try.
-    Waiting,
+pub struct Waiting {
+    /// When it tries again.
+    pub until: String,
+    /// The kind of the error that made it wait, such as `quota`.
+    pub kind: String,
+    /// That error in words.
+    pub why: String,
+}
+
+/// How a loop ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct LastEnd {
+    /// When.
+    pub at: String,
+    /// `complete`, `stuck`, `limit`, `error`, `stopped` or `interrupted`.
+    pub status: String,
+    /// How many iterations that loop took.
+    pub steps: u64,
+    /// The code of the error that ended it, such as `quota` or `auth`.
+    pub code: Option<String>,
+    /// That error, or the reason, in words.
+    pub message: Option<String>,
 }
 
 /// A leaf that is next.

@@ -22,7 +22,7 @@ fn generated() -> String {
         )*};
     }
     declare!(
-        Run Goal RunStatus Phase Leaf Limits Totals LastError NeedsYou Needs RunState ServerInfo
+        Run Goal RunStatus Phase Waiting LastEnd Leaf Limits Totals LastError NeedsYou Needs RunState ServerInfo
         Iterations RunIterations IterationRow ChangeCounts IterationDetail LogFile LogMatches LogMatch AgentReport
         Meta MetaError Diff Mode SessionStatus GuardVerdict Class ErrorKind
         TreeNode Plan PlanChange ChangeKind PlanNode ProblemBody Problem Finding
