@@ -223,6 +223,14 @@ fn log(project: &Project, it: &Found, file: &str, query: &str) -> Answered {
     Ok(answer)
 }
 
+/// The query of a file.
+#[derive(serde::Deserialize)]
+struct Query {
+    offset: Option<i64>,
+    limit: Option<u64>,
+    find: Option<String>,
+}
+
 /// Which piece of a file is wanted.
 struct Asked {
     offset: i64,
@@ -240,12 +248,6 @@ impl Asked {
             )
             .hint("offset=N, limit=N and find=TEXT are known")
         };
-        #[derive(serde::Deserialize)]
-        struct Query {
-            offset: Option<i64>,
-            limit: Option<u64>,
-            find: Option<String>,
-        }
         let uri: Uri = format!("/?{query}").parse().map_err(|_| wrong("no URI"))?;
         let query = axum::extract::Query::<Query>::try_from_uri(&uri)
             .map_err(|error| wrong(&error.body_text()))?;

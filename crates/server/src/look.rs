@@ -82,7 +82,7 @@ impl Look {
                 folders.push(runner.join("iterations"));
                 if let Some(run) = &seen.now.run_id {
                     let run_folder = runner.join("iterations").join(run);
-                    let open = seen.runs.get(run).and_then(|run| run.open());
+                    let open = seen.runs.get(run).and_then(SeenRun::open);
                     folders.extend(open.map(|iter| run_folder.join(iter.to_string())));
                     folders.push(run_folder);
                 }

@@ -113,7 +113,7 @@ impl Answer {
     }
 
     /// Adds a header. What it says counts for the ETag too.
-    pub(crate) fn header(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: u64) -> Self {
         let value = value.to_string();
         self.etag = etag_of(format!("{} {name} {value}", self.etag).as_bytes());
         self.headers.push((HeaderName::from_static(name), value));

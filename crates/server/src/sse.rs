@@ -30,7 +30,8 @@ pub(crate) fn answer(hub: &Hub, last_id: Option<&str>, lines: bool) -> Response 
         tokio::time::interval_at(tokio::time::Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let stream = Events {
-        first: first(&subscription),
+        // In one piece.
+        first: Some(subscription.first.concat().into()),
         subscription,
         interval,
     };
@@ -44,11 +45,6 @@ pub(crate) fn answer(hub: &Hub, last_id: Option<&str>, lines: bool) -> Response 
         "no",
     );
     response
-}
-
-/// What is sent at once, in one piece.
-fn first(subscription: &Subscription) -> Option<Bytes> {
-    Some(subscription.first.concat().into())
 }
 
 struct Events {

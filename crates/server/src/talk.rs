@@ -34,13 +34,12 @@ impl Talk {
         self.read_on(&mut |_| {});
     }
 
-    /// Tells what was said since; the end of the iteration before, too.
-    pub(crate) fn read(
+    /// Tells what another iteration has said already, if it is that one's turn now.
+    pub(crate) fn follow(
         &mut self,
         talking: Option<(PathBuf, String, u32)>,
         tell: &mut dyn FnMut(ServerEvent),
     ) {
-        self.read_on(tell);
         if self.turn_to(talking) {
             self.read_on(tell);
         }
@@ -64,7 +63,8 @@ impl Talk {
         !same
     }
 
-    fn read_on(&mut self, tell: &mut dyn FnMut(ServerEvent)) {
+    /// Tells what was said since the last time.
+    pub(crate) fn read_on(&mut self, tell: &mut dyn FnMut(ServerEvent)) {
         let Some(place) = &mut self.place else { return };
         let Ok(mut file) = place.it.open(&place.root, "stream.jsonl") else {
             return;
@@ -140,12 +140,14 @@ mod tests {
         let mut talk = Talk::default();
         let mut look = |talking| {
             let mut told = Vec::new();
-            talk.read(talking, &mut |event| {
+            let mut tell = |event| {
                 let ServerEvent::Stream(line) = event else {
                     panic!("{event:?}")
                 };
                 told.push((line.iter, line.offset, line.line.unwrap_or_default()));
-            });
+            };
+            talk.read_on(&mut tell);
+            talk.follow(talking, &mut tell);
             told
         };
         assert!(look(at(1)).is_empty());
@@ -170,7 +172,7 @@ mod tests {
         late.skip(at(2));
         append("2", "{\"new\":1}\n");
         let mut count = 0;
-        late.read(at(2), &mut |_| count += 1);
+        late.read_on(&mut |_| count += 1);
         assert_eq!(count, 1);
     }
 }

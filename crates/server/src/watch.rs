@@ -39,6 +39,7 @@ pub(crate) fn spawn(source: Arc<Source>, hub: &Arc<Hub>) -> std::io::Result<()> 
     // The first look happens here: what changes after this call is told.
     let mut watcher = Watcher::new(source);
     watcher.look();
+    watcher.talk.skip(watcher.seen.talking());
     std::thread::Builder::new()
         .name("watch".to_owned())
         .spawn(move || watcher.run(&hub))?;
@@ -69,17 +70,17 @@ impl Watcher {
     }
 
     fn run(mut self, hub: &Weak<Hub>) {
-        self.talk.skip(self.seen.talking());
         loop {
             self.wait_for_change();
             let Some(hub) = hub.upgrade() else { return };
             let before = self.look();
-            let talking = self.seen.talking();
-            // Lines first: they belong to what was before the change.
-            self.talk.read(talking, &mut |line| hub.publish(&line));
+            // The last lines of an iteration, then its end, then those of the next.
+            self.talk.read_on(&mut |line| hub.publish(&line));
             for event in self.seen.events_since(&before) {
                 hub.publish(&event);
             }
+            let talking = self.seen.talking();
+            self.talk.follow(talking, &mut |line| hub.publish(&line));
         }
     }
 
