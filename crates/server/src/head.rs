@@ -292,7 +292,11 @@ fn needs_you(
         return need(Needs::NotStarted, words.to_owned(), "start");
     }
     match known.next() {
-        Some(Next::Complete) => return None,
+        Some(Next::Complete) => {
+            let words = "Every leaf has passed. Look at the result and bring it home: the guard runs \
+                         once more, then your branch moves.";
+            return need(Needs::Land, words.to_owned(), "land");
+        }
         Some(Next::Stuck(leaf)) => {
             let words = format!(
                 "{} has used up its {} attempts. See what was tried, then give it more attempts, or \

@@ -94,7 +94,7 @@ fn each_state_in_one_word_with_what_it_needs() {
     project.put_tree(&stuck);
     check(&server, "stuck", "stuck");
     project.put_tree(&node("root", 0, true, &[]));
-    check(&server, "complete", "nothing");
+    check(&server, "complete", "land");
     project.write(".runner/state/run_state.json", "{");
     check(&server, "error", "unreadable");
     project.write(

@@ -174,7 +174,7 @@ export type NeedsYou = {
 };
 
 /** Why a person is needed. */
-export type Needs = "not_started" | "not_running" | "cut_off" | "stuck" | "error" | "quota" | "limit" | "invalid_tree" | "unreadable";
+export type Needs = "not_started" | "not_running" | "cut_off" | "stuck" | "error" | "quota" | "limit" | "land" | "invalid_tree" | "unreadable";
 
 /** `GET /api/run-state`: the bookkeeping, as in run_state.json. */
 export type RunState = {

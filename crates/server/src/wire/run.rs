@@ -255,6 +255,8 @@ pub enum Needs {
     Quota,
     /// The run has had its iterations, or its budget.
     Limit,
+    /// Everything has passed: the result can be brought home.
+    Land,
     /// The tree is invalid, and no repair is pending.
     InvalidTree,
     /// Files of `.runner/` cannot be read.
