@@ -28,8 +28,7 @@ export const PLAIN: Style = Object.freeze({
 });
 
 // CSI … final byte; OSC … BEL or ST; other two-byte escapes; stray controls.
-// eslint-disable-next-line no-control-regex
-const ESCAPE = /\x1b\[([0-?]*)[ -/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b\x0c\x0e-\x1a\x7f]/g;
+const ESCAPE = /\x1b\[([0-?]*)[ -/]*([@-~]|$)|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b]*(?:\x1b\\)?|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b\x0c\x0e-\x1a\x7f]/g;
 
 /** The spans of one line, and the style that the next line begins with. */
 export function parseAnsiLine(line: string, start: Style = PLAIN): { spans: Span[]; end: Style } {

@@ -1,7 +1,7 @@
 // What became of an iteration, and of the run as a whole, in one word each: the word
 // chooses the colour, the shape and what a screen reader says.
 import type { ErrorKind, IterationRow, Phase, Run } from '../api/types';
-import { clock, plural, timeOf } from './format';
+import { clock, duration, plural, timeOf } from './format';
 
 export type Outcome =
   | 'passed'
@@ -108,7 +108,7 @@ export interface Headline {
 /** The one line that tells whether to worry. */
 export function headline(run: Run, now: number): Headline {
   const since = timeOf(run.not_running_since);
-  const stopped = since === null ? '' : `since ${clock(now - since)}`;
+  const stopped = since === null ? '' : `for ${duration(Math.max(0, now - since))}`;
   switch (run.state) {
     case 'running': {
       const started = timeOf(run.phase_started_at);
