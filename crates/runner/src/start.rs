@@ -231,7 +231,7 @@ fn check_outside(status: &Status) -> Result<()> {
 }
 
 /// Branch and commit that a run began from, by its first commit.
-fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<(String, String)> {
+pub(crate) fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<(String, String)> {
     let subject = message::start_subject(run_id);
     let log = git
         .read(&[

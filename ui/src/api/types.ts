@@ -392,8 +392,6 @@ export type Diff = {
   commit: string;
   /** A unified diff, at most 2 MiB of it, cut at the end of a line. */
   text: string;
-  /** How long the whole diff is. */
-  bytes: number;
   /** Whether `text` is only its beginning. */
   truncated: boolean;
 };

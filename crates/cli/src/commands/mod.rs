@@ -9,6 +9,7 @@ pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod step;
 pub(crate) mod tree;
+pub(crate) mod ui;
 
 use std::cell::RefCell;
 

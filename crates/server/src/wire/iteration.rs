@@ -221,8 +221,6 @@ pub struct Diff {
     pub commit: String,
     /// A unified diff, at most 2 MiB of it, cut at the end of a line.
     pub text: String,
-    /// How long the whole diff is.
-    pub bytes: u64,
     /// Whether `text` is only its beginning.
     pub truncated: bool,
 }

@@ -56,19 +56,15 @@ fn tidied(declaration: &str) -> String {
                 let _ = writeln!(out, "{line}");
                 inside = true;
             }
-            (None, line) => match line.strip_suffix(", };") {
-                Some(last) => {
+            (None, line) => {
+                if let Some(last) = line.strip_suffix(", };") {
                     let _ = writeln!(out, "{indent}{last};\n}};");
+                } else if inside {
+                    let _ = writeln!(out, "{indent}{}", line.replace(',', ";"));
+                } else {
+                    let _ = writeln!(out, "{line}");
                 }
-                None => {
-                    let end = if inside {
-                        line.replace(',', ";")
-                    } else {
-                        line.to_owned()
-                    };
-                    let _ = writeln!(out, "{indent}{end}");
-                }
-            },
+            }
         }
     }
     out.trim_end().to_owned()
