@@ -32,7 +32,8 @@ class Project {
   #wanted = new Set<Part>();
   #busy = false;
 
-  currentRun = $derived(this.runs.find((run) => run.current) ?? null);
+  /** By its id: that is fresher than the list. */
+  currentRun = $derived(this.runs.find((run) => run.run_id === this.run?.run_id) ?? null);
 
   /** The number of the iteration that a runner is at right now. */
   live = $derived.by(() => {

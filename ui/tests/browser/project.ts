@@ -62,11 +62,17 @@ export class Project {
     if (status !== 0) throw new Error(`git ${words.join(' ')}: ${stderr}`);
   }
 
-  /** Runs a command of the runner to its end; tells how it ended. */
-  run(...words: string[]): { status: number | null; said: string } {
+  /** Runs a command of the runner to its end, which has to be a good one; returns its stdout. */
+  run(...words: string[]): string {
+    const { status, said, stdout } = this.attempt(...words);
+    if (status !== 0) throw new Error(`runner ${words.join(' ')} ended with ${status}: ${said}`);
+    return stdout;
+  }
+
+  /** The same for one that may end otherwise. */
+  attempt(...words: string[]): { status: number | null; stdout: string; said: string } {
     const { status, stdout, stderr } = spawnSync(RUNNER_BIN ?? '', words, { cwd: this.dir, env: this.#env(), encoding: 'utf8', timeout: DEADLINE_MS });
-    if (status === null || status === 2) throw new Error(`runner ${words.join(' ')} (${status}): ${stdout}${stderr}`);
-    return { status, said: stdout + stderr };
+    return { status, stdout, said: stdout + stderr };
   }
 
   /** Starts one and leaves it running. */
