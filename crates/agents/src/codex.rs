@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 
+use crate::LocalZone;
 use crate::event::{ChangeKind, Event};
 use crate::failure::Failure;
 use crate::lax::{Int, List, Object, Text};
@@ -341,7 +341,7 @@ impl Reader for CodexReader {
         self.completed || self.failed.is_some()
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
         let this = *self;
         let error = this.failed.or_else(|| {
             // Remarks of a session that went through in the end are over.

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 
+use crate::LocalZone;
 use crate::event::{ChangeKind, Event};
 use crate::failure::Failure;
 use crate::lax::{Flag, Int, Number, Text};
@@ -158,7 +158,7 @@ impl Reader for CommandReader {
         self.usage
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
         let this = *self;
         let failure = match this.failed {
             Some(message) => Some(Failure::told(&message, &[], None, now, tz)),

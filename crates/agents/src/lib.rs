@@ -29,7 +29,7 @@ use std::path::Path;
 use runner_core::config;
 
 pub use event::{ChangeKind, Event};
-pub use failure::{Failure, FailureKind, Reset, classify};
+pub use failure::{Failure, FailureKind, LocalZone, Reset, classify};
 pub use mask::{mask_text, masked};
 pub use probe::{Help, Login, Probe, Version, VersionFit};
 pub use reader::{Ending, Reader};

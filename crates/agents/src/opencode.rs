@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 
+use crate::LocalZone;
 use crate::event::{ChangeKind, Event};
 use crate::failure::Failure;
 use crate::lax::{Int, Number, Object, Text};
@@ -421,7 +421,7 @@ impl Reader for OpencodeReader {
         self.over
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
         let usage = Reader::usage(&*self);
         let this = *self;
         let failure = match this.trouble {

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use runner_core::output::MAX_OUTPUT_BYTES;
 
+use crate::LocalZone;
 use crate::event::{Event, MAX_ERROR_CHARS, one_paragraph};
 use crate::failure::{Failure, classify};
 use crate::usage::Usage;
@@ -32,7 +32,7 @@ pub trait Reader: Send {
     /// What the session came to. `exit` is its exit code, if it ended by itself.
     /// `now` is the time of the end and `tz` the zone of the machine: they give a
     /// meaning to times in messages (see [`crate::classify`]).
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending;
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending;
 }
 
 /// What a session came to.
@@ -85,7 +85,7 @@ impl Tail {
         program: &str,
         exit: Option<i32>,
         now: Timestamp,
-        tz: &TimeZone,
+        tz: &LocalZone,
     ) -> Option<Failure> {
         let end = match exit {
             Some(0) => return None,
@@ -135,7 +135,9 @@ mod tests {
     fn the_tail_is_short_and_tells_the_failure() {
         let mut tail = Tail::default();
         let now = Timestamp::UNIX_EPOCH;
-        let failure = |tail: &Tail, exit| tail.failure("x", exit, now, &TimeZone::UTC);
+        let failure = |tail: &Tail, exit| {
+            tail.failure("x", exit, now, &LocalZone::new(|| jiff::tz::TimeZone::UTC))
+        };
         assert_eq!(failure(&tail, Some(0)), None);
         let silent = failure(&tail, Some(2)).unwrap();
         assert_eq!(silent.message, "x ended with exit code 2");

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
-use runner_agents::{Ending, Event, FailureKind, Reader, Usage, backend};
+use runner_agents::{Ending, Event, FailureKind, LocalZone, Reader, Usage, backend};
 use runner_core::config::Backend;
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES, OutputError};
 
@@ -22,7 +22,7 @@ const AGENTS: [Backend; 4] = [
 ];
 
 fn finish(reader: Box<dyn Reader>, exit: Option<i32>) -> Ending {
-    reader.finish(exit, support::now(), &TimeZone::UTC)
+    reader.finish(exit, support::now(), &LocalZone::new(|| TimeZone::UTC))
 }
 
 fn sizes(events: &[Event]) -> usize {

@@ -12,6 +12,7 @@ mod support;
 use std::fs;
 
 use jiff::tz::TimeZone;
+use runner_agents::LocalZone;
 use runner_core::config::Backend;
 use runner_core::output::AgentOutput;
 
@@ -138,7 +139,7 @@ fn a_session_that_is_cut_anywhere_does_not_count() {
                 reader.line(line);
             }
             // Killed: whatever it had said by then, it is not a result.
-            let ending = reader.finish(None, support::now(), &TimeZone::UTC);
+            let ending = reader.finish(None, support::now(), &LocalZone::new(|| TimeZone::UTC));
             assert!(
                 ending.output.is_none() && ending.failure.is_some(),
                 "{name} {end}"

@@ -65,6 +65,24 @@ fn agent_and_guard_share_the_time() {
     assert_eq!(repo.node("root")["attempts"], 0);
 }
 
+/// A machine that is suspended and wakes up: the wall clock jumps, and no deadline with it.
+#[test]
+fn hours_in_which_the_machine_slept_do_not_count() {
+    let mut repo = repo_with("exec sleep 1\n", |config| {
+        config.set("iteration_timeout_secs", 60);
+        config.set("executor.idle_timeout_secs", 30);
+    });
+    repo.env("RUNNER_FAULT", "suspend@28800");
+    repo.agent_at(1, "echo work > work.txt; sleep 1; out done x");
+    let (run, json) = step(&repo);
+    assert_eq!(json["guard"], "pass", "{}", run.describe());
+    let meta = repo.meta(1);
+    let hours = |key: &str| meta[key].as_str().unwrap()[..13].to_owned();
+    assert_ne!(hours("started_at"), hours("ended_at"), "{meta}");
+    let took = meta["duration_ms"].as_u64().unwrap();
+    assert!(took < 60_000, "{meta}");
+}
+
 #[test]
 fn what_does_not_want_to_end_is_ended() {
     let repo = repo_with("exit 0\n", |config| {
@@ -266,6 +284,7 @@ fn an_agent_that_floods_and_sleeps_is_not_silent() {
 /// In a container whose first process began no session, everything of ours is in session 0, whose
 /// leader nobody inside can see.
 #[test]
+#[allow(clippy::disallowed_methods)] // the test calls itself, inside a namespace
 fn the_same_where_the_leader_of_the_session_is_outside() {
     // One of these works for root, the other for everybody where namespaces are allowed at all.
     let namespaces: [&[&str]; 2] = [

@@ -207,6 +207,7 @@ fn not_even_started(spec: &Spec, cancel: &Cancel) -> Option<Ended> {
 fn new_mark() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    #[allow(clippy::disallowed_methods)] // for its digits, not for the time
     let nanos = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos());

@@ -39,6 +39,28 @@ pub(crate) struct Belongings<'t> {
     notes: Vec<(PathBuf, Image)>,
     /// Every file of HEAD.
     pub(crate) tracked: Vec<TreeEntry>,
+    /// The folders that they are in, the root included: sorted, so that a folder comes before what
+    /// is in it.
+    pub(crate) folders: BTreeSet<PathBuf>,
+}
+
+/// The folders of sorted files: those in one folder mostly follow each other.
+fn folders_of(tracked: &[TreeEntry]) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::from([PathBuf::new()]);
+    let mut last: Option<&Path> = None;
+    for entry in tracked {
+        let folder = entry.path.parent();
+        if folder.map(Path::as_os_str) == last.map(Path::as_os_str) {
+            continue;
+        }
+        last = folder;
+        for above in entry.path.ancestors().skip(1) {
+            if !folders.insert(above.to_owned()) {
+                break;
+            }
+        }
+    }
+    folders
 }
 
 /// Where the content is taken from.
@@ -77,6 +99,7 @@ impl<'t> Belongings<'t> {
     ) -> Result<Self> {
         let globs = GlobList::new(&config.guard.protected)
             .map_err(|error| Error::new(Code::Config, format!("[guard] protected: {error}")))?;
+        let tracked = git.files_of(head)?;
         let mut belongings = Belongings {
             head: head.to_owned(),
             owned: BTreeMap::new(),
@@ -85,19 +108,20 @@ impl<'t> Belongings<'t> {
             tree,
             hidden: None,
             notes: Vec::new(),
-            tracked: git.files_of(head)?,
+            folders: folders_of(&tracked),
+            tracked,
         };
         git.remember_submodules(&belongings.tracked);
         let reader = Reader { git, source };
         for name in paths::OWNED {
             let path = PathBuf::from(name);
-            let entry = belongings.tracked.iter().find(|entry| entry.path == path);
+            let entry = belongings.entry(&path);
             let image = reader.image(&path, entry)?;
             belongings.owned.insert(path, image);
         }
         for name in [paths::ASSUMPTIONS, paths::QUESTIONS] {
             let path = PathBuf::from(name);
-            let entry = belongings.tracked.iter().find(|entry| entry.path == path);
+            let entry = belongings.entry(&path);
             let image = reader.image(&path, entry)?;
             belongings.notes.push((path, image));
         }
@@ -118,6 +142,13 @@ impl<'t> Belongings<'t> {
     pub(crate) fn note_hidden(&mut self, git: &Git, ignored: &[PathBuf]) -> Result<()> {
         self.hidden = Some(self.hidden_now(git, &BTreeSet::new(), ignored)?);
         Ok(())
+    }
+
+    /// What HEAD has at a path. As bytes: paths are compared part by part, which is slow in a large
+    /// project.
+    pub(crate) fn entry(&self, path: &Path) -> Option<&TreeEntry> {
+        let mut entries = self.tracked.iter();
+        entries.find(|entry| entry.path.as_os_str() == path.as_os_str())
     }
 
     fn is_passed_sidecar(&self, path: &Path) -> bool {

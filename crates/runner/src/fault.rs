@@ -5,6 +5,8 @@
 //! - `kill@N` kills this process (SIGKILL) at the N-th point
 //! - `enospc@N` lets the N-th point fail as a full disk would, once
 //! - `erofs@N` lets the N-th point and all after it fail as a read-only disk would
+//! - `suspend@SECS` lets the wall clock jump by so much whenever it is read, as it does when a
+//!   machine wakes up
 
 use std::io;
 
@@ -21,6 +23,19 @@ pub(crate) fn point(name: &str) -> io::Result<()> {
     planned::point(name)
 }
 
+/// The wall clock, as it is or as planned.
+#[cfg(not(debug_assertions))]
+#[inline]
+pub(crate) fn wall_clock(now: jiff::Timestamp) -> jiff::Timestamp {
+    now
+}
+
+/// The wall clock, as it is or as planned.
+#[cfg(debug_assertions)]
+pub(crate) fn wall_clock(now: jiff::Timestamp) -> jiff::Timestamp {
+    planned::wall_clock(now)
+}
+
 #[cfg(debug_assertions)]
 mod planned {
     use std::io::{self, Write as _};
@@ -33,6 +48,7 @@ mod planned {
         Kill(u64),
         Enospc(u64),
         Erofs(u64),
+        Suspend(u64),
     }
 
     static PLAN: OnceLock<Plan> = OnceLock::new();
@@ -49,8 +65,18 @@ mod planned {
             Some(("kill", Ok(n))) => Plan::Kill(n),
             Some(("enospc", Ok(n))) => Plan::Enospc(n),
             Some(("erofs", Ok(n))) => Plan::Erofs(n),
+            Some(("suspend", Ok(n))) => Plan::Suspend(n),
             _ => Plan::None,
         }
+    }
+
+    pub(super) fn wall_clock(now: jiff::Timestamp) -> jiff::Timestamp {
+        static READ: AtomicU64 = AtomicU64::new(0);
+        let Plan::Suspend(secs) = PLAN.get_or_init(plan) else {
+            return now;
+        };
+        let jumps = READ.fetch_add(1, Ordering::SeqCst) + 1;
+        now + std::time::Duration::from_secs(secs * jumps)
     }
 
     pub(super) fn point(name: &str) -> io::Result<()> {

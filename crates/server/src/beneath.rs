@@ -38,6 +38,7 @@ impl FileId {
 
     /// Whether it was changed so lately that another change may bear the same times:
     /// file systems count in ticks of some milliseconds.
+    #[allow(clippy::disallowed_methods)] // Files have times of the wall clock.
     pub(crate) fn is_fresh(&self) -> bool {
         let now = jiff::Timestamp::now();
         let age = now.as_second() - self.changed.0;

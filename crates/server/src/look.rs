@@ -40,9 +40,11 @@ struct Seen {
     run_state: Option<FileId>,
     others: [Option<FileId>; OTHERS.len()],
     events: Option<FileId>,
-    now: Activity,
-    status: RunStatus,
+    pid: Option<u32>,
+    run_id: Option<String>,
     runs: BTreeMap<String, SeenRun>,
+    /// What goes on, in one word too; `None` until [`Look::settle`].
+    head: Option<(Activity, RunStatus)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -54,15 +56,28 @@ struct SeenRun {
 
 impl Look {
     /// Looks, using what is known from the last time where it cannot have changed.
+    /// Nothing large is read: what changed can be told at once.
     pub(crate) fn at(source: &Source, before: &Look) -> Self {
         let project = source.project().and_then(|project| {
             let before = before
                 .project
                 .as_ref()
                 .filter(|seen| seen.root == project.root());
-            seen(source, &project, before)
+            seen(&project, before)
         });
         Look { project }
+    }
+
+    /// Reads what takes longer, if anything it depends on is new.
+    pub(crate) fn settle(&mut self, source: &Source) {
+        let Some(seen) = &mut self.project else {
+            return;
+        };
+        if seen.head.is_none() {
+            let project = Project::at(seen.root.clone());
+            let status = head::status(source, &project);
+            seen.head = Some((runner::activity(&project), status));
+        }
     }
 
     /// The folders to be told about, the project's own and those on the way to it.
@@ -80,7 +95,7 @@ impl Look {
                 folders.push(seen.root.clone());
                 folders.push(runner.join("state"));
                 folders.push(runner.join("iterations"));
-                if let Some(run) = &seen.now.run_id {
+                if let Some(run) = &seen.run_id {
                     let run_folder = runner.join("iterations").join(run);
                     let open = seen.runs.get(run).and_then(SeenRun::open);
                     folders.extend(open.map(|iter| run_folder.join(iter.to_string())));
@@ -99,26 +114,24 @@ impl Look {
     /// The iteration whose agent may be talking: its run and number, and the root.
     pub(crate) fn talking(&self) -> Option<(PathBuf, String, u32)> {
         let seen = self.project.as_ref()?;
-        let run = seen.now.run_id.clone()?;
+        let run = seen.run_id.clone()?;
         let iter = seen.runs.get(&run)?.open()?;
         Some((seen.root.clone(), run, iter))
     }
 
-    /// What to tell when this was seen after `before`.
+    /// The same project as before, if there was one, and as it is now.
+    fn pair<'l>(&'l self, before: &'l Look) -> Option<(Option<&'l Seen>, &'l Seen)> {
+        let new = self.project.as_ref()?;
+        let same = |old: &&Seen| (&old.root, old.runner) == (&new.root, new.runner);
+        Some((before.project.as_ref().filter(same), new))
+    }
+
+    /// What to tell at once when this was seen after `before`.
     pub(crate) fn events_since(&self, before: &Look) -> Vec<ServerEvent> {
-        let (old, new) = match (&before.project, &self.project) {
-            (None, None) => return Vec::new(),
-            (Some(_), None) => {
-                return vec![
-                    ServerEvent::ProjectChanged(ProjectChanged { there: false }),
-                    phase_changed(None),
-                ];
-            }
-            (None, Some(new)) => (None, new),
-            (Some(old), Some(new)) => {
-                let same = (&old.root, old.runner) == (&new.root, new.runner);
-                (Some(old).filter(|_| same), new)
-            }
+        let Some((old, new)) = self.pair(before) else {
+            let gone = before.project.is_some();
+            let event = ServerEvent::ProjectChanged(ProjectChanged { there: false });
+            return if gone { vec![event] } else { Vec::new() };
         };
         let mut events = Vec::new();
         if old.is_none() {
@@ -136,11 +149,17 @@ impl Look {
         if let Some(old) = old {
             events.extend(iteration_events(&old.runs, &new.runs));
         }
-        let head = |seen: &Seen| (seen.now.clone(), seen.status, seen.others);
-        if old.is_none_or(|old| head(old) != head(new)) {
-            events.push(phase_changed(Some(new)));
-        }
         events
+    }
+
+    /// What to tell of the head of the page, once this has settled.
+    pub(crate) fn phase_since(&self, before: &Look) -> Option<ServerEvent> {
+        let Some((old, new)) = self.pair(before) else {
+            return before.project.as_ref().map(|_| phase_changed(None));
+        };
+        let head = |seen: &Seen| (seen.head.clone(), seen.others);
+        let differs = old.is_none_or(|old| head(old) != head(new));
+        differs.then(|| phase_changed(new.head.as_ref()))
     }
 }
 
@@ -152,7 +171,7 @@ impl SeenRun {
     }
 }
 
-fn seen(source: &Source, project: &Project, before: Option<&Seen>) -> Option<Seen> {
+fn seen(project: &Project, before: Option<&Seen>) -> Option<Seen> {
     use std::os::unix::fs::MetadataExt as _;
     let runner = project.runner_dir().symlink_metadata().ok()?;
     let file = |path: &str| FileId::at(&project.root().join(path));
@@ -173,25 +192,20 @@ fn seen(source: &Source, project: &Project, before: Option<&Seen>) -> Option<See
         run_state,
         others,
         events,
-        now: Activity::default(),
-        status: RunStatus::Idle,
+        pid: runner::running_pid(project),
+        run_id,
         runs,
+        head: None,
     };
-    // Reading the events and the tree is worth it only if something is new.
-    let pid = runner::running_pid(project);
-    let known = before.filter(|old| {
-        old.now.pid == pid
-            && (old.tree, old.run_state, old.events) == (now.tree, now.run_state, now.events)
-            && old.runs == now.runs
-            && !now.events.is_some_and(|id| id.is_fresh())
-            && !now.tree.is_some_and(|id| id.is_fresh())
-    });
-    if let Some(old) = known {
-        now.now = old.now.clone();
-        now.status = old.status;
-    } else {
-        now.now = runner::activity(project);
-        now.status = head::status(source, project);
+    let inputs = |seen: &Seen| (seen.pid, seen.tree, seen.run_state, seen.events);
+    let fresh = |id: Option<FileId>| id.is_some_and(|id| id.is_fresh());
+    if let Some(old) = before
+        && inputs(old) == inputs(&now)
+        && old.runs == now.runs
+        && !fresh(now.tree)
+        && !fresh(now.events)
+    {
+        now.head.clone_from(&old.head);
     }
     Some(now)
 }
@@ -276,11 +290,12 @@ fn changed(run: &str, iter: u32) -> ServerEvent {
     })
 }
 
-fn phase_changed(seen: Option<&Seen>) -> ServerEvent {
+fn phase_changed(head: Option<&(Activity, RunStatus)>) -> ServerEvent {
+    let now = head.map(|(now, _)| now);
     ServerEvent::PhaseChanged(PhaseChanged {
-        state: seen.map(|seen| seen.status),
-        phase: seen.map_or(Phase::Idle, |seen| seen.now.phase.into()),
-        iter: seen.and_then(|seen| seen.now.iter),
-        node_id: seen.and_then(|seen| seen.now.node_id.clone()),
+        state: head.map(|(_, status)| *status),
+        phase: now.map_or(Phase::Idle, |now| now.phase.into()),
+        iter: now.and_then(|now| now.iter),
+        node_id: now.and_then(|now| now.node_id.clone()),
     })
 }

@@ -39,6 +39,7 @@ pub(crate) fn spawn(source: Arc<Source>, hub: &Arc<Hub>) -> std::io::Result<()> 
     // The first look happens here: what changes after this call is told.
     let mut watcher = Watcher::new(source);
     watcher.look();
+    watcher.seen.settle(&watcher.source);
     watcher.talk.skip(watcher.seen.talking());
     std::thread::Builder::new()
         .name("watch".to_owned())
@@ -77,6 +78,10 @@ impl Watcher {
             // The last lines of an iteration, then its end, then those of the next.
             self.talk.read_on(&mut |line| hub.publish(&line));
             for event in self.seen.events_since(&before) {
+                hub.publish(&event);
+            }
+            self.seen.settle(&self.source);
+            if let Some(event) = self.seen.phase_since(&before) {
                 hub.publish(&event);
             }
             let talking = self.seen.talking();

@@ -42,24 +42,26 @@ fn the_head_of_a_run() {
     assert!(run["not_running_since"].is_string());
 }
 
+/// The state and what it needs.
+#[track_caller]
+fn check(server: &Server, state: &str, needs: &str) {
+    let run = server.get("/api/run").is(200, "").json();
+    let kind = run["needs_you"]["kind"].as_str().unwrap_or("nothing");
+    assert_eq!(
+        (run["state"].as_str().unwrap(), kind),
+        (state, needs),
+        "{run}"
+    );
+    let words = run["needs_you"]["words"].as_str().unwrap_or("x");
+    assert!(!words.is_empty());
+}
+
 #[test]
 fn each_state_in_one_word_with_what_it_needs() {
     let project = Project::new();
     let server = project.server();
     let events = ".runner/iterations/run-1/events.jsonl";
     let line = |more: &str| format!("{{\"ts\":\"2026-01-01T00:00:09Z\",{more}}}\n");
-    #[track_caller]
-    fn check(server: &Server, state: &str, needs: &str) {
-        let run = server.get("/api/run").is(200, "").json();
-        let kind = run["needs_you"]["kind"].as_str().unwrap_or("nothing");
-        assert_eq!(
-            (run["state"].as_str().unwrap(), kind),
-            (state, needs),
-            "{run}"
-        );
-        let words = run["needs_you"]["words"].as_str().unwrap_or("x");
-        assert!(!words.is_empty());
-    }
     project.write(
         events,
         line(r#""event":"finished","status":"stopped","steps":1"#),

@@ -15,7 +15,7 @@ use serde_json::json;
 use support::{PATIENCE, Project, Server, put, tree};
 
 /// Longer than the gathering of changes takes.
-const QUIET: Duration = Duration::from_millis(600);
+const QUIET: Duration = Duration::from_secs(1);
 
 fn names(events: &[support::Event]) -> Vec<&str> {
     let mut names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
@@ -40,8 +40,7 @@ fn a_file_that_is_renamed_into_its_place_is_told_once() {
     );
     assert!(events.until_quiet(QUIET).is_empty());
     project.put_run_state(3);
-    let told = events.until_quiet(QUIET);
-    assert!(names(&told).contains(&"run_state_changed"), "{told:?}");
+    assert_eq!(events.wait_for("run_state_changed"), json!({"there": true}));
     project.write(".runner/state/questions.md", "- One.\n- Two.\n");
     events.wait_for("phase_changed");
     // A file on its way is nothing yet.
@@ -78,7 +77,7 @@ fn a_steady_stream_of_other_writes_holds_nothing_back() {
             assert_eq!(told.as_deref(), Some("tree_changed"));
             // Generous for a busy machine; a debounce that starts anew with each
             // write would never end.
-            assert!(after < Duration::from_secs(5), "{after:?}");
+            assert!(after < Duration::from_secs(15), "{after:?}");
         }
         done.store(true, Ordering::Relaxed);
     });

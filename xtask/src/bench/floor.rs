@@ -52,15 +52,22 @@ fn step(dir: &Path) -> Result<()> {
     let log = new_log_folder(dir)?;
     let output = log.join("output.json");
     let journal = log.join("journal.jsonl");
-    git(dir, "status --porcelain=v2 --branch -z -uall", &[])?;
-    git(dir, "ls-tree -r -z HEAD", &[])?;
+    let events = dir.join(".runner/iterations/floor/events.jsonl");
+    let event = |name: &str| append(&events, &format!("{{\"event\":\"{name}\"}}\n"));
+    git(dir, STATUS, &[])?;
+    git(dir, "ls-tree -r -z --full-tree HEAD", &[])?;
     append_durably(&journal, "{\"phase\":\"started\"}\n")?;
+    event("iteration_started")?;
     sync_folder(&log)?;
+    sync_folder(&dir.join(".runner/iterations/floor"))?;
     let context = dir.join(".runner/context");
     fs::create_dir_all(&context).context("the context folder")?;
     write_durably(&context.join("goal.md"), &[b'g'; 600])?;
     sync_folder(&context)?;
     write_durably(&log.join("prompt.md"), &[b'p'; 6_000])?;
+    write_durably(&log.join("argv.json"), &[b'a'; 300])?;
+    sync_folder(&log)?;
+    event("agent_started")?;
 
     Cmd::new("sh")
         .args(["-c", AGENT])
@@ -69,11 +76,14 @@ fn step(dir: &Path) -> Result<()> {
         .dir(dir)
         .stdout()?;
     append(&journal, "{\"phase\":\"agent_ended\",\"exit_code\":0}\n")?;
-    git(dir, "status --porcelain=v2 --branch -z -uall", &[])?;
+    event("agent_ended")?;
+    git(dir, STATUS, &[])?;
+    event("guard_started")?;
     Cmd::new("true").dir(dir).stdout()?;
     append(&journal, "{\"phase\":\"guard_ended\",\"exit_code\":0}\n")?;
+    event("guard_ended")?;
     // The guard runs the agent's code: branch and index are looked at again.
-    git(dir, "status --porcelain=v2 --branch -z -uall", &[])?;
+    git(dir, STATUS, &[])?;
 
     let tree = next_tree(dir)?;
     write_durably(&log.join("tree.after.json"), &tree)?;
@@ -81,33 +91,43 @@ fn step(dir: &Path) -> Result<()> {
     write_plain(&log.join("guard.log"), b"")?;
     sync_folder(&log)?;
     append_durably(&journal, "{\"phase\":\"decided\"}\n")?;
+    event("decided")?;
     let state = dir.join(".runner/state");
     write_durably(&state.join("tree.json"), &tree)?;
     write_durably(&state.join("run_state.json"), run_state(1).as_bytes())?;
     sync_folder(&state)?;
-    git(dir, "add -A", &[])?;
-    git(dir, "commit --quiet -m", &["one more step"])?;
+    git(dir, "add --all -- .", &[])?;
+    let commit = "commit --quiet --allow-empty --no-verify --cleanup=verbatim -m";
+    git(dir, commit, &["one more step"])?;
     write_durably(&log.join("meta.json"), &[b'm'; 900])?;
     sync_folder(&log)?;
-    append(&journal, "{\"phase\":\"committed\"}\n")
+    append(&journal, "{\"phase\":\"committed\"}\n")?;
+    event("committed")
 }
 
-/// Git without what a step does not need either.
+/// How a step looks at the work tree.
+const STATUS: &str = "status --porcelain=v2 --branch --untracked-files=all --ignored=matching \
+    --ignore-submodules=dirty --no-renames -z";
+
+/// The options of every git call of a step.
+const OPTIONS: &str = "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c commit.gpgSign=false \
+    -c user.useConfigOnly=true -c gc.auto=0 -c maintenance.auto=false -c core.untrackedCache=false \
+    -c core.quotePath=false -c core.safecrlf=false -c advice.addEmbeddedRepo=false \
+    -c log.showSignature=false -c i18n.commitEncoding=UTF-8 -c i18n.logOutputEncoding=UTF-8 \
+    -c diff.ignoreSubmodules=dirty -c submodule.recurse=false";
+
+/// The same git commands as a step gives.
 fn git(dir: &Path, words: &str, last: &[&str]) -> Result<()> {
-    let quick = "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c commit.gpgSign=false \
-        -c gc.auto=0 -c maintenance.auto=false";
+    let locks = if words.starts_with("status") || words.starts_with("ls-tree") {
+        "0"
+    } else {
+        "1"
+    };
     Cmd::new("git")
-        .words(quick)
+        .words(OPTIONS)
         .words(words)
         .args(last)
-        .env(
-            "GIT_OPTIONAL_LOCKS",
-            if words.starts_with("status") {
-                "0"
-            } else {
-                "1"
-            },
-        )
+        .env("GIT_OPTIONAL_LOCKS", locks)
         .dir(dir)
         .stdout()?;
     Ok(())

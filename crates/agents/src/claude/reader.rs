@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::LocalZone;
 use crate::event::{ChangeKind, Event};
 use crate::failure::{Failure, Reset};
 use crate::lax::{Flag, Int, List, Number, Object, Text};
@@ -406,7 +406,7 @@ impl Reader for ClaudeReader {
         self.outcome.is_some()
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &TimeZone) -> Ending {
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
         let usage = Reader::usage(&*self);
         let this = *self;
         let (error_code, error_text) = this.api_error.unwrap_or_default();

@@ -5,6 +5,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+use std::cell::LazyCell;
 use std::fmt;
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ use crate::event::{MAX_ERROR_CHARS, one_paragraph};
 
 /// How much of a message is looked at.
 const MAX_CLASSIFIED_CHARS: usize = 16_000;
+
+/// The zone of the machine, looked up when it is needed: that reads a thousand names, and only a
+/// message with a time of day in it asks for one.
+pub type LocalZone = LazyCell<TimeZone>;
 
 /// Why a session failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +121,7 @@ pub fn classify(
     text: &str,
     http_status: Option<u16>,
     now: Timestamp,
-    tz: &TimeZone,
+    tz: &LocalZone,
 ) -> (FailureKind, Option<Reset>) {
     let text = plain(text);
     let lower = text.to_ascii_lowercase();
@@ -138,7 +143,7 @@ impl Failure {
         codes: &[&str],
         http_status: Option<u16>,
         now: Timestamp,
-        tz: &TimeZone,
+        tz: &LocalZone,
     ) -> Self {
         let mut text = codes.join(" ");
         text.push(' ');

@@ -19,7 +19,7 @@ fn berlin() -> TimeZone {
 }
 
 fn classified(text: &str) -> (FailureKind, Option<Reset>) {
-    classify(text, None, now(), &TimeZone::UTC)
+    classify(text, None, now(), &LocalZone::new(|| TimeZone::UTC))
 }
 
 // As an option, which is how tables below use them.
@@ -238,13 +238,28 @@ fn kinds_by_status_alone() {
         (200, Other),
         (999, Other),
     ] {
-        let told = classify("something", Some(status), now(), &TimeZone::UTC);
+        let told = classify(
+            "something",
+            Some(status),
+            now(),
+            &LocalZone::new(|| TimeZone::UTC),
+        );
         assert_eq!(told, (kind, None), "{status}");
     }
     // The words know better than the status.
-    let told = classify("Prompt is too long", Some(400), now(), &TimeZone::UTC);
+    let told = classify(
+        "Prompt is too long",
+        Some(400),
+        now(),
+        &LocalZone::new(|| TimeZone::UTC),
+    );
     assert_eq!(told.0, ContextFull);
-    let told = classify("usage limit reached", Some(429), now(), &TimeZone::UTC);
+    let told = classify(
+        "usage limit reached",
+        Some(429),
+        now(),
+        &LocalZone::new(|| TimeZone::UTC),
+    );
     assert_eq!(told.0, Quota);
 }
 
@@ -432,28 +447,28 @@ fn resets_after_a_while() {
 
 #[test]
 fn local_times_are_of_our_zone() {
-    let check = |text: &str, tz: &TimeZone, expected: &str| {
-        let told = classify(text, None, now(), tz);
+    let check = |text: &str, tz: fn() -> TimeZone, expected: &str| {
+        let told = classify(text, None, now(), &LocalZone::new(tz));
         assert_eq!(told, (Quota, at(expected)), "{text}");
     };
     let text = "usage limit, resets 2am (Europe/Berlin)";
-    check(text, &berlin(), "2026-11-16T01:00:00Z");
+    check(text, berlin, "2026-11-16T01:00:00Z");
     check(
         "usage limit, resets 2am (UTC)",
-        &berlin(),
+        berlin,
         "2026-11-16T02:00:00Z",
     );
     check(
         "usage limit, try again at 3:45 PM.",
-        &berlin(),
+        berlin,
         "2026-11-15T14:45:00Z",
     );
     // A zone without a name is the machine's, which the CLI named.
-    let nameless = TimeZone::fixed(jiff::tz::offset(1));
-    check(text, &nameless, "2026-11-16T01:00:00Z");
+    let nameless = || TimeZone::fixed(jiff::tz::offset(1));
+    check(text, nameless, "2026-11-16T01:00:00Z");
     // The hour that does not exist, in the night when clocks go forward.
     let text = "usage limit, try again at Mar 28th, 2027 2:30 AM.";
-    check(text, &berlin(), "2027-03-28T01:30:00Z");
+    check(text, berlin, "2027-03-28T01:30:00Z");
 }
 
 #[test]
@@ -477,7 +492,13 @@ fn words_of_kinds() {
 #[test]
 fn messages_are_one_short_paragraph() {
     let long = format!("first\nsecond {}", "x".repeat(10_000_000));
-    let failure = Failure::told(&long, &["billing_error"], None, now(), &TimeZone::UTC);
+    let failure = Failure::told(
+        &long,
+        &["billing_error"],
+        None,
+        now(),
+        &LocalZone::new(|| TimeZone::UTC),
+    );
     assert_eq!(failure.kind, Quota);
     assert!(failure.message.starts_with("first second xxx"));
     assert_eq!(failure.message.chars().count(), 2000);
@@ -486,7 +507,7 @@ fn messages_are_one_short_paragraph() {
 proptest! {
     #[test]
     fn never_panics(text: String, status: Option<u16>) {
-        let _ = classify(&text, status, now(), &TimeZone::UTC);
+        let _ = classify(&text, status, now(), &LocalZone::new(|| TimeZone::UTC));
     }
 
     #[test]
@@ -496,7 +517,7 @@ proptest! {
     ) {
         let marks = ["try again at ", "resets ", "try again in ", "retry-after: ", "resets_at\":", "reset on ", "limit reached|", "retry in "];
         let text = format!("usage limit, {}{}", marks[mark], words.join(" "));
-        let (kind, _) = classify(&text, None, now(), &berlin());
+        let (kind, _) = classify(&text, None, now(), &LocalZone::new(berlin));
         prop_assert_eq!(kind, Quota);
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runner_agents::{Ending, Event, Reset, Usage};
+use runner_agents::{Ending, Event, LocalZone, Reset, Usage};
 use runner_core::config::Backend;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub(crate) fn read(
         output,
         usage,
         failure,
-    } = reader.finish(exit, now(), &TimeZone::UTC);
+    } = reader.finish(exit, now(), &LocalZone::new(|| TimeZone::UTC));
     assert_eq!(so_far, usage, "the last count is the final one");
     Recorded {
         exit,

@@ -149,6 +149,7 @@ fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
 /// The next moment at which clocks here show this time.
 fn next_occurrence(time: jiff::civil::Time) -> Result<jiff::Timestamp> {
     let wrong = |error: jiff::Error| Error::new(Code::Config, format!("--until: {error}"));
+    #[allow(clippy::disallowed_methods)] // a time of day is the wall clock's
     let now = jiff::Zoned::now();
     let today = now
         .date()

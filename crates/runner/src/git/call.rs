@@ -11,6 +11,10 @@ use crate::error::{Code, Error, Result};
 /// The oldest git that has everything used here (`--sparse` of `git add`).
 const MIN_VERSION: (u32, u32) = (2, 34);
 
+/// So much can be written into any pipe before anybody reads it (a page, where the user has so many
+/// pipes that the kernel gives no more).
+const PIPE_HOLDS: usize = 4096;
+
 impl Git {
     /// Refuses a git that is too old, with words.
     pub fn check_version() -> Result<String> {
@@ -96,6 +100,11 @@ pub(super) fn spawn(mut command: Command, input: Option<&[u8]>) -> Result<Output
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
+        if input.len() <= PIPE_HOLDS {
+            let _ = stdin.write_all(input);
+            drop(stdin);
+            return Ok(child.wait_with_output()?);
+        }
         std::thread::scope(|scope| {
             // A thread, because git may print more than a pipe holds before it
             // has read everything.

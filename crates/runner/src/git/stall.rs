@@ -1,11 +1,15 @@
 //! A git that may wait for ever, because a session left a pipe where git expects
 //! a file: noticed, ended, and left to the caller to clear the way.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::error::Result;
 
 /// How a call in an untrusted work tree went.
 #[derive(Debug)]
@@ -33,51 +37,102 @@ pub(super) fn run(mut command: Command) -> Result<Patience<Output>> {
     let mut child = command
         .spawn()
         .map_err(|error| super::call::cannot_start(&error))?;
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let ended = std::thread::scope(|scope| {
-        // Both at once, because either pipe may fill up.
-        scope.spawn(|| out.map(|mut pipe| pipe.read_to_end(&mut stdout)));
-        scope.spawn(|| err.map(|mut pipe| pipe.read_to_end(&mut stderr)));
-        wait(&mut child)
-    })?;
-    Ok(match ended {
-        Some(status) => Patience::Ended(Output {
-            status,
-            stdout,
-            stderr,
-        }),
-        None => Patience::Stalled,
-    })
+    let mut pipes = Pipes::of(&mut child);
+    let mut watch = Watch::new();
+    while !pipes.read_for(LOOK_EVERY)? {
+        if watch.sees_no_work(child.id()) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(Patience::Stalled);
+        }
+    }
+    // Both pipes are closed: it ends, or has ended. Nothing that git starts here keeps running.
+    Ok(Patience::Ended(Output {
+        status: child.wait()?,
+        stdout: pipes.stdout,
+        stderr: pipes.stderr,
+    }))
 }
 
-/// Waits for the end; `None` if it had to be ended.
-fn wait(child: &mut Child) -> Result<Option<std::process::ExitStatus>> {
-    let begun = Instant::now();
-    let mut pause = Duration::from_micros(200);
-    let (mut worked, mut idle, mut looked) = (None, 0, begun);
-    loop {
-        if let Some(status) = child.try_wait().map_err(Error::from)? {
-            return Ok(Some(status));
+/// What the child prints, on either pipe as it comes: each may fill up.
+struct Pipes {
+    open: Vec<(bool, File)>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Pipes {
+    fn of(child: &mut Child) -> Self {
+        let out = child.stdout.take().map(|pipe| (true, OwnedFd::from(pipe)));
+        let err = child.stderr.take().map(|pipe| (false, OwnedFd::from(pipe)));
+        let pipes = out.into_iter().chain(err);
+        Self {
+            open: pipes.map(|(is_out, fd)| (is_out, File::from(fd))).collect(),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
         }
-        let now = Instant::now();
-        if now - begun > UNWATCHED && now - looked > LOOK_EVERY {
-            looked = now;
-            let work = work_done(child.id());
-            idle = if work.is_some() && work == worked {
-                idle + 1
-            } else {
-                0
+    }
+
+    /// Reads what comes, until both are closed (true) or nothing came for so long (false).
+    fn read_for(&mut self, limit: Duration) -> Result<bool> {
+        let timeout = Timespec::try_from(limit).unwrap_or_default();
+        let mut buffer = [0; 1 << 14];
+        while !self.open.is_empty() {
+            let mut fds: Vec<_> = self
+                .open
+                .iter()
+                .map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN))
+                .collect();
+            match rustix::event::poll(&mut fds, Some(&timeout)) {
+                Ok(0) => return Ok(false),
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other.map_err(std::io::Error::from)?,
             };
-            worked = work;
-            if idle >= IDLE_LOOKS {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Ok(None);
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            for at in (0..ready.len()).rev().filter(|at| ready[*at]) {
+                let (is_out, pipe) = &mut self.open[at];
+                match pipe.read(&mut buffer) {
+                    Ok(0) => drop(self.open.remove(at)),
+                    Ok(count) if *is_out => self.stdout.extend_from_slice(&buffer[..count]),
+                    Ok(count) => self.stderr.extend_from_slice(&buffer[..count]),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        Ok(true)
+    }
+}
+
+/// Whether a process that prints nothing does anything else.
+struct Watch {
+    begun: Instant,
+    worked: Option<(u64, u64)>,
+    idle: u32,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            worked: None,
+            idle: 0,
+        }
+    }
+
+    /// One look; true after several of them without any work in between.
+    fn sees_no_work(&mut self, pid: u32) -> bool {
+        if self.begun.elapsed() < UNWATCHED {
+            return false;
+        }
+        let work = work_done(pid);
+        self.idle = if work.is_some() && work == self.worked {
+            self.idle + 1
+        } else {
+            0
+        };
+        self.worked = work;
+        self.idle >= IDLE_LOOKS
     }
 }
 

@@ -114,7 +114,7 @@ pub(super) fn run_agent(
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     // What ended because it was told to has no code of its own.
     let exit_code = report.exit.filter(|_| by_itself);
-    let tz = jiff::tz::TimeZone::system();
+    let tz = runner_agents::LocalZone::new(jiff::tz::TimeZone::system);
     let (ending, exceeded) =
         stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
     it.journal.note(&Record::AgentEnded { exit_code })?;

@@ -51,10 +51,7 @@ impl Before {
 
     /// Refuses a tree in the work tree that is not HEAD's.
     pub(crate) fn prove(&self, belongings: &Belongings<'_>) -> Result<()> {
-        let entry = belongings
-            .tracked
-            .iter()
-            .find(|entry| entry.path == Path::new(paths::TREE));
+        let entry = belongings.entry(Path::new(paths::TREE));
         let same = match (self.bytes(), entry) {
             (Some(bytes), Some(entry)) => blob_name(bytes, entry.oid.len()) == entry.oid,
             (None, _) => true,

@@ -66,7 +66,7 @@ impl<'b> EventStream<'b> {
         mut self,
         exit: Option<i32>,
         now: jiff::Timestamp,
-        tz: &jiff::tz::TimeZone,
+        tz: &runner_agents::LocalZone,
         observer: &mut dyn Observer,
     ) -> (Ending, Option<String>) {
         let rest = self.stdout.take_rest();

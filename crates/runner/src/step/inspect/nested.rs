@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use runner_core::paths;
 
@@ -23,10 +23,7 @@ pub(super) fn take(
 ) -> Result<Vec<String>> {
     let mut nested = Vec::new();
     let submodules: BTreeSet<&Path> = belongings.submodules().collect();
-    let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
-    for entry in &belongings.tracked {
-        folders.extend(entry.path.ancestors().skip(1).map(Path::to_owned));
-    }
+    let mut folders = belongings.folders.clone();
     loop {
         // On another branch nothing may ignore the logs, where those repositories
         // are that were taken away before.

@@ -31,12 +31,8 @@ pub(super) fn remove(
     belongings: &Belongings<'_>,
     quarantine: &Path,
 ) -> io::Result<()> {
-    let mut folders: BTreeSet<&Path> = BTreeSet::from([Path::new("")]);
-    for entry in &belongings.tracked {
-        folders.extend(entry.path.ancestors().skip(1));
-    }
     // Sorted: a folder is opened before those in it are looked at.
-    for folder in folders {
+    for folder in &belongings.folders {
         let full = root.join(folder);
         let closed = full
             .symlink_metadata()
