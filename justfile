@@ -35,10 +35,6 @@ tidy:
 fmt:
     cargo fmt --all
 
-# Serve a project's API and page: `just ui-server DIR`.
-ui-server DIR *OPTIONS:
-    cargo run --quiet --package runner-cli -- ui --project-dir {{DIR}} {{OPTIONS}}
-
 # The page while one works on it; it shows the project of a `runner ui` on port 7878.
 ui-dev:
     npm --prefix ui run dev

@@ -185,10 +185,10 @@ mod tests {
         };
         let outcomes = [
             outcome("setup", None),
-            outcome("fmt", Some(Failure::new("no"))),
+            outcome("ui", Some(Failure::new("no"))),
         ];
-        let expected = "\nsetup   passed      1.2 s\nfmt     failed      1.2 s\n\
-            clippy  not run\n1 passed, 1 failed";
+        let expected = "\nsetup   passed      1.2 s\nui      failed      1.2 s\n\
+            fmt     not run\n1 passed, 1 failed";
         assert_eq!(summary(&stages, &outcomes), expected);
     }
 }

@@ -51,7 +51,9 @@ pub(crate) fn test_in_browser() -> Result<()> {
 /// Builds the page for a binary that will carry it. Without Node.js, or when it fails,
 /// that is said and the binary is built without.
 pub(crate) fn build_if_possible() {
-    let built = node().and_then(|()| ensure_packages()).and_then(|()| build());
+    let built = node()
+        .and_then(|()| ensure_packages())
+        .and_then(|()| build());
     if let Err(failure) = built {
         out::note(&format!("the page of `runner ui` is not built: {failure}"));
         if let Some(remedy) = failure.remedy() {
@@ -93,8 +95,9 @@ fn build() -> Result<()> {
 
 /// Fails unless there is a Node.js that is new enough.
 fn node() -> Result<()> {
-    let hint =
-        format!("install Node.js {OLDEST_NODE} or newer with npm (nodejs.org, or your system's packages)");
+    let hint = format!(
+        "install Node.js {OLDEST_NODE} or newer with npm (nodejs.org, or your system's packages)"
+    );
     if find_program("node").is_none() || find_program("npm").is_none() {
         return Err(Failure::new("there is no Node.js with npm").hint(hint));
     }
