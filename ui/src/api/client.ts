@@ -75,10 +75,11 @@ async function refusal(response: Response): Promise<Refused> {
 async function get<T>(path: string): Promise<T> {
   const before = kept.get(path);
   const response = await ask(path, before === undefined ? {} : { 'If-None-Match': before.etag });
-  if (response.status === 304 && before !== undefined) return before.value as T;
-  if (!response.ok) throw await refusal(response);
-  const value = (await response.json()) as T;
-  const etag = response.headers.get('ETag');
+  const same = response.status === 304 && before !== undefined;
+  if (!same && !response.ok) throw await refusal(response);
+  const value = same ? (before.value as T) : ((await response.json()) as T);
+  const etag = same ? before.etag : response.headers.get('ETag');
+  // The last used are at the end.
   kept.delete(path);
   if (etag !== null) kept.set(path, { etag, value });
   for (const oldest of kept.keys()) {

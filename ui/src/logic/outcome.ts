@@ -108,7 +108,7 @@ export interface Headline {
 /** The one line that tells whether to worry. */
 export function headline(run: Run, now: number): Headline {
   const since = timeOf(run.not_running_since);
-  const stopped = since === null ? '' : `for ${duration(Math.max(0, now - since))}`;
+  const stopped = since === null || now - since < 1000 ? '' : `for ${duration(Math.max(0, now - since))}`;
   switch (run.state) {
     case 'running': {
       const started = timeOf(run.phase_started_at);

@@ -63,8 +63,14 @@ class Project {
     const timer = setInterval(() => {
       this.now = serverNow();
     }, 1000);
+    // After a machine slept, a connection may be dead without anybody having noticed.
+    const awake = (): void => {
+      if (document.visibilityState === 'visible') this.refresh(ALL_PARTS);
+    };
+    document.addEventListener('visibilitychange', awake);
     return () => {
       stop();
+      document.removeEventListener('visibilitychange', awake);
       clearInterval(timer);
     };
   }

@@ -1,9 +1,8 @@
 // A real Chromium for the tests, and waiting for what shall be seen.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
 import { expect } from 'vitest';
 
@@ -66,6 +65,14 @@ export class Chromium {
     await this.context.close();
     rmSync(this.#profile, { recursive: true, force: true });
   }
+}
+
+const PICTURES = resolve(import.meta.dirname, '../../screenshots');
+
+/** A picture for people, in ui/screenshots. */
+export async function shoot(page: Page, name: string): Promise<void> {
+  mkdirSync(PICTURES, { recursive: true });
+  await page.screenshot({ path: join(PICTURES, `${name}.png`) });
 }
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

@@ -108,6 +108,14 @@ describe('what is shown', () => {
     expect(complaints).toEqual([]);
   });
 
+  test('what is new since the last look', async () => {
+    const seen = JSON.stringify({ iter: 9, at: Date.now() - 8 * 3_600_000 });
+    await page.addInitScript(([key, value]) => localStorage.setItem(key ?? '', value ?? ''), [`runner-seen-${worlds.RUN_ID}`, seen]);
+    await open();
+    await page.getByTestId('news').getByText('Since you last looked (8 h ago): 3 new iterations, 1 with a green guard, 1 with a red one.').waitFor();
+    expect(complaints).toEqual([]);
+  });
+
   test('an iteration: report, watched files, plan, files', async () => {
     await open('#iter=8');
     await page.getByTestId('iteration-detail').getByText('justfile', { exact: true }).waitFor();

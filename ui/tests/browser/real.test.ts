@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { huge } from '../fixture/worlds';
-import { Chromium, expectAccessible } from './browser';
+import { Chromium, expectAccessible, shoot } from './browser';
 import { eventually, Project, RUNNER_BIN } from './project';
 
 describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
@@ -54,6 +54,7 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     await page.getByRole('tab', { name: 'Agent' }).click();
     await page.getByTestId('stream').getByText('I work on root.').waitFor();
     await page.getByTestId('stream').getByText('look --turn 3', { exact: true }).waitFor();
+    await shoot(page, 'real-running');
 
     // The server ends in the middle of it; the loop does not notice.
     await project.end(server.child);
@@ -89,6 +90,7 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     await node('alpha', 'passed').waitFor();
     await page.getByTestId('questions').getByText('Is three parts enough?').waitFor();
     await expectAccessible(page, 'a complete run');
+    await shoot(page, 'real-complete');
     expect(complaints.filter((each) => !each.includes('ERR_CONNECTION'))).toEqual([]);
 
     // A second run in the same project.
@@ -114,6 +116,7 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     await node('root', 'stuck').waitFor();
     await bar(3, 'retry').waitFor();
     await expectAccessible(page, 'a stuck run');
+    await shoot(page, 'real-stuck');
     expect(complaints).toEqual([]);
   });
 
@@ -128,6 +131,7 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     await state('quota').waitFor();
     await bar(1, 'error').waitFor();
     expect(await page.locator('link[rel=icon]').getAttribute('href')).toBe('/favicon-quota.svg');
+    await shoot(page, 'real-quota');
     await project.end(loop, 'SIGINT');
     await page.getByTestId('waiting').waitFor({ state: 'detached' });
     expect(complaints).toEqual([]);
@@ -145,6 +149,7 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     await needs('cut_off').waitFor();
     await page.getByTestId('since').getByText('not running since').waitFor();
     await bar(1, 'cut_off').waitFor();
+    await shoot(page, 'real-killed');
     // It is settled by the next one, and the page follows.
     project.recall('hold');
     project.start('loop');
@@ -162,6 +167,7 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     await page.getByTestId('invalid-tree').waitFor();
     await node('alpha', 'passed').waitFor();
     await node('beta', 'current').waitFor();
+    await shoot(page, 'real-invalid-tree');
     project.recall('hold');
     await page.getByTestId('invalid-tree').waitFor({ state: 'detached' });
     await state('complete').waitFor();

@@ -1,14 +1,10 @@
 // Eight states in light, dark and 380 px: pictures for people, and each of them is checked for
 // accessibility and for staying within its width.
-import { mkdirSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fixture, type World } from '../fixture/server';
 import * as worlds from '../fixture/worlds';
-import { Chromium, DARK, expectAccessible, expectNoSidewaysScroll, LIGHT, NARROW } from './browser';
-
-const FOLDER = resolve(import.meta.dirname, '../../screenshots');
+import { Chromium, DARK, expectAccessible, expectNoSidewaysScroll, LIGHT, NARROW, shoot } from './browser';
 
 interface State {
   name: string;
@@ -32,7 +28,6 @@ const STATES: State[] = [
 describe.each([LIGHT, DARK, NARROW])('screenshots, $name', (look) => {
   let chromium: Chromium;
   beforeAll(async () => {
-    mkdirSync(FOLDER, { recursive: true });
     chromium = await Chromium.start(look);
   });
   afterAll(() => chromium.stop());
@@ -43,7 +38,7 @@ describe.each([LIGHT, DARK, NARROW])('screenshots, $name', (look) => {
     await page.goto(fixture.url + (hash ?? ''));
     await page.locator(ready).first().waitFor();
     await then?.(page, fixture);
-    await page.screenshot({ path: join(FOLDER, `${name}-${look.name}.png`) });
+    await shoot(page, `${name}-${look.name}`);
     await expectAccessible(page, `${name}, ${look.name}`);
     await expectNoSidewaysScroll(page, `${name}, ${look.name}`);
     expect(complaints).toEqual([]);

@@ -3,6 +3,8 @@ import type { ServerEvent } from '../../src/api/types';
 import { barPitch, barShare, labelEvery } from '../../src/logic/bars';
 import { partsOf } from '../../src/logic/refetch';
 import { formatRoute, HOME, parseRoute } from '../../src/logic/route';
+import { newestOf, newsSince, parseSeen } from '../../src/logic/seen';
+import { row } from '../fixture/worlds';
 
 describe('places in the page', () => {
   test('there and back', () => {
@@ -41,5 +43,29 @@ describe('bars', () => {
   test('are as wide as there is room', () => {
     expect([barPitch(10, 1000), barPitch(50, 1000), barPitch(1000, 1000), barPitch(0, 1000)]).toEqual([28, 20, 12, 28]);
     expect([labelEvery(28), labelEvery(20), labelEvery(12)]).toEqual([1, 2, 5]);
+  });
+});
+
+describe('what is new', () => {
+  const rows = [row(1), row(2), row(3, { guard: 'fail' }), row(4, { class: 'runner_error', guard: null }), row(5, { recorded: false })];
+
+  test('is counted from the last look on', () => {
+    expect(newsSince({ iter: 1, at: 0 }, rows, 3_600_000)).toEqual({ since: 0, iterations: 3, passed: 1, failed: 1, errors: 1 });
+    expect(newestOf(rows)).toBe(4);
+    expect(newestOf([])).toBe(0);
+  });
+
+  test('is nothing after a moment, or without a last look, or without an iteration', () => {
+    expect(newsSince({ iter: 1, at: 3_500_000 }, rows, 3_600_000)).toBeNull();
+    expect(newsSince(null, rows, 3_600_000)).toBeNull();
+    expect(newsSince({ iter: 4, at: 0 }, rows, 3_600_000)).toBeNull();
+  });
+
+  test.each([[null], ['nonsense'], ['{}'], ['{"iter":"1","at":2}'], ['[]'], ['null']])('%j is no last look', (text) => {
+    expect(parseSeen(text)).toBeNull();
+  });
+
+  test('a last look is kept and found', () => {
+    expect(parseSeen('{"iter":3,"at":5}')).toEqual({ iter: 3, at: 5 });
   });
 });
