@@ -34,6 +34,9 @@ pub(crate) struct Args {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Whether this is the process that `loop --detach` started.
+    #[arg(skip)]
+    pub(crate) detached: bool,
 }
 
 /// Options of every command.
@@ -49,7 +52,7 @@ pub(crate) struct Global {
         hide_default_value = true
     )]
     pub(crate) project_dir: PathBuf,
-    /// Print JSON: one object, for `loop` one a line
+    /// Print JSON: one object, for `loop` and `log --follow` one a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Say nothing on stderr but errors
@@ -93,15 +96,29 @@ pub(crate) enum Command {
     Step,
     /// Take steps until the tree is complete, stuck, or something ends them
     Loop(LoopArgs),
+    /// Ask the running loop to end after its iteration
+    Stop {
+        /// End it at once, as Ctrl-C would: the next start settles its iteration
+        #[arg(long)]
+        now: bool,
+        /// Do not wait for its end
+        #[arg(long)]
+        no_wait: bool,
+    },
     /// Show where the run is
     Status,
     /// Draw the task tree
     Tree,
-    /// List the iterations, or show one in full
+    /// List the iterations, show one in full, or follow the running one
     Log {
         /// The iteration's number
         iter: Option<u32>,
+        /// Show what happens as it happens, until the loop ends
+        #[arg(short, long, conflicts_with = "iter")]
+        follow: bool,
     },
+    /// Watch the run live in the terminal: j, k, g, G move, q leaves
+    Watch,
     /// Say why a node is, or is not, next
     Why {
         /// A node's id; without it: the next leaf
@@ -189,6 +206,9 @@ pub(crate) struct LoopArgs {
     /// When the agent's quota is used up, wait for it instead of ending
     #[arg(long)]
     pub(crate) wait_quota: bool,
+    /// Run in the background, with a log file; it survives this terminal
+    #[arg(long)]
+    pub(crate) detach: bool,
 }
 
 /// `90`, `45s`, `90m`, `8h`, `1h30m`.

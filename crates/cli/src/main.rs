@@ -6,6 +6,7 @@ mod demo;
 mod out;
 mod progress;
 mod style;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -16,16 +17,23 @@ use commands::Exit;
 use out::Out;
 
 fn main() -> ExitCode {
-    // The two hidden commands come first: they are started often and need none
+    // The hidden commands come first: they are started often and need none
     // of what follows.
     let mut raw = std::env::args_os().skip(1);
+    let mut detached = false;
     match raw.next().as_deref().and_then(|word| word.to_str()) {
         Some("__supervise") => return runner_exec::supervise_main(raw),
         Some("__landlock") => return runner_sandbox::landlock_main(raw),
         Some("__demo-agent") => return demo::agent::main(),
+        Some(commands::detach::HIDDEN) => detached = true,
         _ => {}
     }
-    let args = Args::parse();
+    let words = std::env::args_os()
+        .enumerate()
+        .filter(|(index, _)| !(detached && *index == 1))
+        .map(|(_, word)| word);
+    let mut args = Args::parse_from(words);
+    args.detached = detached;
     let mut out = Out::new(&args.global);
     let exit = match run(&args, &mut out) {
         Ok(exit) => exit,
@@ -46,10 +54,16 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Select => commands::look::select(dir, out),
         Command::Why { node } => commands::look::why(dir, node.as_deref(), out),
         Command::Step => commands::step::step(dir, out),
-        Command::Loop(options) => commands::step::run_loop(dir, options, out),
+        Command::Loop(options) if options.detach => {
+            commands::detach::detach(&args.global, options, out)
+        }
+        Command::Loop(options) => commands::step::run_loop(dir, options, args.detached, out),
+        Command::Stop { now, no_wait } => commands::stop::run(dir, *now, !no_wait, out),
         Command::Status => commands::status::run(dir, out),
+        Command::Watch => commands::watch::run(dir, out),
         Command::Tree => commands::tree::run(dir, out),
-        Command::Log { iter } => commands::log::run(dir, *iter, out),
+        Command::Log { follow: true, .. } => commands::follow::run(dir, out),
+        Command::Log { iter, .. } => commands::log::run(dir, *iter, out),
         Command::Replay { run } => commands::proof::replay(dir, run.as_deref(), out),
         Command::Verify { node } => commands::proof::verify(dir, node, out),
         Command::Doctor { run_guard } => commands::doctor::run(dir, *run_guard, out),

@@ -75,6 +75,12 @@ impl Out {
         }
     }
 
+    /// What another process said on stderr; also for those who want quiet, as it was
+    /// quiet itself.
+    pub(crate) fn say_always(&mut self, text: &str) {
+        self.err(text);
+    }
+
     /// A remark for people who want to hear more.
     pub(crate) fn detail(&mut self, text: &str) {
         if self.verbose {

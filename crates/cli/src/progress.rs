@@ -7,6 +7,7 @@ use runner::{Observer, Progress};
 use runner_agents::Event;
 use serde_json::json;
 
+use crate::commands::detach::Starter;
 use crate::out::Out;
 use crate::style::{self, Tone};
 
@@ -18,6 +19,8 @@ pub(crate) struct Screen<'o> {
     current: Option<Current>,
     /// What is tried out, since when and how long it may take.
     trying: Option<(String, Instant, u64)>,
+    /// Who waits to hear that the first session has begun.
+    starter: Option<Starter>,
 }
 
 struct Current {
@@ -39,7 +42,14 @@ impl<'o> Screen<'o> {
             events,
             current: None,
             trying: None,
+            starter: None,
         }
+    }
+
+    /// Tells the one who started this process when the first session begins.
+    pub(crate) fn telling(mut self, starter: Option<Starter>) -> Self {
+        self.starter = starter;
+        self
     }
 
     fn draw(&self) {
@@ -126,6 +136,9 @@ impl Observer for Screen<'_> {
                 self.draw();
             }
             Progress::Agent | Progress::Guard => {
+                if let Some(starter) = self.starter.take() {
+                    starter.begun();
+                }
                 if let Some(current) = &mut self.current {
                     current.phase = if matches!(progress, Progress::Agent) {
                         "agent"

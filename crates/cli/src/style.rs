@@ -17,6 +17,8 @@ pub(crate) enum Tone {
     Dim,
     /// Of more.
     Strong,
+    /// As it is.
+    Plain,
 }
 
 impl Tone {
@@ -27,6 +29,7 @@ impl Tone {
             Tone::Busy => AnsiColor::Yellow.on_default(),
             Tone::Dim => Style::new().effects(Effects::DIMMED),
             Tone::Strong => Style::new().effects(Effects::BOLD),
+            Tone::Plain => Style::new(),
         }
     }
 }

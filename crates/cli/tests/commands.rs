@@ -396,7 +396,7 @@ fn what_cannot_be_honoured_is_refused_with_words() {
     for (key, value, word) in [
         ("budget.max_tokens", json!(5), "budget"),
         ("budget.max_cost_usd", json!(0.5), "budget"),
-        ("notify.command", json!(["true"]), "notify"),
+        ("notify.command", json!(["./tell.sh"]), "notify"),
     ] {
         let mut repo = bare();
         repo.config(|config| {

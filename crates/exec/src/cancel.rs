@@ -176,12 +176,16 @@ impl Cancel {
 /// Read from /proc, since asking the kernel directly needs `unsafe` and libc.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
+    signal_mask(&status, "SigIgn:") >> (signal - 1) & 1 == 1
+}
+
+/// A set of signals in the text of `/proc/PID/status`: bit n - 1 is signal n.
+pub(crate) fn signal_mask(status: &str, name: &str) -> u64 {
+    status
         .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .find_map(|line| line.strip_prefix(name))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -16,8 +16,10 @@
 
 mod cancel;
 mod capped;
+mod detach;
 mod lock;
 pub mod os;
+mod pidfd;
 mod proc;
 mod protocol;
 mod run;
@@ -27,8 +29,10 @@ mod sweep;
 
 pub use cancel::{Cancel, HangUp};
 pub use capped::{CappedLog, Tail};
+pub use detach::{spawn_detached, take_stdin};
 pub use lock::wait_until_unlocked;
 pub use os::{become_subreaper, die_with_parent, kill_self};
+pub use pidfd::{Ask, OtherProcess, understands_stop};
 pub use run::Supervisor;
 pub use spec::{Ended, Flow, Report, Sink, SpawnFailure, Spec, Stream};
 pub use supervise::supervise_main;

@@ -1,15 +1,19 @@
 //! What the config may ask for and this version cannot do: refused with words
 //! before anything starts.
 
+use std::path::Path;
+
 use runner_core::config::Config;
 use runner_core::paths;
 
 use crate::budget;
 use crate::error::Code;
+use crate::notify;
+use crate::project::Project;
 use crate::state::Problem;
 
 /// Everything that cannot be honoured.
-pub(crate) fn refusals(config: &Config) -> Vec<Problem> {
+pub(crate) fn refusals(project: &Project, config: &Config) -> Vec<Problem> {
     let mut refused = Vec::new();
     let mut refuse = |message: String, hint: &str| {
         refused.push(Problem {
@@ -34,11 +38,30 @@ pub(crate) fn refusals(config: &Config) -> Vec<Problem> {
             "name the model in [executor] model and its prices in [prices], or set max_cost_usd = 0.0",
         );
     }
-    if !config.notify.command.is_empty() {
+    if let Some(word) = reachable_word(project, &config.notify.command) {
+        // Not quoted: arguments may hold secrets.
         refuse(
-            "[notify] command is not available in this version".to_owned(),
-            "set command = []",
+            format!("[notify] command: its word {word} names a file that a session could change"),
+            "name programs by their whole path or by their name on PATH, and keep scripts outside of the project",
         );
     }
     refused
+}
+
+/// Which word of the notification's command, from 1, leads into the project: a
+/// session could put code there, and it would run outside of the sandbox.
+fn reachable_word(project: &Project, command: &[String]) -> Option<usize> {
+    let inside = |index: usize, word: &str| {
+        let path = Path::new(word);
+        if path.is_absolute() {
+            !notify::outside_of(project.root(), path)
+        } else {
+            index == 0 && word.contains('/')
+        }
+    };
+    let words = command.iter().enumerate();
+    words
+        .into_iter()
+        .find(|(index, word)| inside(*index, word))
+        .map(|(index, _)| index + 1)
 }

@@ -220,6 +220,15 @@ impl LoopEvent {
         self.more.get(name)?.as_str()
     }
 
+    /// The object that the line was.
+    pub fn to_value(&self) -> Value {
+        let mut object = self.more.clone();
+        object.insert("ts".to_owned(), self.ts.as_str().into());
+        object.insert("iter".to_owned(), self.iter.into());
+        object.insert("event".to_owned(), self.event.as_str().into());
+        Value::Object(object)
+    }
+
     fn owned(&self, name: &str) -> Option<String> {
         self.text(name).map(str::to_owned)
     }

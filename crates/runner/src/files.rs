@@ -205,14 +205,27 @@ pub(crate) fn kind_of(meta: &fs::Metadata) -> &'static str {
 
 /// Appends to a file that only ever grows.
 pub(crate) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = open_to_append(path)?;
+    file.write_all(bytes).map_err(|error| at(path, error))
+}
+
+/// Opens a file that only ever grows, without following a link at its end.
+pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     fault::point("append")?;
-    let mut file = OpenOptions::new()
+    OpenOptions::new()
+        .read(true)
         .create(true)
         .append(true)
         .custom_flags(NOFOLLOW_NONBLOCK)
         .open(path)
-        .map_err(|error| at(path, error))?;
-    file.write_all(bytes).map_err(|error| at(path, error))
+        .map_err(|error| at(path, error))
+}
+
+/// Gives a file another name; what has that name goes.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fault::point("rename")?;
+    remove_if_there(to)?;
+    fs::rename(from, to).map_err(|error| at(from, error))
 }
 
 /// A new file at a path, whatever lay there (a link would lead elsewhere).

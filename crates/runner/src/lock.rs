@@ -62,6 +62,14 @@ impl Lock {
         Ok(lock)
     }
 
+    /// An error that names the runner at work here, if there is one.
+    pub(crate) fn refuse_if_held(project: &Project) -> Result<()> {
+        match Self::holder(project) {
+            Some(_) => Err(taken(project)),
+            None => Ok(()),
+        }
+    }
+
     /// The pid of the runner at work here, if there is one.
     pub(crate) fn holder(project: &Project) -> Option<u32> {
         if let Some(pid) = holder_of(project.root()) {
@@ -72,9 +80,48 @@ impl Lock {
             return None;
         }
         let mut text = String::new();
-        file.read_to_string(&mut text).ok()?;
-        text.trim().parse().ok()
+        // A session may have written it: then it must be searched for.
+        let named = (&mut file).take(32).read_to_string(&mut text).ok();
+        let named = named.and_then(|_| text.trim().parse().ok());
+        named
+            .filter(|pid| Self::is_held_by(project, *pid))
+            .or_else(|| holder_among_all(project))
+            .or(named)
     }
+
+    /// Whether this very process holds the lock, by what the kernel shows of its files.
+    pub(crate) fn is_held_by(project: &Project, pid: u32) -> bool {
+        let places: Vec<_> = [project.root().to_owned(), path(project)]
+            .iter()
+            .filter_map(|path| path.symlink_metadata().ok())
+            .map(|meta| (meta.dev(), meta.ino()))
+            .collect();
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            return false;
+        };
+        entries.flatten().any(|entry| {
+            let here = fs::metadata(entry.path())
+                .is_ok_and(|meta| places.contains(&(meta.dev(), meta.ino())));
+            here && fs::read_to_string(format!(
+                "/proc/{pid}/fdinfo/{}",
+                entry.file_name().to_string_lossy()
+            ))
+            .is_ok_and(|info| {
+                // "lock:\t1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"
+                info.lines().any(|line| {
+                    line.starts_with("lock:") && line.contains("FLOCK") && line.contains("WRITE")
+                })
+            })
+        })
+    }
+}
+
+/// The process that holds the lock, of all there are.
+fn holder_among_all(project: &Project) -> Option<u32> {
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        Lock::is_held_by(project, pid).then_some(pid)
+    })
 }
 
 fn path(project: &Project) -> PathBuf {
@@ -102,7 +149,7 @@ fn taken(project: &Project) -> Error {
         Code::Locked,
         format!("another runner is at work in this project (pid {who})"),
     )
-    .hint("wait for it, or end it; nothing needs to be removed by hand")
+    .hint("wait for it, or end it with `runner stop`; nothing needs to be removed by hand")
 }
 
 /// Who has locked a folder, according to the kernel.

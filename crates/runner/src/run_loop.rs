@@ -14,6 +14,7 @@ use crate::git::Git;
 use crate::host::{Host, Progress};
 use crate::lock::Lock;
 use crate::log::Events;
+use crate::notify::{self, Notice};
 use crate::project::Project;
 use crate::recover;
 use crate::state;
@@ -128,11 +129,15 @@ fn run(
         "loop_started",
         json!({"pid": std::process::id()}),
     );
+    // As it was when the loop began, in case that nobody can read it at the end.
+    let config = state::load_config(project).unwrap_or_default();
     let result = iterate(project, &git, host, options, report, end);
     let (status, error) = match &result {
         Ok(status) => (*status, end.error.as_ref()),
         Err(error) => (status_after(error), Some(error)),
     };
+    let config = state::load_config(project).unwrap_or(config);
+    notify::loop_ended(project, host, &config.notify, status, error, end);
     let mut more = json!({"status": status.as_str(), "steps": end.steps});
     if let Some(leaf) = &end.stuck {
         more["node_id"] = json!(leaf.id);
@@ -215,7 +220,8 @@ fn iterate(
             continue;
         }
         let Some(error) = &step.error else { continue };
-        let config = state::load(project)?.config.run_loop;
+        let whole = state::load(project)?.config;
+        let config = &whole.run_loop;
         let pause = match error.kind.after(config.on_timeout) {
             AfterError::Limit => {
                 end.error = Some(step_error(&step));
@@ -245,6 +251,7 @@ fn iterate(
                 Some("the next try would come after the bound that was asked for".to_owned());
             return Ok(LoopStatus::Stopped);
         }
+        let since = Instant::now();
         let kind = error.kind.as_str();
         let until = format!("{later:.0}");
         tell(
@@ -257,7 +264,21 @@ fn iterate(
             secs: pause.as_secs(),
             why: &error.message,
         });
-        host.cancel.wait_or_stop(pause);
+        // Once: while it lasts there is nothing new to tell.
+        if error.kind == ErrorKind::Quota && quotas == 1 {
+            let notice = Notice {
+                event: "quota",
+                status: "waiting",
+                steps: end.steps,
+                node: Some(&step.node_id),
+                message: &error.message,
+                code: Some(kind),
+                until: Some(&until),
+            };
+            notify::notify(project, host, &whole.notify, &notice);
+        }
+        host.cancel
+            .wait_or_stop(pause.saturating_sub(since.elapsed()));
         tell(project, host, "resumed", json!({}));
     }
 }

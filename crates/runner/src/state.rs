@@ -107,7 +107,7 @@ pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<Problem>> {
             })
             .collect::<Vec<_>>()
     })?;
-    let refused = crate::abilities::refusals(&config);
+    let refused = crate::abilities::refusals(project, &config);
     if refused.is_empty() {
         Ok(config)
     } else {

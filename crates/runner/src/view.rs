@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use runner_core::config::Config;
+use runner_core::config::{BudgetConfig, Config};
 use runner_core::goal::Goal;
 use runner_core::message;
 use runner_core::meta::Meta;
@@ -37,6 +37,10 @@ pub struct RunView {
     pub state: RunState,
     /// The iteration limit.
     pub max_iterations: u32,
+    /// The time that agent and guard have together in one iteration.
+    pub iteration_timeout_secs: u64,
+    /// What the run may use: 0 is no limit.
+    pub budget: BudgetConfig,
     /// What is going on, and the runner at work if there is one.
     pub activity: Activity,
     /// The recorded iterations, oldest first.
@@ -70,6 +74,8 @@ pub fn run_view(project: &Project) -> Result<RunView> {
         next: validate::select_next(project),
         progress: progress(project),
         max_iterations: config.max_iterations,
+        iteration_timeout_secs: config.iteration_timeout_secs,
+        budget: config.budget,
         activity: activity::activity(project),
         run_id,
         state: run_state,
@@ -77,7 +83,8 @@ pub fn run_view(project: &Project) -> Result<RunView> {
     })
 }
 
-fn progress(project: &Project) -> Option<Progress> {
+/// Leaves passed of all, if the tree can be read.
+pub(crate) fn progress(project: &Project) -> Option<Progress> {
     let bytes = state::tree_bytes(project).ok()?;
     Some(state::check_tree(&bytes).ok()?.progress())
 }

@@ -2,7 +2,7 @@
 //! a stream of events, and the page that shows them.
 //!
 //! [`app`] is the whole server without a socket, which is how it is tested;
-//! [`serve`] puts it on one. Nothing here opens a file of the project to write.
+//! [`Listening::serve`] puts it on one. Nothing here opens a file of the project to write.
 
 mod api;
 mod beneath;

@@ -39,22 +39,11 @@ pub(crate) fn iterations(source: &Source, project: &Project) -> wire::Iterations
     let mut runs: Vec<wire::RunIterations> = source::runs(project, current.as_deref())
         .into_iter()
         .map(|(run, numbers)| {
-            let is_current = current.as_deref() == Some(run.as_str());
-            let tree = newest_tree(source, project, &run, &numbers, is_current);
-            wire::RunIterations {
-                iterations: numbers
-                    .into_iter()
-                    .map(|iter| {
-                        let it = Found {
-                            run: run.clone(),
-                            iter,
-                        };
-                        row(source, project.root(), &it, tree.as_deref())
-                    })
-                    .collect(),
-                current: is_current,
-                run_id: run,
+            if current.as_deref() == Some(run.as_str()) {
+                return run_rows(source, project, &run, &numbers, true);
             }
+            let make = || run_rows(source, project, &run, &numbers, false);
+            wire::RunIterations::clone(&source.old_run(project, &run, &numbers, make))
         })
         .collect();
     let newest = |run: &wire::RunIterations| {
@@ -63,6 +52,28 @@ pub(crate) fn iterations(source: &Source, project: &Project) -> wire::Iterations
     };
     runs.sort_by_cached_key(|run| std::cmp::Reverse((run.current, newest(run))));
     wire::Iterations { runs }
+}
+
+fn run_rows(
+    source: &Source,
+    project: &Project,
+    run: &str,
+    numbers: &[u32],
+    is_current: bool,
+) -> wire::RunIterations {
+    let tree = newest_tree(source, project, run, numbers, is_current);
+    let found = |iter: &u32| Found {
+        run: run.to_owned(),
+        iter: *iter,
+    };
+    wire::RunIterations {
+        run_id: run.to_owned(),
+        current: is_current,
+        iterations: numbers
+            .iter()
+            .map(|iter| row(source, project.root(), &found(iter), tree.as_deref()))
+            .collect(),
+    }
 }
 
 /// The newest valid tree of a run: the project's own, or the last one recorded.

@@ -14,6 +14,7 @@ use runner_core::meta::Meta;
 use crate::beneath::{self, FileId};
 use crate::reply::Refusal;
 use crate::trees::{Checked, Trees};
+use crate::wire::RunIterations;
 
 /// The largest meta.json that is read.
 const MAX_META: u64 = 32 * 1024 * 1024;
@@ -24,13 +25,22 @@ const MAX_JOURNAL: u64 = 1024 * 1024;
 /// How many records of other runs are kept.
 const MAX_RECORDS: usize = 20_000;
 
+/// How many timelines of other runs are kept.
+const MAX_OLD_RUNS: usize = 200;
+
 /// Where answers come from.
 pub(crate) struct Source {
     dir: PathBuf,
-    pub(crate) trees: Trees,
+    trees: Trees,
+    /// Apart, so that looking back does not cost the tree of today.
+    past: Trees,
     records: Mutex<HashMap<PathBuf, (FileId, Arc<Meta>)>>,
     bases: Mutex<HashMap<(PathBuf, String), String>>,
+    old_runs: Mutex<HashMap<PathBuf, (RunId, Arc<RunIterations>)>>,
 }
+
+/// The folder of a run, and the record of its last iteration.
+type RunId = (Option<FileId>, Option<FileId>);
 
 /// An iteration that is there.
 #[derive(Clone, Debug)]
@@ -86,6 +96,8 @@ impl Source {
         Source {
             dir: std::path::absolute(&dir).unwrap_or(dir),
             trees: Trees::default(),
+            past: Trees::default(),
+            old_runs: Mutex::default(),
             records: Mutex::default(),
             bases: Mutex::default(),
         }
@@ -96,11 +108,21 @@ impl Source {
         &self.dir
     }
 
-    /// The project, if there is one right now. A `.runner` that is a link is none.
+    /// The project, if there is one right now. One whose folders are links, which
+    /// may lead anywhere, is none.
     pub(crate) fn project(&self) -> Option<Project> {
         let project = Project::find(&self.dir).ok()?;
-        let is_folder = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-        is_folder(project.runner_dir()).then_some(project)
+        let folders = [
+            project.runner_dir(),
+            project.state(""),
+            project.iterations(),
+        ];
+        let is_link = |path: &PathBuf| {
+            // Without the slash at its end, which would follow it.
+            let path: PathBuf = path.components().collect();
+            path.symlink_metadata().is_ok_and(|meta| meta.is_symlink())
+        };
+        (!folders.iter().any(is_link)).then_some(project)
     }
 
     /// The project, or the refusal.
@@ -126,7 +148,38 @@ impl Source {
         let parts = it.parts();
         let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         parts.push(file);
-        self.trees.get(root, &parts)
+        self.past.get(root, &parts)
+    }
+
+    /// The timeline of a run that is not the current one, made once as long as the
+    /// run's folder and its last record are the same.
+    pub(crate) fn old_run(
+        &self,
+        project: &Project,
+        run: &str,
+        numbers: &[u32],
+        make: impl FnOnce() -> RunIterations,
+    ) -> Arc<RunIterations> {
+        let folder = project.run_folder(run);
+        let last = numbers.last().map(|iter| folder.join(iter.to_string()));
+        let id = (
+            FileId::at(&folder),
+            last.and_then(|last| FileId::at(&last.join("meta.json"))),
+        );
+        let known = |runs: &HashMap<PathBuf, (RunId, Arc<RunIterations>)>| {
+            let (known, rows) = runs.get(&folder)?;
+            (*known == id && id.0.is_some_and(|folder| !folder.is_fresh())).then(|| rows.clone())
+        };
+        if let Some(rows) = known(&self.old_runs.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return rows;
+        }
+        let rows = Arc::new(make());
+        let mut runs = self.old_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.len() >= MAX_OLD_RUNS {
+            runs.clear();
+        }
+        runs.insert(folder, (id, rows.clone()));
+        rows
     }
 
     /// The record of an iteration; `None` while it is under way or after a crash.

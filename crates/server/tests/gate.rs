@@ -255,7 +255,14 @@ fn no_path_leads_out() {
     server
         .get("/api/iterations/run-1/1/journal.jsonl")
         .is(404, "not_found");
-    // Not even where the folder of the runner itself is a link.
+    // Not even where the folders of the runner itself are links.
+    let state = project.root().parent().unwrap().join("state");
+    fs::rename(project.path(".runner/state"), &state).unwrap();
+    symlink(&state, project.path(".runner/state")).unwrap();
+    server.get("/api/run").is(404, "no_project");
+    fs::remove_file(project.path(".runner/state")).unwrap();
+    fs::rename(&state, project.path(".runner/state")).unwrap();
+    server.get("/api/run").is(200, "");
     let moved = project.root().parent().unwrap().join("moved");
     fs::rename(project.path(".runner"), &moved).unwrap();
     symlink(&moved, project.path(".runner")).unwrap();

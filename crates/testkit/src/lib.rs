@@ -25,6 +25,7 @@ mod config;
 pub mod model;
 mod process;
 mod program;
+mod pty;
 mod repo;
 mod run;
 
@@ -33,5 +34,6 @@ pub use process::{
     Process, assert_no_process, assert_processes_end, eventually, processes_with_env, signal,
 };
 pub use program::write_program;
+pub use pty::Pty;
 pub use repo::TestRepo;
 pub use run::{Run, Running};

@@ -46,12 +46,9 @@ fn list(project: &Project, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn row(meta: &Meta, out: &Out) -> String {
-    let tone = match meta.class {
-        Class::Ok if meta.passes == Some(true) => Tone::Good,
-        Class::Ok | Class::Repaired => Tone::Busy,
-        _ => Tone::Bad,
-    };
+/// One line of the list.
+pub(crate) fn row(meta: &Meta, out: &Out) -> String {
+    let tone = tone(meta);
     let flag = if meta.watched_changed.is_empty() {
         ""
     } else {
@@ -64,12 +61,40 @@ fn row(meta: &Meta, out: &Out) -> String {
             .paint(tone, format!("{:<24}", style::one_line(&meta.node_id, 24))),
         format!("{:?}", meta.mode).to_lowercase(),
         format!("{:?}", meta.status).to_lowercase(),
-        match meta.class {
-            Class::Ok => format!("guard {}", meta.guard),
-            class => class_word(class).to_owned(),
-        },
+        outcome(meta),
         style::duration(meta.duration_ms),
     )
+}
+
+/// The same for a narrow place.
+pub(crate) fn short_row(meta: &Meta) -> String {
+    let status = match meta.class {
+        Class::Ok => format!("{:?}, ", meta.status).to_lowercase(),
+        _ => String::new(),
+    };
+    format!(
+        "{:>3} {}: {status}{}, {}",
+        meta.iter,
+        style::one_line(&meta.node_id, 24),
+        outcome(meta),
+        style::duration(meta.duration_ms),
+    )
+}
+
+/// How good an outcome is.
+pub(crate) fn tone(meta: &Meta) -> Tone {
+    match meta.class {
+        Class::Ok if meta.passes == Some(true) => Tone::Good,
+        Class::Ok | Class::Repaired => Tone::Busy,
+        _ => Tone::Bad,
+    }
+}
+
+fn outcome(meta: &Meta) -> String {
+    match meta.class {
+        Class::Ok => format!("guard {}", meta.guard),
+        class => class_word(class).to_owned(),
+    }
 }
 
 fn class_word(class: Class) -> &'static str {

@@ -1,6 +1,8 @@
 //! One module a command (or a few that belong together).
 
+pub(crate) mod detach;
 pub(crate) mod doctor;
+pub(crate) mod follow;
 pub(crate) mod init;
 pub(crate) mod log;
 pub(crate) mod look;
@@ -8,8 +10,10 @@ pub(crate) mod proof;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod step;
+pub(crate) mod stop;
 pub(crate) mod tree;
 pub(crate) mod ui;
+pub(crate) mod watch;
 
 use std::cell::RefCell;
 
@@ -41,6 +45,19 @@ impl Exit {
             Exit::Stuck => 3,
             Exit::Interrupted => 130,
         }
+    }
+
+    /// The same from a code; one that is none of ours is an error.
+    pub(crate) fn of_code(code: i32) -> Self {
+        [
+            Exit::Success,
+            Exit::NothingToDo,
+            Exit::Stuck,
+            Exit::Interrupted,
+        ]
+        .into_iter()
+        .find(|exit| i32::from(exit.code()) == code)
+        .unwrap_or(Exit::Error)
     }
 
     /// The exit for an error.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Activity, Phase, Project, Result, RunView, SelectResult};
+use runner::{Activity, Clock as _, Phase, Project, Result, RunView, SelectResult, SystemClock};
 use serde_json::json;
 
 use super::{Exit, look};
@@ -21,8 +21,9 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn state_word(view: &RunView) -> &'static str {
-    match (&view.next, view.activity.pid) {
+/// The state of the run in a word.
+pub(crate) fn state_word(view: &RunView, now: &Activity) -> &'static str {
+    match (&view.next, now.pid) {
         (_, Some(_)) => "running",
         (Err(_), _) => "invalid",
         (Ok(SelectResult::Open(_)), _) => "open",
@@ -33,14 +34,15 @@ fn state_word(view: &RunView) -> &'static str {
 }
 
 /// Sums over the recorded iterations; `None` where nothing is known.
-struct Totals {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cost_usd: Option<f64>,
-    duration_ms: u64,
+pub(crate) struct Totals {
+    pub(crate) input_tokens: Option<u64>,
+    pub(crate) output_tokens: Option<u64>,
+    pub(crate) cost_usd: Option<f64>,
+    pub(crate) duration_ms: u64,
 }
 
-fn totals(view: &RunView) -> Totals {
+/// The sums of a run.
+pub(crate) fn totals(view: &RunView) -> Totals {
     let metas = || view.iterations.iter().filter_map(|it| it.meta.as_ref());
     let sum = |pick: fn(&runner_core::meta::ExecutorRun) -> Option<u64>| {
         metas()
@@ -63,7 +65,7 @@ fn print_json(view: &RunView, out: &mut Out) {
         "run_id": view.run_id,
         "branch": view.branch,
         "title": view.title,
-        "state": state_word(view),
+        "state": state_word(view, &view.activity),
         "passed": view.progress.map(|it| it.passed),
         "leaves": view.progress.map(|it| it.leaves),
         "next": view.next.as_ref().ok().map(look::selection_value),
@@ -92,7 +94,7 @@ fn print_human(view: &RunView, out: &mut Out) {
         out.data("no run has been started here; `runner start` begins one");
         return;
     };
-    let word = state_word(view);
+    let word = state_word(view, &view.activity);
     let tone = match word {
         "complete" => Tone::Good,
         "stuck" | "invalid" => Tone::Bad,
@@ -236,7 +238,8 @@ pub(crate) fn local_time(stamp: &str) -> String {
         return style::one_line(stamp, 40);
     };
     let at = at.to_zoned(jiff::tz::TimeZone::system());
-    let today = jiff::Zoned::now().date() == at.date();
+    let now = SystemClock.now().to_zoned(at.time_zone().clone());
+    let today = now.date() == at.date();
     at.strftime(if today { "%H:%M:%S" } else { "%Y-%m-%d %H:%M" })
         .to_string()
 }
@@ -244,7 +247,7 @@ pub(crate) fn local_time(stamp: &str) -> String {
 /// How long ago a time of the records is.
 pub(crate) fn age_ms(stamp: &str) -> Option<u64> {
     let at: jiff::Timestamp = stamp.parse().ok()?;
-    let age = jiff::Timestamp::now().as_millisecond() - at.as_millisecond();
+    let age = SystemClock.now().as_millisecond() - at.as_millisecond();
     u64::try_from(age).ok()
 }
 

@@ -4,16 +4,18 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use runner::{
-    Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport,
-    StepResult,
+    Clock as _, Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult,
+    StepReport, StepResult, SystemClock,
 };
 use runner_core::meta::{Class, Guard};
 use runner_core::output::Status;
+use runner_exec::HangUp;
 use serde_json::{Value, json};
 
-use super::{Exit, look, with_host};
+use super::{Exit, look, with_host, with_screen};
 use crate::args::LoopArgs;
 use crate::out::{Out, error_value};
+use crate::progress::Screen;
 use crate::style::{self, Tone};
 
 /// Takes one step.
@@ -49,8 +51,8 @@ pub(crate) fn step(dir: &Path, out: &mut Out) -> Result<Exit> {
 }
 
 /// Takes steps until something ends them.
-pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<Exit> {
-    let end = match loop_steps(dir, args, out) {
+pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Result<Exit> {
+    let end = match loop_steps(dir, args, detached, out) {
         Ok(end) => end,
         // Whoever reads the lines waits for the last one, also when nothing began.
         Err(error) if out.json => LoopEnd {
@@ -65,7 +67,8 @@ pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<Exi
     Ok(print_end(end, out))
 }
 
-fn loop_steps(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<LoopEnd> {
+fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Result<LoopEnd> {
+    let starter = detached.then(super::detach::take_starter).transpose()?;
     let project = Project::find(dir)?;
     let options = LoopOptions {
         steps: args.steps,
@@ -73,8 +76,19 @@ fn loop_steps(dir: &Path, args: &LoopArgs, out: &mut Out) -> Result<LoopEnd> {
         until: args.until.map(next_occurrence).transpose()?,
         wait_quota: args.wait_quota,
     };
+    if detached && !out.json {
+        let now = SystemClock.now().to_zoned(jiff::tz::TimeZone::system());
+        let now = now.strftime("%Y-%m-%d %H:%M:%S %Z");
+        out.say(&format!("loop, pid {}, {now}", std::process::id()));
+    }
     let cell = RefCell::new(&mut *out);
-    with_host(&cell, true, |host| {
+    let hang_up = if detached {
+        HangUp::Ignored
+    } else {
+        HangUp::Ends
+    };
+    let screen = Screen::new(&cell, true).telling(starter);
+    with_screen(screen, hang_up, |host| {
         Ok(runner::run_loop(&project, host, &options, &mut |report| {
             let mut out = cell.borrow_mut();
             if out.json {

@@ -25,25 +25,68 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The tree with a mark for the state of each node.
-fn draw(root: &Node<'_>, paint: Paint) -> String {
+/// One node of the tree as it is drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TreeLine {
+    /// The branches before it.
+    pub(crate) lead: String,
+    /// Its state as a sign.
+    pub(crate) mark: &'static str,
+    /// The same as a tone.
+    pub(crate) tone: Tone,
+    /// Its id.
+    pub(crate) id: String,
+    /// Its title, harmless and short.
+    pub(crate) title: String,
+    /// Progress or attempts, if there is something to say.
+    pub(crate) more: String,
+    /// The tone of that.
+    pub(crate) more_tone: Tone,
+    /// Whether it is the leaf that the next step takes.
+    pub(crate) is_next: bool,
+}
+
+/// The tree, a line a node.
+pub(crate) fn lines(root: &Node<'_>) -> Vec<TreeLine> {
     let selection = select(root);
     let next = match &selection {
         Selection::Open(target) | Selection::Stuck(target) => Some(target.node.id.as_ref()),
         Selection::Complete => None,
     };
     let mut lines = Vec::new();
-    draw_node(root, next, paint, "", "", &mut lines);
-    lines.join("\n")
+    add_node(root, next, "", "", &mut lines);
+    lines
 }
 
-fn draw_node(
+/// The tree with a mark for the state of each node.
+fn draw(root: &Node<'_>, paint: Paint) -> String {
+    let draw = |line: &TreeLine| {
+        let id = if line.is_next {
+            paint.paint(Tone::Strong, &line.id)
+        } else {
+            line.id.clone()
+        };
+        let mut text = format!(
+            "{}{} {id}  {}",
+            paint.paint(Tone::Dim, &line.lead),
+            paint.paint(line.tone, line.mark),
+            line.title
+        );
+        if !line.more.is_empty() {
+            text.push_str(&paint.paint(line.more_tone, format!("  {}", line.more)));
+        }
+        text
+    };
+    let drawn: Vec<String> = lines(root).iter().map(draw).collect();
+    drawn.join("\n")
+}
+
+fn add_node(
     node: &Node<'_>,
     next: Option<&str>,
-    paint: Paint,
     lead: &str,
     below: &str,
-    lines: &mut Vec<String>,
+    lines: &mut Vec<TreeLine>,
 ) {
     let is_next = next == Some(&node.id);
     let stuck = node.is_leaf() && !node.passes && node.attempts >= node.max_attempts;
@@ -53,34 +96,34 @@ fn draw_node(
         (_, _, true) => ("▶", Tone::Busy),
         _ => ("○", Tone::Dim),
     };
-    let mut line = format!(
-        "{}{} {}  {}",
-        paint.paint(Tone::Dim, lead),
-        paint.paint(tone, mark),
-        if is_next {
-            paint.paint(Tone::Strong, &node.id)
-        } else {
-            node.id.to_string()
-        },
-        style::one_line(&node.title, 80),
-    );
-    if !node.is_leaf() {
+    let (more, more_tone) = if !node.is_leaf() {
         let progress = node.progress();
-        line.push_str(&paint.paint(
+        (
+            format!("{} of {}", progress.passed, progress.leaves),
             Tone::Dim,
-            format!("  {} of {}", progress.passed, progress.leaves),
-        ));
+        )
     } else if node.attempts > 0 && !node.passes {
         let word = if stuck { "stuck: " } else { "" };
-        line.push_str(&paint.paint(
-            tone,
+        (
             format!(
-                "  {word}{} of {} attempts used",
+                "{word}{} of {} attempts used",
                 node.attempts, node.max_attempts
             ),
-        ));
-    }
-    lines.push(line);
+            tone,
+        )
+    } else {
+        (String::new(), tone)
+    };
+    lines.push(TreeLine {
+        lead: lead.to_owned(),
+        mark,
+        tone,
+        id: node.id.to_string(),
+        title: style::one_line(&node.title, 80),
+        more,
+        more_tone,
+        is_next,
+    });
     let last = node.children.len().saturating_sub(1);
     for (index, child) in node.children.iter().enumerate() {
         let (branch, trunk) = if index == last {
@@ -88,10 +131,9 @@ fn draw_node(
         } else {
             ("├─ ", "│  ")
         };
-        draw_node(
+        add_node(
             child,
             next,
-            paint,
             &format!("{below}{branch}"),
             &format!("{below}{trunk}"),
             lines,

@@ -28,7 +28,7 @@ impl Ui {
         eventually("the address", PATIENCE, || {
             assert!(running.is_running(), "{}", running.stderr_so_far());
             let text = running.stdout_so_far();
-            url = text.lines().next().unwrap_or_default().to_owned();
+            text.lines().next().unwrap_or_default().clone_into(&mut url);
             text.ends_with('\n')
         });
         let host = url.strip_prefix("http://").unwrap();
@@ -57,7 +57,7 @@ impl Ui {
             let (mut name, mut lines) = (String::new(), BufReader::new(stream).lines());
             while let Some(Ok(line)) = lines.next() {
                 if let Some(event) = line.strip_prefix("event: ") {
-                    name = event.to_owned();
+                    event.clone_into(&mut name);
                 }
                 let Some(data) = line.strip_prefix("data: ") else {
                     continue;

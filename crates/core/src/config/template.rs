@@ -93,7 +93,8 @@ max_file_bytes = {max_file_bytes}
 # "some-model" = {{ input = 1.25, cached = 0.125, output = 10.0 }}
 
 [notify]
-# Started when a loop ends or runs out of quota, with a JSON event on its stdin.
+# Started when a loop is complete, stuck, at a limit, in error or out of quota, with a JSON
+# event on its stdin; it has 10 s.
 command = []
 
 # Reaching one of these ends the loop; 0 is no limit.
