@@ -1,5 +1,6 @@
-// The stream of changes. A browser comes back by itself, with the id of the last event; only
-// where it gives up (the server refused) a new connection is made here.
+// The stream of changes: one connection for the whole page, because a browser has only six to a
+// server, for all tabs together. It comes back by itself, with the id of the last event; only where
+// the browser gives up (the server refused) a new one is made here.
 import type { ServerEvent, StreamLine } from './types';
 
 type ChangeEvent = Exclude<ServerEvent, { event: 'stream' }>;
@@ -15,6 +16,8 @@ const CHANGES: readonly ChangeEvent['event'][] = [
 
 /** How long to wait before a new connection where the browser gave up. */
 const RETRY_MS = 2000;
+/** How long the agent's lines go on to come when nobody reads them: one may be going to another tab. */
+const LINGER_MS = 1000;
 
 export interface Listener {
   /** Connected, for the first time or again. */
@@ -24,49 +27,84 @@ export interface Listener {
   changed(event: ChangeEvent): void;
 }
 
-/** Listens to changes until the returned function is called. */
-export function listen(listener: Listener): () => void {
-  return connect('/events', listener, (source) => {
+interface Reader {
+  /** From now on lines come; what was before is in the file. */
+  opened(): void;
+  line(line: StreamLine): void;
+}
+
+class Connection {
+  #source: EventSource | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #listener: Listener | null = null;
+  #readers = new Set<Reader>();
+  /** Whether the agent's lines come on it. */
+  #withLines = false;
+
+  listen(listener: Listener): () => void {
+    this.#listener = listener;
+    this.#open();
+    return () => {
+      this.#listener = null;
+      this.#close();
+    };
+  }
+
+  read(reader: Reader): () => void {
+    this.#readers.add(reader);
+    if (!this.#withLines) this.#open();
+    else if (this.#source?.readyState === EventSource.OPEN) reader.opened();
+    return () => {
+      this.#readers.delete(reader);
+      setTimeout(() => {
+        if (this.#readers.size === 0 && this.#withLines) this.#open();
+      }, LINGER_MS);
+    };
+  }
+
+  #open(): void {
+    this.#close();
+    if (this.#listener === null) return;
+    this.#withLines = this.#readers.size > 0;
+    const source = new EventSource(this.#withLines ? '/events?stream=1' : '/events');
+    this.#source = source;
+    source.onopen = () => {
+      this.#listener?.opened();
+      if (this.#withLines) for (const reader of this.#readers) reader.opened();
+    };
+    source.onerror = () => {
+      this.#listener?.lost();
+      if (source.readyState === EventSource.CLOSED) this.#timer = setTimeout(() => this.#open(), RETRY_MS);
+    };
     for (const name of CHANGES) {
       source.addEventListener(name, (message: MessageEvent<string>) => {
         const data = parse(message.data);
-        if (data !== null) listener.changed({ event: name, data } as ChangeEvent);
+        if (data !== null) this.#listener?.changed({ event: name, data } as ChangeEvent);
       });
     }
-  });
-}
-
-/** Listens to the lines of the agent that is at work. */
-export function listenToStream(opened: () => void, line: (line: StreamLine) => void): () => void {
-  return connect('/events?stream=1', { opened, lost: () => {} }, (source) => {
     source.addEventListener('stream', (message: MessageEvent<string>) => {
       const data = parse(message.data);
-      if (data !== null) line(data as StreamLine);
+      if (data !== null) for (const reader of this.#readers) reader.line(data as StreamLine);
     });
-  });
+  }
+
+  #close(): void {
+    clearTimeout(this.#timer);
+    this.#source?.close();
+    this.#source = null;
+  }
 }
 
-function connect(url: string, listener: Pick<Listener, 'opened' | 'lost'>, subscribe: (source: EventSource) => void): () => void {
-  let source: EventSource | null = null;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const open = (): void => {
-    const next = new EventSource(url);
-    source = next;
-    next.onopen = () => listener.opened();
-    next.onerror = () => {
-      listener.lost();
-      if (next.readyState === EventSource.CLOSED) {
-        clearTimeout(timer);
-        timer = setTimeout(open, RETRY_MS);
-      }
-    };
-    subscribe(next);
-  };
-  open();
-  return () => {
-    clearTimeout(timer);
-    source?.close();
-  };
+const connection = new Connection();
+
+/** Listens to changes until the returned function is called. */
+export function listen(listener: Listener): () => void {
+  return connection.listen(listener);
+}
+
+/** Reads the lines of the agent that is at work. */
+export function listenToStream(opened: () => void, line: (line: StreamLine) => void): () => void {
+  return connection.read({ opened, line });
 }
 
 function parse(text: string): unknown {

@@ -178,12 +178,13 @@ describe('what is shown', () => {
 describe('live', () => {
   test('an event is seen without a reload, and only what changed is sent again', async () => {
     await open();
-    fixture.asked = [];
+    fixture.answered = [];
     const run = fixture.world.run as Run;
     fixture.world.run = { ...run, phase: 'guard', phase_started_at: new Date().toISOString() };
     fixture.send({ event: 'phase_changed', data: { state: 'running', phase: 'guard', iter: 13, node_id: 'errors' } });
     await page.getByTestId('state').getByText('guard running').waitFor();
-    expect(fixture.asked).not.toContain('/api/tree');
+    expect(fixture.answered).toContain('200 /api/run');
+    expect(fixture.answered).not.toContain('200 /api/tree');
     expect(complaints).toEqual([]);
   });
 
@@ -195,6 +196,8 @@ describe('live', () => {
     const line = JSON.stringify({ event: 'message', text: 'All green now.' });
     fixture.send({ event: 'stream', data: { run_id: worlds.RUN_ID, iter: 13, offset: before, line, next_offset: before + line.length + 1 } });
     await page.getByTestId('stream').getByText('All green now.').waitFor();
+    // A browser has six connections to a server, for all its tabs: this page takes one.
+    await expect.poll(() => fixture.listeners).toBe(1);
     await expectAccessible(page, 'agent');
     expect(complaints).toEqual([]);
   });
