@@ -89,7 +89,7 @@ const TOOLS: &[Tool] = &[
         why: "the page of `runner ui` is tested in a real browser",
     },
     Tool {
-        command: "packages of ui/",
+        command: "ui/node_modules",
         source: Source::UiPackages,
         why: "the page of `runner ui` is built and tested with them",
     },
