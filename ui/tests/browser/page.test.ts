@@ -128,6 +128,7 @@ describe('what is shown', () => {
     await expectAccessible(page, 'files');
     await open('#iter=12');
     await page.getByTestId('report').getByText('A directory is told apart with fstat').waitFor();
+    await page.getByTestId('guard-tail').getByText('exit code 1, and nothing printed').waitFor();
     await expectAccessible(page, 'summary');
     expect(complaints).toEqual([]);
   });
