@@ -34,3 +34,7 @@ tidy:
 # Format all code.
 fmt:
     cargo fmt --all
+
+# The page while one works on it; it shows the project of a `runner ui` on port 7878.
+ui-dev:
+    npm --prefix ui run dev

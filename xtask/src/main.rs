@@ -12,6 +12,7 @@ mod out;
 mod setup;
 mod sweep;
 mod tidy;
+mod ui;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "ci",
-        about: "everything that must be green: format, lints, tests, docs, tidy, sweep, demo",
+        about: "everything that must be green: page, format, lints, tests, docs, tidy, sweep, demo, browser",
         help: ci::HELP,
         run: ci::run,
     },

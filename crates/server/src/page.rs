@@ -10,7 +10,7 @@ use rust_embed::RustEmbed;
 use crate::reply::{self, Answer, Refusal};
 
 #[derive(RustEmbed)]
-#[folder = "$CARGO_MANIFEST_DIR/../../ui/dist"]
+#[folder = "../../ui/dist"]
 #[allow_missing = true]
 struct Built;
 

@@ -131,6 +131,9 @@ fn tell(folder: &Path, steps: u32, out: &mut Out) {
     out.say(&format!(
         "  {runner} verify count   run the guard again where it passed a node"
     ));
+    out.say(&format!(
+        "  {runner} ui             all of it in the browser"
+    ));
     out.say(&format!("  git -C {} log --stat", folder.display()));
     out.say("");
     out.say("With your own project and agent:");
