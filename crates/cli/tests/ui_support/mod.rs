@@ -82,7 +82,7 @@ impl Events {
     pub(crate) fn wait(
         &self,
         seen: &mut Vec<String>,
-        fits: impl Fn(&str, &Value) -> bool,
+        mut fits: impl FnMut(&str, &Value) -> bool,
     ) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
