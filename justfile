@@ -19,6 +19,10 @@ bench NAME *OPTIONS:
 sweep *OPTIONS:
     cargo xtask sweep {{OPTIONS}}
 
+# Explore every state that the rules of the lifecycle can reach.
+model *OPTIONS:
+    cargo xtask model {{OPTIONS}}
+
 # Install the runner command.
 install *OPTIONS:
     cargo xtask install {{OPTIONS}}

@@ -196,7 +196,7 @@ pub fn decide(
         Request::Finish { run_id, ending, .. } => work::finish(draft, run_id, ending),
         Request::Judge { ending, .. } => judge::end(draft, ending),
         Request::RecordIntent { intent, packet, .. } => judge::record_intent(draft, intent, packet),
-        Request::SettleIntent { base, .. } => judge::settle_intent(draft, *base),
+        Request::SettleIntent { intent, base, .. } => judge::settle_intent(draft, intent, *base),
         Request::Block {
             code,
             reason,
@@ -296,3 +296,6 @@ fn check_intent(policy: &Policy, task: &Task, call: &Call) -> Result<(), Refusal
         ),
     ))
 }
+
+#[cfg(test)]
+mod tests;

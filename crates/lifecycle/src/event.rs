@@ -53,13 +53,17 @@ fn changes_from_object<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<Change>, D::Error> {
     let object = Map::deserialize(deserializer)?;
-    object
+    let changes: Result<Vec<Change>, D::Error> = object
         .into_iter()
         .map(|(field, value)| {
             let one = Value::Object(Map::from_iter([(field, value)]));
             serde_json::from_value(one).map_err(serde::de::Error::custom)
         })
-        .collect()
+        .collect();
+    // An object has its own order of keys; an event has that of the row.
+    let mut changes = changes?;
+    changes.sort_by_key(Change::place);
+    Ok(changes)
 }
 
 /// Why events do not add up to a row.

@@ -25,6 +25,9 @@ pub mod successor;
 mod time;
 pub mod watchdog;
 
+#[cfg(test)]
+mod model;
+
 pub use decide::{Decision, Refusal, decide};
 pub use policy::Policy;
 pub use request::{Call, Facts, Request};

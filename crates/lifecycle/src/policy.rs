@@ -123,8 +123,10 @@ pub(crate) enum Rule {
     IntentFirst,
     /// An intent is void only when the base is elsewhere.
     IntentRollForward,
-    /// Lost runs are counted, and the count has an end.
-    LostLimit,
+    /// Settling an intent names the one that it is about.
+    IntentNamed,
+    /// Lost runs are counted.
+    LostCount,
     /// A judgement that was cut off leaves the run unjudged.
     Unjudge,
     /// A lineage has an end.

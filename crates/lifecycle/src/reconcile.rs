@@ -171,15 +171,7 @@ fn of_row(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) 
     }
     let fits = task.blocker.is_some() == (task.state == State::Blocked);
     report(found, fits, K::BlockerMismatch, task, || {
-        format!(
-            "{} and {}",
-            task.state,
-            if fits {
-                "so"
-            } else {
-                "its blocker does not fit"
-            }
-        )
+        format!("{}, and its blocker does not fit", task.state)
     });
     let fits = task.intent.is_none() || !task.state.is_terminal();
     report(found, fits, K::IntentOfEnded, task, || {
@@ -289,3 +281,6 @@ fn of_locks(snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

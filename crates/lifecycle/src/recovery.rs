@@ -186,7 +186,13 @@ pub static TABLE: &[Row] = &[
             let run = case.facts.run.as_ref();
             run.is_some_and(crate::run::Run::is_claimed_without_verdict)
         },
-        action: |_| Action::Unjudge,
+        action: |case| {
+            if case.policy.enforces(Rule::Unjudge) {
+                Action::Unjudge
+            } else {
+                Action::Stay
+            }
+        },
     },
     Row {
         name: "awaiting_judge_missing_run_retry",
@@ -208,7 +214,7 @@ pub static TABLE: &[Row] = &[
         applies: |case| case.task.kind != Kind::Review && has_no_run(case),
         action: |case| {
             let lost = case.task.counters.lost_work;
-            if lost >= case.policy.max_lost && case.policy.enforces(Rule::LostLimit) {
+            if lost >= case.policy.max_lost {
                 Action::Fail("lost_too_often")
             } else {
                 Action::Requeue(Requeue::Lost)
@@ -401,7 +407,7 @@ fn after_loss(case: &Case<'_>, again: Action) -> Action {
         Phase::Work => counters.lost_work,
         Phase::Judge => counters.lost_judge,
     };
-    if lost <= case.policy.max_lost || !case.policy.enforces(Rule::LostLimit) {
+    if lost <= case.policy.max_lost {
         return again;
     }
     match case.task.phase {
@@ -443,3 +449,6 @@ fn has_new_head(case: &Case<'_>) -> bool {
             .as_ref()
             .is_some_and(|pull| !pull.closed && judged.is_some_and(|judged| *judged != pull.head))
 }
+
+#[cfg(test)]
+mod tests;

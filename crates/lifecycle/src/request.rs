@@ -66,6 +66,8 @@ pub enum Request {
     SettleIntent {
         /// The token of the lease.
         token: u64,
+        /// Which one: a late repeat must not be taken for a word about the next.
+        intent: Intent,
         /// Where the base stands.
         base: BasePosition,
     },

@@ -216,6 +216,23 @@ macro_rules! task_row {
             $( $(#[$meta])* $field($type), )+
         }
 
+        impl Change {
+            /// The fields, in the order of the row.
+            const FIELDS: &'static [&'static str] = &[$( stringify!($field) ),+];
+
+            /// The field that changed.
+            pub fn field(&self) -> &'static str {
+                match self {
+                    $( Change::$field(_) => stringify!($field), )+
+                }
+            }
+
+            /// Its place in the row.
+            pub(crate) fn place(&self) -> Option<usize> {
+                Change::FIELDS.iter().position(|name| *name == self.field())
+            }
+        }
+
         impl Task {
             /// The row before its first event.
             pub fn blank(id: TaskId) -> Task {

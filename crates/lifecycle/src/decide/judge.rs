@@ -151,12 +151,17 @@ pub(super) fn record_intent(
 
 /// Rolls an intent forward. Where the base has not moved, the caller moves it and asks
 /// again.
-pub(super) fn settle_intent(draft: Draft<'_>, base: BasePosition) -> Result<Decision, Refusal> {
+pub(super) fn settle_intent(
+    draft: Draft<'_>,
+    intent: &Intent,
+    base: BasePosition,
+) -> Result<Decision, Refusal> {
     in_progress(&draft, |purpose| purpose == Purpose::Merge)?;
-    if draft.row.intent.is_none() {
+    let same = draft.row.intent.as_ref() == Some(intent);
+    if draft.row.intent.is_none() || !same && draft.policy.enforces(Rule::IntentNamed) {
         return Err(Refusal::new(
-            Code::InvalidTransition,
-            format!("task {} has no open intent", draft.row.id),
+            Code::ConcurrencyConflict,
+            format!("task {} has no such open intent", draft.row.id),
         ));
     }
     let base = match base {

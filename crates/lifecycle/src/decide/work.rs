@@ -320,7 +320,10 @@ fn lose(
     judge::unjudge(draft);
     let purpose = draft.facts.lease.as_ref().map(|lease| lease.purpose);
     // A place in the merge queue costs no attempt.
-    let counted = counted && purpose != Some(Purpose::Merge) && draft.row.intent.is_none();
+    let counted = counted
+        && purpose != Some(Purpose::Merge)
+        && draft.row.intent.is_none()
+        && draft.policy.enforces(Rule::LostCount);
     let block = Block::on(Reason::TaskTimeout, "nothing was heard of the owner");
     draft.block_with(&block, event, details, |row| match row.phase {
         _ if !counted => {}
