@@ -1,6 +1,6 @@
 //! The law of a task: pure rules, no I/O, no clock, no randomness.
 //!
-//! [`decide`] takes a row, a request and what the caller read, and returns data: the new
+//! [`decide()`] takes a row, a request and what the caller read, and returns data: the new
 //! row, its events, and the changes of locks, lease and runs, which a ledger writes in
 //! one transaction. Readiness, order, retries and recovery are here too, so that one
 //! model checks them all.

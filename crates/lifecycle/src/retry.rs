@@ -6,6 +6,57 @@ use crate::row::{Counters, Task, TaskId};
 use crate::time::Timestamp;
 use crate::words::{Category, ReworkCause, TaskType};
 
+words! {
+    /// How a loop that worked on a task ended.
+    LoopEnding {
+        /// Every leaf passes.
+        Complete = "complete",
+        /// A leaf used up its attempts.
+        Stuck = "stuck",
+        /// The iterations are used up.
+        IterationLimit = "iteration_limit",
+        /// The budget is used up.
+        Budget = "budget",
+        /// The time is used up.
+        Timeout = "timeout",
+        /// The quota of the account is used up.
+        Quota = "quota",
+        /// The runner itself could not go on.
+        RunnerError = "runner_error",
+        /// Somebody or something ended it from outside.
+        Interrupted = "interrupted",
+    }
+}
+
+/// What the ending of a loop is to its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnding {
+    /// There is a result.
+    Success,
+    /// It failed, and that counts.
+    Failed(Category),
+    /// It waits for the quota, and nothing is counted.
+    Quota,
+    /// It was lost.
+    Lost,
+}
+
+impl LoopEnding {
+    /// What it is to the run.
+    pub const fn run_ending(self) -> RunEnding {
+        match self {
+            LoopEnding::Complete => RunEnding::Success,
+            LoopEnding::Stuck => RunEnding::Failed(Category::Test),
+            LoopEnding::IterationLimit => RunEnding::Failed(Category::Model),
+            LoopEnding::Budget => RunEnding::Failed(Category::Budget),
+            LoopEnding::Timeout => RunEnding::Failed(Category::Flaky),
+            LoopEnding::Quota => RunEnding::Quota,
+            LoopEnding::RunnerError => RunEnding::Failed(Category::Env),
+            LoopEnding::Interrupted => RunEnding::Lost,
+        }
+    }
+}
+
 /// What follows a failed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -289,6 +340,25 @@ mod tests {
             assert_eq!(prefers_another(&policy, &task, "w"), failures >= 2);
             assert!(!prefers_another(&policy, &task, "v"));
         }
+    }
+
+    #[test]
+    fn endings_of_a_loop() {
+        let rows = [
+            ("complete", RunEnding::Success),
+            ("stuck", RunEnding::Failed(Category::Test)),
+            ("iteration_limit", RunEnding::Failed(Category::Model)),
+            ("budget", RunEnding::Failed(Category::Budget)),
+            ("timeout", RunEnding::Failed(Category::Flaky)),
+            ("quota", RunEnding::Quota),
+            ("runner_error", RunEnding::Failed(Category::Env)),
+            ("interrupted", RunEnding::Lost),
+        ];
+        for (word, expected) in rows {
+            let ending = LoopEnding::parse(word).unwrap();
+            assert_eq!(ending.run_ending(), expected, "{word}");
+        }
+        assert_eq!(LoopEnding::ALL.len(), rows.len());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The row of a task, and a change of each of its fields.
 //!
-//! The fields are listed once, in [`task_row`]: the row, the changes that events
+//! The fields are listed once, in `task_row!`: the row, the changes that events
 //! carry, the difference of two rows and its application all come from that list, so
 //! no field can be forgotten in one of them.
 
