@@ -23,6 +23,10 @@ ui-server DIR *OPTIONS:
 sweep *OPTIONS:
     cargo xtask sweep {{OPTIONS}}
 
+# Explore every state that the rules of the lifecycle can reach.
+model *OPTIONS:
+    cargo xtask model {{OPTIONS}}
+
 # Install the runner command.
 install *OPTIONS:
     cargo xtask install {{OPTIONS}}

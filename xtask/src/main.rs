@@ -8,6 +8,7 @@ mod codex;
 mod demo;
 mod failure;
 mod install;
+mod model;
 mod out;
 mod setup;
 mod sweep;
@@ -52,6 +53,12 @@ const TASKS: &[Task] = &[
         about: "kills the runner at every write of a step and lets it recover",
         help: sweep::HELP,
         run: sweep::run,
+    },
+    Task {
+        name: "model",
+        about: "explores every state that the rules of the lifecycle can reach",
+        help: model::HELP,
+        run: model::run,
     },
     Task {
         name: "install",
