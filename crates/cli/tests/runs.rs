@@ -306,6 +306,25 @@ fn whose_config_is_taken() {
     let value = repo.runner(&["init", "--json"]).success().json();
     assert_eq!(value["config_from"], "demo");
     assert!(!repo.read(".runner/state/config.toml").contains("66"));
+    // Nor does a branch with logs count that a session has moved.
+    sh(
+        &repo,
+        "rm -r .runner/state .runner/GOAL.md; git branch -qf runner/demo runner/evil",
+    );
+    let value = repo.runner(&["init", "--json"]).success().json();
+    assert_eq!(value["config_from"], "demo");
+    assert!(!repo.read(".runner/state/config.toml").contains("66"));
+}
+
+#[test]
+fn the_config_of_a_run_without_an_iteration_is_taken_too() {
+    let repo = planned(&["a"], "out done x", &["true"]);
+    let config = repo.read(".runner/state/config.toml");
+    repo.git(&["switch", "-q", "main"]);
+    sh(&repo, "rm -rf .runner/iterations/demo/1");
+    let value = repo.runner(&["init", "--json"]).success().json();
+    assert_eq!(value["config_from"], "demo");
+    assert_eq!(repo.read(".runner/state/config.toml"), config);
 }
 
 #[test]

@@ -93,7 +93,8 @@ pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> R
     }
     if report.committed && report.new_run {
         let folder = project.run_folder(&report.run_id);
-        let more = json!({"run_id": report.run_id, "branch": report.branch});
+        let commit = commit_of_branch(&git, &report.branch).ok().flatten();
+        let more = json!({"run_id": report.run_id, "branch": report.branch, "commit": commit});
         // The run has begun, whether or not the log of events hears of it.
         let _ = files::make_folder(&folder)
             .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, "run_started", more));
