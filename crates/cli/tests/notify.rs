@@ -65,7 +65,7 @@ fn a_complete_tree_is_told_with_everything() {
             "run_id": "demo", "branch": "runner/demo", "project": root, "title": "Ship it",
             "passed": 2, "leaves": 2, "steps": 2, "node": null,
             "message": "every leaf has passed", "code": null, "until": null,
-            "next": format!("runner -C '{root}' status"),
+            "next": format!("runner -C '{root}' report"),
         })
     );
     let how = std::fs::read_to_string(repo.agent_dir().join("told.how")).unwrap();
@@ -103,7 +103,7 @@ fn stuck_limit_and_error_are_told() {
             1,
             "limit",
             json!("limit"),
-            "status",
+            "report",
         ),
         (
             "exit 0",

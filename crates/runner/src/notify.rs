@@ -171,6 +171,7 @@ fn next_command(project: &Project, notice: &Notice<'_>) -> String {
     let what = match (notice.event, notice.node) {
         ("stuck", Some(node)) => format!("why {node}"),
         ("error", _) => "log".to_owned(),
+        ("complete" | "limit", _) => "report".to_owned(),
         ("quota", _) if notice.status != "waiting" => "loop --wait-quota".to_owned(),
         _ => "status".to_owned(),
     };
