@@ -85,6 +85,9 @@ fn conflicts_are_listed_and_can_be_mended_on_the_runs_branch() {
         "git switch runner/demo && git merge main",
     );
     assert_eq!(error_code(&refused(&repo, &["--json"])), "conflict");
+    // What was asked for is asked for again.
+    let run = refused(&repo, &["--merge", "--into", "main"]);
+    human_error(&run, "", "then `runner land --into main --merge`");
 
     sh(
         &repo,

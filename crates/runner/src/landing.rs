@@ -54,6 +54,23 @@ pub struct LandOptions {
     pub partial: bool,
 }
 
+impl LandOptions {
+    /// The words that ask for the same once more.
+    fn command(&self) -> String {
+        let mut words = vec!["runner land".to_owned()];
+        words.extend(self.run.clone());
+        words.extend(self.into.as_ref().map(|into| format!("--into {into}")));
+        for (is_set, word) in [
+            (self.merge, "--merge"),
+            (self.keep_state, "--keep-state"),
+            (self.partial, "--partial"),
+        ] {
+            words.extend(is_set.then(|| word.to_owned()));
+        }
+        words.join(" ")
+    }
+}
+
 /// How it came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landed {
@@ -130,6 +147,7 @@ pub fn land(start: &Path, options: &LandOptions, host: &mut Host<'_>) -> Result<
         work,
         target,
         on_run_branch: status.branch.as_deref() == Some(&run.branch()),
+        again: options.command(),
     };
     landing.land(base.as_ref(), &trees, options, host)
 }
@@ -159,7 +177,7 @@ fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Statu
             Code::Identity,
             format!("run {} was abandoned and its branch deleted", run.run_id),
         )
-        .hint(abandon::way_back(run, &runs::abandoned_name(&run.run_id))));
+        .hint(abandon::way_back(run)));
     }
     if status.branch.as_deref() == Some(&branch) {
         return step::check_clean(status);
@@ -184,7 +202,8 @@ fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Statu
             ),
         )
         .hint(format!(
-            "`git switch {branch} && runner start` settles it; then try again"
+            "`runner start {}` settles it; then try again",
+            run.run_id
         )));
     }
     Ok(())
@@ -199,6 +218,8 @@ struct Lander<'a> {
     target: Target,
     /// The run's branch is what is checked out here.
     on_run_branch: bool,
+    /// The command that does it, for hints.
+    again: String,
 }
 
 impl Lander<'_> {
@@ -289,9 +310,10 @@ impl Lander<'_> {
                 note(
                     host,
                     &format!(
-                        "{} could not be brought along: {}; `runner land` tries it again",
+                        "{} could not be brought along: {}; `{}` tries it again",
                         step.root().display(),
-                        error.message
+                        error.message,
+                        self.again
                     ),
                 );
             }
@@ -359,9 +381,9 @@ impl Lander<'_> {
             ),
         )
         .hint(format!(
-            "`git switch {branch} && git merge {}`, mend the files, commit, then `runner land` again \
+            "`git switch {branch} && git merge {}`, mend the files, commit, then `{}` \
              (or `runner loop` to let the run go on from there)",
-            self.target.branch
+            self.target.branch, self.again
         ))
     }
 
@@ -399,7 +421,10 @@ impl Lander<'_> {
                         checkout::list(&blockers)
                     ),
                 )
-                .hint("commit, stash or move them away there, then `runner land` again"));
+                .hint(format!(
+                    "commit, stash or move them away there, then `{}`",
+                    self.again
+                )));
             }
             moves.push(step);
         }
@@ -478,11 +503,23 @@ impl Lander<'_> {
             format!(" (it ran in a fresh checkout, without {names})")
         };
         Err(Error::new(Code::GuardFailed, message).hint(format!(
-            "all of its output is in {}{fresh}; `git switch {} && git merge {}` brings both together to mend it",
+            "all of its output is in {}{fresh}; {}",
             path.display(),
-            self.run.branch(),
-            self.target.branch
+            self.how_to_mend()?
         )))
+    }
+
+    fn how_to_mend(&self) -> Result<String> {
+        let (branch, target, again) = (self.run.branch(), &self.target, &self.again);
+        Ok(if self.git.is_ancestor(&target.tip, &self.work.commit)? {
+            format!("`git switch {branch}`, mend it there, commit, then `{again}`")
+        } else {
+            format!(
+                "`git switch {branch} && git merge {}` brings both together, mend it there, \
+                     commit, then `{again}`",
+                target.branch
+            )
+        })
     }
 
     fn message(&self, guard: &GreenGuard) -> String {
@@ -523,7 +560,10 @@ impl Lander<'_> {
                 self.target.branch
             ),
         )
-        .hint("run `runner land` again: it starts from the new state"))
+        .hint(format!(
+            "run `{}` again: it starts from the new state",
+            self.again
+        )))
     }
 
     fn report(
