@@ -4,6 +4,7 @@
 
 mod abandon;
 mod checkout;
+mod mend;
 mod pending;
 mod target;
 mod work;
@@ -359,32 +360,13 @@ impl Lander<'_> {
             let ours = git.tree_of(&target.tip)?;
             match git.merge_trees(&bare(&base)?, &ours, &theirs)? {
                 Merge::Clean(tree) => tree,
-                Merge::Conflicts(paths) => return Err(self.conflicts(&paths)),
+                Merge::Conflicts(paths) => return Err(self.conflicts(&paths)?),
             }
         };
         if keep_state {
             return git.tree_with(&merged, paths::ROOT, Some(work));
         }
         Ok(merged)
-    }
-
-    fn conflicts(&self, paths: &[PathBuf]) -> Error {
-        let branch = self.run.branch();
-        let names: Vec<String> = paths.iter().map(|path| checkout::shown(path)).collect();
-        Error::new(
-            Code::Conflict,
-            format!(
-                "{0} has moved since the run began, and both changed these files in ways that do not \
-                 fit together; nothing was changed:\n{1}",
-                self.target.branch,
-                checkout::list(&names)
-            ),
-        )
-        .hint(format!(
-            "`git switch {branch} && git merge {}`, mend the files, commit, then `{}` \
-             (or `runner loop` to let the run go on from there)",
-            self.target.branch, self.again
-        ))
     }
 
     /// Where the target is checked out elsewhere a runner may be at work too.
@@ -507,19 +489,6 @@ impl Lander<'_> {
             path.display(),
             self.how_to_mend()?
         )))
-    }
-
-    fn how_to_mend(&self) -> Result<String> {
-        let (branch, target, again) = (self.run.branch(), &self.target, &self.again);
-        Ok(if self.git.is_ancestor(&target.tip, &self.work.commit)? {
-            format!("`git switch {branch}`, mend it there, commit, then `{again}`")
-        } else {
-            format!(
-                "`git switch {branch} && git merge {}` brings both together, mend it there, \
-                     commit, then `{again}`",
-                target.branch
-            )
-        })
     }
 
     fn message(&self, guard: &GreenGuard) -> String {

@@ -44,9 +44,10 @@ pub(super) fn commands(inputs: &Inputs<'_>, state: &str) -> Vec<Next> {
             (Some((base, commit)), Some(branch)) => {
                 // Where no branch was checked out there is none to go home to, and HEAD is
                 // something else by now.
-                let (land, since) = match *base == "HEAD" {
-                    true => ("runner land --into BRANCH", commit),
-                    false => ("runner land", base),
+                let (land, since) = if base == "HEAD" {
+                    ("runner land --into BRANCH", commit)
+                } else {
+                    ("runner land", base)
                 };
                 vec![
                     next(

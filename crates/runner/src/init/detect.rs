@@ -150,7 +150,7 @@ fn python(root: &Path) -> Option<(&'static str, String)> {
 fn unittest(root: &Path) -> Option<(&'static str, &'static str)> {
     let folder = has_folder(root, &["tests", "test"])?;
     let is_written_for_it = files_in(&root.join(folder)).any(|path| {
-        name_of(&path).ends_with(".py")
+        path.extension() == Some(OsStr::new("py"))
             && fs::read_to_string(&path).is_ok_and(|text| text.contains("unittest"))
     });
     let is_package = root.join(folder).join("__init__.py").is_file();
