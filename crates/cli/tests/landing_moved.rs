@@ -124,6 +124,21 @@ fn the_runs_own_state_survives_what_the_hint_says() {
 }
 
 #[test]
+fn protected_files_that_changed_on_the_branch_are_told() {
+    let mut repo = planned(&["a"], AGENT, GUARD);
+    repo.config(|config| {
+        config.set("guard.protected", json!(["ci/*"]));
+    });
+    repo.write_config();
+    repo.runner(&["start"]).success();
+    repo.runner(&["loop"]).success();
+    commit_on(&repo, "main", "ci/check.sh", "exit 0\n");
+    repo.runner(&["land"])
+        .success()
+        .says("protected files are different on main since the run began: ci/check.sh");
+}
+
+#[test]
 fn a_state_folder_on_the_base_is_never_a_conflict() {
     let repo = complete();
     commit_on(&repo, "main", ".runner/GOAL.md", "# Of another run\n");

@@ -311,7 +311,7 @@ fn goes_back_to_a_run_that_exists() {
     }
     for command in ["status", "tree", "select", "why", "log", "validate"] {
         let run = repo.runner(&[command]);
-        human_error(&run, "has nothing of a run", "`runner start` goes back");
+        human_error(&run, "has nothing of a run", "`runner start RUN` goes back");
     }
     let value = start(&repo);
     assert_eq!(

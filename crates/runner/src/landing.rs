@@ -252,6 +252,7 @@ impl Lander<'_> {
         let _locks = self.lock_others(trees)?;
         self.follow(trees, &trial)?;
 
+        self.tell_of_protected(base, host)?;
         let guard = self.guard(&trial, host)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;

@@ -1,13 +1,52 @@
-//! What a person does where a run and the branch do not go together.
+//! What a person must know, or do, where the branch is not what it was.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use runner_core::paths;
+use runner_core::paths::{self, GlobList};
 
-use super::{Lander, checkout};
+use super::{Lander, checkout, note};
 use crate::error::{Code, Error, Result};
+use crate::host::Host;
+use crate::runs::Base;
+use crate::trial;
 
 impl Lander<'_> {
+    /// The guard judges by files that a run may not change. A session can still move
+    /// the branch itself, so a person is told what of theirs is different there.
+    pub(super) fn tell_of_protected(&self, base: Option<&Base>, host: &mut Host<'_>) -> Result<()> {
+        let Some(base) = base.filter(|base| base.branch == self.target.branch) else {
+            return Ok(());
+        };
+        let Ok(globs) = GlobList::new(&self.work.config.guard.protected) else {
+            return Ok(());
+        };
+        if self.git.commit_of(&base.commit)?.is_none() {
+            return Ok(());
+        }
+        let changed = self.git.changed_between(&base.commit, &self.target.tip)?;
+        let names: Vec<String> = changed
+            .iter()
+            .filter(|path| globs.is_match(path.as_os_str().as_bytes()))
+            .map(|path| checkout::shown(path))
+            .collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let (branch, since) = (&base.branch, &base.commit);
+        note(
+            host,
+            &format!(
+                "protected files are different on {branch} since the run began: {}; if that was not \
+                 you, look: `git log -p {}..{} -- FILE`",
+                trial::some_of(&names),
+                since.get(..12).unwrap_or(since),
+                self.target.tip.get(..12).unwrap_or(&self.target.tip),
+            ),
+        );
+        Ok(())
+    }
+
     /// Words about files that both sides changed.
     pub(super) fn conflicts(&self, paths: &[PathBuf]) -> Result<Error> {
         let names: Vec<String> = paths.iter().map(|path| checkout::shown(path)).collect();

@@ -143,7 +143,10 @@ impl<'p> Aside<'p> {
         let done = self.move_to(&folder, &mut moved).and_then(|()| act());
         if let Err(error) = done {
             for (from, to) in moved.iter().rev() {
-                let _ = files::rename(to, from);
+                // Git may have come so far that the run's own file is there.
+                if from.symlink_metadata().is_err() {
+                    let _ = files::rename(to, from);
+                }
             }
             return Err(error);
         }
