@@ -15,6 +15,10 @@ demo:
 bench NAME *OPTIONS:
     cargo xtask bench {{NAME}} {{OPTIONS}}
 
+# Show the project in DIR in the browser (the page, if it was built).
+ui-server DIR *OPTIONS:
+    cargo run --release -- -C "{{DIR}}" ui {{OPTIONS}}
+
 # Kill the runner at every write of a step and let it recover.
 sweep *OPTIONS:
     cargo xtask sweep {{OPTIONS}}

@@ -50,7 +50,7 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "test",
         run: || {
-            let test = cargo("test --locked --workspace");
+            let test = cargo("test --locked --workspace --no-fail-fast");
             codex::named_to(test)?
                 .hint("run the failed test alone: `cargo test -p CRATE NAME -- --nocapture`")
                 .run()

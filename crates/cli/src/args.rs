@@ -184,6 +184,8 @@ pub(crate) enum Command {
         #[arg(long)]
         run_guard: bool,
     },
+    /// Show the run in the browser, live; only looks, never writes
+    Ui(UiArgs),
     /// Play a whole run in a temporary repository: no model, no network
     Demo {
         /// Where to make the repository (default: a new temporary folder)
@@ -256,6 +258,20 @@ pub(crate) struct LandArgs {
     /// The run is not complete: land what the guard has passed so far
     #[arg(long)]
     pub(crate) partial: bool,
+}
+
+/// Options of `ui`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct UiArgs {
+    /// The port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 7878)]
+    pub(crate) port: u16,
+    /// The address to listen on; beyond this machine a token is asked for
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) bind: std::net::IpAddr,
+    /// Open the page in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
 }
 
 /// Options of `loop`.

@@ -144,7 +144,9 @@ fn a_command_writes_a_file_and_the_leaf_passes() {
     let status = repo.runner(&["status", "--json"]).success().json();
     assert_eq!(status["input_tokens"], 2200);
     assert_eq!(status["output_tokens"], 100);
-    repo.runner(&["status"]).success().says("2200 in, 100 out");
+    repo.runner(&["status"])
+        .success()
+        .says("2200 in (1040 cached), 100 out");
     let log = repo.runner(&["log", "1"]).success();
     log.says("tokens: 2300, cost: unknown").says("bubblewrap");
 

@@ -75,7 +75,8 @@ pub use stop::{Asked, ask_to_stop};
 pub use validate::{Explained, SelectResult, find_node, select_next, validate, why};
 pub use verify::{Verification, verify};
 pub use view::{
-    IterationView, Patch, RunView, iteration_folder, load_tree, meta_of, patch_of, run_view,
+    IterationView, Patch, RunView, base_of, config_of, goal_of, iteration_folder, load_tree,
+    meta_of, note_of, patch_of, run_state_of, run_view, running_pid,
 };
 
 /// Settles what is unfinished, then takes one step.

@@ -170,6 +170,7 @@ fn event(project: &Project, run_id: &str, notice: &Notice<'_>, now: &str) -> Val
 fn next_command(project: &Project, notice: &Notice<'_>) -> String {
     let what = match (notice.event, notice.node) {
         ("stuck", Some(node)) => format!("why {node}"),
+        ("complete" | "limit", _) => "report".to_owned(),
         ("error", _) => "log".to_owned(),
         ("complete" | "limit", _) => "report".to_owned(),
         ("quota", _) if notice.status != "waiting" => "loop --wait-quota".to_owned(),

@@ -191,7 +191,7 @@ fn check_outside(status: &Status) -> Result<()> {
 }
 
 /// Branch and commit that a run began from, if that can be told.
-fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<Base> {
+pub(crate) fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<Base> {
     base_of(git, run_id, tip).ok().flatten()
 }
 
