@@ -172,7 +172,6 @@ fn next_command(project: &Project, notice: &Notice<'_>) -> String {
         ("stuck", Some(node)) => format!("why {node}"),
         ("complete" | "limit", _) => "report".to_owned(),
         ("error", _) => "log".to_owned(),
-        ("complete" | "limit", _) => "report".to_owned(),
         ("quota", _) if notice.status != "waiting" => "loop --wait-quota".to_owned(),
         _ => "status".to_owned(),
     };
