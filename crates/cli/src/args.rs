@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Begin the run that .runner/GOAL.md describes, on a branch of its own
     Start {
+        /// Go to this run instead, from wherever you are; also to one that was abandoned
+        run: Option<String>,
         /// Do not try the guard once where a new run begins (at most 60 s)
         #[arg(long)]
         no_guard_check: bool,

@@ -50,7 +50,10 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
     let dir = &args.global.project_dir;
     match &args.command {
         Command::Init(options) => commands::init::run(dir, options, out),
-        Command::Start { no_guard_check } => commands::start::run(dir, !no_guard_check, out),
+        Command::Start {
+            run,
+            no_guard_check,
+        } => commands::start::run(dir, run.as_deref(), !no_guard_check, out),
         Command::Validate => commands::look::validate(dir, out),
         Command::Select => commands::look::select(dir, out),
         Command::Why { node } => commands::look::why(dir, node.as_deref(), out),

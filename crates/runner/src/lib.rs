@@ -68,7 +68,7 @@ pub use replay::{ReplayReport, replay};
 pub use report::report;
 pub use run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
 pub use runs::{LandedAt, RunStanding, RunSummary, runs};
-pub use start::{GuardAtBase, StartOptions, StartReport, start};
+pub use start::{GuardAtBase, StartOptions, StartReport, go_to_run, start};
 pub use state::Problem;
 pub use step::{Selected, StepReport, StepResult};
 pub use stop::{Asked, ask_to_stop};
