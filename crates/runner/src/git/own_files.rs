@@ -4,6 +4,7 @@
 //! files are compared and restored by plain file I/O before the first git call
 //! after a session or a guard run.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -36,6 +37,9 @@ pub(crate) struct OwnFiles {
     modules: Vec<Folder>,
     /// The `.git` of submodules.
     links: Vec<Saved>,
+    /// The saved form, made once: a copy never changes.
+    #[serde(skip)]
+    stored: OnceCell<(String, Vec<u8>)>,
 }
 
 /// What `.git` is.
@@ -111,14 +115,17 @@ impl OwnFiles {
                 .map(Folder::capture)
                 .collect::<io::Result<_>>()?,
             links,
+            stored: OnceCell::new(),
         })
     }
 
     /// The saved form and the name under which it is kept.
-    pub(crate) fn to_stored(&self) -> (String, Vec<u8>) {
-        // Strings and numbers only: there is nothing that could fail.
-        let bytes = serde_json::to_vec(self).unwrap_or_default();
-        (stored_name(&bytes), bytes)
+    pub(crate) fn stored(&self) -> &(String, Vec<u8>) {
+        self.stored.get_or_init(|| {
+            // Strings and numbers only: there is nothing that could fail.
+            let bytes = serde_json::to_vec(self).unwrap_or_default();
+            (stored_name(&bytes), bytes)
+        })
     }
 
     /// Reads a saved form; `None` if it is not the one of that name.

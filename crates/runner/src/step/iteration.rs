@@ -285,11 +285,11 @@ impl Iteration {
             }
         }
         if let Some(own_files) = &self.own_files {
-            let (name, bytes) = own_files.to_stored();
+            let (name, bytes) = own_files.stored();
             let saved = run_folder.join(name);
-            if !has_content(&saved, &bytes) {
+            if !has_content(&saved, bytes) {
                 files::remove_if_there(&saved)?;
-                files::write_whole(&saved, &bytes)?;
+                files::write_whole(&saved, bytes)?;
             }
         }
         if let Some(bytes) = self.before.bytes()

@@ -177,7 +177,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
     belongings.note_hidden(place.git, &status.ignored)?;
     before.prove(&belongings)?;
     let own_files = OwnFiles::capture(place.git)?;
-    let (git_files, stored) = own_files.to_stored();
+    let (git_files, stored) = own_files.stored();
 
     let started = Started {
         run_id: run_id.clone(),
@@ -186,7 +186,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         head,
         branch: branch_of(&run_id),
         started_at: place.host.clock.stamp(),
-        git_files,
+        git_files: git_files.clone(),
         refused_repairs: job.repair.as_ref().map_or(0, |it| it.pending.refused),
         last_valid: job.repair.as_ref().map(|it| it.pending.last_valid.clone()),
         max_attempts_default: state.config.max_attempts_default,
@@ -198,7 +198,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         leaves: job.progress.leaves,
         budget_secs: state.config.iteration_timeout_secs,
     });
-    let mut it = Iteration::begin(place.project, place.git, started, &stored, before)?;
+    let mut it = Iteration::begin(place.project, place.git, started, stored, before)?;
     it.own_files = Some(own_files);
     it.log_event(
         place.host.clock,
