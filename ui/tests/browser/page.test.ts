@@ -159,7 +159,7 @@ describe('what is shown', () => {
     await open();
     await page.getByTestId('needs-you').getByRole('button').click();
     await page.getByTestId('needs-you').getByText('Copied').first().waitFor();
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe('runner log 12');
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe('runner -C /srv/word-counter retry errors');
     expect(await favicon()).toBe('/favicon-stuck.svg');
     expect(complaints).toEqual([]);
   });
