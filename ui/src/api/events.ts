@@ -18,12 +18,18 @@ const CHANGES: readonly ChangeEvent['event'][] = [
 const RETRY_MS = 2000;
 /** How long the agent's lines go on to come when nobody reads them: one may be going to another tab. */
 const LINGER_MS = 1000;
+/** After this long out of sight a tab gives its connection back: six of them would leave none for the seventh, nor for any fetch. */
+const REST_MS = 30_000;
+/** How often such a tab looks, for its title and its icon. */
+const GLANCE_MS = 20_000;
 
 export interface Listener {
   /** Connected, for the first time or again. */
   opened(): void;
-  /** Not connected any more; it will be tried again. */
-  lost(): void;
+  /** Not connected any more; it will be tried again. Refused: there was an answer, and it was no. */
+  lost(refused: boolean): void;
+  /** Time to look without being told. */
+  glance(): void;
   changed(event: ChangeEvent): void;
 }
 
@@ -40,14 +46,41 @@ class Connection {
   #readers = new Set<Reader>();
   /** Whether the agent's lines come on it. */
   #withLines = false;
+  /** Out of sight for a while, and so without a connection. */
+  #resting = false;
+  #rest: ReturnType<typeof setTimeout> | undefined;
+  #glances: ReturnType<typeof setInterval> | undefined;
 
   listen(listener: Listener): () => void {
     this.#listener = listener;
     this.#open();
+    const sight = (): void => this.#sight();
+    document.addEventListener('visibilitychange', sight);
+    sight();
     return () => {
+      document.removeEventListener('visibilitychange', sight);
+      clearTimeout(this.#rest);
+      clearInterval(this.#glances);
       this.#listener = null;
       this.#close();
     };
+  }
+
+  #sight(): void {
+    clearTimeout(this.#rest);
+    if (document.visibilityState === 'hidden') {
+      if (!this.#resting) this.#rest = setTimeout(() => this.#fallAsleep(), REST_MS);
+    } else if (this.#resting) {
+      clearInterval(this.#glances);
+      this.#resting = false;
+      this.#open();
+    }
+  }
+
+  #fallAsleep(): void {
+    this.#resting = true;
+    this.#close();
+    this.#glances = setInterval(() => this.#listener?.glance(), GLANCE_MS);
   }
 
   read(reader: Reader): () => void {
@@ -64,7 +97,7 @@ class Connection {
 
   #open(): void {
     this.#close();
-    if (this.#listener === null) return;
+    if (this.#listener === null || this.#resting) return;
     this.#withLines = this.#readers.size > 0;
     const source = new EventSource(this.#withLines ? '/events?stream=1' : '/events');
     this.#source = source;
@@ -73,8 +106,9 @@ class Connection {
       if (this.#withLines) for (const reader of this.#readers) reader.opened();
     };
     source.onerror = () => {
-      this.#listener?.lost();
-      if (source.readyState === EventSource.CLOSED) this.#timer = setTimeout(() => this.#open(), RETRY_MS);
+      const refused = source.readyState === EventSource.CLOSED;
+      this.#listener?.lost(refused);
+      if (refused) this.#timer = setTimeout(() => this.#open(), RETRY_MS);
     };
     for (const name of CHANGES) {
       source.addEventListener(name, (message: MessageEvent<string>) => {

@@ -28,6 +28,14 @@ export interface DiffFile {
   hunks: Hunk[];
 }
 
+/** Marks that turn the direction of writing around, and so what a reader takes for the code. */
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** The text with such marks made visible. */
+export function withMarksShown(text: string): string {
+  return text.replace(TURNING, (mark) => `⟨U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
+}
+
 const HUNK = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$/;
 
 /** The files of a diff, in its order. What cannot be read is left out, never thrown about. */

@@ -22,12 +22,16 @@ class Project {
   treeProblem = $state.raw<Refused | null>(null);
   connection = $state<Connection>('connecting');
   lostAt = $state<number | null>(null);
+  /** The server is there and wants another token than this browser has. */
+  denied = $state(false);
   /** Everything was asked for once. */
   loaded = $state(false);
   /** Rises when an open iteration may have changed. */
   revision = $state(0);
   /** The server's clock, once a second. */
   now = $state(serverNow());
+  /** The time that what is shown is of: without a connection nobody knows whether a clock still runs. */
+  shownAt = $derived(this.connection === 'lost' && this.lostAt !== null ? this.lostAt : this.now);
 
   #wanted = new Set<Part>();
   #busy = false;
@@ -47,14 +51,18 @@ class Project {
   start(): () => void {
     const stop = listen({
       opened: () => {
-        this.connection = 'live';
-        this.lostAt = null;
+        this.#connected();
         // Something may have happened between the last event and this connection.
         this.refresh(ALL_PARTS);
       },
-      lost: () => {
-        if (this.connection !== 'lost') this.lostAt = serverNow();
-        this.connection = 'lost';
+      lost: (refused) => {
+        this.#lost();
+        // The stream does not say why; another answer does.
+        if (refused) this.refresh(['server']);
+      },
+      glance: async () => {
+        if (await this.#fetch('run')) this.#connected();
+        else this.#lost();
       },
       changed: (event) => this.refresh(partsOf(event)),
     });
@@ -73,6 +81,16 @@ class Project {
       document.removeEventListener('visibilitychange', awake);
       clearInterval(timer);
     };
+  }
+
+  #connected(): void {
+    this.connection = 'live';
+    this.lostAt = null;
+  }
+
+  #lost(): void {
+    if (this.connection !== 'lost') this.lostAt = serverNow();
+    this.connection = 'lost';
   }
 
   refresh(parts: readonly Part[]): void {
@@ -119,6 +137,7 @@ class Project {
         case 'detail':
           this.revision += 1;
       }
+      if (part !== 'detail') this.denied = false;
     } catch (error) {
       if (!(error instanceof Refused)) return false;
       this.#refused(part, error);
@@ -127,6 +146,9 @@ class Project {
   }
 
   #refused(part: Part, error: Refused): void {
+    // That says nothing about the project: what is known stays.
+    this.denied = error.status === 401;
+    if (this.denied) return;
     if (part === 'run') {
       this.run = null;
       this.problem = error;

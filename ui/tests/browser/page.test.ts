@@ -5,7 +5,7 @@ import type { Page } from 'playwright-core';
 import type { Run, TreeNode } from '../../src/api/types';
 import { Fixture } from '../fixture/server';
 import * as worlds from '../fixture/worlds';
-import { Chromium, expectAccessible } from './browser';
+import { Chromium, expectAccessible, expectNoSidewaysScroll } from './browser';
 
 let chromium: Chromium;
 let fixture: Fixture;
@@ -159,7 +159,7 @@ describe('what is shown', () => {
     await open();
     await page.getByTestId('needs-you').getByRole('button').click();
     await page.getByTestId('needs-you').getByText('Copied').first().waitFor();
-    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe('runner log 12');
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe('runner -C /srv/word-counter retry errors');
     expect(await favicon()).toBe('/favicon-stuck.svg');
     expect(complaints).toEqual([]);
   });
@@ -215,6 +215,71 @@ describe('live', () => {
     await page.getByTestId('disconnected').waitFor({ state: 'detached' });
     await page.getByTestId('state').getByText('complete').waitFor();
     expect(await favicon()).toBe('/favicon-complete.svg');
+  });
+
+  test('a server that was started again with another token', async () => {
+    await open();
+    const port = fixture.port;
+    await fixture.stop();
+    await page.getByTestId('disconnected').getByText('tries again by itself').waitFor();
+    fixture = await Fixture.start(worlds.running(Date.now()), port);
+    fixture.denied = true;
+    await page.getByTestId('disconnected').getByText('wants its new token').waitFor();
+    await node('errors').waitFor();
+    fixture.denied = false;
+    await page.getByTestId('disconnected').waitFor({ state: 'detached' });
+  });
+
+  test('without a connection no clock goes on', async () => {
+    await page.addInitScript(() => {
+      const real = Date.now;
+      Date.now = () => real() + Number(document.documentElement.dataset['ahead'] ?? 0);
+    });
+    await open();
+    await page.getByTestId('state').getByText('running', { exact: true }).waitFor();
+    await fixture.stop();
+    await page.getByTestId('disconnected').waitFor();
+    const said = await page.getByTestId('state').innerText();
+    await page.evaluate(() => (document.documentElement.dataset['ahead'] = '120000'));
+    await page.getByTestId('disconnected').getByText('2 m ago').waitFor();
+    expect(await page.getByTestId('state').innerText()).toBe(said);
+  });
+
+  test('a tab out of sight gives its connection back, and takes it again', async () => {
+    const sight = (state: string): Promise<void> =>
+      page.evaluate((value) => {
+        Object.defineProperty(document, 'visibilityState', { value, configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));
+      }, state);
+    // What is to happen after many seconds happens soon.
+    await page.addInitScript(() => {
+      const [later, again] = [window.setTimeout.bind(window), window.setInterval.bind(window)];
+      const soon = (ms = 0): number => (ms < 10_000 ? ms : ms / 100);
+      window.setTimeout = ((act: () => void, ms?: number) => later(act, soon(ms))) as typeof window.setTimeout;
+      window.setInterval = ((act: () => void, ms?: number) => again(act, soon(ms))) as typeof window.setInterval;
+    });
+    await open();
+    await expect.poll(() => fixture.listeners).toBe(1);
+    await sight('hidden');
+    await expect.poll(() => fixture.listeners).toBe(0);
+    // Its title and icon follow, a little later.
+    fixture.world.run = worlds.complete(Date.now()).run;
+    await expect.poll(favicon).toBe('/favicon-complete.svg');
+    await sight('visible');
+    await expect.poll(() => fixture.listeners).toBe(1);
+    expect(await page.getByTestId('disconnected').count()).toBe(0);
+  });
+
+  test('a title without a space, and one that turns the writing around, stay in their place', async () => {
+    const run = fixture.world.iterations.runs[0];
+    for (const row of run?.iterations ?? []) row.title = `\u202e${'long'.repeat(80)}`;
+    await page.setViewportSize({ width: 380, height: 780 });
+    for (const hash of ['', '#iter=2']) {
+      await page.goto(fixture.url + hash);
+      await page.reload();
+      await page.locator(hash === '' ? '[data-testid=overview]' : '[data-testid=iteration-detail]').waitFor();
+      await expectNoSidewaysScroll(page, `a long title ${hash}`);
+    }
   });
 
   test('an invalid tree: the last good one stays', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseDiff } from '../../src/logic/diff';
+import { parseDiff, withMarksShown } from '../../src/logic/diff';
 
 const TWO = `diff --git a/a.txt b/a.txt
 index 1..2 100644
@@ -54,5 +54,10 @@ describe('a unified diff', () => {
     expect(parseDiff('hello\nworld')).toEqual([]);
     const cut = TWO.slice(0, 120);
     expect(parseDiff(cut)).toHaveLength(1);
+  });
+
+  test('marks that turn the writing around are shown', () => {
+    expect(withMarksShown('if (a) \u202e} \u2066// b')).toBe('if (a) ⟨U+202E⟩} ⟨U+2066⟩// b');
+    expect(withMarksShown('größer → שלום')).toBe('größer → שלום');
   });
 });
