@@ -76,6 +76,17 @@ fn tree_answer(checked: io::Result<Checked>) -> Answered {
         )
         .hint("`runner validate` says more; a session may be writing it right now")
         .findings(findings.to_vec())),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            let refusal = Refusal::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "invalid_tree",
+                "the tree is not valid",
+            );
+            Err(refusal.findings(vec![Finding {
+                place: runner_core::paths::TREE.to_owned(),
+                message: error.to_string(),
+            }]))
+        }
         Err(error) => Err(unreadable(&error, "no_tree", "there is no tree yet")),
     }
 }

@@ -81,13 +81,18 @@ pub(crate) fn open(root: &Path, parts: &[&str]) -> io::Result<File> {
 pub(crate) fn read(root: &Path, parts: &[&str], max: u64) -> io::Result<(FileId, Vec<u8>)> {
     let file = open(root, parts)?;
     let meta = file.metadata()?;
-    let mut bytes = Vec::with_capacity(usize::try_from(meta.len().min(max)).unwrap_or(0) + 1);
+    let too_large = || {
+        let message = format!("larger than {max} bytes");
+        io::Error::new(io::ErrorKind::FileTooLarge, message)
+    };
+    if meta.len() > max {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1);
+    // It may grow while it is read.
     file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {max} bytes"),
-        ));
+        return Err(too_large());
     }
     Ok((FileId::of(&meta), bytes))
 }

@@ -67,9 +67,10 @@ impl Known {
             (None, Some(end)) => end.code.as_deref() == Some(ErrorKind::Quota.as_str()),
             (None, None) => {
                 !self.now.is_running()
-                    && self
-                        .last_error()
-                        .is_some_and(|(_, kind)| kind == ErrorKind::Quota)
+                    && self.last_error().is_some_and(|(meta, kind)| {
+                        // A later iteration that was cut off has another story.
+                        kind == ErrorKind::Quota && self.now.iter.is_none_or(|it| it <= meta.iter)
+                    })
             }
         }
     }

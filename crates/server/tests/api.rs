@@ -87,6 +87,15 @@ fn each_state_in_one_word_with_what_it_needs() {
         line(r#""event":"iteration_started","iter":2,"node_id":"a""#),
     );
     check(&server, "idle", "cut_off");
+    // Also where the iteration before it had no quota.
+    let path = ".runner/iterations/run-1/1/meta.json";
+    let meta = std::fs::read(project.root().join(path)).unwrap();
+    let mut failed: serde_json::Value = serde_json::from_slice(&meta).unwrap();
+    failed["class"] = json!("runner_error");
+    failed["error"] = json!({"kind": "quota", "message": "used up"});
+    project.write(path, failed.to_string());
+    check(&server, "idle", "cut_off");
+    project.write(path, String::from_utf8(meta).unwrap());
     project.put_tree(&json!({"id": "root"}));
     check(&server, "error", "invalid_tree");
     let mut stuck = tree(false);
