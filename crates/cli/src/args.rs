@@ -182,6 +182,8 @@ pub(crate) enum Command {
         #[arg(long)]
         run_guard: bool,
     },
+    /// Run loops on declared cases and learn, with numbers, how good they are
+    Eval(crate::commands::eval::EvalArgs),
     /// Play a whole run in a temporary repository: no model, no network
     Demo {
         /// Where to make the repository (default: a new temporary folder)

@@ -189,7 +189,7 @@ impl Choice {
     fn of_project(root: &Path, options: &InitOptions) -> Result<Self> {
         let (guard, guard_why) = match &options.guard {
             Some(line) => (split_words(line)?, "as you said".to_owned()),
-            None => detect::guard(root, |program| detect::is_there(root, program)),
+            None => detect_guard(root),
         };
         let (backend, backend_why) = match &options.backend {
             Some(name) => (parse_backend(name)?, "as you said".to_owned()),
@@ -270,8 +270,13 @@ fn parse_backend(name: &str) -> Result<Backend> {
     })
 }
 
+/// The guard that fits what lies in a folder, and why.
+pub fn detect_guard(root: &Path) -> (Vec<String>, String) {
+    detect::guard(root, |program| detect::is_there(root, program))
+}
+
 /// Splits a command line at spaces; quotes keep words together.
-fn split_words(line: &str) -> Result<Vec<String>> {
+pub fn split_words(line: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -288,11 +293,10 @@ fn split_words(line: &str) -> Result<Vec<String>> {
     }
     words.extend(word);
     if quote.is_some() || words.first().is_none_or(String::is_empty) {
-        return Err(Error::new(
-            Code::Config,
-            format!("--guard {line:?} is not a command line"),
-        )
-        .hint("for example: --guard 'cargo test'"));
+        return Err(
+            Error::new(Code::Config, format!("{line:?} is not a command line"))
+                .hint("for example: 'cargo test'"),
+        );
     }
     Ok(words)
 }

@@ -1,0 +1,88 @@
+//! The arguments of `runner eval`, with their help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `runner eval`.
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    #[command(subcommand)]
+    pub(crate) command: EvalCommand,
+    #[command(flatten)]
+    pub(crate) folders: FolderArgs,
+}
+
+/// Where everything lies.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FolderArgs {
+    /// Where the case files are (default: eval/cases)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) cases: Option<PathBuf>,
+    /// Where the results are (default: eval/results)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+    /// Where the workspaces and the links to them are (default: the workspaces in the cache
+    /// folder, the links in eval/workspaces)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) workspaces: Option<PathBuf>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EvalCommand {
+    /// Make eval/ with a sample case
+    Init,
+    /// Check every case file and list the cases
+    List,
+    /// Run loops on cases; with no CASE on all of them
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+}
+
+const RUN_HELP: &str = "\
+Exit codes:
+  0    every outcome is the expected one (cases whose tools are missing are skipped)
+  1    another outcome, a run that could not be recorded, or --max-cost was reached
+  130  interrupted: what is recorded stays, `runner eval run --resume` makes the rest";
+
+/// Options of `eval run`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The cases, by id
+    #[arg(value_name = "CASE", conflicts_with = "resume")]
+    pub(crate) names: Vec<String>,
+    /// How many runs of each case
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, conflicts_with = "resume", value_parser = clap::value_parser!(u32).range(1..=9999))]
+    pub(crate) runs: u32,
+    /// How many at a time
+    #[arg(long, value_name = "J", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) jobs: u32,
+    /// The agent, in place of the one of the cases: BACKEND[:MODEL], 'command:CMD', or a TOML
+    /// file with [executor]
+    #[arg(long, value_name = "AGENT", conflicts_with = "resume")]
+    pub(crate) executor: Option<String>,
+    /// The runner to drive (default: this one)
+    #[arg(long, value_name = "PATH", conflicts_with = "resume")]
+    pub(crate) runner: Option<PathBuf>,
+    /// Begin no run once all together have cost this much, and let none cost more than is left
+    #[arg(long, value_name = "USD", value_parser = parse_usd)]
+    pub(crate) max_cost: Option<f64>,
+    /// INSTRUCTIONS.md of every workspace (default: the project's own)
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub(crate) instructions: Option<PathBuf>,
+    /// A name for this set of runs, for `report --set` and `compare`
+    #[arg(long, value_name = "NAME", conflicts_with = "resume")]
+    pub(crate) label: Option<String>,
+    /// Make the runs that the newest unfinished set still lacks
+    #[arg(long)]
+    pub(crate) resume: bool,
+}
+
+fn parse_usd(text: &str) -> Result<f64, String> {
+    text.trim_start_matches('$')
+        .parse()
+        .ok()
+        .filter(|usd: &f64| usd.is_finite() && *usd > 0.0)
+        .ok_or_else(|| format!("{text:?} is not an amount like 2.50"))
+}
