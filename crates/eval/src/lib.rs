@@ -13,12 +13,16 @@
 pub mod case;
 mod checks;
 mod child;
+mod clean;
 mod folders;
 mod outcome;
 mod record;
+pub mod report;
 mod run;
+pub mod stats;
 mod workspace;
 
+pub use clean::{Cleaned, clean};
 pub use folders::{Begun, FolderOptions, Folders, init};
 pub use record::{CheckResult, RECORD_VERSION, Record, Records, Setup};
 pub use run::{Progress, RunOptions, RunReport, SetRecord, Watcher, World, run};

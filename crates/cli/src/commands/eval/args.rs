@@ -38,6 +38,41 @@ pub(crate) enum EvalCommand {
     /// Run loops on cases; with no CASE on all of them
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
+    /// Show success rates with their intervals, costs, durations and why runs failed
+    Report {
+        /// The case; without it: all
+        case: Option<String>,
+        /// Only this set: its label, its name, `latest`, `previous`, or the beginning of a
+        /// config's or prompt's hash
+        #[arg(long, value_name = "SET")]
+        set: Option<String>,
+        /// Write a page with charts to this file
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Say whether set B is better than set A, worse, or whether the runs are too few to tell
+    Compare {
+        /// A set: its label, its name, `latest`, `previous`, or the beginning of a config's or
+        /// prompt's hash
+        a: String,
+        /// The other one
+        b: String,
+        /// Only this case
+        #[arg(long, value_name = "CASE")]
+        case: Option<String>,
+    },
+    /// Remove workspaces and results of cases
+    Clean {
+        /// The cases
+        #[arg(value_name = "CASE", required_unless_present = "all")]
+        names: Vec<String>,
+        /// All cases that have results
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+        /// Remove the workspaces alone
+        #[arg(long)]
+        keep_results: bool,
+    },
 }
 
 const RUN_HELP: &str = "\

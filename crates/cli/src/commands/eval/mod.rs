@@ -1,8 +1,10 @@
 //! `runner eval`: cases, runs, reports.
 
 mod args;
+mod compare;
 mod list;
 mod progress;
+mod report;
 mod run;
 
 use std::path::Path;
@@ -28,5 +30,20 @@ pub(crate) fn run(dir: &Path, args: &EvalArgs, out: &mut Out) -> Result<Exit> {
         EvalCommand::Init => list::init(&folders, out),
         EvalCommand::List => list::list(&folders, out),
         EvalCommand::Run(options) => run::run(&folders, options, out),
+        EvalCommand::Report { case, set, html } => report::report(
+            &folders,
+            case.as_deref(),
+            set.as_deref(),
+            html.as_deref(),
+            out,
+        ),
+        EvalCommand::Compare { a, b, case } => {
+            compare::compare(&folders, (a, b), case.as_deref(), out)
+        }
+        EvalCommand::Clean {
+            names,
+            all,
+            keep_results,
+        } => report::clean(&folders, names, *all, *keep_results, out),
     }
 }
