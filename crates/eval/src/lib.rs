@@ -15,6 +15,7 @@ mod checks;
 mod child;
 mod clean;
 mod folders;
+mod from_git;
 mod outcome;
 mod record;
 pub mod report;
@@ -24,5 +25,6 @@ mod workspace;
 
 pub use clean::{Cleaned, clean};
 pub use folders::{Begun, FolderOptions, Folders, init};
+pub use from_git::{FromGitOptions, LeftOut, Mined, MinedCommit, from_git};
 pub use record::{CheckResult, RECORD_VERSION, Record, Records, Setup};
 pub use run::{Progress, RunOptions, RunReport, SetRecord, Watcher, World, run};

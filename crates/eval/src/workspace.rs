@@ -205,7 +205,7 @@ pub(crate) fn lay_tests(source: &Source, root: &Path) -> Result<()> {
     lay_tests_of(&source_repository(source)?, source, root)
 }
 
-fn lay_tests_of(git: &Git, source: &Source, root: &Path) -> Result<()> {
+pub(crate) fn lay_tests_of(git: &Git, source: &Source, root: &Path) -> Result<()> {
     let Some(commit) = &source.tests_from else {
         return Ok(());
     };

@@ -189,7 +189,7 @@ impl Choice {
     fn of_project(root: &Path, options: &InitOptions) -> Result<Self> {
         let (guard, guard_why) = match &options.guard {
             Some(line) => (split_words(line)?, "as you said".to_owned()),
-            None => detect_guard(root),
+            None => detect::guard(root, |program| detect::is_there(root, program)),
         };
         let (backend, backend_why) = match &options.backend {
             Some(name) => (parse_backend(name)?, "as you said".to_owned()),
@@ -270,9 +270,9 @@ fn parse_backend(name: &str) -> Result<Backend> {
     })
 }
 
-/// The guard that fits what lies in a folder, and why.
-pub fn detect_guard(root: &Path) -> (Vec<String>, String) {
-    detect::guard(root, |program| detect::is_there(root, program))
+/// The guard that fits what lies in a folder, and why; `None` where nothing tells how it is checked.
+pub fn detect_guard(root: &Path) -> Option<(Vec<String>, String)> {
+    detect::found(root)
 }
 
 /// Splits a command line at spaces; quotes keep words together.

@@ -211,7 +211,10 @@ impl Check {
     pub fn about(&self) -> String {
         match self {
             Check::FileExists { path } | Check::FileContains { path, .. } => path.clone(),
-            Check::CommandSucceeds { cmd, .. } | Check::CommandOutput { cmd, .. } => cmd.join(" "),
+            Check::CommandSucceeds { cmd, .. } | Check::CommandOutput { cmd, .. } => {
+                let words: Vec<&str> = cmd.iter().flat_map(|it| it.split_whitespace()).collect();
+                runner_core::text::cut_chars(&words.join(" "), 80).into_owned()
+            }
             Check::RunnerCompleted => String::new(),
             Check::Tree(it) => it.node.clone().unwrap_or_else(|| "root".to_owned()),
         }

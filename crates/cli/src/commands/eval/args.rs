@@ -61,6 +61,12 @@ pub(crate) enum EvalCommand {
         #[arg(long, value_name = "CASE")]
         case: Option<String>,
     },
+    /// Make cases from commits of this repository that changed both source and tests
+    ///
+    /// A commit becomes a case when its tests fail on the commit before it and pass on it; both
+    /// are tried. The workspace is the commit before it with the new tests, the goal is the
+    /// commit's message, the check is the tests.
+    FromGit(FromGitArgs),
     /// Remove workspaces and results of cases
     Clean {
         /// The cases
@@ -112,6 +118,26 @@ pub(crate) struct RunArgs {
     /// Make the runs that the newest unfinished set still lacks
     #[arg(long)]
     pub(crate) resume: bool,
+}
+
+/// Options of `eval from-git`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FromGitArgs {
+    /// The commits, such as v1.0..main
+    #[arg(value_name = "REV..REV")]
+    pub(crate) range: String,
+    /// The command that runs the tests (default: as `runner init` finds a guard)
+    #[arg(long, value_name = "CMD")]
+    pub(crate) check: Option<String>,
+    /// Which files are tests; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) tests: Vec<String>,
+    /// A command that makes a checkout ready, such as 'npm ci'
+    #[arg(long, value_name = "CMD")]
+    pub(crate) setup: Option<String>,
+    /// Try everything, write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 fn parse_usd(text: &str) -> Result<f64, String> {

@@ -2,6 +2,7 @@
 
 mod args;
 mod compare;
+mod from_git;
 mod list;
 mod progress;
 mod report;
@@ -40,6 +41,7 @@ pub(crate) fn run(dir: &Path, args: &EvalArgs, out: &mut Out) -> Result<Exit> {
         EvalCommand::Compare { a, b, case } => {
             compare::compare(&folders, (a, b), case.as_deref(), out)
         }
+        EvalCommand::FromGit(options) => from_git::run(dir, &folders, options, out),
         EvalCommand::Clean {
             names,
             all,

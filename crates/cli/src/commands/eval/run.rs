@@ -93,7 +93,11 @@ fn print(report: &RunReport, out: &mut Out) {
     let share = out
         .paint_err
         .paint(tone, format!("{expected} of {all} runs as expected"));
-    out.say(&format!("{share}, set {}", report.set.set));
+    if all == 0 {
+        out.say("no run was made");
+    } else {
+        out.say(&format!("{share}, set {}", report.set.set));
+    }
     if !report.skipped.is_empty() {
         let names: Vec<String> = report
             .skipped
