@@ -411,13 +411,20 @@ impl Mine<'_> {
         succeeds.insert("cmd".to_owned(), strings(check));
         let limit = i64::try_from(CHECK_LIMIT_SECS).unwrap_or(i64::MAX);
         succeeds.insert("timeout_secs".to_owned(), Value::Integer(limit));
-        let mut all = Table::new();
-        all.insert("case".to_owned(), Value::Table(case));
-        all.insert("source".to_owned(), Value::Table(from));
-        all.insert("config".to_owned(), Value::Table(config));
         let checks = vec![Value::Table(completed), Value::Table(succeeds)];
-        all.insert("checks".to_owned(), Value::Array(checks));
-        let body = toml::to_string_pretty(&all).unwrap_or_else(|_| all.to_string());
+        // One after the other, in the order in which people read them.
+        let parts = [
+            ("case", Value::Table(case)),
+            ("source", Value::Table(from)),
+            ("config", Value::Table(config)),
+            ("checks", Value::Array(checks)),
+        ];
+        let parts = parts.map(|(name, value)| {
+            let mut part = Table::new();
+            part.insert(name.to_owned(), value);
+            toml::to_string_pretty(&part).unwrap_or_else(|_| part.to_string())
+        });
+        let body = parts.join("\n");
         format!(
             "# Made by `runner eval from-git` from the commit {}.\n\
              # Its tests fail in the workspace as it begins, and pass with the commit.\n\n{body}",

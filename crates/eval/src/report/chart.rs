@@ -113,16 +113,19 @@ pub(super) fn outcomes(cases: &[CaseReport]) -> String {
     svg(cases.len(), "Outcomes of the runs", &body)
 }
 
-/// A dot for each run: where it lies on an axis that begins at 0.
+/// A dot for each run: where it lies on an axis that begins at 0 and ends at a round number of
+/// units.
 pub(super) fn dots(
     cases: &[CaseReport],
     title: &str,
     pick: impl Fn(&Point) -> Option<f64>,
+    unit: impl Fn(f64) -> f64,
     shown: impl Fn(f64) -> String,
 ) -> Option<String> {
     let all = cases.iter().flat_map(|case| &case.points);
     let largest = all.filter_map(&pick).reduce(f64::max)?;
-    let end = nice(largest);
+    let unit = unit(largest);
+    let end = nice(largest / unit) * unit;
     let plot = WIDTH - LABELS - RIGHT;
     let x = |number: f64| LABELS + number / end * plot;
     let marks: Vec<f64> = [0.0, 0.25, 0.5, 0.75, 1.0].map(|it| it * end).to_vec();

@@ -113,15 +113,23 @@ fn charts(body: &mut String, report: &Report) {
         cases,
         "Duration of the runs",
         |it| Some(super::lossy(it.duration_ms)),
+        time_unit,
         millis,
     );
     let iterations = chart::dots(
         cases,
         "Iterations of the runs",
         |it| Some(f64::from(it.iterations)),
-        |number| format!("{number:.0}"),
+        |_| 1.0,
+        whole,
     );
-    let cost = chart::dots(cases, "Cost of the runs", |it| it.cost_usd, dollars);
+    let cost = chart::dots(
+        cases,
+        "Cost of the runs",
+        |it| it.cost_usd,
+        |_| 1.0,
+        dollars,
+    );
     for (title, svg) in [
         ("How long it takes", duration),
         ("How many iterations", iterations),
@@ -140,7 +148,7 @@ const LEGEND: &str = "<span class=\"key success\"></span>success \
 fn table(body: &mut String, report: &Report) {
     body.push_str(
         "<section><h2>All numbers</h2><div class=\"wide\"><table><thead><tr><th>case</th><th>as expected</th>\
-         <th>95% interval</th><th>pass@k</th><th>pass^k</th><th>iterations</th><th>attempts</th><th>tokens</th>\
+         <th>95% interval</th><th>iterations</th><th>attempts</th><th>tokens</th>\
          <th>cost</th><th>duration</th></tr></thead><tbody>",
     );
     for case in &report.cases {
@@ -150,14 +158,12 @@ fn table(body: &mut String, report: &Report) {
         };
         let _ = write!(
             body,
-            "<tr><th scope=\"row\">{}{expects}</th><td>{}/{}</td><td>{} – {}</td><td>{}</td><td>{}</td>",
+            "<tr><th scope=\"row\">{}{expects}</th><td>{}/{}</td><td>{} – {}</td>",
             escape(&case.case),
             case.passed,
             case.runs,
             percent(case.interval.0),
             percent(case.interval.1),
-            ks(case, |it| it.at),
-            ks(case, |it| it.all),
         );
         for (spread, shown) in spreads(case) {
             let _ = write!(body, "<td>{}</td>", two(&spread, shown));
@@ -187,7 +193,6 @@ fn ks(case: &CaseReport, pick: fn(&super::PassK) -> f64) -> String {
 type Shown = fn(f64) -> String;
 
 fn spreads(case: &CaseReport) -> [(Spread, Shown); 5] {
-    let whole: Shown = |number| format!("{number:.0}");
     [
         (case.iterations, whole),
         (case.attempts, whole),
@@ -205,7 +210,13 @@ fn two(spread: &Spread, shown: Shown) -> String {
 }
 
 fn details(body: &mut String, case: &CaseReport) {
-    let _ = writeln!(body, "<section><h2>{}</h2>", escape(&case.case));
+    let _ = writeln!(
+        body,
+        "<section><h2>{}</h2><p class=\"sub\">pass@k, at least one of k runs passes: {}<br>pass^k, all of k runs pass: {}</p>",
+        escape(&case.case),
+        ks(case, |it| it.at),
+        ks(case, |it| it.all),
+    );
     if case.reasons.is_empty() {
         body.push_str("<p>Every run was a success.</p>");
     } else {
@@ -249,14 +260,33 @@ fn details(body: &mut String, case: &CaseReport) {
     body.push_str("</ul></section>\n");
 }
 
+/// A whole number as one, others with one digit.
+fn whole(number: f64) -> String {
+    if number.fract().abs() < 0.05 {
+        format!("{number:.0}")
+    } else {
+        format!("{number:.1}")
+    }
+}
+
+/// In which unit an axis of times has round numbers.
+fn time_unit(largest: f64) -> f64 {
+    match largest {
+        n if n < 1000.0 => 1.0,
+        n if n < 90_000.0 => 1000.0,
+        n if n < 5_400_000.0 => 60_000.0,
+        _ => 3_600_000.0,
+    }
+}
+
 /// `850 ms`, `42 s`, `3 min`, `2.1 h`.
 fn millis(number: f64) -> String {
     match number {
+        n if n <= 0.0 => "0".to_owned(),
         n if n < 1000.0 => format!("{n:.0} ms"),
-        n if n < 10_000.0 => format!("{:.1} s", n / 1000.0),
-        n if n < 90_000.0 => format!("{:.0} s", n / 1000.0),
-        n if n < 5_400_000.0 => format!("{:.1} min", n / 60_000.0),
-        n => format!("{:.1} h", n / 3_600_000.0),
+        n if n < 90_000.0 => format!("{} s", whole(n / 1000.0)),
+        n if n < 5_400_000.0 => format!("{} min", whole(n / 60_000.0)),
+        n => format!("{} h", whole(n / 3_600_000.0)),
     }
 }
 
