@@ -8,7 +8,7 @@ use std::time::Duration;
 use eval_support::{
     DOES_IT, read_json, records, results, run_json, summary, with_eval, write_case,
 };
-use runner_testkit::{assert_processes_end, eventually, processes_with_env};
+use runner_testkit::{Pty, assert_processes_end, eventually, processes_with_env};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -41,6 +41,27 @@ fn the_sample_runs_in_parallel_each_in_its_own_workspace() {
         repo.git(&["status", "--porcelain", "--", "eval/results"]),
         ""
     );
+}
+
+#[test]
+fn a_terminal_shows_a_bar_for_each_run_and_one_for_all() {
+    let repo = with_eval();
+    let gate = repo.root().join("gate");
+    let agent = format!(
+        "until [ -e '{}' ]; do sleep 0.05; done\n{DOES_IT}",
+        gate.display()
+    );
+    write_case(&repo, "gated", &agent, "true", "");
+    let mut cmd = repo.runner_cmd(&["eval", "run", "gated", "--runs", "2", "--jobs", "2"]);
+    cmd.env("TERM", "xterm");
+    let mut pty = Pty::spawn(&cmd, 100, 24);
+    pty.wait_for("············ gated #01  iteration 1 of at most 5");
+    pty.wait_for("············ 0 of 2 runs");
+    fs::write(&gate, "").unwrap();
+    let (code, seen) = pty.wait();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("success"), "{seen}");
+    assert!(seen.contains("2 of 2 runs as expected"), "{seen}");
 }
 
 #[test]

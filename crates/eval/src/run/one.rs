@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use runner::{Clock, Code, Error, Result, files};
@@ -239,7 +239,9 @@ fn read_end(value: &Value) -> LoopEnd {
 
 /// Reads what the loop left.
 fn collect(job: &Job, workspace: &Path, made: &mut Made) {
-    let iterations = workspace.join(paths::ITERATIONS_DIR).join(&job.case.id);
+    let Some(iterations) = own_folder(workspace, &logs_of(&job.case.id)) else {
+        return;
+    };
     let read = |path: &Path| files::read_regular(path, MAX_ARTIFACT_BYTES).ok();
     let mut metas = BTreeMap::new();
     for entry in std::fs::read_dir(&iterations)
@@ -263,7 +265,23 @@ fn collect(job: &Job, workspace: &Path, made: &mut Made) {
         .last()
         .map(|meta| meta.verdict().words().to_owned());
     made.prompt = read(&iterations.join("1/prompt.md"));
-    made.tree = files::read_regular(&workspace.join(paths::TREE), tree::MAX_BYTES).ok();
+    made.tree = own_folder(workspace, STATE)
+        .and_then(|state| files::read_regular(&state.join("tree.json"), tree::MAX_BYTES).ok());
+}
+
+/// Where the runner keeps the state, and the logs of a run.
+const STATE: &str = ".runner/state";
+
+fn logs_of(case: &str) -> String {
+    format!("{}/{case}", paths::ITERATIONS_DIR)
+}
+
+/// A folder of the workspace that is really there: a session may have put a link in its place, and
+/// what it leads to is none of ours.
+fn own_folder(workspace: &Path, below: &str) -> Option<PathBuf> {
+    let real = workspace.join(below).canonicalize().ok()?;
+    let wanted = workspace.canonicalize().ok()?.join(below);
+    (real == wanted && real.is_dir()).then_some(real)
 }
 
 fn judge_work(
@@ -304,8 +322,9 @@ fn save(
     let partial = results.join(format!(".{}.partial", record.run));
     files::remove_if_there(&partial)?;
     files::make_folder(&partial)?;
-    let state = workspace.join(".runner/state");
-    let run_state = files::read_regular(&state.join("run_state.json"), MAX_ARTIFACT_BYTES).ok();
+    let run_state = own_folder(workspace, STATE).and_then(|state| {
+        files::read_regular(&state.join("run_state.json"), MAX_ARTIFACT_BYTES).ok()
+    });
     for (name, bytes) in [
         ("checks.json", Some(&json_bytes(&made.checks))),
         ("tree.json", made.tree.as_ref()),
@@ -319,8 +338,7 @@ fn save(
             files::write_whole(&partial.join(name), bytes)?;
         }
     }
-    let logs = workspace.join(paths::ITERATIONS_DIR).join(&record.case);
-    if logs.is_dir() {
+    if let Some(logs) = own_folder(workspace, &logs_of(&record.case)) {
         files::copy_files(&logs, &partial.join("iterations"), MAX_ARTIFACT_BYTES)?;
     }
     files::write_whole(&partial.join("meta.json"), &json_bytes(record))?;
@@ -331,4 +349,22 @@ fn save(
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_place_of_folders_are_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let workspace = temp.path().join("w");
+        std::fs::create_dir_all(workspace.join(STATE)).unwrap();
+        assert!(own_folder(&workspace, STATE).is_some());
+        assert!(own_folder(&workspace, &logs_of("a")).is_none());
+        let iterations = workspace.join(paths::ITERATIONS_DIR);
+        std::fs::create_dir_all(temp.path().join("elsewhere/a")).unwrap();
+        std::os::unix::fs::symlink(temp.path().join("elsewhere"), &iterations).unwrap();
+        assert!(own_folder(&workspace, &logs_of("a")).is_none());
+    }
 }
