@@ -15,7 +15,7 @@ fn two_sets() -> TestRepo {
     write_case(&repo, "a", &agent, "true", "");
     write_case(&repo, "b", &agent, "true", "");
     let script = repo.root().join("solve.sh");
-    fs::write(&script, DOES_IT).unwrap();
+    fs::write(&script, DOES_IT).expect("a script can be written");
     let solve = format!("command:sh {}", script.display());
     run_json(
         &repo,
@@ -174,7 +174,7 @@ fn chromium() -> PathBuf {
 
 /// Opens a page; what the browser printed.
 fn open(repo: &TestRepo, page: &Path, options: &[String]) -> runner_testkit::Run {
-    let profile = tempfile_in(repo);
+    let profile = new_profile(repo);
     let mut cmd = repo.hermetic(chromium());
     cmd.args([
         "--headless",
@@ -194,18 +194,18 @@ fn open(repo: &TestRepo, page: &Path, options: &[String]) -> runner_testkit::Run
 }
 
 /// A profile of its own for each call.
-fn tempfile_in(repo: &TestRepo) -> PathBuf {
-    (0..)
+fn new_profile(repo: &TestRepo) -> PathBuf {
+    (0..100)
         .map(|number| repo.root().join(format!("profile-{number}")))
         .find(|path| fs::create_dir(path).is_ok())
-        .unwrap()
+        .expect("a folder can be made")
 }
 
 /// Width, height and how many bytes of a PNG.
 fn png(path: &Path) -> (u32, u32, usize) {
-    let bytes = fs::read(path).unwrap();
+    let bytes = fs::read(path).expect("the browser made a picture");
     assert_eq!(&bytes[1..4], b"PNG");
-    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     (number(16), number(20), bytes.len())
 }
 

@@ -193,7 +193,7 @@ impl<'s> Reader<'s> {
         Table { name, entries }
     }
 
-    /// A table in which only the keys of [`KNOWN`] may be.
+    /// A table in which only the known keys may be.
     pub fn known_table<'t, 'i>(&mut self, parent: Table<'t, 'i>, name: &'t str) -> Table<'t, 'i> {
         let table = self.table(parent, name);
         self.unknown_keys(table);
