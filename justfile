@@ -42,3 +42,19 @@ fmt:
 # The page while one works on it; it shows the project of a `runner ui` on port 7878.
 ui-dev:
     npm --prefix ui run dev
+
+# Run cases: `just eval scripted-success --runs 3`; without a name it runs all.
+eval *OPTIONS:
+    cargo run --release --locked -- eval run {{OPTIONS}}
+
+# Run a case and show it in the browser, from its first second; Ctrl-C ends both.
+eval-with-ui CASE *OPTIONS:
+    #!/bin/sh
+    set -eu
+    cargo build --release --locked
+    runner=${CARGO_TARGET_DIR:-target}/release/runner
+    "$runner" eval run "{{CASE}}" {{OPTIONS}} &
+    run=$!
+    # What the run needs to end in good order takes a moment.
+    trap 'kill -INT "$run" 2>/dev/null || true; wait "$run" || true' EXIT
+    "$runner" -C "eval/workspaces/{{CASE}}_latest" ui

@@ -11,7 +11,7 @@ Exit codes:
        or stopped where you asked
   1    error: layout, config, tree, identity, git, agent, guard could not run, iteration limit;
        a difference in replay, a proof that does not hold in verify, findings in validate or
-       doctor, a change that retry or edit refuses
+       doctor, a change that retry or edit refuses, an outcome of eval run that is not expected
   2    select, step: nothing to do, the tree is complete (and wrong usage)
   3    stuck: the next leaf has used up its attempts and has not passed
   130  interrupted: children ended, state consistent, nothing lost
@@ -56,7 +56,7 @@ pub(crate) struct Global {
         hide_default_value = true
     )]
     pub(crate) project_dir: PathBuf,
-    /// Print JSON: one object, for `loop` and `log --follow` one a line
+    /// Print JSON: one object, for `loop`, `log --follow` and `eval run` one a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Say nothing on stderr but errors
@@ -186,6 +186,8 @@ pub(crate) enum Command {
     },
     /// Show the run in the browser, live; only looks, never writes
     Ui(UiArgs),
+    /// Run loops on declared cases and learn, with numbers, how good they are
+    Eval(crate::commands::eval::EvalArgs),
     /// Play a whole run in a temporary repository: no model, no network
     Demo {
         /// Where to make the repository (default: a new temporary folder)

@@ -80,6 +80,7 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Verify { node } => commands::proof::verify(dir, node, out),
         Command::Doctor { run_guard } => commands::doctor::run(dir, *run_guard, out),
         Command::Ui(options) => commands::ui::run(dir, options, out),
+        Command::Eval(options) => commands::eval::run(dir, options, out),
         Command::Demo { dir } => demo::run(dir.as_deref(), out),
         Command::Schema { name } => commands::schema(name, out),
         Command::Completions { shell } => Ok(commands::completions(*shell, out)),

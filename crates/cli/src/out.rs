@@ -25,7 +25,8 @@ pub(crate) struct Out {
     pub(crate) paint_err: Paint,
     /// Whether a line that redraws itself makes sense on stderr.
     pub(crate) live: bool,
-    line_shown: bool,
+    /// Lines that the next ones replace.
+    lines_shown: usize,
 }
 
 impl Out {
@@ -49,7 +50,7 @@ impl Out {
             paint: Paint { on: on(out_tty) },
             paint_err: Paint { on: on(err_tty) },
             live: err_tty && !dumb && !global.quiet && !global.json,
-            line_shown: false,
+            lines_shown: 0,
         }
     }
 
@@ -110,20 +111,33 @@ impl Out {
 
     /// A line that the next one replaces; only on a terminal.
     pub(crate) fn live_line(&mut self, text: &str) {
+        self.live_lines(&[text.to_owned()]);
+    }
+
+    /// Some lines that the next ones replace; only on a terminal. They must fit its width.
+    pub(crate) fn live_lines(&mut self, lines: &[String]) {
         if self.live {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[2K{text}");
+            let text = format!("{}{}", self.take_away(), lines.join("\r\n"));
+            let _ = write!(std::io::stderr().lock(), "{text}");
             let _ = std::io::stderr().flush();
-            self.line_shown = true;
+            self.lines_shown = lines.len();
         }
     }
 
-    /// Takes the live line away.
+    /// Takes the live lines away.
     pub(crate) fn clear_line(&mut self) {
-        if self.line_shown {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[2K");
+        if self.lines_shown > 0 {
+            let text = self.take_away();
+            let _ = write!(std::io::stderr().lock(), "{text}");
             let _ = std::io::stderr().flush();
-            self.line_shown = false;
+            self.lines_shown = 0;
         }
+    }
+
+    /// What moves the cursor back over the live lines and empties them.
+    fn take_away(&self) -> String {
+        let up = "\x1b[1A\x1b[2K".repeat(self.lines_shown.saturating_sub(1));
+        format!("\r\x1b[2K{up}")
     }
 
     fn err(&mut self, text: &str) {

@@ -118,7 +118,7 @@ pub(crate) fn for_question(config: &Config, invocation: &Invocation) -> Vec<(OsS
 }
 
 /// What is passed on from the runner's own environment.
-pub(crate) fn inherited() -> Vec<(OsString, OsString)> {
+pub fn inherited() -> Vec<(OsString, OsString)> {
     std::env::vars_os()
         .filter(|(name, _)| {
             PASSED.iter().any(|passed| name == passed)
@@ -140,7 +140,7 @@ pub(crate) fn cannot_start(
 }
 
 /// The file that a child with this environment would be.
-pub(crate) fn resolve(
+pub fn resolve(
     program: &OsStr,
     cwd: &Path,
     env: &[(OsString, OsString)],

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fault;
 
@@ -90,10 +91,43 @@ impl Batch {
 }
 
 /// One file, whole.
-pub(crate) fn write_whole(target: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_whole(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut batch = Batch::new();
     batch.write(target, bytes)?;
     batch.commit()
+}
+
+/// A file with this content and mode, whole.
+pub fn write_whole_mode(target: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut batch = Batch::new();
+    batch.write_mode(target, bytes, mode)?;
+    batch.commit()
+}
+
+/// Lets a symbolic link lead to `to`, in one step: whoever follows it finds the old
+/// place or the new one, never none.
+pub fn replace_link(link: &Path, to: &Path) -> io::Result<()> {
+    // A name of its own for each: several may be at it at the same time.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut name = link.file_name().unwrap_or_default().to_owned();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{count}", std::process::id()));
+    let temp = temp_path(&link.with_file_name(name));
+    fault::point("link")?;
+    remove_if_there(&temp)?;
+    std::os::unix::fs::symlink(to, &temp).map_err(|error| at(&temp, error))?;
+    rename_onto(&temp, link)
+}
+
+/// Gives a finished file or folder its name, which nothing but a link or a file may
+/// have so far, and makes that last.
+pub fn rename_onto(from: &Path, to: &Path) -> io::Result<()> {
+    fault::point("rename")?;
+    fs::rename(from, to).map_err(|error| at(to, error))?;
+    match to.parent() {
+        Some(folder) => sync_folder(folder),
+        None => Ok(()),
+    }
 }
 
 /// Makes a rename or a new name in this folder last.
@@ -105,7 +139,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Creates a folder and those above it.
-pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+pub fn make_folder(folder: &Path) -> io::Result<()> {
     fault::point("mkdir")?;
     fs::create_dir_all(folder).map_err(|error| at(folder, error))
 }
@@ -128,7 +162,7 @@ pub(crate) fn ignore_itself(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes a file, link or folder; it is fine if there is none.
-pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
+pub fn remove_if_there(path: &Path) -> io::Result<()> {
     let result = match fs::symlink_metadata(path) {
         Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => Err(error),
@@ -148,9 +182,30 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Copies the regular files of a folder, with the folders that they are in. Links, pipes and what
+/// is larger than `max_file_bytes` are left out; how many that were.
+pub fn copy_files(from: &Path, to: &Path, max_file_bytes: u64) -> io::Result<u32> {
+    make_folder(to)?;
+    let mut left_out = 0;
+    for entry in fs::read_dir(from).map_err(|error| at(from, error))? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let meta = fs::symlink_metadata(&source).map_err(|error| at(&source, error))?;
+        if meta.is_dir() {
+            left_out += copy_files(&source, &target, max_file_bytes)?;
+        } else if meta.is_file() && meta.len() <= max_file_bytes {
+            fault::point("copy")?;
+            fs::copy(&source, &target).map_err(|error| at(&source, error))?;
+        } else {
+            left_out += 1;
+        }
+    }
+    Ok(left_out)
+}
+
 /// Why a file could not be read as what it should be.
 #[derive(Debug)]
-pub(crate) enum ReadError {
+pub enum ReadError {
     /// There is none.
     Absent,
     /// A link, a folder, a pipe…
@@ -174,7 +229,7 @@ impl std::fmt::Display for ReadError {
 
 /// Reads a regular file of at most `max` bytes without following a link at its
 /// end and without hanging on a pipe.
-pub(crate) fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
+pub fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if is_absent(&error) => return Err(ReadError::Absent),

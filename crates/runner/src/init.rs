@@ -278,8 +278,13 @@ fn parse_backend(name: &str) -> Result<Backend> {
     })
 }
 
+/// The guard that fits what lies in a folder, and why; `None` where nothing tells how it is checked.
+pub fn detect_guard(root: &Path) -> Option<(Vec<String>, String)> {
+    detect::found(root)
+}
+
 /// Splits a command line at spaces; quotes keep words together.
-fn split_words(line: &str) -> Result<Vec<String>> {
+pub fn split_words(line: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -296,11 +301,10 @@ fn split_words(line: &str) -> Result<Vec<String>> {
     }
     words.extend(word);
     if quote.is_some() || words.first().is_none_or(String::is_empty) {
-        return Err(Error::new(
-            Code::Config,
-            format!("--guard {line:?} is not a command line"),
-        )
-        .hint("for example: --guard 'cargo test'"));
+        return Err(
+            Error::new(Code::Config, format!("{line:?} is not a command line"))
+                .hint("for example: 'cargo test'"),
+        );
     }
     Ok(words)
 }

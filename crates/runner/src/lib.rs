@@ -20,7 +20,7 @@ mod doctor;
 mod environment;
 mod error;
 mod fault;
-mod files;
+pub mod files;
 mod follow;
 mod git;
 mod host;
@@ -55,11 +55,12 @@ pub use activity::{
 pub use by_hand::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
 pub use detach::LoopLog;
 pub use doctor::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Verdict, doctor};
+pub use environment::{inherited, resolve};
 pub use error::{Code, Error, Result};
 pub use follow::{Followed, Follower};
-pub use git::Git;
+pub use git::{Git, TreeEntry};
 pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
-pub use init::{InitOptions, InitReport, init};
+pub use init::{InitOptions, InitReport, detect_guard, init, split_words};
 pub use landing::{
     AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandReport, Landed, abandon, land,
 };

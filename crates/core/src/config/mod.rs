@@ -5,7 +5,7 @@
 //! set or globs: anything else might be a secret.
 
 mod read;
-mod reader;
+pub mod reader;
 mod template;
 
 use std::collections::BTreeMap;

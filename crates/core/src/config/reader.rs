@@ -8,12 +8,15 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, ConfigFinding, Word};
+use super::{ConfigFinding, Word};
 use crate::paths;
 use crate::text::{ALIKE, cut_chars, escape_path, nearest};
 
+/// Tables with their keys.
+pub type Known = [(&'static str, &'static [&'static str])];
+
 /// Every table with its keys. Tables whose keys are the user's have none here.
-const KNOWN: &[(&str, &[&str])] = &[
+const KNOWN: &Known = &[
     (
         "",
         &[
@@ -55,17 +58,19 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("sandbox", &["mode", "writable"]),
 ];
 
-type Value<'i> = Spanned<DeValue<'i>>;
+/// A value with its place.
+pub type Value<'i> = Spanned<DeValue<'i>>;
 
 /// One table of the document, or its absence.
 #[derive(Clone, Copy)]
-pub(super) struct Table<'t, 'i> {
+pub struct Table<'t, 'i> {
     name: &'t str,
     entries: Option<&'t DeTable<'i>>,
 }
 
 impl<'t, 'i> Table<'t, 'i> {
-    pub(super) fn root(entries: &'t DeTable<'i>) -> Self {
+    /// The document itself.
+    pub fn root(entries: &'t DeTable<'i>) -> Self {
         Table {
             name: "",
             entries: Some(entries),
@@ -73,22 +78,26 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The same table under its full name.
-    pub(super) fn named(self, name: &'t str) -> Self {
+    #[must_use]
+    pub fn named(self, name: &'t str) -> Self {
         Table { name, ..self }
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&'t Value<'i>> {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&'t Value<'i>> {
         self.entries?.get(key)
     }
 
-    pub(super) fn entries(
+    /// Every key with its value.
+    pub fn entries(
         &self,
     ) -> impl Iterator<Item = (&'t Spanned<toml::de::DeString<'i>>, &'t Value<'i>)> + use<'t, 'i>
     {
         self.entries.into_iter().flatten()
     }
 
-    pub(super) fn full_name(&self, key: &str) -> String {
+    /// A key with the name of its table.
+    pub fn full_name(&self, key: &str) -> String {
         if self.name.is_empty() {
             shown(key)
         } else {
@@ -98,30 +107,39 @@ impl<'t, 'i> Table<'t, 'i> {
 }
 
 /// Collects the findings about one file.
-pub(super) struct Reader<'s> {
+pub struct Reader<'s> {
     text: &'s str,
+    known: &'static Known,
     findings: Vec<ConfigFinding>,
 }
 
 impl<'s> Reader<'s> {
+    /// For `config.toml`.
     pub(super) fn new(text: &'s str) -> Self {
+        Reader::knowing(text, KNOWN)
+    }
+
+    /// For a file with these tables and keys.
+    pub fn knowing(text: &'s str, known: &'static Known) -> Self {
         Reader {
             text,
+            known,
             findings: Vec::new(),
         }
     }
 
-    /// The configuration, if nothing was found.
-    pub(super) fn finish(mut self, config: Config) -> Result<Config, Vec<ConfigFinding>> {
+    /// What was read, if nothing was found.
+    pub fn finish<T>(mut self, read: T) -> Result<T, Vec<ConfigFinding>> {
         if self.findings.is_empty() {
-            return Ok(config);
+            return Ok(read);
         }
         self.findings
             .sort_by_key(|finding| finding.line.unwrap_or(usize::MAX));
         Err(self.findings)
     }
 
-    pub(super) fn note(
+    /// A finding at an offset of the text.
+    pub fn note(
         &mut self,
         offset: Option<usize>,
         key: String,
@@ -137,7 +155,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A finding about the value of a key.
-    pub(super) fn find(
+    pub fn find(
         &mut self,
         table: Table<'_, '_>,
         key: &str,
@@ -148,7 +166,8 @@ impl<'s> Reader<'s> {
         self.note(offset, table.full_name(key), message.into(), hint);
     }
 
-    pub(super) fn wrong_type(&mut self, value: &Value<'_>, key: String, wanted: &str) {
+    /// A finding about a value that is of another type.
+    pub fn wrong_type(&mut self, value: &Value<'_>, key: String, wanted: &str) {
         let found = match value.get_ref() {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "an integer",
@@ -162,7 +181,8 @@ impl<'s> Reader<'s> {
         self.note(Some(value.span().start), key, message, None);
     }
 
-    pub(super) fn table<'t, 'i>(&mut self, parent: Table<'t, 'i>, name: &'t str) -> Table<'t, 'i> {
+    /// A table in a table, or its absence.
+    pub fn table<'t, 'i>(&mut self, parent: Table<'t, 'i>, name: &'t str) -> Table<'t, 'i> {
         let mut entries = None;
         if let Some(value) = parent.get(name) {
             match value.get_ref() {
@@ -173,19 +193,17 @@ impl<'s> Reader<'s> {
         Table { name, entries }
     }
 
-    /// A table in which only the keys of [`KNOWN`] may be.
-    pub(super) fn known_table<'t, 'i>(
-        &mut self,
-        parent: Table<'t, 'i>,
-        name: &'t str,
-    ) -> Table<'t, 'i> {
+    /// A table in which only the known keys may be.
+    pub fn known_table<'t, 'i>(&mut self, parent: Table<'t, 'i>, name: &'t str) -> Table<'t, 'i> {
         let table = self.table(parent, name);
         self.unknown_keys(table);
         table
     }
 
-    pub(super) fn unknown_keys(&mut self, table: Table<'_, '_>) {
-        let known = KNOWN
+    /// A finding for every key that the table may not have.
+    pub fn unknown_keys(&mut self, table: Table<'_, '_>) {
+        let known = self
+            .known
             .iter()
             .find(|(name, _)| *name == table.name)
             .map_or(&[][..], |(_, keys)| keys);
@@ -195,13 +213,14 @@ impl<'s> Reader<'s> {
                     Some(key.span().start),
                     table.full_name(key.get_ref()),
                     "unknown key".to_owned(),
-                    Some(nearest_key(table.name, key.get_ref())),
+                    Some(nearest_key(self.known, table.name, key.get_ref())),
                 );
             }
         }
     }
 
-    pub(super) fn integer<T>(
+    /// An integer in a range.
+    pub fn integer<T>(
         &mut self,
         table: Table<'_, '_>,
         key: &str,
@@ -231,7 +250,7 @@ impl<'s> Reader<'s> {
 
     /// A number that is neither negative nor one of a float's odd ones; integers are
     /// fine.
-    pub(super) fn amount(&mut self, table: Table<'_, '_>, key: &str, default: f64) -> f64 {
+    pub fn amount(&mut self, table: Table<'_, '_>, key: &str, default: f64) -> f64 {
         let Some(value) = table.get(key) else {
             return default;
         };
@@ -254,7 +273,8 @@ impl<'s> Reader<'s> {
         }
     }
 
-    pub(super) fn boolean(&mut self, table: Table<'_, '_>, key: &str, default: bool) -> bool {
+    /// True or false.
+    pub fn boolean(&mut self, table: Table<'_, '_>, key: &str, default: bool) -> bool {
         let Some(value) = table.get(key) else {
             return default;
         };
@@ -265,7 +285,8 @@ impl<'s> Reader<'s> {
         default
     }
 
-    pub(super) fn string(&mut self, table: Table<'_, '_>, key: &str, default: String) -> String {
+    /// A text.
+    pub fn string(&mut self, table: Table<'_, '_>, key: &str, default: String) -> String {
         table
             .get(key)
             .and_then(|value| self.text_of(value, &table.full_name(key)))
@@ -295,7 +316,8 @@ impl<'s> Reader<'s> {
         default
     }
 
-    pub(super) fn strings(
+    /// A list of texts.
+    pub fn strings(
         &mut self,
         table: Table<'_, '_>,
         key: &str,
@@ -317,12 +339,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A command line: empty, or with a program to start.
-    pub(super) fn argv(
-        &mut self,
-        table: Table<'_, '_>,
-        key: &str,
-        default: Vec<String>,
-    ) -> Vec<String> {
+    pub fn argv(&mut self, table: Table<'_, '_>, key: &str, default: Vec<String>) -> Vec<String> {
         let words = self.strings(table, key, default);
         if words
             .first()
@@ -334,12 +351,8 @@ impl<'s> Reader<'s> {
         words
     }
 
-    pub(super) fn globs(
-        &mut self,
-        table: Table<'_, '_>,
-        key: &str,
-        default: Vec<String>,
-    ) -> Vec<String> {
+    /// A list of globs that can match something.
+    pub fn globs(&mut self, table: Table<'_, '_>, key: &str, default: Vec<String>) -> Vec<String> {
         let globs = self.strings(table, key, default);
         for glob in &globs {
             if let Err(error) = paths::check_glob(glob) {
@@ -351,7 +364,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A string that can be handed to a process.
-    pub(super) fn text_of(&mut self, value: &Value<'_>, key: &str) -> Option<String> {
+    pub fn text_of(&mut self, value: &Value<'_>, key: &str) -> Option<String> {
         match value.get_ref() {
             DeValue::String(text) if text.contains('\0') => {
                 let message = "must not contain a NUL character".to_owned();
@@ -367,15 +380,16 @@ impl<'s> Reader<'s> {
     }
 }
 
-pub(super) fn is_empty_array(value: &Value<'_>) -> bool {
+/// Whether a value is a list without items.
+pub fn is_empty_array(value: &Value<'_>) -> bool {
     matches!(value.get_ref(), DeValue::Array(items) if items.is_empty())
 }
 
 /// Names the known key that was most likely meant, with its table. Keys of the same
 /// table are preferred.
-fn nearest_key(table: &str, key: &str) -> String {
+fn nearest_key(known: &Known, table: &str, key: &str) -> String {
     let preferred = |home: &str, score: f64| score + if home == table { 0.1 } else { 0.0 };
-    let ((score, meant), home) = KNOWN
+    let ((score, meant), home) = known
         .iter()
         .map(|&(home, keys)| (nearest(key, keys), home))
         .reduce(|best, next| {

@@ -7,6 +7,7 @@
 
 mod around;
 mod call;
+mod export;
 mod history;
 mod index;
 mod merge;
@@ -150,7 +151,7 @@ impl Git {
     }
 
     /// Runs a call that only reads; its stdout.
-    pub(crate) fn read<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
+    pub fn read<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
         let mut command = self.command(Access::Read);
         command.args(args);
         finish(command, None)
@@ -198,7 +199,7 @@ impl Git {
     }
 
     /// Runs a call that changes the repository.
-    pub(crate) fn write<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
+    pub fn write<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
         self.write_with(args, None, &[])
     }
 
@@ -224,7 +225,7 @@ impl Git {
     }
 
     /// The commit that a name stands for, if there is one.
-    pub(crate) fn commit_of(&self, name: &str) -> Result<Option<String>> {
+    pub fn commit_of(&self, name: &str) -> Result<Option<String>> {
         let spec = format!("{name}^{{commit}}");
         let found = self.ask(&[
             "rev-parse",
@@ -237,7 +238,7 @@ impl Git {
     }
 
     /// The bytes of a file in a commit, if it is there.
-    pub(crate) fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
         let listing = self.read(&["ls-tree", "-z", commit, "--", path])?;
         let Some(entry) = parse_tree_listing(&listing).pop() else {
             return Ok(None);
@@ -249,7 +250,7 @@ impl Git {
     }
 
     /// Every file of a commit.
-    pub(crate) fn files_of(&self, commit: &str) -> Result<Vec<TreeEntry>> {
+    pub fn files_of(&self, commit: &str) -> Result<Vec<TreeEntry>> {
         Ok(parse_tree_listing(&self.read(&[
             "ls-tree",
             "-r",
@@ -297,7 +298,7 @@ impl Git {
     }
 
     /// The paths that differ between two commits.
-    pub(crate) fn changed_between(&self, from: &str, to: &str) -> Result<Vec<PathBuf>> {
+    pub fn changed_between(&self, from: &str, to: &str) -> Result<Vec<PathBuf>> {
         let output = self.read(&[
             "diff",
             "--no-ext-diff",
@@ -313,7 +314,7 @@ impl Git {
     }
 
     /// Commits the index; says who was named as author.
-    pub(crate) fn commit(&self, message: &str) -> Result<Identity> {
+    pub fn commit(&self, message: &str) -> Result<Identity> {
         let args = [
             "commit",
             "--quiet",
@@ -364,7 +365,7 @@ impl Git {
 
 /// Who is named as author and committer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Identity {
+pub enum Identity {
     /// Whoever git's config names.
     User,
     /// `runner <runner@localhost>`.
@@ -393,13 +394,13 @@ pub(crate) const SUBMODULE: &str = "160000";
 
 /// A file in a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TreeEntry {
+pub struct TreeEntry {
     /// `100644`, `100755`, `120000` or `160000`.
-    pub(crate) mode: String,
+    pub mode: String,
     /// The object's name.
-    pub(crate) oid: String,
+    pub oid: String,
     /// From the root of the repository.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
 }
 
 fn parse_tree_listing(bytes: &[u8]) -> Vec<TreeEntry> {

@@ -17,8 +17,10 @@ const PROBES: [Probe; 9] = [
 
 /// The guard's argv, and why. `is_there`: whether a program is installed.
 pub(super) fn guard(root: &Path, is_there: impl Fn(&str) -> bool) -> (Vec<String>, String) {
-    let found = PROBES.iter().find_map(|probe| probe(root));
-    let (line, why) = found.unwrap_or_else(|| {
+    if let Some(found) = found(root) {
+        return found;
+    }
+    let (line, why) = {
         let line = match () {
             () if is_there("just") => "just ci",
             () if is_there("make") => "make ci",
@@ -27,8 +29,18 @@ pub(super) fn guard(root: &Path, is_there: impl Fn(&str) -> bool) -> (Vec<String
         let why = "nothing was found that tells how this project is checked: the first session whose \
                    guard passes may write it, from then on it is protected";
         (line, why.to_owned())
-    });
-    (line.split(' ').map(str::to_owned).collect(), why)
+    };
+    (words(line), why)
+}
+
+/// What the project itself tells.
+pub(super) fn found(root: &Path) -> Option<(Vec<String>, String)> {
+    let (line, why) = PROBES.iter().find_map(|probe| probe(root))?;
+    Some((words(line), why))
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
 }
 
 fn just_ci(root: &Path) -> Option<(&'static str, String)> {

@@ -1,0 +1,258 @@
+//! Children of the harness: the runner itself, `setup` and check commands. All of them run under a
+//! supervisor, which ends whatever they started.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use runner::{Error, Result};
+use runner_core::config::{Config, SandboxMode};
+use runner_exec::{Cancel, CappedLog, Ended, Flow, Sink, Spec, Stream, Supervisor};
+use runner_sandbox::{Mechanism, Policy};
+
+/// Between SIGTERM and SIGKILL: for the runner, which settles its iteration meanwhile, and for
+/// everything else.
+const RUNNER_GRACE: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How much of a log is kept.
+pub(crate) const LOG_LIMIT: usize = 1_000_000;
+
+/// A line longer than this is no event.
+const LINE_LIMIT: usize = 1 << 20;
+
+/// The name of the runner's own variables, which a nested runner must not take over.
+const OWN_PREFIX: &str = "RUNNER_";
+
+/// How a child ended, and what it printed.
+#[derive(Clone, Debug)]
+pub(crate) struct Ran {
+    pub(crate) ended: Ended,
+    /// Both streams, capped.
+    pub(crate) log: Vec<u8>,
+    /// stdout alone, capped.
+    pub(crate) stdout: Vec<u8>,
+}
+
+impl Ran {
+    /// The exit code, if it ended by itself.
+    pub(crate) fn exit(&self) -> Option<i32> {
+        match self.ended {
+            Ended::Exited(code) => Some(code),
+            Ended::Signaled(signal) => Some(128 + signal),
+            _ => None,
+        }
+    }
+
+    /// How it ended, in words; `None` for code 0.
+    pub(crate) fn trouble(&self, limit_secs: u64) -> Option<String> {
+        Some(match &self.ended {
+            Ended::Exited(0) => return None,
+            Ended::Exited(code) => format!("exit {code}"),
+            Ended::Signaled(signal) => format!("ended by signal {signal}"),
+            Ended::TimedOut => format!("did not end within {limit_secs} s"),
+            Ended::Interrupted => "interrupted".to_owned(),
+            Ended::NotStarted(failure) => failure.message.clone(),
+            Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => {
+                "its supervisor was killed".to_owned()
+            }
+        })
+    }
+}
+
+/// What every child of a run shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Children<'a> {
+    pub(crate) supervisor: &'a Supervisor,
+    pub(crate) cancel: &'a Cancel,
+    pub(crate) workspace: &'a Path,
+    pub(crate) env: &'a BTreeMap<String, String>,
+}
+
+impl Children<'_> {
+    /// Runs the runner in the workspace, with the whole environment of the harness, as from a
+    /// shell. Each line of its stdout is handed over as it comes.
+    pub(crate) fn runner(
+        &self,
+        argv: Vec<OsString>,
+        limit: Duration,
+        on_line: &mut dyn FnMut(&[u8]),
+    ) -> Result<Ran> {
+        let delays = "RUNNER_RETRY_DELAYS_SECS";
+        let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
+            .filter(|(name, _)| name == delays || !is_own(name))
+            .collect();
+        self.add_to(&mut env);
+        self.run(argv, env, limit, RUNNER_GRACE, false, on_line)
+    }
+
+    /// Runs a command that may run what an agent wrote, contained as the config says.
+    pub(crate) fn contained(
+        &self,
+        argv: &[String],
+        config: &Config,
+        limit: Duration,
+    ) -> Result<Ran> {
+        let mut env = runner::inherited();
+        self.add_to(&mut env);
+        let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
+        let program = argv.first().map(OsString::as_os_str).unwrap_or_default();
+        // Inside a wrapper a program that is missing would look like one that failed.
+        let startable = runner::resolve(program, self.workspace, &env).is_ok();
+        let mechanism = if startable {
+            mechanism(config)?
+        } else {
+            Mechanism::None
+        };
+        let argv = self.wrap(&mechanism, &argv, config)?;
+        let monitor = mechanism.has_monitor();
+        self.run(argv, env, limit, GRACE, monitor, &mut |_| {})
+    }
+
+    fn add_to(&self, env: &mut Vec<(OsString, OsString)>) {
+        let added = self.env.iter();
+        env.extend(added.map(|(name, value)| (name.into(), value.into())));
+    }
+
+    fn wrap(
+        &self,
+        mechanism: &Mechanism,
+        argv: &[OsString],
+        config: &Config,
+    ) -> Result<Vec<OsString>> {
+        let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+        let writable = match (&config.sandbox.writable, &home) {
+            (Some(named), _) => named
+                .iter()
+                .filter_map(|text| {
+                    runner_sandbox::expand_home(text, home.as_deref(), self.workspace).ok()
+                })
+                .collect(),
+            (None, Some(home)) => {
+                runner_sandbox::default_caches(home, |name| std::env::var_os(name))
+            }
+            (None, None) => Vec::new(),
+        };
+        let policy = Policy {
+            project: self.workspace.to_owned(),
+            writable,
+            // The run is over: its records are not for the code that it wrote.
+            read_only: vec![self.workspace.join(".git"), self.workspace.join(".runner")],
+            tmp: std::env::temp_dir(),
+        };
+        let launcher: [OsString; 2] = ["/proc/self/exe".into(), "__landlock".into()];
+        runner_sandbox::wrap(mechanism, &policy, &launcher, argv).map_err(refused)
+    }
+
+    fn run(
+        &self,
+        argv: Vec<OsString>,
+        env: Vec<(OsString, OsString)>,
+        limit: Duration,
+        grace: Duration,
+        monitor: bool,
+        on_line: &mut dyn FnMut(&[u8]),
+    ) -> Result<Ran> {
+        let spec = Spec {
+            argv,
+            cwd: self.workspace.to_owned(),
+            env,
+            stdin: None,
+            merge_stderr: false,
+            deadline: Some(Instant::now() + limit),
+            idle_timeout: None,
+            grace,
+            monitor,
+            hold_lock: None,
+        };
+        let mut sink = Collect {
+            log: Kept::new(),
+            stdout: Kept::new(),
+            line: Vec::new(),
+            on_line,
+        };
+        let report = self.supervisor.run(&spec, self.cancel, &mut sink)?;
+        let Collect {
+            log, stdout, line, ..
+        } = sink;
+        if !line.is_empty() {
+            on_line(&line);
+        }
+        Ok(Ran {
+            ended: report.ended,
+            log: log.finish(),
+            stdout: stdout.finish(),
+        })
+    }
+}
+
+fn is_own(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes())
+}
+
+/// Looking takes some milliseconds and always finds the same.
+static SUPPORT: std::sync::OnceLock<runner_sandbox::Support> = std::sync::OnceLock::new();
+
+fn mechanism(config: &Config) -> Result<Mechanism> {
+    if config.sandbox.mode == SandboxMode::Off {
+        return Ok(Mechanism::None);
+    }
+    let support = SUPPORT.get_or_init(runner_sandbox::detect);
+    runner_sandbox::choose(config.sandbox.mode, support).map_err(refused)
+}
+
+#[allow(clippy::needless_pass_by_value)] // So that it fits `map_err`.
+fn refused(refusal: runner_sandbox::Refusal) -> Error {
+    Error::new(runner::Code::Config, refusal.message).hint(refusal.hint)
+}
+
+/// A log that forgets its middle.
+struct Kept {
+    head: Vec<u8>,
+    capped: CappedLog,
+}
+
+impl Kept {
+    fn new() -> Self {
+        Kept {
+            head: Vec::new(),
+            capped: CappedLog::new(LOG_LIMIT),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let head = self.capped.push(bytes);
+        self.head.extend_from_slice(head);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.head.extend(self.capped.finish().bytes);
+        self.head
+    }
+}
+
+struct Collect<'f> {
+    log: Kept,
+    stdout: Kept,
+    line: Vec<u8>,
+    on_line: &'f mut dyn FnMut(&[u8]),
+}
+
+impl Sink for Collect<'_> {
+    fn output(&mut self, stream: Stream, bytes: &[u8]) -> Flow {
+        self.log.push(bytes);
+        if stream == Stream::Stdout {
+            self.stdout.push(bytes);
+            for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+                self.line.extend_from_slice(part);
+                if part.ends_with(b"\n") {
+                    (self.on_line)(&self.line);
+                    self.line.clear();
+                }
+            }
+            self.line.truncate(LINE_LIMIT);
+        }
+        Flow::Go
+    }
+}
