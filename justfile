@@ -15,9 +15,17 @@ demo:
 bench NAME *OPTIONS:
     cargo xtask bench {{NAME}} {{OPTIONS}}
 
+# Show the project in DIR in the browser (the page, if it was built).
+ui-server DIR *OPTIONS:
+    cargo run --release -- -C "{{DIR}}" ui {{OPTIONS}}
+
 # Kill the runner at every write of a step and let it recover.
 sweep *OPTIONS:
     cargo xtask sweep {{OPTIONS}}
+
+# Explore every state that the rules of the lifecycle can reach.
+model *OPTIONS:
+    cargo xtask model {{OPTIONS}}
 
 # Install the runner command.
 install *OPTIONS:
@@ -43,6 +51,11 @@ eval-with-ui CASE *OPTIONS:
     runner=${CARGO_TARGET_DIR:-target}/release/runner
     "$runner" eval run "{{CASE}}" {{OPTIONS}} &
     run=$!
-    # What the run needs to end in good order takes a moment.
+    # Ctrl-C ends the view; the run then has its moment to end in good order.
+    trap : INT
     trap 'kill -INT "$run" 2>/dev/null || true; wait "$run" || true' EXIT
-    "$runner" -C "eval/workspaces/{{CASE}}_latest" ui
+    "$runner" -C "eval/workspaces/{{CASE}}_latest" ui || true
+
+# The page while one works on it; it shows the project of a `runner ui` on port 7878.
+ui-dev:
+    npm --prefix ui run dev

@@ -13,6 +13,9 @@ mod report;
 mod stream;
 mod stream_report;
 mod tree;
+mod ui;
+mod ui_client;
+mod ui_report;
 
 use crate::args::Args;
 use crate::failure::{Failure, Result};
@@ -20,6 +23,7 @@ use crate::failure::{Failure, Result};
 pub(crate) const HELP: &str = "\
 usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
        cargo xtask bench stream [--runs N] [--lines N] [--json] [--check]
+       cargo xtask bench ui [--runs N] [--json]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
@@ -29,8 +33,12 @@ stream: `runner step` with a session that prints a million events, against readi
 the same pipe and parsing every line into typed values; the memory of that beside
 the memory of a tenth of it; and what each sandbox adds to a step.
 
+ui: `runner ui` on a tree of 10,000 nodes: from the rename of a file to its event
+in a client; answers of /api/tree a second, against a thread that only sends the
+same bytes; memory with 500 listeners.
+
   --runs N        measurements of each, at least 7 (default 9); medians count;
-                  stream: at least 5 (default 7)
+                  stream: at least 5 (default 7); ui: at least 20 (default 60)
   --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
   --json          the figures as JSON on stdout
@@ -43,9 +51,12 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     match args.positional().as_deref() {
         Some("loop") => r#loop::run(args),
         Some("stream") => stream::run(args),
+        Some("ui") => ui::run(args),
         Some(other) => Err(Failure::usage(format!("there is no benchmark `{other}`"))
-            .hint("the benchmarks are: loop, stream")),
-        None => Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop, stream")),
+            .hint("the benchmarks are: loop, stream, ui")),
+        None => {
+            Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop, stream, ui"))
+        }
     }
 }
 

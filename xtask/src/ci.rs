@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::cmd::Cmd;
 use crate::failure::{Failure, Result};
-use crate::{codex, demo, out, setup, sweep, tidy};
+use crate::{codex, demo, out, setup, sweep, tidy, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask ci [--only STAGE]
 
 Runs the stages in order and stops at the first that fails:
-setup, fmt, clippy, test, doc, tidy, sweep (a sample), demo.
+setup, ui (the page: checks, unit tests, build), fmt, clippy, test, doc, tidy,
+sweep (a sample), demo, browser (the page in Chromium, with real runs).
 
   --only STAGE   that stage alone";
 
@@ -30,6 +31,11 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "setup",
         run: setup::ensure,
+    },
+    // Before everything that builds the binary, which then carries the page.
+    Stage {
+        name: "ui",
+        run: ui::check_and_build,
     },
     Stage {
         name: "fmt",
@@ -76,6 +82,10 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "demo",
         run: demo::build_and_play,
+    },
+    Stage {
+        name: "browser",
+        run: ui::test_in_browser,
     },
 ];
 
@@ -175,10 +185,10 @@ mod tests {
         };
         let outcomes = [
             outcome("setup", None),
-            outcome("fmt", Some(Failure::new("no"))),
+            outcome("ui", Some(Failure::new("no"))),
         ];
-        let expected = "\nsetup   passed      1.2 s\nfmt     failed      1.2 s\n\
-            clippy  not run\n1 passed, 1 failed";
+        let expected = "\nsetup   passed      1.2 s\nui      failed      1.2 s\n\
+            fmt     not run\n1 passed, 1 failed";
         assert_eq!(summary(&stages, &outcomes), expected);
     }
 }

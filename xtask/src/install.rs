@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use crate::args::Args;
 use crate::cmd::Cmd;
 use crate::failure::Result;
-use crate::out;
+use crate::{out, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask install [--root DIR]
 
-Builds the runner command and installs it for you.
+Builds the page of `runner ui` (which takes Node.js; without it that is left out)
+and the runner command, and installs that for you.
 
   --root DIR   into DIR/bin (default: where cargo install puts programs)";
 
@@ -23,6 +24,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         let here = std::env::current_dir().unwrap_or_default();
         install = install.arg("--root").arg(here.join(root));
     }
+    ui::build_if_possible();
     out::step(&install.label(), || install.run())?;
     out::note("try `runner demo`, then `runner init` in a project of yours");
     Ok(())

@@ -8,10 +8,12 @@ mod codex;
 mod demo;
 mod failure;
 mod install;
+mod model;
 mod out;
 mod setup;
 mod sweep;
 mod tidy;
+mod ui;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -30,7 +32,7 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "ci",
-        about: "everything that must be green: format, lints, tests, docs, tidy, sweep, demo",
+        about: "everything that must be green: page, format, lints, tests, docs, tidy, sweep, demo, browser",
         help: ci::HELP,
         run: ci::run,
     },
@@ -51,6 +53,12 @@ const TASKS: &[Task] = &[
         about: "kills the runner at every write of a step and lets it recover",
         help: sweep::HELP,
         run: sweep::run,
+    },
+    Task {
+        name: "model",
+        about: "explores every state that the rules of the lifecycle can reach",
+        help: model::HELP,
+        run: model::run,
     },
     Task {
         name: "install",

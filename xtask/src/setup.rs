@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::args::Args;
 use crate::cmd::{Cmd, find_program, target_dir};
 use crate::failure::{Failure, Result};
-use crate::{codex, out};
+use crate::{codex, out, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask setup
@@ -18,7 +18,8 @@ Installs the tools that tests and benchmarks need and that are not there yet:
 packages of the system with apt (through sudo unless you are root), the others
 into target/tools, which every xtask has first on its PATH. The real codex for the
 tests comes from the npm registry, in one version, and is named to them by
-RUNNER_CODEX; that takes npm.";
+RUNNER_CODEX; the packages that the page of `runner ui` is built with come from
+there too, as locked, into ui/node_modules. Both take Node.js with npm.";
 
 /// A tool that something in this repository calls.
 struct Tool {
@@ -39,6 +40,8 @@ enum Source {
     },
     /// The pinned npm package of [`codex`]; one on the PATH does not do.
     Npm,
+    /// The packages in ui/package-lock.json.
+    UiPackages,
 }
 
 const TOOLS: &[Tool] = &[
@@ -80,6 +83,16 @@ const TOOLS: &[Tool] = &[
         source: Source::Npm,
         why: "the tests of the codex backend run the real one, against a scripted model",
     },
+    Tool {
+        command: "chromium",
+        source: Source::Apt("chromium"),
+        why: "the page of `runner ui` is tested in a real browser",
+    },
+    Tool {
+        command: "ui/node_modules",
+        source: Source::UiPackages,
+        why: "the page of `runner ui` is built and tested with them",
+    },
 ];
 
 /// Where administrators' programs are, which not everybody has on the PATH.
@@ -89,6 +102,7 @@ impl Tool {
     fn is_there(&self) -> bool {
         match self.source {
             Source::Npm => codex::binary().is_some(),
+            Source::UiPackages => ui::has_packages(),
             Source::Apt(_) | Source::Pip { .. } => {
                 let in_system = |dir: &str| Path::new(dir).join(self.command).is_file();
                 find_program(self.command).is_some() || SYSTEM_DIRS.iter().any(|dir| in_system(dir))
@@ -121,7 +135,7 @@ pub(crate) fn ensure() -> Result<()> {
         .iter()
         .filter_map(|tool| match tool.source {
             Source::Apt(package) => Some(package),
-            Source::Pip { .. } | Source::Npm => None,
+            Source::Pip { .. } | Source::Npm | Source::UiPackages => None,
         })
         .collect();
     // First, because pip needs python.
@@ -133,6 +147,7 @@ pub(crate) fn ensure() -> Result<()> {
             Source::Apt(_) => {}
             Source::Pip { package, or_crate } => install_program(package, or_crate)?,
             Source::Npm => codex::install()?,
+            Source::UiPackages => ui::install_packages()?,
         }
         if !tool.is_there() {
             return Err(Failure::new(format!(

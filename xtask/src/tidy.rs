@@ -19,7 +19,8 @@ usage: cargo xtask tidy
 Checks every tracked and every new file:
   sources have at most 600 lines, and Rust modules begin with //!
   unsafe code is in crates/exec/src/os.rs alone
-  crates/core reaches for no file, process, environment, network or clock
+  crates/core and crates/lifecycle reach for no file, process, environment,
+  network or clock, and leave nothing to chance
   no file names a folder of this machine, nor unfinished work
   paths in ARCHITECTURE.md exist, Markdown links resolve
   every page of docs/ is linked from README.md or docs/README.md
@@ -51,7 +52,7 @@ const RULES: &[Rule] = &[
     rust::line_limit,
     rust::module_docs,
     rust::unsafe_code,
-    rust::pure_core,
+    rust::pure_crates,
     words::machine_paths,
     words::unfinished,
     words::lock_hosts,

@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Begin the run that .runner/GOAL.md describes, on a branch of its own
     Start {
+        /// Go to this run instead, from wherever you are; also to one that was abandoned
+        run: Option<String>,
         /// Do not try the guard once where a new run begins (at most 60 s)
         #[arg(long)]
         no_guard_check: bool,
@@ -184,6 +186,8 @@ pub(crate) enum Command {
     },
     /// Run loops on declared cases and learn, with numbers, how good they are
     Eval(crate::commands::eval::EvalArgs),
+    /// Show the run in the browser, live; only looks, never writes
+    Ui(UiArgs),
     /// Play a whole run in a temporary repository: no model, no network
     Demo {
         /// Where to make the repository (default: a new temporary folder)
@@ -256,6 +260,20 @@ pub(crate) struct LandArgs {
     /// The run is not complete: land what the guard has passed so far
     #[arg(long)]
     pub(crate) partial: bool,
+}
+
+/// Options of `ui`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct UiArgs {
+    /// The port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 7878)]
+    pub(crate) port: u16,
+    /// The address to listen on; beyond this machine a token is asked for
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) bind: std::net::IpAddr,
+    /// Open the page in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
 }
 
 /// Options of `loop`.

@@ -50,7 +50,10 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
     let dir = &args.global.project_dir;
     match &args.command {
         Command::Init(options) => commands::init::run(dir, options, out),
-        Command::Start { no_guard_check } => commands::start::run(dir, !no_guard_check, out),
+        Command::Start {
+            run,
+            no_guard_check,
+        } => commands::start::run(dir, run.as_deref(), !no_guard_check, out),
         Command::Validate => commands::look::validate(dir, out),
         Command::Select => commands::look::select(dir, out),
         Command::Why { node } => commands::look::why(dir, node.as_deref(), out),
@@ -77,6 +80,7 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Verify { node } => commands::proof::verify(dir, node, out),
         Command::Doctor { run_guard } => commands::doctor::run(dir, *run_guard, out),
         Command::Eval(options) => commands::eval::run(dir, options, out),
+        Command::Ui(options) => commands::ui::run(dir, options, out),
         Command::Demo { dir } => demo::run(dir.as_deref(), out),
         Command::Schema { name } => commands::schema(name, out),
         Command::Completions { shell } => Ok(commands::completions(*shell, out)),

@@ -291,7 +291,7 @@ fn a_project_that_is_not_in_order() {
     // On a branch without the run.
     repo.git(&["switch", "--quiet", "main"]);
     let value = doctor(&repo, &[], 0);
-    expect(&value, "project", "warn", "git switch runner/demo");
+    expect(&value, "project", "warn", "runner start demo");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use landing_support::{
-    AGENT, GUARD, assert_tidy, branch, commit_on, complete, complete_with, files, git_in, refused,
-    second_tree,
+    AGENT, GUARD, assert_tidy, branch, commit_on, complete, complete_with, files, git_in, half,
+    refused, second_tree,
 };
 use runner_testkit::{TestRepo, eventually, write_program};
 use scenario::{error_code, human_error, planned, sh};
@@ -85,6 +85,9 @@ fn conflicts_are_listed_and_can_be_mended_on_the_runs_branch() {
         "git switch runner/demo && git merge main",
     );
     assert_eq!(error_code(&refused(&repo, &["--json"])), "conflict");
+    // What was asked for is asked for again.
+    let run = refused(&repo, &["--merge", "--into", "main"]);
+    human_error(&run, "", "then `runner land --into main --merge`");
 
     sh(
         &repo,
@@ -94,6 +97,45 @@ fn conflicts_are_listed_and_can_be_mended_on_the_runs_branch() {
     assert_eq!(repo.git(&["show", "main:a.txt"]), "both");
     assert_eq!(repo.git(&["rev-parse", "main^"]), theirs);
     assert_eq!(files(&repo, "main"), ["README.md", "a.txt", "b.txt"]);
+}
+
+/// A part that came home as a merge has the run's commits in it, but not its `.runner/`:
+/// for git that was deleted.
+#[test]
+fn the_runs_own_state_survives_what_the_hint_says() {
+    let repo = half();
+    repo.runner(&["land", "--partial", "--merge"]).success();
+    repo.runner(&["loop"]).success();
+    commit_on(&repo, "main", "b.txt", "something else\n");
+    human_error(
+        &refused(&repo, &[]),
+        "b.txt",
+        "`git switch runner/demo && git merge --no-commit main`, then `git checkout runner/demo -- .runner`",
+    );
+    sh(
+        &repo,
+        "git merge -q --no-commit main || true; git checkout -q runner/demo -- .runner; \
+         echo both > b.txt; git add -A; git commit -qm mended",
+    );
+    repo.runner(&["validate"]).success();
+    repo.runner(&["land"]).success();
+    assert_eq!(repo.git(&["show", "main:b.txt"]), "both");
+    assert!(!files(&repo, "main").contains(&".runner/GOAL.md".to_owned()));
+}
+
+#[test]
+fn protected_files_that_changed_on_the_branch_are_told() {
+    let mut repo = planned(&["a"], AGENT, GUARD);
+    repo.config(|config| {
+        config.set("guard.protected", json!(["ci/*"]));
+    });
+    repo.write_config();
+    repo.runner(&["start"]).success();
+    repo.runner(&["loop"]).success();
+    commit_on(&repo, "main", "ci/check.sh", "exit 0\n");
+    repo.runner(&["land"])
+        .success()
+        .says("protected files are different on main since the run began: ci/check.sh");
 }
 
 #[test]

@@ -300,7 +300,8 @@ fn before_the_start_and_when_complete() {
     repo.runner(&["loop"]).success();
     let value = report(&repo);
     assert_eq!(value["verdict"], "complete: its one leaf has passed");
-    let command = value["next"][0]["command"].as_str().unwrap();
+    assert_eq!(value["next"][0]["command"], "runner land");
+    let command = value["next"][1]["command"].as_str().unwrap();
     let mut cmd = repo.hermetic("sh");
     cmd.args(["-c", command]);
     repo.spawn(cmd).wait().success().says("work.txt");

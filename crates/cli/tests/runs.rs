@@ -162,15 +162,13 @@ fn leaving_a_run_loses_nothing() {
     human_error(
         &repo.runner(&["land", "demo"]),
         "was abandoned",
-        "git branch runner/demo",
+        "runner start demo",
     );
 
     // The words that it says bring it back.
-    sh(
-        &repo,
-        &format!("git branch runner/demo {kept} && git switch -q runner/demo"),
-    );
+    repo.runner(&["start", "demo"]).success();
     assert_eq!(repo.head(), tip);
+    assert_eq!(branch(&repo), "runner/demo");
     repo.runner(&["loop"]).success();
     // A second time, with anrepo last commit: both are kept.
     repo.runner(&["abandon", "--delete"])
@@ -178,6 +176,81 @@ fn leaving_a_run_loses_nothing() {
         .says("abandoned/demo-2");
     assert_eq!(repo.git(&["rev-parse", kept]), tip);
     assert_eq!(branch(&repo), "main");
+    // The later one comes back as what it was, and makes no room for the earlier.
+    let later = repo.git(&["rev-parse", &format!("{kept}-2")]);
+    repo.runner(&["start", "demo-2"])
+        .success()
+        .says("you are on run demo,");
+    assert_eq!(
+        (branch(&repo), repo.head()),
+        ("runner/demo".to_owned(), later)
+    );
+    repo.runner(&["step"]).code(2);
+}
+
+/// Without a word of git: from one goal to another that was only begun, and back.
+#[test]
+fn from_anywhere_to_a_run_by_its_name() {
+    let repo = half();
+    let tip = repo.head();
+    repo.runner(&["abandon"])
+        .success()
+        .says("`runner start demo` goes back to it");
+    repo.runner(&["init", "--goal", "Another one"]).success();
+    let tree = repo.read(".runner/state/tree.json");
+    repo.runner(&["start", "demo"])
+        .success()
+        .says("is kept in .runner/iterations/replaced-1");
+    assert_eq!(
+        (branch(&repo), repo.head()),
+        ("runner/demo".to_owned(), tip)
+    );
+    assert_tidy(&repo);
+    let kept = repo.read(".runner/iterations/replaced-1/GOAL.md");
+    assert!(kept.contains("Another one"), "{kept}");
+    assert_eq!(
+        repo.read(".runner/iterations/replaced-1/state/tree.json"),
+        tree
+    );
+    repo.runner(&["loop"]).success();
+
+    // What would be lost is not gone past.
+    repo.git(&["switch", "-q", "main"]);
+    repo.write("README.md", "mine");
+    human_error(
+        &repo.runner(&["start", "demo"]),
+        "README.md",
+        "commit, stash",
+    );
+    assert_eq!(repo.read("README.md"), "mine");
+    repo.git(&["checkout", "-q", "--", "README.md"]);
+    human_error(
+        &repo.runner(&["start", "nosuch"]),
+        "no run \"nosuch\"",
+        "runner runs",
+    );
+    let second = second_tree(&repo, "runner/demo");
+    let place = second.display().to_string();
+    human_error(&repo.runner(&["start", "demo"]), &place, &place);
+}
+
+#[test]
+fn what_landed_in_part_is_not_home() {
+    let repo = planned(&["a", "b"], AGENT, GUARD);
+    repo.runner(&["loop", "--steps", "1"]).success();
+    // Its last commit is the one that landed, and yet there is something to do.
+    repo.runner(&["land", "--partial"]).success();
+    let run = run_of(&repo, "demo");
+    assert_eq!(
+        (&run["state"], &run["landed"]["in_part"]),
+        (&json!("idle"), &json!(true))
+    );
+    repo.git(&["switch", "-q", "main"]);
+    repo.runner(&["start"]).success();
+    assert_eq!(branch(&repo), "runner/demo");
+    repo.runner(&["loop"]).success();
+    repo.runner(&["land"]).success();
+    assert_eq!(run_of(&repo, "demo")["state"], "landed");
 }
 
 #[test]
@@ -306,6 +379,25 @@ fn whose_config_is_taken() {
     let value = repo.runner(&["init", "--json"]).success().json();
     assert_eq!(value["config_from"], "demo");
     assert!(!repo.read(".runner/state/config.toml").contains("66"));
+    // Nor does a branch with logs count that a session has moved.
+    sh(
+        &repo,
+        "rm -r .runner/state .runner/GOAL.md; git branch -qf runner/demo runner/evil",
+    );
+    let value = repo.runner(&["init", "--json"]).success().json();
+    assert_eq!(value["config_from"], "demo");
+    assert!(!repo.read(".runner/state/config.toml").contains("66"));
+}
+
+#[test]
+fn the_config_of_a_run_without_an_iteration_is_taken_too() {
+    let repo = planned(&["a"], "out done x", &["true"]);
+    let config = repo.read(".runner/state/config.toml");
+    repo.git(&["switch", "-q", "main"]);
+    sh(&repo, "rm -rf .runner/iterations/demo/1");
+    let value = repo.runner(&["init", "--json"]).success().json();
+    assert_eq!(value["config_from"], "demo");
+    assert_eq!(repo.read(".runner/state/config.toml"), config);
 }
 
 #[test]

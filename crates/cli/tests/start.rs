@@ -311,7 +311,7 @@ fn goes_back_to_a_run_that_exists() {
     }
     for command in ["status", "tree", "select", "why", "log", "validate"] {
         let run = repo.runner(&[command]);
-        human_error(&run, "has nothing of a run", "`runner start` goes back");
+        human_error(&run, "has nothing of a run", "`runner start RUN` goes back");
     }
     let value = start(&repo);
     assert_eq!(
@@ -329,7 +329,7 @@ fn goes_back_to_a_run_that_exists() {
     start(&repo);
     repo.git(&["switch", "-q", "main"]);
     let run = repo.runner(&["start"]);
-    human_error(&run, "runner/demo, runner/other", "git switch runner/");
+    human_error(&run, "runner/demo, runner/other", "runner start ");
     assert_eq!(branch(&repo), "main");
 }
 
@@ -350,7 +350,7 @@ fn goes_back_to_a_run_whose_goal_is_on_main_too() {
     human_error(
         &repo.runner(&["start"]),
         "run demo exists already",
-        "git switch runner/demo",
+        "runner start demo",
     );
     assert_same(&repo, &before, "a failed command");
     std::fs::remove_file(repo.path(".runner/INSTRUCTIONS.md")).unwrap();

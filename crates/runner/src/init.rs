@@ -71,7 +71,9 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
             format!("{} exists already", project.runner_dir().display()),
         )
         .hint(
-            "`runner init --upgrade` renews the runner's own files, `--force` replaces everything",
+            "for another goal with this config change .runner/GOAL.md, remove its `id` line and run \
+             `runner start`; `runner init --upgrade` renews the runner's own files, `--force` replaces \
+             everything",
         ));
     }
     // Not while a step runs: it would take the new files for the agent's doing.
@@ -228,14 +230,20 @@ fn keep_folder(project: &Project, report: &mut InitReport) -> Result<PathBuf> {
     if let Some(folder) = &report.replaced {
         return Ok(project.root().join(folder));
     }
+    let (name, folder) = new_replaced_folder(project)?;
+    report.replaced = Some(name);
+    Ok(folder)
+}
+
+/// A new folder for files that were in the way: its name from the root, and its path.
+pub(crate) fn new_replaced_folder(project: &Project) -> Result<(String, PathBuf)> {
     let mut number = 1;
     loop {
         let name = format!("{}/replaced-{number}", paths::ITERATIONS_DIR);
         let folder = project.root().join(&name);
         if !folder.exists() {
             files::make_folder(&folder)?;
-            report.replaced = Some(name);
-            return Ok(folder);
+            return Ok((name, folder));
         }
         number += 1;
     }

@@ -4,6 +4,7 @@
 
 mod abandon;
 mod checkout;
+mod mend;
 mod pending;
 mod target;
 mod work;
@@ -52,6 +53,23 @@ pub struct LandOptions {
     pub keep_state: bool,
     /// Take what has passed so far.
     pub partial: bool,
+}
+
+impl LandOptions {
+    /// The words that ask for the same once more.
+    fn command(&self) -> String {
+        let mut words = vec!["runner land".to_owned()];
+        words.extend(self.run.clone());
+        words.extend(self.into.as_ref().map(|into| format!("--into {into}")));
+        for (is_set, word) in [
+            (self.merge, "--merge"),
+            (self.keep_state, "--keep-state"),
+            (self.partial, "--partial"),
+        ] {
+            words.extend(is_set.then(|| word.to_owned()));
+        }
+        words.join(" ")
+    }
 }
 
 /// How it came out.
@@ -130,6 +148,7 @@ pub fn land(start: &Path, options: &LandOptions, host: &mut Host<'_>) -> Result<
         work,
         target,
         on_run_branch: status.branch.as_deref() == Some(&run.branch()),
+        again: options.command(),
     };
     landing.land(base.as_ref(), &trees, options, host)
 }
@@ -159,7 +178,7 @@ fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Statu
             Code::Identity,
             format!("run {} was abandoned and its branch deleted", run.run_id),
         )
-        .hint(abandon::way_back(run, &runs::abandoned_name(&run.run_id))));
+        .hint(abandon::way_back(run)));
     }
     if status.branch.as_deref() == Some(&branch) {
         return step::check_clean(status);
@@ -184,7 +203,8 @@ fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Statu
             ),
         )
         .hint(format!(
-            "`git switch {branch} && runner start` settles it; then try again"
+            "`runner start {}` settles it; then try again",
+            run.run_id
         )));
     }
     Ok(())
@@ -199,6 +219,8 @@ struct Lander<'a> {
     target: Target,
     /// The run's branch is what is checked out here.
     on_run_branch: bool,
+    /// The command that does it, for hints.
+    again: String,
 }
 
 impl Lander<'_> {
@@ -230,6 +252,7 @@ impl Lander<'_> {
         let _locks = self.lock_others(trees)?;
         self.follow(trees, &trial)?;
 
+        self.tell_of_protected(base, host)?;
         let guard = self.guard(&trial, host)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
@@ -289,9 +312,10 @@ impl Lander<'_> {
                 note(
                     host,
                     &format!(
-                        "{} could not be brought along: {}; `runner land` tries it again",
+                        "{} could not be brought along: {}; `{}` tries it again",
                         step.root().display(),
-                        error.message
+                        error.message,
+                        self.again
                     ),
                 );
             }
@@ -337,32 +361,13 @@ impl Lander<'_> {
             let ours = git.tree_of(&target.tip)?;
             match git.merge_trees(&bare(&base)?, &ours, &theirs)? {
                 Merge::Clean(tree) => tree,
-                Merge::Conflicts(paths) => return Err(self.conflicts(&paths)),
+                Merge::Conflicts(paths) => return Err(self.conflicts(&paths)?),
             }
         };
         if keep_state {
             return git.tree_with(&merged, paths::ROOT, Some(work));
         }
         Ok(merged)
-    }
-
-    fn conflicts(&self, paths: &[PathBuf]) -> Error {
-        let branch = self.run.branch();
-        let names: Vec<String> = paths.iter().map(|path| checkout::shown(path)).collect();
-        Error::new(
-            Code::Conflict,
-            format!(
-                "{0} has moved since the run began, and both changed these files in ways that do not \
-                 fit together; nothing was changed:\n{1}",
-                self.target.branch,
-                checkout::list(&names)
-            ),
-        )
-        .hint(format!(
-            "`git switch {branch} && git merge {}`, mend the files, commit, then `runner land` again \
-             (or `runner loop` to let the run go on from there)",
-            self.target.branch
-        ))
     }
 
     /// Where the target is checked out elsewhere a runner may be at work too.
@@ -399,7 +404,10 @@ impl Lander<'_> {
                         checkout::list(&blockers)
                     ),
                 )
-                .hint("commit, stash or move them away there, then `runner land` again"));
+                .hint(format!(
+                    "commit, stash or move them away there, then `{}`",
+                    self.again
+                )));
             }
             moves.push(step);
         }
@@ -478,10 +486,9 @@ impl Lander<'_> {
             format!(" (it ran in a fresh checkout, without {names})")
         };
         Err(Error::new(Code::GuardFailed, message).hint(format!(
-            "all of its output is in {}{fresh}; `git switch {} && git merge {}` brings both together to mend it",
+            "all of its output is in {}{fresh}; {}",
             path.display(),
-            self.run.branch(),
-            self.target.branch
+            self.how_to_mend()?
         )))
     }
 
@@ -523,7 +530,10 @@ impl Lander<'_> {
                 self.target.branch
             ),
         )
-        .hint("run `runner land` again: it starts from the new state"))
+        .hint(format!(
+            "run `{}` again: it starts from the new state",
+            self.again
+        )))
     }
 
     fn report(

@@ -69,14 +69,15 @@ pub use replay::{ReplayReport, replay};
 pub use report::report;
 pub use run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
 pub use runs::{LandedAt, RunStanding, RunSummary, runs};
-pub use start::{GuardAtBase, StartOptions, StartReport, start};
+pub use start::{GuardAtBase, StartOptions, StartReport, go_to_run, start};
 pub use state::Problem;
 pub use step::{Selected, StepReport, StepResult};
 pub use stop::{Asked, ask_to_stop};
 pub use validate::{Explained, SelectResult, find_node, select_next, validate, why};
 pub use verify::{Verification, verify};
 pub use view::{
-    IterationView, Patch, RunView, iteration_folder, load_tree, meta_of, patch_of, run_view,
+    IterationView, Patch, RunView, base_of, config_of, goal_of, iteration_folder, load_tree,
+    meta_of, note_of, patch_of, run_state_of, run_view, running_pid,
 };
 
 /// Settles what is unfinished, then takes one step.

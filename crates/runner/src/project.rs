@@ -77,7 +77,7 @@ impl Project {
             "the branch that is checked out has nothing of a run",
         )
         .hint(
-            "`runner runs` lists the runs on other branches, `runner start` goes back to one, \
+            "`runner runs` lists the runs on other branches, `runner start RUN` goes back to one, \
              `runner init` begins anew",
         ))
     }

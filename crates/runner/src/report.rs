@@ -1,7 +1,6 @@
 //! The morning page: gathers what a run has left, in files and in git.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io::{Read as _, Seek as _, SeekFrom};
 
 use jiff::Timestamp;
 use runner_core::by_hand;
@@ -10,12 +9,11 @@ use runner_core::meta::Meta;
 use runner_core::paths;
 use runner_core::report::{self, Ended, Inputs, InvalidTree, Recorded, Report, Running};
 use runner_core::run_state::RunState;
-use serde_json::Value;
 
+use crate::activity::activity;
 use crate::branch_record::BranchRecord;
 use crate::disarm;
 use crate::error::Result;
-use crate::files;
 use crate::git::Git;
 use crate::lock::Lock;
 use crate::log::Journal;
@@ -26,9 +24,6 @@ use crate::step::{self, branch_of};
 use crate::trouble;
 use crate::validate;
 use crate::view;
-
-/// So much of the end of events.jsonl is read.
-const EVENTS_TAIL: u64 = 64 * 1024;
 
 /// Puts the page together. Works while a loop runs, with an invalid tree, and
 /// without logs: what cannot be had is named.
@@ -82,7 +77,7 @@ pub fn report(project: &Project) -> Result<Report> {
             list.map(|(iter, what, _)| (*iter, what.clone())).collect()
         }),
         running: running(project, run),
-        ended: run_id.as_deref().and_then(|run| last_end(project, run)),
+        ended: last_end(project),
         troubles,
         assumptions: added(paths::ASSUMPTIONS),
         questions: added(paths::QUESTIONS),
@@ -176,36 +171,14 @@ fn running(project: &Project, run_id: &str) -> Option<Running> {
     })
 }
 
-/// How the last loop ended, unless an iteration has begun since.
-fn last_end(project: &Project, run_id: &str) -> Option<Ended> {
-    let path = project.run_folder(run_id).join("events.jsonl");
-    let mut file = files::open_no_trap(&path).ok()?;
-    let len = file
-        .metadata()
-        .ok()
-        .filter(std::fs::Metadata::is_file)?
-        .len();
-    file.seek(SeekFrom::Start(len.saturating_sub(EVENTS_TAIL)))
-        .ok()?;
-    let mut bytes = Vec::new();
-    file.take(EVENTS_TAIL).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    for line in text.lines().rev() {
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        match event["event"].as_str() {
-            Some("finished") => {
-                return Some(Ended {
-                    status: event["status"].as_str()?.to_owned(),
-                    reason: event["reason"].as_str().map(str::to_owned),
-                });
-            }
-            Some("iteration_started") => return None,
-            _ => {}
-        }
-    }
-    None
+/// How the last loop ended, unless something has begun since.
+fn last_end(project: &Project) -> Option<Ended> {
+    let now = activity(project);
+    let end = now.last_end.filter(|_| now.pid.is_none() && !now.cut_off)?;
+    Some(Ended {
+        status: end.status,
+        reason: end.message,
+    })
 }
 
 /// The lines that a file of notes has gained since the run began.

@@ -7,9 +7,11 @@ use runner_core::goal::{Goal, check_run_id};
 use runner_core::landing;
 use runner_core::message;
 use runner_core::paths;
+use runner_core::select::{Selection, select};
 
 use crate::error::{Code, Error, Result};
 use crate::git::{Git, History};
+use crate::state;
 use crate::step::branch_of;
 
 pub use summary::{LandedAt, RunStanding, RunSummary, runs};
@@ -166,8 +168,19 @@ pub(crate) fn landings(
     Ok(found)
 }
 
-/// Whether everything of a run is on some other branch.
+/// Whether every leaf has passed by the tree of a run's last commit.
+pub(crate) fn is_complete(git: &Git, run: &Known) -> Result<bool> {
+    let bytes = git.file_at(&run.tip, paths::TREE)?.unwrap_or_default();
+    let root = state::check_tree(&bytes).ok();
+    Ok(root.is_some_and(|root| select(&root) == Selection::Complete))
+}
+
+/// Whether everything of a run is on some other branch. One that has something to
+/// do goes on, even if all that it has so far is home.
 pub(crate) fn has_landed(git: &Git, run: &Known) -> Result<bool> {
+    if !is_complete(git, run)? {
+        return Ok(false);
+    }
     let base = base_of(git, &run.run_id, &run.tip)?;
     let landings = landings(git, &run.run_id, base.as_ref(), None)?;
     let landed = landings.iter().any(|landing| landing.tip == run.tip);

@@ -2,6 +2,7 @@
 
 mod base;
 mod elsewhere;
+mod named;
 mod undo;
 
 use std::os::unix::ffi::OsStrExt as _;
@@ -31,6 +32,7 @@ use crate::step::{self, Workplace, branch_of};
 pub use base::GuardAtBase;
 pub(crate) use elsewhere::runs_elsewhere;
 use elsewhere::{away, take_up};
+pub use named::go_to_run;
 pub(crate) use undo::Undo;
 
 /// How to begin.
@@ -93,7 +95,8 @@ pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> R
     }
     if report.committed && report.new_run {
         let folder = project.run_folder(&report.run_id);
-        let more = json!({"run_id": report.run_id, "branch": report.branch});
+        let commit = commit_of_branch(&git, &report.branch).ok().flatten();
+        let more = json!({"run_id": report.run_id, "branch": report.branch, "commit": commit});
         // The run has begun, whether or not the log of events hears of it.
         let _ = files::make_folder(&folder)
             .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, "run_started", more));
@@ -188,7 +191,7 @@ fn check_outside(status: &Status) -> Result<()> {
 }
 
 /// Branch and commit that a run began from, if that can be told.
-fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<Base> {
+pub(crate) fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<Base> {
     base_of(git, run_id, tip).ok().flatten()
 }
 
@@ -397,9 +400,9 @@ impl Begin<'_> {
                 format!("{words}, and .runner/ here has changes that going there would lose"),
             )
             .hint(format!(
-                "to take that run up again: `git stash -u -- .runner && git switch {}`; \
+                "to take that run up again: `runner start {}`; \
                  for a new run: remove the id from .runner/GOAL.md",
-                self.branch
+                self.run_id
             )));
         }
         self.git

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use runner_core::config::BudgetConfig;
+use runner_core::config::{BudgetConfig, Config};
 use runner_core::goal::Goal;
 use runner_core::message;
 use runner_core::meta::Meta;
@@ -13,7 +13,9 @@ use crate::activity::{self, Activity};
 use crate::disarm;
 use crate::error::{Code, Error, Result};
 use crate::files;
+use crate::lock::Lock;
 use crate::project::Project;
+use crate::start;
 use crate::state;
 use crate::step;
 use crate::validate::{self, SelectResult};
@@ -142,10 +144,13 @@ pub struct Patch {
     pub commit: String,
     /// Its diff, without the runner's own files.
     pub text: String,
+    /// Whether there is more of it than was asked for.
+    pub truncated: bool,
 }
 
-/// The diff of an iteration's commit; `None` if the branch does not have it.
-pub fn patch_of(project: &Project, run: &str, iter: u32) -> Result<Option<Patch>> {
+/// The diff of an iteration's commit, at most `max` bytes of it; `None` if the
+/// branch does not have it.
+pub fn patch_of(project: &Project, run: &str, iter: u32, max: u64) -> Result<Option<Patch>> {
     let git = disarm::open_to_look(project)?;
     let branch = format!("refs/heads/{}", step::branch_of(run));
     if git.commit_of(&branch)?.is_none() {
@@ -172,10 +177,14 @@ pub fn patch_of(project: &Project, run: &str, iter: u32) -> Result<Option<Patch>
     let Some((commit, parents)) = found else {
         return Ok(None);
     };
-    let head = meta_of(project, run, iter).map(|meta| meta.head);
+    // A session without a sandbox can write there: nothing but a commit's name may
+    // get between the arguments of git.
+    let head = meta_of(project, run, iter)
+        .map(|meta| meta.head)
+        .filter(|head| !head.is_empty() && head.bytes().all(|byte| byte.is_ascii_hexdigit()));
     // From where the step began: the session may have committed by itself.
     let from = head.unwrap_or_else(|| parents.split(' ').next().unwrap_or_default().to_owned());
-    let text = git.read(&[
+    let diff = [
         "diff",
         "--no-ext-diff",
         "--no-textconv",
@@ -185,9 +194,49 @@ pub fn patch_of(project: &Project, run: &str, iter: u32) -> Result<Option<Patch>
         "--",
         ".",
         ":(exclude).runner",
-    ])?;
+    ];
+    let (mut text, truncated) = git.read_up_to(&diff, max)?;
+    if truncated && let Some(end) = text.iter().rposition(|byte| *byte == b'\n') {
+        text.truncate(end + 1);
+    }
     Ok(Some(Patch {
         commit: commit.to_owned(),
         text: String::from_utf8_lossy(&text).into_owned(),
+        truncated,
     }))
+}
+
+/// The goal alone.
+pub fn goal_of(project: &Project) -> Result<Goal> {
+    state::load_goal(project).map_err(|problem| state::into_error(&[problem]))
+}
+
+/// The bookkeeping alone.
+pub fn run_state_of(project: &Project) -> Result<RunState> {
+    state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))
+}
+
+/// The config alone.
+pub fn config_of(project: &Project) -> Result<Config> {
+    state::load_config(project).map_err(|problems| state::into_error(&problems))
+}
+
+/// A text that sessions append to, such as `questions.md`, if it can be read.
+pub fn note_of(project: &Project, path: &str) -> Option<String> {
+    state::optional_text(project, path).ok().flatten()
+}
+
+/// The branch that a run began on, as its first commit says.
+pub fn base_of(project: &Project, run: &str) -> Result<Option<String>> {
+    let git = disarm::open_to_look(project)?;
+    let branch = format!("refs/heads/{}", step::branch_of(run));
+    if git.commit_of(&branch)?.is_none() {
+        return Ok(None);
+    }
+    Ok(start::base_at(&git, run, &branch).map(|base| base.branch))
+}
+
+/// The runner that is at work in a project, by the kernel's word.
+pub fn running_pid(project: &Project) -> Option<u32> {
+    Lock::holder(project)
 }

@@ -12,6 +12,13 @@ const UNSAFE_FILE: &str = "crates/exec/src/os.rs";
 const IMPURE_MODULES: [&str; 6] = ["env", "fs", "net", "process", "thread", "time"];
 /// Names that mean a clock, however they were imported.
 const CLOCKS: [&str; 2] = ["SystemTime", "Instant::now"];
+/// Names that mean chance.
+const CHANCE: [&str; 3] = ["RandomState", "getrandom", "rand::"];
+/// The crates that hold rules alone, and what they are called in a finding.
+const PURE_CRATES: [(&str, &str); 2] = [
+    ("crates/core/src/", "the core"),
+    ("crates/lifecycle/src/", "the lifecycle"),
+];
 
 /// Sources have at most 600 lines.
 pub(super) fn line_limit(files: &Files) -> Vec<Finding> {
@@ -55,27 +62,38 @@ pub(super) fn unsafe_code(files: &Files) -> Vec<Finding> {
     findings
 }
 
-/// The core reaches for nothing outside itself.
-pub(super) fn pure_core(files: &Files) -> Vec<Finding> {
+/// The crates of rules reach for nothing outside themselves.
+pub(super) fn pure_crates(files: &Files) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in files.ending(&[".rs"]) {
-        if !path.starts_with("crates/core/src/") {
+        let home = PURE_CRATES
+            .iter()
+            .find(|(folder, _)| path.starts_with(folder));
+        let Some((_, name)) = home else {
             continue;
-        }
+        };
         let code = code_of(text);
-        let line_of = |at: usize| code[..at].matches('\n').count() + 1;
+        let mut find = |at: usize, what: String| {
+            let line = code[..at].matches('\n').count() + 1;
+            findings.push(Finding::new(path, line, format!("{name} may not {what}")));
+        };
         for (at, _) in code.match_indices("std::") {
             for module in first_names(&code[at + "std::".len()..]) {
                 if IMPURE_MODULES.contains(&module) {
-                    let message = format!("the core may not use std::{module}");
-                    findings.push(Finding::new(path, line_of(at), message));
+                    find(at, format!("use std::{module}"));
                 }
             }
         }
         for clock in CLOCKS {
             for (at, _) in code.match_indices(clock) {
-                let message = format!("the core may not read the clock ({clock})");
-                findings.push(Finding::new(path, line_of(at), message));
+                find(at, format!("read the clock ({clock})"));
+            }
+        }
+        for chance in CHANCE {
+            for (at, _) in code.match_indices(chance) {
+                if !code[..at].chars().next_back().is_some_and(is_name) {
+                    find(at, format!("leave anything to chance ({chance})"));
+                }
             }
         }
     }
@@ -286,20 +304,28 @@ mod tests {
     }
 
     #[test]
-    fn the_core_is_pure() {
+    fn crates_of_rules_are_pure() {
         let lib = "use std::fmt;\nuse std::{cmp::{max, min}, fs, collections::BTreeMap};\n\
             // std::env is banned\nlet a = std::process::id();\nlet b = Instant::now();\n";
+        let chance = "//! operand::x\nlet a = operand::x();\nlet b = rand::random();\n";
         let files = [
             ("crates/core/src/lib.rs", lib),
             ("crates/core/tests/free.rs", "use std::fs;"),
             ("crates/exec/src/lib.rs", "use std::fs;"),
+            ("crates/lifecycle/src/lib.rs", chance),
+            (
+                "crates/lifecycle/src/decide/x.rs",
+                "use std::time::Duration;",
+            ),
         ];
         assert_eq!(
-            check(pure_core, &files),
+            check(pure_crates, &files),
             [
                 "crates/core/src/lib.rs:2 the core may not use std::fs",
                 "crates/core/src/lib.rs:4 the core may not use std::process",
                 "crates/core/src/lib.rs:5 the core may not read the clock (Instant::now)",
+                "crates/lifecycle/src/decide/x.rs:1 the lifecycle may not use std::time",
+                "crates/lifecycle/src/lib.rs:3 the lifecycle may not leave anything to chance (rand::)",
             ]
         );
     }

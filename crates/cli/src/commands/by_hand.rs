@@ -163,6 +163,9 @@ fn tell_edit(report: &EditReport, out: &mut Out) {
     }
 }
 
+/// So many nodes are named; `--json` names all.
+const MAX_IDS: usize = 20;
+
 fn plan_lines(plan: &PlanEdit) -> Vec<String> {
     let lists = [
         ("added", &plan.changes.added),
@@ -174,6 +177,12 @@ fn plan_lines(plan: &PlanEdit) -> Vec<String> {
     lists
         .into_iter()
         .filter(|(_, ids)| !ids.is_empty())
-        .map(|(what, ids)| format!("{what}: {}", ids.join(", ")))
+        .map(|(what, ids)| {
+            let mut shown = ids.iter().take(MAX_IDS).cloned().collect::<Vec<_>>();
+            if ids.len() > MAX_IDS {
+                shown.push(format!("and {} more", ids.len() - MAX_IDS));
+            }
+            format!("{what}: {}", shown.join(", "))
+        })
         .collect()
 }

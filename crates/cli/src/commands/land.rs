@@ -174,12 +174,11 @@ pub(crate) fn abandon(dir: &Path, run: Option<&str>, delete: bool, out: &mut Out
             out.say(&format!(
                 "{branch} is deleted; its last commit is kept as {kept}"
             ));
-            out.say(&format!(
-                "to have it back: `git branch {branch} {kept} && git switch {branch}`"
-            ));
+            let kept_id = kept.rsplit('/').next().unwrap_or(run_id);
+            out.say(&format!("to have it back: `runner start {kept_id}`"));
         }
         None => out.say(&format!(
-            "{branch} stays: `git switch {branch}` goes back to it"
+            "{branch} stays: `runner start {run_id}` goes back to it"
         )),
     }
     out.say("next: `runner init` for another goal");

@@ -164,7 +164,7 @@ fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
             .ok()
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     };
-    let patch = runner::patch_of(project, &run, iter)?;
+    let patch = runner::patch_of(project, &run, iter, u64::MAX)?;
     let output: Option<Value> =
         read("output.json").and_then(|text| serde_json::from_str(&text).ok());
     if out.json {

@@ -17,6 +17,7 @@ pub(crate) mod status;
 pub(crate) mod step;
 pub(crate) mod stop;
 pub(crate) mod tree;
+pub(crate) mod ui;
 pub(crate) mod watch;
 
 use std::cell::RefCell;

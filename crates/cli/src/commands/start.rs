@@ -10,11 +10,22 @@ use super::{Exit, with_host};
 use crate::out::Out;
 
 /// Begins the run, or takes it up again.
-pub(crate) fn run(dir: &Path, check_guard: bool, out: &mut Out) -> Result<Exit> {
-    let project = Project::find(dir)?;
+pub(crate) fn run(
+    dir: &Path,
+    named: Option<&str>,
+    check_guard: bool,
+    out: &mut Out,
+) -> Result<Exit> {
+    let project = match named {
+        Some(_) => Project::of_work_tree(dir)?,
+        None => Project::find(dir)?,
+    };
     let cell = RefCell::new(&mut *out);
     let options = StartOptions { check_guard };
-    let report = with_host(&cell, false, |host| runner::start(&project, options, host))?;
+    let report = with_host(&cell, false, |host| match named {
+        Some(run) => runner::go_to_run(&project, run, host),
+        None => runner::start(&project, options, host),
+    })?;
     if out.json {
         out.object(json!({
             "run_id": report.run_id,
@@ -35,6 +46,9 @@ pub(crate) fn run(dir: &Path, check_guard: bool, out: &mut Out) -> Result<Exit> 
             "run {}: your changes in .runner/ are committed",
             report.run_id
         ),
+        (false, false) if named.is_some() => {
+            format!("you are on run {}, branch {}", report.run_id, report.branch)
+        }
         (false, false) => format!(
             "run {} is on branch {}; nothing to do",
             report.run_id, report.branch

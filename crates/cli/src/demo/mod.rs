@@ -131,13 +131,15 @@ fn tell(folder: &Path, steps: u32, out: &mut Out) {
     out.say(&format!(
         "  {runner} verify count   run the guard again where it passed a node"
     ));
+    out.say(&format!(
+        "  {runner} ui             all of it in the browser"
+    ));
     out.say(&format!("  git -C {} log --stat", folder.display()));
     out.say("");
     out.say("With your own project and agent:");
-    out.say("  runner init --backend command    then put your agent's argv into .runner/state/config.toml,");
-    out.say(
-        "                                   write .runner/GOAL.md, `runner start`, `runner loop`",
-    );
+    out.say("  runner init --goal 'What shall be true in the end'   finds your guard, and codex, claude or opencode");
+    out.say("  runner doctor                                        is everything there?");
+    out.say("  runner start && runner loop --detach                 then `runner report` in the morning");
 }
 
 fn make_folder(dir: Option<&Path>) -> Result<PathBuf> {

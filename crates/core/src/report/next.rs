@@ -41,16 +41,25 @@ pub(super) fn commands(inputs: &Inputs<'_>, state: &str) -> Vec<Next> {
         "not_started" => vec![next("runner start", "begin the run that GOAL.md describes")],
         "running" => vec![next("runner status", "see how far it is")],
         "complete" => match (&inputs.base, &inputs.branch) {
-            (Some((base, _)), Some(branch)) => vec![
-                next(
-                    "runner land",
-                    "bring the result home: the guard runs once more, then the base branch moves",
-                ),
-                next(
-                    format!("git diff --stat {base}...{branch} -- . ':(exclude).runner'"),
-                    "look at it first",
-                ),
-            ],
+            (Some((base, commit)), Some(branch)) => {
+                // Where no branch was checked out there is none to go home to, and HEAD is
+                // something else by now.
+                let (land, since) = if base == "HEAD" {
+                    ("runner land --into BRANCH", commit)
+                } else {
+                    ("runner land", base)
+                };
+                vec![
+                    next(
+                        land,
+                        "bring the result home: the guard runs once more, then the base branch moves",
+                    ),
+                    next(
+                        format!("git diff --stat {since}...{branch} -- . ':(exclude).runner'"),
+                        "look at it first",
+                    ),
+                ]
+            }
             _ => vec![next("runner tree", "look at the result")],
         },
         "stuck" => match inputs.tree.as_ref().map(|root| select(root)) {

@@ -62,6 +62,17 @@ fn the_verdict_and_what_to_type() {
             "git diff --stat main...runner/demo -- . ':(exclude).runner'",
         ],
     );
+    let mut it = inputs(Ok(&complete));
+    it.base = Some(("HEAD".to_owned(), "abc".to_owned()));
+    check(
+        it,
+        "complete",
+        "complete: all 2 leaves have passed",
+        &[
+            "runner land --into BRANCH",
+            "git diff --stat abc...runner/demo -- . ':(exclude).runner'",
+        ],
+    );
     let stuck = tree(true, 3, false);
     let mut it = inputs(Ok(&stuck));
     // How the loop ended says less than what the tree says.

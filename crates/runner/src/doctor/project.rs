@@ -49,7 +49,10 @@ fn away(runs: &[String]) -> Check {
             "the branch that is checked out has no run; there are {}",
             runs.join(", ")
         ),
-        format!("go to one: `git switch {}`", runs[0]),
+        format!(
+            "go to one: `runner start {}`",
+            runs[0].trim_start_matches("runner/")
+        ),
     )
 }
 

@@ -1,6 +1,6 @@
 //! One call of git: how every one is started, and what is said when it fails.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
@@ -134,6 +134,34 @@ pub(super) fn finish(command: Command, input: Option<&[u8]>) -> Result<Vec<u8>> 
     } else {
         Err(failed(&described, &output))
     }
+}
+
+/// The same with at most `max` bytes of stdout, and whether there was more: a call
+/// that prints more than anybody wants to see is ended.
+pub(super) fn finish_up_to(mut command: Command, max: u64) -> Result<(Vec<u8>, bool)> {
+    let described = describe(&command);
+    // Where its words do not fit into the pipe, it is not worth waiting for them.
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
+    let mut bytes = Vec::new();
+    let read = match child.stdout.take() {
+        Some(stdout) => stdout.take(max.saturating_add(1)).read_to_end(&mut bytes),
+        None => Ok(0),
+    };
+    let more = bytes.len() as u64 > max;
+    if more || read.is_err() {
+        bytes.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    read?;
+    if more || status.success() {
+        return Ok((bytes, more));
+    }
+    Err(Error::new(
+        Code::Git,
+        format!("`{described}` failed ({status})"),
+    ))
 }
 
 /// The call without the options that every call has.

@@ -157,6 +157,17 @@ impl Git {
         finish(command, None)
     }
 
+    /// The same with at most `max` bytes, and whether there was more.
+    pub(crate) fn read_up_to<S: AsRef<OsStr>>(
+        &self,
+        args: &[S],
+        max: u64,
+    ) -> Result<(Vec<u8>, bool)> {
+        let mut command = self.command(Access::Read);
+        command.args(args);
+        call::finish_up_to(command, max)
+    }
+
     /// Runs a call that only reads and may answer no: `None` on exit code 1.
     pub(crate) fn ask<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Option<Vec<u8>>> {
         self.ask_about(args, None)

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use runner_core::config::Backend;
 
@@ -60,7 +60,14 @@ fn make(root: &Path) -> Option<(&'static str, String)> {
 }
 
 fn rust(root: &Path) -> Option<(&'static str, String)> {
-    has(root, &["Cargo.toml"]).map(|file| ("cargo test", format!("there is a {file}")))
+    let file = has(root, &["Cargo.toml"])?;
+    let text = fs::read_to_string(root.join(file)).unwrap_or_default();
+    // A package that is the root of a workspace would be tested alone.
+    Some(if text.contains("[workspace") {
+        ("cargo test --workspace", format!("{file} has a workspace"))
+    } else {
+        ("cargo test", format!("there is a {file}"))
+    })
 }
 
 fn go(root: &Path) -> Option<(&'static str, String)> {
@@ -73,9 +80,7 @@ fn node(root: &Path) -> Option<(&'static str, String)> {
     let script = package["scripts"]["test"].as_str();
     // What `npm init` writes, which always fails.
     if script.is_none_or(|script| script.contains("no test specified")) {
-        let folder = ["test", "tests"]
-            .into_iter()
-            .find(|name| root.join(name).is_dir())?;
+        let folder = node_tests(root)?;
         let why =
             format!("there is a package.json without a script `test`, and a folder {folder}/");
         return Some(("node --test", why));
@@ -90,6 +95,21 @@ fn node(root: &Path) -> Option<(&'static str, String)> {
         None => "npm test",
     };
     Some((line, "package.json has a script `test`".to_owned()))
+}
+
+/// A folder in which `node --test` finds something by itself: all of `test/`, elsewhere only files
+/// with a certain name. Where it finds nothing it is green.
+fn node_tests(root: &Path) -> Option<&'static str> {
+    let is_test = |name: &str| {
+        name.starts_with("test-")
+            || [".test.", "-test.", "_test."]
+                .iter()
+                .any(|it| name.contains(it))
+    };
+    has_folder(root, &["test"]).or_else(|| {
+        has_folder(root, &["tests"])
+            .filter(|folder| files_in(&root.join(folder)).any(|path| is_test(&name_of(&path))))
+    })
 }
 
 fn python(root: &Path) -> Option<(&'static str, String)> {
@@ -120,10 +140,9 @@ fn python(root: &Path) -> Option<(&'static str, String)> {
             .into_iter()
             .find(says_pytest)
         });
-    let unittest = has_folder(root, &["tests", "test"]);
-    if let (None, Some(folder)) = (pytest, unittest) {
-        let why = format!("there is a {project} without a word of pytest, and a folder {folder}/");
-        return Some(("python3 -m unittest", why));
+    if let (None, Some((folder, line))) = (pytest, unittest(root)) {
+        let why = format!("there is a {project}, and the tests in {folder}/ say unittest");
+        return Some((line, why));
     }
     let why = match pytest {
         Some(file) if file == project => format!("{file} says pytest"),
@@ -136,6 +155,25 @@ fn python(root: &Path) -> Option<(&'static str, String)> {
         None => "python3 -m pytest",
     };
     Some((line, why))
+}
+
+/// The folder whose tests are written for unittest, and how they are found: of itself it looks
+/// into packages only, and where it finds nothing it may be green.
+fn unittest(root: &Path) -> Option<(&'static str, &'static str)> {
+    let folder = has_folder(root, &["tests", "test"])?;
+    let is_written_for_it = files_in(&root.join(folder)).any(|path| {
+        path.extension() == Some(OsStr::new("py"))
+            && fs::read_to_string(&path).is_ok_and(|text| text.contains("unittest"))
+    });
+    let is_package = root.join(folder).join("__init__.py").is_file();
+    is_written_for_it.then_some((
+        folder,
+        match (is_package, folder) {
+            (true, _) => "python3 -m unittest",
+            (false, "tests") => "python3 -m unittest discover -s tests",
+            (false, _) => "python3 -m unittest discover -s test",
+        },
+    ))
 }
 
 fn maven(root: &Path) -> Option<(&'static str, String)> {
@@ -167,6 +205,19 @@ fn has(root: &Path, names: &[&'static str]) -> Option<&'static str> {
 fn has_folder(root: &Path, names: &[&'static str]) -> Option<&'static str> {
     let mut names = names.iter().copied();
     names.find(|name| root.join(name).is_dir())
+}
+
+/// The files that lie in a folder itself.
+fn files_in(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// The first recipe that one of the files has.
@@ -341,6 +392,10 @@ mod tests {
                 "cargo test",
             ),
             (&[("Cargo.toml", "")], "cargo test"),
+            (
+                &[("Cargo.toml", "[package]\n[workspace]\n")],
+                "cargo test --workspace",
+            ),
             (&[("package.json", TEST)], "npm test"),
             (
                 &[("package.json", TEST), ("pnpm-lock.yaml", "")],
@@ -350,13 +405,30 @@ mod tests {
             (&[("package.json", TEST), ("bun.lock", "")], "bun run test"),
             (&[("package.json", NONE)], "just ci"),
             (&[("package.json", NONE), ("test/a.js", "")], "node --test"),
+            (&[("package.json", NONE), ("tests/a.js", "")], "just ci"),
+            (
+                &[("package.json", NONE), ("tests/a.test.js", "")],
+                "node --test",
+            ),
             (&[("package.json", "not json")], "just ci"),
             (&[("go.mod", "")], "go test ./..."),
             (&[("pyproject.toml", "")], "python3 -m pytest"),
             (&[("pyproject.toml", "[tool.pytest]")], "python3 -m pytest"),
             (
-                &[("setup.py", ""), ("tests/test_a.py", "")],
+                &[("setup.py", ""), ("tests/test_a.py", "import unittest")],
+                "python3 -m unittest discover -s tests",
+            ),
+            (
+                &[
+                    ("setup.py", ""),
+                    ("tests/test_a.py", "import unittest"),
+                    ("tests/__init__.py", ""),
+                ],
                 "python3 -m unittest",
+            ),
+            (
+                &[("setup.py", ""), ("tests/test_a.py", "def test_a(): ...")],
+                "python3 -m pytest",
             ),
             (
                 &[("setup.py", ""), ("tests/conftest.py", "")],

@@ -2,13 +2,20 @@
 //! the run before.
 
 use runner_core::config::Config;
+use runner_core::journal::Record;
 use runner_core::paths;
 
+use crate::activity::LoopEvent;
 use crate::disarm;
 use crate::error::Result;
+use crate::files;
 use crate::git::Git;
+use crate::log::{Events, Journal};
 use crate::project::Project;
 use crate::runs::{self, Known};
+
+/// The largest log of events that is read.
+const MAX_EVENTS: u64 = 64 * 1024 * 1024;
 
 /// What an earlier run leaves to the next.
 pub(super) struct Earlier {
@@ -19,17 +26,38 @@ pub(super) struct Earlier {
     pub(super) instructions: Option<Vec<u8>>,
 }
 
-/// The newest run that was worked on here, if there is one. A branch alone is not
-/// enough: a session can make one, with a config of its own in it, but not logs.
+/// The newest run that was worked on here, if there is one. A branch alone says
+/// nothing: a session can make and move any, with a config of its own in it. So the
+/// commit is one that the logs name, which a session cannot write.
 pub(super) fn find(project: &Project) -> Option<Earlier> {
     let git = disarm::open_to_look(project).ok()?;
     let places = places(project, &git);
-    let mut runs = runs::known(&git).ok()?;
-    runs.retain(|run| {
-        let has_logs = |place: &Project| place.run_folder(&run.run_id).is_dir();
-        places.iter().any(has_logs)
+    let runs = runs::known(&git).ok()?;
+    let commit = |run: &Known| places.iter().find_map(|at| logged_commit(at, &run.run_id));
+    runs.iter()
+        .find_map(|run| read(&git, run, &commit(run)?).ok().flatten())
+}
+
+/// The commit on which the last iteration began, or that began the run.
+fn logged_commit(place: &Project, run_id: &str) -> Option<String> {
+    let last = place.iteration_numbers(run_id).pop();
+    let records = last.map(|iter| Journal::read(&place.iteration(run_id, iter)));
+    let head = records.iter().flatten().find_map(|record| match record {
+        Record::Started(started) => Some(started.head.clone()),
+        _ => None,
     });
-    runs.iter().find_map(|run| read(&git, run).ok().flatten())
+    head.or_else(|| begun_at(place, run_id))
+        .filter(|name| name.len() >= 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+fn begun_at(place: &Project, run_id: &str) -> Option<String> {
+    let path = Events::path(&place.run_folder(run_id));
+    let bytes = files::read_regular(&path, MAX_EVENTS).ok()?;
+    let mut events = bytes
+        .split(|byte| *byte == b'\n')
+        .filter_map(LoopEvent::parse);
+    let begun = events.find(|event| event.event == "run_started")?;
+    begun.text("commit").map(str::to_owned)
 }
 
 /// Where logs may lie: here, and in the work tree that holds the repository.
@@ -41,8 +69,8 @@ fn places(project: &Project, git: &Git) -> Vec<Project> {
     places
 }
 
-fn read(git: &Git, run: &Known) -> Result<Option<Earlier>> {
-    let bytes = git.file_at(&run.tip, paths::CONFIG)?.unwrap_or_default();
+fn read(git: &Git, run: &Known, commit: &str) -> Result<Option<Earlier>> {
+    let bytes = git.file_at(commit, paths::CONFIG)?.unwrap_or_default();
     let Ok(text) = String::from_utf8(bytes) else {
         return Ok(None);
     };
@@ -53,6 +81,6 @@ fn read(git: &Git, run: &Known) -> Result<Option<Earlier>> {
         run_id: run.run_id.clone(),
         text,
         config,
-        instructions: git.file_at(&run.tip, paths::INSTRUCTIONS)?,
+        instructions: git.file_at(commit, paths::INSTRUCTIONS)?,
     }))
 }

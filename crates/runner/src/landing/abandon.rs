@@ -75,9 +75,8 @@ pub fn abandon(
 }
 
 /// How to get an abandoned run back.
-pub(super) fn way_back(run: &Known, kept_as: &str) -> String {
-    let branch = run.branch();
-    format!("`git branch {branch} {kept_as} && git switch {branch}` brings it back")
+pub(super) fn way_back(run: &Known) -> String {
+    format!("`runner start {}` brings it back", run.run_id)
 }
 
 /// Goes to where the run began.

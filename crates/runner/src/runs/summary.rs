@@ -52,7 +52,7 @@ pub struct LandedAt {
     pub branch: String,
     /// The commit on it.
     pub commit: String,
-    /// Whether the run has gone on since.
+    /// Whether the run has gone on since, or is to go on.
     pub in_part: bool,
 }
 
@@ -124,11 +124,6 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &Known) -> Res
         |tree| Project::at(tree.git.root().to_owned()),
     );
     let base = base_of(git, &run.run_id, &run.tip)?;
-    let landed = last_landing(git, run, base.as_ref())?.map(|landing| LandedAt {
-        in_part: landing.tip != run.tip,
-        branch: landing.branch,
-        commit: landing.commit,
-    });
     let bytes = git.file_at(&run.tip, paths::TREE)?.unwrap_or_default();
     let root = state::check_tree(&bytes).ok();
     let by_tree = match root.as_ref().map(select) {
@@ -137,6 +132,12 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &Known) -> Res
         Some(Selection::Complete) => RunStanding::Complete,
         None => unreadable(git, run)?,
     };
+    let complete = by_tree == RunStanding::Complete;
+    let landed = last_landing(git, run, base.as_ref())?.map(|landing| LandedAt {
+        in_part: landing.tip != run.tip || !complete,
+        branch: landing.branch,
+        commit: landing.commit,
+    });
     let standing = if run.abandoned {
         RunStanding::Abandoned
     } else if tree.is_some() && Lock::holder(&place).is_some() {

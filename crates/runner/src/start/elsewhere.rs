@@ -78,5 +78,5 @@ fn which(runs: &[&Known]) -> Error {
             branches.join(", ")
         ),
     )
-    .hint(format!("choose one: `git switch {}`", branches[0]))
+    .hint(format!("choose one: `runner start {}`", runs[0].run_id))
 }

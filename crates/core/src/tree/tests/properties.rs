@@ -55,6 +55,9 @@ fn node_at(value: &mut Value, mut index: usize) -> Option<&mut Value> {
 proptest! {
     #[test]
     fn what_is_written_is_read_back(root in any_tree(40)) {
+        let mut pretty = serde_json::to_vec_pretty(&root).unwrap();
+        pretty.push(b'\n');
+        prop_assert_eq!(&to_bytes(&root), &pretty);
         let bytes = to_bytes(&root);
         prop_assert_eq!(findings(&bytes), Vec::<String>::new());
         let read = parse(&bytes).unwrap();

@@ -1,0 +1,394 @@
+//! Creation, blocks, cancellation, ended tasks, retries.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::request::{Chain, Dependency, Issue, NewPacket};
+use crate::words::{Kind, RunStatus};
+
+fn try_create(edit: impl FnOnce(&mut NewTask, &mut Facts)) -> Option<Code> {
+    let (mut new, mut facts) = (new_task(), Facts::default());
+    edit(&mut new, &mut facts);
+    let call = call("planner", Request::Create(new));
+    let got = decide(&Policy::default(), None, &call, &facts, NOW);
+    got.err().map(|refusal| refusal.code)
+}
+
+#[test]
+fn what_a_new_task_must_say() {
+    type Edit = fn(&mut NewTask, &mut Facts);
+    let rows: &[(Edit, Option<Code>)] = &[
+        (|_, _| (), None),
+        (
+            |n, _| n.dependencies = vec![id("t")],
+            Some(Code::SchemaInvalid),
+        ),
+        (
+            |n, _| n.dependencies = vec![id("u")],
+            Some(Code::MissingRequiredInput),
+        ),
+        (
+            |n, f| {
+                n.dependencies = vec![id("u")];
+                f.dependencies = vec![Dependency {
+                    id: id("u"),
+                    chain: Chain::Alive,
+                }];
+            },
+            None,
+        ),
+        (
+            |n, f| {
+                n.dependencies = vec![id("u"), id("u")];
+                f.dependencies = vec![Dependency {
+                    id: id("u"),
+                    chain: Chain::Alive,
+                }];
+            },
+            Some(Code::SchemaInvalid),
+        ),
+        (
+            |n, _| n.lock_scope.clear(),
+            Some(Code::MissingRequiredInput),
+        ),
+        (
+            |n, _| n.acceptance.clear(),
+            Some(Code::MissingRequiredInput),
+        ),
+        (
+            |n, _| n.acceptance[1].id = "guard".to_owned(),
+            Some(Code::SchemaInvalid),
+        ),
+        (|_, f| f.review_off = true, Some(Code::SchemaInvalid)),
+        (|n, _| n.timeout_seconds = 29, Some(Code::SchemaInvalid)),
+        (
+            |n, _| n.heartbeat_interval_seconds = 4,
+            Some(Code::SchemaInvalid),
+        ),
+        (
+            |n, _| n.heartbeat_interval_seconds = 90,
+            Some(Code::SchemaInvalid),
+        ),
+        (|n, _| n.timebox_seconds = 0, Some(Code::SchemaInvalid)),
+        (
+            |n, _| n.kind = Kind::Review,
+            Some(Code::MissingRequiredInput),
+        ),
+        (
+            |n, _| n.head = Some("h".to_owned()),
+            Some(Code::MissingRequiredInput),
+        ),
+    ];
+    for (at, (edit, expected)) in rows.iter().enumerate() {
+        assert_eq!(try_create(edit), *expected, "row {at}");
+    }
+    assert_eq!(
+        Desk::new().refused("planner", Request::Create(new_task())),
+        Code::InvalidTransition
+    );
+    let nothing = call("x", Request::TakeBack);
+    let refusal = decide(&Policy::default(), None, &nothing, &Facts::default(), NOW).unwrap_err();
+    assert_eq!(refusal.code, Code::MissingRequiredInput);
+}
+
+#[test]
+fn cycles_of_dependencies() {
+    for (edges, cycle) in [
+        (vec![("a", "b"), ("b", "c")], 0),
+        (vec![("a", "b"), ("b", "a")], 2),
+        (vec![("a", "b"), ("b", "c"), ("c", "b")], 2),
+        (vec![("a", "a")], 1),
+        (vec![("a", "elsewhere")], 0),
+        (vec![], 0),
+    ] {
+        let mut graph: BTreeMap<TaskId, Vec<TaskId>> = BTreeMap::new();
+        for (task, needs) in &edges {
+            graph.entry(id(task)).or_default().push(id(needs));
+        }
+        for name in ["a", "b", "c"] {
+            graph.entry(id(name)).or_default();
+        }
+        let found = dependency_cycle(&graph);
+        assert_eq!(found.map_or(0, |cycle| cycle.len()), cycle, "{edges:?}");
+    }
+}
+
+#[test]
+fn an_issue_without_a_role_waits_for_it() {
+    let mut new = new_task();
+    new.role.clear();
+    let mut desk = Desk::with(new);
+    assert_eq!(desk.stands(), "blocked(issue_linking)");
+    assert!(desk.recover().is_empty());
+    desk.facts.issue = Some(Issue {
+        role: Some("tester".to_owned()),
+        closed: false,
+    });
+    desk.recover();
+    assert_eq!(
+        (desk.stands().as_str(), desk.task.role.as_str()),
+        ("todo", "tester")
+    );
+}
+
+#[test]
+fn who_may_block_what() {
+    let block = |code, reason: &str| Request::Block {
+        code,
+        reason: reason.to_owned(),
+        waits_for: None,
+    };
+    let mut desk = Desk::new();
+    assert_eq!(
+        desk.refused("x", block(Code::LockConflict, " ")),
+        Code::MissingRequiredInput
+    );
+    let alive = block(Code::DependencyNotMet, "d");
+    assert_eq!(desk.refused("x", alive.clone()), Code::InvalidTransition);
+    desk.facts.dependencies = vec![Dependency {
+        id: id("d"),
+        chain: Chain::Dead,
+    }];
+    desk.ask("dispatcher", alive);
+    let blockers = blockers([&desk.task]);
+    assert_eq!(blockers[0].code, Reason::DependencyNotMet);
+    assert_eq!(blockers[0].refusal_code(), Some(Code::DependencyNotMet));
+    // A block is left for another one through todo, and only by an inconsistency.
+    assert_eq!(
+        desk.refused("x", block(Code::LockConflict, "l")),
+        Code::InvalidTransition
+    );
+    let decision = desk.ask("check", block(Code::LedgerInconsistent, "two rows"));
+    assert_eq!(decision.events.len(), 2);
+    assert_eq!(decision.events[0].to_state, State::Todo);
+    // Live work is left alone.
+    let mut desk = Desk::new();
+    desk.claim("w", Purpose::Work);
+    assert_eq!(
+        desk.refused("x", block(Code::LockConflict, "l")),
+        Code::ConcurrencyConflict
+    );
+}
+
+#[test]
+fn a_dead_dependency_has_a_day() {
+    let mut desk = Desk::new();
+    desk.facts.dependencies = vec![Dependency {
+        id: id("d"),
+        chain: Chain::Dead,
+    }];
+    let request = Request::Block {
+        code: Code::DependencyNotMet,
+        reason: "d".to_owned(),
+        waits_for: Some("d".to_owned()),
+    };
+    desk.ask("dispatcher", request);
+    desk.later(24 * 3600 - 1);
+    assert!(desk.recover().is_empty());
+    let mut revived = desk.clone();
+    revived.facts.dependencies[0].chain = Chain::Alive;
+    revived.recover();
+    assert_eq!(revived.stands(), "todo");
+    desk.later(1);
+    desk.recover();
+    assert_eq!(desk.stands(), "failed");
+}
+
+#[test]
+fn an_inconsistency_keeps_what_the_task_was_at() {
+    for (before, after) in [
+        (Desk::new as fn() -> Desk, "todo"),
+        (
+            || {
+                let mut desk = Desk::new();
+                desk.work();
+                desk
+            },
+            "blocked(awaiting_judge)",
+        ),
+        (
+            || {
+                let mut desk = Desk::new();
+                desk.reject(ReworkCause::Verdict);
+                desk
+            },
+            "blocked(needs_rework)",
+        ),
+    ] {
+        let mut desk = before();
+        let request = Request::Block {
+            code: Code::LedgerInconsistent,
+            reason: "x".to_owned(),
+            waits_for: None,
+        };
+        desk.ask("check", request);
+        desk.facts.repaired = Some(false);
+        for repairs in 1..=3 {
+            desk.recover();
+            assert_eq!(desk.task.counters.repairs, repairs);
+        }
+        assert!(desk.recover().is_empty(), "parked");
+        desk.facts.repaired = Some(true);
+        desk.recover();
+        assert_eq!(desk.stands(), after);
+    }
+}
+
+#[test]
+fn a_new_packet_for_a_task_nobody_works_on() {
+    let packet = NewPacket {
+        lock_scope: vec![resource("docs")],
+        forbidden_scope: Vec::new(),
+        context: Vec::new(),
+        commands: Vec::new(),
+    };
+    let mut new = new_task();
+    new.commands = vec!["just test".to_owned()];
+    let mut desk = Desk::with(new);
+    desk.ask("planner", Request::Replan(packet.clone()));
+    assert_eq!(desk.task.packet_revision, 2);
+    assert_eq!(desk.task.lock_scope, [resource("docs")]);
+    assert_eq!(
+        desk.task.commands,
+        ["just test"],
+        "commands are never dropped to none"
+    );
+    let none = NewPacket {
+        lock_scope: Vec::new(),
+        ..packet.clone()
+    };
+    assert_eq!(
+        desk.refused("x", Request::Replan(none)),
+        Code::MissingRequiredInput
+    );
+    desk.claim("w", Purpose::Work);
+    assert_eq!(
+        desk.refused("x", Request::Replan(packet)),
+        Code::InvalidTransition
+    );
+}
+
+#[test]
+fn cancellation_from_every_state() {
+    let cancel = || Request::Cancel {
+        reason: "not wanted".to_owned(),
+    };
+    let mut todo = Desk::new();
+    todo.ask("person", cancel());
+    let mut working = Desk::new();
+    working.claim("w", Purpose::Work);
+    working.ask("person", cancel());
+    assert_eq!(
+        working.facts.run.as_ref().unwrap().status,
+        RunStatus::Canceled
+    );
+    let mut blocked = Desk::new();
+    blocked.work();
+    blocked.ask("person", cancel());
+    for desk in [&mut todo, &mut working, &mut blocked] {
+        assert_eq!(desk.stands(), "canceled");
+        let owner = desk.task.owner.clone();
+        let again = desk.ask("person", cancel());
+        assert_eq!(again.events.len(), 1);
+        assert_eq!(desk.task.owner, owner);
+    }
+}
+
+/// A task that has ended in each way.
+fn ended() -> [Desk; 3] {
+    let mut done = Desk::new();
+    let token = done.intend();
+    done.ask("j", settle(token, crate::words::BasePosition::Merged));
+    let mut failed = Desk::new();
+    failed.reject(ReworkCause::Verdict);
+    failed.recover();
+    let mut canceled = Desk::new();
+    canceled.ask(
+        "person",
+        Request::Cancel {
+            reason: "x".to_owned(),
+        },
+    );
+    [done, failed, canceled]
+}
+
+#[test]
+fn there_is_no_way_out_of_an_end() {
+    for mut desk in ended() {
+        let state = desk.task.state;
+        for request in [
+            claim("w", Purpose::Work, "k"),
+            claim("w", Purpose::Judge, "k"),
+            recovery(&desk.task),
+            Request::Expire { not_before: None },
+            Request::TakeBack,
+            Request::EndTimebox,
+            Request::Pause { paused: true },
+            Request::Heartbeat { token: 99 },
+            Request::Create(new_task()),
+            desk_block(),
+        ] {
+            assert_eq!(
+                desk.refused("x", request.clone()),
+                Code::InvalidTransition,
+                "{request:?}"
+            );
+        }
+        for said in State::ALL {
+            let request = Request::Reassert {
+                state: *said,
+                reason: "recovery".to_owned(),
+            };
+            let before = desk.task.clone();
+            match desk.try_ask("x", request) {
+                Ok(decision) => {
+                    assert_eq!(*said, state);
+                    assert_eq!(decision.events[0].details["why"], "recovery");
+                    assert_eq!(
+                        desk.task,
+                        Task {
+                            version: before.version + 1,
+                            ..before
+                        }
+                    );
+                }
+                Err(refusal) => {
+                    assert_ne!(*said, state);
+                    assert_eq!(refusal.code, Code::InvalidTransition);
+                }
+            }
+        }
+    }
+}
+
+fn desk_block() -> Request {
+    Request::Block {
+        code: Code::LedgerInconsistent,
+        reason: "x".to_owned(),
+        waits_for: None,
+    }
+}
+
+#[test]
+fn a_person_retries_what_failed_by_a_new_task() {
+    let [mut done, mut superseded, mut canceled] = ended();
+    let retry = || Request::Retry {
+        successor: id("again"),
+    };
+    assert_eq!(done.refused("person", retry()), Code::InvalidTransition);
+    assert_eq!(
+        superseded.refused("person", retry()),
+        Code::InvalidTransition
+    );
+    canceled.ask("person", retry());
+    assert_eq!(canceled.stands(), "canceled");
+    assert_eq!(canceled.task.superseded_by, Some(id("again")));
+    let made = canceled.created.clone().unwrap().task;
+    assert_eq!((made.lineage.tasks, made.rework_depth), (1, 0));
+    assert_eq!(made.rework_of, Some(id("t")));
+    assert_eq!(canceled.refused("person", retry()), Code::InvalidTransition);
+    assert_eq!(
+        Desk::new().refused("person", retry()),
+        Code::InvalidTransition
+    );
+}

@@ -1,0 +1,195 @@
+//! Whatever is asked, in whatever order: the events add up to the row, an end stays an
+//! end, tokens only grow.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::request::{Chain, Dependency, PullRequest};
+use crate::words::{BasePosition, Category, Kind};
+
+/// A request that may or may not fit, made from a few numbers.
+fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
+    let token = desk
+        .task
+        .token
+        .saturating_sub(u64::from(n.is_multiple_of(7)));
+    let run_id = desk
+        .facts
+        .run
+        .as_ref()
+        .map_or("t-1".to_owned(), |run| run.id.clone());
+    let packet = packet(&desk.task, &run_id, "exit 0");
+    let owner = ["w", "j"][n % 2];
+    let category = Category::ALL[n % Category::ALL.len()];
+    let cause = ReworkCause::ALL[n % ReworkCause::ALL.len()];
+    let code = Code::ALL[n % Code::ALL.len()];
+    let reason = "because".to_owned();
+    let waits_for = None;
+    let purpose = Purpose::ALL[n % 3];
+    let finish = |ending| Request::Finish {
+        token,
+        run_id: run_id.clone(),
+        ending,
+    };
+    let judge = |ending| Request::Judge { token, ending };
+    let holder = if desk.task.owner.as_deref() == Some("j") {
+        "j"
+    } else {
+        "w"
+    };
+    match kind {
+        0..=5 => (owner, claim(owner, purpose, &format!("{n}"))),
+        6 => (holder, Request::Heartbeat { token }),
+        7..=9 => (
+            holder,
+            finish(Ending::Success {
+                result: Some("c".to_owned()),
+                packet,
+            }),
+        ),
+        10 => (
+            holder,
+            finish(Ending::Failed {
+                category,
+                signature: Some(format!("{}", n % 3)),
+                note: reason,
+            }),
+        ),
+        11 => (
+            holder,
+            finish(Ending::Blocked {
+                code,
+                reason,
+                waits_for,
+            }),
+        ),
+        12 => (
+            holder,
+            finish(Ending::Quota {
+                reset_at: None,
+                account: reason,
+            }),
+        ),
+        13 => (holder, finish(Ending::Lost)),
+        14..=16 => (holder, judge(JudgeEnding::Approve { packet })),
+        17 => (holder, judge(rejection(cause))),
+        18 => (holder, judge(JudgeEnding::Unable { reason })),
+        19 => (holder, judge(JudgeEnding::StepBack { reason })),
+        20..=22 => (holder, desk_intent(desk, token)),
+        23 | 24 => {
+            let base = BasePosition::ALL[n % 3];
+            (holder, settle(token, base))
+        }
+        25 => ("watchdog", Request::Expire { not_before: None }),
+        26 => ("dispatcher", Request::TakeBack),
+        27 => ("watchdog", Request::EndTimebox),
+        28 => (
+            "check",
+            Request::Block {
+                code,
+                reason,
+                waits_for,
+            },
+        ),
+        29 if n.is_multiple_of(5) => ("person", Request::Cancel { reason }),
+        30 if n.is_multiple_of(5) => (
+            "person",
+            Request::Retry {
+                successor: id("again"),
+            },
+        ),
+        31 => {
+            let state = State::ALL[n % State::ALL.len()];
+            ("person", Request::Reassert { state, reason })
+        }
+        _ => ("cycle", recovery(&desk.task)),
+    }
+}
+
+fn desk_intent(desk: &Desk, token: u64) -> Request {
+    if desk.facts.run.is_some() {
+        desk.intent(token)
+    } else {
+        Request::Heartbeat { token }
+    }
+}
+
+fn shake_facts(desk: &mut Desk, n: usize) {
+    desk.facts.safe_path = n.is_multiple_of(2);
+    desk.facts.repaired = [None, Some(true), Some(false)][n % 3];
+    desk.facts.is_merge_head = !n.is_multiple_of(4);
+    desk.facts.other_worker = n.is_multiple_of(5);
+    desk.facts.models = 2;
+    desk.facts.locks = if n.is_multiple_of(11) {
+        vec![lock("o", "src/x")]
+    } else {
+        Vec::new()
+    };
+    let chain = [Chain::Done(NOW), Chain::Dead, Chain::Alive][n % 3];
+    desk.facts.dependencies = vec![Dependency { id: id("d"), chain }];
+    desk.facts.pull_request = Some(PullRequest {
+        head: format!("h{}", n % 3),
+        closed: n.is_multiple_of(13),
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_of_requests(
+        review: bool,
+        steps in prop::collection::vec((0..40usize, 0..1000usize, 0..200u64), 1..80),
+    ) {
+        let mut new = new_task();
+        if review {
+            new.kind = Kind::Review;
+            new.head = Some("h0".to_owned());
+        }
+        let mut desk = Desk::with(new);
+        for (kind, n, secs) in steps {
+            desk.later(secs * 10);
+            shake_facts(&mut desk, n);
+            let (actor, request) = request(&desk, kind, n);
+            let before = desk.clone();
+            // `Desk::check` looks at events, lease, locks and run after each write.
+            match desk.try_ask(actor, request) {
+                Err(_) => prop_assert_eq!(&desk.task, &before.task),
+                Ok(decision) => {
+                    prop_assert!(desk.task.token >= before.task.token);
+                    for event in &decision.events {
+                        let text = serde_json::to_string(event).unwrap();
+                        let read: Event = serde_json::from_str(&text).unwrap();
+                        prop_assert_eq!(&read, event);
+                    }
+                    if before.task.state.is_terminal() {
+                        prop_assert_eq!(desk.task.state, before.task.state);
+                        prop_assert_eq!(&desk.task.owner, &before.task.owner);
+                        prop_assert_eq!(decision.events.len(), 1);
+                        prop_assert!(decision.runs.is_empty());
+                    }
+                    let text = serde_json::to_string(&desk.task).unwrap();
+                    let read: Task = serde_json::from_str(&text).unwrap();
+                    prop_assert_eq!(&read, &desk.task);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_or_doubled_event_is_noticed(at in 1..7usize, double: bool) {
+        let mut desk = Desk::new();
+        desk.reject(ReworkCause::Verdict);
+        desk.recover();
+        let mut events = desk.events.clone();
+        prop_assert_eq!(crate::event::fold(&events), Ok(desk.task.clone()));
+        let at = at.min(events.len() - 1);
+        if double {
+            events.insert(at, events[at].clone());
+        } else {
+            events.remove(at);
+        }
+        let folded = crate::event::fold(&events);
+        prop_assert!(folded.is_err() || folded != Ok(desk.task.clone()));
+    }
+}

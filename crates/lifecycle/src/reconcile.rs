@@ -1,0 +1,286 @@
+//! Reconciliation: where rows, events, locks, leases and runs contradict each other.
+
+use crate::event::Event;
+use crate::lock::Lock;
+use crate::row::{Task, TaskId};
+use crate::run::{Lease, Run};
+use crate::words::{RunStatus, State};
+
+words! {
+    /// How bad a contradiction is.
+    Severity {
+        /// Nothing becomes `done` before it is repaired.
+        Blocking = "blocking",
+        /// It should not be, and does no harm.
+        Warning = "warning",
+    }
+}
+
+words! {
+    /// What contradicts what.
+    InconsistencyKind {
+        /// A lock of a task that nobody works on.
+        LockWithoutWork = "lock_without_work",
+        /// Two tasks hold overlapping locks.
+        OverlappingLocks = "overlapping_locks",
+        /// Somebody works without having locked anything.
+        WorkWithoutLock = "work_without_lock",
+        /// Somebody works without a lease.
+        WorkWithoutLease = "work_without_lease",
+        /// A lease of a task that nobody works on.
+        LeaseWithoutWork = "lease_without_work",
+        /// The lease and the row name different owners or tokens.
+        LeaseNotOfOwner = "lease_not_of_owner",
+        /// The row has another state than its last event.
+        StateNotLastEvent = "state_not_last_event",
+        /// The row has another version than its last event.
+        VersionNotLastEvent = "version_not_last_event",
+        /// A blocked row without a blocker, or the other way round.
+        BlockerMismatch = "blocker_mismatch",
+        /// A run is running, and nobody works.
+        RunWithoutWork = "run_without_work",
+        /// Two runs of a task are running.
+        TwoRunningRuns = "two_running_runs",
+        /// An ended task has an open merge intent.
+        IntentOfEnded = "intent_of_ended",
+        /// A superseded task that has not ended, or whose successor says otherwise.
+        BrokenLineage = "broken_lineage",
+        /// A `done` task without a run that succeeded.
+        DoneWithoutRun = "done_without_run",
+        /// A dependency that does not exist.
+        UnknownDependency = "unknown_dependency",
+    }
+}
+
+impl InconsistencyKind {
+    /// How bad it is.
+    pub const fn severity(self) -> Severity {
+        match self {
+            InconsistencyKind::WorkWithoutLock
+            | InconsistencyKind::UnknownDependency
+            | InconsistencyKind::RunWithoutWork => Severity::Warning,
+            _ => Severity::Blocking,
+        }
+    }
+
+    /// What mends it.
+    pub const fn repair(self) -> &'static str {
+        match self {
+            InconsistencyKind::LockWithoutWork => "release the lock",
+            InconsistencyKind::OverlappingLocks => "time out the younger of the two claims",
+            InconsistencyKind::WorkWithoutLock
+            | InconsistencyKind::WorkWithoutLease
+            | InconsistencyKind::LeaseNotOfOwner => "time out the work",
+            InconsistencyKind::LeaseWithoutWork => "end the lease",
+            InconsistencyKind::StateNotLastEvent
+            | InconsistencyKind::VersionNotLastEvent
+            | InconsistencyKind::BlockerMismatch
+            | InconsistencyKind::IntentOfEnded => "rebuild the row from its events",
+            InconsistencyKind::RunWithoutWork | InconsistencyKind::TwoRunningRuns => {
+                "close the run as lost"
+            }
+            InconsistencyKind::BrokenLineage
+            | InconsistencyKind::DoneWithoutRun
+            | InconsistencyKind::UnknownDependency => "none: a person looks",
+        }
+    }
+}
+
+/// One contradiction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inconsistency {
+    /// What contradicts what.
+    pub kind: InconsistencyKind,
+    /// The task it is about.
+    pub task_id: TaskId,
+    /// The same for people.
+    pub words: String,
+}
+
+/// What is compared: some tasks and all that belongs to them.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'s> {
+    /// The rows.
+    pub tasks: &'s [Task],
+    /// The last event of each.
+    pub last_events: &'s [Event],
+    /// The locks that are held, those of overlapping scopes included.
+    pub locks: &'s [Lock],
+    /// The leases.
+    pub leases: &'s [Lease],
+    /// The runs.
+    pub runs: &'s [Run],
+    /// Whether these are all tasks: only then can one be missing.
+    pub complete: bool,
+}
+
+/// The first contradiction that keeps a task from being done.
+pub fn first_blocking(found: &[Inconsistency]) -> Option<&Inconsistency> {
+    found
+        .iter()
+        .find(|one| one.kind.severity() == Severity::Blocking)
+}
+
+/// Everything that does not fit together.
+pub fn reconcile(snapshot: &Snapshot<'_>) -> Vec<Inconsistency> {
+    let mut found = Vec::new();
+    for task in snapshot.tasks {
+        of_row(task, snapshot, &mut found);
+        of_work(task, snapshot, &mut found);
+        of_runs(task, snapshot, &mut found);
+        of_lineage(task, snapshot, &mut found);
+    }
+    of_locks(snapshot, &mut found);
+    found
+}
+
+fn report(
+    found: &mut Vec<Inconsistency>,
+    holds: bool,
+    kind: InconsistencyKind,
+    task: &Task,
+    words: impl FnOnce() -> String,
+) {
+    if !holds {
+        found.push(Inconsistency {
+            kind,
+            task_id: task.id.clone(),
+            words: words(),
+        });
+    }
+}
+
+fn of_row(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+    use InconsistencyKind as K;
+    let mut events = snapshot.last_events.iter();
+    if let Some(event) = events.find(|event| event.task_id == task.id) {
+        let same = event.to_state == task.state;
+        report(found, same, K::StateNotLastEvent, task, || {
+            format!(
+                "the row says {}, its last event {}",
+                task.state, event.to_state
+            )
+        });
+        let same = event.version == task.version;
+        report(found, same, K::VersionNotLastEvent, task, || {
+            format!(
+                "the row has version {}, its last event {}",
+                task.version, event.version
+            )
+        });
+    }
+    let fits = task.blocker.is_some() == (task.state == State::Blocked);
+    report(found, fits, K::BlockerMismatch, task, || {
+        format!("{}, and its blocker does not fit", task.state)
+    });
+    let fits = task.intent.is_none() || !task.state.is_terminal();
+    report(found, fits, K::IntentOfEnded, task, || {
+        format!("{} with an open merge intent", task.state)
+    });
+}
+
+fn of_work(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+    use InconsistencyKind as K;
+    let working = task.state == State::InProgress;
+    let lease = snapshot.leases.iter().find(|one| one.task_id == task.id);
+    let locked = snapshot.locks.iter().any(|lock| lock.task_id == task.id);
+    report(
+        found,
+        !working || lease.is_some(),
+        K::WorkWithoutLease,
+        task,
+        || "in progress without a lease".to_owned(),
+    );
+    report(
+        found,
+        working || lease.is_none(),
+        K::LeaseWithoutWork,
+        task,
+        || format!("{} with a lease", task.state),
+    );
+    report(found, working || !locked, K::LockWithoutWork, task, || {
+        format!("{} with a lock", task.state)
+    });
+    report(found, !working || locked, K::WorkWithoutLock, task, || {
+        "in progress without a lock".to_owned()
+    });
+    let fits = lease.is_none_or(|lease| {
+        !working || lease.token == task.token && Some(&lease.owner) == task.owner.as_ref()
+    });
+    report(found, fits, K::LeaseNotOfOwner, task, || {
+        "the lease names another owner or token than the row".to_owned()
+    });
+}
+
+fn of_runs(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+    use InconsistencyKind as K;
+    let mine = || snapshot.runs.iter().filter(|run| run.task_id == task.id);
+    let running = mine()
+        .filter(|run| run.status == RunStatus::Running)
+        .count();
+    report(found, running <= 1, K::TwoRunningRuns, task, || {
+        format!("{running} runs are running")
+    });
+    let working = task.state == State::InProgress;
+    report(
+        found,
+        working || running == 0,
+        K::RunWithoutWork,
+        task,
+        || format!("{} with a running run", task.state),
+    );
+    let succeeded = mine().any(|run| run.status == RunStatus::Success);
+    let fits = task.state != State::Done || succeeded;
+    report(found, fits, K::DoneWithoutRun, task, || {
+        "done without a run that succeeded".to_owned()
+    });
+}
+
+fn of_lineage(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+    use InconsistencyKind as K;
+    let by_id = |id: &TaskId| snapshot.tasks.iter().find(|other| other.id == *id);
+    if let Some(next) = &task.superseded_by {
+        let ended = matches!(task.state, State::Failed | State::Canceled);
+        let successor = by_id(next);
+        let agrees = successor.is_none_or(|next| next.rework_of.as_ref() == Some(&task.id));
+        let there = successor.is_some() || !snapshot.complete;
+        report(
+            found,
+            ended && agrees && there,
+            K::BrokenLineage,
+            task,
+            || {
+                format!(
+                    "{} and superseded by {next}, which does not fit",
+                    task.state
+                )
+            },
+        );
+    }
+    for id in &task.dependencies {
+        let there = by_id(id).is_some() || !snapshot.complete;
+        report(found, there, K::UnknownDependency, task, || {
+            format!("depends on {id}, which does not exist")
+        });
+    }
+}
+
+fn of_locks(snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+    for (at, one) in snapshot.locks.iter().enumerate() {
+        for other in &snapshot.locks[at + 1..] {
+            if one.task_id != other.task_id && one.resource.conflicts_with(&other.resource) {
+                found.push(Inconsistency {
+                    kind: InconsistencyKind::OverlappingLocks,
+                    task_id: other.task_id.clone(),
+                    words: format!(
+                        "{} of task {} and {} of task {}",
+                        one.resource, one.task_id, other.resource, other.task_id
+                    ),
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

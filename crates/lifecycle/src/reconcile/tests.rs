@@ -1,0 +1,183 @@
+//! Every contradiction, made by hand.
+
+use super::*;
+use crate::lock::Resource;
+use crate::row::Intent;
+use crate::time::Timestamp;
+use crate::words::{Purpose, Reason};
+
+struct Store {
+    tasks: Vec<Task>,
+    events: Vec<Event>,
+    locks: Vec<Lock>,
+    leases: Vec<Lease>,
+    runs: Vec<Run>,
+}
+
+fn id(text: &str) -> TaskId {
+    TaskId::parse(text).unwrap()
+}
+
+fn lock(task: &str, resource: &str) -> Lock {
+    Lock {
+        task_id: id(task),
+        resource: Resource::parse(resource).unwrap(),
+    }
+}
+
+/// Two tasks, the first of which somebody works on.
+fn sound() -> Store {
+    let mut working = Task::blank(id("a"));
+    working.version = 2;
+    working.state = State::InProgress;
+    working.owner = Some("w".to_owned());
+    working.token = 1;
+    let mut todo = Task::blank(id("b"));
+    todo.version = 1;
+    let event = |task: &Task| Event {
+        task_id: task.id.clone(),
+        version: task.version,
+        from_state: None,
+        to_state: task.state,
+        actor: "x".to_owned(),
+        reason: "x".to_owned(),
+        created_at: Timestamp(0),
+        details: serde_json::Map::new(),
+        changes: Vec::new(),
+    };
+    let run = Run::begin(&id("a"), 1, "w", 1, Timestamp(0));
+    Store {
+        events: vec![event(&working), event(&todo)],
+        locks: vec![lock("a", "src")],
+        leases: vec![Lease {
+            task_id: id("a"),
+            run_id: "a-1".to_owned(),
+            owner: "w".to_owned(),
+            token: 1,
+            purpose: Purpose::Work,
+            key: "k".to_owned(),
+            claimed_at: Timestamp(0),
+            last_heartbeat_at: Timestamp(0),
+            timeout_seconds: 90,
+            heartbeat_interval_seconds: 15,
+            ends_at: Timestamp(9),
+        }],
+        runs: vec![run],
+        tasks: vec![working, todo],
+    }
+}
+
+fn kinds(store: &Store) -> Vec<&'static str> {
+    let found = reconcile(&Snapshot {
+        tasks: &store.tasks,
+        last_events: &store.events,
+        locks: &store.locks,
+        leases: &store.leases,
+        runs: &store.runs,
+        complete: true,
+    });
+    assert!(found.iter().all(|one| !one.words.is_empty()));
+    found.iter().map(|one| one.kind.as_str()).collect()
+}
+
+#[test]
+fn each_contradiction_is_found() {
+    type Row = (fn(&mut Store), Vec<&'static str>);
+    let rows: Vec<Row> = vec![
+        (|_| (), vec![]),
+        (
+            |s| s.locks.push(lock("b", "docs")),
+            vec!["lock_without_work"],
+        ),
+        (
+            |s| s.locks.push(lock("b", "src/x")),
+            vec!["lock_without_work", "overlapping_locks"],
+        ),
+        (|s| s.locks.clear(), vec!["work_without_lock"]),
+        (|s| s.leases.clear(), vec!["work_without_lease"]),
+        (
+            |s| s.leases[0].task_id = id("b"),
+            vec!["work_without_lease", "lease_without_work"],
+        ),
+        (|s| s.leases[0].token = 2, vec!["lease_not_of_owner"]),
+        (
+            |s| s.leases[0].owner = "v".to_owned(),
+            vec!["lease_not_of_owner"],
+        ),
+        (
+            |s| s.tasks[1].state = State::Canceled,
+            vec!["state_not_last_event"],
+        ),
+        (|s| s.tasks[1].version = 7, vec!["version_not_last_event"]),
+        (
+            |s| {
+                let blocker = s.tasks[1].blocker_of(Reason::Cooldown, "x", Timestamp(0));
+                s.tasks[1].blocker = Some(blocker);
+            },
+            vec!["blocker_mismatch"],
+        ),
+        (
+            |s| {
+                let mut run = s.runs[0].clone();
+                run.task_id = id("b");
+                s.runs.push(run);
+            },
+            vec!["run_without_work"],
+        ),
+        (|s| s.runs.push(s.runs[0].clone()), vec!["two_running_runs"]),
+        (
+            |s| {
+                s.tasks[1].intent = Some(Intent {
+                    old_base: "b".to_owned(),
+                    merge_commit: "m".to_owned(),
+                });
+                s.tasks[1].state = State::Failed;
+                s.events[1].to_state = State::Failed;
+            },
+            vec!["intent_of_ended"],
+        ),
+        (
+            |s| s.tasks[1].superseded_by = Some(id("a")),
+            vec!["broken_lineage"],
+        ),
+        (
+            |s| {
+                s.tasks[1].state = State::Done;
+                s.events[1].to_state = State::Done;
+            },
+            vec!["done_without_run"],
+        ),
+        (
+            |s| s.tasks[1].dependencies = vec![id("nowhere")],
+            vec!["unknown_dependency"],
+        ),
+    ];
+    let mut seen = std::collections::BTreeSet::new();
+    for (at, (edit, expected)) in rows.into_iter().enumerate() {
+        let mut store = sound();
+        edit(&mut store);
+        assert_eq!(kinds(&store), expected, "row {at}");
+        seen.extend(expected);
+    }
+    for kind in InconsistencyKind::ALL {
+        assert!(seen.contains(kind.as_str()), "{kind} is never tested");
+        assert!(!kind.repair().is_empty());
+    }
+}
+
+#[test]
+fn only_blocking_ones_keep_a_task_from_being_done() {
+    let of = |kind| Inconsistency {
+        kind,
+        task_id: id("a"),
+        words: "x".to_owned(),
+    };
+    let warning = of(InconsistencyKind::RunWithoutWork);
+    let blocking = of(InconsistencyKind::OverlappingLocks);
+    assert_eq!(first_blocking(&[]), None);
+    assert_eq!(first_blocking(std::slice::from_ref(&warning)), None);
+    assert_eq!(
+        first_blocking(&[warning, blocking.clone()]),
+        Some(&blocking)
+    );
+}

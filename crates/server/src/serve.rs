@@ -1,0 +1,116 @@
+//! On a socket: bound first, so that the address can be told, then served until
+//! somebody says stop.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+
+use crate::Config;
+use crate::stall::Impatient;
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address of this machine; others can reach any but a loopback one.
+    pub ip: IpAddr,
+    /// The port; 0 takes a free one.
+    pub port: u16,
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Address {
+            ip: Ipv4Addr::LOCALHOST.into(),
+            port: 7878,
+        }
+    }
+}
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Somebody else has the port.
+    #[error("port {0} is in use")]
+    InUse(u16),
+    /// The address is not one of this machine, or may not be used.
+    #[error("cannot listen on {0}: {1}")]
+    Bind(SocketAddr, io::Error),
+    /// Anything else.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// A socket that is bound and not served yet.
+#[derive(Debug)]
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Binds the socket.
+pub fn bind(address: Address) -> Result<Listening, ServeError> {
+    let wanted = SocketAddr::new(address.ip, address.port);
+    let listener = TcpListener::bind(wanted).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => ServeError::InUse(address.port),
+        _ => ServeError::Bind(wanted, error),
+    })?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok(Listening { listener, address })
+}
+
+impl Listening {
+    /// What it is bound to, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `wait_for_end` returns; it is called on a thread of its own.
+    /// Streams that are open are cut: whoever listens comes back.
+    pub fn serve(
+        self,
+        config: &Config,
+        wait_for_end: impl FnOnce() + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            // Each holds a stack; requests wait their turn.
+            .max_blocking_threads(8)
+            .enable_all()
+            .build()?;
+        let app = crate::app(config)?;
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name("end".to_owned())
+            .spawn(move || {
+                wait_for_end();
+                let _ = end.send(());
+            })?;
+        let served = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(self.listener)?;
+            let serving =
+                std::future::IntoFuture::into_future(axum::serve(Impatient(listener), app));
+            tokio::select! {
+                result = serving => result,
+                _ = ended => Ok(()),
+            }
+        });
+        runtime.shutdown_background();
+        served.map_err(ServeError::from)
+    }
+}
+
+/// A word that nobody can guess, for [`Config::token`].
+pub fn random_token() -> io::Result<String> {
+    random_hex(24)
+}
+
+pub(crate) fn random_hex(bytes: usize) -> io::Result<String> {
+    use std::fmt::Write as _;
+    let mut random = vec![0; bytes];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(random.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
