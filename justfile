@@ -39,10 +39,6 @@ tidy:
 fmt:
     cargo fmt --all
 
-# The page while one works on it; it shows the project of a `runner ui` on port 7878.
-ui-dev:
-    npm --prefix ui run dev
-
 # Run cases: `just eval scripted-success --runs 3`; without a name it runs all.
 eval *OPTIONS:
     cargo run --release --locked -- eval run {{OPTIONS}}
@@ -55,6 +51,11 @@ eval-with-ui CASE *OPTIONS:
     runner=${CARGO_TARGET_DIR:-target}/release/runner
     "$runner" eval run "{{CASE}}" {{OPTIONS}} &
     run=$!
-    # What the run needs to end in good order takes a moment.
+    # Ctrl-C ends the view; the run then has its moment to end in good order.
+    trap : INT
     trap 'kill -INT "$run" 2>/dev/null || true; wait "$run" || true' EXIT
-    "$runner" -C "eval/workspaces/{{CASE}}_latest" ui
+    "$runner" -C "eval/workspaces/{{CASE}}_latest" ui || true
+
+# The page while one works on it; it shows the project of a `runner ui` on port 7878.
+ui-dev:
+    npm --prefix ui run dev

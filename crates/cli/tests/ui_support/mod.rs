@@ -1,4 +1,5 @@
 //! A `runner ui` that runs, and a client that is as plain as can be.
+#![allow(dead_code)] // Each test file uses what it needs.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
