@@ -108,7 +108,8 @@ pub(super) fn outcomes(cases: &[CaseReport]) -> String {
             body.push_str("</g>");
             left += width;
         }
-        value(&mut body, y, &format!("{} runs", case.runs));
+        let runs = if case.runs == 1 { "run" } else { "runs" };
+        value(&mut body, y, &format!("{} {runs}", case.runs));
     }
     svg(cases.len(), "Outcomes of the runs", &body)
 }
