@@ -2,7 +2,7 @@
 //   hold           while it is there, the session goes on
 //   retry          reports `retry`
 //   quota          fails as an agent does whose quota is used up until the time in the file
-//   break-NODE     leaves an invalid tree for that node, once
+//   break-NODE     leaves an invalid tree for that node, once; not as long as it says `wait`
 // Otherwise it splits the root into parts and finishes each leaf with a file of its own.
 const fs = require('node:fs');
 const path = require('node:path');
@@ -48,6 +48,7 @@ for (let turn = 1; order('hold') !== null; turn += 1) {
 if (order('retry') !== null) {
   report('retry', 'It does not work yet.');
 } else if (order(`break-${node}`) !== null) {
+  while (order(`break-${node}`) === 'wait') wait(100);
   fs.rmSync(path.join(orders, `break-${node}`));
   fs.writeFileSync(tree, '{"id": "root"');
   // Until the test has seen it.

@@ -162,8 +162,11 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     project.run('start');
     const { url } = await project.serve();
     await page.goto(url);
-    project.order('break-beta');
+    // The tree is good until the page has shown it: it keeps what it has seen, not what there was.
+    project.order('break-beta', 'wait');
     project.start('loop');
+    await node('alpha', 'passed').waitFor();
+    project.order('break-beta', 'now');
     await page.getByTestId('invalid-tree').waitFor();
     await node('alpha', 'passed').waitFor();
     await node('beta', 'current').waitFor();
