@@ -12,6 +12,7 @@ pub mod explain;
 pub mod goal;
 pub mod ids;
 pub mod journal;
+pub mod mask;
 pub mod message;
 pub mod meta;
 pub mod output;
