@@ -157,6 +157,7 @@ impl Ledger {
         call: &Call,
         outside: &Facts,
     ) -> Result<Decision, LedgerError> {
+        facts::serialise(session, loaded, &call.request).await?;
         let now = self.now_in(session).await?;
         let facts = match (loaded, &call.request) {
             (Some(loaded), request) => {

@@ -165,42 +165,50 @@ impl Ledger {
             let Some(loaded) = facts::load(&mut *session, &id, None).await? else {
                 break;
             };
-            let tried = self
-                .decide_and_write(&mut *session, Some(&loaded), &call, &wanted.outside)
-                .await;
-            match tried {
-                Ok(decision) => {
-                    session.commit().await?;
-                    if !decision.events.is_empty() {
-                        self.engine.announce();
+            if aside == 0 {
+                let tried = self
+                    .decide_and_write(&mut *session, Some(&loaded), &call, &wanted.outside)
+                    .await;
+                match tried {
+                    Ok(decision) => {
+                        session.commit().await?;
+                        if !decision.events.is_empty() {
+                            self.engine.announce();
+                        }
+                        return Ok(claimed(decision));
                     }
-                    return Ok(claimed(decision));
-                }
-                Err(LedgerError::Refused(refusal)) => {
-                    if !self
-                        .put_aside(&mut *session, &loaded, refusal.code, wanted)
-                        .await?
-                    {
-                        break;
+                    Err(LedgerError::Refused(refusal)) => {
+                        let waits = refusal.code == Code::LockConflict;
+                        if !waits || wanted.purpose != Purpose::Work {
+                            return Ok(Attempt::Nothing);
+                        }
                     }
-                    aside += 1;
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
+            // This transaction has serialised one scope and may not serialise another:
+            // whoever else cannot start is put aside, and the first who could gets a
+            // transaction of its own.
+            let blocked = self
+                .not_ready(&mut *session, &loaded, &wanted.outside)
+                .await?;
+            match blocked.as_ref().map(Key::of) {
+                Some(Some(key)) => wakes::park(&mut *session, &loaded, &key).await?,
+                Some(None) => break,
+                None => {
+                    session.commit().await?;
+                    return Ok(Attempt::Again);
+                }
+            }
+            aside += 1;
             if aside == BATCH {
-                break;
+                session.commit().await?;
+                return Ok(Attempt::Again);
             }
             candidate = self.candidate(&mut *session, wanted).await?;
         }
-        if aside == 0 {
-            return Ok(Attempt::Nothing);
-        }
         session.commit().await?;
-        Ok(if aside == BATCH {
-            Attempt::Again
-        } else {
-            Attempt::Nothing
-        })
+        Ok(Attempt::Nothing)
     }
 
     async fn candidate(
@@ -231,31 +239,6 @@ impl Ledger {
         };
         row.map(|row| Ok(records::task_id(&row.text(0)?)?))
             .transpose()
-    }
-
-    /// Takes a task that cannot start out of the index. False: the next one could not
-    /// start either.
-    async fn put_aside(
-        &self,
-        session: &mut dyn Session,
-        loaded: &Loaded,
-        code: Code,
-        wanted: &Wanted,
-    ) -> Result<bool, LedgerError> {
-        if wanted.purpose != Purpose::Work || code != Code::LockConflict {
-            return Ok(false);
-        }
-        match self.not_ready(session, loaded, &wanted.outside).await? {
-            Some(not_ready) => match Key::of(&not_ready) {
-                Some(key) => {
-                    // What has ended by now is simply tried again.
-                    wakes::park(session, loaded, &key).await?;
-                    Ok(true)
-                }
-                None => Ok(false),
-            },
-            None => Ok(true),
-        }
     }
 
     /// What keeps a task from starting.

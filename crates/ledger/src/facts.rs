@@ -6,7 +6,7 @@ use runner_lifecycle::lock::{Lock, Resource, WHOLE_REPO};
 use runner_lifecycle::ready;
 use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
 use runner_lifecycle::request::{
-    Chain, Dependency, Ending, JudgeEnding, NewTask, Reservation, Unmerged,
+    Chain, Claim, Dependency, Ending, JudgeEnding, NewTask, Reservation, Unmerged,
 };
 use runner_lifecycle::run::{Lease, Receipt, Run};
 use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp};
@@ -71,6 +71,35 @@ pub(crate) async fn load(
     }))
 }
 
+/// Makes sure that nobody else claims an overlapping scope before this transaction ends.
+/// Once for each transaction: two scopes one after the other would not be locked in the
+/// order that everybody keeps, and two transactions would wait for each other.
+pub(crate) async fn serialise(
+    session: &mut dyn Session,
+    loaded: Option<&Loaded>,
+    request: &Request,
+) -> Result<(), StoreError> {
+    match (loaded, request) {
+        (Some(loaded), Request::Claim(claim)) => {
+            session
+                .serialise_scope(&claim_scope(&loaded.task, claim))
+                .await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a claim locks.
+fn claim_scope(task: &Task, claim: &Claim) -> Vec<Resource> {
+    if claim.purpose == Purpose::Work {
+        return task.work_scope();
+    }
+    let base = claim.base.as_deref().map(Resource::merge);
+    std::iter::once(Resource::judge(&task.id))
+        .chain(base.and_then(Result::ok))
+        .collect()
+}
+
 /// Adds what the store knows to what the caller knows.
 pub(crate) async fn gather(
     session: &mut dyn Session,
@@ -90,19 +119,14 @@ pub(crate) async fn gather(
     match request {
         Request::Claim(claim) => {
             facts.fleet_paused = is_paused(session).await?;
+            let scope = claim_scope(task, claim);
             match claim.purpose {
                 Purpose::Work => {
-                    let scope = task.work_scope();
-                    session.serialise_scope(&scope).await?;
                     facts.dependencies = dependencies(session, &task.dependencies).await?;
                     (facts.locks, facts.unmerged) = overlapping(session, &scope).await?;
                     facts.reservations = reserved(session, policy, task, outside, now).await?;
                 }
                 Purpose::Judge | Purpose::Merge => {
-                    let mut scope = vec![Resource::judge(&task.id)];
-                    let base = claim.base.as_deref().map(Resource::merge);
-                    scope.extend(base.and_then(Result::ok));
-                    session.serialise_scope(&scope).await?;
                     facts.locks = overlapping(session, &scope).await?.0;
                     facts.is_merge_head = is_merge_head(session, task, now).await?;
                 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use runner_lifecycle::lock::Resource;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPool, PgPoolOptions, Postgres};
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Row as _, Transaction};
+use sqlx::{AssertSqlSafe, Connection as _, Row as _, Transaction};
 use tokio::sync::Notify;
 
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
@@ -21,6 +21,9 @@ const CHANNEL: &str = "runner_ledger";
 const UPGRADE_LOCK: i64 = 0x7275_6e6c;
 /// How long a caller waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(20);
+
+/// A connection that was idle for longer is tested before it is used.
+const STALE: Duration = Duration::from_secs(1);
 
 /// A database on a server.
 pub(crate) struct PostgresEngine {
@@ -45,6 +48,16 @@ impl PostgresEngine {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE)
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| {
+                Box::pin(async move {
+                    // What was used a moment ago need not be asked whether it lives.
+                    if meta.idle_for > STALE {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
             .connect_with(options.clone())
             .await
             .map_err(|error| failed(&error))?;
@@ -122,7 +135,12 @@ impl Engine for PostgresEngine {
                 Access::Write => "BEGIN ISOLATION LEVEL READ COMMITTED",
             };
             self.statements.fetch_add(1, Ordering::Relaxed);
-            let open = self.pool.begin_with(how).await.map_err(|e| failed(&e))?;
+            // On a task of its own: a caller that is gone in the middle would leave a
+            // connection with an open transaction that nobody knows of.
+            let pool = self.pool.clone();
+            let begun = tokio::spawn(async move { pool.begin_with(how).await }).await;
+            let begun = begun.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            let open = begun.map_err(|error| failed(&error))?;
             let session: Box<dyn Session> = Box::new(PostgresSession {
                 open,
                 statements: Arc::clone(&self.statements),
