@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod demo;
+mod ledger_args;
 mod out;
 mod progress;
 mod style;
@@ -44,7 +45,9 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Start { no_guard_check } => commands::start::run(dir, !no_guard_check, out),
         Command::Validate => commands::look::validate(dir, out),
         Command::Select => commands::look::select(dir, out),
-        Command::Why { node } => commands::look::why(dir, node.as_deref(), out),
+        Command::Why { node } => commands::task::why_node_or_task(dir, node.as_deref(), out),
+        Command::Task(options) => commands::task::run(dir, options, out),
+        Command::Ledger(options) => commands::ledger::run(dir, options, out),
         Command::Step => commands::step::step(dir, out),
         Command::Loop(options) => commands::step::run_loop(dir, options, out),
         Command::Status => commands::status::run(dir, out),

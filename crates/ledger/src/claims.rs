@@ -1,6 +1,7 @@
 //! Claims of whatever is first in order: no table is ever scanned for them.
 
 use runner_lifecycle::decide::{Answer, assignment};
+use runner_lifecycle::lock::Lock;
 use runner_lifecycle::packet::Assignment;
 use runner_lifecycle::ready::{self, NotReady};
 use runner_lifecycle::request::Claim;
@@ -80,9 +81,9 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// What the owner is given.
-    pub fn assignment(&self, objective: &str) -> Assignment {
-        assignment(&self.task, &self.run_id, objective, &[])
+    /// What the owner is given: the task, and the locks that others hold.
+    pub fn assignment(&self, objective: &str, locks: &[Lock]) -> Assignment {
+        assignment(&self.task, &self.run_id, objective, locks)
     }
 }
 

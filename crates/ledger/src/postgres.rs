@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use runner_lifecycle::lock::Resource;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPool, PgPoolOptions, Postgres};
+use sqlx::postgres::{
+    PgArguments, PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, Postgres,
+};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, Transaction};
 use tokio::sync::Notify;
@@ -45,6 +47,10 @@ impl PostgresEngine {
         if read_only {
             options = options.options([("default_transaction_read_only", "on")]);
         }
+        // A pool tries again until its time is over; a server that is not there should be
+        // told at once, and in its own words.
+        let first = PgConnection::connect_with(&options).await;
+        first.map_err(|error| failed(&error))?.close().await.ok();
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE)

@@ -2,12 +2,14 @@
 
 pub(crate) mod doctor;
 pub(crate) mod init;
+pub(crate) mod ledger;
 pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod proof;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod step;
+pub(crate) mod task;
 pub(crate) mod tree;
 
 use std::cell::RefCell;
