@@ -15,11 +15,13 @@ mod stream_report;
 mod tree;
 
 use crate::args::Args;
+use crate::cmd::Cmd;
 use crate::failure::{Failure, Result};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
        cargo xtask bench stream [--runs N] [--lines N] [--json] [--check]
+       cargo xtask bench ledger [--sizes N,N,...] [--json] [--check]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
@@ -29,10 +31,15 @@ stream: `runner step` with a session that prints a million events, against readi
 the same pipe and parsing every line into typed values; the memory of that beside
 the memory of a tenth of it; and what each sandbox adds to a step.
 
+ledger: whole lives of tasks on PostgreSQL and SQLite, synced, against the same number
+of bare commits on the same store; commit to claim when idle; what a claim costs with
+up to a million tasks stored.
+
   --runs N        measurements of each, at least 7 (default 9); medians count;
                   stream: at least 5 (default 7)
   --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
+  --sizes LIST    how many tasks are stored (default 1000,100000,1000000)
   --json          the figures as JSON on stdout
   --check         fail where an aim is missed";
 
@@ -43,10 +50,30 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     match args.positional().as_deref() {
         Some("loop") => r#loop::run(args),
         Some("stream") => stream::run(args),
+        Some("ledger") => ledger(args),
         Some(other) => Err(Failure::usage(format!("there is no benchmark `{other}`"))
-            .hint("the benchmarks are: loop, stream")),
-        None => Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop, stream")),
+            .hint("the benchmarks are: loop, stream, ledger")),
+        None => {
+            Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop, stream, ledger"))
+        }
     }
+}
+
+/// A program of the ledger's own: it speaks to its stores as the ledger does.
+fn ledger(mut args: Args) -> Result<()> {
+    let sizes: Option<String> = args.value("--sizes")?;
+    let (json, check) = (args.flag("--json"), args.flag("--check"));
+    args.finish()?;
+    let mut bench = Cmd::cargo("run --release --locked -q -p runner-ledger --example bench --");
+    if let Some(sizes) = sizes {
+        bench = bench.arg(format!("--sizes={sizes}"));
+    }
+    for (given, flag) in [(json, "--json"), (check, "--check")] {
+        if given {
+            bench = bench.arg(flag);
+        }
+    }
+    bench.run()
 }
 
 /// The hidden mode of that name.

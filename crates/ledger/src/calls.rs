@@ -141,7 +141,10 @@ impl Ledger {
             return Ok(answered);
         }
         let request = &ask.call.request;
-        facts::lock_row(session, &ask.task).await?;
+        // What is to be made has no row yet that could be locked.
+        if !matches!(request, Request::Create(_)) {
+            facts::lock_row(session, &ask.task).await?;
+        }
         let loaded = facts::load(session, &ask.task, request.token()).await?;
         let decision = self
             .decide_and_write(session, loaded.as_ref(), &ask.call, &ask.outside)
@@ -158,7 +161,10 @@ impl Ledger {
         outside: &Facts,
     ) -> Result<Decision, LedgerError> {
         facts::serialise(session, loaded, &call.request).await?;
-        let now = self.now_in(session).await?;
+        let now = match loaded {
+            Some(loaded) if self.server_clock => loaded.server_now,
+            _ => self.now_in(session).await?,
+        };
         let facts = match (loaded, &call.request) {
             (Some(loaded), request) => {
                 facts::gather(session, &self.policy, loaded, request, outside, now).await?

@@ -158,11 +158,14 @@ impl Ledger {
         let mut aside = 0;
         let same = [Arg::Text(&wanted.owner), Arg::Text(&wanted.key)];
         let mut candidate = match one(&mut *session, SAME_CLAIM, &same).await? {
-            Some(row) => Some(records::task_id(&row.text(0)?)?),
+            Some(row) => {
+                let id = records::task_id(&row.text(0)?)?;
+                facts::lock_row(&mut *session, &id).await?;
+                Some(id)
+            }
             None => self.candidate(&mut *session, wanted).await?,
         };
         while let Some(id) = candidate {
-            facts::lock_row(&mut *session, &id).await?;
             let Some(loaded) = facts::load(&mut *session, &id, None).await? else {
                 break;
             };
@@ -212,6 +215,7 @@ impl Ledger {
         Ok(Attempt::Nothing)
     }
 
+    /// The first in order, with its row locked.
     async fn candidate(
         &self,
         session: &mut dyn Session,

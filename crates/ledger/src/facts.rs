@@ -23,6 +23,8 @@ pub(crate) struct Loaded {
     pub(crate) receipt: Option<Receipt>,
     pub(crate) waits_for: Option<String>,
     pub(crate) woken_from: Option<String>,
+    /// The time of the server, which means something if decisions go by it.
+    pub(crate) server_now: Timestamp,
 }
 
 const LOCK_ROW: Sql = Sql {
@@ -30,14 +32,25 @@ const LOCK_ROW: Sql = Sql {
     postgres: "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = $1 FOR UPDATE",
 };
 
-const LOAD: &str = concat!(
-    "SELECT ",
-    lease_columns!(),
-    ", t.doc, t.waits_for, t.woken_from, \
-     (SELECT r.doc FROM runs r WHERE r.task_id = t.id ORDER BY r.number DESC LIMIT 1), \
-     (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2) \
-     FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id = $1"
-);
+macro_rules! load {
+    ($now:literal) => {
+        concat!(
+            "SELECT ",
+            lease_columns!(),
+            ", t.doc, t.waits_for, t.woken_from, \
+             (SELECT r.doc FROM runs r WHERE r.task_id = t.id ORDER BY r.number DESC LIMIT 1), \
+             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), ",
+            $now,
+            " FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id = $1"
+        )
+    };
+}
+
+/// A row with everything, and the time of the server, where there is one.
+const LOAD: Sql = Sql {
+    sqlite: load!("CAST(0 AS BIGINT)"),
+    postgres: load!("CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"),
+};
 
 /// Locks a row until the end of the transaction.
 pub(crate) async fn lock_row(session: &mut dyn Session, id: &TaskId) -> Result<(), StoreError> {
@@ -68,6 +81,7 @@ pub(crate) async fn load(
         woken_from: row.maybe_text(at + 2)?,
         run: run.as_deref().map(records::run).transpose()?,
         receipt: receipt.as_deref().map(records::receipt).transpose()?,
+        server_now: Timestamp(row.int(at + 5)?),
     }))
 }
 
