@@ -26,6 +26,8 @@ mod time;
 pub mod watchdog;
 
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
 mod model;
 
 pub use decide::{Decision, Refusal, decide};

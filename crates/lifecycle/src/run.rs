@@ -52,6 +52,44 @@ impl Run {
         format!("{task}-{number}")
     }
 
+    /// A run that begins now.
+    pub fn begin(task: &TaskId, number: u32, owner: &str, token: u64, now: Timestamp) -> Run {
+        Run {
+            id: Run::id_of(task, number),
+            task_id: task.clone(),
+            number,
+            owner: owner.to_owned(),
+            token,
+            status: RunStatus::Running,
+            category: None,
+            signature: None,
+            started_at: now,
+            ended_at: None,
+            result: None,
+            packet: None,
+            judged_at: None,
+            judgement_version: 0,
+            verdict: None,
+            judge_packet: None,
+        }
+    }
+
+    /// The run of a review: its result is the head of the pull request.
+    pub fn of_pull_request(
+        task: &TaskId,
+        number: u32,
+        head: &str,
+        actor: &str,
+        now: Timestamp,
+    ) -> Run {
+        Run {
+            status: RunStatus::Success,
+            ended_at: Some(now),
+            result: Some(head.to_owned()),
+            ..Run::begin(task, number, actor, 0, now)
+        }
+    }
+
     /// Whether a judge may claim it.
     pub fn is_unjudged_success(&self) -> bool {
         self.status == RunStatus::Success && self.judged_at.is_none() && self.verdict.is_none()

@@ -14,7 +14,7 @@ use crate::ready;
 use crate::request::{Claim, Facts};
 use crate::row::Task;
 use crate::run::{Lease, Run};
-use crate::words::{Code, Kind, Phase, Purpose, Reason, RunStatus, State};
+use crate::words::{Code, Kind, Phase, Purpose, Reason, State};
 
 /// The answer that a claim with the same key got.
 pub(super) fn repeat(claim: &Claim, facts: &Facts) -> Option<Answer> {
@@ -166,24 +166,7 @@ fn newest_run<'r>(draft: &'r Draft<'_>) -> Result<&'r Run, Refusal> {
 
 fn open_run(draft: &Draft<'_>, claim: &Claim, token: u64) -> Run {
     let number = draft.row.counters.attempts + 1;
-    Run {
-        id: Run::id_of(&draft.row.id, number),
-        task_id: draft.row.id.clone(),
-        number,
-        owner: claim.owner.clone(),
-        token,
-        status: RunStatus::Running,
-        category: None,
-        signature: None,
-        started_at: draft.now,
-        ended_at: None,
-        result: None,
-        packet: None,
-        judged_at: None,
-        judgement_version: 0,
-        verdict: None,
-        judge_packet: None,
-    }
+    Run::begin(&draft.row.id, number, &claim.owner, token, draft.now)
 }
 
 fn judged_run(draft: &Draft<'_>) -> Result<Run, Refusal> {

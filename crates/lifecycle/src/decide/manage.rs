@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::{Map, json};
 
 use super::draft::{Block, Draft};
-use super::recover::review_run_of;
 use super::work::mark_refused_packet;
 use super::{Answer, Decision, LeaseChange, LockChange, Refusal};
 use crate::event::Event;
@@ -13,6 +12,7 @@ use crate::lock::normalise;
 use crate::policy::Policy;
 use crate::request::{Call, Chain, Facts, NewPacket, NewTask, Request};
 use crate::row::{Blocker, Lineage, Task, TaskId};
+use crate::run::Run;
 use crate::successor;
 use crate::time::Timestamp;
 use crate::words::{Check, Code, Kind, Origin, Phase, Reason, RunStatus, State};
@@ -31,7 +31,7 @@ pub(super) fn create(
     let mut runs = Vec::new();
     let mut draft = Draft::new(policy, &row, call, facts, now);
     if let Some(head) = &new.head {
-        runs.push(review_run_of(&row, 1, head, &call.actor, now));
+        runs.push(Run::of_pull_request(&row.id, 1, head, &call.actor, now));
         let block = Block::on(Reason::AwaitingJudge, "a pull request waits for a judge");
         draft.block(&block, "pull_request_found", |row| {
             row.phase = Phase::Judge;

@@ -9,7 +9,7 @@ use crate::retry;
 use crate::row::{Task, TaskId};
 use crate::run::Run;
 use crate::successor;
-use crate::words::{Category, Code, Phase, Reason, RunStatus, State, TaskType};
+use crate::words::{Category, Code, Phase, Reason, State, TaskType};
 
 use super::manage::apply_packet;
 
@@ -141,7 +141,9 @@ fn restore_run(draft: &mut Draft<'_>, event: &str, counted: bool) -> Result<(), 
         ));
     };
     let number = draft.row.counters.attempts + 1;
-    draft.run = Some(review_run(&draft.row, number, &pull.head, draft));
+    let actor = &draft.call.actor;
+    let run = Run::of_pull_request(&draft.row.id, number, &pull.head, actor, draft.now);
+    draft.run = Some(run);
     let edit = |row: &mut Task| {
         row.counters.attempts = number;
         row.counters.restores += u32::from(counted);
@@ -154,38 +156,6 @@ fn restore_run(draft: &mut Draft<'_>, event: &str, counted: bool) -> Result<(), 
     }
     let block = Block::on(Reason::AwaitingJudge, "the pull request has a new head");
     draft.block(&block, event, edit)
-}
-
-fn review_run(task: &Task, number: u32, head: &str, draft: &Draft<'_>) -> Run {
-    review_run_of(task, number, head, &draft.call.actor, draft.now)
-}
-
-/// The run of a review: its result is the head of the pull request.
-pub(super) fn review_run_of(
-    task: &Task,
-    number: u32,
-    head: &str,
-    actor: &str,
-    now: crate::time::Timestamp,
-) -> Run {
-    Run {
-        id: Run::id_of(&task.id, number),
-        task_id: task.id.clone(),
-        number,
-        owner: actor.to_owned(),
-        token: 0,
-        status: RunStatus::Success,
-        category: None,
-        signature: None,
-        started_at: now,
-        ended_at: Some(now),
-        result: Some(head.to_owned()),
-        packet: None,
-        judged_at: None,
-        judgement_version: 0,
-        verdict: None,
-        judge_packet: None,
-    }
 }
 
 /// The run itself was counted when it ended; here its category is.

@@ -1,10 +1,8 @@
 //! What each role would ask for now: it looks at the store and makes up its mind.
 
 use super::{Body, Client, Fleet, Message, NOW, PAST, TIP, Who, Work, World, store};
-use crate::packet::{
-    AcceptanceAnswer, ChangeAction, CheckStatus, Extra, ResourceChange, ResultPacket, ResultStatus,
-    SCHEMA_VERSION,
-};
+use crate::fixtures;
+use crate::packet::ResultPacket;
 use crate::ready::{NotReady, ready};
 use crate::recovery::{self, Action};
 use crate::request::{Call, Claim, Ending, JudgeEnding, NewPacket, Request};
@@ -283,28 +281,7 @@ fn fresh_id(world: &World, task: &Task) -> TaskId {
 
 /// A packet that answers everything, or one that says so without evidence.
 fn packet(task: &Task, run_id: &str, good: bool) -> ResultPacket {
-    let answer = |criterion: &crate::row::Criterion| AcceptanceAnswer {
-        criterion: criterion.id.clone(),
-        status: CheckStatus::Pass,
-        evidence: if good { "exit 0" } else { "" }.to_owned(),
-        extra: Extra::new(),
-    };
-    ResultPacket {
-        schema_version: SCHEMA_VERSION.to_owned(),
-        run_id: run_id.to_owned(),
-        task_id: task.id.to_string(),
-        status: ResultStatus::Done,
-        changes: vec![ResourceChange {
-            resource: task.lock_scope[0].to_string(),
-            action: ChangeAction::Modified,
-            evidence: None,
-            extra: Extra::new(),
-        }],
-        acceptance_check: task.acceptance.iter().map(answer).collect(),
-        worklog_path: "log".to_owned(),
-        notes_for_orchestrator: Vec::new(),
-        extra: Extra::new(),
-    }
+    fixtures::packet(task, run_id, if good { "exit 0" } else { "" })
 }
 
 /// What a name of the base is once it has moved.

@@ -45,24 +45,7 @@ fn sound() -> Store {
         details: serde_json::Map::new(),
         changes: Vec::new(),
     };
-    let run = Run {
-        id: "a-1".to_owned(),
-        task_id: id("a"),
-        number: 1,
-        owner: "w".to_owned(),
-        token: 1,
-        status: RunStatus::Running,
-        category: None,
-        signature: None,
-        started_at: Timestamp(0),
-        ended_at: None,
-        result: None,
-        packet: None,
-        judged_at: None,
-        judgement_version: 0,
-        verdict: None,
-        judge_packet: None,
-    };
+    let run = Run::begin(&id("a"), 1, "w", 1, Timestamp(0));
     Store {
         events: vec![event(&working), event(&todo)],
         locks: vec![lock("a", "src")],

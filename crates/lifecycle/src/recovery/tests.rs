@@ -28,22 +28,9 @@ fn task(reason: Reason, phase: Phase) -> Task {
 
 fn run(status: RunStatus) -> Run {
     Run {
-        id: "t-1".to_owned(),
-        task_id: id("t"),
-        number: 1,
-        owner: "w".to_owned(),
-        token: 1,
         status,
-        category: None,
-        signature: None,
-        started_at: NOW,
-        ended_at: None,
         result: Some("c1".to_owned()),
-        packet: None,
-        judged_at: None,
-        judgement_version: 0,
-        verdict: None,
-        judge_packet: None,
+        ..Run::begin(&id("t"), 1, "w", 1, NOW)
     }
 }
 

@@ -18,7 +18,7 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
         .run
         .as_ref()
         .map_or("t-1".to_owned(), |run| run.id.clone());
-    let packet = packet(&desk.task, &run_id);
+    let packet = packet(&desk.task, &run_id, "exit 0");
     let owner = ["w", "j"][n % 2];
     let category = Category::ALL[n % Category::ALL.len()];
     let cause = ReworkCause::ALL[n % ReworkCause::ALL.len()];
