@@ -1,4 +1,4 @@
-//! The durable ledger: what [`runner_lifecycle::decide`] says is written in one
+//! The durable ledger: what [`runner_lifecycle::decide()`] says is written in one
 //! transaction, on SQLite or PostgreSQL.
 //!
 //! [`Ledger`] does the work once for both stores; [`engine::Engine`] is what a store must

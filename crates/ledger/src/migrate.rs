@@ -25,6 +25,35 @@ pub(crate) enum Dialect {
     Postgres,
 }
 
+/// Brings the schema up to date inside an open transaction of either engine. Somebody else
+/// may have done it since it was looked at.
+macro_rules! upgrade_in {
+    ($open:expr, $dialect:expr, $fail:expr) => {{
+        let open = $open;
+        sqlx::query($crate::migrate::CREATE_VERSION_TABLE)
+            .execute(&mut **open)
+            .await
+            .map_err($fail)?;
+        let row = sqlx::query($crate::migrate::READ_VERSION)
+            .fetch_one(&mut **open)
+            .await
+            .map_err($fail)?;
+        let found = row.try_get::<Option<i64>, usize>(0).map_err($fail)?;
+        for (version, text) in $crate::migrate::pending(found.unwrap_or(0), $dialect)? {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(text))
+                .execute(&mut **open)
+                .await
+                .map_err($fail)?;
+            sqlx::query($crate::migrate::WRITE_VERSION)
+                .bind(version)
+                .execute(&mut **open)
+                .await
+                .map_err($fail)?;
+        }
+    }};
+}
+pub(crate) use upgrade_in;
+
 pub(crate) const CREATE_VERSION_TABLE: &str =
     "CREATE TABLE IF NOT EXISTS ledger_schema (version BIGINT NOT NULL)";
 pub(crate) const READ_VERSION: &str = "SELECT MAX(version) FROM ledger_schema";

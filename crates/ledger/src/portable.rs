@@ -12,12 +12,10 @@ use crate::engine::{Access, Arg, Session, all, one, run};
 use crate::error::{LedgerError, StoreError};
 use crate::ledger::Ledger;
 use crate::migrate::SCHEMA;
-use crate::reads::{self, docs, events_of, ids_after};
+use crate::reads::{self, all_ids, docs, events_of};
 use crate::rebuild::{refresh_index, replace_row};
 use crate::records;
 use crate::writes;
-
-const PAGE: i64 = 500;
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -87,15 +85,9 @@ impl Ledger {
             schema_version: 1,
             ledger_schema: SCHEMA,
         })?;
-        let mut after = String::new();
-        loop {
-            let ids = ids_after(&mut *session, &after, PAGE).await?;
-            let Some(last) = ids.last() else { break };
-            after = last.to_string();
-            for id in &ids {
-                tasks += 1;
-                export_task(&mut *session, id, &mut sink).await?;
-            }
+        for id in &all_ids(&mut *session).await? {
+            tasks += 1;
+            export_task(&mut *session, id, &mut sink).await?;
         }
         let everything = [Arg::Int(i64::MAX), Arg::Int(i64::MAX)];
         let mut leases = reads::leases(&mut *session, &everything).await?;
@@ -245,21 +237,15 @@ async fn import_line(
 /// Makes the rows from the events that were read.
 async fn rebuild_rows(session: &mut dyn Session, policy: &Policy) -> Result<u64, LedgerError> {
     let mut tasks = 0;
-    let mut after = String::new();
-    loop {
-        let ids = ids_after(session, &after, PAGE).await?;
-        let Some(last) = ids.last() else { break };
-        after = last.to_string();
-        for id in &ids {
-            let task = fold(&events_of(session, id).await?).map_err(|error| {
-                Refusal::new(
-                    Code::LedgerInconsistent,
-                    format!("the events of task {id} do not add up: {error}"),
-                )
-            })?;
-            replace_row(session, policy, &task).await?;
-            tasks += 1;
-        }
+    for id in &all_ids(session).await? {
+        let task = fold(&events_of(session, id).await?).map_err(|error| {
+            Refusal::new(
+                Code::LedgerInconsistent,
+                format!("the events of task {id} do not add up: {error}"),
+            )
+        })?;
+        replace_row(session, policy, &task).await?;
+        tasks += 1;
     }
     refresh_index(session).await?;
     Ok(tasks)

@@ -10,7 +10,7 @@ use sqlx::postgres::{
     PgArguments, PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, Postgres,
 };
 use sqlx::query::Query;
-use sqlx::{AssertSqlSafe, Connection as _, Row as _, Transaction};
+use sqlx::{Connection as _, Row as _, Transaction};
 use tokio::sync::Notify;
 
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
@@ -108,27 +108,7 @@ impl PostgresEngine {
             .execute(&mut *open)
             .await
             .map_err(fail)?;
-        sqlx::query(migrate::CREATE_VERSION_TABLE)
-            .execute(&mut *open)
-            .await
-            .map_err(fail)?;
-        // Another process may have done it since.
-        let row = sqlx::query(migrate::READ_VERSION)
-            .fetch_one(&mut *open)
-            .await
-            .map_err(fail)?;
-        let found = row.try_get::<Option<i64>, usize>(0).map_err(fail)?;
-        for (version, text) in migrate::pending(found.unwrap_or(0), Dialect::Postgres)? {
-            sqlx::raw_sql(AssertSqlSafe(text))
-                .execute(&mut *open)
-                .await
-                .map_err(fail)?;
-            sqlx::query(migrate::WRITE_VERSION)
-                .bind(version)
-                .execute(&mut *open)
-                .await
-                .map_err(fail)?;
-        }
+        migrate::upgrade_in!(&mut open, Dialect::Postgres, fail);
         open.commit().await.map_err(fail)
     }
 }

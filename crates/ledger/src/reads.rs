@@ -197,14 +197,10 @@ pub(crate) async fn leases(
     Ok(leases)
 }
 
-/// Ids of tasks after that one, in order: the pages of whoever goes through them all.
-pub(crate) async fn ids_after(
-    session: &mut dyn Session,
-    after: &str,
-    limit: i64,
-) -> Result<Vec<TaskId>, StoreError> {
-    let sql = "SELECT DISTINCT task_id FROM events WHERE task_id > $1 ORDER BY task_id LIMIT $2";
-    let rows = all(session, sql, &[Arg::Text(after), Arg::Int(limit)]).await?;
+/// The ids of all tasks that have events, in order.
+pub(crate) async fn all_ids(session: &mut dyn Session) -> Result<Vec<TaskId>, StoreError> {
+    let sql = "SELECT DISTINCT task_id FROM events ORDER BY task_id";
+    let rows = all(session, sql, &[]).await?;
     rows.iter()
         .map(|row| records::task_id(&row.text(0)?))
         .collect()

@@ -8,12 +8,9 @@ use crate::engine::{Access, Arg, Session, all, run};
 use crate::error::{LedgerError, StoreError};
 use crate::facts;
 use crate::ledger::Ledger;
-use crate::reads::{events_of, ids_after, stored_row};
+use crate::reads::{all_ids, events_of, stored_row};
 use crate::records;
 use crate::writes;
-
-/// How many tasks are read at a time.
-const PAGE: i64 = 500;
 
 /// A row that is not what its events add up to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,20 +37,14 @@ pub struct Rebuilt {
 /// Compares every row with its events.
 pub(crate) async fn compare(session: &mut dyn Session) -> Result<Findings, StoreError> {
     let mut findings = Findings::default();
-    let mut after = String::new();
-    loop {
-        let ids = ids_after(session, &after, PAGE).await?;
-        let Some(last) = ids.last() else { break };
-        after = last.to_string();
-        for id in &ids {
-            let (events, folded) = folded(session, id).await?;
-            findings.tasks += 1;
-            findings.events += events;
-            let row = stored_row(session, id).await?;
-            findings
-                .rows
-                .extend(difference(id, row.as_ref(), folded.as_ref()));
-        }
+    for id in &all_ids(session).await? {
+        let (events, folded) = folded(session, id).await?;
+        findings.tasks += 1;
+        findings.events += events;
+        let row = stored_row(session, id).await?;
+        findings
+            .rows
+            .extend(difference(id, row.as_ref(), folded.as_ref()));
     }
     let orphans = "SELECT id FROM tasks t \
          WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.task_id = t.id) ORDER BY id";

@@ -11,7 +11,7 @@ use sqlx::sqlite::{
     Sqlite, SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool,
     SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Row as _, Transaction};
+use sqlx::{Row as _, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
@@ -97,27 +97,7 @@ impl SqliteEngine {
             .begin_with("BEGIN IMMEDIATE")
             .await
             .map_err(fail)?;
-        sqlx::query(migrate::CREATE_VERSION_TABLE)
-            .execute(&mut *open)
-            .await
-            .map_err(fail)?;
-        // Another process may have done it since.
-        let row = sqlx::query(migrate::READ_VERSION)
-            .fetch_one(&mut *open)
-            .await
-            .map_err(fail)?;
-        let found = row.try_get::<Option<i64>, usize>(0).map_err(fail)?;
-        for (version, text) in migrate::pending(found.unwrap_or(0), Dialect::Sqlite)? {
-            sqlx::raw_sql(AssertSqlSafe(text))
-                .execute(&mut *open)
-                .await
-                .map_err(fail)?;
-            sqlx::query(migrate::WRITE_VERSION)
-                .bind(version)
-                .execute(&mut *open)
-                .await
-                .map_err(fail)?;
-        }
+        migrate::upgrade_in!(&mut open, Dialect::Sqlite, fail);
         open.commit().await.map_err(fail)
     }
 }
