@@ -18,12 +18,16 @@ mod ui_client;
 mod ui_report;
 
 use crate::args::Args;
+use crate::cmd::Cmd;
 use crate::failure::{Failure, Result};
+
+const BENCHMARKS: &str = "the benchmarks are: loop, stream, ui, ledger";
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
        cargo xtask bench stream [--runs N] [--lines N] [--json] [--check]
        cargo xtask bench ui [--runs N] [--json]
+       cargo xtask bench ledger [--sizes N,N,...] [--json] [--check]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
@@ -37,10 +41,15 @@ ui: `runner ui` on a tree of 10,000 nodes: from the rename of a file to its even
 in a client; answers of /api/tree a second, against a thread that only sends the
 same bytes; memory with 500 listeners.
 
+ledger: whole lives of tasks on PostgreSQL and SQLite, synced, against the same number
+of bare commits on the same store; commit to claim when idle; what a claim costs with
+up to a million tasks stored.
+
   --runs N        measurements of each, at least 7 (default 9); medians count;
                   stream: at least 5 (default 7); ui: at least 20 (default 60)
   --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
+  --sizes LIST    how many tasks are stored (default 1000,100000,1000000)
   --json          the figures as JSON on stdout
   --check         fail where an aim is missed";
 
@@ -52,12 +61,29 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         Some("loop") => r#loop::run(args),
         Some("stream") => stream::run(args),
         Some("ui") => ui::run(args),
-        Some(other) => Err(Failure::usage(format!("there is no benchmark `{other}`"))
-            .hint("the benchmarks are: loop, stream, ui")),
-        None => {
-            Err(Failure::usage("which benchmark?").hint("the benchmarks are: loop, stream, ui"))
+        Some("ledger") => ledger(args),
+        Some(other) => {
+            Err(Failure::usage(format!("there is no benchmark `{other}`")).hint(BENCHMARKS))
+        }
+        None => Err(Failure::usage("which benchmark?").hint(BENCHMARKS)),
+    }
+}
+
+/// A program of the ledger's own: it speaks to its stores as the ledger does.
+fn ledger(mut args: Args) -> Result<()> {
+    let sizes: Option<String> = args.value("--sizes")?;
+    let (json, check) = (args.flag("--json"), args.flag("--check"));
+    args.finish()?;
+    let mut bench = Cmd::cargo("run --release --locked -q -p runner-ledger --example bench --");
+    if let Some(sizes) = sizes {
+        bench = bench.arg(format!("--sizes={sizes}"));
+    }
+    for (given, flag) in [(json, "--json"), (check, "--check")] {
+        if given {
+            bench = bench.arg(flag);
         }
     }
+    bench.run()
 }
 
 /// The hidden mode of that name.

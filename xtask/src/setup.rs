@@ -79,6 +79,11 @@ const TOOLS: &[Tool] = &[
         why: "tests bring loopback up in a network of their own",
     },
     Tool {
+        command: "pg_ctl",
+        source: Source::Apt("postgresql"),
+        why: "the tests of the ledger run on a server of their own",
+    },
+    Tool {
         command: "codex",
         source: Source::Npm,
         why: "the tests of the codex backend run the real one, against a scripted model",
@@ -105,10 +110,19 @@ impl Tool {
             Source::UiPackages => ui::has_packages(),
             Source::Apt(_) | Source::Pip { .. } => {
                 let in_system = |dir: &str| Path::new(dir).join(self.command).is_file();
-                find_program(self.command).is_some() || SYSTEM_DIRS.iter().any(|dir| in_system(dir))
+                find_program(self.command).is_some()
+                    || SYSTEM_DIRS.iter().any(|dir| in_system(dir))
+                    || in_a_version_of_postgres(self.command)
             }
         }
     }
+}
+
+/// Debian keeps the programs of each version of the server in a folder of its own.
+fn in_a_version_of_postgres(command: &str) -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql");
+    let mut folders = versions.into_iter().flatten().flatten();
+    folders.any(|version| version.path().join("bin").join(command).is_file())
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {

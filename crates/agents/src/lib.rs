@@ -16,7 +16,6 @@ mod command;
 mod event;
 mod failure;
 mod lax;
-mod mask;
 mod opencode;
 mod probe;
 mod reader;
@@ -30,9 +29,9 @@ use runner_core::config;
 
 pub use event::{ChangeKind, Event};
 pub use failure::{Failure, FailureKind, LocalZone, Reset, classify};
-pub use mask::{mask_text, masked};
 pub use probe::{Help, Login, Probe, Version, VersionFit};
 pub use reader::{Ending, Reader};
+pub use runner_core::mask::{mask_text, masked};
 pub use usage::Usage;
 
 /// What a session is to be like.

@@ -18,6 +18,7 @@ Exit codes:
 
 Environment:
   RUNNER_RETRY_DELAYS_SECS  pauses of the loop before it tries again after an error (10,60,300)
+  RUNNER_STORE              the ledger of `task` and `ledger` (.runner/fleet/ledger.db)
   NO_COLOR                  no colours
   VISUAL, EDITOR            the editor of `runner edit`; VISUAL comes first
 
@@ -163,9 +164,9 @@ pub(crate) enum Command {
     },
     /// Watch the run live in the terminal: j, k, g, G move, q leaves
     Watch,
-    /// Say why a node is, or is not, next
+    /// Say why a node is, or is not, next, or why a task of the fleet is not running
     Why {
-        /// A node's id; without it: the next leaf
+        /// A node's id, or a task's; without it: the next leaf
         node: Option<String>,
     },
     /// Derive every recorded iteration again and compare byte for byte
@@ -188,6 +189,10 @@ pub(crate) enum Command {
     Ui(UiArgs),
     /// Run loops on declared cases and learn, with numbers, how good they are
     Eval(crate::commands::eval::EvalArgs),
+    /// The tasks of a fleet, step by step: by hand, from a script or by an agent
+    Task(Box<crate::ledger_args::TaskArgs>),
+    /// Check, rebuild, export or import the ledger of a fleet
+    Ledger(crate::ledger_args::LedgerArgs),
     /// Play a whole run in a temporary repository: no model, no network
     Demo {
         /// Where to make the repository (default: a new temporary folder)

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod demo;
 mod editor;
+mod ledger_args;
 mod out;
 mod progress;
 mod style;
@@ -56,7 +57,9 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         } => commands::start::run(dir, run.as_deref(), !no_guard_check, out),
         Command::Validate => commands::look::validate(dir, out),
         Command::Select => commands::look::select(dir, out),
-        Command::Why { node } => commands::look::why(dir, node.as_deref(), out),
+        Command::Why { node } => commands::task::why_node_or_task(dir, node.as_deref(), out),
+        Command::Task(options) => commands::task::run(dir, options, out),
+        Command::Ledger(options) => commands::ledger::run(dir, options, out),
         Command::Step => commands::step::step(dir, out),
         Command::Loop(options) if options.detach => {
             commands::detach::detach(&args.global, options, out)

@@ -14,6 +14,7 @@ pub mod goal;
 pub mod ids;
 pub mod journal;
 pub mod landing;
+pub mod mask;
 pub mod message;
 pub mod meta;
 pub mod output;

@@ -23,6 +23,7 @@ mod agent;
 mod check;
 mod config;
 pub mod model;
+mod postgres;
 mod process;
 mod program;
 mod pty;
@@ -30,6 +31,7 @@ mod repo;
 mod run;
 
 pub use config::Config;
+pub use postgres::Postgres;
 pub use process::{
     Process, assert_no_process, assert_processes_end, eventually, processes_with_env, signal,
 };

@@ -1,0 +1,288 @@
+//! `runner ledger`: check, rebuild, export and import; and how every command opens one.
+
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use runner::{Code, Error, Project, Result};
+use runner_ledger::{Findings, Ledger, LedgerError, Options, Store, StoreError};
+use serde_json::{Value, json};
+
+use super::Exit;
+use crate::ledger_args::{LedgerArgs, LedgerCommand, StoreArgs};
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+const STORE_VARIABLE: &str = "RUNNER_STORE";
+
+/// `runner ledger …`.
+pub(crate) fn run(dir: &Path, args: &LedgerArgs, out: &mut Out) -> Result<Exit> {
+    let store = store(dir, &args.store)?;
+    with_ledger(&store, out, async |ledger, out| match &args.command {
+        LedgerCommand::Check => check(ledger, out).await,
+        LedgerCommand::Rebuild { check: true } => check_rows(ledger, out).await,
+        LedgerCommand::Rebuild { check: false } => rebuild(ledger, out).await,
+        LedgerCommand::Export { file } => export(ledger, file.as_deref(), out).await,
+        LedgerCommand::Import { file } => import(ledger, file, out).await,
+    })
+}
+
+/// The store that the options, the environment or the project name.
+pub(crate) fn store(dir: &Path, args: &StoreArgs) -> Result<Store> {
+    let variable = std::env::var(STORE_VARIABLE).ok();
+    let named = args
+        .store
+        .clone()
+        .or(variable.filter(|text| !text.is_empty()));
+    if let Some(text) = named {
+        return Store::parse(&text).map_err(|error| Error::new(Code::Config, error.to_string()));
+    }
+    let project = Project::find(dir).map_err(|error| {
+        Error::new(error.code, error.message)
+            .hint("name a ledger with --store, or begin a project with `runner init`")
+    })?;
+    Ok(Store::Sqlite(
+        project.runner_dir().join("fleet").join("ledger.db"),
+    ))
+}
+
+/// Opens the ledger, does something with it and says what went wrong.
+pub(crate) fn with_ledger(
+    store: &Store,
+    out: &mut Out,
+    act: impl AsyncFnOnce(&Ledger, &mut Out) -> std::result::Result<Exit, Trouble>,
+) -> Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(Code::Io, format!("no runtime: {error}")))?;
+    let ended = runtime.block_on(async {
+        let ledger = Ledger::open(store, Options::default()).await?;
+        let ended = act(&ledger, out).await;
+        ledger.close().await?;
+        ended
+    });
+    match ended {
+        Ok(exit) => Ok(exit),
+        Err(Trouble::Ledger(error)) => {
+            refuse(&error, store, out);
+            Ok(Exit::Error)
+        }
+        Err(Trouble::Usage(error)) => Err(error),
+    }
+}
+
+/// Why a command did not succeed.
+pub(crate) enum Trouble {
+    /// The ledger says no.
+    Ledger(LedgerError),
+    /// What was typed makes no sense.
+    Usage(Error),
+}
+
+impl<E: Into<LedgerError>> From<E> for Trouble {
+    fn from(error: E) -> Trouble {
+        Trouble::Ledger(error.into())
+    }
+}
+
+fn refuse(error: &LedgerError, store: &Store, out: &mut Out) {
+    let (code, details) = match error {
+        LedgerError::Refused(refusal) => (
+            refusal.code.as_str(),
+            Value::Object(refusal.details.clone()),
+        ),
+        LedgerError::Store(error) => (store_code(error), json!({"store": store.to_string()})),
+    };
+    let hint = hint(error);
+    if out.json {
+        let message = match error {
+            LedgerError::Refused(refusal) => refusal.reason.clone(),
+            LedgerError::Store(error) => error.to_string(),
+        };
+        out.object(json!({"error": {
+            "code": code, "message": message, "details": details, "hint": hint,
+        }}));
+        return;
+    }
+    let words = match error {
+        LedgerError::Refused(_) => error.to_string(),
+        LedgerError::Store(_) => format!("{code}: {error} ({store})"),
+    };
+    out.problem(&words, hint);
+}
+
+fn store_code(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Unavailable(_) => "STORE_UNAVAILABLE",
+        StoreError::Full(_) => "STORE_FULL",
+        StoreError::ReadOnly(_) => "STORE_READ_ONLY",
+        StoreError::Newer { .. } => "STORE_NEWER",
+        StoreError::Contention(_) => "CONCURRENCY_CONFLICT",
+        StoreError::Damaged(_) => "STORE_DAMAGED",
+        StoreError::Other(_) => "STORE_ERROR",
+    }
+}
+
+fn hint(error: &LedgerError) -> Option<&'static str> {
+    match error {
+        LedgerError::Store(StoreError::Unavailable(_)) => {
+            Some("is the path or the address right, and is the server up?")
+        }
+        LedgerError::Store(StoreError::Damaged(_)) => {
+            Some("`runner ledger check` says what, `runner ledger rebuild` mends rows")
+        }
+        LedgerError::Refused(refusal)
+            if refusal.code == runner_lifecycle::Code::ConcurrencyConflict =>
+        {
+            Some("look again with `runner task show`")
+        }
+        _ => None,
+    }
+}
+
+fn findings(found: &Findings) -> Value {
+    let rows = found.rows.iter().map(
+        |row| json!({"task_id": row.task_id, "words": row.words, "repairable": row.repairable}),
+    );
+    let contradictions = found.inconsistencies.iter().map(|one| {
+        json!({
+            "finding": one.kind.as_str(), "task_id": one.task_id, "words": one.words,
+            "severity": one.kind.severity().as_str(), "repair": one.kind.repair(),
+        })
+    });
+    json!({
+        "clean": found.is_clean(), "tasks": found.tasks, "events": found.events,
+        "rows": rows.collect::<Vec<_>>(),
+        "contradictions": contradictions.collect::<Vec<_>>(),
+        "index": found.index,
+    })
+}
+
+type Ended = std::result::Result<Exit, Trouble>;
+
+async fn check(ledger: &Ledger, out: &mut Out) -> Ended {
+    let found = ledger.check().await?;
+    if out.json {
+        out.object(findings(&found));
+    } else {
+        say_rows(&found, out);
+        for one in &found.inconsistencies {
+            let name = out.paint.paint(Tone::Bad, one.kind.as_str());
+            let words = style::harmless(&one.words);
+            out.data(&format!("{}: {name}: {words}", one.task_id));
+            out.data(&format!("  repair: {}", one.kind.repair()));
+        }
+        for words in &found.index {
+            out.data(&format!("index: {words}"));
+        }
+        out.say(&format!(
+            "{} tasks with {} events: {}",
+            found.tasks,
+            found.events,
+            if found.is_clean() {
+                "everything fits"
+            } else {
+                "see above"
+            }
+        ));
+    }
+    Ok(exit_if(found.is_clean()))
+}
+
+fn say_rows(found: &Findings, out: &mut Out) {
+    for row in &found.rows {
+        out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
+    }
+}
+
+fn exit_if(good: bool) -> Exit {
+    if good { Exit::Success } else { Exit::Error }
+}
+
+async fn check_rows(ledger: &Ledger, out: &mut Out) -> Ended {
+    let found = ledger.check().await?;
+    let same = found.rows.is_empty() && found.index.is_empty();
+    if out.json {
+        out.object(findings(&found));
+    } else {
+        say_rows(&found, out);
+        for words in &found.index {
+            out.data(&format!("index: {words}"));
+        }
+        let words = if same {
+            "every row is what its events add up to"
+        } else {
+            "`runner ledger rebuild` makes them anew"
+        };
+        out.say(&format!("{} tasks: {words}", found.tasks));
+    }
+    Ok(exit_if(same))
+}
+
+async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
+    let rebuilt = ledger.rebuild().await?;
+    if out.json {
+        let hopeless = rebuilt.hopeless.iter();
+        let hopeless = hopeless.map(|row| json!({"task_id": row.task_id, "words": row.words}));
+        out.object(json!({
+            "tasks": rebuilt.tasks, "repaired": rebuilt.repaired,
+            "hopeless": hopeless.collect::<Vec<_>>(),
+        }));
+    } else {
+        for row in &rebuilt.hopeless {
+            out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
+        }
+        out.say(&format!(
+            "{} of {} rows made anew, {} cannot be",
+            rebuilt.repaired,
+            rebuilt.tasks,
+            rebuilt.hopeless.len()
+        ));
+    }
+    Ok(exit_if(rebuilt.hopeless.is_empty()))
+}
+
+async fn export(ledger: &Ledger, file: Option<&Path>, out: &mut Out) -> Ended {
+    let mut to: Box<dyn Write + Send> = match file {
+        Some(path) => {
+            let made = std::fs::File::create_new(path).map_err(|error| io(path, &error))?;
+            Box::new(BufWriter::new(made))
+        }
+        None => Box::new(BufWriter::new(std::io::stdout())),
+    };
+    let exported = ledger.export(&mut to).await?;
+    let named = file.unwrap_or(Path::new("stdout"));
+    to.flush().map_err(|error| io(named, &error))?;
+    // To stdout the export itself is the data.
+    if out.json && file.is_some() {
+        out.object(json!({"tasks": exported.tasks, "lines": exported.lines, "file": file}));
+    } else {
+        let (tasks, lines) = (exported.tasks, exported.lines);
+        out.say(&format!(
+            "{tasks} tasks, {lines} lines to {}",
+            named.display()
+        ));
+    }
+    Ok(Exit::Success)
+}
+
+async fn import(ledger: &Ledger, file: &Path, out: &mut Out) -> Ended {
+    let mut from: Box<dyn BufRead + Send> = if file == Path::new("-") {
+        Box::new(BufReader::new(std::io::stdin()))
+    } else {
+        let opened = std::fs::File::open(file).map_err(|error| io(file, &error))?;
+        Box::new(BufReader::new(opened))
+    };
+    let imported = ledger.import(&mut *from).await?;
+    if out.json {
+        out.object(json!({"tasks": imported.tasks, "events": imported.events}));
+    } else {
+        let (tasks, events) = (imported.tasks, imported.events);
+        out.say(&format!("{tasks} tasks with {events} events"));
+    }
+    Ok(Exit::Success)
+}
+
+pub(crate) fn io(path: &Path, error: &std::io::Error) -> Trouble {
+    Trouble::Usage(Error::new(Code::Io, format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,200 @@
+//! Tasks for people: lines, a timeline, and why nothing happens.
+
+use runner_ledger::{Filter, Ledger};
+use runner_lifecycle::event::Event;
+use runner_lifecycle::lock::Resource;
+use runner_lifecycle::ready::NotReady;
+use runner_lifecycle::{Code, Refusal, State, Task, TaskId, Timestamp};
+use serde_json::{Value, json};
+
+use super::Ended;
+use crate::commands::Exit;
+use crate::commands::ledger::Trouble;
+use crate::out::Out;
+use crate::style::{self, Tone};
+
+pub(super) fn unknown(id: &TaskId) -> Trouble {
+    Refusal::new(
+        Code::MissingRequiredInput,
+        format!("there is no task {id} in this ledger"),
+    )
+    .into()
+}
+
+/// A point in time, for people.
+pub(super) fn time(at: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(at.0) {
+        Ok(stamp) => stamp
+            .to_zoned(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%d %H:%M:%S")
+            .to_string(),
+        Err(_) => at.0.to_string(),
+    }
+}
+
+fn tone(state: State) -> Tone {
+    match state {
+        State::Done => Tone::Good,
+        State::InProgress => Tone::Busy,
+        State::Failed | State::Blocked => Tone::Bad,
+        State::Todo | State::Canceled => Tone::Dim,
+    }
+}
+
+/// One task in one line.
+pub(super) fn line(task: &Task, out: &Out) -> String {
+    let state = out.paint.paint(tone(task.state), task.state.as_str());
+    let blocked = task.blocker.as_ref().map(|blocker| {
+        let until = blocker
+            .retry_at
+            .map_or(String::new(), |at| format!(" until {}", time(at)));
+        format!(" ({}{until})", blocker.code)
+    });
+    let owner = task
+        .owner
+        .as_deref()
+        .filter(|_| task.state == State::InProgress);
+    let owner = owner.map(|owner| format!(" by {}", style::one_line(owner, 40)));
+    format!(
+        "{}: {state}{}{}  {}",
+        task.id,
+        blocked.unwrap_or_default(),
+        owner.unwrap_or_default(),
+        style::one_line(&task.title, 60)
+    )
+    .trim_end()
+    .to_owned()
+}
+
+/// What tasks wait for, as every answer carries it.
+pub(super) fn blockers(tasks: &[Task]) -> Value {
+    json!(runner_lifecycle::decide::blockers(tasks))
+}
+
+pub(super) async fn list(ledger: &Ledger, filter: &Filter, out: &mut Out) -> Ended {
+    let tasks = ledger.tasks(filter).await?;
+    if out.json {
+        out.object(json!({"tasks": tasks, "blockers": blockers(&tasks)}));
+        return Ok(Exit::Success);
+    }
+    for task in &tasks {
+        out.data(&line(task, out));
+    }
+    if tasks.is_empty() {
+        out.say("no tasks; `runner task add` makes one");
+    }
+    Ok(Exit::Success)
+}
+
+pub(super) async fn show(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
+    let task = ledger.task(id).await?.ok_or_else(|| unknown(id))?;
+    let (events, runs) = (ledger.events(id).await?, ledger.runs(id).await?);
+    let lease = ledger.lease(id).await?;
+    if out.json {
+        out.object(json!({
+            "task": task, "events": events, "runs": runs, "lease": lease,
+            "blockers": blockers(std::slice::from_ref(&task)),
+        }));
+        return Ok(Exit::Success);
+    }
+    out.data(&line(&task, out));
+    let scope: Vec<&str> = task.lock_scope.iter().map(Resource::as_str).collect();
+    out.data(&format!("  scope: {}", style::harmless(&scope.join(", "))));
+    if !task.dependencies.is_empty() {
+        let names: Vec<&str> = task.dependencies.iter().map(TaskId::as_str).collect();
+        out.data(&format!("  depends on: {}", names.join(", ")));
+    }
+    if let Some(blocker) = &task.blocker {
+        out.data(&format!("  waits: {}", style::harmless(&blocker.reason)));
+    }
+    for (word, other) in [
+        ("succeeds", &task.rework_of),
+        ("superseded by", &task.superseded_by),
+    ] {
+        if let Some(other) = other {
+            out.data(&format!("  {word}: {other}"));
+        }
+    }
+    if let Some(lease) = &lease {
+        let owner = style::one_line(&lease.owner, 40);
+        let until = time(lease.expires_at());
+        out.data(&format!(
+            "  lease: {owner}, token {}, until {until}",
+            lease.token
+        ));
+    }
+    out.data("");
+    timeline(&events, out);
+    Ok(Exit::Success)
+}
+
+/// The history, one line for each event, with how long each state lasted.
+fn timeline(events: &[Event], out: &mut Out) {
+    for (at, event) in events.iter().enumerate() {
+        let last = at + 1 == events.len();
+        let mark = if last { "└" } else { "├" };
+        let state = out
+            .paint
+            .paint(tone(event.to_state), format!("{:<11}", event.to_state));
+        let lasted = events
+            .get(at + 1)
+            .map(|next| style::duration(next.created_at.millis_since(event.created_at)));
+        out.data(&format!(
+            "{mark} {}  {state}  {} by {}{}",
+            time(event.created_at),
+            style::one_line(&event.reason, 60),
+            style::one_line(&event.actor, 40),
+            lasted.map_or(String::new(), |lasted| format!("  ({lasted})")),
+        ));
+    }
+}
+
+pub(super) async fn events(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
+    let events = ledger.events(id).await?;
+    if events.is_empty() {
+        return Err(unknown(id));
+    }
+    if out.json {
+        out.object(json!({"events": events}));
+    } else {
+        timeline(&events, out);
+    }
+    Ok(Exit::Success)
+}
+
+pub(super) async fn why(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
+    let task = ledger.task(id).await?.ok_or_else(|| unknown(id))?;
+    let not_ready = ledger.why(id).await?;
+    let (word, words) = match (&not_ready, &task.blocker) {
+        (Some(not_ready), _) => (not_ready.word().to_owned(), reason(not_ready, &task)),
+        (None, Some(blocker)) => (
+            blocker.code.as_str().to_owned(),
+            match blocker.retry_at {
+                Some(at) => format!("{}, until {}", blocker.reason, time(at)),
+                None => blocker.reason.clone(),
+            },
+        ),
+        (None, None) => (
+            task.state.as_str().to_owned(),
+            match task.state {
+                State::Todo => "it can start now".to_owned(),
+                State::InProgress => "somebody works on it".to_owned(),
+                _ => "it has ended".to_owned(),
+            },
+        ),
+    };
+    if out.json {
+        out.object(json!({
+            "task_id": id, "state": task.state, "why": word, "words": words,
+            "blockers": blockers(std::slice::from_ref(&task)),
+        }));
+    } else {
+        out.data(&line(&task, out));
+        out.data(&format!("  {word}: {}", style::harmless(&words)));
+    }
+    Ok(Exit::Success)
+}
+
+fn reason(not_ready: &NotReady, task: &Task) -> String {
+    not_ready.refusal(task).reason
+}

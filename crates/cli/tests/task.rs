@@ -1,0 +1,223 @@
+//! `runner task` and `runner ledger`: the whole protocol, by hand.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+use runner_testkit::{Postgres, Run, TestRepo};
+use serde_json::{Value, json};
+
+fn project() -> TestRepo {
+    let mut repo = TestRepo::new(env!("CARGO_BIN_EXE_runner"));
+    repo.init_run("# Ship it\n\nAll.\n", &["true"]);
+    repo
+}
+
+#[track_caller]
+fn json_of(repo: &TestRepo, args: &[&str]) -> Value {
+    let value = repo.runner(&[args, &["--json"]].concat()).success().json();
+    assert_eq!(value["schema_version"], 1, "{value}");
+    value
+}
+
+/// The code of a refusal, which `--json` and people see alike.
+#[track_caller]
+fn refused(repo: &TestRepo, args: &[&str], code: &str) -> Run {
+    let error = repo.runner(&[args, &["--json"]].concat()).code(1).json();
+    assert_eq!(error["error"]["code"], code, "{error}");
+    assert!(error["error"]["details"].is_object(), "{error}");
+    repo.runner(args).code(1).says(&format!("error: {code}: "))
+}
+
+fn packet(repo: &TestRepo, task: &str) -> String {
+    let text = json!({
+        "schema_version": "1.0.0", "run_id": format!("{task}-1"), "task_id": task,
+        "status": "done", "changes": [], "worklog_path": "worklog.md",
+        "notes_for_orchestrator": ["the key was ghp_0123456789abcdefghij0123"],
+        "acceptance_check": [{"criterion": "guard", "status": "pass", "evidence": "exit 0"}],
+    });
+    let name = format!("{task}.json");
+    repo.write(&name, text.to_string());
+    name
+}
+
+/// From `add` to `done`, with judge and merge, every step a command.
+fn whole_protocol(repo: &TestRepo) {
+    repo.runner(&["task", "add", "a", "--scope", "src/**", "--title", "Do it"])
+        .success();
+    repo.runner(&["task", "add", "b", "--scope", "docs", "--depends", "a"])
+        .success();
+    let why = json_of(repo, &["why", "b"]);
+    assert_eq!(
+        (&why["why"], &why["state"]),
+        (&json!("dependency"), &json!("todo"))
+    );
+
+    let start = ["task", "start", "--owner", "w", "--key", "k1"];
+    let claimed = json_of(repo, &start)["claimed"].clone();
+    assert_eq!(claimed["assignment"]["task"]["lock_scope"], json!(["src"]));
+    assert_eq!(json_of(repo, &start)["claimed"]["token"], claimed["token"]);
+    repo.runner(&["task", "start", "--owner", "w2"])
+        .code(2)
+        .says("nothing can start now");
+    let lease = ["--owner", "w", "--token", "1"];
+    let with = |args: &[&'static str]| [args, &lease[..]].concat();
+    repo.runner(&with(&["task", "heartbeat", "a"])).success();
+    let stale = ["task", "heartbeat", "a", "--owner", "w", "--token", "9"];
+    refused(repo, &stale, "CONCURRENCY_CONFLICT");
+
+    let packet = packet(repo, "a");
+    let result = ["--success", "--result", "c0ffee", "--packet", &packet];
+    let finish = [&with(&["task", "finish", "a"])[..], &result].concat();
+    let finished = json_of(repo, &finish);
+    assert_eq!(finished["blockers"][0]["code"], "awaiting_judge");
+    assert_eq!(json_of(repo, &finish)["replayed"], true);
+
+    let start = ["task", "start", "--owner", "j", "--purpose"];
+    repo.runner(&[&start[..], &["judge"]].concat()).success();
+    let judge = ["task", "finish", "a", "--owner", "j", "--token"];
+    let approve = [&judge[..], &["2", "--approve", "--packet", &packet]].concat();
+    repo.runner(&approve).success();
+    let merge = [&start[..], &["merge", "--base", "main"]].concat();
+    repo.runner(&merge).success();
+    let intent = ["3", "--intent", "old", "new", "--packet", &packet];
+    repo.runner(&[&judge[..], &intent].concat()).success();
+    let cancel = ["task", "cancel", "a", "--reason", "too late"];
+    refused(repo, &cancel, "CONCURRENCY_CONFLICT");
+    repo.runner(&[&judge[..], &["3", "--settle", "merged"]].concat())
+        .success();
+
+    let shown = repo.runner(&["task", "show", "a"]).success().stdout;
+    assert!(shown.starts_with("a: done  Do it\n"), "{shown}");
+    for word in [
+        "created by person",
+        "claimed by w",
+        "approved by j",
+        "merged by j",
+    ] {
+        assert!(shown.contains(word), "{word} in {shown}");
+    }
+    refused(
+        repo,
+        &["task", "start", "a", "--owner", "w"],
+        "INVALID_TRANSITION",
+    );
+    let b = json_of(repo, &["task", "start", "--owner", "w"]);
+    assert_eq!(b["claimed"]["task"]["id"], "b");
+    assert_eq!(json_of(repo, &["ledger", "check"])["clean"], true);
+}
+
+#[test]
+fn the_whole_protocol_on_the_file_of_the_project() {
+    let repo = project();
+    whole_protocol(&repo);
+    assert!(repo.exists(".runner/fleet/ledger.db"));
+    let status = repo.git(&["status", "--porcelain", ".runner/fleet"]);
+    assert_eq!(status.trim(), "", "the ledger is no part of the project");
+}
+
+#[test]
+fn the_whole_protocol_on_a_server() {
+    let server = Postgres::start(false);
+    server.create_database("fleet", None);
+    let mut repo = project();
+    repo.env("RUNNER_STORE", server.url("fleet"));
+    whole_protocol(&repo);
+    assert!(!repo.exists(".runner/fleet/ledger.db"));
+}
+
+#[test]
+fn a_failure_cools_down_and_a_retry_makes_one_successor() {
+    let repo = project();
+    repo.runner(&["task", "add", "a", "--scope", "src"])
+        .success();
+    repo.runner(&["task", "start", "a", "--owner", "w"])
+        .success();
+    let failed = ["--failed", "env", "--note", "no network"];
+    let finish = ["task", "finish", "a", "--owner", "w", "--token", "1"];
+    let task = json_of(&repo, &[&finish[..], &failed].concat())["task"].clone();
+    assert_eq!(
+        (&task["state"], &task["blocker"]["code"]),
+        (&json!("blocked"), &json!("cooldown"))
+    );
+    let waits = json_of(&repo, &["task", "retry", "a"]);
+    assert_eq!(waits["answer"], "unchanged", "its time has not come");
+    assert_eq!(json_of(&repo, &["why", "a"])["why"], "cooldown");
+    repo.runner(&["task", "cancel", "a", "--reason", "no"])
+        .success();
+    let retried = json_of(&repo, &["task", "retry", "a", "--as", "a2"]);
+    assert_eq!(retried["created"]["rework_of"], "a");
+    refused(&repo, &["task", "retry", "a"], "INVALID_TRANSITION").says("a2");
+    let events = json_of(&repo, &["task", "events", "a"]);
+    assert_eq!(events["events"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn an_export_comes_back_the_same() {
+    let repo = project();
+    whole_protocol(&repo);
+    repo.runner(&["ledger", "export", "all.jsonl"]).success();
+    let exported = repo.read("all.jsonl");
+    assert!(!exported.contains("ghp_"), "a secret was stored");
+    refused(
+        &repo,
+        &["ledger", "import", "all.jsonl"],
+        "LEDGER_INCONSISTENT",
+    );
+    repo.runner(&["ledger", "import", "all.jsonl", "--store", "copy.db"])
+        .success();
+    let again = repo.runner(&["ledger", "export", "--store", "copy.db"]);
+    assert_eq!(again.success().stdout, exported);
+    let rebuilt = json_of(&repo, &["ledger", "rebuild", "--store", "copy.db"]);
+    assert_eq!(
+        (&rebuilt["tasks"], &rebuilt["repaired"]),
+        (&json!(2), &json!(0))
+    );
+    repo.runner(&["ledger", "rebuild", "--check"]).success();
+}
+
+#[test]
+fn what_was_typed_wrongly_is_said() {
+    let repo = project();
+    refused(
+        &repo,
+        &["task", "add", "a b", "--scope", "src"],
+        "SCHEMA_INVALID",
+    );
+    refused(
+        &repo,
+        &["task", "add", "a", "--scope", "../x"],
+        "SCHEMA_INVALID",
+    );
+    let unknown = ["task", "add", "a", "--scope", "src", "--depends", "nobody"];
+    refused(&repo, &unknown, "MISSING_REQUIRED_INPUT");
+    refused(&repo, &["task", "show", "nobody"], "MISSING_REQUIRED_INPUT");
+    refused(
+        &repo,
+        &["task", "list", "--state", "sleeping"],
+        "SCHEMA_INVALID",
+    );
+    let nowhere = "postgres://u:hush@127.0.0.1:1/db";
+    let run = refused(
+        &repo,
+        &["task", "list", "--store", nowhere],
+        "STORE_UNAVAILABLE",
+    );
+    assert!(!run.stderr.contains("hush"), "{}", run.stderr);
+    repo.runner(&["task", "list", "--store", "mysql://u:hush@h/db"])
+        .code(1)
+        .says("names no store");
+    repo.write(
+        "broken.db",
+        "this is no database, and long enough to be sure of that",
+    );
+    refused(
+        &repo,
+        &["task", "list", "--store", "broken.db"],
+        "STORE_DAMAGED",
+    );
+    repo.runner(&["why", "nobody"]).code(1);
+    let empty = TestRepo::empty(env!("CARGO_BIN_EXE_runner"));
+    empty
+        .runner(&["task", "list"])
+        .code(1)
+        .says("name a ledger with --store");
+}

@@ -1,0 +1,310 @@
+//! Claims of whatever is first in order: no table is ever scanned for them.
+
+use runner_lifecycle::decide::{Answer, assignment};
+use runner_lifecycle::lock::Lock;
+use runner_lifecycle::packet::Assignment;
+use runner_lifecycle::ready::{self, NotReady};
+use runner_lifecycle::request::Claim;
+use runner_lifecycle::{Call, Code, Facts, Lane, Purpose, Request, State, Task, TaskId, Timestamp};
+
+use crate::engine::{Access, Arg, Session, Sql, all, one};
+use crate::error::LedgerError;
+use crate::facts::{self, Loaded};
+use crate::ledger::{Ladder, Ledger};
+use crate::records;
+use crate::wakes::{self, Key};
+
+/// How many tasks that cannot start are put aside before their places are written.
+const BATCH: usize = 32;
+
+/// Who wants something to do.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Who shall hold the lease.
+    pub owner: String,
+    /// The role whose tasks the owner gets; for work alone.
+    pub role: String,
+    /// The one lane to take from; none: every lane.
+    pub lane: Option<Lane>,
+    /// What for.
+    pub purpose: Purpose,
+    /// The owner's own name for this claim, never used twice. A repeat gets the same
+    /// lease.
+    pub key: String,
+    /// The base of the merge queue, for a merge.
+    pub base: Option<String>,
+    /// What the caller knows that is in no ledger.
+    pub outside: Facts,
+}
+
+impl Wanted {
+    /// Work of a role.
+    pub fn work(owner: &str, role: &str, key: &str) -> Wanted {
+        Wanted {
+            owner: owner.to_owned(),
+            role: role.to_owned(),
+            lane: None,
+            purpose: Purpose::Work,
+            key: key.to_owned(),
+            base: None,
+            outside: Facts::default(),
+        }
+    }
+
+    fn call(&self) -> Call {
+        Call {
+            actor: self.owner.clone(),
+            expected_version: None,
+            request: Request::Claim(Claim {
+                owner: self.owner.clone(),
+                purpose: self.purpose,
+                key: self.key.clone(),
+                base: self.base.clone(),
+            }),
+        }
+    }
+}
+
+/// A claim that succeeded.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The row.
+    pub task: Task,
+    /// Name it in every write.
+    pub token: u64,
+    /// The run that it is about.
+    pub run_id: String,
+    /// When the lease ends unless a heartbeat comes.
+    pub expires_at: Timestamp,
+    /// Whether this claim had succeeded before.
+    pub replayed: bool,
+}
+
+impl Claimed {
+    /// What the owner is given: the task, and the locks that others hold.
+    pub fn assignment(&self, objective: &str, locks: &[Lock]) -> Assignment {
+        assignment(&self.task, &self.run_id, objective, locks)
+    }
+}
+
+/// What one transaction came to.
+enum Attempt {
+    Claimed(Box<Claimed>),
+    /// Some were put aside; there may be more.
+    Again,
+    Nothing,
+}
+
+macro_rules! ready_tasks {
+    ($lane:literal, $lock:literal) => {
+        concat!(
+            "SELECT id FROM tasks WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NULL \
+             AND role = $1 ",
+            $lane,
+            " ORDER BY rank, created_at, id LIMIT 1",
+            $lock
+        )
+    };
+}
+
+/// The index of ready tasks. `$2` is the lane.
+pub(crate) const READY: Sql = Sql {
+    sqlite: ready_tasks!("AND $2 IS NULL", ""),
+    postgres: ready_tasks!("AND $2::text IS NULL", " FOR UPDATE SKIP LOCKED"),
+};
+pub(crate) const READY_IN_LANE: Sql = Sql {
+    sqlite: ready_tasks!("AND lane = $2", ""),
+    postgres: ready_tasks!("AND lane = $2", " FOR UPDATE SKIP LOCKED"),
+};
+
+macro_rules! awaiting {
+    ($what:literal, $lock:literal) => {
+        concat!(
+            "SELECT id FROM tasks WHERE awaits = '",
+            $what,
+            "' AND (retry_at IS NULL OR retry_at <= $1) ORDER BY rank, created_at, id LIMIT 1",
+            $lock
+        )
+    };
+}
+
+const TO_JUDGE: Sql = Sql {
+    sqlite: awaiting!("judge", ""),
+    postgres: awaiting!("judge", " FOR UPDATE SKIP LOCKED"),
+};
+const TO_MERGE: Sql = Sql {
+    sqlite: awaiting!("merge", ""),
+    postgres: awaiting!("merge", " FOR UPDATE SKIP LOCKED"),
+};
+const SAME_CLAIM: &str = "SELECT task_id FROM leases WHERE owner = $1 AND claim_key = $2";
+
+impl Ledger {
+    /// Claims the first task in order that can start now.
+    pub async fn claim_next(&self, wanted: &Wanted) -> Result<Option<Claimed>, LedgerError> {
+        let mut ladder = Ladder::default();
+        loop {
+            match Box::pin(self.claim_once(wanted)).await {
+                Ok(Attempt::Claimed(claimed)) => return Ok(Some(*claimed)),
+                Ok(Attempt::Nothing) => return Ok(None),
+                Ok(Attempt::Again) => {}
+                Err(error) => ladder.again(error).await?,
+            }
+        }
+    }
+
+    async fn claim_once(&self, wanted: &Wanted) -> Result<Attempt, LedgerError> {
+        let mut session = self.engine.begin(Access::Write).await?;
+        let call = wanted.call();
+        let mut aside = 0;
+        let same = [Arg::Text(&wanted.owner), Arg::Text(&wanted.key)];
+        let mut candidate = match one(&mut *session, SAME_CLAIM, &same).await? {
+            Some(row) => {
+                let id = records::task_id(&row.text(0)?)?;
+                facts::lock_row(&mut *session, &id).await?;
+                Some(id)
+            }
+            None => self.candidate(&mut *session, wanted).await?,
+        };
+        while let Some(id) = candidate {
+            let Some(loaded) = facts::load(&mut *session, &id, None).await? else {
+                break;
+            };
+            if aside == 0 {
+                let tried = self
+                    .decide_and_write(&mut *session, Some(&loaded), &call, &wanted.outside)
+                    .await;
+                match tried {
+                    Ok(decision) => {
+                        session.commit().await?;
+                        if !decision.events.is_empty() {
+                            self.engine.announce();
+                        }
+                        return Ok(claimed(decision));
+                    }
+                    Err(LedgerError::Refused(refusal)) => {
+                        let waits = refusal.code == Code::LockConflict;
+                        if !waits || wanted.purpose != Purpose::Work {
+                            return Ok(Attempt::Nothing);
+                        }
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            // This transaction has serialised one scope and may not serialise another:
+            // whoever else cannot start is put aside, and the first who could gets a
+            // transaction of its own.
+            let blocked = self
+                .not_ready(&mut *session, &loaded, &wanted.outside)
+                .await?;
+            match blocked.as_ref().map(Key::of) {
+                Some(Some(key)) => wakes::park(&mut *session, &loaded, &key).await?,
+                Some(None) => break,
+                None => {
+                    session.commit().await?;
+                    return Ok(Attempt::Again);
+                }
+            }
+            aside += 1;
+            if aside == BATCH {
+                session.commit().await?;
+                return Ok(Attempt::Again);
+            }
+            candidate = self.candidate(&mut *session, wanted).await?;
+        }
+        session.commit().await?;
+        Ok(Attempt::Nothing)
+    }
+
+    /// The first in order, with its row locked.
+    async fn candidate(
+        &self,
+        session: &mut dyn Session,
+        wanted: &Wanted,
+    ) -> Result<Option<TaskId>, LedgerError> {
+        let row = match wanted.purpose {
+            Purpose::Work => {
+                let sql = if wanted.lane.is_some() {
+                    READY_IN_LANE
+                } else {
+                    READY
+                };
+                let lane = wanted.lane.map(Lane::as_str);
+                let args = [Arg::Text(&wanted.role), Arg::MaybeText(lane)];
+                one(session, sql, &args).await?
+            }
+            Purpose::Judge | Purpose::Merge => {
+                let now = self.now_in(session).await?;
+                let sql = if wanted.purpose == Purpose::Judge {
+                    TO_JUDGE
+                } else {
+                    TO_MERGE
+                };
+                one(session, sql, &[Arg::Int(now.0)]).await?
+            }
+        };
+        row.map(|row| Ok(records::task_id(&row.text(0)?)?))
+            .transpose()
+    }
+
+    /// What keeps a task from starting.
+    pub(crate) async fn not_ready(
+        &self,
+        session: &mut dyn Session,
+        loaded: &Loaded,
+        outside: &Facts,
+    ) -> Result<Option<NotReady>, LedgerError> {
+        let now = self.now_in(session).await?;
+        let request = Wanted::work("", &loaded.task.role, "").call().request;
+        let facts = facts::gather(session, &self.policy, loaded, &request, outside, now).await?;
+        Ok(ready::ready(&self.policy, &loaded.task, &facts, now).err())
+    }
+
+    /// Why a task is not running; none: it is, has ended, or could start at once.
+    pub async fn why(&self, id: &TaskId) -> Result<Option<NotReady>, LedgerError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let Some(loaded) = facts::load(&mut *session, id, None).await? else {
+            return Err(unknown(id).into());
+        };
+        if loaded.task.state != State::Todo {
+            return Ok(None);
+        }
+        self.not_ready(&mut *session, &loaded, &Facts::default())
+            .await
+    }
+
+    /// Who depends on these tasks, or on whom they succeed, and still waits.
+    pub async fn dependents(&self, id: &TaskId) -> Result<Vec<TaskId>, LedgerError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let rows = all(&mut *session, DEPENDENTS, &[Arg::Text(id.as_str())]).await?;
+        let ids = rows.iter().map(|row| Ok(records::task_id(&row.text(0)?)?));
+        ids.collect()
+    }
+}
+
+const DEPENDENTS: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
+     SELECT id, rework_of FROM tasks WHERE id = $1 UNION ALL \
+     SELECT t.id, t.rework_of FROM chain c JOIN tasks t ON t.id = c.rework_of) \
+     SELECT d.task_id FROM dependencies d \
+     WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) ORDER BY d.task_id";
+
+fn claimed(decision: runner_lifecycle::Decision) -> Attempt {
+    match decision.answer {
+        Answer::Claimed {
+            token,
+            run_id,
+            expires_at,
+        } => Attempt::Claimed(Box::new(Claimed {
+            task: decision.task,
+            token,
+            run_id,
+            expires_at,
+            replayed: decision.replayed,
+        })),
+        _ => Attempt::Nothing,
+    }
+}
+
+pub(crate) fn unknown(id: &TaskId) -> runner_lifecycle::Refusal {
+    runner_lifecycle::Refusal::new(Code::MissingRequiredInput, format!("there is no task {id}"))
+        .detail("task_id", id.as_str())
+}

@@ -1,0 +1,173 @@
+//! What a store must be able to do. Two do: SQLite and PostgreSQL.
+//!
+//! Everything above these traits is written once. Statements have the same text for
+//! both where they can (`$1` is understood by both), and are a [`Sql`] pair where not.
+
+use std::pin::Pin;
+
+use runner_lifecycle::lock::Resource;
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+
+use crate::error::StoreError;
+use crate::hints::Hints;
+
+/// A result that comes later.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A statement, as each engine wants it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sql {
+    /// For SQLite.
+    pub sqlite: &'static str,
+    /// For PostgreSQL.
+    pub postgres: &'static str,
+}
+
+impl From<&'static str> for Sql {
+    fn from(both: &'static str) -> Sql {
+        Sql {
+            sqlite: both,
+            postgres: both,
+        }
+    }
+}
+
+/// A value for a statement.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    /// A number.
+    Int(i64),
+    /// A number, or nothing.
+    MaybeInt(Option<i64>),
+    /// A text.
+    Text(&'a str),
+    /// A text, or nothing.
+    MaybeText(Option<&'a str>),
+    /// A list of texts: an array on PostgreSQL, its JSON on SQLite.
+    Texts(&'a [String]),
+    /// A list of numbers, likewise.
+    Ints(&'a [i64]),
+}
+
+/// One row of an answer.
+#[derive(Debug)]
+pub enum Row {
+    /// Of SQLite.
+    Sqlite(SqliteRow),
+    /// Of PostgreSQL.
+    Postgres(PgRow),
+}
+
+macro_rules! getter {
+    ($(#[$meta:meta])* $name:ident, $type:ty) => {
+        $(#[$meta])*
+        pub fn $name(&self, at: usize) -> Result<$type, StoreError> {
+            let got = match self {
+                Row::Sqlite(row) => row.try_get::<$type, usize>(at),
+                Row::Postgres(row) => row.try_get::<$type, usize>(at),
+            };
+            got.map_err(|error| StoreError::Damaged(error.to_string()))
+        }
+    };
+}
+
+impl Row {
+    getter!(
+        /// The number in that column.
+        int,
+        i64
+    );
+    getter!(
+        /// The number in that column, if there is one.
+        maybe_int,
+        Option<i64>
+    );
+    getter!(
+        /// The text in that column.
+        text,
+        String
+    );
+    getter!(
+        /// The text in that column, if there is one.
+        maybe_text,
+        Option<String>
+    );
+}
+
+/// What a transaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, all of it at one point in time.
+    Read,
+    /// Changing something.
+    Write,
+}
+
+/// A store.
+pub trait Engine: Send + Sync {
+    /// Begins a transaction.
+    fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>>;
+
+    /// Creates what is missing, refuses what is newer.
+    fn migrate(&self) -> Later<'_, ()>;
+
+    /// Tells everybody who listens that something has changed. A hint: it may be lost.
+    fn announce(&self);
+
+    /// Waits until everything that was announced is told.
+    fn flush(&self) -> Later<'_, ()>;
+
+    /// Begins to listen.
+    fn listen(&self) -> Later<'_, Hints>;
+
+    /// How many statements were sent so far.
+    fn statements(&self) -> u64;
+
+    /// Closes every connection.
+    fn close(&self) -> Later<'_, ()>;
+}
+
+/// An open transaction. Dropped without [`Session::commit`] it leaves nothing.
+pub trait Session: Send {
+    /// Runs a statement; how many rows it changed.
+    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64>;
+
+    /// Runs a query.
+    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>>;
+
+    /// Makes sure that nobody else tests or takes an overlapping scope before the end of
+    /// this transaction.
+    fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()>;
+
+    /// Ends it, and everything is written.
+    fn commit(self: Box<Self>) -> Later<'static, ()>;
+}
+
+/// The first row, if there is one.
+pub(crate) async fn one(
+    session: &mut dyn Session,
+    sql: impl Into<Sql>,
+    args: &[Arg<'_>],
+) -> Result<Option<Row>, StoreError> {
+    Ok(session.rows(sql.into(), args).await?.into_iter().next())
+}
+
+/// All rows.
+pub(crate) async fn all(
+    session: &mut dyn Session,
+    sql: impl Into<Sql>,
+    args: &[Arg<'_>],
+) -> Result<Vec<Row>, StoreError> {
+    session.rows(sql.into(), args).await
+}
+
+/// Runs a statement.
+pub(crate) async fn run(
+    session: &mut dyn Session,
+    sql: impl Into<Sql>,
+    args: &[Arg<'_>],
+) -> Result<u64, StoreError> {
+    session.run(sql.into(), args).await
+}

@@ -1,0 +1,438 @@
+//! Reading what a decision must know, in the transaction that writes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runner_lifecycle::lock::{Lock, Resource, WHOLE_REPO};
+use runner_lifecycle::ready;
+use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
+use runner_lifecycle::request::{
+    Chain, Claim, Dependency, Ending, JudgeEnding, NewTask, Reservation, Unmerged,
+};
+use runner_lifecycle::run::{Lease, Receipt, Run};
+use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp};
+
+use crate::engine::{Arg, Session, Sql, all, one};
+use crate::error::StoreError;
+use crate::records::{self, LEASE_COLUMNS, lease_columns};
+
+/// A row with everything that hangs on it.
+pub(crate) struct Loaded {
+    pub(crate) task: Task,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) run: Option<Run>,
+    pub(crate) receipt: Option<Receipt>,
+    pub(crate) waits_for: Option<String>,
+    pub(crate) woken_from: Option<String>,
+    /// The time of the server, which means something if decisions go by it.
+    pub(crate) server_now: Timestamp,
+}
+
+const LOCK_ROW: Sql = Sql {
+    sqlite: "SELECT 1 WHERE 0 AND $1 IS NULL",
+    postgres: "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = $1 FOR UPDATE",
+};
+
+macro_rules! load {
+    ($now:literal) => {
+        concat!(
+            "SELECT ",
+            lease_columns!(),
+            ", t.doc, t.waits_for, t.woken_from, \
+             (SELECT r.doc FROM runs r WHERE r.task_id = t.id ORDER BY r.number DESC LIMIT 1), \
+             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), ",
+            $now,
+            " FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id = $1"
+        )
+    };
+}
+
+/// A row with everything, and the time of the server, where there is one.
+const LOAD: Sql = Sql {
+    sqlite: load!("CAST(0 AS BIGINT)"),
+    postgres: load!("CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"),
+};
+
+/// Locks a row until the end of the transaction.
+pub(crate) async fn lock_row(session: &mut dyn Session, id: &TaskId) -> Result<(), StoreError> {
+    all(session, LOCK_ROW, &[Arg::Text(id.as_str())])
+        .await
+        .map(drop)
+}
+
+/// Reads a row that is locked. A statement of its own: one that had to wait for the lock
+/// would see the row as it is and everything else as it was.
+pub(crate) async fn load(
+    session: &mut dyn Session,
+    id: &TaskId,
+    token: Option<u64>,
+) -> Result<Option<Loaded>, StoreError> {
+    let token = token.map_or(-1, records::int);
+    let args = [Arg::Text(id.as_str()), Arg::Int(token)];
+    let Some(row) = one(session, LOAD, &args).await? else {
+        return Ok(None);
+    };
+    let at = LEASE_COLUMNS;
+    let run = row.maybe_text(at + 3)?;
+    let receipt = row.maybe_text(at + 4)?;
+    Ok(Some(Loaded {
+        lease: records::lease(&row, 0)?,
+        task: records::task(&row.text(at)?)?,
+        waits_for: row.maybe_text(at + 1)?,
+        woken_from: row.maybe_text(at + 2)?,
+        run: run.as_deref().map(records::run).transpose()?,
+        receipt: receipt.as_deref().map(records::receipt).transpose()?,
+        server_now: Timestamp(row.int(at + 5)?),
+    }))
+}
+
+/// Makes sure that nobody else claims an overlapping scope before this transaction ends.
+/// Once for each transaction: two scopes one after the other would not be locked in the
+/// order that everybody keeps, and two transactions would wait for each other.
+pub(crate) async fn serialise(
+    session: &mut dyn Session,
+    loaded: Option<&Loaded>,
+    request: &Request,
+) -> Result<(), StoreError> {
+    match (loaded, request) {
+        (Some(loaded), Request::Claim(claim)) => {
+            session
+                .serialise_scope(&claim_scope(&loaded.task, claim))
+                .await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a claim locks.
+fn claim_scope(task: &Task, claim: &Claim) -> Vec<Resource> {
+    if claim.purpose == Purpose::Work {
+        return task.work_scope();
+    }
+    let base = claim.base.as_deref().map(Resource::merge);
+    std::iter::once(Resource::judge(&task.id))
+        .chain(base.and_then(Result::ok))
+        .collect()
+}
+
+/// Adds what the store knows to what the caller knows.
+pub(crate) async fn gather(
+    session: &mut dyn Session,
+    policy: &Policy,
+    loaded: &Loaded,
+    request: &Request,
+    outside: &Facts,
+    now: Timestamp,
+) -> Result<Facts, StoreError> {
+    let task = &loaded.task;
+    let mut facts = Facts {
+        lease: loaded.lease.clone(),
+        run: loaded.run.clone(),
+        receipt: loaded.receipt.clone(),
+        ..outside.clone()
+    };
+    match request {
+        Request::Claim(claim) => {
+            facts.fleet_paused = is_paused(session).await?;
+            let scope = claim_scope(task, claim);
+            match claim.purpose {
+                Purpose::Work => {
+                    facts.dependencies = dependencies(session, &task.dependencies).await?;
+                    (facts.locks, facts.unmerged) = overlapping(session, &scope).await?;
+                    facts.reservations = reserved(session, policy, task, outside, now).await?;
+                }
+                Purpose::Judge | Purpose::Merge => {
+                    facts.locks = overlapping(session, &scope).await?.0;
+                    facts.is_merge_head = is_merge_head(session, task, now).await?;
+                }
+            }
+        }
+        Request::Block { .. } | Request::Recover { .. } => {
+            facts.dependencies = dependencies(session, &task.dependencies).await?;
+            facts.locks = overlapping(session, &task.work_scope()).await?.0;
+        }
+        request if may_end_done(task, request) => {
+            facts.inconsistencies = inconsistencies(session, loaded).await?;
+        }
+        _ => {}
+    }
+    Ok(facts)
+}
+
+/// Whether the request checks the preconditions of `done`.
+fn may_end_done(task: &Task, request: &Request) -> bool {
+    match request {
+        Request::Finish {
+            ending: Ending::Success { .. },
+            ..
+        } => !task.needs_judge(),
+        Request::Judge {
+            ending: JudgeEnding::Approve { .. },
+            ..
+        } => !task.needs_merge(),
+        Request::RecordIntent { .. } => true,
+        _ => false,
+    }
+}
+
+/// What a creation must know: which dependencies exist, and how they stand. They cannot
+/// end before the new task is written.
+pub(crate) async fn for_creation(
+    session: &mut dyn Session,
+    new: &NewTask,
+    outside: &Facts,
+) -> Result<Facts, StoreError> {
+    hold_chains(session, &new.dependencies).await?;
+    Ok(Facts {
+        dependencies: dependencies(session, &new.dependencies).await?,
+        ..outside.clone()
+    })
+}
+
+const IS_PAUSED: &str = "SELECT value FROM flags WHERE name = 'paused'";
+
+/// Whether the fleet is paused.
+pub(crate) async fn is_paused(session: &mut dyn Session) -> Result<bool, StoreError> {
+    let row = one(session, IS_PAUSED, &[]).await?;
+    Ok(row.is_some_and(|row| row.text(0).is_ok_and(|value| value == "true")))
+}
+
+macro_rules! chains {
+    ($in_list:literal) => {
+        concat!(
+            "WITH RECURSIVE chain(root, id, state, next, ended_at) AS ( \
+             SELECT t.id, t.id, t.state, t.superseded_by, t.updated_at FROM tasks t WHERE t.id ",
+            $in_list,
+            " UNION ALL \
+             SELECT c.root, t.id, t.state, t.superseded_by, t.updated_at \
+             FROM chain c JOIN tasks t ON t.id = c.next) \
+             SELECT root, id, state, next, ended_at FROM chain"
+        )
+    };
+}
+
+const CHAINS: Sql = Sql {
+    sqlite: chains!("IN (SELECT value FROM json_each($1))"),
+    postgres: chains!("= ANY($1)"),
+};
+
+/// What became of these tasks, each at the end of its chain of successors.
+pub(crate) async fn dependencies(
+    session: &mut dyn Session,
+    ids: &[TaskId],
+) -> Result<Vec<Dependency>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut ends = Vec::new();
+    for row in all(session, CHAINS, &[Arg::Texts(&texts(ids))]).await? {
+        if row.maybe_text(3)?.is_some() {
+            continue;
+        }
+        let chain = match row.text(2)?.as_str() {
+            "done" => Chain::Done(Timestamp(row.int(4)?)),
+            "failed" | "canceled" => Chain::Dead,
+            _ => Chain::Alive,
+        };
+        ends.push(Dependency {
+            id: records::task_id(&row.text(0)?)?,
+            chain,
+        });
+    }
+    Ok(ends)
+}
+
+const HOLD: Sql = Sql {
+    sqlite: "SELECT 1 WHERE 0 AND $1 IS NULL",
+    postgres: "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = ANY($1) ORDER BY id FOR SHARE",
+};
+
+/// Keeps chains as they are until the end of the transaction: otherwise one could become
+/// done unseen between the look and the write, and its dependent would wait forever.
+pub(crate) async fn hold_chains(
+    session: &mut dyn Session,
+    ids: &[TaskId],
+) -> Result<(), StoreError> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let mut held = BTreeSet::new();
+    loop {
+        let mut members = BTreeSet::new();
+        for row in all(session, CHAINS, &[Arg::Texts(&texts(ids))]).await? {
+            members.insert(row.text(1)?);
+        }
+        if members.is_subset(&held) {
+            return Ok(());
+        }
+        let list: Vec<String> = members.iter().cloned().collect();
+        all(session, HOLD, &[Arg::Texts(&list)]).await?;
+        held.append(&mut members);
+    }
+}
+
+fn texts(ids: &[TaskId]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+const OVERLAPPING: Sql = Sql {
+    sqlite: "SELECT h.task_id, h.resource, NULL FROM locks h \
+             WHERE h.resource IN (SELECT value FROM json_each($1)) \
+             UNION ALL SELECT h.task_id, h.resource, NULL \
+             FROM json_each($2) f CROSS JOIN json_each($3) u ON f.key = u.key \
+             CROSS JOIN locks h ON h.resource >= f.value AND h.resource < u.value \
+             UNION ALL SELECT h.task_id, h.resource, h.lineage FROM unmerged h \
+             WHERE h.resource IN (SELECT value FROM json_each($1)) \
+             UNION ALL SELECT h.task_id, h.resource, h.lineage \
+             FROM json_each($2) f CROSS JOIN json_each($3) u ON f.key = u.key \
+             CROSS JOIN unmerged h ON h.resource >= f.value AND h.resource < u.value",
+    postgres: "SELECT h.task_id, h.resource, NULL FROM locks h WHERE h.resource = ANY($1) \
+               UNION ALL SELECT h.task_id, h.resource, NULL \
+               FROM unnest($2::text[], $3::text[]) AS r(f, u) \
+               JOIN locks h ON h.resource >= r.f AND h.resource < r.u \
+               UNION ALL SELECT h.task_id, h.resource, h.lineage FROM unmerged h \
+               WHERE h.resource = ANY($1) \
+               UNION ALL SELECT h.task_id, h.resource, h.lineage \
+               FROM unnest($2::text[], $3::text[]) AS r(f, u) \
+               JOIN unmerged h ON h.resource >= r.f AND h.resource < r.u",
+};
+
+/// The locks and the unmerged results that overlap a scope: the resource itself and
+/// everything above it by name, everything inside it as a range of names.
+pub(crate) async fn overlapping(
+    session: &mut dyn Session,
+    scope: &[Resource],
+) -> Result<(Vec<Lock>, Vec<Unmerged>), StoreError> {
+    let mut named = BTreeSet::new();
+    let (mut from, mut until) = (Vec::new(), Vec::new());
+    for resource in scope {
+        let text = resource.as_str();
+        if text == WHOLE_REPO {
+            // Every name but those that begin with `@`.
+            from.extend([String::new(), "A".to_owned()]);
+            until.extend(["@".to_owned(), char::MAX.to_string()]);
+            continue;
+        }
+        named.insert(text.to_owned());
+        named.extend(resource.ancestors().into_iter().map(String::from));
+        from.push(format!("{text}/"));
+        until.push(format!("{text}0")); // `0` follows `/`
+    }
+    let named: Vec<String> = named.into_iter().collect();
+    let args = [Arg::Texts(&named), Arg::Texts(&from), Arg::Texts(&until)];
+    let (mut locks, mut results) = (Vec::new(), BTreeMap::<TaskId, Unmerged>::new());
+    for row in all(session, OVERLAPPING, &args).await? {
+        let task_id = records::task_id(&row.text(0)?)?;
+        let resource = resource(&row.text(1)?)?;
+        match row.maybe_text(2)? {
+            None => locks.push(Lock { task_id, resource }),
+            Some(lineage) => {
+                let lineage = records::task_id(&lineage)?;
+                let result = results.entry(task_id.clone()).or_insert(Unmerged {
+                    task_id,
+                    lineage,
+                    scope: Vec::new(),
+                });
+                result.scope.push(resource);
+            }
+        }
+    }
+    Ok((locks, results.into_values().collect()))
+}
+
+pub(crate) fn resource(text: &str) -> Result<Resource, StoreError> {
+    Resource::parse(text).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+const FIRST_WAITING: &str = "SELECT ready_since, doc FROM tasks \
+     WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NOT NULL \
+     ORDER BY rank, created_at, id LIMIT 1";
+
+/// The scope that the first of those that wait for locks keeps free, if it waited long
+/// enough and comes before the task in question.
+async fn reserved(
+    session: &mut dyn Session,
+    policy: &Policy,
+    task: &Task,
+    outside: &Facts,
+    now: Timestamp,
+) -> Result<Vec<Reservation>, StoreError> {
+    let Some(row) = one(session, FIRST_WAITING, &[]).await? else {
+        return Ok(Vec::new());
+    };
+    let since = Timestamp(row.int(0)?);
+    if now.millis_since(since) < policy.reserve_after_secs.saturating_mul(1000) {
+        return Ok(Vec::new());
+    }
+    let first = records::task(&row.text(1)?)?;
+    if runner_lifecycle::order::order_key(task) <= runner_lifecycle::order::order_key(&first) {
+        return Ok(Vec::new());
+    }
+    let (locks, unmerged) = overlapping(session, &first.work_scope()).await?;
+    let facts = Facts {
+        dependencies: dependencies(session, &first.dependencies).await?,
+        locks,
+        unmerged,
+        lane_full: false,
+        ..outside.clone()
+    };
+    Ok(ready::reservation(policy, &first, &facts, now)
+        .into_iter()
+        .collect())
+}
+
+const MERGE_HEAD: &str = "SELECT id FROM tasks WHERE awaits = 'merge' \
+     AND (retry_at IS NULL OR retry_at <= $1) ORDER BY rank, created_at, id LIMIT 1";
+
+async fn is_merge_head(
+    session: &mut dyn Session,
+    task: &Task,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    match one(session, MERGE_HEAD, &[Arg::Int(now.0)]).await? {
+        Some(row) => Ok(row.text(0)? == task.id.as_str()),
+        None => Ok(false),
+    }
+}
+
+const LINEAGE: &str = concat!(
+    "SELECT ",
+    lease_columns!(),
+    ", t.doc, (SELECT e.doc FROM events e WHERE e.task_id = t.id \
+     ORDER BY e.version DESC LIMIT 1) \
+     FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.lineage = $1"
+);
+const RUNS_OF_LINEAGE: &str = "SELECT r.doc FROM runs r JOIN tasks t ON t.id = r.task_id \
+     WHERE t.lineage = $1";
+
+/// What contradicts itself about the task, its lineage and overlapping locks.
+async fn inconsistencies(
+    session: &mut dyn Session,
+    loaded: &Loaded,
+) -> Result<Vec<Inconsistency>, StoreError> {
+    let root = loaded.task.lineage.root.as_str();
+    let (mut tasks, mut last_events, mut leases) = (Vec::new(), Vec::new(), Vec::new());
+    for row in all(session, LINEAGE, &[Arg::Text(root)]).await? {
+        leases.extend(records::lease(&row, 0)?);
+        tasks.push(records::task(&row.text(LEASE_COLUMNS)?)?);
+        let event = row.maybe_text(LEASE_COLUMNS + 1)?;
+        last_events.extend(event.as_deref().map(records::event).transpose()?);
+    }
+    let mut runs = Vec::new();
+    for row in all(session, RUNS_OF_LINEAGE, &[Arg::Text(root)]).await? {
+        runs.push(records::run(&row.text(0)?)?);
+    }
+    let mut scope = loaded.task.work_scope();
+    scope.push(Resource::judge(&loaded.task.id));
+    let locks = overlapping(session, &scope).await?.0;
+    let found = reconcile(&Snapshot {
+        tasks: &tasks,
+        last_events: &last_events,
+        locks: &locks,
+        leases: &leases,
+        runs: &runs,
+        complete: false,
+    });
+    // Locks of other tasks that overlap each other are those tasks' trouble.
+    let ours = |found: &Inconsistency| tasks.iter().any(|task| task.id == found.task_id);
+    Ok(found.into_iter().filter(ours).collect())
+}

@@ -1,0 +1,157 @@
+//! The ledger itself: one store, opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runner_lifecycle::retry::conflict_delay_millis;
+use runner_lifecycle::{Code, Policy, Refusal, Timestamp};
+
+use crate::clock::{Clock, SystemClock};
+use crate::engine::{self, Access, Engine, Session, Sql};
+use crate::error::{LedgerError, StoreError};
+use crate::hints::Hints;
+use crate::postgres::PostgresEngine;
+use crate::sqlite::SqliteEngine;
+use crate::store::Store;
+
+/// How a ledger is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The numbers of the rules.
+    pub policy: Policy,
+    /// The clock of this process.
+    pub clock: Arc<dyn Clock>,
+    /// Whether decisions go by the clock of a server, where there is one: several
+    /// machines then have one clock.
+    pub server_clock: bool,
+    /// How many connections are kept.
+    pub connections: u32,
+    /// Whether nothing can be written, whoever asks.
+    pub read_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            policy: Policy::default(),
+            clock: Arc::new(SystemClock),
+            server_clock: true,
+            connections: 4,
+            read_only: false,
+        }
+    }
+}
+
+/// An open ledger. Cheap to clone.
+#[derive(Clone)]
+pub struct Ledger {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Whether decisions go by the clock of the server.
+    pub(crate) server_clock: bool,
+}
+
+const SERVER_NOW: Sql = Sql {
+    sqlite: "SELECT CAST(0 AS BIGINT)",
+    postgres: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
+};
+
+impl Ledger {
+    /// Opens a store, and brings its schema up to date.
+    pub async fn open(store: &Store, options: Options) -> Result<Ledger, StoreError> {
+        let (engine, server): (Arc<dyn Engine>, bool) = match store {
+            Store::Sqlite(path) => {
+                let engine =
+                    SqliteEngine::open(path, options.connections, options.read_only).await?;
+                (Arc::new(engine), false)
+            }
+            Store::Postgres(url) => {
+                let engine =
+                    PostgresEngine::open(url, options.connections, options.read_only).await?;
+                (Arc::new(engine), true)
+            }
+        };
+        Ledger::on(engine, server, options).await
+    }
+
+    pub(crate) async fn on(
+        engine: Arc<dyn Engine>,
+        server: bool,
+        options: Options,
+    ) -> Result<Ledger, StoreError> {
+        engine.migrate().await?;
+        Ok(Ledger {
+            engine,
+            policy: Arc::new(options.policy),
+            clock: options.clock,
+            server_clock: server && options.server_clock,
+        })
+    }
+
+    /// The time that decisions go by.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        if !self.server_clock {
+            return Ok(self.clock.now());
+        }
+        let mut session = self.engine.begin(Access::Read).await?;
+        self.now_in(&mut *session).await
+    }
+
+    pub(crate) async fn now_in(&self, session: &mut dyn Session) -> Result<Timestamp, StoreError> {
+        if !self.server_clock {
+            return Ok(self.clock.now());
+        }
+        let row = engine::one(session, SERVER_NOW, &[]).await?;
+        let row = row.ok_or_else(|| StoreError::Other("the server tells no time".to_owned()))?;
+        Ok(Timestamp(row.int(0)?))
+    }
+
+    /// Begins to listen for changes.
+    pub async fn listen(&self) -> Result<Hints, StoreError> {
+        self.engine.listen().await
+    }
+
+    /// How many statements this process sent so far.
+    pub fn statements(&self) -> u64 {
+        self.engine.statements()
+    }
+
+    /// Waits until everybody who listens was told of every change made here.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.engine.flush().await
+    }
+
+    /// Ends all connections.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.engine.close().await
+    }
+}
+
+/// The tries of one call: after a conflict it reads again, immediately, then after 100,
+/// 250 and 500 ms, and then it is refused.
+#[derive(Default)]
+pub(crate) struct Ladder {
+    tries: u32,
+}
+
+impl Ladder {
+    /// Waits before the next try, or says why there is none.
+    pub(crate) async fn again(&mut self, error: LedgerError) -> Result<(), LedgerError> {
+        let LedgerError::Store(StoreError::Contention(words)) = error else {
+            return Err(error);
+        };
+        self.tries += 1;
+        let Some(millis) = conflict_delay_millis(self.tries) else {
+            let refusal = Refusal::new(
+                Code::ConcurrencyConflict,
+                format!("somebody else was faster {} times: {words}", self.tries),
+            );
+            return Err(refusal.into());
+        };
+        if millis > 0 {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! The embedded schema, and the steps from an older one.
+
+use crate::error::StoreError;
+
+/// The newest schema that this program knows.
+pub const SCHEMA: i64 = 1;
+
+/// One step: what both engines run, and what each runs besides.
+struct Step {
+    common: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+static STEPS: &[Step] = &[Step {
+    common: include_str!("../migrations/0001.sql"),
+    sqlite: include_str!("../migrations/0001_sqlite.sql"),
+    postgres: include_str!("../migrations/0001_postgres.sql"),
+}];
+
+/// Which engine the text is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// Brings the schema up to date inside an open transaction of either engine. Somebody else
+/// may have done it since it was looked at.
+macro_rules! upgrade_in {
+    ($open:expr, $dialect:expr, $fail:expr) => {{
+        let open = $open;
+        sqlx::query($crate::migrate::CREATE_VERSION_TABLE)
+            .execute(&mut **open)
+            .await
+            .map_err($fail)?;
+        let row = sqlx::query($crate::migrate::READ_VERSION)
+            .fetch_one(&mut **open)
+            .await
+            .map_err($fail)?;
+        let found = row.try_get::<Option<i64>, usize>(0).map_err($fail)?;
+        for (version, text) in $crate::migrate::pending(found.unwrap_or(0), $dialect)? {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(text))
+                .execute(&mut **open)
+                .await
+                .map_err($fail)?;
+            sqlx::query($crate::migrate::WRITE_VERSION)
+                .bind(version)
+                .execute(&mut **open)
+                .await
+                .map_err($fail)?;
+        }
+    }};
+}
+pub(crate) use upgrade_in;
+
+pub(crate) const CREATE_VERSION_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS ledger_schema (version BIGINT NOT NULL)";
+pub(crate) const READ_VERSION: &str = "SELECT MAX(version) FROM ledger_schema";
+pub(crate) const WRITE_VERSION: &str = "INSERT INTO ledger_schema (version) VALUES ($1)";
+
+/// The statements that lead from the schema that was found to ours, each with the
+/// version it leads to.
+pub(crate) fn pending(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>, StoreError> {
+    if found > SCHEMA {
+        return Err(StoreError::Newer {
+            found,
+            known: SCHEMA,
+        });
+    }
+    let done = usize::try_from(found).unwrap_or(0);
+    let steps = STEPS.iter().enumerate().skip(done);
+    let texts = steps.map(|(at, step)| {
+        let (text, serial, own) = match dialect {
+            Dialect::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT", step.sqlite),
+            Dialect::Postgres => ("TEXT COLLATE \"C\"", "BIGSERIAL PRIMARY KEY", step.postgres),
+        };
+        let common = step.common.replace("{text}", text);
+        let version = i64::try_from(at + 1).unwrap_or(i64::MAX);
+        (
+            version,
+            format!("{}\n{own}", common.replace("{serial}", serial)),
+        )
+    });
+    Ok(texts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_lead_to_the_schema() {
+        assert_eq!(i64::try_from(STEPS.len()).unwrap(), SCHEMA);
+        for dialect in [Dialect::Sqlite, Dialect::Postgres] {
+            assert_eq!(pending(0, dialect).unwrap().len(), STEPS.len());
+            assert!(pending(SCHEMA, dialect).unwrap().is_empty());
+            let text = &pending(0, dialect).unwrap()[0].1;
+            assert!(!text.contains("{text}") && !text.contains("{serial}"));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Rows of the store as what they mean, and back.
+
+use runner_lifecycle::event::Event;
+use runner_lifecycle::run::{Lease, Receipt, Run};
+use runner_lifecycle::{Kind, Phase, Purpose, Reason, State, Task, TaskId, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::engine::Row;
+use crate::error::{StoreError, damaged};
+
+/// Reads a stored JSON text.
+pub(crate) fn parse<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| damaged(what, &error))
+}
+
+/// The text that is stored.
+pub(crate) fn text<T: Serialize>(what: &str, value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| damaged(what, &error))
+}
+
+pub(crate) fn task(text: &str) -> Result<Task, StoreError> {
+    parse("the row of a task", text)
+}
+
+pub(crate) fn run(text: &str) -> Result<Run, StoreError> {
+    parse("a run", text)
+}
+
+pub(crate) fn event(text: &str) -> Result<Event, StoreError> {
+    parse("an event", text)
+}
+
+pub(crate) fn receipt(text: &str) -> Result<Receipt, StoreError> {
+    parse("a receipt", text)
+}
+
+pub(crate) fn task_id(text: &str) -> Result<TaskId, StoreError> {
+    TaskId::parse(text).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+/// A number that counts, as stores keep it.
+pub(crate) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn count(number: i64) -> Result<u64, StoreError> {
+    u64::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} counts something")))
+}
+
+fn seconds(number: i64) -> Result<u32, StoreError> {
+    u32::try_from(number).map_err(|_| StoreError::Damaged(format!("{number} seconds")))
+}
+
+/// The columns of a lease, in the order in which [`lease`] reads them.
+macro_rules! lease_columns {
+    () => {
+        "l.task_id, l.run_id, l.owner, l.token, l.purpose, l.claim_key, l.claimed_at, \
+         l.last_heartbeat_at, l.timeout_seconds, l.heartbeat_interval_seconds, l.ends_at"
+    };
+}
+pub(crate) use lease_columns;
+
+/// How many columns a lease has.
+pub(crate) const LEASE_COLUMNS: usize = 11;
+
+/// Reads a lease that begins in that column; none where an outer join found none.
+pub(crate) fn lease(row: &Row, from: usize) -> Result<Option<Lease>, StoreError> {
+    let Some(id) = row.maybe_text(from)? else {
+        return Ok(None);
+    };
+    let purpose = row.text(from + 4)?;
+    Ok(Some(Lease {
+        task_id: task_id(&id)?,
+        run_id: row.text(from + 1)?,
+        owner: row.text(from + 2)?,
+        token: count(row.int(from + 3)?)?,
+        purpose: Purpose::parse(&purpose)
+            .ok_or_else(|| StoreError::Damaged(format!("a lease for {purpose:?}")))?,
+        key: row.text(from + 5)?,
+        claimed_at: Timestamp(row.int(from + 6)?),
+        last_heartbeat_at: Timestamp(row.int(from + 7)?),
+        timeout_seconds: seconds(row.int(from + 8)?)?,
+        heartbeat_interval_seconds: seconds(row.int(from + 9)?)?,
+        ends_at: Timestamp(row.int(from + 10)?),
+    }))
+}
+
+/// Which claim may come next. The index of claims is made of this; the claim itself is
+/// decided by the rules.
+pub(crate) fn awaits(task: &Task, run: Option<&Run>) -> Option<Purpose> {
+    if task.paused && task.intent.is_none() {
+        return None;
+    }
+    match task.state {
+        State::Todo => {
+            let work = task.phase == Phase::Work && task.kind != Kind::Review;
+            work.then_some(Purpose::Work)
+        }
+        State::Blocked if task.blocked_on() == Some(Reason::AwaitingJudge) => {
+            let run = run?;
+            if run.is_approved() {
+                Some(Purpose::Merge)
+            } else {
+                (run.is_unjudged_success() && task.intent.is_none()).then_some(Purpose::Judge)
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether a result of the task waits for its merge.
+pub(crate) fn is_unmerged(task: &Task) -> bool {
+    task.phase == Phase::Judge && !task.state.is_terminal() && task.needs_merge()
+}

@@ -1,0 +1,309 @@
+//! SQLite: one file, for the processes of one machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use runner_lifecycle::lock::Resource;
+use sqlx::query::Query;
+use sqlx::sqlite::{
+    Sqlite, SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool,
+    SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{Row as _, Transaction};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
+use crate::error::StoreError;
+use crate::hints::{self, Hints};
+use crate::migrate::{self, Dialect};
+
+/// How long a writer waits for the writers of other processes.
+const BUSY: Duration = Duration::from_secs(20);
+
+/// A file.
+pub(crate) struct SqliteEngine {
+    pool: SqlitePool,
+    sidecar: PathBuf,
+    /// Writers of this process queue here, in order; only those of other processes wait
+    /// for the file.
+    writer: Arc<Mutex<()>>,
+    statements: Arc<AtomicU64>,
+}
+
+impl SqliteEngine {
+    pub(crate) async fn open(
+        path: &Path,
+        connections: u32,
+        read_only: bool,
+    ) -> Result<SqliteEngine, StoreError> {
+        if !read_only {
+            make_folder(path)?;
+        }
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .read_only(read_only)
+            .create_if_missing(!read_only)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY);
+        SqliteEngine::with(path, options, connections).await
+    }
+
+    async fn with(
+        path: &Path,
+        options: SqliteConnectOptions,
+        connections: u32,
+    ) -> Result<SqliteEngine, StoreError> {
+        let pool = SqlitePoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(BUSY)
+            .connect_with(options)
+            .await
+            .map_err(|error| failed(&error))?;
+        let mut sidecar = path.as_os_str().to_owned();
+        sidecar.push("-hint");
+        Ok(SqliteEngine {
+            pool,
+            sidecar: PathBuf::from(sidecar),
+            writer: Arc::new(Mutex::new(())),
+            statements: Arc::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// The schema that the file has; 0 for an empty one.
+    async fn version(&self) -> Result<i64, sqlx::Error> {
+        let there = sqlx::query("SELECT 1 FROM sqlite_master WHERE name = 'ledger_schema'")
+            .fetch_optional(&self.pool)
+            .await?;
+        if there.is_none() {
+            return Ok(0);
+        }
+        let row = sqlx::query(migrate::READ_VERSION)
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(row.try_get::<Option<i64>, usize>(0)?.unwrap_or(0))
+    }
+
+    async fn upgrade(&self) -> Result<(), StoreError> {
+        let found = self.version().await.map_err(|error| failed(&error))?;
+        if migrate::pending(found, Dialect::Sqlite)?.is_empty() {
+            return Ok(());
+        }
+        let fail = |error: sqlx::Error| failed(&error);
+        let mut open = self
+            .pool
+            .begin_with("BEGIN IMMEDIATE")
+            .await
+            .map_err(fail)?;
+        migrate::upgrade_in!(&mut open, Dialect::Sqlite, fail);
+        open.commit().await.map_err(fail)
+    }
+}
+
+impl Engine for SqliteEngine {
+    fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
+        Box::pin(async move {
+            let (how, turn) = match access {
+                Access::Read => ("BEGIN", None),
+                // A write lock from the beginning: one that is taken later can fail.
+                Access::Write => (
+                    "BEGIN IMMEDIATE",
+                    Some(Arc::clone(&self.writer).lock_owned().await),
+                ),
+            };
+            self.statements.fetch_add(1, Ordering::Relaxed);
+            let open = self.pool.begin_with(how).await.map_err(|e| failed(&e))?;
+            let session: Box<dyn Session> = Box::new(SqliteSession {
+                open,
+                statements: Arc::clone(&self.statements),
+                turn,
+            });
+            Ok(session)
+        })
+    }
+
+    fn migrate(&self) -> Later<'_, ()> {
+        Box::pin(self.upgrade())
+    }
+
+    fn announce(&self) {
+        // A hint that cannot be given is none: everybody looks regularly.
+        let _ = hints::touch(&self.sidecar);
+    }
+
+    fn flush(&self) -> Later<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn listen(&self) -> Later<'_, Hints> {
+        Box::pin(async move { Hints::sidecar(&self.sidecar) })
+    }
+
+    fn statements(&self) -> u64 {
+        self.statements.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) -> Later<'_, ()> {
+        Box::pin(async move {
+            self.pool.close().await;
+            Ok(())
+        })
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), StoreError> {
+    let Some(folder) = path.parent().filter(|one| !one.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, StorageFull};
+        let words = format!("{}: {error}", folder.display());
+        match error.kind() {
+            StorageFull => StoreError::Full(words),
+            ReadOnlyFilesystem | PermissionDenied => StoreError::ReadOnly(words),
+            _ => StoreError::Unavailable(words),
+        }
+    })
+}
+
+struct SqliteSession {
+    open: Transaction<'static, Sqlite>,
+    statements: Arc<AtomicU64>,
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Session for SqliteSession {
+    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            let done = bound(sql.sqlite, args).execute(&mut *self.open).await;
+            done.map(|done| done.rows_affected())
+                .map_err(|error| failed(&error))
+        })
+    }
+
+    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            let rows = bound(sql.sqlite, args).fetch_all(&mut *self.open).await;
+            rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+                .map_err(|error| failed(&error))
+        })
+    }
+
+    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
+        // There is one writer at a time.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn commit(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async move {
+            let SqliteSession {
+                open,
+                statements,
+                turn,
+            } = *self;
+            statements.fetch_add(1, Ordering::Relaxed);
+            let done = open.commit().await.map_err(|error| failed(&error));
+            drop(turn);
+            done
+        })
+    }
+}
+
+fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Sqlite, SqliteArguments> {
+    args.iter().fold(sqlx::query(sql), |query, arg| match *arg {
+        Arg::Int(number) => query.bind(number),
+        Arg::MaybeInt(number) => query.bind(number),
+        Arg::Text(text) => query.bind(text.to_owned()),
+        Arg::MaybeText(text) => query.bind(text.map(str::to_owned)),
+        Arg::Texts(texts) => query.bind(json(texts)),
+        Arg::Ints(numbers) => query.bind(json(numbers)),
+    })
+}
+
+fn json<T: serde::Serialize>(list: &[T]) -> String {
+    serde_json::to_string(list).unwrap_or_default()
+}
+
+/// What an error of SQLite means.
+fn failed(error: &sqlx::Error) -> StoreError {
+    let words = error.to_string();
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
+    let code: Option<i32> = code.and_then(|code| code.parse().ok());
+    match (error, code) {
+        (sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed, _) => {
+            StoreError::Unavailable(words)
+        }
+        (_, Some(code)) => match code & 0xff {
+            // BUSY, LOCKED, CONSTRAINT
+            5 | 6 => StoreError::Contention(words),
+            19 if matches!(code, 1555 | 2067) => StoreError::Contention(words),
+            13 => StoreError::Full(words),
+            8 => StoreError::ReadOnly(words),
+            // CANTOPEN, PERM
+            14 | 3 => StoreError::Unavailable(words),
+            // CORRUPT, NOTADB
+            11 | 26 => StoreError::Damaged(words),
+            _ => StoreError::Other(words),
+        },
+        _ => StoreError::Other(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runner_lifecycle::lock::Resource;
+    use runner_lifecycle::request::NewTask;
+    use runner_lifecycle::{Request, TaskId};
+
+    use super::*;
+    use crate::{Ask, Ledger, LedgerError, Options};
+
+    /// A disk that is full, at the size of this file.
+    #[tokio::test]
+    async fn a_full_disk_leaves_nothing_half_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let plain = Ledger::open(&crate::Store::Sqlite(path.clone()), Options::default())
+            .await
+            .unwrap();
+        let options = SqliteConnectOptions::new()
+            .filename(&path)
+            .pragma("max_page_count", "80");
+        let engine = SqliteEngine::with(&path, options, 1).await.unwrap();
+        let full = Ledger::on(Arc::new(engine), false, Options::default())
+            .await
+            .unwrap();
+        let mut made = 0;
+        let error = loop {
+            let id = TaskId::parse(&format!("t{made}")).unwrap();
+            let mut new = NewTask::new(id.clone(), Resource::parse("src").unwrap());
+            new.goal = "x".repeat(3000);
+            match full
+                .call(&Ask::new(id, "planner", Request::Create(new)))
+                .await
+            {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+            assert!(made < 1000, "the disk is never full");
+        };
+        assert!(
+            matches!(error, LedgerError::Store(StoreError::Full(_))),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains("disk is full, nothing was written")
+        );
+        let findings = plain.check().await.unwrap();
+        assert!(findings.is_clean(), "{findings:#?}");
+        assert_eq!((findings.tasks, findings.events), (made, made));
+    }
+}

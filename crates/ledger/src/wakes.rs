@@ -1,0 +1,147 @@
+//! Keeping tasks that cannot start out of the way of those that can.
+//!
+//! A task that meets a lock is taken out of the index of ready tasks and waits for that
+//! lock by name. When the lock ends, the first of each queue that waits for it is put
+//! back. It passes the word on when it leaves the index again, so that thousands may
+//! wait for one lock and nobody ever looks at more than one of them.
+
+use runner_lifecycle::ready::NotReady;
+use runner_lifecycle::{Task, TaskId};
+
+use crate::engine::{Arg, Session, Sql, one, run};
+use crate::error::StoreError;
+use crate::facts::Loaded;
+
+/// What a task waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// A lock on that resource.
+    Lock(String),
+    /// The merge of that task's result.
+    Result(TaskId),
+    /// The start of that task, which keeps its scope free.
+    Reserved(TaskId),
+    /// As it was stored.
+    Stored(String),
+}
+
+impl Key {
+    fn text(&self) -> String {
+        match self {
+            Key::Lock(resource) => format!("lock:{resource}"),
+            Key::Result(task) => format!("result:{task}"),
+            Key::Reserved(task) => format!("reserved:{task}"),
+            Key::Stored(text) => text.clone(),
+        }
+    }
+
+    /// What ends, and then lets the task go on.
+    pub(crate) fn of(not_ready: &NotReady) -> Option<Key> {
+        match not_ready {
+            NotReady::Lock(lock) => Some(Key::Lock(lock.resource.as_str().to_owned())),
+            NotReady::Unmerged(task) => Some(Key::Result(task.clone())),
+            NotReady::Reserved(task) => Some(Key::Reserved(task.clone())),
+            _ => None,
+        }
+    }
+}
+
+const LOCK_HELD: Sql = Sql {
+    sqlite: "SELECT 1 FROM locks WHERE resource = $1",
+    postgres: "SELECT CAST(1 AS BIGINT) FROM locks WHERE resource = $1 FOR KEY SHARE",
+};
+const RESULT_WAITS: Sql = Sql {
+    sqlite: "SELECT 1 FROM unmerged WHERE task_id = $1",
+    postgres: "SELECT CAST(1 AS BIGINT) FROM unmerged WHERE task_id = $1 FOR KEY SHARE",
+};
+const RESERVER_WAITS: Sql = Sql {
+    sqlite: "SELECT 1 FROM tasks WHERE id = $1 AND waits_for IS NOT NULL",
+    postgres: "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = $1 AND waits_for IS NOT NULL \
+               FOR SHARE SKIP LOCKED",
+};
+
+/// Whether it is still there; then it cannot end before this transaction does, and
+/// whoever ends it sees what this transaction wrote.
+async fn is_held(session: &mut dyn Session, key: &Key) -> Result<bool, StoreError> {
+    let (sql, name) = match key {
+        Key::Lock(resource) => (LOCK_HELD, resource.as_str()),
+        Key::Result(task) => (RESULT_WAITS, task.as_str()),
+        Key::Reserved(task) => (RESERVER_WAITS, task.as_str()),
+        Key::Stored(text) => match text.split_once(':') {
+            Some(("lock", resource)) => (LOCK_HELD, resource),
+            Some(("result", task)) => (RESULT_WAITS, task),
+            Some(("reserved", task)) => (RESERVER_WAITS, task),
+            _ => return Ok(false),
+        },
+    };
+    Ok(one(session, sql, &[Arg::Text(name)]).await?.is_some())
+}
+
+/// Takes a task out of the index until the key ends, unless it has just ended.
+pub(crate) async fn park(
+    session: &mut dyn Session,
+    loaded: &Loaded,
+    key: &Key,
+) -> Result<(), StoreError> {
+    if !is_held(session, key).await? {
+        return Ok(());
+    }
+    let text = key.text();
+    let args = [Arg::Text(loaded.task.id.as_str()), Arg::Text(&text)];
+    let sql = "UPDATE tasks SET waits_for = $2, woken_from = NULL WHERE id = $1";
+    run(session, sql, &args).await?;
+    let word = loaded.woken_from.clone().map(Key::Stored);
+    wake(session, &word.into_iter().collect::<Vec<_>>()).await
+}
+
+/// Who must be told when this row changes.
+pub(crate) fn passed_on(before: &Loaded, after: &Task) -> Vec<Key> {
+    let mut keys = Vec::new();
+    let still_ready = crate::records::awaits(after, None) == Some(runner_lifecycle::Purpose::Work);
+    if !still_ready {
+        keys.extend(before.woken_from.clone().map(Key::Stored));
+    }
+    if before.waits_for.is_some() || before.woken_from.is_some() {
+        keys.push(Key::Reserved(before.task.id.clone()));
+    }
+    keys
+}
+
+macro_rules! wake {
+    ($lock:literal) => {
+        concat!(
+            "WITH RECURSIVE q(queue) AS ( \
+             SELECT (SELECT MIN(queue) FROM tasks WHERE waits_for = $1) UNION ALL \
+             SELECT (SELECT MIN(t.queue) FROM tasks t \
+             WHERE t.waits_for = $1 AND t.queue > q.queue) FROM q WHERE q.queue IS NOT NULL) \
+             UPDATE tasks SET waits_for = NULL, woken_from = $1 WHERE waits_for = $1 AND id IN ( ",
+            $lock
+        )
+    };
+}
+
+const WAKE: Sql = Sql {
+    sqlite: wake!(
+        "SELECT (SELECT t.id FROM tasks t WHERE t.waits_for = $1 AND t.queue = q.queue \
+         ORDER BY t.rank, t.created_at, t.id LIMIT 1) FROM q WHERE q.queue IS NOT NULL)"
+    ),
+    // Locked one by one: where the first is being changed, the next one is taken.
+    postgres: wake!(
+        "SELECT w.id FROM q CROSS JOIN LATERAL ( \
+         SELECT t.id FROM tasks t WHERE t.waits_for = $1 AND t.queue = q.queue \
+         ORDER BY t.rank, t.created_at, t.id LIMIT 1 FOR UPDATE) w WHERE q.queue IS NOT NULL)"
+    ),
+};
+
+/// Puts the first of each queue that waits for one of the keys back into the index.
+pub(crate) async fn wake(session: &mut dyn Session, keys: &[Key]) -> Result<(), StoreError> {
+    for key in keys {
+        let passed = matches!(key, Key::Stored(_));
+        if passed && is_held(session, key).await? {
+            continue;
+        }
+        let text = key.text();
+        run(session, WAKE, &[Arg::Text(&text)]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,353 @@
+//! Writing a decision: the row, its events, locks, lease, runs and receipt.
+
+use std::collections::BTreeMap;
+
+use runner_lifecycle::decide::{Decision, LeaseChange, LockChange};
+use runner_lifecycle::event::Event;
+use runner_lifecycle::order::rank;
+use runner_lifecycle::request::{Chain, Dependency};
+use runner_lifecycle::run::{Lease, Receipt, Run};
+use runner_lifecycle::watchdog::{lease_deadline, next_deadline};
+use runner_lifecycle::{Policy, Purpose, State, Task, TaskId, Timestamp};
+
+use crate::engine::{Arg, Session, Sql, all, run};
+use crate::error::StoreError;
+use crate::facts::{self, Loaded};
+use crate::records::{self, int};
+use crate::wakes::{self, Key};
+
+/// Writes a decision about a row that was loaded, or about none.
+pub(crate) async fn write(
+    session: &mut dyn Session,
+    policy: &Policy,
+    before: Option<&Loaded>,
+    known: &[Dependency],
+    decision: &Decision,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let task = &decision.task;
+    let newest = decision
+        .runs
+        .last()
+        .or(before.and_then(|loaded| loaded.run.as_ref()));
+    let mut ended = Vec::new();
+    match (before, decision.expected_version) {
+        _ if decision.events.is_empty() => {}
+        (Some(loaded), Some(version)) => {
+            update_row(session, policy, task, newest, version).await?;
+            ended.extend(wakes::passed_on(loaded, task));
+        }
+        _ => insert_row(session, policy, task, newest, known).await?,
+    }
+    append(session, &decision.events).await?;
+    for one in &decision.runs {
+        put_run(session, one).await?;
+    }
+    match &decision.lease {
+        LeaseChange::Keep => {}
+        LeaseChange::Set(lease) => put_lease(session, lease).await?,
+        LeaseChange::End => {
+            let id = Arg::Text(task.id.as_str());
+            run(session, "DELETE FROM leases WHERE task_id = $1", &[id]).await?;
+        }
+    }
+    match &decision.locks {
+        LockChange::Keep => {}
+        LockChange::Take(scope) => take_locks(session, task, scope).await?,
+        LockChange::Release => ended.extend(release_locks(session, task).await?),
+    }
+    ended.extend(mark_result(session, before, task).await?);
+    if let Some(receipt) = &decision.receipt {
+        put_receipt(session, receipt).await?;
+    }
+    if let Some(created) = &decision.created {
+        let ids = &created.task.dependencies;
+        facts::hold_chains(session, ids).await?;
+        let known = facts::dependencies(session, ids).await?;
+        insert_row(session, policy, &created.task, None, &known).await?;
+        append(session, &created.events).await?;
+    }
+    let was_done = before.is_some_and(|loaded| loaded.task.state == State::Done);
+    if task.state == State::Done && !was_done {
+        meet_dependents(session, task, now).await?;
+    }
+    wakes::wake(session, &ended).await
+}
+
+const INSERT_ROW: &str = "INSERT INTO tasks (id, version, state, role, lane, queue, rank, \
+     created_at, updated_at, blocked_on, retry_at, lineage, rework_of, superseded_by, awaits, doc, \
+     due_at, unmet, ready_since) VALUES \
+     ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $9)";
+
+const UPDATE_ROW: &str = "UPDATE tasks SET version = $2, state = $3, role = $4, lane = $5, \
+     queue = $6, rank = $7, created_at = $8, updated_at = $9, blocked_on = $10, retry_at = $11, \
+     lineage = $12, rework_of = $13, superseded_by = $14, awaits = $15, doc = $16, due_at = $17, \
+     waits_for = NULL, \
+     woken_from = CASE WHEN $15 = 'work' THEN woken_from ELSE NULL END, \
+     ready_since = CASE WHEN $15 = 'work' THEN $9 ELSE ready_since END \
+     WHERE id = $1 AND version = $18";
+
+/// The texts of a row that are not in it as such.
+struct Columns {
+    queue: String,
+    doc: String,
+    awaits: Option<Purpose>,
+    due_at: Option<Timestamp>,
+}
+
+impl Columns {
+    fn of(policy: &Policy, task: &Task, newest: Option<&Run>) -> Result<Columns, StoreError> {
+        Ok(Columns {
+            queue: format!("{}/{}", task.role, task.lane),
+            doc: records::text("the row of a task", task)?,
+            awaits: records::awaits(task, newest),
+            due_at: next_deadline(policy, [], [task]),
+        })
+    }
+
+    /// The arguments of both statements; the last is the expected version, or the number
+    /// of dependencies that are not done.
+    fn args<'a>(&'a self, task: &'a Task, last: i64) -> [Arg<'a>; 18] {
+        [
+            Arg::Text(task.id.as_str()),
+            Arg::Int(int(task.version)),
+            Arg::Text(task.state.as_str()),
+            Arg::Text(&task.role),
+            Arg::Text(task.lane.as_str()),
+            Arg::Text(&self.queue),
+            Arg::Int(rank(task)),
+            Arg::Int(task.created_at.0),
+            Arg::Int(task.updated_at.0),
+            Arg::MaybeText(task.blocked_on().map(runner_lifecycle::Reason::as_str)),
+            Arg::MaybeInt(task.retry_at().map(|at| at.0)),
+            Arg::Text(task.lineage.root.as_str()),
+            Arg::MaybeText(task.rework_of.as_ref().map(TaskId::as_str)),
+            Arg::MaybeText(task.superseded_by.as_ref().map(TaskId::as_str)),
+            Arg::MaybeText(self.awaits.map(Purpose::as_str)),
+            Arg::Text(&self.doc),
+            Arg::MaybeInt(self.due_at.map(|at| at.0)),
+            Arg::Int(last),
+        ]
+    }
+}
+
+async fn update_row(
+    session: &mut dyn Session,
+    policy: &Policy,
+    task: &Task,
+    newest: Option<&Run>,
+    version: u64,
+) -> Result<(), StoreError> {
+    let columns = Columns::of(policy, task, newest)?;
+    let changed = run(session, UPDATE_ROW, &columns.args(task, int(version))).await?;
+    if changed == 1 {
+        return Ok(());
+    }
+    Err(StoreError::Contention(format!(
+        "task {} has no longer version {version}",
+        task.id
+    )))
+}
+
+pub(crate) async fn insert_row(
+    session: &mut dyn Session,
+    policy: &Policy,
+    task: &Task,
+    newest: Option<&Run>,
+    known: &[Dependency],
+) -> Result<(), StoreError> {
+    let is_met = |id: &TaskId| {
+        known
+            .iter()
+            .any(|one| one.id == *id && matches!(one.chain, Chain::Done(_)))
+    };
+    let unmet = task.dependencies.iter().filter(|id| !is_met(id)).count();
+    let columns = Columns::of(policy, task, newest)?;
+    let unmet = i64::try_from(unmet).unwrap_or(i64::MAX);
+    run(session, INSERT_ROW, &columns.args(task, unmet)).await?;
+    for id in &task.dependencies {
+        let args = [
+            Arg::Text(task.id.as_str()),
+            Arg::Text(id.as_str()),
+            Arg::Int(i64::from(is_met(id))),
+        ];
+        let sql = "INSERT INTO dependencies (task_id, dependency, met) VALUES ($1, $2, $3)";
+        run(session, sql, &args).await?;
+    }
+    if records::is_unmerged(task) {
+        put_result(session, task).await?;
+    }
+    Ok(())
+}
+
+const APPEND: &str = "INSERT INTO events (task_id, version, to_state, created_at, doc) \
+     VALUES ($1, $2, $3, $4, $5)";
+
+pub(crate) async fn append(session: &mut dyn Session, events: &[Event]) -> Result<(), StoreError> {
+    for event in events {
+        let doc = records::text("an event", event)?;
+        let args = [
+            Arg::Text(event.task_id.as_str()),
+            Arg::Int(int(event.version)),
+            Arg::Text(event.to_state.as_str()),
+            Arg::Int(event.created_at.0),
+            Arg::Text(&doc),
+        ];
+        run(session, APPEND, &args).await?;
+    }
+    Ok(())
+}
+
+const PUT_RUN: &str = "INSERT INTO runs (id, task_id, number, status, doc) \
+     VALUES ($1, $2, $3, $4, $5) \
+     ON CONFLICT (id) DO UPDATE SET status = excluded.status, doc = excluded.doc";
+
+pub(crate) async fn put_run(session: &mut dyn Session, one: &Run) -> Result<(), StoreError> {
+    let doc = records::text("a run", one)?;
+    let args = [
+        Arg::Text(&one.id),
+        Arg::Text(one.task_id.as_str()),
+        Arg::Int(i64::from(one.number)),
+        Arg::Text(one.status.as_str()),
+        Arg::Text(&doc),
+    ];
+    run(session, PUT_RUN, &args).await.map(drop)
+}
+
+const PUT_LEASE: &str = "INSERT INTO leases (task_id, run_id, owner, token, purpose, claim_key, \
+     claimed_at, last_heartbeat_at, timeout_seconds, heartbeat_interval_seconds, ends_at, due_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+     ON CONFLICT (task_id) DO UPDATE SET run_id = excluded.run_id, owner = excluded.owner, \
+     token = excluded.token, purpose = excluded.purpose, claim_key = excluded.claim_key, \
+     claimed_at = excluded.claimed_at, last_heartbeat_at = excluded.last_heartbeat_at, \
+     timeout_seconds = excluded.timeout_seconds, \
+     heartbeat_interval_seconds = excluded.heartbeat_interval_seconds, \
+     ends_at = excluded.ends_at, due_at = excluded.due_at";
+
+pub(crate) async fn put_lease(session: &mut dyn Session, lease: &Lease) -> Result<(), StoreError> {
+    let args = [
+        Arg::Text(lease.task_id.as_str()),
+        Arg::Text(&lease.run_id),
+        Arg::Text(&lease.owner),
+        Arg::Int(int(lease.token)),
+        Arg::Text(lease.purpose.as_str()),
+        Arg::Text(&lease.key),
+        Arg::Int(lease.claimed_at.0),
+        Arg::Int(lease.last_heartbeat_at.0),
+        Arg::Int(i64::from(lease.timeout_seconds)),
+        Arg::Int(i64::from(lease.heartbeat_interval_seconds)),
+        Arg::Int(lease.ends_at.0),
+        Arg::Int(lease_deadline(lease).0),
+    ];
+    run(session, PUT_LEASE, &args).await.map(drop)
+}
+
+async fn take_locks(
+    session: &mut dyn Session,
+    task: &Task,
+    scope: &[runner_lifecycle::lock::Resource],
+) -> Result<(), StoreError> {
+    for resource in scope {
+        put_lock(session, task.id.as_str(), resource.as_str()).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn put_lock(
+    session: &mut dyn Session,
+    task: &str,
+    resource: &str,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO locks (resource, task_id) VALUES ($1, $2)";
+    run(session, sql, &[Arg::Text(resource), Arg::Text(task)])
+        .await
+        .map(drop)
+}
+
+/// Ends all locks of a task; those who waited for one of them may be next.
+async fn release_locks(session: &mut dyn Session, task: &Task) -> Result<Vec<Key>, StoreError> {
+    let sql = "DELETE FROM locks WHERE task_id = $1 RETURNING resource";
+    let rows = all(session, sql, &[Arg::Text(task.id.as_str())]).await?;
+    rows.iter().map(|row| Ok(Key::Lock(row.text(0)?))).collect()
+}
+
+/// Notes that a result begins, or no longer has, to wait for its merge.
+async fn mark_result(
+    session: &mut dyn Session,
+    before: Option<&Loaded>,
+    task: &Task,
+) -> Result<Option<Key>, StoreError> {
+    let Some(loaded) = before else {
+        return Ok(None);
+    };
+    let was = records::is_unmerged(&loaded.task);
+    let is = records::is_unmerged(task);
+    if is && !was {
+        put_result(session, task).await?;
+    } else if was && !is {
+        let sql = "DELETE FROM unmerged WHERE task_id = $1";
+        run(session, sql, &[Arg::Text(task.id.as_str())]).await?;
+        return Ok(Some(Key::Result(task.id.clone())));
+    }
+    Ok(None)
+}
+
+async fn put_result(session: &mut dyn Session, task: &Task) -> Result<(), StoreError> {
+    for resource in &task.lock_scope {
+        let args = [
+            Arg::Text(task.id.as_str()),
+            Arg::Text(resource.as_str()),
+            Arg::Text(task.lineage.root.as_str()),
+        ];
+        let sql = "INSERT INTO unmerged (task_id, resource, lineage) VALUES ($1, $2, $3)";
+        run(session, sql, &args).await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn put_receipt(
+    session: &mut dyn Session,
+    receipt: &Receipt,
+) -> Result<(), StoreError> {
+    let doc = records::text("a receipt", receipt)?;
+    let args = [
+        Arg::Text(receipt.task_id.as_str()),
+        Arg::Int(int(receipt.token)),
+        Arg::Text(&doc),
+    ];
+    let sql = "INSERT INTO receipts (task_id, token, doc) VALUES ($1, $2, $3)";
+    run(session, sql, &args).await.map(drop)
+}
+
+const MEET: Sql = {
+    // The task itself and everybody whom it succeeds: a dependency on any of them is met.
+    let both = "WITH RECURSIVE chain(id, rework_of) AS ( \
+         SELECT id, rework_of FROM tasks WHERE id = $1 UNION ALL \
+         SELECT t.id, t.rework_of FROM chain c JOIN tasks t ON t.id = c.rework_of) \
+         UPDATE dependencies SET met = 1 \
+         WHERE met = 0 AND dependency IN (SELECT id FROM chain) RETURNING task_id";
+    Sql {
+        sqlite: both,
+        postgres: both,
+    }
+};
+
+async fn meet_dependents(
+    session: &mut dyn Session,
+    task: &Task,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    // In the order of their ids, so that two transactions do not wait for each other.
+    let mut met = BTreeMap::<String, i64>::new();
+    for row in all(session, MEET, &[Arg::Text(task.id.as_str())]).await? {
+        *met.entry(row.text(0)?).or_insert(0) += 1;
+    }
+    // Counted down and not counted anew: two dependencies may be met at the same time,
+    // and neither transaction sees what the other has done.
+    let sql = "UPDATE tasks SET unmet = unmet - $2, ready_since = $3 WHERE id = $1";
+    for (id, count) in &met {
+        let args = [Arg::Text(id), Arg::Int(*count), Arg::Int(now.0)];
+        run(session, sql, &args).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! One suite for both stores: every body runs on SQLite and on a PostgreSQL of its own.
+#![allow(clippy::unwrap_used)] // the bodies are tests, though no attribute says so
+
+mod conformance {
+    pub(crate) mod guards;
+    pub(crate) mod keeping;
+    pub(crate) mod order;
+    pub(crate) mod protocol;
+}
+mod support;
+
+macro_rules! on_both {
+    ($($module:ident :: $case:ident),+ $(,)?) => {
+        mod sqlite {
+            $( #[test] fn $case() {
+                let world = crate::support::World::sqlite();
+                crate::support::block_on(crate::conformance::$module::$case(world));
+            } )+
+        }
+        mod postgres {
+            $( #[test] fn $case() {
+                let world = crate::support::World::postgres();
+                crate::support::block_on(crate::conformance::$module::$case(world));
+            } )+
+        }
+    };
+}
+
+on_both! {
+    protocol::from_creation_to_merge,
+    protocol::a_stale_token_changes_nothing,
+    protocol::a_repeated_ending_gets_its_recorded_answer,
+    protocol::a_repeated_claim_gets_the_same_lease,
+    protocol::a_named_request_is_answered_once,
+    protocol::another_version_is_refused,
+    protocol::a_plan_is_saved_whole_or_not_at_all,
+    protocol::a_retry_makes_one_successor,
+    protocol::secrets_are_not_stored,
+    protocol::an_export_round_trips,
+    guards::events_cannot_be_changed,
+    guards::rows_are_rebuilt_from_events,
+    guards::a_check_finds_what_does_not_fit,
+    guards::a_newer_schema_is_refused,
+    guards::a_read_only_store_says_so,
+    guards::opening_again_changes_nothing,
+    order::claims_use_the_index,
+    order::the_order_is_that_of_the_rules,
+    order::dependencies_open_the_way,
+    order::a_dependency_is_met_by_its_successor,
+    order::dependencies_that_end_at_the_same_time,
+    order::overlapping_scopes_are_never_both_held,
+    order::a_hot_lock_is_looked_at_once_for_each_release,
+    order::a_released_scope_lets_everybody_start_who_fits,
+    order::an_unmerged_result_keeps_its_scope,
+    order::the_first_in_order_reserves_its_scope,
+    order::nothing_starts_while_the_fleet_is_paused,
+    keeping::the_armed_deadline_is_the_boundary,
+    keeping::an_idle_keeper_asks_nothing,
+    keeping::a_keeper_that_was_asleep_gives_grace,
+    keeping::a_cooldown_ends_at_its_time,
+    keeping::a_keeper_hears_and_can_be_stopped,
+    keeping::other_processes_hear_of_a_change,
+}
+
+#[test]
+fn decisions_go_by_the_clock_of_the_server() {
+    let world = support::World::postgres();
+    support::block_on(conformance::protocol::the_clock_of_the_server(world));
+}

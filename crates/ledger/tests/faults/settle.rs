@@ -1,0 +1,122 @@
+//! After the faults: roles run fairly, and everything ends.
+
+use runner_ledger::{Ask, Claimed, Filter, Keeper, Ledger, Wanted};
+use runner_lifecycle::request::JudgeEnding;
+use runner_lifecycle::row::Intent;
+use runner_lifecycle::{BasePosition, Purpose, Request, State, Task};
+
+use super::client::FastClock;
+use crate::support::{self, id, packet};
+
+const STEPS: usize = 2_000;
+
+/// Lets workers, judges, keeper and manager take turns until every task has ended.
+pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
+    clock.freeze();
+    let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
+    let mut key = 0;
+    for step in 0..STEPS {
+        let mut busy = false;
+        for purpose in [Purpose::Merge, Purpose::Judge, Purpose::Work] {
+            key += 1;
+            let wanted = Wanted {
+                purpose,
+                base: (purpose == Purpose::Merge).then(|| "main".to_owned()),
+                ..Wanted::work("settler", "worker", &format!("settle-{key}"))
+            };
+            if let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() {
+                end(ledger, &claimed, purpose).await;
+                busy = true;
+            }
+        }
+        if busy {
+            continue;
+        }
+        let open = open_tasks(ledger).await;
+        if open.is_empty() {
+            return step;
+        }
+        for task in &open {
+            nudge(ledger, task, step).await;
+        }
+        // To the next deadline exactly: whoever comes late gives grace.
+        let left = keeper.armed().millis_since(ledger.now().await.unwrap());
+        clock.jump(i64::try_from(left).unwrap());
+        keeper.look().await.unwrap();
+    }
+    panic!("not settled: {:#?}", open_tasks(ledger).await);
+}
+
+async fn open_tasks(ledger: &Ledger) -> Vec<Task> {
+    let mut open = Vec::new();
+    for state in [State::Todo, State::InProgress, State::Blocked] {
+        let filter = Filter {
+            state: Some(state),
+            limit: 100_000,
+            ..Filter::default()
+        };
+        open.extend(ledger.tasks(&filter).await.unwrap());
+    }
+    open
+}
+
+async fn end(ledger: &Ledger, claimed: &Claimed, purpose: Purpose) {
+    let (task, token) = (claimed.task.id.clone(), claimed.token);
+    let packet = packet(task.as_str(), &claimed.run_id);
+    let asks = match purpose {
+        Purpose::Work => vec![support::succeed(claimed, "settler")],
+        Purpose::Judge => {
+            let ending = JudgeEnding::Approve { packet };
+            vec![Ask::new(task, "settler", Request::Judge { token, ending })]
+        }
+        Purpose::Merge => {
+            let fresh = Intent {
+                old_base: "old".to_owned(),
+                merge_commit: format!("m-{task}"),
+            };
+            let intent = claimed.task.intent.clone().unwrap_or(fresh);
+            let record = Request::RecordIntent {
+                token,
+                intent: intent.clone(),
+                packet,
+            };
+            let settle = Request::SettleIntent {
+                token,
+                intent,
+                base: BasePosition::Merged,
+            };
+            [record, settle]
+                .map(|request| Ask::new(task.clone(), "settler", request))
+                .into()
+        }
+    };
+    for ask in asks {
+        ledger.call(&ask).await.unwrap();
+    }
+}
+
+/// What the manager, the dispatcher and a patient person do.
+async fn nudge(ledger: &Ledger, task: &Task, step: usize) {
+    let request = match task.state {
+        _ if task.paused => Request::Pause { paused: false },
+        State::Blocked => Request::Recover {
+            packet: None,
+            successor: Some(id(&format!("settle-{step}-{}", task.version))),
+        },
+        State::Todo => {
+            // Waits for what others hold, or for a dependency: a dead one ends it.
+            let why = ledger.why(&task.id).await.unwrap();
+            match why.map(|why| why.word()) {
+                Some("dead_dependency") => Request::Cancel {
+                    reason: "its dependency is dead".to_owned(),
+                },
+                _ => return,
+            }
+        }
+        _ => return,
+    };
+    // Refused where somebody was faster, as by a successor with the same name.
+    let _ = ledger
+        .call(&Ask::new(task.id.clone(), "manager", request))
+        .await;
+}
