@@ -201,7 +201,7 @@ pub(crate) enum Command {
     },
     /// Print a published JSON schema: tree or `agent_output`
     Schema {
-        /// Its name
+        /// tree, agent_output, assignment or result
         name: String,
     },
     /// Print shell completions

@@ -344,6 +344,8 @@ fn schemas_and_completions_go_to_stdout() {
     for (name, file) in [
         ("tree", "../../schemas/tree.schema.json"),
         ("agent_output", "../../schemas/agent_output.schema.json"),
+        ("assignment", "../../schemas/assignment.schema.json"),
+        ("result", "../../schemas/result.schema.json"),
     ] {
         let run = repo.runner(&["schema", name]).success();
         let published = std::fs::read_to_string(file).unwrap();

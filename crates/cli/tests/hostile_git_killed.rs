@@ -8,7 +8,9 @@ use std::fs;
 use std::time::Duration;
 
 use hostile_support::planted::{PLANTED, repo_with_a_filter, with_evil};
-use hostile_support::{BIN, assert_never_ran, case, check, finish, mark, plant, play, repo, step};
+use hostile_support::{
+    BIN, assert_never_ran, case, check, finish, linked_to, mark, plant, play, repo, step,
+};
 use runner_testkit::{TestRepo, eventually};
 
 /// Starts a step whose agent does `script` and then waits; kills the runner.
@@ -70,16 +72,7 @@ fn a_killed_runner_s_successor_cleans_up_before_it_calls_git() {
 #[test]
 fn a_killed_runner_in_a_linked_work_tree_whose_pointer_was_replaced() {
     let main = TestRepo::new(BIN);
-    let mut repo = TestRepo::new(BIN);
-    fs::remove_dir_all(repo.path("")).unwrap();
-    main.git(&[
-        "worktree",
-        "add",
-        "-q",
-        "-b",
-        "work",
-        &repo.path("").display().to_string(),
-    ]);
+    let mut repo = linked_to(&main);
     plant(&repo);
     repo.agent(hostile_support::GOOD);
     repo.start_run("# Linked\n\nMake it good.\n", &["true"])

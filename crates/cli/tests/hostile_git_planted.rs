@@ -7,7 +7,10 @@ mod hostile_support;
 use std::fs;
 
 use hostile_support::planted::{PLANTED, repo_with_a_filter, with_evil};
-use hostile_support::{BIN, assert_never_ran, case, check, finish, plant, play_one, started, step};
+use hostile_support::{
+    BIN, add_submodule, assert_never_ran, case, check, finish, linked_to, plant, play_one, started,
+    step, with_guard_at_home,
+};
 use runner_testkit::TestRepo;
 
 #[test]
@@ -44,20 +47,9 @@ fn what_the_agent_plants_never_runs() {
 
 #[test]
 fn what_the_guard_plants_never_runs() {
-    let repo = started(TestRepo::new(BIN), |repo| {
+    let (repo, plant_file) = with_guard_at_home(|repo| {
         repo.git(&["config", "--global", "filter.user.clean", "cat"]);
-        repo.write(
-            "guard.sh",
-            "[ -f \"$HOME/plant.sh\" ] || exit 0\n. \"$HOME/plant.sh\"\nexit 0\n",
-        );
-        repo.commit_all("guard");
     });
-    let config = repo
-        .read(".runner/state/config.toml")
-        .replace("\"true\"", "\". ./guard.sh\"");
-    repo.write(".runner/state/config.toml", config);
-    repo.commit_all("use it");
-    let plant_file = repo.root().join("home/plant.sh");
     for (name, named, script) in PLANTED {
         let text =
             with_evil(&repo, script).replace("$AGENT_DIR", &repo.agent_dir().display().to_string());
@@ -90,19 +82,7 @@ fn what_the_guard_plants_never_runs() {
 
 #[test]
 fn the_guard_may_not_leave_the_branch() {
-    let repo = started(TestRepo::new(BIN), |repo| {
-        repo.write(
-            "guard.sh",
-            "[ -f \"$HOME/guard.sh\" ] || exit 0\n. \"$HOME/guard.sh\"\nexit 0\n",
-        );
-        repo.commit_all("guard");
-    });
-    let config = repo
-        .read(".runner/state/config.toml")
-        .replace("\"true\"", "\". ./guard.sh\"");
-    repo.write(".runner/state/config.toml", config);
-    repo.commit_all("use it");
-    let own = repo.root().join("home/guard.sh");
+    let (repo, own) = with_guard_at_home(|_| {});
     for (name, script, class, says) in [
         (
             "switched",
@@ -160,17 +140,7 @@ fn a_linked_work_tree_is_guarded_with_its_common_folder() {
     let main = TestRepo::new(BIN);
     main.write("src/main.txt", "one\n");
     main.commit_all("files");
-    let mut repo = TestRepo::new(BIN);
-    // The work tree takes the place of the repository that the test made.
-    fs::remove_dir_all(repo.path("")).unwrap();
-    main.git(&[
-        "worktree",
-        "add",
-        "-q",
-        "-b",
-        "work",
-        &repo.path("").display().to_string(),
-    ]);
+    let mut repo = linked_to(&main);
     plant(&repo);
     repo.config(|config| {
         config.set("max_attempts_default", 20);
@@ -216,15 +186,7 @@ fn a_submodule_is_guarded_too() {
     inner.commit_all("lib");
     let repo = started(TestRepo::new(BIN), |repo| {
         let from = inner.path("").display().to_string();
-        repo.git(&[
-            "-c",
-            "protocol.file.allow=always",
-            "submodule",
-            "--quiet",
-            "add",
-            &from,
-            "sub",
-        ]);
+        add_submodule(repo, &inner, "sub");
         // One with its repository inside, as old gits made them.
         repo.git(&["clone", "-q", &from, "old"]);
         repo.git(&["-c", "advice.addEmbeddedRepo=false", "add", "old"]);

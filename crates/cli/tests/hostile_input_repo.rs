@@ -8,7 +8,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
-use hostile_support::{BIN, GOOD, case, check, finish, play, play_one, repo, started, step};
+use hostile_support::{
+    BIN, GOOD, add_submodule, case, check, finish, play, play_one, repo, started, step,
+};
 use runner_testkit::{TestRepo, write_program};
 
 fn executable(path: &std::path::Path, text: &str) {
@@ -260,16 +262,7 @@ fn a_sparse_checkout_that_leaves_the_state_out() {
 fn submodules_clean_and_dirty() {
     let inner = TestRepo::new(BIN);
     let repo = started(TestRepo::new(BIN), |repo| {
-        let from = inner.path("").display().to_string();
-        repo.git(&[
-            "-c",
-            "protocol.file.allow=always",
-            "submodule",
-            "--quiet",
-            "add",
-            &from,
-            "sub",
-        ]);
+        add_submodule(repo, &inner, "sub");
         repo.git(&["commit", "-qm", "submodule"]);
     });
     play_one(

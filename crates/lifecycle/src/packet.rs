@@ -32,6 +32,10 @@ pub const ASSIGNMENT_SCHEMA: &str = include_str!("../../../schemas/assignment.sc
 /// The published schema of a result.
 pub const RESULT_SCHEMA: &str = include_str!("../../../schemas/result.schema.json");
 
+/// The schemas of this crate with their names.
+pub const SCHEMAS: &[(&str, &str)] =
+    &[("assignment", ASSIGNMENT_SCHEMA), ("result", RESULT_SCHEMA)];
+
 /// The `$id` of the schema of a result, as assignments name it.
 pub const RESULT_SCHEMA_ID: &str = "runner:result:1";
 

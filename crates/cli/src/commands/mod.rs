@@ -104,12 +104,12 @@ pub(crate) fn with_screen<T>(
 
 /// `runner schema NAME`.
 pub(crate) fn schema(name: &str, out: &mut Out) -> Result<Exit> {
-    let Some(text) = runner_core::schema::by_name(name) else {
+    let all = [runner_core::schema::ALL, runner_lifecycle::packet::SCHEMAS].concat();
+    let Some((_, text)) = all.iter().find(|(known, _)| *known == name) else {
+        let names: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
         return Err(
-            Error::new(Code::NotFound, format!("there is no schema {name:?}")).hint(format!(
-                "one of {}",
-                runner_core::schema::names().join(", ")
-            )),
+            Error::new(Code::NotFound, format!("there is no schema {name:?}"))
+                .hint(format!("one of {}", names.join(", "))),
         );
     };
     if out.json {

@@ -41,6 +41,38 @@ pub(crate) const fn case(
     }
 }
 
+/// A work tree of another repository, in the place where a repository was.
+pub(crate) fn linked_to(main: &TestRepo) -> TestRepo {
+    let repo = TestRepo::new(BIN);
+    fs::remove_dir_all(repo.path("")).unwrap();
+    let place = repo.path("").display().to_string();
+    main.git(&["worktree", "add", "-q", "-b", "work", &place]);
+    repo
+}
+
+/// Adds a repository of this machine as a submodule.
+pub(crate) fn add_submodule(repo: &TestRepo, inner: &TestRepo, at: &str) {
+    let from = inner.path("").display().to_string();
+    let allow = "protocol.file.allow=always";
+    repo.git(&["-c", allow, "submodule", "--quiet", "add", &from, at]);
+}
+
+/// A run whose guard plays `guard.sh` of the home folder once that is there.
+pub(crate) fn with_guard_at_home(prepare: impl FnOnce(&mut TestRepo)) -> (TestRepo, PathBuf) {
+    let repo = started(TestRepo::new(BIN), |repo| {
+        prepare(repo);
+        let script = "[ -f \"$HOME/guard.sh\" ] || exit 0\n. \"$HOME/guard.sh\"\nexit 0\n";
+        repo.write("guard.sh", script);
+        repo.commit_all("guard");
+    });
+    let config = repo.read(".runner/state/config.toml");
+    let config = config.replace("\"true\"", "\". ./guard.sh\"");
+    repo.write(".runner/state/config.toml", config);
+    repo.commit_all("use it");
+    let script = repo.root().join("home/guard.sh");
+    (repo, script)
+}
+
 /// A repository with a few files and a run that has room for many attempts.
 pub(crate) fn repo() -> TestRepo {
     started(TestRepo::new(BIN), |_| {})

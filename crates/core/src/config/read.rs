@@ -146,25 +146,11 @@ fn executor(reader: &mut Reader<'_>, root: Table<'_, '_>) -> ExecutorConfig {
             0..=MAX_SECS,
             default.idle_timeout_secs,
         ),
-        env: env(reader, table),
+        env: {
+            let env = reader.table(table, "env").named("executor.env");
+            reader.variables(env)
+        },
     }
-}
-
-fn env(reader: &mut Reader<'_>, executor: Table<'_, '_>) -> BTreeMap<String, String> {
-    let table = reader.table(executor, "env").named("executor.env");
-    let mut env = BTreeMap::new();
-    for (key, value) in table.entries() {
-        let name: &str = key.get_ref();
-        // What follows an `=` may be a secret in the wrong place.
-        let full_name = table.full_name(name.split('=').next().unwrap_or_default());
-        if name.is_empty() || name.contains(['=', '\0']) {
-            let message = "not a name that a variable can have".to_owned();
-            reader.note(Some(key.span().start), full_name, message, None);
-        } else if let Some(text) = reader.text_of(value, &full_name) {
-            env.insert(name.to_owned(), text);
-        }
-    }
-    env
 }
 
 fn commit(reader: &mut Reader<'_>, root: Table<'_, '_>) -> CommitConfig {

@@ -2,6 +2,7 @@
 //! does not fit. Every getter takes the value that holds when the key is missing or
 //! wrong.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -361,6 +362,23 @@ impl<'s> Reader<'s> {
             }
         }
         globs
+    }
+
+    /// Variables of an environment.
+    pub fn variables(&mut self, table: Table<'_, '_>) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::new();
+        for (key, value) in table.entries() {
+            let name: &str = key.get_ref();
+            // What follows an `=` may be a secret in the wrong place.
+            let full_name = table.full_name(name.split('=').next().unwrap_or_default());
+            if name.is_empty() || name.contains(['=', '\0']) {
+                let message = "not a name that a variable can have".to_owned();
+                self.note(Some(key.span().start), full_name, message, None);
+            } else if let Some(text) = self.text_of(value, &full_name) {
+                variables.insert(name.to_owned(), text);
+            }
+        }
+        variables
     }
 
     /// A string that can be handed to a process.

@@ -138,7 +138,8 @@ fn case(reader: &mut Reader<'_>, document: &DeTable<'_>, file: &Path, text: &str
     }
     let setup = reader.argv(table, "setup", Vec::new());
     let timeout_secs = reader.integer(table, "timeout_secs", 1..=MAX_SECS, LOOP_TIMEOUT_SECS);
-    let env = env(reader, root);
+    let env = reader.table(root, "env");
+    let env = reader.variables(env);
     let files = files(reader, root);
     if justfile.is_some() && files.contains_key("justfile") {
         let hint = "keep one of the two";
@@ -238,22 +239,6 @@ fn outcome(reader: &mut Reader<'_>, table: Table<'_, '_>) -> Outcome {
         Some(format!("did you mean `{meant}`?")),
     );
     Outcome::Success
-}
-
-fn env(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, String> {
-    let table = reader.table(root, "env");
-    let mut env = BTreeMap::new();
-    for (key, value) in table.entries() {
-        let name: &str = key.get_ref();
-        let full_name = table.full_name(name.split('=').next().unwrap_or_default());
-        if name.is_empty() || name.contains(['=', '\0']) {
-            let message = "not a name that a variable can have".to_owned();
-            reader.note(Some(key.span().start), full_name, message, None);
-        } else if let Some(text) = reader.text_of(value, &full_name) {
-            env.insert(name.to_owned(), text);
-        }
-    }
-    env
 }
 
 fn files(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, String> {
