@@ -189,6 +189,8 @@ pub(crate) enum Command {
     Ui(UiArgs),
     /// Run loops on declared cases and learn, with numbers, how good they are
     Eval(crate::commands::eval::EvalArgs),
+    /// Many tasks at once, each in a work tree of its own: status, pause, cancel, retry
+    Fleet(Box<crate::fleet_args::FleetArgs>),
     /// The tasks of a fleet, step by step: by hand, from a script or by an agent
     Task(Box<crate::ledger_args::TaskArgs>),
     /// Check, rebuild, export or import the ledger of a fleet

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod demo;
 mod editor;
+mod fleet_args;
 mod ledger_args;
 mod out;
 mod progress;
@@ -59,6 +60,7 @@ fn run(args: &Args, out: &mut Out) -> runner::Result<Exit> {
         Command::Select => commands::look::select(dir, out),
         Command::Why { node } => commands::task::why_node_or_task(dir, node.as_deref(), out),
         Command::Task(options) => commands::task::run(dir, options, out),
+        Command::Fleet(options) => commands::fleet::run(dir, options, out),
         Command::Ledger(options) => commands::ledger::run(dir, options, out),
         Command::Step => commands::step::step(dir, out),
         Command::Loop(options) if options.detach => {

@@ -4,6 +4,7 @@ pub(crate) mod by_hand;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod eval;
+pub(crate) mod fleet;
 pub(crate) mod follow;
 pub(crate) mod init;
 pub(crate) mod land;

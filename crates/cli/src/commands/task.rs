@@ -1,6 +1,6 @@
 //! `runner task`: the protocol of a task, by hand.
 
-mod show;
+pub(crate) mod show;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::ledger::{Trouble, io, store, with_ledger};
 use crate::ledger_args::{AddArgs, FinishArgs, StartArgs, StoreArgs, TaskArgs, TaskCommand};
 use crate::out::Out;
 
-type Ended = std::result::Result<Exit, Trouble>;
+pub(crate) type Ended = std::result::Result<Exit, Trouble>;
 
 /// `runner task …`.
 pub(crate) fn run(dir: &Path, args: &TaskArgs, out: &mut Out) -> Result<Exit> {
@@ -152,7 +152,7 @@ fn usage(words: String) -> Trouble {
     Refusal::new(Code::SchemaInvalid, words).into()
 }
 
-fn task_id(text: &str) -> std::result::Result<TaskId, Trouble> {
+pub(crate) fn task_id(text: &str) -> std::result::Result<TaskId, Trouble> {
     TaskId::parse(text).map_err(|error| usage(error.to_string()))
 }
 
@@ -226,7 +226,7 @@ async fn ask(
     Ok(Exit::Success)
 }
 
-fn print(outcome: &Outcome, out: &mut Out) {
+pub(crate) fn print(outcome: &Outcome, out: &mut Out) {
     if out.json {
         out.object(json!({
             "answer": outcome.answer, "task": outcome.task, "created": outcome.created,
@@ -437,6 +437,16 @@ async fn retry(
     successor: Option<&str>,
     out: &mut Out,
 ) -> Ended {
+    let request = retry_request(ledger, id, successor).await?;
+    ask(ledger, args, id, None, request, out).await
+}
+
+/// What going on with a task is: recovery, or a successor of one that has ended.
+pub(crate) async fn retry_request(
+    ledger: &Ledger,
+    id: &TaskId,
+    successor: Option<&str>,
+) -> std::result::Result<Request, Trouble> {
     let Some(task) = ledger.task(id).await? else {
         return Err(show::unknown(id));
     };
@@ -446,13 +456,12 @@ async fn retry(
     }
     let name = successor.map_or_else(|| format!("{id}-r{}", task.version), str::to_owned);
     let successor = task_id(&name)?;
-    let request = if task.state.is_terminal() {
+    Ok(if task.state.is_terminal() {
         Request::Retry { successor }
     } else {
         Request::Recover {
             packet: None,
             successor: Some(successor),
         }
-    };
-    ask(ledger, args, id, None, request, out).await
+    })
 }

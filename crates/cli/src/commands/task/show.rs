@@ -1,9 +1,9 @@
 //! Tasks for people: lines, a timeline, and why nothing happens.
 
+use runner_fleet::explain::{Explained, Sight};
 use runner_ledger::{Filter, Ledger};
 use runner_lifecycle::event::Event;
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::ready::NotReady;
 use runner_lifecycle::{Code, Refusal, State, Task, TaskId, Timestamp};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(super) fn unknown(id: &TaskId) -> Trouble {
 }
 
 /// A point in time, for people.
-pub(super) fn time(at: Timestamp) -> String {
+pub(crate) fn time(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.0) {
         Ok(stamp) => stamp
             .to_zoned(jiff::tz::TimeZone::system())
@@ -32,7 +32,7 @@ pub(super) fn time(at: Timestamp) -> String {
     }
 }
 
-fn tone(state: State) -> Tone {
+pub(crate) fn tone(state: State) -> Tone {
     match state {
         State::Done => Tone::Good,
         State::InProgress => Tone::Busy,
@@ -164,37 +164,34 @@ pub(super) async fn events(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended
 
 pub(super) async fn why(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
     let task = ledger.task(id).await?.ok_or_else(|| unknown(id))?;
-    let not_ready = ledger.why(id).await?;
-    let (word, words) = match (&not_ready, &task.blocker) {
-        (Some(not_ready), _) => (not_ready.word().to_owned(), reason(not_ready, &task)),
-        (None, Some(blocker)) => (
-            blocker.code.as_str().to_owned(),
-            match blocker.retry_at {
-                Some(at) => format!("{}, until {}", blocker.reason, time(at)),
-                None => blocker.reason.clone(),
-            },
-        ),
-        (None, None) => (
-            task.state.as_str().to_owned(),
-            match task.state {
-                State::Todo => "it can start now".to_owned(),
-                State::InProgress => "somebody works on it".to_owned(),
-                _ => "it has ended".to_owned(),
-            },
-        ),
+    let chain = Sight::of(ledger).await?.chain(&task).await?;
+    let Some((first, behind)) = chain.split_first() else {
+        return Err(unknown(id));
     };
     if out.json {
         out.object(json!({
-            "task_id": id, "state": task.state, "why": word, "words": words,
+            "task_id": id, "state": task.state, "why": first.why, "words": first.words,
+            "until": first.until, "waits_for": first.waits_for, "chain": behind,
             "blockers": blockers(std::slice::from_ref(&task)),
         }));
-    } else {
-        out.data(&line(&task, out));
-        out.data(&format!("  {word}: {}", style::harmless(&words)));
+        return Ok(Exit::Success);
+    }
+    out.data(&line(&task, out));
+    out.data(&format!("  {}: {}", first.why, because(first)));
+    for (depth, one) in behind.iter().enumerate() {
+        let indent = "  ".repeat(depth + 2);
+        out.data(&format!(
+            "{indent}{} is {}: {}",
+            one.task_id,
+            one.state,
+            because(one)
+        ));
     }
     Ok(Exit::Success)
 }
 
-fn reason(not_ready: &NotReady, task: &Task) -> String {
-    not_ready.refusal(task).reason
+fn because(explained: &Explained) -> String {
+    let until = explained.until.map(|at| format!(", until {}", time(at)));
+    let words = style::harmless(&explained.words);
+    format!("{words}{}", until.unwrap_or_default())
 }

@@ -1,0 +1,64 @@
+//! `runner fleet`: many tasks at once, each in a work tree of its own.
+
+mod status;
+
+use std::path::Path;
+
+use runner::Result;
+use runner_ledger::{Ask, Ledger};
+use runner_lifecycle::{Request, TaskId};
+use serde_json::json;
+
+use super::Exit;
+use super::ledger::{store, with_ledger};
+use super::task::{self, Ended};
+use crate::fleet_args::{FleetArgs, FleetCommand};
+use crate::out::Out;
+
+/// Who changes things here, as events name it.
+const PERSON: &str = "person";
+
+/// `runner fleet …`.
+pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
+    let store = store(dir, &args.store)?;
+    with_ledger(&store, out, async |ledger, out| match &args.command {
+        FleetCommand::Status { all } => status::run(ledger, *all, out).await,
+        FleetCommand::Pause { id } => pause(ledger, id.as_deref(), true, out).await,
+        FleetCommand::Resume { id } => pause(ledger, id.as_deref(), false, out).await,
+        FleetCommand::Cancel { id, reason } => {
+            let reason = reason.clone();
+            change(ledger, id, Request::Cancel { reason }, out).await
+        }
+        FleetCommand::Retry { id } => {
+            let id = task::task_id(id)?;
+            let request = task::retry_request(ledger, &id, None).await?;
+            ask(ledger, id, request, out).await
+        }
+    })
+}
+
+async fn pause(ledger: &Ledger, id: Option<&str>, paused: bool, out: &mut Out) -> Ended {
+    if let Some(id) = id {
+        return change(ledger, id, Request::Pause { paused }, out).await;
+    }
+    ledger.set_paused(paused).await?;
+    if out.json {
+        out.object(json!({"paused": paused}));
+    } else if paused {
+        out.say("the fleet is paused: what runs goes on, nothing new starts");
+        out.say("next: `runner fleet resume`");
+    } else {
+        out.say("the fleet goes on");
+    }
+    Ok(Exit::Success)
+}
+
+async fn change(ledger: &Ledger, id: &str, request: Request, out: &mut Out) -> Ended {
+    ask(ledger, task::task_id(id)?, request, out).await
+}
+
+async fn ask(ledger: &Ledger, id: TaskId, request: Request, out: &mut Out) -> Ended {
+    let outcome = ledger.call(&Ask::new(id, PERSON, request)).await?;
+    task::print(&outcome, out);
+    Ok(Exit::Success)
+}
