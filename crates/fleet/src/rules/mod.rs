@@ -5,8 +5,12 @@
 
 pub mod answers;
 pub mod classify;
+pub mod context;
+pub mod goal;
+pub mod host;
 pub mod judge;
 pub mod policy;
+pub mod role;
 pub mod signature;
 pub mod verdict;
 
