@@ -172,7 +172,7 @@ fn is_branch_name(name: &str) -> bool {
         && name != "@"
         && name
             .split('/')
-            .all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
+            .all(|part| !part.is_empty() && !part.starts_with('.') && part.strip_suffix(".lock").is_none())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod context;
 pub mod draft;
 pub mod goal;
 pub mod host;
+pub mod issue;
 pub mod judge;
 pub mod plan;
 pub mod policy;
