@@ -16,6 +16,7 @@ pub mod policy;
 pub mod preflight;
 pub mod role;
 pub mod signature;
+pub mod summary;
 pub mod verdict;
 
 #[cfg(test)]
