@@ -1,6 +1,7 @@
 //! What happened to a task, in one plain sentence.
 
 use runner_lifecycle::event::Event;
+use runner_lifecycle::row::{Blocker, Change};
 use runner_lifecycle::run::Run;
 use runner_lifecycle::{Category, Origin, Phase, Reason, State, Task};
 
@@ -112,16 +113,21 @@ fn state_of(task: &Task) -> &'static str {
     }
 }
 
-/// What the task was last blocked with, in the words of whoever blocked it.
-fn reason_before_end(story: &Story<'_>) -> Option<String> {
-    use runner_lifecycle::row::Change;
+/// What the task was last blocked with.
+fn last_blocker<'s>(story: &Story<'s>) -> Option<&'s Blocker> {
     let newest = story.events.iter().rev();
     newest
         .flat_map(|event| event.changes.iter())
         .find_map(|change| match change {
-            Change::blocker(Some(blocker)) => Some(blocker.reason.clone()),
+            Change::blocker(blocker) => blocker.as_ref(),
             _ => None,
         })
+}
+
+/// The words of whoever blocked it last.
+fn reason_before_end(story: &Story<'_>) -> Option<String> {
+    last_blocker(story)
+        .map(|blocker| blocker.reason.clone())
         .filter(|reason| !reason.trim().is_empty())
 }
 
@@ -155,15 +161,7 @@ fn why_failed(story: &Story<'_>) -> String {
 }
 
 fn dead_dependency(story: &Story<'_>) -> Option<String> {
-    use runner_lifecycle::row::Change;
-    let newest = story.events.iter().rev();
-    newest
-        .flat_map(|event| event.changes.iter())
-        .find_map(|change| match change {
-            Change::blocker(Some(blocker)) => Some(blocker.waits_for.clone()),
-            _ => None,
-        })
-        .flatten()
+    last_blocker(story)?.waits_for.clone()
 }
 
 /// Why a run of the category ends a task, or what its failures were.

@@ -1,5 +1,6 @@
 //! The front matter of an issue file: a few keys, strictly.
 
+use runner_core::goal::{is_fence, unquoted};
 use runner_core::text::{ALIKE, nearest};
 
 use super::super::draft::shown;
@@ -119,22 +120,6 @@ impl Front {
             }
         }
     }
-}
-
-fn is_fence(line: &str) -> bool {
-    line.trim_end() == "---"
-}
-
-fn unquoted(value: &str) -> &str {
-    for quote in ['"', '\''] {
-        let inner = value
-            .strip_prefix(quote)
-            .and_then(|rest| rest.strip_suffix(quote));
-        if let Some(inner) = inner {
-            return inner;
-        }
-    }
-    value
 }
 
 /// The digits that a file name begins with.

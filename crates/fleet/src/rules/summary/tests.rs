@@ -1,7 +1,7 @@
 //! Every sentence.
 
 use runner_lifecycle::Timestamp;
-use runner_lifecycle::row::{Change, Intent};
+use runner_lifecycle::row::Intent;
 use serde_json::{Map, json};
 
 use super::super::fixtures::{id, task};
