@@ -5,5 +5,6 @@
 //! Simulations hand in others.
 
 pub mod explain;
+pub mod backlog;
 pub mod rules;
 pub mod yard;

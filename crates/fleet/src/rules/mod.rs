@@ -5,9 +5,18 @@
 
 pub mod answers;
 pub mod classify;
+pub mod context;
+pub mod draft;
+pub mod goal;
+pub mod host;
+pub mod issue;
 pub mod judge;
+pub mod plan;
 pub mod policy;
+pub mod preflight;
+pub mod role;
 pub mod signature;
+pub mod summary;
 pub mod verdict;
 
 #[cfg(test)]
