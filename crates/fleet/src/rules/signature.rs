@@ -177,7 +177,7 @@ fn without_temp_folders(line: &str) -> String {
 }
 
 /// Leaves out the escape sequences of terminals.
-fn without_escapes(text: &str) -> String {
+pub(super) fn without_escapes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
