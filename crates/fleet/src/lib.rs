@@ -4,5 +4,7 @@
 //! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
 //! Simulations hand in others.
 
+pub mod book;
+pub mod roles;
 pub mod rules;
 pub mod yard;
