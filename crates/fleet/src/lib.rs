@@ -6,5 +6,7 @@
 
 pub mod explain;
 pub mod backlog;
+pub mod book;
+pub mod roles;
 pub mod rules;
 pub mod yard;

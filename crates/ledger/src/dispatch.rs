@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use runner_lifecycle::run::Lease;
 use runner_lifecycle::{Lane, Purpose, Task, TaskId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::agents::{self, Agent, agent_columns};
 use crate::claims::READY_IN_LANE;
@@ -45,6 +46,15 @@ pub struct AccountView {
     pub reset_at: Option<Timestamp>,
 }
 
+/// A base on which the guard is red.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedBase {
+    /// The commit.
+    pub commit: String,
+    /// The task that was made to mend it.
+    pub task: TaskId,
+}
+
 /// Everything that a dispatcher must know of the fleet, at one point in time.
 #[derive(Clone, Debug, Default)]
 pub struct Floor {
@@ -83,8 +93,9 @@ const WAITING: Sql = Sql {
 const TO_RECOVER: &str = "SELECT doc FROM tasks WHERE blocked_on IS NOT NULL AND awaits IS NULL \
      AND blocked_on <> 'cooldown' AND blocked_on <> 'quota_wait' AND updated_at >= $1 \
      ORDER BY updated_at, id LIMIT $2";
-const DEAD: &str = "SELECT id FROM tasks WHERE (state = 'failed' OR state = 'canceled') \
-     AND superseded_by IS NULL AND updated_at >= $1 ORDER BY updated_at, id LIMIT $2";
+const DEAD: &str = "SELECT id, updated_at FROM tasks \
+     WHERE (state = 'failed' OR state = 'canceled') AND superseded_by IS NULL \
+     AND (updated_at > $1 OR (updated_at = $1 AND id > $2)) ORDER BY updated_at, id LIMIT 100";
 /// Who waits for a task that ended so, or for one that it succeeds.
 const WAITS_FOR_DEAD: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      SELECT id, rework_of FROM tasks WHERE id = $1 UNION ALL \
@@ -92,6 +103,10 @@ const WAITS_FOR_DEAD: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      SELECT DISTINCT d.task_id FROM dependencies d JOIN tasks w ON w.id = d.task_id \
      WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) AND w.state = 'todo' \
      ORDER BY d.task_id";
+
+const NEXT_JUDGEMENT: &str = "SELECT MIN(retry_at) FROM tasks WHERE awaits = 'judge' \
+     AND retry_at > $1 UNION ALL \
+     SELECT MIN(retry_at) FROM tasks WHERE awaits = 'merge' AND retry_at > $1";
 
 impl Ledger {
     /// What a dispatcher of these roles looks at.
@@ -159,23 +174,60 @@ impl Ledger {
     }
 
     /// `todo` tasks that wait for one that ended without being done since then, each with
-    /// the one that is dead.
+    /// the one that is dead; at most about so many.
     pub async fn waits_for_dead(
         &self,
         since: Timestamp,
-        limit: u32,
+        limit: usize,
     ) -> Result<Vec<(TaskId, TaskId)>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
-        let args = [Arg::Int(since.0), Arg::Int(i64::from(limit))];
         let mut found = Vec::new();
-        for row in &all(&mut *session, DEAD, &args).await? {
-            let dead = row.text(0)?;
-            let waiting = all(&mut *session, WAITS_FOR_DEAD, &[Arg::Text(&dead)]).await?;
-            for row in &waiting {
-                found.push((records::task_id(&row.text(0)?)?, records::task_id(&dead)?));
+        let mut after = (since.0, String::new());
+        loop {
+            let args = [Arg::Int(after.0), Arg::Text(&after.1)];
+            let page = all(&mut *session, DEAD, &args).await?;
+            for row in &page {
+                let dead = row.text(0)?;
+                let waiting = all(&mut *session, WAITS_FOR_DEAD, &[Arg::Text(&dead)]).await?;
+                for row in &waiting {
+                    found.push((records::task_id(&row.text(0)?)?, records::task_id(&dead)?));
+                }
+                after = (row.int(1)?, dead);
+            }
+            if page.is_empty() || found.len() >= limit {
+                return Ok(found);
             }
         }
-        Ok(found)
+    }
+
+    /// When the first result that waits may be claimed by a judge, if that is later than now.
+    pub async fn next_judgement(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let mut first: Option<i64> = None;
+        for row in all(&mut *session, NEXT_JUDGEMENT, &[Arg::Int(now.0)]).await? {
+            first = first.into_iter().chain(row.maybe_int(0)?).min();
+        }
+        Ok(first.map(Timestamp))
+    }
+
+    /// The base that was found red, and who mends it.
+    pub async fn red_base(&self) -> Result<Option<RedBase>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let sql = "SELECT value FROM flags WHERE name = 'red_base'";
+        let Some(row) = one(&mut *session, sql, &[]).await? else {
+            return Ok(None);
+        };
+        records::parse("the red base", &row.text(0)?)
+    }
+
+    /// Notes that the base is red, or no longer.
+    pub async fn set_red_base(&self, red: Option<&RedBase>) -> Result<(), StoreError> {
+        let mut session = self.engine.begin(Access::Write).await?;
+        let text = records::text("the red base", &red)?;
+        reads::put_flag(&mut *session, "red_base", &text).await?;
+        session.commit().await?;
+        self.engine.announce();
+        Ok(())
     }
 
     /// Every lease.
