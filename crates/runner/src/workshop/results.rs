@@ -88,6 +88,15 @@ impl Workshop {
         Ok(Some(found))
     }
 
+    /// Where a result left the base: what it is measured against. `None`: it is not there.
+    pub fn start_of(&self, result: &str) -> Result<Option<String>> {
+        if !self.has(result)? {
+            return Ok(None);
+        }
+        let found = self.git.ask(&["merge-base", &self.base()?, result])?;
+        Ok(found.map(|bytes| String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned()))
+    }
+
     /// The size of the diff between two commits, what is binary included.
     pub fn diff_bytes(&self, from: &str, to: &str) -> Result<u64> {
         let args = [

@@ -61,6 +61,8 @@ pub struct RunReport {
     pub quota_until: Option<i64>,
     /// What its sessions used.
     pub used: Used,
+    /// The guard's last run, if that was green.
+    pub guard: Option<GuardRun>,
 }
 
 /// What sessions used, as far as they said so.
@@ -108,11 +110,11 @@ impl Workshop {
             end,
             quota_until: quota_until.map(jiff::Timestamp::as_millisecond),
             used: used(&metas),
+            guard: green(&metas).cloned(),
         };
         if report.end.status != LoopStatus::Interrupted || timed_out() {
-            let proof = green(&metas);
             let complete = report.end.status == LoopStatus::Complete;
-            let guard = proof.filter(|_| complete);
+            let guard = report.guard.as_ref().filter(|_| complete);
             let taken = Self::settled(&bench, &run_id, host)
                 .and_then(|(git, tip)| self.git.take_over(&git, &tip, &begin).map(|()| tip));
             match taken {
@@ -253,10 +255,11 @@ fn used(metas: &[Meta]) -> Used {
     used
 }
 
-/// The last guard run that was green.
+/// The last guard run, if it was green.
 fn green(metas: &[Meta]) -> Option<&GuardRun> {
-    let mut passed = metas.iter().rev().filter(|meta| meta.guard == Guard::Pass);
-    passed.next()?.guard_run.as_ref()
+    let mut asked = metas.iter().rev().filter(|it| it.guard_run.is_some());
+    let last = asked.next()?;
+    last.guard_run.as_ref().filter(|_| last.guard == Guard::Pass)
 }
 
 fn why(end: &LoopEnd, bench: &Bench, last: Option<&Meta>) -> String {
