@@ -1,6 +1,6 @@
 //! What git and commands said, in the words of a yard.
 
-use runner::workshop::{Altered, Alteration, CommandEnd, CommandRun};
+use runner::workshop::{Alteration, Altered, CommandEnd, CommandRun};
 use runner_core::text::cut_front;
 use runner_lifecycle::packet::{ChangeAction, Extra, ResourceChange};
 
@@ -63,8 +63,18 @@ mod tests {
     #[test]
     fn endings_of_commands() {
         for (end, by_shell, expected, words) in [
-            (CommandEnd::Exited(0), false, CheckEnd::Green, "exit 0, log sha256:ab"),
-            (CommandEnd::Exited(1), true, CheckEnd::Red, "exit 1, log sha256:ab"),
+            (
+                CommandEnd::Exited(0),
+                false,
+                CheckEnd::Green,
+                "exit 0, log sha256:ab",
+            ),
+            (
+                CommandEnd::Exited(1),
+                true,
+                CheckEnd::Red,
+                "exit 1, log sha256:ab",
+            ),
             (CommandEnd::Exited(127), true, CheckEnd::Unable, "exit 127"),
             (CommandEnd::Exited(126), true, CheckEnd::Unable, "exit 126"),
             (CommandEnd::Exited(127), false, CheckEnd::Red, "exit 127"),

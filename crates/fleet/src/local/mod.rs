@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runner::workshop::{BaseAt, MergeOf, Merged, Presented as Shown, RunName, Workshop};
-use runner::{Host, Observer, Progress, SystemClock};
+use runner::{Host, Observer, Progress, Project, SystemClock};
 use runner_core::landing::TaskMessage;
 use runner_exec::{Cancel, Supervisor};
 use runner_lifecycle::packet::ResourceChange;
@@ -35,7 +35,8 @@ pub type Watcher = Arc<dyn Fn(&str, &Progress<'_>) + Send + Sync>;
 pub struct Outfit {
     /// A folder of the project's work tree.
     pub root: PathBuf,
-    /// The branch that results are merged into; none: the one that is checked out.
+    /// The branch that results are merged into; none: that of `[fleet] base`, or the one
+    /// that is checked out.
     pub base: Option<String>,
     /// Starts children.
     pub supervisor: Supervisor,
@@ -63,7 +64,11 @@ pub struct LocalYard {
 impl LocalYard {
     /// Opens a project. It blocks for a few calls of git.
     pub fn open(outfit: Outfit) -> Result<Self, Trouble> {
-        let workshop = Workshop::open(&outfit.root, outfit.base.as_deref()).map_err(trouble)?;
+        let named = outfit
+            .base
+            .clone()
+            .or_else(|| configured_base(&outfit.root));
+        let workshop = Workshop::open(&outfit.root, named.as_deref()).map_err(trouble)?;
         Ok(LocalYard {
             base: workshop.base_branch().to_owned(),
             outfit: Arc::new(Outfit {
@@ -109,6 +114,13 @@ impl LocalYard {
             observer: &mut observer,
         })
     }
+}
+
+/// `[fleet] base`, if the config of the work tree has it.
+fn configured_base(root: &Path) -> Option<String> {
+    let project = Project::of_work_tree(root).ok()?;
+    let base = runner::config_of(&project).ok()?.fleet.base;
+    (!base.is_empty()).then_some(base)
 }
 
 struct Teller<'a> {

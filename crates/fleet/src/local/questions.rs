@@ -11,6 +11,9 @@ use crate::rules::verdict;
 use crate::yard::{PlanOrder, ReviewOrder, Reviewed, Trouble};
 use runner_lifecycle::Timestamp;
 
+/// Until the rules have one.
+const PLAN_SCHEMA: &str = "{\"type\":\"object\"}";
+
 /// The longest goal that is repeated, in characters.
 const GOAL_CHARS: usize = 8000;
 
@@ -46,7 +49,7 @@ impl LocalYard {
             about: "plan",
             commit: &base,
             prompt: &plan_prompt(order),
-            schema: crate::rules::plan::SCHEMA,
+            schema: PLAN_SCHEMA,
         };
         match self.ask(question, call)?.0 {
             Answer::Said(text) => Ok(text),
@@ -65,9 +68,8 @@ impl LocalYard {
                 workshop.ask(question, &config, host)
             })
             .map_err(trouble)?;
-        let answer = answer.ok_or_else(|| {
-            Trouble(format!("commit {} is not there", question.commit))
-        })?;
+        let answer =
+            answer.ok_or_else(|| Trouble(format!("commit {} is not there", question.commit)))?;
         Ok((answer, account))
     }
 }
@@ -82,9 +84,17 @@ fn review_prompt(order: &ReviewOrder) -> String {
         cut_chars(order.task.goal.trim(), GOAL_CHARS),
     );
     let criteria = order.criteria.iter().map(|it| (&it.id, &it.text));
-    list(&mut text, "Answer each of these criteria by its id", criteria);
+    list(
+        &mut text,
+        "Answer each of these criteria by its id",
+        criteria,
+    );
     let settled = order.settled.iter().map(|it| (&it.id, &it.text));
-    list(&mut text, "Settled already, not to be raised again", settled);
+    list(
+        &mut text,
+        "Settled already, not to be raised again",
+        settled,
+    );
     text.push_str(
         "\nApprove only what may be merged as it is. A finding says what is wrong and where, and \
          has an id that it keeps.\n",

@@ -28,7 +28,10 @@ impl LocalYard {
             title: &order.task.title,
             goal: &goal,
             config: &text,
-            earlier: order.earlier.as_deref().or(order.task.start_from.as_deref()),
+            earlier: order
+                .earlier
+                .as_deref()
+                .or(order.task.start_from.as_deref()),
         };
         let report = self
             .hosted(&order.run_id, &call.cancel, |host| {
@@ -80,12 +83,14 @@ impl LocalYard {
         call: &Call,
         worked: &mut Worked,
     ) -> Result<(), Trouble> {
-        worked.checks.extend(report.guard.as_ref().map(|run| Checked {
-            id: GUARD.to_owned(),
-            end: CheckEnd::Green,
-            evidence: answers::evidence(0, &run.log_sha256),
-            tail: String::new(),
-        }));
+        worked
+            .checks
+            .extend(report.guard.as_ref().map(|run| Checked {
+                id: GUARD.to_owned(),
+                end: CheckEnd::Green,
+                evidence: answers::evidence(0, &run.log_sha256),
+                tail: String::new(),
+            }));
         let commit = report.result.as_ref().unwrap_or(&report.start);
         match self.check_commands(commit, &order.task, config, call) {
             Ok(checks) => worked.checks.extend(checks),
@@ -118,10 +123,9 @@ fn loop_ending(end: &LoopEnd, time_up: bool) -> LoopEnding {
         (LoopStatus::Interrupted | LoopStatus::Stopped, _) => LoopEnding::Interrupted,
         (_, Some(Code::Step(ErrorKind::Budget))) => LoopEnding::Budget,
         (_, Some(Code::Step(ErrorKind::Quota))) => LoopEnding::Quota,
-        (
-            _,
-            Some(Code::Step(ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout)),
-        ) => LoopEnding::Timeout,
+        (_, Some(Code::Step(ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout))) => {
+            LoopEnding::Timeout
+        }
         (_, Some(Code::Interrupted | Code::Step(ErrorKind::Interrupted))) => {
             LoopEnding::Interrupted
         }
@@ -160,17 +164,67 @@ mod tests {
             (LoopStatus::Complete, None, false, LoopEnding::Complete),
             (LoopStatus::Complete, None, true, LoopEnding::Complete),
             (LoopStatus::Stuck, None, false, LoopEnding::Stuck),
-            (LoopStatus::Limit, Some(Code::Limit), false, LoopEnding::IterationLimit),
-            (LoopStatus::Limit, step(ErrorKind::Budget), false, LoopEnding::Budget),
-            (LoopStatus::Error, step(ErrorKind::Quota), false, LoopEnding::Quota),
-            (LoopStatus::Error, step(ErrorKind::Timeout), false, LoopEnding::Timeout),
-            (LoopStatus::Error, step(ErrorKind::Idle), false, LoopEnding::Timeout),
-            (LoopStatus::Error, step(ErrorKind::GuardTimeout), false, LoopEnding::Timeout),
-            (LoopStatus::Error, step(ErrorKind::GuardSpawn), false, LoopEnding::RunnerError),
-            (LoopStatus::Error, Some(Code::Git), false, LoopEnding::RunnerError),
+            (
+                LoopStatus::Limit,
+                Some(Code::Limit),
+                false,
+                LoopEnding::IterationLimit,
+            ),
+            (
+                LoopStatus::Limit,
+                step(ErrorKind::Budget),
+                false,
+                LoopEnding::Budget,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::Quota),
+                false,
+                LoopEnding::Quota,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::Timeout),
+                false,
+                LoopEnding::Timeout,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::Idle),
+                false,
+                LoopEnding::Timeout,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::GuardTimeout),
+                false,
+                LoopEnding::Timeout,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::GuardSpawn),
+                false,
+                LoopEnding::RunnerError,
+            ),
+            (
+                LoopStatus::Error,
+                Some(Code::Git),
+                false,
+                LoopEnding::RunnerError,
+            ),
             (LoopStatus::Error, None, false, LoopEnding::RunnerError),
-            (LoopStatus::Interrupted, None, false, LoopEnding::Interrupted),
-            (LoopStatus::Interrupted, Some(Code::Interrupted), true, LoopEnding::Timeout),
+            (
+                LoopStatus::Interrupted,
+                None,
+                false,
+                LoopEnding::Interrupted,
+            ),
+            (
+                LoopStatus::Interrupted,
+                Some(Code::Interrupted),
+                true,
+                LoopEnding::Timeout,
+            ),
             (LoopStatus::Stopped, None, false, LoopEnding::Interrupted),
         ] {
             let end = LoopEnd {
@@ -204,6 +258,9 @@ mod tests {
             };
             assert_eq!(is_spent(&budget, &used), expected, "{budget:?}");
         }
-        assert_eq!([micros(0.5), micros(0.000_001), micros(-1.0)], [500_000, 1, 0]);
+        assert_eq!(
+            [micros(0.5), micros(0.000_001), micros(-1.0)],
+            [500_000, 1, 0]
+        );
     }
 }

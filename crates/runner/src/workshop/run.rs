@@ -259,7 +259,9 @@ fn used(metas: &[Meta]) -> Used {
 fn green(metas: &[Meta]) -> Option<&GuardRun> {
     let mut asked = metas.iter().rev().filter(|it| it.guard_run.is_some());
     let last = asked.next()?;
-    last.guard_run.as_ref().filter(|_| last.guard == Guard::Pass)
+    last.guard_run
+        .as_ref()
+        .filter(|_| last.guard == Guard::Pass)
 }
 
 fn why(end: &LoopEnd, bench: &Bench, last: Option<&Meta>) -> String {
