@@ -8,5 +8,6 @@ pub mod explain;
 pub mod backlog;
 pub mod book;
 pub mod roles;
+pub mod local;
 pub mod rules;
 pub mod yard;

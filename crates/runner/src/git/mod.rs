@@ -6,6 +6,7 @@
 //! repository decides where git works. Git children die with this process.
 
 mod around;
+mod borrow;
 mod call;
 mod export;
 mod history;
