@@ -71,6 +71,7 @@ impl Ledger {
                     PostgresEngine::open(url, options.connections, options.read_only).await?;
                 (Arc::new(engine), true)
             }
+            Store::Memory => (Arc::new(SqliteEngine::in_memory().await?), false),
         };
         Ledger::on(engine, server, options).await
     }
@@ -105,6 +106,11 @@ impl Ledger {
         let row = engine::one(session, SERVER_NOW, &[]).await?;
         let row = row.ok_or_else(|| StoreError::Other("the server tells no time".to_owned()))?;
         Ok(Timestamp(row.int(0)?))
+    }
+
+    /// The numbers of the rules.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Begins to listen for changes.

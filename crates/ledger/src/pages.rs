@@ -216,11 +216,7 @@ impl Ledger {
         };
         let judged = Arg::Int(i64::from(page.judged));
         let status = page.status.map(RunStatus::as_str);
-        let mut args = vec![
-            Arg::Int(at),
-            Arg::Text(id),
-            Arg::Int(i64::from(page.limit)),
-        ];
+        let mut args = vec![Arg::Int(at), Arg::Text(id), Arg::Int(i64::from(page.limit))];
         let sql = match (&page.task, status) {
             (Some(task), _) => {
                 args.extend([Arg::Text(task.as_str()), judged, Arg::MaybeText(status)]);
@@ -268,11 +264,7 @@ impl Ledger {
         limit: u32,
     ) -> Result<Vec<NumberedEvent>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
-        let args = [
-            Arg::Int(after),
-            Arg::Int(up_to),
-            Arg::Int(i64::from(limit)),
-        ];
+        let args = [Arg::Int(after), Arg::Int(up_to), Arg::Int(i64::from(limit))];
         let rows = all(&mut *session, EVENTS, &args).await?;
         let numbered = rows.iter().map(|row| {
             Ok(NumberedEvent {
