@@ -4,4 +4,5 @@
 //! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
 //! Simulations hand in others.
 
+pub mod rules;
 pub mod yard;

@@ -14,10 +14,11 @@ const IMPURE_MODULES: [&str; 6] = ["env", "fs", "net", "process", "thread", "tim
 const CLOCKS: [&str; 2] = ["SystemTime", "Instant::now"];
 /// Names that mean chance.
 const CHANCE: [&str; 3] = ["RandomState", "getrandom", "rand::"];
-/// The crates that hold rules alone, and what they are called in a finding.
-const PURE_CRATES: [(&str, &str); 2] = [
+/// The folders that hold rules alone, and what they are called in a finding.
+const PURE_CRATES: [(&str, &str); 3] = [
     ("crates/core/src/", "the core"),
     ("crates/lifecycle/src/", "the lifecycle"),
+    ("crates/fleet/src/rules/", "the rules of the fleet"),
 ];
 
 /// Sources have at most 600 lines.

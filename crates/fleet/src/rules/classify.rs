@@ -1,0 +1,203 @@
+//! What a worker's loop came to: the ending of its run, from git and the checks alone.
+
+use runner_core::text::{cut_chars, cut_front};
+use runner_lifecycle::request::Ending;
+use runner_lifecycle::retry::{LoopEnding, RunEnding};
+use runner_lifecycle::{Category, Code, Task};
+
+use super::answers::{command_answers, done_packet, planned_checks};
+use super::policy::{Finding, could_not_run, paths_of};
+use super::signature::{gist, signature};
+use crate::yard::{CheckEnd, Checked, Worked};
+
+/// The longest note of a failure, in characters.
+const NOTE_CHARS: usize = 600;
+
+/// Words of a system that refuses.
+const REFUSED: [&str; 6] = [
+    "permission denied",
+    "operation not permitted",
+    "read-only file system",
+    "eacces",
+    "eperm",
+    "unauthorized",
+];
+
+/// Words of whoever noticed that a model repeats itself.
+const CIRCLES: [&str; 4] = [
+    "in circles",
+    "repeating itself",
+    "repeats the same",
+    "doom loop",
+];
+
+/// The ending of a run. `findings` are those of [`super::policy::findings`] over the
+/// result.
+///
+/// | loop | and | ending |
+/// |---|---|---|
+/// | interrupted | | lost |
+/// | quota | | quota |
+/// | stuck, limit, budget, timeout, error | | failed, by the contract's category |
+/// | iteration limit | the same failure as before, or words | failed, model_loop |
+/// | runner error | words of a refusing system | failed, permission |
+/// | complete | a check that could not run | failed, setup or permission |
+/// | | a red check | failed, test |
+/// | | a criterion nothing answers | failed, env |
+/// | | no change where one is expected | failed, no_change |
+/// | | a path outside the scope | blocked, SCOPE_VIOLATION |
+/// | | another finding | failed, policy |
+/// | | else | success |
+pub fn ending(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> Ending {
+    match worked.ending.run_ending() {
+        RunEnding::Lost => Ending::Lost,
+        RunEnding::Quota => Ending::Quota {
+            reset_at: worked.quota_until,
+            account: worked.account.clone(),
+        },
+        RunEnding::Failed(category) => unfinished(task, worked, category),
+        RunEnding::Success => complete(task, run_id, worked, findings),
+    }
+}
+
+/// A failed run with its signature and a note for people.
+pub fn failed(category: Category, note: &str, text: &str) -> Ending {
+    Ending::Failed {
+        category,
+        signature: Some(signature(category, text)),
+        note: cut_chars(note.trim(), NOTE_CHARS).into_owned(),
+    }
+}
+
+/// A loop that ended before its goal.
+fn unfinished(task: &Task, worked: &Worked, category: Category) -> Ending {
+    let category = match worked.ending {
+        LoopEnding::IterationLimit if goes_in_circles(task, worked) => Category::ModelLoop,
+        // The runner's own words; a guard's log may speak of permissions for other reasons.
+        LoopEnding::RunnerError if is_refusal(&worked.why) => Category::Permission,
+        _ => category,
+    };
+    let gist = gist(&worked.why);
+    let what = match worked.ending {
+        LoopEnding::Stuck => "a leaf used up its attempts",
+        LoopEnding::IterationLimit => "the iterations are used up",
+        LoopEnding::Budget => "the budget is used up",
+        LoopEnding::Timeout => "the time is used up",
+        _ => "the loop could not go on",
+    };
+    let note = if gist.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}: {gist}")
+    };
+    failed(category, &note, &worked.why)
+}
+
+/// Whether the last attempt ended in the very same way, or somebody says so.
+fn goes_in_circles(task: &Task, worked: &Worked) -> bool {
+    let lower = worked.why.to_lowercase();
+    let said = CIRCLES.iter().any(|words| lower.contains(words));
+    let before = task.counters.signature.as_deref();
+    let alike = [Category::Model, Category::ModelLoop]
+        .iter()
+        .any(|category| before == Some(signature(*category, &worked.why).as_str()));
+    said || (alike && !gist(&worked.why).is_empty())
+}
+
+fn is_refusal(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    REFUSED.iter().any(|words| lower.contains(words))
+}
+
+/// A loop that says it is through.
+fn complete(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> Ending {
+    if let Some(check) = with_end(&worked.checks, CheckEnd::Unable) {
+        return unable(task, check);
+    }
+    if let Some(check) = with_end(&worked.checks, CheckEnd::Red) {
+        let note = format!("{} is red: {}", shown(task, check), gist(&check.tail));
+        return failed(Category::Test, &note, &check.tail);
+    }
+    let answers = match command_answers(task, &worked.checks) {
+        Ok(answers) => answers,
+        Err(criterion) => {
+            let note = format!("criterion {criterion} was not checked");
+            return failed(Category::Env, &note, &note);
+        }
+    };
+    let mut notes = Vec::new();
+    let (result, changes) = match &worked.result {
+        None if task.needs_merge() => {
+            let note = "nothing was changed though a change was asked for";
+            return failed(Category::NoChange, note, note);
+        }
+        None => (None, &[][..]),
+        Some(result) if task.needs_merge() => {
+            if let Some(ending) = against_policy(findings) {
+                return ending;
+            }
+            (Some(result.commit.clone()), result.changes.as_slice())
+        }
+        Some(result) => {
+            // Nothing of it goes into the base, so the packet names no change either.
+            notes.push(format!(
+                "it changed {} files though no change was asked for; they are not merged (commit {})",
+                result.changes.len(),
+                result.commit
+            ));
+            (None, &[][..])
+        }
+    };
+    let packet = done_packet(task, run_id, changes, answers, notes);
+    Ending::Success { result, packet }
+}
+
+fn with_end(checks: &[Checked], end: CheckEnd) -> Option<&Checked> {
+    checks.iter().find(|check| check.end == end)
+}
+
+/// A check that could not run: the project is not set up, or something is not allowed.
+fn unable(task: &Task, check: &Checked) -> Ending {
+    let text = format!("{}\n{}", check.evidence, check.tail);
+    let category = if is_refusal(&text) {
+        Category::Permission
+    } else {
+        Category::Setup
+    };
+    let why = cut_chars(check.evidence.trim(), NOTE_CHARS / 2);
+    let note = match planned_checks(task).iter().find(|one| one.id == check.id) {
+        Some(planned) => could_not_run(&planned.command, &why),
+        None => format!("{} could not run: {why}", check.id),
+    };
+    failed(category, &note, &cut_front(&text, 20_000))
+}
+
+/// The command of a check, for people.
+fn shown(task: &Task, check: &Checked) -> String {
+    match planned_checks(task).iter().find(|one| one.id == check.id) {
+        Some(planned) => format!("`{}`", planned.command),
+        None => format!("the {}", check.id),
+    }
+}
+
+/// The ending that findings lead to: those about the scope first, since the packet may be
+/// wrong there.
+fn against_policy(findings: &[Finding]) -> Option<Ending> {
+    findings.first()?;
+    let mut texts: Vec<&str> = findings.iter().map(|one| one.text.as_str()).collect();
+    texts.dedup();
+    let note = texts.join("; ");
+    if findings.iter().any(|one| one.breach.is_scope()) {
+        return Some(Ending::Blocked {
+            code: Code::ScopeViolation,
+            reason: cut_chars(&note, NOTE_CHARS).into_owned(),
+            waits_for: paths_of(findings),
+        });
+    }
+    let ids: Vec<String> = findings.iter().map(Finding::id).collect();
+    let category = Category::Policy;
+    Some(failed(category, &note, &ids.join("\n")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! What the evaluators of a judge came to: guard, policy, review, in this order.
+//!
+//! Fail-closed: an evaluator that cannot run is no pass, a criterion without evidence is
+//! no answer, and an empty diff is never approved.
+
+use runner_core::text::cut_chars;
+use runner_lifecycle::packet::{ResourceChange, ResultPacket};
+use runner_lifecycle::request::JudgeEnding;
+use runner_lifecycle::row::Remark;
+use runner_lifecycle::{Check, ReworkCause, Task, Timestamp};
+
+use super::answers::{command_answers, done_packet, pass, recorded_answers};
+use super::policy::Finding;
+use super::signature::gist;
+use super::verdict::{Verdict, Word};
+use crate::yard::{CheckEnd, Checked, Reviewed};
+
+/// The longest reason, in characters.
+const REASON_CHARS: usize = 600;
+
+/// What the guard evaluator looks at.
+#[derive(Clone, Copy, Debug)]
+pub enum Guard<'a> {
+    /// The commands were run now.
+    Ran(&'a [Checked]),
+    /// The worker's packet says how they ended; the head of the merge queue runs them.
+    Recorded(Option<&'a ResultPacket>),
+}
+
+/// What the review evaluator came to.
+#[derive(Clone, Debug)]
+pub enum Review {
+    /// Reviews are off, or nothing asks for one.
+    Off,
+    /// A verdict, without what was settled.
+    Said(Verdict),
+    /// Nothing that can be used; why.
+    Unusable(String),
+    /// The quota is used up.
+    Quota {
+        /// When it is there again.
+        until: Option<Timestamp>,
+        /// Which account.
+        account: String,
+    },
+}
+
+impl Review {
+    /// Reads what a reviewer said about the criteria of a task.
+    pub fn read(task: &Task, said: Reviewed, settled: &[Remark]) -> Review {
+        match said {
+            Reviewed::Silent => Review::Unusable("the reviewer said nothing".to_owned()),
+            Reviewed::Quota { until, account } => Review::Quota { until, account },
+            Reviewed::Said(text) => {
+                let asked: Vec<_> = task
+                    .acceptance
+                    .iter()
+                    .filter(|criterion| criterion.check == Check::Review)
+                    .cloned()
+                    .collect();
+                match Verdict::parse(&text, &asked) {
+                    Ok(verdict) => Review::Said(verdict.without_settled(settled)),
+                    Err(error) => Review::Unusable(error.to_string()),
+                }
+            }
+        }
+    }
+}
+
+/// Everything that a judge looked at.
+#[derive(Clone, Debug)]
+pub struct Evidence<'a> {
+    /// The row.
+    pub task: &'a Task,
+    /// The run that is judged.
+    pub run_id: &'a str,
+    /// What the result changes; none: a commit is missing.
+    pub changes: Option<&'a [ResourceChange]>,
+    /// How the commands ended.
+    pub guard: Guard<'a>,
+    /// What [`super::policy::findings`] found.
+    pub findings: &'a [Finding],
+    /// What the review came to.
+    pub review: Review,
+}
+
+/// Whether a reviewer need not be asked: something before it decides already.
+pub fn is_settled_before_review(evidence: &Evidence<'_>) -> bool {
+    before_review(evidence).is_err()
+}
+
+/// The ending of a judgement.
+pub fn ending(evidence: &Evidence<'_>) -> JudgeEnding {
+    let answers = match before_review(evidence) {
+        Ok(answers) => answers,
+        Err(ending) => return *ending,
+    };
+    let mut answers = answers;
+    match &evidence.review {
+        Review::Off => {
+            let asks = |criterion: &&_| is_review(criterion);
+            if let Some(criterion) = evidence.task.acceptance.iter().find(asks) {
+                return unable(&format!("criterion {} has no reviewer", criterion.id));
+            }
+        }
+        Review::Unusable(why) => return unable(why),
+        Review::Quota { until, account } => {
+            return JudgeEnding::Quota {
+                reset_at: *until,
+                account: account.clone(),
+            };
+        }
+        Review::Said(verdict) if verdict.verdict == Word::Reject => {
+            return reject(ReworkCause::Verdict, verdict.remarks(), &verdict.summary);
+        }
+        Review::Said(verdict) => {
+            let given = verdict.criteria.iter();
+            answers.extend(given.map(|answer| pass(&answer.id, &answer.evidence)));
+        }
+    }
+    let changes = evidence.changes.unwrap_or_default();
+    JudgeEnding::Approve {
+        packet: done_packet(evidence.task, evidence.run_id, changes, answers, Vec::new()),
+    }
+}
+
+type Answers = Vec<runner_lifecycle::packet::AcceptanceAnswer>;
+
+/// Guard and policy: the answers to the command criteria, or the ending.
+fn before_review(evidence: &Evidence<'_>) -> Result<Answers, Box<JudgeEnding>> {
+    let task = evidence.task;
+    let Some(changes) = evidence.changes else {
+        return Err(Box::new(unable("the commit of the result is not there")));
+    };
+    if task.needs_merge() && changes.is_empty() {
+        let remark = Remark {
+            id: "empty-diff".to_owned(),
+            text: "the result changes nothing".to_owned(),
+        };
+        let reason = "an empty diff is never approved";
+        return Err(Box::new(reject(ReworkCause::Verdict, vec![remark], reason)));
+    }
+    let answers = match evidence.guard {
+        Guard::Ran(checks) => {
+            if let Some(ending) = not_green(checks) {
+                return Err(Box::new(ending));
+            }
+            command_answers(task, checks)
+        }
+        Guard::Recorded(packet) => recorded_answers(task, packet, Check::Command),
+    };
+    let answers = answers
+        .map_err(|criterion| Box::new(unable(&format!("criterion {criterion} was not checked"))))?;
+    if evidence.findings.is_empty() {
+        return Ok(answers);
+    }
+    let remarks: Vec<Remark> = evidence.findings.iter().map(Remark::from).collect();
+    let reason = joined(&remarks);
+    Err(Box::new(reject(ReworkCause::Policy, remarks, &reason)))
+}
+
+/// What checks that are not all green come to; a command that could not run says nothing
+/// about the work.
+pub fn not_green(checks: &[Checked]) -> Option<JudgeEnding> {
+    if let Some(check) = checks.iter().find(|check| check.end == CheckEnd::Unable) {
+        let why = format!("{} could not run: {}", check.id, check.evidence);
+        return Some(unable(&why));
+    }
+    let remarks: Vec<Remark> = checks
+        .iter()
+        .filter(|check| check.end == CheckEnd::Red)
+        .map(|check| Remark {
+            id: format!("check:{}", check.id),
+            text: format!("{} is red: {}", check.id, gist(&check.tail)),
+        })
+        .collect();
+    let reason = joined(&remarks);
+    (!remarks.is_empty()).then(|| reject(ReworkCause::Verdict, remarks, &reason))
+}
+
+/// The ending for a result that does not merge with the base.
+pub fn conflict(paths: &[String]) -> JudgeEnding {
+    let remarks: Vec<Remark> = paths
+        .iter()
+        .map(|path| Remark {
+            id: format!("conflict:{path}"),
+            text: format!("{path} does not merge with the base"),
+        })
+        .collect();
+    let reason = format!("conflicts with the base: {}", paths.join(", "));
+    reject(ReworkCause::Conflict, remarks, &reason)
+}
+
+fn is_review(criterion: &runner_lifecycle::row::Criterion) -> bool {
+    criterion.check == Check::Review
+}
+
+fn joined(remarks: &[Remark]) -> String {
+    let texts: Vec<&str> = remarks.iter().map(|remark| remark.text.as_str()).collect();
+    texts.join("; ")
+}
+
+fn reject(cause: ReworkCause, remarks: Vec<Remark>, reason: &str) -> JudgeEnding {
+    JudgeEnding::Reject {
+        cause,
+        remarks,
+        reason: cut_chars(reason, REASON_CHARS).into_owned(),
+    }
+}
+
+fn unable(reason: &str) -> JudgeEnding {
+    JudgeEnding::Unable {
+        reason: cut_chars(reason, REASON_CHARS).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
