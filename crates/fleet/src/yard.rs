@@ -231,6 +231,10 @@ pub trait Yard: Send + Sync {
     /// and the commands. The sign ends its children before it returns.
     fn work(&self, order: WorkOrder, stop: StopSign) -> Done<'_, Worked>;
 
+    /// The commit that a result is measured against: its parent, if the fleet made it, else
+    /// where it left the base. None: it is not there.
+    fn start_of(&self, result: String) -> Done<'_, Option<String>>;
+
     /// What a result changes against its start. None: one of the commits is not there.
     fn changes(&self, start: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>>;
 

@@ -46,6 +46,8 @@ CREATE TABLE accounts (
 CREATE INDEX tasks_counts ON tasks (state, blocked_on);
 CREATE INDEX tasks_ready_since ON tasks (ready_since)
     WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NULL;
+CREATE INDEX tasks_judge_at ON tasks (retry_at) WHERE awaits = 'judge';
+CREATE INDEX tasks_merge_at ON tasks (retry_at) WHERE awaits = 'merge';
 CREATE INDEX tasks_quota ON tasks (id) WHERE blocked_on = 'quota_wait';
 -- Blocked, and neither a clock nor a judge is next.
 CREATE INDEX tasks_recover ON tasks (updated_at, id)

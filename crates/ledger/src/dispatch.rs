@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use runner_lifecycle::run::Lease;
 use runner_lifecycle::{Lane, Purpose, Task, TaskId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::agents::{self, Agent, agent_columns};
 use crate::claims::READY_IN_LANE;
@@ -43,6 +44,15 @@ pub struct AccountView {
     pub waiting: u64,
     /// When it is there again, as the last one who met it was told.
     pub reset_at: Option<Timestamp>,
+}
+
+/// A base on which the guard is red.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedBase {
+    /// The commit.
+    pub commit: String,
+    /// The task that was made to mend it.
+    pub task: TaskId,
 }
 
 /// Everything that a dispatcher must know of the fleet, at one point in time.
@@ -92,6 +102,10 @@ const WAITS_FOR_DEAD: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      SELECT DISTINCT d.task_id FROM dependencies d JOIN tasks w ON w.id = d.task_id \
      WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) AND w.state = 'todo' \
      ORDER BY d.task_id";
+
+const NEXT_JUDGEMENT: &str = "SELECT MIN(retry_at) FROM tasks WHERE awaits = 'judge' \
+     AND retry_at > $1 UNION ALL \
+     SELECT MIN(retry_at) FROM tasks WHERE awaits = 'merge' AND retry_at > $1";
 
 impl Ledger {
     /// What a dispatcher of these roles looks at.
@@ -176,6 +190,36 @@ impl Ledger {
             }
         }
         Ok(found)
+    }
+
+    /// When the first result that waits may be claimed by a judge, if that is later than now.
+    pub async fn next_judgement(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let mut first: Option<i64> = None;
+        for row in all(&mut *session, NEXT_JUDGEMENT, &[Arg::Int(now.0)]).await? {
+            first = first.into_iter().chain(row.maybe_int(0)?).min();
+        }
+        Ok(first.map(Timestamp))
+    }
+
+    /// The base that was found red, and who mends it.
+    pub async fn red_base(&self) -> Result<Option<RedBase>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let sql = "SELECT value FROM flags WHERE name = 'red_base'";
+        let Some(row) = one(&mut *session, sql, &[]).await? else {
+            return Ok(None);
+        };
+        records::parse("the red base", &row.text(0)?)
+    }
+
+    /// Notes that the base is red, or no longer.
+    pub async fn set_red_base(&self, red: Option<&RedBase>) -> Result<(), StoreError> {
+        let mut session = self.engine.begin(Access::Write).await?;
+        let text = records::text("the red base", &red)?;
+        reads::put_flag(&mut *session, "red_base", &text).await?;
+        session.commit().await?;
+        self.engine.announce();
+        Ok(())
     }
 
     /// Every lease.

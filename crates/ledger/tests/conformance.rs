@@ -73,6 +73,7 @@ on_both! {
     fleet::the_floor_is_what_a_dispatcher_needs,
     fleet::what_is_dead_and_what_is_to_recover,
     fleet::counts_and_the_oldest,
+    fleet::what_mends_the_base_does_not_queue,
 }
 
 #[test]

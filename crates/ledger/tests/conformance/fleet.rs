@@ -241,3 +241,36 @@ pub(crate) async fn counts_and_the_oldest(world: World) {
         Some(Timestamp(START + 5000))
     );
 }
+
+pub(crate) async fn what_mends_the_base_does_not_queue(world: World) {
+    let ledger = world.open().await;
+    let mut mend = new_task("mend", ".");
+    mend.source = Some("base:c0".to_owned());
+    for new in [new_task("a", "src"), mend] {
+        let task = new.id.to_string();
+        world.clock.advance_millis(1);
+        made(&ledger, new).await;
+        let one = work(&ledger, "w", &task).await.unwrap();
+        ledger.call(&succeed(&one, "w")).await.unwrap();
+        let judged = claim(&ledger, &task, "j", Purpose::Judge).await.unwrap();
+        let ending = runner_lifecycle::request::JudgeEnding::Approve {
+            packet: packet(&task, &one.run_id),
+        };
+        let token = judged.task.token;
+        let approve = Request::Judge { token, ending };
+        let approve = runner_ledger::Ask::new(one.task.id, "j", approve);
+        ledger.call(&approve).await.unwrap();
+    }
+    assert_eq!(ledger.red_base().await.unwrap(), None);
+    let red = runner_ledger::RedBase {
+        commit: "c0".to_owned(),
+        task: id("mend"),
+    };
+    ledger.set_red_base(Some(&red)).await.unwrap();
+    assert_eq!(ledger.red_base().await.unwrap(), Some(red));
+    claim(&ledger, "mend", "j", Purpose::Merge).await.unwrap();
+    let refused = claim(&ledger, "a", "k", Purpose::Merge).await.unwrap_err();
+    assert_eq!(refused.code(), Some(runner_lifecycle::Code::LockConflict));
+    ledger.set_red_base(None).await.unwrap();
+    assert_eq!(ledger.red_base().await.unwrap(), None);
+}
