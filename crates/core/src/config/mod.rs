@@ -4,6 +4,7 @@
 //! Values from the file are shown in messages only where they are words of a fixed
 //! set or globs: anything else might be a secret.
 
+mod fleet;
 mod read;
 pub mod reader;
 mod template;
@@ -11,6 +12,7 @@ mod template;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use fleet::FleetConfig;
 pub use template::{NewProject, template};
 
 /// The smallest prompt budget: below it the contract itself would not fit.
@@ -47,6 +49,8 @@ pub struct Config {
     pub budget: BudgetConfig,
     /// `[sandbox]`
     pub sandbox: SandboxConfig,
+    /// `[fleet]`
+    pub fleet: FleetConfig,
 }
 
 /// What judges the work.
@@ -285,6 +289,7 @@ impl Default for Config {
             notify: NotifyConfig::default(),
             budget: BudgetConfig::default(),
             sandbox: SandboxConfig::default(),
+            fleet: FleetConfig::default(),
         }
     }
 }

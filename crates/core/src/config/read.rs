@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
+use super::fleet;
 use super::reader::{Reader, Table, is_empty_array};
 use super::{
     Backend, BudgetConfig, CommitConfig, Config, ConfigFinding, ExecutorConfig, GuardConfig,
@@ -90,6 +91,7 @@ fn config(reader: &mut Reader<'_>, document: &DeTable<'_>) -> Config {
         notify: notify(reader, root),
         budget: budget(reader, root),
         sandbox: sandbox(reader, root),
+        fleet: fleet::read(reader, root),
     }
 }
 

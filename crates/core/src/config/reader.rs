@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigFinding, Word};
+use super::{ConfigFinding, Word, fleet};
 use crate::paths;
 use crate::text::{ALIKE, cut_chars, escape_path, nearest};
 
@@ -34,6 +34,7 @@ const KNOWN: &Known = &[
             "notify",
             "budget",
             "sandbox",
+            "fleet",
         ],
     ),
     ("guard", &["command", "protected", "watched"]),
@@ -56,6 +57,7 @@ const KNOWN: &Known = &[
     ("notify", &["command"]),
     ("budget", &["max_tokens", "max_cost_usd"]),
     ("sandbox", &["mode", "writable"]),
+    ("fleet", fleet::KEYS),
 ];
 
 /// A value with its place.

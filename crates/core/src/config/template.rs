@@ -35,6 +35,7 @@ pub fn template(project: NewProject<'_>) -> String {
         },
         budget,
         sandbox,
+        fleet,
         ..
     } = Config::default();
     let guard = array(project.guard);
@@ -118,6 +119,32 @@ mode = "{mode}"
 # Folders outside the project that they may write to. Left out: the package caches
 # that exist.
 # writable = ["~/.cargo/registry"]
+
+# Many tasks side by side, each in a work tree of its own: runner fleet
+[fleet]
+# How many agents there are of each role.
+workers = {workers}
+testers = {testers}
+docsers = {docsers}
+judges = {judges}
+# Models to go through when a task fails; empty: [executor] model alone.
+models = []
+# Whether an agent reviews every result before it is merged.
+review = {review}
+# The branch that results are merged into; empty: the one that is checked out.
+base = "{base}"
+# How long one attempt at a task may take.
+timebox_minutes = {timebox_minutes}
+# An agent of which nothing is heard for so long is taken for dead.
+timeout_seconds = {timeout_seconds}
+heartbeat_interval_seconds = {heartbeat_interval_seconds}
+# How long a task whose dependency failed waits for you before it fails too.
+dependency_grace_hours = {dependency_grace_hours}
+# The largest result; 0 is no limit.
+max_changed_files = {max_changed_files}
+max_changed_bytes = {max_changed_bytes}
+# The port of the API on this machine; 0 takes a free one.
+port = {port}
 "#,
         max_consecutive_errors = run_loop.max_consecutive_errors,
         on_timeout = run_loop.on_timeout,
@@ -127,6 +154,19 @@ mode = "{mode}"
         max_tokens = budget.max_tokens,
         max_cost_usd = budget.max_cost_usd,
         mode = sandbox.mode,
+        workers = fleet.workers,
+        testers = fleet.testers,
+        docsers = fleet.docsers,
+        judges = fleet.judges,
+        review = fleet.review,
+        base = fleet.base,
+        timebox_minutes = fleet.timebox_minutes,
+        timeout_seconds = fleet.timeout_seconds,
+        heartbeat_interval_seconds = fleet.heartbeat_interval_seconds,
+        dependency_grace_hours = fleet.dependency_grace_hours,
+        max_changed_files = fleet.max_changed_files,
+        max_changed_bytes = fleet.max_changed_bytes,
+        port = fleet.port,
     )
 }
 

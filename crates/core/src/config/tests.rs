@@ -120,6 +120,7 @@ writable = []
             mode: SandboxMode::Required,
             writable: Some(Vec::new()),
         },
+        fleet: FleetConfig::default(),
     };
     assert_eq!(config, expected);
 }

@@ -78,7 +78,7 @@ fn section(text: &mut String, heading: &str, lines: &[String]) {
     let _ = write!(text, "\n## {heading}\n\n");
     for line in lines {
         // What follows a line end belongs to the same point.
-        let _ = write!(text, "- {}\n", line.trim().replace('\n', "\n  "));
+        let _ = writeln!(text, "- {}", line.trim().replace('\n', "\n  "));
     }
 }
 

@@ -10,6 +10,7 @@ pub mod goal;
 pub mod host;
 pub mod judge;
 pub mod policy;
+pub mod preflight;
 pub mod role;
 pub mod signature;
 pub mod verdict;
