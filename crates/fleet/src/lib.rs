@@ -4,5 +4,6 @@
 //! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
 //! Simulations hand in others.
 
+pub mod host;
 pub mod rules;
 pub mod yard;

@@ -1,10 +1,12 @@
 //! Counts over runs and events, for those who watch a fleet from outside.
 
+use runner_lifecycle::recovery::is_parked;
 use runner_lifecycle::run::Run;
-use runner_lifecycle::{RunStatus, TaskId};
+use runner_lifecycle::{Facts, Request, RunStatus, TaskId};
 
 use crate::engine::{Access, Arg, Sql, all, one};
 use crate::error::StoreError;
+use crate::facts;
 use crate::ledger::Ledger;
 use crate::reads::docs;
 use crate::records::{self, int};
@@ -39,7 +41,39 @@ const NEWEST: Sql = Sql {
                SELECT doc FROM runs WHERE task_id = t.id ORDER BY number DESC LIMIT 1) r",
 };
 
+const NEITHER_CLOCK_NOR_JUDGE: &str = "SELECT id FROM tasks WHERE blocked_on IS NOT NULL \
+     AND awaits IS NULL AND blocked_on <> 'cooldown' AND blocked_on <> 'quota_wait'";
+
 impl Ledger {
+    /// How many tasks wait for a person or the outside, as far as the ledger knows.
+    pub async fn parked(&self) -> Result<u64, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let now = self.now_in(&mut *session).await?;
+        let request = Request::Recover {
+            packet: None,
+            successor: None,
+        };
+        let mut parked = 0;
+        for row in all(&mut *session, NEITHER_CLOCK_NOR_JUDGE, &[]).await? {
+            let id = records::task_id(&row.text(0)?)?;
+            let Some(loaded) = facts::load(&mut *session, &id, None).await? else {
+                continue;
+            };
+            let outside = Facts::default();
+            let facts = facts::gather(
+                &mut *session,
+                &self.policy,
+                &loaded,
+                &request,
+                &outside,
+                now,
+            )
+            .await?;
+            parked += u64::from(is_parked(&self.policy, &loaded.task, &facts, now));
+        }
+        Ok(parked)
+    }
+
     /// How many runs have each status.
     pub async fn runs_by_status(&self) -> Result<Vec<(RunStatus, u64)>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;

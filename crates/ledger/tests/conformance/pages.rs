@@ -46,6 +46,8 @@ pub(crate) async fn tasks_are_filtered(world: World) {
         made(&ledger, new).await;
     }
     work(&ledger, "w", "k").await.unwrap();
+    // Nobody knows a role for d; the others go on by themselves.
+    assert_eq!(ledger.parked().await.unwrap(), 1);
     for (state, reason, role, expected) in [
         (None, None, None, &["a", "b", "c", "d"][..]),
         (Some(State::InProgress), None, None, &["a"]),
