@@ -9,5 +9,6 @@ pub mod backlog;
 pub mod book;
 pub mod roles;
 pub mod local;
+pub mod host;
 pub mod rules;
 pub mod yard;

@@ -23,6 +23,8 @@ pub(crate) struct Loaded {
     pub(crate) receipt: Option<Receipt>,
     pub(crate) waits_for: Option<String>,
     pub(crate) woken_from: Option<String>,
+    /// Since when nothing but locks could be in the way.
+    pub(crate) ready_since: Timestamp,
     /// The time of the server, which means something if decisions go by it.
     pub(crate) server_now: Timestamp,
 }
@@ -41,7 +43,7 @@ macro_rules! load {
              (SELECT r.doc FROM runs r WHERE r.task_id = t.id ORDER BY r.number DESC LIMIT 1), \
              (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), ",
             $now,
-            " FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id = $1"
+            ", t.ready_since FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id = $1"
         )
     };
 }
@@ -82,6 +84,7 @@ pub(crate) async fn load(
         run: run.as_deref().map(records::run).transpose()?,
         receipt: receipt.as_deref().map(records::receipt).transpose()?,
         server_now: Timestamp(row.int(at + 5)?),
+        ready_since: Timestamp(row.int(at + 6)?),
     }))
 }
 

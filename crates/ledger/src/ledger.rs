@@ -108,6 +108,11 @@ impl Ledger {
         Ok(Timestamp(row.int(0)?))
     }
 
+    /// The numbers of the rules.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     /// Begins to listen for changes.
     pub async fn listen(&self) -> Result<Hints, StoreError> {
         self.engine.listen().await

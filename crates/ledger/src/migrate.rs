@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 
 /// The newest schema that this program knows.
-pub const SCHEMA: i64 = 2;
+pub const SCHEMA: i64 = 3;
 
 /// One step: what both engines run, and what each runs besides.
 struct Step {
@@ -22,6 +22,11 @@ static STEPS: &[Step] = &[
         common: include_str!("../migrations/0002.sql"),
         sqlite: "",
         postgres: "",
+    },
+    Step {
+        common: include_str!("../migrations/0003.sql"),
+        sqlite: include_str!("../migrations/0003_sqlite.sql"),
+        postgres: include_str!("../migrations/0003_postgres.sql"),
     },
 ];
 

@@ -204,7 +204,7 @@ async fn import_line(
             }
         }
         Line::Event(event) => writes::append(session, &[event]).await?,
-        Line::Run(one) => writes::put_run(session, &one).await?,
+        Line::Run(one) => writes::put_run(session, &one, None).await?,
         Line::Receipt(receipt) => writes::put_receipt(session, &receipt).await?,
         Line::Lease(lease) => writes::put_lease(session, &lease).await?,
         Line::Lock(lock) => {

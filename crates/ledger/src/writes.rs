@@ -8,7 +8,7 @@ use runner_lifecycle::order::rank;
 use runner_lifecycle::request::{Chain, Dependency};
 use runner_lifecycle::run::{Lease, Receipt, Run};
 use runner_lifecycle::watchdog::{lease_deadline, next_deadline};
-use runner_lifecycle::{Policy, Purpose, State, Task, TaskId, Timestamp};
+use runner_lifecycle::{Policy, Purpose, RunStatus, State, Task, TaskId, Timestamp};
 
 use crate::engine::{Arg, Session, Sql, all, run};
 use crate::error::StoreError;
@@ -41,7 +41,7 @@ pub(crate) async fn write(
     }
     append(session, &decision.events).await?;
     for one in &decision.runs {
-        put_run(session, one).await?;
+        put_run(session, one, waited_millis(before, one)).await?;
     }
     match &decision.lease {
         LeaseChange::Keep => {}
@@ -198,11 +198,22 @@ pub(crate) async fn append(session: &mut dyn Session, events: &[Event]) -> Resul
     Ok(())
 }
 
-const PUT_RUN: &str = "INSERT INTO runs (id, task_id, number, status, doc) \
-     VALUES ($1, $2, $3, $4, $5) \
-     ON CONFLICT (id) DO UPDATE SET status = excluded.status, doc = excluded.doc";
+/// How long a task could have started before this run began, if it just did.
+fn waited_millis(before: Option<&Loaded>, one: &Run) -> Option<u64> {
+    let loaded = before.filter(|loaded| loaded.task.state == State::Todo)?;
+    (one.status == RunStatus::Running).then(|| one.started_at.millis_since(loaded.ready_since))
+}
 
-pub(crate) async fn put_run(session: &mut dyn Session, one: &Run) -> Result<(), StoreError> {
+const PUT_RUN: &str = "INSERT INTO runs (id, task_id, number, status, doc, started_at, \
+     judgement_version, waited_millis) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
+     ON CONFLICT (id) DO UPDATE SET status = excluded.status, doc = excluded.doc, \
+     judgement_version = excluded.judgement_version";
+
+pub(crate) async fn put_run(
+    session: &mut dyn Session,
+    one: &Run,
+    waited_millis: Option<u64>,
+) -> Result<(), StoreError> {
     let doc = records::text("a run", one)?;
     let args = [
         Arg::Text(&one.id),
@@ -210,6 +221,9 @@ pub(crate) async fn put_run(session: &mut dyn Session, one: &Run) -> Result<(), 
         Arg::Int(i64::from(one.number)),
         Arg::Text(one.status.as_str()),
         Arg::Text(&doc),
+        Arg::Int(one.started_at.0),
+        Arg::Int(i64::from(one.judgement_version)),
+        Arg::MaybeInt(waited_millis.map(int)),
     ];
     run(session, PUT_RUN, &args).await.map(drop)
 }

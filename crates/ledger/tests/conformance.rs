@@ -6,6 +6,7 @@ mod conformance {
     pub(crate) mod guards;
     pub(crate) mod keeping;
     pub(crate) mod order;
+    pub(crate) mod pages;
     pub(crate) mod protocol;
 }
 mod support;
@@ -55,6 +56,10 @@ on_both! {
     order::an_unmerged_result_keeps_its_scope,
     order::the_first_in_order_reserves_its_scope,
     order::nothing_starts_while_the_fleet_is_paused,
+    pages::pages_are_stable_under_writes,
+    pages::tasks_are_filtered,
+    pages::runs_come_newest_first,
+    pages::the_sequence_of_events_is_followed,
     keeping::the_armed_deadline_is_the_boundary,
     keeping::an_idle_keeper_asks_nothing,
     keeping::a_keeper_that_was_asleep_gives_grace,

@@ -70,10 +70,14 @@ impl Token {
         )
     }
 
-    fn admits(&self, headers: &HeaderMap) -> bool {
-        let bearer = text(headers, header::AUTHORIZATION)
+    /// Whether the request carries the token itself.
+    pub(crate) fn is_borne(&self, headers: &HeaderMap) -> bool {
+        text(headers, header::AUTHORIZATION)
             .and_then(|value| value.strip_prefix("Bearer "))
-            .is_some_and(|word| self.is(word));
+            .is_some_and(|word| self.is(word))
+    }
+
+    fn admits(&self, headers: &HeaderMap) -> bool {
         let cookie = headers
             .get_all(header::COOKIE)
             .iter()
@@ -81,7 +85,7 @@ impl Token {
             .flat_map(|value| value.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
             .any(|(name, value)| name == self.cookie_name && self.is_cookie(value));
-        bearer || cookie
+        self.is_borne(headers) || cookie
     }
 }
 
@@ -103,7 +107,8 @@ pub(crate) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
     response
 }
 
-fn sign(response: &mut Response) {
+/// Adds what every answer says about itself.
+pub(crate) fn sign(response: &mut Response) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -132,30 +137,16 @@ fn check(
             "this server only reads: GET and HEAD",
         ));
     }
-    let refuse = |code, message: &str| Err(Refusal::new(StatusCode::FORBIDDEN, code, message));
-    let Some(host) = text(headers, header::HOST).or_else(|| uri.host()) else {
-        return refuse("host", "the request names no host");
-    };
-    if matches!(gate, Gate::Loopback) && !is_loopback(host) {
-        return refuse("host", "this server answers to names of this machine only");
-    }
-    if let Some(origin) = headers.get(header::ORIGIN) {
-        let same = origin
-            .to_str()
-            .ok()
-            .and_then(|origin| origin.split_once("://"))
-            .is_some_and(|(scheme, authority)| {
-                matches!(scheme, "http" | "https") && authority.eq_ignore_ascii_case(host)
-            });
-        if !same {
-            return refuse("origin", "pages of other origins get no answer");
-        }
-    }
     let path = uri.path();
     let is_data = path == "/events" || path.starts_with("/api/");
-    let site = text(headers, "sec-fetch-site".parse().unwrap_or(header::ORIGIN));
-    if is_data && matches!(site, Some("cross-site" | "same-site")) {
-        return refuse("origin", "pages of other origins get no answer");
+    let here_alone = matches!(gate, Gate::Loopback);
+    if let Err(stranger) = check_place(uri, headers, here_alone, is_data) {
+        let code = match stranger {
+            Stranger::NoHost | Stranger::Host => "host",
+            Stranger::Origin => "origin",
+        };
+        let words = stranger.words();
+        return Err(Refusal::new(StatusCode::FORBIDDEN, code, words));
     }
     let Gate::Token(token) = gate else {
         return Ok(None);
@@ -176,6 +167,60 @@ fn check(
         )
         .hint("open that address once; or send the header `Authorization: Bearer TOKEN`")),
     }
+}
+
+/// Why a request comes from the wrong place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stranger {
+    /// It names no host.
+    NoHost,
+    /// It was sent to a name that is not of this machine.
+    Host,
+    /// It is made by a page of another origin.
+    Origin,
+}
+
+impl Stranger {
+    /// The same for people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Stranger::NoHost => "the request names no host",
+            Stranger::Host => "this server answers to names of this machine only",
+            Stranger::Origin => "pages of other origins get no answer",
+        }
+    }
+}
+
+/// Looks to whom a request was sent, and from where. Data is told to no page of another
+/// site, also where that sends no origin.
+pub(crate) fn check_place(
+    uri: &Uri,
+    headers: &HeaderMap,
+    here_alone: bool,
+    is_data: bool,
+) -> Result<(), Stranger> {
+    let host = text(headers, header::HOST).or_else(|| uri.host());
+    let host = host.ok_or(Stranger::NoHost)?;
+    if here_alone && !is_loopback(host) {
+        return Err(Stranger::Host);
+    }
+    if let Some(origin) = headers.get(header::ORIGIN) {
+        let same = origin
+            .to_str()
+            .ok()
+            .and_then(|origin| origin.split_once("://"))
+            .is_some_and(|(scheme, authority)| {
+                matches!(scheme, "http" | "https") && authority.eq_ignore_ascii_case(host)
+            });
+        if !same {
+            return Err(Stranger::Origin);
+        }
+    }
+    let site = text(headers, "sec-fetch-site".parse().unwrap_or(header::ORIGIN));
+    if is_data && matches!(site, Some("cross-site" | "same-site")) {
+        return Err(Stranger::Origin);
+    }
+    Ok(())
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {

@@ -6,6 +6,7 @@
 
 mod api;
 mod beneath;
+pub mod fleet;
 mod gate;
 mod head;
 mod hub;

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
+use axum::Router;
+
 use crate::Config;
 use crate::stall::Impatient;
 
@@ -86,17 +88,27 @@ impl Listening {
                 wait_for_end();
                 let _ = end.send(());
             })?;
-        let served = runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let serving =
-                std::future::IntoFuture::into_future(axum::serve(Impatient(listener), app));
-            tokio::select! {
-                result = serving => result,
-                _ = ended => Ok(()),
-            }
-        });
+        let ended = async move {
+            // Who is to say stop may be gone without a word.
+            let _ = ended.await;
+        };
+        let served = runtime.block_on(self.serve_router(app, ended));
         runtime.shutdown_background();
-        served.map_err(ServeError::from)
+        served
+    }
+
+    /// Serves that in the runtime of the caller, until `ended` is there.
+    pub(crate) async fn serve_router(
+        self,
+        app: Router,
+        ended: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let serving = std::future::IntoFuture::into_future(axum::serve(Impatient(listener), app));
+        tokio::select! {
+            result = serving => Ok(result?),
+            () = ended => Ok(()),
+        }
     }
 }
 

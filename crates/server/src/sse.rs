@@ -26,6 +26,11 @@ pub(crate) fn answer(hub: &Hub, last_id: Option<&str>, lines: bool) -> Response 
         )
         .into_response();
     };
+    respond(subscription)
+}
+
+/// The stream of what a client gets.
+pub(crate) fn respond(subscription: Subscription) -> Response {
     let mut interval =
         tokio::time::interval_at(tokio::time::Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

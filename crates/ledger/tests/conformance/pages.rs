@@ -1,0 +1,191 @@
+//! Pages that stay where they are, the sequence of events, and counts.
+
+use runner_ledger::{RunPage, RunPlace, TaskPage};
+use runner_lifecycle::request::Ending;
+use runner_lifecycle::{Category, Purpose, Reason, Request, RunStatus, State};
+
+use crate::support::*;
+
+pub(crate) async fn pages_are_stable_under_writes(world: World) {
+    let ledger = world.open().await;
+    for name in ["b", "d", "f", "h"] {
+        made(&ledger, new_task(name, name)).await;
+    }
+    let mut page = TaskPage {
+        limit: 2,
+        ..TaskPage::default()
+    };
+    let first = ledger.task_page(&page).await.unwrap();
+    assert_eq!(names(&first), ["b", "d"]);
+    // Before the place, behind it, and a change of what comes.
+    made(&ledger, new_task("a", "a")).await;
+    made(&ledger, new_task("g", "g")).await;
+    let cancel = Request::Cancel {
+        reason: "no".to_owned(),
+    };
+    let ask = runner_ledger::Ask::new(id("f"), "p", cancel);
+    ledger.call(&ask).await.unwrap();
+    page.after = first.last().map(|task| task.id.clone());
+    let second = ledger.task_page(&page).await.unwrap();
+    assert_eq!(names(&second), ["f", "g"]);
+    page.after = second.last().map(|task| task.id.clone());
+    assert_eq!(names(&ledger.task_page(&page).await.unwrap()), ["h"]);
+}
+
+fn names(tasks: &[runner_lifecycle::Task]) -> Vec<&str> {
+    tasks.iter().map(|task| task.id.as_str()).collect()
+}
+
+pub(crate) async fn tasks_are_filtered(world: World) {
+    let ledger = world.open().await;
+    let mut tester = new_task("c", "c");
+    tester.role = "tester".to_owned();
+    let mut lost = new_task("d", "d");
+    lost.role = String::new();
+    for new in [new_task("a", "a"), new_task("b", "b"), tester, lost] {
+        made(&ledger, new).await;
+    }
+    work(&ledger, "w", "k").await.unwrap();
+    // Nobody knows a role for d; the others go on by themselves.
+    assert_eq!(ledger.parked().await.unwrap(), 1);
+    for (state, reason, role, expected) in [
+        (None, None, None, &["a", "b", "c", "d"][..]),
+        (Some(State::InProgress), None, None, &["a"]),
+        (Some(State::Todo), None, Some("worker"), &["b"]),
+        (None, None, Some("tester"), &["c"]),
+        (None, Some(Reason::IssueLinking), None, &["d"]),
+        (
+            Some(State::Blocked),
+            Some(Reason::IssueLinking),
+            None,
+            &["d"],
+        ),
+        (Some(State::Blocked), Some(Reason::Cooldown), None, &[]),
+        (Some(State::Todo), Some(Reason::IssueLinking), None, &[]),
+    ] {
+        let page = TaskPage {
+            state,
+            blocked_on: reason,
+            role: role.map(str::to_owned),
+            after: None,
+            limit: 10,
+        };
+        let tasks = ledger.task_page(&page).await.unwrap();
+        assert_eq!(names(&tasks), expected, "{page:?}");
+    }
+}
+
+pub(crate) async fn runs_come_newest_first(world: World) {
+    let ledger = world.open().await;
+    for name in ["a", "b", "c"] {
+        made(&ledger, new_task(name, name)).await;
+        world.clock.advance_millis(10);
+    }
+    world.clock.advance_secs(2);
+    let mut claims = Vec::new();
+    for key in ["k1", "k2", "k3"] {
+        claims.push(work(&ledger, "w", key).await.unwrap());
+        world.clock.advance_secs(1);
+    }
+    ledger.call(&succeed(&claims[0], "w")).await.unwrap();
+    let failed = Ending::Failed {
+        category: Category::Test,
+        signature: None,
+        note: "red".to_owned(),
+    };
+    ledger.call(&finish(&claims[1], "w", failed)).await.unwrap();
+    claim(&ledger, "a", "judge", Purpose::Judge).await.unwrap();
+
+    let ids = async |page: RunPage| -> Vec<String> {
+        let page = RunPage { limit: 2, ..page };
+        let runs = ledger.run_page(&page).await.unwrap();
+        runs.into_iter().map(|run| run.id).collect()
+    };
+    assert_eq!(ids(RunPage::default()).await, ["c-1", "b-1"]);
+    let last = ledger.run("b-1").await.unwrap().unwrap();
+    let next = RunPage {
+        before: Some(RunPlace::of(&last)),
+        ..RunPage::default()
+    };
+    assert_eq!(ids(next).await, ["a-1"]);
+    let judged = RunPage {
+        judged: true,
+        ..RunPage::default()
+    };
+    assert_eq!(ids(judged.clone()).await, ["a-1"]);
+    for (task, status, expected) in [
+        (Some("b"), None, &["b-1"][..]),
+        (Some("b"), Some(RunStatus::Success), &[]),
+        (None, Some(RunStatus::Running), &["c-1"]),
+        (None, Some(RunStatus::Failed), &["b-1"]),
+    ] {
+        let page = RunPage {
+            task: task.map(id),
+            status,
+            ..RunPage::default()
+        };
+        assert_eq!(ids(page).await, expected, "{task:?} {status:?}");
+        let page = RunPage {
+            task: task.map(id),
+            status,
+            ..judged.clone()
+        };
+        assert!(ids(page).await.is_empty());
+    }
+
+    let by_status = ledger.runs_by_status().await.unwrap();
+    let expected = [
+        (RunStatus::Running, 1),
+        (RunStatus::Success, 1),
+        (RunStatus::Failed, 1),
+        (RunStatus::Canceled, 0),
+    ];
+    assert_eq!(by_status, expected);
+    // a waited 2.03 s, b 3.02 s, c 4.01 s.
+    let waits = ledger.waits(&[1000, 3000, 10_000]).await.unwrap();
+    assert_eq!((waits.runs, waits.sum_millis), (3, 9060));
+    assert_eq!(waits.within, [(1000, 0), (3000, 1), (10_000, 3)]);
+    let newest = ledger.newest_runs(&[id("b"), id("none")]).await.unwrap();
+    assert_eq!(newest.len(), 1);
+    assert_eq!(newest[0].category, Some(Category::Test));
+}
+
+pub(crate) async fn the_sequence_of_events_is_followed(world: World) {
+    let ledger = world.open().await;
+    let mut head = ledger.event_head().await.unwrap();
+    assert_eq!(head.seq(), 0);
+    assert!(!ledger.follow(&mut head).await.unwrap());
+    made(&ledger, new_task("a", "a")).await;
+    // A number that was given out for nothing.
+    let again = ledger.call(&create(new_task("a", "a"))).await;
+    assert!(again.is_err());
+    made(&ledger, new_task("b", "b")).await;
+    assert!(ledger.follow(&mut head).await.unwrap());
+    let fresh = ledger.event_head().await.unwrap();
+    assert_eq!(fresh.seq(), head.seq());
+    let events = ledger.events_between(0, head.seq(), 10).await.unwrap();
+    let tasks: Vec<&str> = events
+        .iter()
+        .map(|one| one.event.task_id.as_str())
+        .collect();
+    assert_eq!(tasks, ["a", "b"]);
+    let one = ledger.events_between(events[0].seq, head.seq(), 10).await;
+    assert_eq!(one.unwrap().len(), 1);
+    let limited = ledger.events_between(0, head.seq(), 1).await.unwrap();
+    assert_eq!(limited.len(), 1);
+
+    let claimed = work(&ledger, "w", "k").await.unwrap();
+    let page = ledger.event_page(&claimed.task.id, 1, 10).await.unwrap();
+    assert_eq!(page.len(), 1);
+    assert_eq!(page[0].to_state, State::InProgress);
+    let held = ledger.held_locks().await.unwrap();
+    assert_eq!(held.len(), 1);
+    assert_eq!(held[0].lease.as_ref().unwrap().owner, "w");
+
+    assert_eq!(ledger.expiries(0, i64::MAX).await.unwrap(), 0);
+    world.clock.advance_secs(200);
+    let expire = Request::Expire { not_before: None };
+    let ask = runner_ledger::Ask::new(claimed.task.id.clone(), "keeper", expire);
+    ledger.call(&ask).await.unwrap();
+    assert_eq!(ledger.expiries(0, i64::MAX).await.unwrap(), 1);
+}

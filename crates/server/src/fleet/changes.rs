@@ -1,0 +1,335 @@
+//! What can be asked of tasks: make one, move it, call it off, try it again, hold it back.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use runner_ledger::{Ask, Outcome};
+use runner_lifecycle::{Code, Refusal, Request, State as Standing, Task, TaskId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::FleetState;
+use super::input::{Asked, Body, Nothing, TaskPath, actor, no_such_task, request_name};
+use super::new_task::NewTaskBody;
+use super::refusal::{Answered, Failure, Good, json};
+use super::tasks::{blockers, task_id, view};
+use super::wire::{Blocker, TaskView};
+use super::words::{self, AskedState};
+use crate::reply;
+
+/// What a change came to.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Changed {
+    /// The task as it is now.
+    task: TaskView,
+    /// The successor, if one was made.
+    created: Option<TaskView>,
+    /// Whether the same had been asked before.
+    replayed: bool,
+    blockers: Vec<Blocker>,
+}
+
+/// Where a task shall go.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TransitionBody {
+    /// `blocked`: say what is in the way, with `code`. `todo`: ask the recovery table.
+    /// `canceled`: call it off. `done` and `failed`: say again that it ended so.
+    #[schema(inline)]
+    to: AskedState,
+    /// Why.
+    #[schema(min_length = 1, max_length = 2000)]
+    reason: String,
+    /// What is in the way, for `blocked`.
+    #[schema(inline)]
+    code: Option<words::Code>,
+    /// What it waits for, for `blocked`.
+    #[schema(max_length = 2000)]
+    waits_for: Option<String>,
+    /// The version that was read; another one refuses the request.
+    expected_version: Option<u64>,
+    /// Who asks; `http` if not said.
+    #[schema(pattern = "^[!-~]{1,64}$")]
+    actor: Option<String>,
+}
+
+/// Why a task is called off.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CancelBody {
+    /// Why.
+    #[schema(min_length = 1, max_length = 2000)]
+    reason: String,
+    /// The version that was read; another one refuses the request.
+    expected_version: Option<u64>,
+    /// Who asks; `http` if not said.
+    #[schema(pattern = "^[!-~]{1,64}$")]
+    actor: Option<String>,
+}
+
+/// That a task shall be done after all.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetryBody {
+    /// The id of the new task, where one is made; made up if not said.
+    #[schema(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
+    successor: Option<String>,
+    /// The version that was read; another one refuses the request.
+    expected_version: Option<u64>,
+    /// Who asks; `http` if not said.
+    #[schema(pattern = "^[!-~]{1,64}$")]
+    actor: Option<String>,
+}
+
+/// Whether a task is held back.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PauseBody {
+    /// Whether nothing new may start.
+    paused: bool,
+    /// The version that was read; another one refuses the request.
+    expected_version: Option<u64>,
+    /// Who asks; `http` if not said.
+    #[schema(pattern = "^[!-~]{1,64}$")]
+    actor: Option<String>,
+}
+
+/// Makes a task
+#[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = NewTaskBody,
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
+        description = "a name for this request: a repeat gets the same answer")),
+    responses((status = 201, description = "made", body = Changed,
+        headers(("Location" = String, description = "the task")))))]
+pub(crate) async fn create(
+    State(fleet): State<FleetState>,
+    headers: HeaderMap,
+    _: Asked<Nothing>,
+    Body(body): Body<NewTaskBody>,
+) -> Answered<Response> {
+    let name = request_name(&headers)?;
+    let (new, actor) = body.into_new_task(name.as_deref())?;
+    let id = new.id.clone();
+    let mut ask = Ask::new(id.clone(), &actor, Request::Create(new));
+    ask.outside.review_off = fleet.review_off();
+    ask.request_id = name;
+    let outcome = fleet.ledger().call(&ask).await?;
+    let changed = changed(&fleet, &outcome).await?;
+    let mut response = json(StatusCode::CREATED, &changed);
+    reply::set(&mut response, header::LOCATION, &format!("/tasks/{id}"));
+    Ok(response)
+}
+
+async fn changed(fleet: &FleetState, outcome: &Outcome) -> Answered<Changed> {
+    let newest = fleet
+        .ledger()
+        .newest_runs(std::slice::from_ref(&outcome.task.id))
+        .await?;
+    let now = fleet.ledger().now().await?;
+    let all: Vec<Task> = std::iter::once(&outcome.task)
+        .chain(&outcome.created)
+        .cloned()
+        .collect();
+    Ok(Changed {
+        task: view(fleet, &outcome.task, &newest, now),
+        created: outcome
+            .created
+            .as_ref()
+            .map(|task| view(fleet, task, &[], now)),
+        replayed: outcome.replayed,
+        blockers: blockers(&all),
+    })
+}
+
+/// Who asks something of a task, and how it shall be known.
+struct Asking {
+    id: TaskId,
+    name: Option<String>,
+    actor: Option<String>,
+    expected_version: Option<u64>,
+}
+
+impl Asking {
+    /// Asks it.
+    async fn of(self, fleet: &FleetState, request: Request) -> Answered<Outcome> {
+        let mut ask = Ask::new(self.id, &actor(self.actor)?, request);
+        ask.call.expected_version = self.expected_version;
+        ask.request_id = self.name;
+        Ok(fleet.ledger().call(&ask).await?)
+    }
+}
+
+async fn known(fleet: &FleetState, id: &TaskId) -> Answered<Task> {
+    fleet.ledger().task(id).await?.ok_or_else(no_such_task)
+}
+
+fn reason(text: String) -> Answered<String> {
+    if text.trim().is_empty() || text.chars().count() > 2000 {
+        return Err(Failure::input("reason has 1 to 2000 characters"));
+    }
+    Ok(text)
+}
+
+/// Moves a task
+#[utoipa::path(post, path = "/tasks/{id}/transition", tag = "tasks",
+    request_body = TransitionBody,
+    params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
+        description = "a name for this request: a repeat gets the same answer")),
+    responses((status = 200, description = "where it stands now", body = Changed)))]
+pub(crate) async fn transition(
+    State(fleet): State<FleetState>,
+    TaskPath(id): TaskPath,
+    headers: HeaderMap,
+    _: Asked<Nothing>,
+    Body(body): Body<TransitionBody>,
+) -> Answered<Response> {
+    known(&fleet, &id).await?;
+    let to = body.to.0;
+    let request = wanted(to, reason(body.reason)?, body.code, body.waits_for)?;
+    let asking = Asking {
+        id,
+        name: request_name(&headers)?,
+        actor: body.actor,
+        expected_version: body.expected_version,
+    };
+    let outcome = asking.of(&fleet, request).await?;
+    let untouched = outcome.events.is_empty() && !outcome.replayed;
+    if untouched && outcome.task.state != to {
+        let task = &outcome.task;
+        let waits = task
+            .blocked_on()
+            .map_or(String::new(), |r| format!("({r})"));
+        let words = format!("task {} stays {}{waits} for now", task.id, task.state);
+        let mut refusal = Refusal::new(Code::InvalidTransition, words);
+        if let Some(at) = task.retry_at() {
+            refusal = refusal.detail("retry_at", at.0);
+        }
+        return Err(refusal.into());
+    }
+    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+}
+
+/// The request that leads to a state.
+fn wanted(
+    to: Standing,
+    reason: String,
+    code: Option<words::Code>,
+    waits_for: Option<String>,
+) -> Answered<Request> {
+    if to != Standing::Blocked && (code.is_some() || waits_for.is_some()) {
+        return Err(Failure::input("code and waits_for are for `blocked` alone"));
+    }
+    match to {
+        Standing::Blocked => {
+            let code = code.ok_or_else(|| {
+                let words = "`blocked` takes a code that says what is in the way";
+                Failure::from(Refusal::new(Code::MissingRequiredInput, words))
+            })?;
+            Ok(Request::Block {
+                code: code.0,
+                reason,
+                waits_for,
+            })
+        }
+        Standing::Todo => Ok(Request::Recover {
+            packet: None,
+            successor: None,
+        }),
+        Standing::Canceled => Ok(Request::Cancel { reason }),
+        Standing::Done | Standing::Failed => Ok(Request::Reassert { state: to, reason }),
+        Standing::InProgress => Err(Refusal::new(
+            Code::InvalidTransition,
+            "a task begins when an agent claims it; nobody else can say so",
+        )
+        .into()),
+    }
+}
+
+/// Calls a task off
+#[utoipa::path(post, path = "/tasks/{id}/cancel", tag = "tasks", request_body = CancelBody,
+    params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
+        description = "a name for this request: a repeat gets the same answer")),
+    responses((status = 200, description = "where it stands now", body = Changed)))]
+pub(crate) async fn cancel(
+    State(fleet): State<FleetState>,
+    TaskPath(id): TaskPath,
+    headers: HeaderMap,
+    _: Asked<Nothing>,
+    Body(body): Body<CancelBody>,
+) -> Answered<Response> {
+    known(&fleet, &id).await?;
+    let reason = reason(body.reason)?;
+    let asking = Asking {
+        id,
+        name: request_name(&headers)?,
+        actor: body.actor,
+        expected_version: body.expected_version,
+    };
+    let outcome = asking.of(&fleet, Request::Cancel { reason }).await?;
+    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+}
+
+/// Tries a task again: an ended one by a new task, another one as the recovery table says
+#[utoipa::path(post, path = "/tasks/{id}/retry", tag = "tasks", request_body = RetryBody,
+    params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
+        description = "a name for this request: a repeat gets the same answer")),
+    responses((status = 200, description = "where it stands now", body = Changed)))]
+pub(crate) async fn retry(
+    State(fleet): State<FleetState>,
+    TaskPath(id): TaskPath,
+    headers: HeaderMap,
+    _: Asked<Nothing>,
+    Body(body): Body<RetryBody>,
+) -> Answered<Response> {
+    let task = known(&fleet, &id).await?;
+    let name = request_name(&headers)?;
+    // The same for every repeat, whatever became of the task meanwhile.
+    let made_up = match &name {
+        Some(name) => super::new_task::id_from(name),
+        None => format!("{id}-r{}", task.version),
+    };
+    let successor = task_id(&body.successor.unwrap_or(made_up))?;
+    let request = if task.state.is_terminal() {
+        Request::Retry { successor }
+    } else {
+        Request::Recover {
+            packet: None,
+            successor: Some(successor),
+        }
+    };
+    let asking = Asking {
+        id,
+        name,
+        actor: body.actor,
+        expected_version: body.expected_version,
+    };
+    let outcome = asking.of(&fleet, request).await?;
+    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+}
+
+/// Holds a task back, or lets it go
+#[utoipa::path(post, path = "/tasks/{id}/pause", tag = "tasks", request_body = PauseBody,
+    params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
+        description = "a name for this request: a repeat gets the same answer")),
+    responses((status = 200, description = "where it stands now", body = Changed)))]
+pub(crate) async fn pause(
+    State(fleet): State<FleetState>,
+    TaskPath(id): TaskPath,
+    headers: HeaderMap,
+    _: Asked<Nothing>,
+    Body(body): Body<PauseBody>,
+) -> Answered<Response> {
+    known(&fleet, &id).await?;
+    let asking = Asking {
+        id,
+        name: request_name(&headers)?,
+        actor: body.actor,
+        expected_version: body.expected_version,
+    };
+    let paused = body.paused;
+    let outcome = asking.of(&fleet, Request::Pause { paused }).await?;
+    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+}

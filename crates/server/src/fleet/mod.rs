@@ -1,0 +1,167 @@
+//! The HTTP API of a fleet: tasks, runs, agents, judgements and locks of one ledger, what
+//! the fleet stands on, metrics, and every change as it happens.
+//!
+//! [`router`] is the whole API without a socket; [`serve_fleet`] puts it on one, in the
+//! runtime of the caller. What only a running fleet knows is handed in as [`Known`].
+
+mod changes;
+mod events;
+mod gate;
+mod input;
+mod lists;
+mod metrics;
+mod new_task;
+mod openapi;
+mod refusal;
+mod retry;
+mod system;
+mod tasks;
+mod token;
+mod wire;
+mod words;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use runner_core::config::FleetConfig;
+use runner_fleet::rules::host::Snapshot;
+use runner_fleet::rules::preflight::FailedSource;
+use runner_ledger::{Ledger, StoreError};
+use tokio::sync::Mutex;
+
+pub use token::{TOKEN_FILE, fleet_token};
+
+use crate::gate::Token;
+use crate::{Listening, ServeError};
+
+/// What preflight needs besides the ledger.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// The requirement text of the project; blank: none.
+    pub requirement: String,
+    /// Open issues that are no tasks yet.
+    pub issue_backlog: u64,
+    /// Open pull requests without a task.
+    pub open_pull_requests: u64,
+    /// Whether the guard fails on the base alone.
+    pub red_base: bool,
+    /// Backlog sources that could not be read.
+    pub failed_sources: Vec<FailedSource>,
+}
+
+/// What only the fleet knows.
+pub trait Known: Send + Sync {
+    /// What preflight needs besides the ledger.
+    fn outside(&self) -> Pin<Box<dyn Future<Output = Outside> + Send + '_>>;
+
+    /// What is known of the machine. It never waits: see
+    /// [`runner_fleet::host::HostProfile::snapshot`].
+    fn host(&self) -> Option<Snapshot>;
+}
+
+/// How the API is served.
+#[derive(Clone, Debug)]
+pub struct FleetOptions {
+    /// The token that writes ask for; beyond loopback reads, too. See [`fleet_token`].
+    pub token: String,
+    /// Whether other machines can reach it: see [`std::net::IpAddr::is_loopback`].
+    pub beyond_loopback: bool,
+    /// The version that `/health` tells.
+    pub version: String,
+    /// `[fleet]` of the config.
+    pub config: FleetConfig,
+}
+
+/// What all answers share. Cheap to clone.
+#[derive(Clone)]
+pub struct FleetState(Arc<Shared>);
+
+struct Shared {
+    ledger: Ledger,
+    known: Arc<dyn Known>,
+    token: Token,
+    options: FleetOptions,
+    follower: events::Follower,
+    expiries: Mutex<metrics::Expiries>,
+}
+
+impl FleetState {
+    /// Over that ledger.
+    pub fn new(ledger: Ledger, known: Arc<dyn Known>, options: FleetOptions) -> FleetState {
+        FleetState(Arc::new(Shared {
+            ledger,
+            known,
+            token: Token::new(&options.token),
+            options,
+            follower: events::Follower::default(),
+            expiries: Mutex::default(),
+        }))
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    fn known(&self) -> &dyn Known {
+        &*self.0.known
+    }
+
+    fn token(&self) -> &Token {
+        &self.0.token
+    }
+
+    fn config(&self) -> &FleetConfig {
+        &self.0.options.config
+    }
+
+    fn version(&self) -> &str {
+        &self.0.options.version
+    }
+
+    fn is_beyond_loopback(&self) -> bool {
+        self.0.options.beyond_loopback
+    }
+
+    fn review_off(&self) -> bool {
+        !self.0.options.config.review
+    }
+
+    fn follower(&self) -> &events::Follower {
+        &self.0.follower
+    }
+
+    fn expiries(&self) -> &Mutex<metrics::Expiries> {
+        &self.0.expiries
+    }
+
+    /// How many planners are at work: their seat is held.
+    async fn planners(&self) -> Result<u32, StoreError> {
+        let now = self.ledger().now().await?;
+        let seats = self.ledger().seats().await?;
+        let held = seats
+            .iter()
+            .any(|seat| seat.name == "planner" && seat.expires_at > now);
+        Ok(u32::from(held))
+    }
+}
+
+/// The whole API, to be put on a socket, mounted or asked directly.
+pub fn router(state: FleetState) -> Router {
+    openapi::router(&state)
+        .layer(axum::middleware::from_fn_with_state(
+            state.clone(),
+            gate::pass,
+        ))
+        .with_state(state)
+}
+
+/// Serves the API in the runtime of the caller, until `ended` is there. Streams that are
+/// open are cut: whoever listens comes back.
+pub async fn serve_fleet(
+    listening: Listening,
+    state: FleetState,
+    ended: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    listening.serve_router(router(state), ended).await
+}

@@ -1,0 +1,130 @@
+//! The words of the ledger on the wire: the same ones, with their schemas.
+
+use runner_lifecycle as law;
+use serde::{Deserialize, Serialize};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+macro_rules! wire_words {
+    ($($(#[$meta:meta])* $name:ident;)+) => { $(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub(crate) struct $name(pub(crate) law::$name);
+
+        impl From<law::$name> for $name {
+            fn from(word: law::$name) -> Self {
+                $name(word)
+            }
+        }
+
+        impl ToSchema for $name {}
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let words = law::$name::ALL.iter().map(|word| word.as_str());
+                one_of(words)
+            }
+        }
+    )+ };
+}
+
+fn one_of<'w>(words: impl IntoIterator<Item = &'w str>) -> RefOr<Schema> {
+    let words: Vec<&str> = words.into_iter().collect();
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(words))
+        .into()
+}
+
+wire_words! {
+    /// Where a task stands.
+    State;
+    /// What a blocked task waits for.
+    Reason;
+    /// Why something is refused.
+    Code;
+    /// Who is next.
+    Phase;
+    /// What kind of work it is.
+    Kind;
+    /// Which slots it competes for.
+    Lane;
+    /// Where it comes from.
+    Origin;
+    /// How much it matters.
+    Priority;
+    /// How likely it breaks something.
+    Risk;
+    /// Whether it runs beside others.
+    TaskType;
+    /// What happened to a failed run.
+    Category;
+    /// Why rework is needed.
+    ReworkCause;
+    /// What became of a run.
+    RunStatus;
+    /// What a judge said.
+    Verdict;
+    /// How a criterion is checked.
+    Check;
+    /// What an item of the context is.
+    ContextKind;
+    /// What a lease is for.
+    Purpose;
+}
+
+macro_rules! with_aliases {
+    ($($(#[$meta:meta])* $name:ident of $word:ident $(| $alias:literal)+;)+) => { $(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Deserialize)]
+        #[serde(transparent)]
+        pub(crate) struct $name(pub(crate) law::$word);
+
+        impl ToSchema for $name {}
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let words = law::$word::ALL.iter().map(|word| word.as_str());
+                one_of(words.chain([$($alias),+]))
+            }
+        }
+
+        #[cfg(test)]
+        impl $name {
+            fn aliases() -> Vec<&'static str> {
+                let aliases = [$($alias),+];
+                assert!(aliases.iter().all(|alias| law::$word::parse(alias).is_some()));
+                aliases.to_vec()
+            }
+        }
+    )+ };
+}
+
+with_aliases! {
+    /// A state as it is asked for; aliases are understood and never answered.
+    AskedState of State | "queued" | "running" | "cancelled";
+    /// A reason as it is asked for.
+    AskedReason of Reason | "needs_human";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_are_read_and_never_written() {
+        assert_eq!(AskedState::aliases().len(), 3);
+        assert_eq!(AskedReason::aliases().len(), 1);
+        let asked: AskedState = serde_json::from_str("\"queued\"").unwrap();
+        assert_eq!(serde_json::to_string(&State(asked.0)).unwrap(), "\"todo\"");
+        let schema = serde_json::to_string(&State::schema()).unwrap();
+        assert!(
+            schema.contains("in_progress") && !schema.contains("queued"),
+            "{schema}"
+        );
+        let schema = serde_json::to_string(&AskedState::schema()).unwrap();
+        assert!(schema.contains("queued"), "{schema}");
+    }
+}
