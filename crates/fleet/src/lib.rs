@@ -4,11 +4,11 @@
 //! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
 //! Simulations hand in others.
 
-pub mod explain;
 pub mod backlog;
 pub mod book;
-pub mod roles;
-pub mod local;
+pub mod explain;
 pub mod host;
+pub mod local;
+pub mod roles;
 pub mod rules;
 pub mod yard;
