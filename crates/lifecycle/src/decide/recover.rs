@@ -112,7 +112,7 @@ fn requeue_work(
         let packet = packet.ok_or_else(|| {
             Refusal::new(
                 Code::MissingRequiredInput,
-                format!("task {} needs a new packet", draft.row.id),
+                format!("task {} needs a new packet: name its scope", draft.row.id),
             )
         })?;
         check_scope(&packet.lock_scope)?;
