@@ -245,6 +245,9 @@ fn a_lost_answer_is_given_again_whatever_happened_since() {
     repo.runner(&lost).success();
     start(&repo, "a", "v");
     assert_eq!(json_of(&repo, &lost)["replayed"], true);
+    repo.runner(&["task", "events", "a"])
+        .success()
+        .says("interrupted by w: the session was cut off");
 
     let packet = packet(&repo, "a");
     let text = repo.read(&packet).replace("a-1", "a-2");
@@ -285,6 +288,7 @@ fn a_named_retry_is_answered_again() {
     assert_eq!(again["replayed"], true);
     assert_eq!(again["created"]["id"], first["created"]["id"]);
     assert_eq!(first["created"]["id"], "a-r2");
+    repo.runner(&["why", "a"]).success().says("a-r2 goes on");
 
     // One that only goes on: there is nothing left to do the second time, and yet.
     add(&repo, "b", &["--role", ""]);

@@ -43,6 +43,7 @@ on_both! {
     guards::events_cannot_be_changed,
     guards::rows_are_rebuilt_from_events,
     guards::a_check_finds_what_does_not_fit,
+    guards::a_check_reads_on_where_something_cannot_be_read,
     guards::a_newer_schema_is_refused,
     guards::a_read_only_store_says_so,
     guards::opening_again_changes_nothing,

@@ -249,11 +249,21 @@ async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
         let hopeless = hopeless.map(|row| json!({"task_id": row.task_id, "words": row.words}));
         out.object(json!({
             "tasks": rebuilt.tasks, "repaired": rebuilt.repaired,
+            "released": rebuilt.released, "timed_out": rebuilt.timed_out,
             "hopeless": hopeless.collect::<Vec<_>>(),
         }));
     } else {
         for row in &rebuilt.hopeless {
             out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
+        }
+        for id in &rebuilt.timed_out {
+            out.data(&format!("{id}: had no lease, its work was timed out"));
+        }
+        if rebuilt.released > 0 {
+            let released = rebuilt.released;
+            out.data(&format!(
+                "{released} locks and leases of nobody's work ended"
+            ));
         }
         out.say(&format!(
             "{} of {} rows made anew, {} cannot be",

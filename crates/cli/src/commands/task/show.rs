@@ -197,7 +197,10 @@ pub(super) async fn why(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
             match task.state {
                 State::Todo => "it can start now".to_owned(),
                 State::InProgress => "somebody works on it".to_owned(),
-                _ => "it has ended".to_owned(),
+                _ => match &task.superseded_by {
+                    Some(next) => format!("it has ended, and {next} goes on with it"),
+                    None => "it has ended".to_owned(),
+                },
             },
         ),
     };
