@@ -7,8 +7,8 @@ use clap::Subcommand;
 /// Which ledger.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StoreArgs {
-    /// The ledger: a file, or postgres://user@host/database (default: $`RUNNER_STORE`, else
-    /// .runner/fleet/ledger.db of the project)
+    /// The ledger: a file, or postgres://user@host/database (default: what
+    /// `RUNNER_STORE` says, else .runner/fleet/ledger.db of the project)
     #[arg(long, global = true, value_name = "STORE")]
     pub(crate) store: Option<String>,
 }
@@ -110,7 +110,7 @@ pub(crate) enum TaskCommand {
 /// A new task.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AddArgs {
-    /// Its id: letters, digits, `.`, `_` and `-`
+    /// Its id: letters, digits, `.`, `_` and `-`, as a git ref may have them
     pub(crate) id: String,
     /// What it may change: a path of the repo, or a glob; several are possible
     #[arg(long, required = true, value_name = "PATH")]
@@ -280,9 +280,9 @@ pub(crate) struct LedgerArgs {
 pub(crate) enum LedgerCommand {
     /// Compare everything with everything
     Check,
-    /// Make every row that differs from its events anew
+    /// Make every row that differs from its events anew, and end what nobody works on
     Rebuild {
-        /// Only say which would be
+        /// Only say which rows would be
         #[arg(long)]
         check: bool,
     },
