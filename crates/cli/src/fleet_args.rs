@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use crate::ledger_args::StoreArgs;
+use crate::ledger_args::{RetryArgs, StoreArgs};
 
 /// `runner fleet …`.
 #[derive(Clone, Debug, clap::Args)]
@@ -41,8 +41,5 @@ pub(crate) enum FleetCommand {
         reason: String,
     },
     /// Go on with a blocked task, or make a successor of one that has ended
-    Retry {
-        /// The task
-        id: String,
-    },
+    Retry(RetryArgs),
 }

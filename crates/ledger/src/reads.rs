@@ -206,7 +206,7 @@ pub(crate) async fn all_ids(session: &mut dyn Session) -> Result<Vec<TaskId>, St
         .collect()
 }
 
-/// The row of a task as it is stored.
+/// The row as it is stored.
 pub(crate) async fn stored_row(
     session: &mut dyn Session,
     id: &TaskId,
