@@ -7,4 +7,5 @@
 pub mod book;
 pub mod roles;
 pub mod rules;
+pub mod simulate;
 pub mod yard;
