@@ -5,5 +5,8 @@
 //! Simulations hand in others.
 
 pub mod backlog;
+pub mod book;
+pub mod roles;
 pub mod rules;
+pub mod simulate;
 pub mod yard;

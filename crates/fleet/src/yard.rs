@@ -211,9 +211,9 @@ pub struct PlanOrder {
     pub attempt: u32,
 }
 
-/// A run whose folders and refs are still needed.
+/// A run that left folders or refs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InUse {
+pub struct Kept {
     /// The task.
     pub task: TaskId,
     /// The attempt.
@@ -230,6 +230,10 @@ pub trait Yard: Send + Sync {
     /// Works: a worktree and branch from the start, GOAL.md, the loop, the result commit
     /// and the commands. The sign ends its children before it returns.
     fn work(&self, order: WorkOrder, stop: StopSign) -> Done<'_, Worked>;
+
+    /// The commit that a result is measured against: its parent, if the fleet made it, else
+    /// where it left the base. None: it is not there.
+    fn start_of(&self, result: String) -> Done<'_, Option<String>>;
 
     /// What a result changes against its start. None: one of the commits is not there.
     fn changes(&self, start: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>>;
@@ -259,6 +263,10 @@ pub trait Yard: Send + Sync {
     /// Asks a planner; the caller reads the text.
     fn plan(&self, order: PlanOrder, stop: StopSign) -> Done<'_, String>;
 
-    /// Removes folders and refs of all runs but these. Proof refs of merged runs stay.
-    fn sweep(&self, in_use: Vec<InUse>) -> Done<'_, ()>;
+    /// The runs whose folders or refs are there, proof refs of merged runs left out. The
+    /// caller asks the ledger about each afterwards, so that none is swept that begins now.
+    fn kept(&self) -> Done<'_, Vec<Kept>>;
+
+    /// Removes folders and refs of these runs. Proof refs of merged runs stay.
+    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()>;
 }

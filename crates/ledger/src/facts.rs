@@ -85,6 +85,18 @@ pub(crate) async fn load(
     }))
 }
 
+/// The newest result of a task's runs.
+pub(crate) async fn earlier_result(
+    session: &mut dyn Session,
+    id: &TaskId,
+) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT doc FROM runs WHERE task_id = $1 AND status = 'success' \
+         ORDER BY number DESC LIMIT 1";
+    let row = one(session, sql, &[Arg::Text(id.as_str())]).await?;
+    let run = row.map(|row| records::run(&row.text(0)?)).transpose()?;
+    Ok(run.and_then(|run| run.result))
+}
+
 /// Makes sure that nobody else claims an overlapping scope before this transaction ends.
 /// Once for each transaction: two scopes one after the other would not be locked in the
 /// order that everybody keeps, and two transactions would wait for each other.

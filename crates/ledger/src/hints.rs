@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::fs::inotify;
 use sqlx::postgres::PgListener;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
 
 use crate::error::StoreError;
 
@@ -20,11 +21,16 @@ pub struct Hints(Source);
 enum Source {
     Postgres(Box<PgListener>),
     Sidecar { fd: AsyncFd<OwnedFd>, path: PathBuf },
+    Here(watch::Receiver<u64>),
 }
 
 impl Hints {
     pub(crate) fn postgres(listener: PgListener) -> Hints {
         Hints(Source::Postgres(Box::new(listener)))
+    }
+
+    pub(crate) fn here(changes: watch::Receiver<u64>) -> Hints {
+        Hints(Source::Here(changes))
     }
 
     /// Watches the file that every writer touches after its commit.
@@ -52,6 +58,12 @@ impl Hints {
                     }
                 }
                 while listener.next_buffered().is_some() {}
+            }
+            Source::Here(changes) => {
+                if changes.changed().await.is_err() {
+                    // The store is gone, and nothing will ever be said again.
+                    std::future::pending::<()>().await;
+                }
             }
             Source::Sidecar { fd, path } => loop {
                 let Ok(mut ready) = fd.readable().await else {

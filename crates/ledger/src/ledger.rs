@@ -71,6 +71,7 @@ impl Ledger {
                     PostgresEngine::open(url, options.connections, options.read_only).await?;
                 (Arc::new(engine), true)
             }
+            Store::Memory => (Arc::new(SqliteEngine::in_memory().await?), false),
         };
         Ledger::on(engine, server, options).await
     }

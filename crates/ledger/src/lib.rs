@@ -4,13 +4,16 @@
 //! [`Ledger`] does the work once for both stores; [`engine::Engine`] is what a store must
 //! be able to do. The clock is handed in. A [`Keeper`] wakes for deadlines.
 
+mod agents;
 mod calls;
 mod check;
 mod claims;
 mod clock;
+mod dispatch;
 pub mod engine;
 mod error;
 mod facts;
+mod figures;
 mod hints;
 mod keeper;
 mod ledger;
@@ -21,16 +24,20 @@ mod postgres;
 mod reads;
 mod rebuild;
 mod records;
+mod seats;
 mod sqlite;
 mod store;
 mod wakes;
 mod writes;
 
+pub use agents::{Agent, Assigned, NewAgent};
 pub use calls::{Ask, Outcome};
 pub use check::Findings;
 pub use claims::{Claimed, Wanted};
 pub use clock::{Clock, SystemClock};
+pub use dispatch::{AccountView, Busy, Floor, ReadyTask, RedBase};
 pub use error::{LedgerError, StoreError};
+pub use figures::{Count, RunSpending, Spending};
 pub use hints::Hints;
 pub use keeper::{Keeper, Woken};
 pub use ledger::{Ledger, Options};
@@ -38,4 +45,5 @@ pub use migrate::SCHEMA;
 pub use portable::{Exported, Imported};
 pub use reads::Filter;
 pub use rebuild::{Rebuilt, RowDifference};
+pub use seats::{Seat, SeatTry};
 pub use store::{Store, StoreNameError};

@@ -12,7 +12,7 @@ use sqlx::sqlite::{
     SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{Row as _, Transaction};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
 use crate::error::StoreError;
@@ -25,14 +25,45 @@ const BUSY: Duration = Duration::from_secs(20);
 /// A file.
 pub(crate) struct SqliteEngine {
     pool: SqlitePool,
-    sidecar: PathBuf,
+    heard: Heard,
     /// Writers of this process queue here, in order; only those of other processes wait
     /// for the file.
     writer: Arc<Mutex<()>>,
     statements: Arc<AtomicU64>,
 }
 
+/// How those who listen hear of a change.
+enum Heard {
+    /// By a file that every writer touches.
+    Sidecar(PathBuf),
+    /// Inside this process alone.
+    Here(watch::Sender<u64>),
+}
+
 impl SqliteEngine {
+    /// A store without a file. It is its one connection, which is never replaced.
+    pub(crate) async fn in_memory() -> Result<SqliteEngine, StoreError> {
+        let pool = SqlitePoolOptions::new()
+            .max_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .connect_with(SqliteConnectOptions::new().in_memory(true))
+            .await
+            .map_err(|error| failed(&error))?;
+        let heard = Heard::Here(watch::Sender::new(0));
+        Ok(SqliteEngine::new(pool, heard))
+    }
+
+    fn new(pool: SqlitePool, heard: Heard) -> SqliteEngine {
+        SqliteEngine {
+            pool,
+            heard,
+            writer: Arc::new(Mutex::new(())),
+            statements: Arc::new(AtomicU64::new(0)),
+        }
+    }
+
     pub(crate) async fn open(
         path: &Path,
         connections: u32,
@@ -64,12 +95,8 @@ impl SqliteEngine {
             .map_err(|error| failed(&error))?;
         let mut sidecar = path.as_os_str().to_owned();
         sidecar.push("-hint");
-        Ok(SqliteEngine {
-            pool,
-            sidecar: PathBuf::from(sidecar),
-            writer: Arc::new(Mutex::new(())),
-            statements: Arc::new(AtomicU64::new(0)),
-        })
+        let heard = Heard::Sidecar(PathBuf::from(sidecar));
+        Ok(SqliteEngine::new(pool, heard))
     }
 
     /// The schema that the file has; 0 for an empty one.
@@ -130,7 +157,10 @@ impl Engine for SqliteEngine {
 
     fn announce(&self) {
         // A hint that cannot be given is none: everybody looks regularly.
-        let _ = hints::touch(&self.sidecar);
+        match &self.heard {
+            Heard::Sidecar(path) => drop(hints::touch(path)),
+            Heard::Here(changes) => changes.send_modify(|count| *count += 1),
+        }
     }
 
     fn flush(&self) -> Later<'_, ()> {
@@ -138,7 +168,12 @@ impl Engine for SqliteEngine {
     }
 
     fn listen(&self) -> Later<'_, Hints> {
-        Box::pin(async move { Hints::sidecar(&self.sidecar) })
+        Box::pin(async move {
+            match &self.heard {
+                Heard::Sidecar(path) => Hints::sidecar(path),
+                Heard::Here(changes) => Ok(Hints::here(changes.subscribe())),
+            }
+        })
     }
 
     fn statements(&self) -> u64 {

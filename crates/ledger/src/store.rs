@@ -9,6 +9,8 @@ pub enum Store {
     Sqlite(PathBuf),
     /// A server, for several machines. The URL may hold a password.
     Postgres(String),
+    /// Nowhere: it ends with the process. For simulations.
+    Memory,
 }
 
 /// A text that names no store.
@@ -36,6 +38,7 @@ impl std::fmt::Display for Store {
         match self {
             Store::Sqlite(path) => path.display().fmt(f),
             Store::Postgres(url) => f.write_str(&without_password(url)),
+            Store::Memory => f.write_str("memory"),
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // the bodies are tests, though no attribute says so
 
 mod conformance {
+    pub(crate) mod fleet;
     pub(crate) mod guards;
     pub(crate) mod keeping;
     pub(crate) mod order;
@@ -60,10 +61,37 @@ on_both! {
     keeping::a_cooldown_ends_at_its_time,
     keeping::a_keeper_hears_and_can_be_stopped,
     keeping::other_processes_hear_of_a_change,
+    fleet::agents_are_offline_after_three_intervals,
+    fleet::what_an_agent_was_given,
+    fleet::a_seat_has_one_holder,
+    fleet::a_run_is_charged_once,
+    fleet::the_floor_is_what_a_dispatcher_needs,
+    fleet::what_is_dead_and_what_is_to_recover,
+    fleet::counts_and_the_oldest,
+    fleet::what_mends_the_base_does_not_queue,
 }
 
 #[test]
 fn decisions_go_by_the_clock_of_the_server() {
     let world = support::World::postgres();
     support::block_on(conformance::protocol::the_clock_of_the_server(world));
+}
+
+/// A store without a file: the same rules, and those who listen hear.
+#[test]
+fn in_memory() {
+    support::block_on(async {
+        let world = support::World {
+            store: runner_ledger::Store::Memory,
+            ..support::World::sqlite()
+        };
+        let ledger = world.open().await;
+        let mut hints = ledger.listen().await.unwrap();
+        support::made(&ledger, support::new_task("a", "src")).await;
+        hints.next().await;
+        let a = support::work(&ledger, "w", "k").await.unwrap();
+        ledger.call(&support::succeed(&a, "w")).await.unwrap();
+        support::judge_and_merge(&ledger, "a", "a-1").await;
+        support::assert_clean(&ledger.check().await.unwrap());
+    });
 }

@@ -8,7 +8,7 @@ use crate::policy::{Policy, Rule};
 use crate::request::{Chain, Facts, Reservation};
 use crate::row::{Task, TaskId};
 use crate::time::Timestamp;
-use crate::words::{Code, Kind, Origin, Phase, State};
+use crate::words::{Code, Kind, Phase, State};
 
 /// The first thing that keeps a task from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +181,7 @@ fn scope(policy: &Policy, task: &Task, facts: &Facts) -> Result<(), NotReady> {
         return Err(NotReady::Lock(lock.clone()));
     }
     // What mends the base comes before everything that waits for it.
-    if task.origin == Origin::FixBase {
+    if task.mends_base() {
         return Ok(());
     }
     let unmerged = facts.unmerged.iter().find(|other| {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::lock::Resource;
     use crate::request::{Dependency, Unmerged};
-    use crate::words::TaskType;
+    use crate::words::{Origin, TaskType};
 
     const NOW: Timestamp = Timestamp(10_000_000);
 
@@ -304,6 +304,14 @@ mod tests {
             (
                 |t, f| {
                     t.origin = Origin::FixBase;
+                    f.unmerged = unmerged("o", "o");
+                },
+                None,
+            ),
+            (
+                |t, f| {
+                    // A successor of such a task.
+                    t.source = Some("base:c0".to_owned());
                     f.unmerged = unmerged("o", "o");
                 },
                 None,

@@ -62,6 +62,10 @@ impl From<TaskId> for String {
     }
 }
 
+/// What the source of a task begins with that mends the base; the commit follows. Its
+/// successors inherit it.
+pub const RED_BASE: &str = "base:";
+
 /// What a blocked task waits for; `blockers[]` of every orchestrator answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -368,6 +372,13 @@ impl Task {
     pub fn needs_judge(&self) -> bool {
         let reviewed = self.acceptance.iter().any(|c| c.check == Check::Review);
         self.needs_merge() || reviewed
+    }
+
+    /// Whether it, or the task whose lineage it is of, was made because the base is red:
+    /// everything waits for it, so it waits behind nobody.
+    pub fn mends_base(&self) -> bool {
+        let source = self.source.as_deref();
+        self.origin == Origin::FixBase || source.is_some_and(|text| text.starts_with(RED_BASE))
     }
 
     /// What a worker of it locks: its scope, and the whole repo if it runs alone.

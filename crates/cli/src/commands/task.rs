@@ -134,7 +134,7 @@ pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) ->
     let args = StoreArgs { store: None };
     let there = match store(dir, &args) {
         Ok(runner_ledger::Store::Sqlite(path)) => path.is_file(),
-        Ok(runner_ledger::Store::Postgres(_)) => true,
+        Ok(runner_ledger::Store::Postgres(_) | runner_ledger::Store::Memory) => true,
         Err(_) => false,
     };
     if !there || error.code == runner::Code::Interrupted {

@@ -14,7 +14,7 @@ use runner_lifecycle::{
 use serde_json::json;
 
 use super::answers::merge_packet;
-use super::draft::Defaults;
+use super::draft::{Defaults, review_task};
 use super::fixtures::{change, checked, scope, worked};
 use super::issue::Issue;
 use super::judge::{Evidence, Guard, Review};
@@ -299,6 +299,16 @@ fn issues_are_taken_with_and_without_a_role() {
             assert_eq!(desk.task.role, "docser");
         }
     }
+}
+
+#[test]
+fn a_pull_request_waits_for_a_judge() {
+    let new = review_task("gh", 7, "Mend it", "c9", &defaults()).unwrap();
+    let desk = Desk::new(new);
+    assert_eq!(desk.task.id.as_str(), "gh-pr-7");
+    assert_eq!(desk.task.source.as_deref(), Some("gh!7"));
+    assert_eq!(desk.blocked_on(), Some(Reason::AwaitingJudge));
+    assert_eq!(desk.runs[0].result.as_deref(), Some("c9"));
 }
 
 #[test]

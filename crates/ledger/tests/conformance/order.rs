@@ -13,6 +13,7 @@ use crate::support::*;
 /// The plan of a query, in the words of the engine.
 async fn plan(world: &World, sql: &'static str) -> String {
     match &world.store {
+        Store::Memory => unreachable!("nobody else reaches a store in memory"),
         Store::Sqlite(path) => {
             let pool = sqlx::SqlitePool::connect(path.to_str().unwrap())
                 .await

@@ -1,6 +1,6 @@
 //! The protocol of a task: steps, repeats, refusals, export.
 
-use runner_ledger::{Ask, Filter, Options};
+use runner_ledger::{Ask, Filter, Options, SCHEMA};
 use runner_lifecycle::event::fold;
 use runner_lifecycle::request::{Ending, NewTask};
 use runner_lifecycle::{Category, Code, Request, RunStatus, State};
@@ -289,7 +289,10 @@ pub(crate) async fn an_export_round_trips(world: World) {
         (format!("{}\nnonsense\n", lines[0]), "line 2"),
         (format!("{}\n{}\n", lines[0], lines[2]), "do not add up"),
         (
-            lines[0].replace("\"ledger_schema\":1", "\"ledger_schema\":9"),
+            lines[0].replace(
+                &format!("\"ledger_schema\":{SCHEMA}"),
+                "\"ledger_schema\":9",
+            ),
             "newer runner",
         ),
     ] {

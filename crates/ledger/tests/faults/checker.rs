@@ -61,6 +61,7 @@ macro_rules! read_tables {
 impl Raw {
     pub(crate) async fn read(store: &Store) -> Raw {
         match store {
+            Store::Memory => unreachable!("nobody else reaches a store in memory"),
             Store::Sqlite(path) => {
                 let pool = sqlx::SqlitePool::connect(path.to_str().unwrap())
                     .await

@@ -66,7 +66,7 @@ impl Clock for ManualClock {
 pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) clock: Arc<ManualClock>,
-    _folder: Option<tempfile::TempDir>,
+    pub(crate) _folder: Option<tempfile::TempDir>,
 }
 
 impl World {
@@ -113,6 +113,7 @@ impl World {
     /// Runs statements behind the ledger's back.
     pub(crate) async fn raw(&self, sql: &'static str) -> Result<u64, sqlx::Error> {
         match &self.store {
+            Store::Memory => unreachable!("nobody else reaches a store in memory"),
             Store::Sqlite(path) => {
                 let pool = sqlx::SqlitePool::connect(path.to_str().unwrap()).await?;
                 let done = sqlx::raw_sql(sql).execute(&pool).await?;

@@ -118,7 +118,8 @@ fn check_merge(draft: &Draft<'_>, claim: &Claim) -> Result<Vec<Resource>, Refusa
     }
     if task.intent.is_none() {
         may_start(draft)?;
-        if !draft.facts.is_merge_head {
+        // What mends the base does not queue behind those who wait for that.
+        if !draft.facts.is_merge_head && !task.mends_base() {
             return Err(Refusal::new(
                 Code::LockConflict,
                 format!("task {} is not the first of the merge queue", task.id),

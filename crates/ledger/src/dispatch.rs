@@ -1,0 +1,266 @@
+//! What a dispatcher and a cycle manager look at, always from an index.
+
+use std::collections::BTreeMap;
+
+use runner_lifecycle::run::Lease;
+use runner_lifecycle::{Lane, Purpose, Task, TaskId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::agents::{self, Agent, agent_columns};
+use crate::claims::READY_IN_LANE;
+use crate::engine::{Access, Arg, Session, Sql, all, one, run};
+use crate::error::StoreError;
+use crate::facts;
+use crate::ledger::Ledger;
+use crate::reads;
+use crate::records;
+
+/// The first ready task of a lane.
+#[derive(Clone, Debug)]
+pub struct ReadyTask {
+    /// Its lane.
+    pub lane: Lane,
+    /// Its row.
+    pub task: Task,
+}
+
+/// Work that goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// Which.
+    pub task_id: TaskId,
+    /// Whose.
+    pub owner: String,
+    /// What for.
+    pub purpose: Purpose,
+    /// Its lane.
+    pub lane: Lane,
+}
+
+/// An account whose quota was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountView {
+    /// How many tasks wait for its quota.
+    pub waiting: u64,
+    /// When it is there again, as the last one who met it was told.
+    pub reset_at: Option<Timestamp>,
+}
+
+/// A base on which the guard is red.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedBase {
+    /// The commit.
+    pub commit: String,
+    /// The task that was made to mend it.
+    pub task: TaskId,
+}
+
+/// Everything that a dispatcher must know of the fleet, at one point in time.
+#[derive(Clone, Debug, Default)]
+pub struct Floor {
+    /// When this was.
+    pub now: Timestamp,
+    /// Whether nothing new may start.
+    pub paused: bool,
+    /// The agents that have not left, by name.
+    pub agents: Vec<Agent>,
+    /// What goes on.
+    pub busy: Vec<Busy>,
+    /// Accounts with tasks that wait for their quota.
+    pub accounts: BTreeMap<String, AccountView>,
+    /// The first ready task of each role and lane, in the order of the rules.
+    pub ready: Vec<(String, ReadyTask)>,
+}
+
+const PRESENT: &str = concat!(
+    "SELECT ",
+    agent_columns!(),
+    " FROM agents a LEFT JOIN leases l ON l.owner = a.name WHERE a.left_at IS NULL \
+     ORDER BY a.name, l.last_heartbeat_at DESC"
+);
+const BUSY: &str = "SELECT l.task_id, l.owner, l.purpose, t.lane FROM leases l \
+     JOIN tasks t ON t.id = l.task_id ORDER BY l.task_id";
+const WAITING: Sql = Sql {
+    sqlite: "SELECT COALESCE(json_extract(t.doc, '$.blocker.waits_for'), ''), COUNT(*), \
+             (SELECT a.reset_at FROM accounts a \
+             WHERE a.name = json_extract(t.doc, '$.blocker.waits_for')) \
+             FROM tasks t WHERE t.blocked_on = 'quota_wait' GROUP BY 1",
+    postgres: "SELECT w.account, COUNT(*), (SELECT a.reset_at FROM accounts a \
+               WHERE a.name = w.account) FROM (SELECT \
+               COALESCE(t.doc::json -> 'blocker' ->> 'waits_for', '') COLLATE \"C\" AS account \
+               FROM tasks t WHERE t.blocked_on = 'quota_wait') w GROUP BY w.account",
+};
+const TO_RECOVER: &str = "SELECT doc FROM tasks WHERE blocked_on IS NOT NULL AND awaits IS NULL \
+     AND blocked_on <> 'cooldown' AND blocked_on <> 'quota_wait' AND updated_at >= $1 \
+     ORDER BY updated_at, id LIMIT $2";
+const DEAD: &str = "SELECT id, updated_at FROM tasks \
+     WHERE (state = 'failed' OR state = 'canceled') AND superseded_by IS NULL \
+     AND (updated_at > $1 OR (updated_at = $1 AND id > $2)) ORDER BY updated_at, id LIMIT 100";
+/// Who waits for a task that ended so, or for one that it succeeds.
+const WAITS_FOR_DEAD: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
+     SELECT id, rework_of FROM tasks WHERE id = $1 UNION ALL \
+     SELECT t.id, t.rework_of FROM chain c JOIN tasks t ON t.id = c.rework_of) \
+     SELECT DISTINCT d.task_id FROM dependencies d JOIN tasks w ON w.id = d.task_id \
+     WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) AND w.state = 'todo' \
+     ORDER BY d.task_id";
+
+const NEXT_JUDGEMENT: &str = "SELECT MIN(retry_at) FROM tasks WHERE awaits = 'judge' \
+     AND retry_at > $1 UNION ALL \
+     SELECT MIN(retry_at) FROM tasks WHERE awaits = 'merge' AND retry_at > $1";
+
+impl Ledger {
+    /// What a dispatcher of these roles looks at.
+    pub async fn floor(&self, roles: &[&str]) -> Result<Floor, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let mut floor = Floor {
+            now: self.now_in(&mut *session).await?,
+            ..Floor::default()
+        };
+        for role in roles {
+            let firsts = first_ready(&mut *session, role).await?;
+            let firsts = firsts.into_iter().map(|first| ((*role).to_owned(), first));
+            floor.ready.extend(firsts);
+        }
+        if floor.ready.is_empty() {
+            // Nothing could start, whoever is there.
+            return Ok(floor);
+        }
+        floor.paused = facts::is_paused(&mut *session).await?;
+        for row in &all(&mut *session, PRESENT, &[]).await? {
+            let agent = agents::read(row)?;
+            let last = floor.agents.last();
+            if last.is_none_or(|last: &Agent| last.name != agent.name) {
+                floor.agents.push(agent);
+            }
+        }
+        for row in &all(&mut *session, BUSY, &[]).await? {
+            floor.busy.push(Busy {
+                task_id: records::task_id(&row.text(0)?)?,
+                owner: row.text(1)?,
+                purpose: word(&row.text(2)?, Purpose::parse)?,
+                lane: word(&row.text(3)?, Lane::parse)?,
+            });
+        }
+        for row in &all(&mut *session, WAITING, &[]).await? {
+            let view = AccountView {
+                waiting: u64::try_from(row.int(1)?).unwrap_or(0),
+                reset_at: row.maybe_int(2)?.map(Timestamp),
+            };
+            floor.accounts.insert(row.text(0)?, view);
+        }
+        Ok(floor)
+    }
+
+    /// Notes when the quota of an account is there again.
+    pub async fn quota_met(&self, account: &str, reset_at: Timestamp) -> Result<(), StoreError> {
+        let mut session = self.engine.begin(Access::Write).await?;
+        let sql = "INSERT INTO accounts (name, reset_at) VALUES ($1, $2) \
+             ON CONFLICT (name) DO UPDATE SET reset_at = excluded.reset_at";
+        run(
+            &mut *session,
+            sql,
+            &[Arg::Text(account), Arg::Int(reset_at.0)],
+        )
+        .await?;
+        session.commit().await
+    }
+
+    /// Blocked tasks that neither a clock nor a judge leads on, changed since then, oldest
+    /// change first.
+    pub async fn to_recover(&self, since: Timestamp, limit: u32) -> Result<Vec<Task>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let args = [Arg::Int(since.0), Arg::Int(i64::from(limit))];
+        reads::docs(&mut *session, TO_RECOVER, &args, records::task).await
+    }
+
+    /// `todo` tasks that wait for one that ended without being done since then, each with
+    /// the one that is dead; at most about so many.
+    pub async fn waits_for_dead(
+        &self,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TaskId, TaskId)>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let mut found = Vec::new();
+        let mut after = (since.0, String::new());
+        loop {
+            let args = [Arg::Int(after.0), Arg::Text(&after.1)];
+            let page = all(&mut *session, DEAD, &args).await?;
+            for row in &page {
+                let dead = row.text(0)?;
+                let waiting = all(&mut *session, WAITS_FOR_DEAD, &[Arg::Text(&dead)]).await?;
+                for row in &waiting {
+                    found.push((records::task_id(&row.text(0)?)?, records::task_id(&dead)?));
+                }
+                after = (row.int(1)?, dead);
+            }
+            if page.is_empty() || found.len() >= limit {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// When the first result that waits may be claimed by a judge, if that is later than now.
+    pub async fn next_judgement(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let mut first: Option<i64> = None;
+        for row in all(&mut *session, NEXT_JUDGEMENT, &[Arg::Int(now.0)]).await? {
+            first = first.into_iter().chain(row.maybe_int(0)?).min();
+        }
+        Ok(first.map(Timestamp))
+    }
+
+    /// The base that was found red, and who mends it.
+    pub async fn red_base(&self) -> Result<Option<RedBase>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let sql = "SELECT value FROM flags WHERE name = 'red_base'";
+        let Some(row) = one(&mut *session, sql, &[]).await? else {
+            return Ok(None);
+        };
+        records::parse("the red base", &row.text(0)?)
+    }
+
+    /// Notes that the base is red, or no longer.
+    pub async fn set_red_base(&self, red: Option<&RedBase>) -> Result<(), StoreError> {
+        let mut session = self.engine.begin(Access::Write).await?;
+        let text = records::text("the red base", &red)?;
+        reads::put_flag(&mut *session, "red_base", &text).await?;
+        session.commit().await?;
+        self.engine.announce();
+        Ok(())
+    }
+
+    /// Every lease.
+    pub async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let everything = [Arg::Int(i64::MAX), Arg::Int(i64::MAX)];
+        reads::leases(&mut *session, &everything).await
+    }
+}
+
+/// The first ready task of each lane of a role, best first.
+async fn first_ready(session: &mut dyn Session, role: &str) -> Result<Vec<ReadyTask>, StoreError> {
+    let mut firsts = Vec::new();
+    for lane in Lane::ALL {
+        let args = [Arg::Text(role), Arg::Text(lane.as_str())];
+        // The statement of a claim, without its lock.
+        let sql = Sql {
+            sqlite: READY_IN_LANE.sqlite,
+            postgres: READY_IN_LANE.sqlite,
+        };
+        if let Some(row) = one(session, sql, &args).await? {
+            let id = records::task_id(&row.text(0)?)?;
+            let row = reads::stored_row(session, &id).await?;
+            firsts.extend(row.map(|task| ReadyTask { lane: *lane, task }));
+        }
+    }
+    firsts.sort_by(|one, other| {
+        let key = runner_lifecycle::order::order_key;
+        key(&one.task).cmp(&key(&other.task))
+    });
+    Ok(firsts)
+}
+
+fn word<T>(text: &str, parse: fn(&str) -> Option<T>) -> Result<T, StoreError> {
+    parse(text).ok_or_else(|| StoreError::Damaged(format!("{text:?} is no word of the ledger")))
+}

@@ -1,0 +1,124 @@
+//! Figures: what was spent, how many tasks stand where, how long the first one waits.
+
+use runner_lifecycle::{Reason, State, TaskId, Timestamp};
+
+use crate::engine::{Access, Arg, all, one, run};
+use crate::error::StoreError;
+use crate::ledger::Ledger;
+use crate::records::int;
+
+/// Tokens and money.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spending {
+    /// Tokens that went in.
+    pub input_tokens: u64,
+    /// Tokens that came out.
+    pub output_tokens: u64,
+    /// What that cost, in millionths of a dollar.
+    pub cost_micros: u64,
+}
+
+/// What a run used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSpending {
+    /// The attempt, or a session of another kind with a name of its own.
+    pub run_id: String,
+    /// Its task.
+    pub task_id: TaskId,
+    /// Who ran it.
+    pub agent: String,
+    /// The account that paid.
+    pub account: String,
+    /// How much.
+    pub spending: Spending,
+}
+
+/// How many tasks stand in one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Their state.
+    pub state: State,
+    /// What they wait for, if they are blocked.
+    pub blocked_on: Option<Reason>,
+    /// How many.
+    pub tasks: u64,
+}
+
+const RECORD: &str = "INSERT INTO spendings (run_id, task_id, agent, account, input_tokens, \
+     output_tokens, cost_micros, recorded_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
+     ON CONFLICT (run_id) DO NOTHING";
+const SPENT: &str = "SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT), \
+     CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT), \
+     CAST(COALESCE(SUM(cost_micros), 0) AS BIGINT) FROM spendings";
+const SPENT_ON: &str = "SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT), \
+     CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT), \
+     CAST(COALESCE(SUM(cost_micros), 0) AS BIGINT) FROM spendings WHERE task_id = $1";
+const COUNTS: &str = "SELECT state, blocked_on, COUNT(*) FROM tasks GROUP BY state, blocked_on \
+     ORDER BY state, blocked_on";
+const OLDEST: &str = "SELECT MIN(ready_since) FROM tasks \
+     WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NULL";
+
+impl Ledger {
+    /// Notes what a run used, once. False: it was noted before.
+    pub async fn record_spending(&self, spent: &RunSpending) -> Result<bool, StoreError> {
+        let mut session = self.engine.begin(Access::Write).await?;
+        let now = self.now_in(&mut *session).await?;
+        let args = [
+            Arg::Text(&spent.run_id),
+            Arg::Text(spent.task_id.as_str()),
+            Arg::Text(&spent.agent),
+            Arg::Text(&spent.account),
+            Arg::Int(int(spent.spending.input_tokens)),
+            Arg::Int(int(spent.spending.output_tokens)),
+            Arg::Int(int(spent.spending.cost_micros)),
+            Arg::Int(now.0),
+        ];
+        let noted = run(&mut *session, RECORD, &args).await? == 1;
+        session.commit().await?;
+        Ok(noted)
+    }
+
+    /// What was spent on a task, or on everything.
+    pub async fn spent(&self, task: Option<&TaskId>) -> Result<Spending, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let row = match task {
+            Some(id) => one(&mut *session, SPENT_ON, &[Arg::Text(id.as_str())]).await?,
+            None => one(&mut *session, SPENT, &[]).await?,
+        };
+        let Some(row) = row else {
+            return Ok(Spending::default());
+        };
+        let count = |at: usize| Ok::<u64, StoreError>(u64::try_from(row.int(at)?).unwrap_or(0));
+        Ok(Spending {
+            input_tokens: count(0)?,
+            output_tokens: count(1)?,
+            cost_micros: count(2)?,
+        })
+    }
+
+    /// How many tasks stand where.
+    pub async fn counts(&self) -> Result<Vec<Count>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let rows = all(&mut *session, COUNTS, &[]).await?;
+        let damaged = |text: &str| StoreError::Damaged(format!("{text:?} is no word"));
+        rows.iter()
+            .map(|row| {
+                let (state, reason) = (row.text(0)?, row.maybe_text(1)?);
+                let parse = |text: &String| Reason::parse(text).ok_or_else(|| damaged(text));
+                Ok(Count {
+                    state: State::parse(&state).ok_or_else(|| damaged(&state))?,
+                    blocked_on: reason.as_ref().map(parse).transpose()?,
+                    tasks: u64::try_from(row.int(2)?).unwrap_or(0),
+                })
+            })
+            .collect()
+    }
+
+    /// Since when the oldest task that could start waits for somebody.
+    pub async fn oldest_ready(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let row = one(&mut *session, OLDEST, &[]).await?;
+        let at = row.map(|row| row.maybe_int(0)).transpose()?.flatten();
+        Ok(at.map(Timestamp))
+    }
+}
