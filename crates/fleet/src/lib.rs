@@ -11,4 +11,5 @@ pub mod host;
 pub mod local;
 pub mod roles;
 pub mod rules;
+pub mod simulate;
 pub mod yard;
