@@ -4,6 +4,8 @@
 //! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
 //! Simulations hand in others.
 
+pub mod book;
 pub mod local;
+pub mod roles;
 pub mod rules;
 pub mod yard;
