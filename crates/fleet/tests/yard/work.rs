@@ -5,7 +5,9 @@ use std::time::Duration;
 use runner_testkit::{assert_no_process, eventually, processes_with_env};
 use serde_json::json;
 
-use crate::{ask, files, fleet_folder, merge, project, refs, refused, text, work, worked};
+use crate::{
+    ask, files, fleet_folder, merge, project, refs, refused, text, without_quota, work, worked,
+};
 
 #[test]
 fn two_tasks_side_by_side_merge_cleanly_and_leave_nothing_of_the_runner_in_the_base() {
@@ -246,22 +248,7 @@ fn how_runs_end_that_do_not_complete() {
 #[test]
 fn a_used_up_quota_is_told_with_its_clock() {
     let mut repo = project();
-    let bin = repo.root().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    // A codex that only says that nothing is left.
-    runner_testkit::write_program(
-        &bin.join("codex"),
-        "#!/bin/sh\n\
-         echo '{\"type\":\"turn.failed\",\"error\":{\"message\":\"You'\\''ve hit your usage limit. \
-         Try again in 2 hours.\"}}'\nexit 1\n",
-    );
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    repo.env("PATH", path);
-    repo.config(|config| {
-        config.set("executor.backend", "codex");
-        config.unset("executor.command");
-    });
-    repo.write_config();
+    without_quota(&mut repo);
     let waits = work(&repo, "task", 1);
     assert_eq!(waits["ending"], "quota", "{waits}");
     assert_eq!(waits["account"], "codex");
@@ -282,7 +269,7 @@ fn the_stop_sign_ends_the_whole_process_tree() {
 }
 
 #[test]
-fn the_timebox_ends_the_run_and_keeps_what_there_is() {
+fn the_timebox_ends_the_run() {
     let repo = project();
     repo.agent_at(1, "echo x > a/x; out retry more");
     repo.agent_at(2, "echo y > a/y; sleep 600");
@@ -343,6 +330,69 @@ fn a_session_can_move_no_ref_of_the_project() {
     ]);
     assert_eq!(after, before);
     assert_eq!(repo.git(&["fsck", "--connectivity-only"]), "");
+}
+
+#[test]
+fn a_session_that_makes_its_repository_point_at_the_project_reaches_nothing() {
+    let repo = project();
+    repo.git(&["branch", "other"]);
+    // The first makes its git folder a part of the project's, the second its refs.
+    repo.agent(
+        "project=$(cd ../../../.. && pwd)\n\
+         case $RUNNER_RUN_ID in\n\
+         common-1) echo \"$project/.git\" > .git/commondir ;;\n\
+         refs-1) rm -rf .git/refs; ln -s \"$project/.git/refs\" .git/refs ;;\n\
+         alternates-1) : > .git/objects/info/alternates ;;\nesac\n\
+         echo x > a/x; out done did",
+    );
+    let before = repo.git(&["for-each-ref", "refs/heads/main", "refs/heads/other"]);
+    for task in ["common", "refs", "alternates"] {
+        let done = work(&repo, task, 1);
+        assert_ne!(done["ending"], "interrupted", "{task}: {done}");
+        let after = repo.git(&["for-each-ref", "refs/heads/main", "refs/heads/other"]);
+        assert_eq!(after, before, "{task}");
+        assert_eq!(repo.git(&["fsck", "--connectivity-only"]), "", "{task}");
+    }
+    assert_eq!(refs(&repo, "refs/heads/"), ["fleet/main", "main", "other"]);
+}
+
+#[test]
+fn in_a_sandbox_a_session_cannot_even_reach_the_project() {
+    let mut repo = project();
+    repo.config(|config| {
+        config.set("sandbox.mode", "required");
+    });
+    repo.write_config();
+    repo.agent(
+        "project=$(cd ../../../.. && pwd); test -f \"$project/a/one.txt\" || exit 9\n\
+         mine() { if ( : > \"$1\" ) 2>/dev/null; then echo \"$1\" >> a/wrote; fi; }\n\
+         mine \"$project/a/one.txt\"; mine \"$project/.git/refs/heads/main\"\n\
+         mine \"$project/.git/planted\"; mine \"$project/.runner/fleet/yard.lock\"\n\
+         mine \"$project/.runner/fleet/worktrees/planted\"; mine a/inside\n\
+         git commit -q --allow-empty -m mine && echo committed >> a/wrote; out done did",
+    );
+    let head = repo.head();
+    let done = work(&repo, "task", 1);
+    assert_eq!(done["ending"], "complete", "{done}");
+    let wrote = repo.git(&["show", &format!("{}:a/wrote", text(&done["commit"]))]);
+    let wrote: Vec<&str> = wrote.lines().collect();
+    assert_eq!(wrote, ["a/inside", "committed"]);
+    assert_eq!(repo.head(), head);
+}
+
+#[test]
+fn many_at_once_do_not_get_into_each_others_way() {
+    let repo = project();
+    repo.agent("echo x > a/$RUNNER_RUN_ID; out done did");
+    let all: Vec<_> = (0..6)
+        .map(|at| json!({"task": format!("t{at}"), "run_id": format!("t{at}-1"), "commands": ["true"]}))
+        .collect();
+    let done = ask(&repo, "works", &json!({"all": all}));
+    for (at, one) in done.as_array().unwrap().iter().enumerate() {
+        assert_eq!(one["ending"], "complete", "{one}");
+        assert_eq!(one["changes"], json!([format!("created a/t{at}-1")]));
+        assert_eq!(one["checks"][1]["end"], "green", "{one}");
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Workshop {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
         self.refuse_if_replaced(order.name)?;
-        let bench = self.bench(WORKTREES, &order.name.folder(), &begin)?;
+        let bench = self.bench(WORKTREES, &order.name.folder(), Some(order.name), &begin)?;
         let run_id = safe_name(&order.name.run_id);
         let instructions = self.project_file(paths::INSTRUCTIONS)?;
         let goal = with_id(order.goal, &run_id)?;
@@ -198,8 +198,7 @@ impl Workshop {
         // Writing to a String cannot fail.
         let _ = writeln!(orders, "update {} {tip}", name.proof_ref());
         let _ = writeln!(orders, "update {}{} {kept}", self.refs(), name.ref_part());
-        self.git
-            .write_with(&["update-ref", "--stdin"], Some(orders.as_bytes()), &[])?;
+        self.git.update_refs("runner: result", &orders)?;
         Ok(commit)
     }
 
