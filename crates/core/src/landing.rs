@@ -9,6 +9,10 @@ use crate::text::cut_chars;
 const RUN: &str = "Runner-Run";
 /// Names the commit of the run up to which it did.
 const TIP: &str = "Runner-Tip";
+/// Names the task of a fleet that a commit is the work of.
+const TASK: &str = "Runner-Task";
+/// Names the result that a commit merged.
+const RESULT: &str = "Runner-Result";
 
 /// So many leaves are listed; of the rest there is the number.
 const MAX_LISTED: usize = 100;
@@ -71,6 +75,56 @@ impl LandMessage<'_> {
         );
         text
     }
+}
+
+/// What the commits say that carry the work of a task of a fleet: its result, and the
+/// merge of that into the base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskMessage<'a> {
+    /// The task's title.
+    pub title: &'a str,
+    /// The task.
+    pub task_id: &'a str,
+    /// The attempt.
+    pub run_id: &'a str,
+    /// The result that was merged, if this is a merge.
+    pub result: Option<&'a str>,
+    /// What the guard said in the run.
+    pub guard: Option<Proof<'a>>,
+}
+
+impl TaskMessage<'_> {
+    /// The whole message with its trailers.
+    pub fn text(&self) -> String {
+        let mut text = one_line(self.title);
+        if text.is_empty() {
+            text = format!("Task {}", self.task_id);
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "\n\n{TASK}: {}\n{RUN}: {}\n",
+            self.task_id, self.run_id
+        );
+        if let Some(result) = self.result {
+            let _ = writeln!(text, "{RESULT}: {result}");
+        }
+        if let Some(guard) = &self.guard {
+            let argv = serde_json::to_string(guard.command).unwrap_or_default();
+            let _ = write!(
+                text,
+                "Runner-Guard: {argv} exit={}\nRunner-Guard-Log: sha256:{}\n",
+                guard.exit, guard.log_sha256
+            );
+        }
+        text
+    }
+}
+
+/// The run that such a message names.
+pub fn run_of(message: &str) -> Option<&str> {
+    message::trailer(message, TASK)?;
+    message::trailer(message, RUN)
 }
 
 /// The commit of the run up to which a commit with this message brought it home.
@@ -150,6 +204,37 @@ mod tests {
         assert!(text.contains(&landed_mark("demo")));
         assert_eq!(landed_tip(&text, "demo"), Some("tip1"));
         assert_eq!(landed_tip(&text, "dem"), None);
+    }
+
+    #[test]
+    fn messages_of_tasks() {
+        let mut message = TaskMessage {
+            title: "Add\na parser",
+            task_id: "parser",
+            run_id: "parser-2",
+            result: None,
+            guard: Some(Proof {
+                command: &["true".to_owned()],
+                exit: 0,
+                log_sha256: "ab",
+            }),
+        };
+        assert_eq!(
+            message.text(),
+            "Add a parser\n\nRunner-Task: parser\nRunner-Run: parser-2\n\
+             Runner-Guard: [\"true\"] exit=0\nRunner-Guard-Log: sha256:ab\n"
+        );
+        message.title = "";
+        message.guard = None;
+        message.result = Some("0123");
+        let text = message.text();
+        assert_eq!(
+            text,
+            "Task parser\n\nRunner-Task: parser\nRunner-Run: parser-2\nRunner-Result: 0123\n"
+        );
+        assert_eq!(run_of(&text), Some("parser-2"));
+        assert_eq!(landed_tip(&text, "parser-2"), None);
+        assert_eq!(run_of("x\n\nRunner-Run: a\n"), None);
     }
 
     #[test]

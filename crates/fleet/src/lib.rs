@@ -4,6 +4,9 @@
 //! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
 //! Simulations hand in others.
 
+pub mod book;
 pub mod host;
+pub mod local;
+pub mod roles;
 pub mod rules;
 pub mod yard;

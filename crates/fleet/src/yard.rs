@@ -211,9 +211,9 @@ pub struct PlanOrder {
     pub attempt: u32,
 }
 
-/// A run whose folders and refs are still needed.
+/// A run that left folders or refs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct InUse {
+pub struct Kept {
     /// The task.
     pub task: TaskId,
     /// The attempt.
@@ -263,6 +263,10 @@ pub trait Yard: Send + Sync {
     /// Asks a planner; the caller reads the text.
     fn plan(&self, order: PlanOrder, stop: StopSign) -> Done<'_, String>;
 
-    /// Removes folders and refs of all runs but these. Proof refs of merged runs stay.
-    fn sweep(&self, in_use: Vec<InUse>) -> Done<'_, ()>;
+    /// The runs whose folders or refs are there, proof refs of merged runs left out. The
+    /// caller asks the ledger about each afterwards, so that none is swept that begins now.
+    fn kept(&self) -> Done<'_, Vec<Kept>>;
+
+    /// Removes folders and refs of these runs. Proof refs of merged runs stay.
+    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()>;
 }

@@ -93,8 +93,9 @@ const WAITING: Sql = Sql {
 const TO_RECOVER: &str = "SELECT doc FROM tasks WHERE blocked_on IS NOT NULL AND awaits IS NULL \
      AND blocked_on <> 'cooldown' AND blocked_on <> 'quota_wait' AND updated_at >= $1 \
      ORDER BY updated_at, id LIMIT $2";
-const DEAD: &str = "SELECT id FROM tasks WHERE (state = 'failed' OR state = 'canceled') \
-     AND superseded_by IS NULL AND updated_at >= $1 ORDER BY updated_at, id LIMIT $2";
+const DEAD: &str = "SELECT id, updated_at FROM tasks \
+     WHERE (state = 'failed' OR state = 'canceled') AND superseded_by IS NULL \
+     AND (updated_at > $1 OR (updated_at = $1 AND id > $2)) ORDER BY updated_at, id LIMIT 100";
 /// Who waits for a task that ended so, or for one that it succeeds.
 const WAITS_FOR_DEAD: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      SELECT id, rework_of FROM tasks WHERE id = $1 UNION ALL \
@@ -173,23 +174,30 @@ impl Ledger {
     }
 
     /// `todo` tasks that wait for one that ended without being done since then, each with
-    /// the one that is dead.
+    /// the one that is dead; at most about so many.
     pub async fn waits_for_dead(
         &self,
         since: Timestamp,
-        limit: u32,
+        limit: usize,
     ) -> Result<Vec<(TaskId, TaskId)>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
-        let args = [Arg::Int(since.0), Arg::Int(i64::from(limit))];
         let mut found = Vec::new();
-        for row in &all(&mut *session, DEAD, &args).await? {
-            let dead = row.text(0)?;
-            let waiting = all(&mut *session, WAITS_FOR_DEAD, &[Arg::Text(&dead)]).await?;
-            for row in &waiting {
-                found.push((records::task_id(&row.text(0)?)?, records::task_id(&dead)?));
+        let mut after = (since.0, String::new());
+        loop {
+            let args = [Arg::Int(after.0), Arg::Text(&after.1)];
+            let page = all(&mut *session, DEAD, &args).await?;
+            for row in &page {
+                let dead = row.text(0)?;
+                let waiting = all(&mut *session, WAITS_FOR_DEAD, &[Arg::Text(&dead)]).await?;
+                for row in &waiting {
+                    found.push((records::task_id(&row.text(0)?)?, records::task_id(&dead)?));
+                }
+                after = (row.int(1)?, dead);
+            }
+            if page.is_empty() || found.len() >= limit {
+                return Ok(found);
             }
         }
-        Ok(found)
     }
 
     /// When the first result that waits may be claimed by a judge, if that is later than now.

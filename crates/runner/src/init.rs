@@ -87,37 +87,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         Some(earlier) => Choice::of_run(earlier),
         None => Choice::of_project(&root, options)?,
     };
-    let max_attempts = config::Config::default().max_attempts_default;
-    let root_node = Node::leaf(
-        "root",
-        "The goal",
-        "What .runner/GOAL.md says.",
-        max_attempts,
-    );
-    let mut files: Vec<(&str, Vec<u8>, Kind)> = vec![
-        (paths::GITIGNORE, GITIGNORE.into(), Kind::Ours),
-        (paths::GITATTRIBUTES, GITATTRIBUTES.into(), Kind::Ours),
-        (paths::TREE_SCHEMA, schema::TREE.into(), Kind::Ours),
-        (
-            paths::AGENT_OUTPUT_SCHEMA,
-            schema::AGENT_OUTPUT.into(),
-            Kind::Ours,
-        ),
-        (paths::CONFIG, choice.config, Kind::Yours),
-        (
-            paths::GOAL,
-            goal_text(options.goal.as_deref())?,
-            Kind::Yours,
-        ),
-        (paths::TREE, tree::to_bytes(&root_node), Kind::Yours),
-        (
-            paths::RUN_STATE,
-            RunState::new(None).to_bytes(),
-            Kind::Yours,
-        ),
-        (paths::ASSUMPTIONS, Vec::new(), Kind::Yours),
-        (paths::QUESTIONS, Vec::new(), Kind::Yours),
-    ];
+    let mut files = first_files(choice.config, goal_text(options.goal.as_deref())?);
     let instructions = earlier.as_ref().and_then(|it| it.instructions.clone());
     files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, Kind::Yours)));
 
@@ -162,6 +132,56 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     }
     batch.commit()?;
     Ok(report)
+}
+
+/// The files of a `.runner/` in which no run has begun.
+fn first_files(config: Vec<u8>, goal: Vec<u8>) -> Vec<(&'static str, Vec<u8>, Kind)> {
+    let max_attempts = config::Config::default().max_attempts_default;
+    let root_node = Node::leaf(
+        "root",
+        "The goal",
+        "What .runner/GOAL.md says.",
+        max_attempts,
+    );
+    vec![
+        (paths::GITIGNORE, GITIGNORE.into(), Kind::Ours),
+        (paths::GITATTRIBUTES, GITATTRIBUTES.into(), Kind::Ours),
+        (paths::TREE_SCHEMA, schema::TREE.into(), Kind::Ours),
+        (
+            paths::AGENT_OUTPUT_SCHEMA,
+            schema::AGENT_OUTPUT.into(),
+            Kind::Ours,
+        ),
+        (paths::CONFIG, config, Kind::Yours),
+        (paths::GOAL, goal, Kind::Yours),
+        (paths::TREE, tree::to_bytes(&root_node), Kind::Yours),
+        (
+            paths::RUN_STATE,
+            RunState::new(None).to_bytes(),
+            Kind::Yours,
+        ),
+        (paths::ASSUMPTIONS, Vec::new(), Kind::Yours),
+        (paths::QUESTIONS, Vec::new(), Kind::Yours),
+    ]
+}
+
+/// A fresh `.runner/` in place of whatever lies there, for a run with this config and goal.
+pub(crate) fn lay_down(
+    project: &Project,
+    config: &str,
+    goal: &str,
+    instructions: Option<Vec<u8>>,
+) -> Result<()> {
+    files::remove_if_there(&project.runner_dir())?;
+    files::make_folder(&project.state(""))?;
+    files::make_local_folder(&project.iterations())?;
+    let mut files = first_files(config.into(), goal.into());
+    files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, Kind::Yours)));
+    let mut batch = Batch::new();
+    for (path, bytes, _) in files {
+        batch.write(&project.root().join(path), &bytes)?;
+    }
+    Ok(batch.commit()?)
 }
 
 /// The config, and its most important parts with the reasons for them.

@@ -31,9 +31,8 @@ use crate::step::{self, Workplace};
 use crate::trial::{self, TrialEnd};
 
 pub use abandon::{AbandonOptions, AbandonReport, abandon};
-use checkout::Move;
-use pending::Pending;
-pub(crate) use pending::finish;
+pub(crate) use checkout::Move;
+pub(crate) use pending::{Pending, finish, finish_at};
 use target::Target;
 use work::Work;
 

@@ -48,6 +48,7 @@ mod trouble;
 mod validate;
 mod verify;
 mod view;
+pub mod workshop;
 
 pub use activity::{
     Activity, LastEnd, LoopEvent, Phase, Trail, Waiting, activity, events_path, loop_log,

@@ -146,7 +146,28 @@ pub(crate) fn run(
     limit: Duration,
     host: &mut Host<'_>,
 ) -> Result<Trial> {
-    let place = checkout.path();
+    run_at(
+        checkout.path(),
+        command,
+        config,
+        containment,
+        limit,
+        None,
+        host,
+    )
+}
+
+/// The same in any folder that has a commit checked out; a lock says for how long
+/// anything of it is alive.
+pub(crate) fn run_at(
+    place: &Path,
+    command: &[String],
+    config: &Config,
+    containment: Option<&Containment>,
+    limit: Duration,
+    hold_lock: Option<PathBuf>,
+    host: &mut Host<'_>,
+) -> Result<Trial> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
     let env = environment::for_checkout(place);
     if let Some(error) = environment::cannot_start(&argv, place, &env) {
@@ -177,7 +198,7 @@ pub(crate) fn run(
         idle_timeout: None,
         grace: GRACE,
         monitor,
-        hold_lock: None,
+        hold_lock,
     };
     host.observer.progress(&Progress::Trying {
         what: "guard",

@@ -6,9 +6,11 @@
 pub mod answers;
 pub mod classify;
 pub mod context;
+pub mod draft;
 pub mod goal;
 pub mod host;
 pub mod judge;
+pub mod plan;
 pub mod policy;
 pub mod preflight;
 pub mod role;

@@ -1,10 +1,11 @@
 //! Trees put together without a work tree: one folder exchanged, or two changes
 //! merged.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::call::{describe, failed, require_version, spawn};
-use super::{Access, Git, Identity, split_nul, to_path};
+use super::{Access, Git, Identity, RUNNER_IDENTITY, split_nul, to_path};
 use crate::error::Result;
 use crate::fault;
 
@@ -62,9 +63,19 @@ impl Git {
         let (_, base) = self.commit_tree(base, &[], "base\n")?;
         let (_, ours) = self.commit_tree(ours, &[&base], "ours\n")?;
         let (_, theirs) = self.commit_tree(theirs, &[&base], "theirs\n")?;
+        self.merge_tree(&ours, &theirs)
+    }
+
+    /// Merges two commits by what they have in common. Nothing is checked out.
+    pub(crate) fn merge_commits(&self, ours: &str, theirs: &str) -> Result<Merge> {
+        require_version(MERGE_TREE_VERSION, "merging results")?;
+        self.merge_tree(ours, theirs)
+    }
+
+    fn merge_tree(&self, ours: &str, theirs: &str) -> Result<Merge> {
         let mut command = self.command(Access::Write);
         command.args(["merge-tree", "--write-tree", "-z", "--name-only"]);
-        command.args(["--no-messages", &ours, &theirs]);
+        command.args(["--no-messages", ours, theirs]);
         let described = describe(&command);
         fault::point("git")?;
         let output = spawn(command, None)?;
@@ -80,6 +91,41 @@ impl Git {
             }
             _ => Err(failed(&described, &output)),
         }
+    }
+
+    /// A commit of a tree that is the same whenever and by whomever it is made: author and
+    /// committer are those of another commit, and the time is given.
+    pub(crate) fn commit_tree_like(
+        &self,
+        like: &str,
+        secs: i64,
+        tree: &str,
+        parents: &[&str],
+        message: &str,
+    ) -> Result<String> {
+        let format = "--format=%an%x00%ae%x00%cn%x00%ce";
+        let who = self.read(&["log", "-1", format, like, "--"])?;
+        let who = String::from_utf8_lossy(who.trim_ascii_end()).into_owned();
+        let date = OsString::from(format!("@{secs} +0000"));
+        let mut env: Vec<(&str, OsString)> = RUNNER_IDENTITY
+            .iter()
+            .zip(who.split('\0').chain(std::iter::repeat("")))
+            // Git refuses to name nobody.
+            .map(|((name, nobody), who)| (*name, if who.is_empty() { *nobody } else { who }.into()))
+            .collect();
+        env.push(("GIT_AUTHOR_DATE", date.clone()));
+        env.push(("GIT_COMMITTER_DATE", date));
+        let env: Vec<(&str, &OsStr)> = env.iter().map(|(name, value)| (*name, &**value)).collect();
+        let mut args = vec!["commit-tree", tree];
+        args.extend(parents.iter().flat_map(|parent| ["-p", parent]));
+        let commit = self.write_with(&args, Some(message.as_bytes()), &env)?;
+        Ok(String::from_utf8_lossy(commit.trim_ascii_end()).into_owned())
+    }
+
+    /// When a commit was made, in seconds since 1970.
+    pub(crate) fn secs_of(&self, commit: &str) -> Result<i64> {
+        let secs = self.line(&["log", "-1", "--format=%ct", commit, "--"])?;
+        Ok(secs.parse().unwrap_or_default())
     }
 
     /// A commit of a tree; no branch moves. Says who was named as author.

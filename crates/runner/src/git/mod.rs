@@ -6,6 +6,7 @@
 //! repository decides where git works. Git children die with this process.
 
 mod around;
+mod borrow;
 mod call;
 mod export;
 mod history;
@@ -13,6 +14,7 @@ mod index;
 mod merge;
 mod own_files;
 mod places;
+mod refs;
 mod rescue;
 mod stall;
 mod status;

@@ -19,7 +19,7 @@ const MAX_COMPARED: u64 = 1 << 30;
 
 /// A work tree that goes from one commit to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Move {
+pub(crate) struct Move {
     #[serde(with = "image::path_bytes")]
     root: PathBuf,
     /// The branch that is checked out there before.
@@ -32,7 +32,7 @@ pub(super) struct Move {
 
 impl Move {
     /// A work tree whose branch stays checked out and moves.
-    pub(super) fn follow(git: &Git, branch: &str, from: &str, to: &str) -> Self {
+    pub(crate) fn follow(git: &Git, branch: &str, from: &str, to: &str) -> Self {
         Self::switch(git, (branch, from), (branch, to))
     }
 
@@ -48,7 +48,7 @@ impl Move {
     }
 
     /// Where it is.
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
@@ -64,7 +64,7 @@ impl Move {
 
     /// What of the user's is in the way: names for people, empty if there is
     /// nothing.
-    pub(super) fn blockers(&self) -> Result<Vec<String>> {
+    pub(crate) fn blockers(&self) -> Result<Vec<String>> {
         let git = Git::open(&self.root)?;
         let status = git.status()?;
         let changed = git.changed_between(&self.from, &self.to)?;
@@ -81,7 +81,7 @@ impl Move {
     }
 
     /// Goes there. Nothing was in the way a moment ago.
-    pub(super) fn go(&self) -> Result<()> {
+    pub(crate) fn go(&self) -> Result<()> {
         let git = Git::open(&self.root)?;
         if self.from_branch == self.to_branch {
             git.write(&["read-tree", "-m", "-u", &self.from, &self.to])
@@ -89,6 +89,15 @@ impl Move {
             git.write(&["checkout", "--quiet", &self.to_branch, "--"])
         }
         .map(drop)
+    }
+
+    /// Removes the locks that a git which was killed on the way left there.
+    pub(super) fn remove_stale_locks(&self, repository: &Git) {
+        if let Ok(git) = Git::open(&self.root)
+            && git.common_dir() == repository.common_dir()
+        {
+            git.remove_stale_locks(&self.to_branch);
+        }
     }
 
     /// Goes there after a runner was killed, which may have come half the way.
@@ -100,7 +109,6 @@ impl Move {
         if git.common_dir() != repository.common_dir() {
             return Ok(());
         }
-        git.remove_stale_locks(&self.to_branch);
         let here = git.head_ref()?;
         let there = here.as_deref() == Some(&full_name(&self.to_branch));
         if !there && here.as_deref() != Some(&full_name(&self.from_branch)) {

@@ -18,13 +18,13 @@ const MAX_BYTES: u64 = 1024 * 1024;
 
 /// A landing that may not be finished.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     /// The branch that moves, without `refs/heads/`.
-    pub(super) target: String,
+    pub(crate) target: String,
     /// The commit to which it does.
-    pub(super) commit: String,
+    pub(crate) commit: String,
     /// The work trees that go along.
-    pub(super) moves: Vec<Move>,
+    pub(crate) moves: Vec<Move>,
 }
 
 impl Pending {
@@ -35,9 +35,14 @@ impl Pending {
     /// Writes it down.
     pub(super) fn save(&self, project: &Project, run_id: &str) -> Result<()> {
         make_run_folder(project, run_id)?;
+        self.save_as(&Self::path(project, run_id))
+    }
+
+    /// Writes it down under a name of the caller's.
+    pub(crate) fn save_as(&self, path: &Path) -> Result<()> {
         // Strings alone: there is nothing that could fail.
         let bytes = serde_json::to_vec(self).unwrap_or_default();
-        Ok(files::write_whole(&Self::path(project, run_id), &bytes)?)
+        Ok(files::write_whole(path, &bytes)?)
     }
 
     /// Whether it names commits and branches and nothing else: a session may have
@@ -79,26 +84,34 @@ pub(super) fn make_run_folder(project: &Project, run_id: &str) -> Result<PathBuf
 /// those before.
 pub(crate) fn finish(project: &Project, git: &Git) -> Result<()> {
     for run_id in project.run_folders() {
-        let Ok(bytes) = files::read_regular(&Pending::path(project, &run_id), MAX_BYTES) else {
-            continue;
-        };
-        if let Ok(pending) = serde_json::from_slice::<Pending>(&bytes)
-            && pending.is_sound(git)?
-        {
-            git.remove_stale_locks(&pending.target);
-            let now = git.commit_of(&full_name(&pending.target))?;
-            let there = git.commit_of(&pending.commit)?.is_some();
-            let moved = match &now {
-                Some(now) if there => git.is_ancestor(&pending.commit, now)?,
-                _ => false,
-            };
-            if moved {
-                for step in &pending.moves {
-                    step.go_again(git)?;
-                }
-            }
-        }
-        Pending::remove(project, &run_id)?;
+        finish_at(&Pending::path(project, &run_id), git)?;
     }
     Ok(())
+}
+
+/// The same for what was written down in one file.
+pub(crate) fn finish_at(path: &Path, git: &Git) -> Result<()> {
+    let Ok(bytes) = files::read_regular(path, MAX_BYTES) else {
+        return Ok(());
+    };
+    if let Ok(pending) = serde_json::from_slice::<Pending>(&bytes)
+        && pending.is_sound(git)?
+    {
+        git.remove_stale_locks(&pending.target);
+        let now = git.commit_of(&full_name(&pending.target))?;
+        let there = git.commit_of(&pending.commit)?.is_some();
+        let moved = match &now {
+            Some(now) if there => git.is_ancestor(&pending.commit, now)?,
+            _ => false,
+        };
+        for step in &pending.moves {
+            step.remove_stale_locks(git);
+        }
+        if moved {
+            for step in &pending.moves {
+                step.go_again(git)?;
+            }
+        }
+    }
+    Ok(files::remove_if_there(path)?)
 }

@@ -1,0 +1,304 @@
+//! For the tests of runner-fleet only, never shipped: a yard in a process of its own, with
+//! its own environment, to be asked one thing and, if need be, to be killed.
+//!
+//! ```text
+//! fleet-test-yard __supervise …    the supervisor
+//! fleet-test-yard OP JSON          asks the yard of the project in this folder
+//! ```
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use runner_exec::Supervisor;
+use runner_fleet::local::{LocalYard, Outfit};
+use runner_fleet::yard::{
+    CheckEnd, Checked, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign, Stopper,
+    Trouble, WorkOrder, Worked, Yard,
+};
+use runner_lifecycle::packet::{Assignment, ResourceChange};
+use runner_lifecycle::row::{Criterion, Intent, Remark};
+use runner_lifecycle::{Check, Task, TaskId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let op = args.next().unwrap_or_default();
+    if op == "__supervise" {
+        return runner_exec::supervise_main(args);
+    }
+    let op = op.to_string_lossy().into_owned();
+    let order = args.next().unwrap_or_default();
+    let order = serde_json::from_slice(order.as_encoded_bytes()).unwrap_or(Value::Null);
+    match answer(&op, order) {
+        Ok(answer) => {
+            let _ = writeln!(io::stdout(), "{answer}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything that any of the questions needs.
+#[derive(Deserialize)]
+#[serde(default)]
+struct Order {
+    base_branch: Option<String>,
+    task: String,
+    commands: Vec<String>,
+    timebox: u32,
+    run_id: String,
+    token: u64,
+    earlier: Option<String>,
+    model: Option<String>,
+    start: String,
+    result: String,
+    commit: String,
+    base: String,
+    old: String,
+    new: String,
+    requirement: String,
+    findings: Vec<String>,
+    in_use: Vec<(String, String, u64)>,
+    /// The stop sign is raised once this file is there.
+    stop_when: Option<PathBuf>,
+    /// Orders that are worked on at the same time.
+    all: Vec<Order>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Order {
+            base_branch: None,
+            task: "task".to_owned(),
+            commands: Vec::new(),
+            timebox: 600,
+            run_id: "task-1".to_owned(),
+            token: 1,
+            earlier: None,
+            model: None,
+            start: String::new(),
+            result: String::new(),
+            commit: String::new(),
+            base: String::new(),
+            old: String::new(),
+            new: String::new(),
+            requirement: String::new(),
+            findings: Vec::new(),
+            in_use: Vec::new(),
+            stop_when: None,
+            all: Vec::new(),
+        }
+    }
+}
+
+fn trouble(error: impl std::fmt::Display) -> Trouble {
+    Trouble(error.to_string())
+}
+
+fn answer(op: &str, order: Value) -> Result<Value, Trouble> {
+    let order = match order {
+        Value::Null => Order::default(),
+        order => serde_json::from_value(order).map_err(trouble)?,
+    };
+    let yard = LocalYard::open(Outfit {
+        root: std::env::current_dir().map_err(trouble)?,
+        base: order.base_branch.clone(),
+        supervisor: Supervisor::this_binary(),
+        watcher: None,
+    })?;
+    tokio::runtime::Runtime::new()
+        .map_err(trouble)?
+        .block_on(ask(&yard, op, order))
+}
+
+async fn ask(yard: &LocalYard, op: &str, order: Order) -> Result<Value, Trouble> {
+    // It lives until the end: dropping it would raise the sign.
+    let (stopper, stop) = Stopper::new();
+    if let Some(path) = order.stop_when.clone() {
+        tokio::spawn(async move {
+            while !path.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            stopper.stop();
+            std::future::pending::<()>().await;
+        });
+    } else {
+        std::mem::forget(stopper);
+    }
+    let intent = Intent {
+        old_base: order.old.clone(),
+        merge_commit: order.new.clone(),
+    };
+    Ok(match op {
+        "base" => json!(yard.base().await?),
+        "work" => work(yard, &order, stop).await?,
+        "works" => {
+            let runs: Vec<_> = order
+                .all
+                .into_iter()
+                .map(|order| {
+                    let (yard, stop) = (yard.clone(), stop.clone());
+                    tokio::spawn(async move { work(&yard, &order, stop).await })
+                })
+                .collect();
+            let mut all = Vec::new();
+            for run in runs {
+                all.push(run.await.map_err(trouble)??);
+            }
+            json!(all)
+        }
+        "start_of" => json!(yard.start_of(order.result).await?),
+        "changes" => json!(
+            yard.changes(order.start, order.result)
+                .await?
+                .map(|it| changes(&it))
+        ),
+        "diff_bytes" => json!(yard.diff_bytes(order.start, order.result).await?),
+        "check" => {
+            let task = task(&order)?;
+            let checks = yard.check(order.commit, Some(task), stop).await?;
+            json!(checks.iter().map(checked).collect::<Vec<_>>())
+        }
+        "review" => review(yard, &order, stop).await?,
+        "plan" => {
+            let order = PlanOrder {
+                requirement: order.requirement,
+                findings: order.findings,
+                attempt: 1,
+            };
+            json!(yard.plan(order, stop).await?)
+        }
+        "merge" => {
+            let task = task(&order)?;
+            match yard
+                .merge(order.base, order.result, task, order.run_id)
+                .await?
+            {
+                Merge::Commit(commit) => json!({"commit": commit}),
+                Merge::Conflicts(paths) => json!({"conflicts": paths}),
+                Merge::Empty => json!("empty"),
+                Merge::Missing => json!("missing"),
+            }
+        }
+        "position" => json!(yard.position(intent).await?.as_str()),
+        "move" => json!(yard.move_base(intent).await?),
+        "present" => match yard.present().await? {
+            Presented::UpToDate => json!("up to date"),
+            Presented::Behind(why) => json!({"behind": why}),
+        },
+        "sweep" => {
+            let mut gone = yard.kept().await?;
+            gone.retain(|it| {
+                let run = (it.task.to_string(), it.run_id.clone(), it.token);
+                !order.in_use.contains(&run)
+            });
+            yard.sweep(gone).await?;
+            json!("swept")
+        }
+        other => return Err(Trouble(format!("there is no {other:?}"))),
+    })
+}
+
+fn task(order: &Order) -> Result<Task, Trouble> {
+    let mut task = Task::blank(TaskId::parse(&order.task).map_err(trouble)?);
+    task.title = format!("Do {}", order.task);
+    "As the script says.".clone_into(&mut task.goal);
+    task.commands.clone_from(&order.commands);
+    task.timebox_seconds = order.timebox;
+    Ok(task)
+}
+
+async fn work(yard: &LocalYard, order: &Order, stop: StopSign) -> Result<Value, Trouble> {
+    let assignment: Assignment = serde_json::from_value(json!({
+        "schema_version": "1.0.0", "run_id": order.run_id, "packet_type": "assignment",
+        "global_objective": "", "active_locks": [], "context_package": [],
+        "required_output_schema": {},
+        "task": {
+            "task_id": order.task, "title": "", "type": "parallelizable", "dependencies": [],
+            "lock_scope": ["."], "forbidden_scope": [], "acceptance_criteria": [],
+            "worklog_path": "x", "timeout_seconds": 90, "heartbeat_interval_seconds": 15,
+            "priority": "normal"
+        }
+    }))
+    .map_err(trouble)?;
+    let worked = yard
+        .work(
+            WorkOrder {
+                task: task(order)?,
+                run_id: order.run_id.clone(),
+                token: order.token,
+                assignment,
+                context: "Be careful.".to_owned(),
+                model: order.model.clone(),
+                earlier: order.earlier.clone(),
+            },
+            stop,
+        )
+        .await?;
+    Ok(told(&worked))
+}
+
+fn told(worked: &Worked) -> Value {
+    json!({
+        "ending": worked.ending.as_str(),
+        "start": worked.result.as_ref().map(|it| &it.start),
+        "commit": worked.result.as_ref().map(|it| &it.commit),
+        "changes": worked.result.as_ref().map(|it| changes(&it.changes)),
+        "checks": worked.checks.iter().map(checked).collect::<Vec<_>>(),
+        "why": worked.why,
+        "quota_until": worked.quota_until.map(|it| it.0),
+        "account": worked.account,
+        "spent": worked.spent,
+    })
+}
+
+fn changes(changes: &[ResourceChange]) -> Vec<String> {
+    let one = |it: &ResourceChange| format!("{} {}", it.action.as_str(), it.resource);
+    changes.iter().map(one).collect()
+}
+
+fn checked(check: &Checked) -> Value {
+    let end = match check.end {
+        CheckEnd::Green => "green",
+        CheckEnd::Red => "red",
+        CheckEnd::Unable => "unable",
+    };
+    json!({"id": check.id, "end": end, "evidence": check.evidence, "tail": check.tail})
+}
+
+async fn review(yard: &LocalYard, order: &Order, stop: StopSign) -> Result<Value, Trouble> {
+    let reviewed = yard
+        .review(
+            ReviewOrder {
+                task: task(order)?,
+                run_id: order.run_id.clone(),
+                token: order.token,
+                start: order.start.clone(),
+                result: order.result.clone(),
+                criteria: vec![Criterion {
+                    id: "reads-well".to_owned(),
+                    text: "It reads well.".to_owned(),
+                    check: Check::Review,
+                }],
+                settled: vec![Remark {
+                    id: "old-finding".to_owned(),
+                    text: "It was too long.".to_owned(),
+                }],
+            },
+            stop,
+        )
+        .await?;
+    Ok(match reviewed {
+        Reviewed::Said(text) => json!({"said": text}),
+        Reviewed::Silent => json!("silent"),
+        Reviewed::Quota { until, account } => {
+            json!({"quota": until.map(|it| it.0), "account": account})
+        }
+    })
+}

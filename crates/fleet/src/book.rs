@@ -1,0 +1,358 @@
+//! Everything that roles ask of the ledger, each call between two points.
+//!
+//! At a point nothing is half done: before it the call was not made, behind it it is
+//! committed. A simulation stops a role there, and loses answers there.
+
+use std::sync::Arc;
+
+use runner_ledger::{
+    Agent, Ask, Assigned, Claimed, Count, Floor, Hints, Keeper, Ledger, LedgerError, NewAgent,
+    Outcome, RedBase, RunSpending, SeatTry, StoreError, Wanted, Woken,
+};
+use runner_lifecycle::lock::Lock;
+use runner_lifecycle::request::{Claim, Ending, JudgeEnding, NewTask};
+use runner_lifecycle::row::Intent;
+use runner_lifecycle::run::{Lease, Run};
+use runner_lifecycle::{BasePosition, Facts, Request, Task, TaskId, Timestamp};
+
+use crate::yard::Later;
+
+/// What stands around every call.
+pub trait Points: Send + Sync {
+    /// A role is there. `after`: the call is committed.
+    fn reach<'a>(&'a self, call: &'static str, after: bool) -> Later<'a, ()>;
+
+    /// Carries a call out.
+    fn carry<'a>(&'a self, call: Later<'a, ()>) -> Later<'a, ()>;
+
+    /// Whether the answer of a call gets lost on its way back.
+    fn loses(&self, call: &'static str) -> bool;
+}
+
+/// No points: calls are made, and that is all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Straight;
+
+impl Points for Straight {
+    fn reach<'a>(&'a self, _call: &'static str, _after: bool) -> Later<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn carry<'a>(&'a self, call: Later<'a, ()>) -> Later<'a, ()> {
+        call
+    }
+
+    fn loses(&self, _call: &'static str) -> bool {
+        false
+    }
+}
+
+/// The ledger, as roles see it. Cheap to clone.
+#[derive(Clone)]
+pub struct Book {
+    ledger: Ledger,
+    points: Arc<dyn Points>,
+}
+
+/// What a call of the book comes to.
+pub type Booked<T> = Result<T, LedgerError>;
+
+impl Book {
+    /// A book without points.
+    pub fn new(ledger: Ledger) -> Book {
+        Book::with_points(ledger, Arc::new(Straight))
+    }
+
+    /// A book whose calls are made between these points.
+    pub fn with_points(ledger: Ledger, points: Arc<dyn Points>) -> Book {
+        Book { ledger, points }
+    }
+
+    /// The ledger itself, for those who only look.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    async fn at<T, E>(
+        &self,
+        call: &'static str,
+        future: impl Future<Output = Result<T, E>> + Send,
+    ) -> Booked<T>
+    where
+        T: Send,
+        E: Into<LedgerError> + Send,
+    {
+        self.points.reach(call, false).await;
+        let mut answer = None;
+        let carried = Box::pin(async {
+            answer = Some(future.await);
+        });
+        self.points.carry(carried).await;
+        self.points.reach(call, true).await;
+        let lost = || StoreError::Unavailable(format!("the answer to {call} was lost"));
+        if self.points.loses(call) {
+            return Err(lost().into());
+        }
+        match answer {
+            Some(answer) => answer.map_err(Into::into),
+            None => Err(lost().into()),
+        }
+    }
+
+    /// The time that decisions go by.
+    pub async fn now(&self) -> Booked<Timestamp> {
+        // No point: nothing is read or written.
+        self.ledger.now().await.map_err(LedgerError::from)
+    }
+
+    /// Begins to listen.
+    pub async fn listen(&self) -> Booked<Hints> {
+        self.at("listen", self.ledger.listen()).await
+    }
+
+    /// See [`Ledger::register`].
+    pub async fn register(&self, agent: &NewAgent) -> Booked<()> {
+        self.at("register", self.ledger.register(agent)).await
+    }
+
+    /// See [`Ledger::seen`].
+    pub async fn seen(&self, name: &str) -> Booked<bool> {
+        self.at("seen", self.ledger.seen(name)).await
+    }
+
+    /// See [`Ledger::idle`].
+    pub async fn idle(&self, name: &str) -> Booked<bool> {
+        self.at("idle", self.ledger.idle(name)).await
+    }
+
+    /// See [`Ledger::leave`].
+    pub async fn leave(&self, name: &str) -> Booked<bool> {
+        self.at("leave", self.ledger.leave(name)).await
+    }
+
+    /// See [`Ledger::agents`].
+    pub async fn agents(&self) -> Booked<Vec<Agent>> {
+        self.at("agents", self.ledger.agents()).await
+    }
+
+    /// See [`Ledger::assigned`].
+    pub async fn assigned(&self, owner: &str) -> Booked<Option<Assigned>> {
+        self.at("assigned", self.ledger.assigned(owner)).await
+    }
+
+    /// See [`Ledger::sit`].
+    pub async fn sit(&self, seat: &str, holder: &str, timeout_seconds: u32) -> Booked<SeatTry> {
+        let sit = self.ledger.sit(seat, holder, timeout_seconds);
+        self.at("sit", sit).await
+    }
+
+    /// See [`Ledger::stay`].
+    pub async fn stay(&self, seat: &str, token: u64, timeout_seconds: u32) -> Booked<bool> {
+        let stay = self.ledger.stay(seat, token, timeout_seconds);
+        self.at("stay", stay).await
+    }
+
+    /// See [`Ledger::stand_up`].
+    pub async fn stand_up(&self, seat: &str, token: u64) -> Booked<()> {
+        self.at("stand_up", self.ledger.stand_up(seat, token)).await
+    }
+
+    /// See [`Ledger::floor`].
+    pub async fn floor(&self, roles: &[&str]) -> Booked<Floor> {
+        self.at("floor", self.ledger.floor(roles)).await
+    }
+
+    /// See [`Ledger::waits_for_dead`].
+    pub async fn waits_for_dead(
+        &self,
+        since: Timestamp,
+        limit: usize,
+    ) -> Booked<Vec<(TaskId, TaskId)>> {
+        let dead = self.ledger.waits_for_dead(since, limit);
+        self.at("waits_for_dead", dead).await
+    }
+
+    /// See [`Ledger::to_recover`].
+    pub async fn to_recover(&self, since: Timestamp, limit: u32) -> Booked<Vec<Task>> {
+        let blocked = self.ledger.to_recover(since, limit);
+        self.at("to_recover", blocked).await
+    }
+
+    /// See [`Ledger::next_judgement`].
+    pub async fn next_judgement(&self, now: Timestamp) -> Booked<Option<Timestamp>> {
+        self.at("next_judgement", self.ledger.next_judgement(now))
+            .await
+    }
+
+    /// See [`Ledger::red_base`].
+    pub async fn red_base(&self) -> Booked<Option<RedBase>> {
+        self.at("red_base", self.ledger.red_base()).await
+    }
+
+    /// See [`Ledger::set_red_base`].
+    pub async fn set_red_base(&self, red: Option<&RedBase>) -> Booked<()> {
+        self.at("set_red_base", self.ledger.set_red_base(red)).await
+    }
+
+    /// See [`Ledger::quota_met`].
+    pub async fn quota_met(&self, account: &str, reset_at: Timestamp) -> Booked<()> {
+        self.at("quota_met", self.ledger.quota_met(account, reset_at))
+            .await
+    }
+
+    /// See [`Ledger::record_spending`].
+    pub async fn record_spending(&self, spent: &RunSpending) -> Booked<bool> {
+        self.at("record_spending", self.ledger.record_spending(spent))
+            .await
+    }
+
+    /// See [`Ledger::counts`].
+    pub async fn counts(&self) -> Booked<Vec<Count>> {
+        self.at("counts", self.ledger.counts()).await
+    }
+
+    /// The row of a task.
+    pub async fn task(&self, id: &TaskId) -> Booked<Option<Task>> {
+        self.at("task", self.ledger.task(id)).await
+    }
+
+    /// The runs of a task, oldest first.
+    pub async fn runs(&self, id: &TaskId) -> Booked<Vec<Run>> {
+        self.at("runs", self.ledger.runs(id)).await
+    }
+
+    /// The end of a chain of successors.
+    pub async fn end_of_chain(&self, id: &TaskId) -> Booked<Option<Task>> {
+        let mut next = id.clone();
+        loop {
+            let Some(task) = self.task(&next).await? else {
+                return Ok(None);
+            };
+            match &task.superseded_by {
+                Some(successor) => next = successor.clone(),
+                None => return Ok(Some(task)),
+            }
+        }
+    }
+
+    /// The locks that are held.
+    pub async fn locks(&self) -> Booked<Vec<Lock>> {
+        self.at("locks", self.ledger.locks()).await
+    }
+
+    /// Every lease.
+    pub async fn leases(&self) -> Booked<Vec<Lease>> {
+        self.at("leases", self.ledger.leases()).await
+    }
+
+    /// Claims the first in order.
+    pub async fn claim_next(&self, wanted: &Wanted) -> Booked<Option<Claimed>> {
+        self.at("claim", self.ledger.claim_next(wanted)).await
+    }
+
+    /// Claims one task.
+    pub async fn claim(&self, id: &TaskId, claim: Claim) -> Booked<Outcome> {
+        let owner = claim.owner.clone();
+        let ask = Ask::new(id.clone(), &owner, Request::Claim(claim));
+        self.at("claim", self.ledger.call(&ask)).await
+    }
+
+    /// Says that the owner of a lease lives.
+    pub async fn heartbeat(&self, lease: &Lease) -> Booked<Outcome> {
+        let request = Request::Heartbeat { token: lease.token };
+        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("heartbeat", self.ledger.call(&ask)).await
+    }
+
+    /// Ends a worker's run.
+    pub async fn finish(&self, lease: &Lease, ending: Ending, outside: Facts) -> Booked<Outcome> {
+        let request = Request::Finish {
+            token: lease.token,
+            run_id: lease.run_id.clone(),
+            ending,
+        };
+        let mut ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        ask.outside = outside;
+        self.at("finish", self.ledger.call(&ask)).await
+    }
+
+    /// Ends a judgement, or a place at the head of the merge queue.
+    pub async fn judge(&self, lease: &Lease, ending: JudgeEnding) -> Booked<Outcome> {
+        let token = lease.token;
+        let request = Request::Judge { token, ending };
+        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("judge", self.ledger.call(&ask)).await
+    }
+
+    /// Promises to move the base.
+    pub async fn record_intent(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        packet: runner_lifecycle::packet::ResultPacket,
+    ) -> Booked<Outcome> {
+        let request = Request::RecordIntent {
+            token: lease.token,
+            intent: intent.clone(),
+            packet,
+        };
+        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("intent", self.ledger.call(&ask)).await
+    }
+
+    /// Rolls a promise forward.
+    pub async fn settle_intent(
+        &self,
+        lease: &Lease,
+        intent: &Intent,
+        base: BasePosition,
+    ) -> Booked<Outcome> {
+        let request = Request::SettleIntent {
+            token: lease.token,
+            intent: intent.clone(),
+            base,
+        };
+        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("settle", self.ledger.call(&ask)).await
+    }
+
+    /// Asks whatever else can be asked of a task.
+    pub async fn ask(&self, call: &'static str, ask: &Ask) -> Booked<Outcome> {
+        self.at(call, self.ledger.call(ask)).await
+    }
+
+    /// Makes a task.
+    pub async fn create(&self, actor: &str, new: NewTask, outside: Facts) -> Booked<Outcome> {
+        let mut ask = Ask::new(new.id.clone(), actor, Request::Create(new));
+        ask.outside = outside;
+        self.at("create", self.ledger.call(&ask)).await
+    }
+
+    /// Makes several, all or none.
+    pub async fn create_all(&self, asks: &[Ask]) -> Booked<Vec<Outcome>> {
+        self.at("create_all", self.ledger.create_all(asks)).await
+    }
+
+    /// Makes rows anew from their events. Whether nothing contradicts itself about the
+    /// task any longer.
+    pub async fn repair(&self, id: &TaskId) -> Booked<bool> {
+        let repaired = async {
+            self.ledger.rebuild().await?;
+            let findings = self.ledger.check().await?;
+            let about = |task: &TaskId| task == id;
+            Ok::<bool, LedgerError>(
+                !findings
+                    .inconsistencies
+                    .iter()
+                    .any(|one| about(&one.task_id))
+                    && !findings.rows.iter().any(|one| about(&one.task_id)),
+            )
+        };
+        self.at("repair", repaired).await
+    }
+
+    /// One look of a keeper.
+    pub async fn keep(&self, keeper: &mut Keeper) -> Booked<Woken> {
+        self.at("keep", keeper.look()).await
+    }
+}

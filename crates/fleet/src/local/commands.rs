@@ -1,0 +1,78 @@
+//! Guard and commands, run on a commit.
+
+use runner_core::config::Config;
+use runner_lifecycle::Task;
+
+use super::threads::Call;
+use super::{LocalYard, answers, trouble};
+use crate::rules::answers::{GUARD, planned_checks};
+use crate::yard::{CheckEnd, Checked, Trouble};
+
+impl LocalYard {
+    /// The guard of the base's config, then the task's commands, in one checkout.
+    pub(super) fn check_at(
+        &self,
+        commit: &str,
+        task: Option<&Task>,
+        call: &Call,
+    ) -> Result<Vec<Checked>, Trouble> {
+        let config = self.workshop()?.config().map_err(trouble)?;
+        let about = task.map_or(GUARD, |task| task.id.as_str());
+        let guard = vec![(GUARD.to_owned(), config.guard.command.clone())];
+        let commands = guard.into_iter().chain(task.into_iter().flat_map(argvs));
+        self.run_commands(commit, &commands.collect::<Vec<_>>(), &config, about, call)
+    }
+
+    /// The task's commands alone.
+    pub(super) fn check_commands(
+        &self,
+        commit: &str,
+        task: &Task,
+        config: &Config,
+        call: &Call,
+    ) -> Result<Vec<Checked>, Trouble> {
+        let commands: Vec<_> = argvs(task).collect();
+        self.run_commands(commit, &commands, config, task.id.as_str(), call)
+    }
+
+    fn run_commands(
+        &self,
+        commit: &str,
+        commands: &[(String, Vec<String>)],
+        config: &Config,
+        about: &str,
+        call: &Call,
+    ) -> Result<Vec<Checked>, Trouble> {
+        let argvs: Vec<Vec<String>> = commands.iter().map(|(_, argv)| argv.clone()).collect();
+        let workshop = self.workshop()?;
+        let runs = self
+            .hosted(about, &call.cancel, |host| {
+                workshop.check(commit, &argvs, config, host)
+            })
+            .map_err(trouble)?;
+        let Some(runs) = runs else {
+            return Ok(commands.iter().map(|(id, _)| missing(id, commit)).collect());
+        };
+        let checks = commands.iter().zip(&runs);
+        Ok(checks
+            .map(|((id, _), run)| answers::checked(id, run, id != GUARD))
+            .collect())
+    }
+}
+
+/// The commands of a task, each a line for a shell.
+fn argvs(task: &Task) -> impl Iterator<Item = (String, Vec<String>)> {
+    planned_checks(task).into_iter().map(|planned| {
+        let argv = vec!["sh".to_owned(), "-c".to_owned(), planned.command];
+        (planned.id, argv)
+    })
+}
+
+fn missing(id: &str, commit: &str) -> Checked {
+    Checked {
+        id: id.to_owned(),
+        end: CheckEnd::Unable,
+        evidence: format!("commit {commit} is not there"),
+        tail: String::new(),
+    }
+}

@@ -1,0 +1,269 @@
+//! The yard of one machine: real git, real guards, real sessions.
+//!
+//! Everything that takes time happens on threads of its own, since children die with the
+//! thread that started them; what is awaited here is only their end.
+
+mod answers;
+mod commands;
+mod config;
+mod questions;
+mod threads;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use runner::workshop::{BaseAt, MergeOf, Merged, Presented as Shown, RunName, Workshop};
+use runner::{Host, Observer, Progress, Project, SystemClock};
+use runner_core::landing::TaskMessage;
+use runner_exec::{Cancel, Supervisor};
+use runner_lifecycle::packet::ResourceChange;
+use runner_lifecycle::row::Intent;
+use runner_lifecycle::{BasePosition, Task, TaskId};
+
+use crate::yard::{
+    Checked, Done, Kept, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign, Trouble,
+    WorkOrder, Worked, Yard,
+};
+use threads::{on_thread, supervised};
+
+/// Hears what the loops of the runs do.
+pub type Watcher = Arc<dyn Fn(&str, &Progress<'_>) + Send + Sync>;
+
+/// What a yard is made of.
+#[derive(Clone)]
+pub struct Outfit {
+    /// A folder of the project's work tree.
+    pub root: PathBuf,
+    /// The branch that results are merged into; none: that of `[fleet] base`, or the one
+    /// that is checked out.
+    pub base: Option<String>,
+    /// Starts children.
+    pub supervisor: Supervisor,
+    /// Hears what goes on.
+    pub watcher: Option<Watcher>,
+}
+
+impl std::fmt::Debug for Outfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outfit")
+            .field("root", &self.root)
+            .field("base", &self.base)
+            .field("supervisor", &self.supervisor)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Git, guards and sessions of one project on this machine.
+#[derive(Clone, Debug)]
+pub struct LocalYard {
+    outfit: Arc<Outfit>,
+    base: String,
+}
+
+impl LocalYard {
+    /// Opens a project. It blocks for a few calls of git.
+    pub fn open(outfit: Outfit) -> Result<Self, Trouble> {
+        let named = outfit
+            .base
+            .clone()
+            .or_else(|| configured_base(&outfit.root));
+        let workshop = Workshop::open(&outfit.root, named.as_deref()).map_err(trouble)?;
+        Ok(LocalYard {
+            base: workshop.base_branch().to_owned(),
+            outfit: Arc::new(Outfit {
+                root: workshop.root().to_owned(),
+                ..outfit
+            }),
+        })
+    }
+
+    /// The branch of the user's that everything is for.
+    pub fn base_branch(&self) -> &str {
+        &self.base
+    }
+
+    /// The root of the project's work tree.
+    pub fn root(&self) -> &Path {
+        &self.outfit.root
+    }
+
+    fn workshop(&self) -> Result<Workshop, Trouble> {
+        Workshop::reopen(&self.outfit.root, &self.base).map_err(trouble)
+    }
+
+    /// Does something with git on a thread of its own.
+    fn with_git<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Workshop) -> runner::Result<T> + Send + 'static,
+    ) -> Done<'static, T> {
+        let yard = self.clone();
+        Box::pin(async move { on_thread(move || act(&yard.workshop()?).map_err(trouble)).await? })
+    }
+
+    /// Calls a function with a host whose observer tells the watcher about a run.
+    fn hosted<T>(&self, about: &str, cancel: &Cancel, act: impl FnOnce(&mut Host<'_>) -> T) -> T {
+        let mut observer = Teller {
+            about,
+            watcher: self.outfit.watcher.as_ref(),
+        };
+        act(&mut Host {
+            clock: &SystemClock,
+            cancel,
+            supervisor: &self.outfit.supervisor,
+            observer: &mut observer,
+        })
+    }
+}
+
+/// `[fleet] base`, if the config of the work tree has it.
+fn configured_base(root: &Path) -> Option<String> {
+    let project = Project::of_work_tree(root).ok()?;
+    let base = runner::config_of(&project).ok()?.fleet.base;
+    (!base.is_empty()).then_some(base)
+}
+
+struct Teller<'a> {
+    about: &'a str,
+    watcher: Option<&'a Watcher>,
+}
+
+impl Observer for Teller<'_> {
+    fn progress(&mut self, progress: &Progress<'_>) {
+        if let Some(watcher) = self.watcher {
+            watcher(self.about, progress);
+        }
+    }
+}
+
+/// An error of the loop's library in the words of a yard.
+fn trouble(error: runner::Error) -> Trouble {
+    let mut words = error.message;
+    if let Some(hint) = error.hint {
+        words.push_str("; ");
+        words.push_str(&hint);
+    }
+    Trouble(words)
+}
+
+impl Yard for LocalYard {
+    fn base(&self) -> Done<'_, String> {
+        self.with_git(Workshop::base)
+    }
+
+    fn work(&self, order: WorkOrder, stop: StopSign) -> Done<'_, Worked> {
+        let yard = self.clone();
+        let timebox = std::time::Duration::from_secs(order.task.timebox_seconds.into());
+        Box::pin(supervised(stop, Some(timebox), move |call| {
+            yard.work_on(&order, call)
+        }))
+    }
+
+    fn start_of(&self, result: String) -> Done<'_, Option<String>> {
+        self.with_git(move |workshop| workshop.start_of(&result))
+    }
+
+    fn changes(&self, start: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>> {
+        self.with_git(move |workshop| {
+            let changes = workshop.changes(&start, &result)?;
+            Ok(changes.map(answers::resource_changes))
+        })
+    }
+
+    fn diff_bytes(&self, start: String, result: String) -> Done<'_, u64> {
+        self.with_git(move |workshop| workshop.diff_bytes(&start, &result))
+    }
+
+    fn check(&self, commit: String, task: Option<Task>, stop: StopSign) -> Done<'_, Vec<Checked>> {
+        let yard = self.clone();
+        Box::pin(supervised(stop, None, move |call| {
+            yard.check_at(&commit, task.as_ref(), call)
+        }))
+    }
+
+    fn review(&self, order: ReviewOrder, stop: StopSign) -> Done<'_, Reviewed> {
+        let yard = self.clone();
+        Box::pin(supervised(stop, None, move |call| {
+            yard.ask_reviewer(&order, call)
+        }))
+    }
+
+    fn merge(&self, base: String, result: String, task: Task, run_id: String) -> Done<'_, Merge> {
+        self.with_git(move |workshop| {
+            let message = TaskMessage {
+                title: &task.title,
+                task_id: task.id.as_str(),
+                run_id: &run_id,
+                result: Some(&result),
+                guard: None,
+            };
+            let merged = workshop.merge(MergeOf {
+                base: &base,
+                result: &result,
+                message: &message.text(),
+            })?;
+            Ok(match merged {
+                Merged::Commit(commit) => Merge::Commit(commit),
+                Merged::Conflicts(paths) => Merge::Conflicts(paths),
+                Merged::Empty => Merge::Empty,
+                Merged::Missing => Merge::Missing,
+            })
+        })
+    }
+
+    fn position(&self, intent: Intent) -> Done<'_, BasePosition> {
+        self.with_git(move |workshop| {
+            let at = workshop.position(&intent.old_base, &intent.merge_commit)?;
+            Ok(match at {
+                BaseAt::New => BasePosition::Merged,
+                BaseAt::Old => BasePosition::Old,
+                BaseAt::Elsewhere => BasePosition::Elsewhere,
+            })
+        })
+    }
+
+    fn move_base(&self, intent: Intent) -> Done<'_, bool> {
+        self.with_git(move |workshop| workshop.move_base(&intent.old_base, &intent.merge_commit))
+    }
+
+    fn present(&self) -> Done<'_, Presented> {
+        self.with_git(|workshop| {
+            Ok(match workshop.present()? {
+                Shown::UpToDate => Presented::UpToDate,
+                Shown::Behind(why) => Presented::Behind(why),
+            })
+        })
+    }
+
+    fn plan(&self, order: PlanOrder, stop: StopSign) -> Done<'_, String> {
+        let yard = self.clone();
+        Box::pin(supervised(stop, None, move |call| {
+            yard.ask_planner(&order, call)
+        }))
+    }
+
+    fn kept(&self) -> Done<'_, Vec<Kept>> {
+        self.with_git(|workshop| {
+            let kept = workshop.kept()?.into_iter();
+            let kept = kept.filter_map(|run| {
+                Some(Kept {
+                    task: TaskId::parse(&run.task).ok()?,
+                    run_id: run.run_id,
+                    token: run.token,
+                })
+            });
+            Ok(kept.collect())
+        })
+    }
+
+    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()> {
+        self.with_git(move |workshop| {
+            let gone = gone.into_iter().map(|run| RunName {
+                task: run.task.into(),
+                run_id: run.run_id,
+                token: run.token,
+            });
+            workshop.sweep(&gone.collect::<Vec<_>>(), &Cancel::new()?)
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! What reviewers and planners are asked, in words.
+
+use std::fmt::Write as _;
+
+use runner::workshop::{Answer, Question};
+use runner_core::text::cut_chars;
+
+use super::threads::Call;
+use super::{LocalYard, trouble};
+use crate::rules::{plan, verdict};
+use crate::yard::{PlanOrder, ReviewOrder, Reviewed, Trouble};
+use runner_lifecycle::Timestamp;
+
+/// The longest goal that is repeated, in characters.
+const GOAL_CHARS: usize = 8000;
+
+impl LocalYard {
+    pub(super) fn ask_reviewer(
+        &self,
+        order: &ReviewOrder,
+        call: &Call,
+    ) -> Result<Reviewed, Trouble> {
+        let prompt = review_prompt(order);
+        let question = Question {
+            kind: "review",
+            about: &order.run_id,
+            commit: &order.result,
+            prompt: &prompt,
+            schema: verdict::SCHEMA,
+        };
+        let (answer, account) = self.ask(question, call)?;
+        Ok(match answer {
+            Answer::Said(text) => Reviewed::Said(text),
+            Answer::Silent(_) => Reviewed::Silent,
+            Answer::Quota(until) => Reviewed::Quota {
+                until: until.map(Timestamp),
+                account,
+            },
+        })
+    }
+
+    pub(super) fn ask_planner(&self, order: &PlanOrder, call: &Call) -> Result<String, Trouble> {
+        let base = self.workshop()?.base().map_err(trouble)?;
+        let question = Question {
+            kind: "plan",
+            about: "plan",
+            commit: &base,
+            prompt: &plan_prompt(order),
+            schema: plan::SCHEMA,
+        };
+        match self.ask(question, call)?.0 {
+            Answer::Said(text) => Ok(text),
+            // No plan is a plan that the caller refuses.
+            Answer::Silent(_) => Ok(String::new()),
+            Answer::Quota(_) => Err(Trouble("the planner's quota is used up".to_owned())),
+        }
+    }
+
+    fn ask(&self, question: Question<'_>, call: &Call) -> Result<(Answer, String), Trouble> {
+        let workshop = self.workshop()?;
+        let config = workshop.config().map_err(trouble)?;
+        let account = config.executor.backend.as_str().to_owned();
+        let answer = self
+            .hosted(question.about, &call.cancel, |host| {
+                workshop.ask(question, &config, host)
+            })
+            .map_err(trouble)?;
+        let answer =
+            answer.ok_or_else(|| Trouble(format!("commit {} is not there", question.commit)))?;
+        Ok((answer, account))
+    }
+}
+
+fn review_prompt(order: &ReviewOrder) -> String {
+    let mut text = format!(
+        "You review the result of a task. It is checked out here; `git diff {} {}` shows what it \
+         changes. Judge that alone, by what you can see in the files.\n\n# {}\n\n{}\n",
+        order.start,
+        order.result,
+        order.task.title.trim(),
+        cut_chars(order.task.goal.trim(), GOAL_CHARS),
+    );
+    let criteria = order.criteria.iter().map(|it| (&it.id, &it.text));
+    list(
+        &mut text,
+        "Answer each of these criteria by its id",
+        criteria,
+    );
+    let settled = order.settled.iter().map(|it| (&it.id, &it.text));
+    list(
+        &mut text,
+        "Settled already, not to be raised again",
+        settled,
+    );
+    text.push_str(
+        "\nApprove only what may be merged as it is. A finding says what is wrong and where, and \
+         has an id that it keeps.\n",
+    );
+    text
+}
+
+fn plan_prompt(order: &PlanOrder) -> String {
+    let mut text = format!(
+        "Make a plan of tasks for this requirement. The project is checked out here. Tasks that may \
+         be done at the same time change different paths; a task that needs another one names it as \
+         a dependency.\n\n# The requirement\n\n{}\n",
+        order.requirement.trim()
+    );
+    if !order.findings.is_empty() {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "\n## What was wrong with your plan before (this is try {})\n\n",
+            order.attempt
+        );
+        for finding in &order.findings {
+            let _ = writeln!(text, "- {finding}");
+        }
+    }
+    text
+}
+
+fn list<'a>(text: &mut String, title: &str, all: impl Iterator<Item = (&'a String, &'a String)>) {
+    for (at, (id, words)) in all.enumerate() {
+        if at == 0 {
+            let _ = write!(text, "\n## {title}\n\n");
+        }
+        let _ = writeln!(text, "- {id}: {words}");
+    }
+}

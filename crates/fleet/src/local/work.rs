@@ -1,0 +1,266 @@
+//! A worker's order as a run of the loop, and what the loop came to.
+
+use runner::workshop::{RunName, RunOrder, RunReport, Used};
+use runner::{Code, LoopEnd, LoopStatus};
+use runner_core::config::{BudgetConfig, Config};
+use runner_core::meta::ErrorKind;
+use runner_lifecycle::Timestamp;
+use runner_lifecycle::retry::LoopEnding;
+
+use super::threads::Call;
+use super::{LocalYard, answers, config, trouble};
+use crate::rules::answers::GUARD;
+use crate::rules::goal::goal_text;
+use crate::yard::{CheckEnd, Checked, Spent, Trouble, WorkOrder, WorkResult, Worked};
+
+impl LocalYard {
+    pub(super) fn work_on(&self, order: &WorkOrder, call: &Call) -> Result<Worked, Trouble> {
+        let workshop = self.workshop()?;
+        let (text, config) = self.config_of(order)?;
+        let name = RunName {
+            task: order.task.id.to_string(),
+            run_id: order.run_id.clone(),
+            token: order.token,
+        };
+        let goal = goal_text(&order.task, &order.run_id, &order.context);
+        let run = RunOrder {
+            name: &name,
+            title: &order.task.title,
+            goal: &goal,
+            config: &text,
+            earlier: order
+                .earlier
+                .as_deref()
+                .or(order.task.start_from.as_deref()),
+        };
+        let report = self
+            .hosted(&order.run_id, &call.cancel, |host| {
+                workshop.run(run, &|| call.is_time_up(), host)
+            })
+            .map_err(trouble)?;
+        let result = report.result.as_ref().map(|commit| -> Result<_, Trouble> {
+            let changes = workshop.changes(&report.start, commit).map_err(trouble)?;
+            Ok(WorkResult {
+                start: report.start.clone(),
+                commit: commit.clone(),
+                changes: answers::resource_changes(changes.unwrap_or_default()),
+            })
+        });
+        let mut worked = Worked {
+            ending: ending(&report, &config.budget, call.is_time_up()),
+            result: result.transpose()?,
+            checks: Vec::new(),
+            why: report.why.clone(),
+            quota_until: report.quota_until.map(Timestamp),
+            account: config.executor.backend.as_str().to_owned(),
+            spent: spent(&report.used),
+        };
+        if worked.ending == LoopEnding::Complete {
+            self.add_checks(order, &report, &config, call, &mut worked)?;
+        }
+        Ok(worked)
+    }
+
+    /// The project's config as this run has it.
+    fn config_of(&self, order: &WorkOrder) -> Result<(String, Config), Trouble> {
+        let project = self.workshop()?.config_text().map_err(trouble)?;
+        let model = order.model.as_deref();
+        let text = config::of_run(&project, model, order.task.timebox_seconds)
+            .map_err(|error| Trouble(format!("the config is no TOML: {}", error.message())))?;
+        let config = Config::parse(&text).map_err(|findings| {
+            let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            Trouble(format!("the config is wrong: {}", findings.join("; ")))
+        })?;
+        Ok((text, config))
+    }
+
+    /// The guard as the loop ran it last, and the task's commands on what came of the run.
+    fn add_checks(
+        &self,
+        order: &WorkOrder,
+        report: &RunReport,
+        config: &Config,
+        call: &Call,
+        worked: &mut Worked,
+    ) -> Result<(), Trouble> {
+        worked
+            .checks
+            .extend(report.guard.as_ref().map(|run| Checked {
+                id: GUARD.to_owned(),
+                end: CheckEnd::Green,
+                evidence: answers::evidence(0, &run.log_sha256),
+                tail: String::new(),
+            }));
+        let commit = report.result.as_ref().unwrap_or(&report.start);
+        match self.check_commands(commit, &order.task, config, call) {
+            Ok(checks) => worked.checks.extend(checks),
+            Err(_) if call.is_time_up() => {
+                worked.ending = LoopEnding::Timeout;
+                "the time was up while the commands ran".clone_into(&mut worked.why);
+            }
+            Err(_) if call.cancel.is_cancelled() => worked.ending = LoopEnding::Interrupted,
+            Err(trouble) => return Err(trouble),
+        }
+        Ok(())
+    }
+}
+
+/// What the end of a loop is to a fleet.
+fn ending(report: &RunReport, budget: &BudgetConfig, time_up: bool) -> LoopEnding {
+    match loop_ending(&report.end, time_up) {
+        // The loop itself does not tell the two limits apart.
+        LoopEnding::IterationLimit if is_spent(budget, &report.used) => LoopEnding::Budget,
+        other => other,
+    }
+}
+
+fn loop_ending(end: &LoopEnd, time_up: bool) -> LoopEnding {
+    let code = end.error.as_ref().map(|error| error.code);
+    match (end.status, code) {
+        (LoopStatus::Complete, _) => LoopEnding::Complete,
+        (LoopStatus::Stuck, _) => LoopEnding::Stuck,
+        (LoopStatus::Interrupted, _) if time_up => LoopEnding::Timeout,
+        (LoopStatus::Interrupted | LoopStatus::Stopped, _) => LoopEnding::Interrupted,
+        (_, Some(Code::Step(ErrorKind::Budget))) => LoopEnding::Budget,
+        (_, Some(Code::Step(ErrorKind::Quota))) => LoopEnding::Quota,
+        (_, Some(Code::Step(ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout))) => {
+            LoopEnding::Timeout
+        }
+        (_, Some(Code::Interrupted | Code::Step(ErrorKind::Interrupted))) => {
+            LoopEnding::Interrupted
+        }
+        (LoopStatus::Limit, _) => LoopEnding::IterationLimit,
+        (LoopStatus::Error, _) => LoopEnding::RunnerError,
+    }
+}
+
+fn is_spent(budget: &BudgetConfig, used: &Used) -> bool {
+    let tokens = used.input_tokens.saturating_add(used.output_tokens);
+    (budget.max_tokens > 0 && tokens >= budget.max_tokens)
+        || (budget.max_cost_usd > 0.0 && used.cost_usd >= budget.max_cost_usd)
+}
+
+fn spent(used: &Used) -> Spent {
+    Spent {
+        input_tokens: used.input_tokens,
+        output_tokens: used.output_tokens,
+        cost_micros: micros(used.cost_usd),
+    }
+}
+
+/// Millionths, by way of text: that rounds, and knows neither too large nor negative.
+fn micros(usd: f64) -> u64 {
+    format!("{:.0}", usd * 1e6).parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings() {
+        let step = |kind| Some(Code::Step(kind));
+        for (status, code, time_up, expected) in [
+            (LoopStatus::Complete, None, false, LoopEnding::Complete),
+            (LoopStatus::Complete, None, true, LoopEnding::Complete),
+            (LoopStatus::Stuck, None, false, LoopEnding::Stuck),
+            (
+                LoopStatus::Limit,
+                Some(Code::Limit),
+                false,
+                LoopEnding::IterationLimit,
+            ),
+            (
+                LoopStatus::Limit,
+                step(ErrorKind::Budget),
+                false,
+                LoopEnding::Budget,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::Quota),
+                false,
+                LoopEnding::Quota,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::Timeout),
+                false,
+                LoopEnding::Timeout,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::Idle),
+                false,
+                LoopEnding::Timeout,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::GuardTimeout),
+                false,
+                LoopEnding::Timeout,
+            ),
+            (
+                LoopStatus::Error,
+                step(ErrorKind::GuardSpawn),
+                false,
+                LoopEnding::RunnerError,
+            ),
+            (
+                LoopStatus::Error,
+                Some(Code::Git),
+                false,
+                LoopEnding::RunnerError,
+            ),
+            (LoopStatus::Error, None, false, LoopEnding::RunnerError),
+            (
+                LoopStatus::Interrupted,
+                None,
+                false,
+                LoopEnding::Interrupted,
+            ),
+            (
+                LoopStatus::Interrupted,
+                Some(Code::Interrupted),
+                true,
+                LoopEnding::Timeout,
+            ),
+            (LoopStatus::Stopped, None, false, LoopEnding::Interrupted),
+        ] {
+            let end = LoopEnd {
+                status,
+                steps: 1,
+                stuck: None,
+                error: code.map(|code| runner::Error::new(code, "x")),
+                reason: None,
+            };
+            assert_eq!(loop_ending(&end, time_up), expected, "{status:?} {code:?}");
+        }
+    }
+
+    #[test]
+    fn limits_that_are_reached() {
+        let used = Used {
+            input_tokens: 60,
+            output_tokens: 40,
+            cost_usd: 0.5,
+        };
+        for (max_tokens, max_cost_usd, expected) in [
+            (0, 0.0, false),
+            (100, 0.0, true),
+            (101, 0.0, false),
+            (0, 0.5, true),
+            (0, 0.51, false),
+        ] {
+            let budget = BudgetConfig {
+                max_tokens,
+                max_cost_usd,
+            };
+            assert_eq!(is_spent(&budget, &used), expected, "{budget:?}");
+        }
+        assert_eq!(
+            [micros(0.5), micros(0.000_001), micros(-1.0)],
+            [500_000, 1, 0]
+        );
+    }
+}

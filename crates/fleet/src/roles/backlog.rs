@@ -1,0 +1,42 @@
+//! Where work comes from: a requirement to plan, and issues that wait outside.
+
+use std::collections::BTreeMap;
+
+use runner_lifecycle::request::{Issue, NewTask, PullRequest};
+
+use crate::yard::Done;
+
+/// What waits outside.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// A task for each open issue and each open pull request. Its id is the same whenever
+    /// it is asked for, so that each is made once.
+    pub tasks: Vec<NewTask>,
+    /// What is known of issues, by the `source` of their tasks.
+    pub issues: BTreeMap<String, Issue>,
+    /// What is known of pull requests, by the `source` of their tasks.
+    pub pull_requests: BTreeMap<String, PullRequest>,
+}
+
+/// A source of work. One that fails closes the gate to a new plan.
+pub trait Backlog: Send + Sync {
+    /// What shall be so; blank: nothing is to be planned.
+    fn requirement(&self) -> Done<'_, String>;
+
+    /// What waits outside now.
+    fn sync(&self) -> Done<'_, Outside>;
+}
+
+/// Nothing waits outside, and nothing is to be planned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBacklog;
+
+impl Backlog for NoBacklog {
+    fn requirement(&self) -> Done<'_, String> {
+        Box::pin(std::future::ready(Ok(String::new())))
+    }
+
+    fn sync(&self) -> Done<'_, Outside> {
+        Box::pin(std::future::ready(Ok(Outside::default())))
+    }
+}

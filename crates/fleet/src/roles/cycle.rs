@@ -1,0 +1,244 @@
+//! The cycle manager: leads on what is blocked, brings in what waits outside, and cleans
+//! up. It never touches live work.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use runner_core::digest::sha256_hex;
+use runner_ledger::{Ask, LedgerError};
+use runner_lifecycle::decide::Answer;
+use runner_lifecycle::request::NewPacket;
+use runner_lifecycle::{Facts, Kind, Reason, Request, ReworkCause, State, Task, TaskId, Timestamp};
+
+use super::backlog::Outside;
+use super::seat::seated;
+use super::sweep::sweep;
+use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch};
+use crate::book::Booked;
+use crate::rules::policy::{has_safe_path, policy_packet, replan_packet, setup_packet};
+use crate::yard::StopSign;
+
+/// How much is looked at in one go.
+const BATCH: u32 = 100;
+/// How far back changes are looked at again: a store of several machines may show one
+/// after a later one.
+const MARGIN_MILLIS: i64 = 60 * 1000;
+/// The longest id of a task.
+const MAX_ID: usize = 64;
+
+/// What the cycle manager did so far in this life.
+#[derive(Debug, Default)]
+pub struct CycleStatistics {
+    /// How often it looked.
+    pub cycles: AtomicU64,
+    /// Tasks that it led on.
+    pub recovered: AtomicU64,
+    /// Successors that it made.
+    pub successors: AtomicU64,
+    /// Tasks that it brought in.
+    pub imported: AtomicU64,
+}
+
+/// The id of the successor of a task: the same for everybody who makes it.
+pub fn successor_id(task: &Task) -> TaskId {
+    let suffix = format!(".{}", task.lineage.tasks + 1);
+    let root = task.lineage.root.as_str();
+    let plain = format!("{root}{suffix}");
+    let text = if plain.len() <= MAX_ID {
+        plain
+    } else {
+        let hash = &sha256_hex(root.as_bytes())[..8];
+        let room = MAX_ID - suffix.len() - hash.len() - 1;
+        format!("{}-{hash}{suffix}", &root[..room.min(root.len())])
+    };
+    // Made of an id, digits and dots, and not too long.
+    TaskId::parse(&text).unwrap_or_else(|_| task.id.clone())
+}
+
+/// The packet that the recovery table may ask for.
+pub fn packet_for(task: &Task, guard: &[String]) -> Option<NewPacket> {
+    match (task.blocked_on()?, task.rework_cause) {
+        (Reason::NeedsRework, Some(ReworkCause::Setup)) => {
+            let note = task.blocker.as_ref().map_or("", |b| b.reason.as_str());
+            Some(setup_packet(task, note, guard))
+        }
+        (Reason::NeedsRework, Some(ReworkCause::Policy)) => policy_packet(task),
+        (reason, _) if reason.code().is_some_and(|code| code.needs_new_packet()) => {
+            Some(replan_packet(task))
+        }
+        _ => None,
+    }
+}
+
+/// Recovers while it holds its seat, until the sign is raised.
+pub async fn run(
+    crew: &Crew,
+    name: &str,
+    statistics: &CycleStatistics,
+    stop: StopSign,
+) -> Booked<()> {
+    let body = |_| {
+        let stop = stop.clone();
+        async move {
+            let mut watch = Watch::new(crew, stop).await?;
+            let mut cycle = Cycle {
+                crew,
+                name,
+                statistics,
+                since: Timestamp(0),
+                whole_look_at: Timestamp(0),
+                ended: None,
+            };
+            cycle.turn_around(&mut watch).await
+        }
+    };
+    seated(crew, "cycle", name, stop.clone(), body).await
+}
+
+struct Cycle<'c> {
+    crew: &'c Crew,
+    name: &'c str,
+    statistics: &'c CycleStatistics,
+    /// Changes before that were looked at.
+    since: Timestamp,
+    /// When everything is looked at again.
+    whole_look_at: Timestamp,
+    /// How many tasks had ended when the yard was swept.
+    ended: Option<u64>,
+}
+
+impl Cycle<'_> {
+    async fn turn_around(&mut self, watch: &mut Watch) -> Booked<()> {
+        let crew = self.crew;
+        let mut patience = Patience::default();
+        while !watch.stop.is_raised() {
+            match self.turn().await {
+                Ok(()) => {
+                    patience.over();
+                    watch.until(self.whole_look_at).await;
+                }
+                Err(error) if error.is_transient() => {
+                    crew.pause(patience.next_secs(), &mut watch.stop).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn turn(&mut self) -> Booked<()> {
+        self.statistics.cycles.fetch_add(1, Ordering::Relaxed);
+        let whole = self.crew.clock.now() >= self.whole_look_at;
+        let now = self.crew.book.now().await?;
+        let mut outside = Outside::default();
+        if whole {
+            self.since = Timestamp(0);
+            outside = self.bring_in().await?;
+        }
+        if self.crew.keeps(Rule::Recovery) {
+            self.recover_all(&outside).await?;
+        }
+        self.since = Timestamp(now.0 - MARGIN_MILLIS);
+        if whole {
+            self.clean_up().await?;
+            self.whole_look_at = self.crew.clock.now().plus_secs(LOOK_EVERY_SECS);
+        }
+        Ok(())
+    }
+
+    /// Follows the recovery table for everything that changed, and for what that changes.
+    async fn recover_all(&mut self, outside: &Outside) -> Booked<()> {
+        let mut since = self.since;
+        loop {
+            let blocked = self.crew.book.to_recover(since, BATCH).await?;
+            let mut moved = false;
+            for task in &blocked {
+                moved |= self.recover(task, outside).await?;
+            }
+            let full = u32::try_from(blocked.len()).is_ok_and(|count| count >= BATCH);
+            let last = blocked.last().map(|task| task.updated_at);
+            match last {
+                // Whoever was led on is not among them again, unless changed again.
+                Some(last) if full && (moved || last > since) => since = last,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether the table had something to do for the task.
+    async fn recover(&self, task: &Task, outside: &Outside) -> Booked<bool> {
+        let crew = self.crew;
+        let source = task.source.as_deref().unwrap_or_default();
+        let mut facts = Facts {
+            safe_path: has_safe_path(task),
+            issue: outside.issues.get(source).cloned(),
+            pull_request: outside.pull_requests.get(source).cloned(),
+            ..Facts::default()
+        };
+        if task.blocked_on() == Some(Reason::LedgerInconsistent) {
+            facts.repaired = Some(crew.book.repair(&task.id).await?);
+        }
+        let request = Request::Recover {
+            packet: packet_for(task, &crew.settings.guard),
+            successor: (task.kind != Kind::Research).then(|| successor_id(task)),
+        };
+        let mut ask = Ask::new(task.id.clone(), self.name, request).for_version(task.version);
+        ask.outside = facts;
+        let outcome = match crew.book.ask("recover", &ask).await {
+            Ok(outcome) => outcome,
+            // Somebody was faster, or it lives again.
+            Err(LedgerError::Refused(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if outcome.created.is_some() {
+            self.statistics.successors.fetch_add(1, Ordering::Relaxed);
+        }
+        let moved = outcome.answer != Answer::Unchanged;
+        if moved {
+            self.statistics.recovered.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(moved)
+    }
+
+    /// Makes tasks of what waits outside. A source that fails says so at preflight and
+    /// keeps the planner from planning; what it would have said is not known.
+    async fn bring_in(&self) -> Booked<Outside> {
+        let crew = self.crew;
+        let Ok(outside) = crew.backlog.sync().await else {
+            return Ok(Outside::default());
+        };
+        let review_off = Facts {
+            review_off: !crew.settings.review,
+            ..Facts::default()
+        };
+        for new in &outside.tasks {
+            if crew.book.task(&new.id).await?.is_some() {
+                continue;
+            }
+            let made = crew.book.create(self.name, new.clone(), review_off.clone());
+            match made.await {
+                Ok(_) => {
+                    self.statistics.imported.fetch_add(1, Ordering::Relaxed);
+                }
+                // It is there by now, or cannot be one: nothing here can mend that.
+                Err(LedgerError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(outside)
+    }
+
+    /// Sweeps the yard when tasks have ended since the last time.
+    async fn clean_up(&mut self) -> Booked<()> {
+        let counts = self.crew.book.counts().await?;
+        let ended = counts
+            .iter()
+            .filter(|count| matches!(count.state, State::Done | State::Failed | State::Canceled))
+            .map(|count| count.tasks)
+            .sum();
+        if self.ended != Some(ended) {
+            sweep(self.crew).await?;
+            self.ended = Some(ended);
+        }
+        Ok(())
+    }
+}

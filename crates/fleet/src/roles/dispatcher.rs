@@ -1,0 +1,268 @@
+//! The dispatcher: gives ready tasks to agents that live and have nothing to do.
+//!
+//! It claims on the agent's behalf. An agent that does not say a word within one interval
+//! loses the task again, and nothing is counted.
+
+use std::collections::BTreeMap;
+
+use runner_ledger::{Agent, Ask, Floor, LedgerError, ReadyTask, Wanted};
+use runner_lifecycle::order::pick;
+use runner_lifecycle::{Code, Lane, Purpose, Request, Task, TaskId, Timestamp};
+
+use super::seat::seated;
+use super::{Crew, Patience, Rule, Watch};
+use crate::book::Booked;
+use crate::yard::StopSign;
+
+/// The roles that are given work.
+pub const WORKING_ROLES: [&str; 3] = ["worker", "tester", "docser"];
+/// Failures of an owner before another one is preferred.
+const OWNER_FAILURES: u32 = 2;
+/// How many dead tasks are looked at in one go.
+const BATCH: usize = 100;
+/// How far back the dead are looked at again: a store of several machines may show a
+/// change after a later one.
+const MARGIN_MILLIS: i64 = 5 * 60 * 1000;
+
+/// Who starts next, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The agent.
+    pub agent: String,
+    /// Its role.
+    pub role: String,
+    /// The lane to take from.
+    pub lane: Lane,
+    /// The task that is expected; somebody may be faster.
+    pub task: TaskId,
+}
+
+/// Agents that were given something and never said a word since, with the time of that.
+pub type Silent = BTreeMap<String, Timestamp>;
+
+/// Chooses the next start. None: nothing can start now.
+pub fn choose(floor: &Floor, silent: &Silent) -> Option<Choice> {
+    if floor.paused {
+        return None;
+    }
+    let running: Vec<Lane> = floor
+        .busy
+        .iter()
+        .filter(|busy| busy.purpose == Purpose::Work)
+        .map(|busy| busy.lane)
+        .collect();
+    let mut roles: Vec<&str> = Vec::new();
+    for (role, _) in &floor.ready {
+        if !roles.contains(&role.as_str()) {
+            roles.push(role);
+        }
+    }
+    roles
+        .iter()
+        .find_map(|role| choose_for(floor, silent, role, &running))
+}
+
+fn choose_for(floor: &Floor, silent: &Silent, role: &str, running: &[Lane]) -> Option<Choice> {
+    let idle: Vec<&Agent> = floor
+        .agents
+        .iter()
+        .filter(|agent| agent.role == role && is_free(floor, silent, agent))
+        .collect();
+    let ready: Vec<&ReadyTask> = floor
+        .ready
+        .iter()
+        .filter(|(of, _)| of == role)
+        .map(|(_, one)| one)
+        .collect();
+    let lanes: Vec<Lane> = ready.iter().map(|one| one.lane).collect();
+    let at = pick(&lanes, running, running.len() + idle.len())?;
+    let first = ready.get(at)?;
+    let agent = idle
+        .iter()
+        .min_by_key(|agent| (failed_often(&first.task, &agent.name), &agent.name))?;
+    Some(Choice {
+        agent: agent.name.clone(),
+        role: role.to_owned(),
+        lane: first.lane,
+        task: first.task.id.clone(),
+    })
+}
+
+/// Whether another owner is preferred. That orders, it does not ban.
+fn failed_often(task: &Task, owner: &str) -> bool {
+    let failures = task.counters.failures_by_owner.get(owner);
+    failures.copied().unwrap_or(0) >= OWNER_FAILURES
+}
+
+/// Whether an agent may be given something.
+fn is_free(floor: &Floor, silent: &Silent, agent: &Agent) -> bool {
+    let asleep = silent
+        .get(&agent.name)
+        .is_some_and(|given_at| agent.last_seen_at <= *given_at);
+    agent.works_on.is_none()
+        && !agent.is_offline(floor.now)
+        && !asleep
+        && has_quota(floor, &agent.account)
+}
+
+/// While tasks wait for the quota of an account, it runs one task at a time, and none
+/// before the time at which all its workers expect the quota.
+fn has_quota(floor: &Floor, account: &str) -> bool {
+    let Some(view) = floor.accounts.get(account) else {
+        return true;
+    };
+    let runs = |agent: &&Agent| agent.account == account && agent.works_on.is_some();
+    let waits = view.reset_at.is_some_and(|at| at > floor.now);
+    !waits && !floor.agents.iter().any(|agent| runs(&agent))
+}
+
+/// Until when accounts are closed that a ready task may need.
+fn next_quota(floor: &Floor) -> Option<Timestamp> {
+    let resets = floor.accounts.values().filter_map(|view| view.reset_at);
+    resets.filter(|at| *at > floor.now).min()
+}
+
+/// Dispatches while it holds its seat, until the sign is raised.
+pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
+    let body = |token| {
+        let stop = stop.clone();
+        async move {
+            let mut watch = Watch::new(crew, stop).await?;
+            let mut dispatcher = Dispatcher {
+                crew,
+                name,
+                token,
+                claims: 0,
+                silent: Silent::new(),
+                given: Silent::new(),
+                dead_since: Timestamp(0),
+            };
+            dispatcher.dispatch(&mut watch).await
+        }
+    };
+    seated(crew, "dispatcher", name, stop.clone(), body).await
+}
+
+struct Dispatcher<'c> {
+    crew: &'c Crew,
+    name: &'c str,
+    token: u64,
+    /// Counts the claims of this seat.
+    claims: u64,
+    silent: Silent,
+    /// Who was given something, and when.
+    given: Silent,
+    /// The dead before that were looked at.
+    dead_since: Timestamp,
+}
+
+impl Dispatcher<'_> {
+    async fn dispatch(&mut self, watch: &mut Watch) -> Booked<()> {
+        let crew = self.crew;
+        let mut patience = Patience::default();
+        while !watch.stop.is_raised() {
+            match self.turn().await {
+                Ok(next) => {
+                    patience.over();
+                    watch.until(next).await;
+                }
+                Err(error) if error.is_transient() => {
+                    crew.pause(patience.next_secs(), &mut watch.stop).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts all that can start; when to look again.
+    async fn turn(&mut self) -> Booked<Timestamp> {
+        let crew = self.crew;
+        self.bury().await?;
+        loop {
+            let floor = crew.book.floor(&WORKING_ROLES).await?;
+            self.notice(&floor);
+            let Some(choice) = choose(&floor, &self.silent) else {
+                let mut next = crew.next_look();
+                if let Some(at) = next_quota(&floor) {
+                    next = next.min(crew.local(at).await?);
+                }
+                return Ok(next);
+            };
+            self.claims += 1;
+            let mut wanted = Wanted::work(
+                &choice.agent,
+                &choice.role,
+                &format!("{}/{}/{}", self.name, self.token, self.claims),
+            );
+            wanted.lane = Some(choice.lane);
+            // Nothing: those that looked ready wait for a lock, and are out of the way now.
+            match crew.book.claim_next(&wanted).await {
+                Ok(Some(_)) => {
+                    self.given.insert(choice.agent, floor.now);
+                }
+                Ok(None) => {}
+                Err(LedgerError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Remembers who was given something and never said a word.
+    fn notice(&mut self, floor: &Floor) {
+        if floor.ready.is_empty() {
+            // Nobody was looked at.
+            return;
+        }
+        for agent in &floor.agents {
+            let Some(at) = self.given.get(&agent.name).copied() else {
+                continue;
+            };
+            if agent.works_on.is_some() {
+                continue;
+            }
+            self.given.remove(&agent.name);
+            if agent.last_seen_at <= at {
+                self.silent.insert(agent.name.clone(), at);
+            }
+        }
+        let agents = &floor.agents;
+        self.silent.retain(|name, at| {
+            let known = agents.iter().find(|agent| agent.name == *name);
+            known.is_some_and(|agent| agent.last_seen_at <= *at)
+        });
+    }
+
+    /// Says of tasks that wait for a dead one that they do.
+    async fn bury(&mut self) -> Booked<()> {
+        if !self.crew.keeps(Rule::DeadDependency) {
+            return Ok(());
+        }
+        let now = self.crew.book.now().await?;
+        let dead = self
+            .crew
+            .book
+            .waits_for_dead(self.dead_since, BATCH)
+            .await?;
+        for (task, dependency) in &dead {
+            let request = Request::Block {
+                code: Code::DependencyNotMet,
+                reason: format!("{dependency} has ended without being done"),
+                waits_for: Some(dependency.to_string()),
+            };
+            let ask = Ask::new(task.clone(), self.name, request);
+            match self.crew.book.ask("bury", &ask).await {
+                // Somebody was faster, or it lives again.
+                Ok(_) | Err(LedgerError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if dead.is_empty() {
+            self.dead_since = Timestamp(now.0 - MARGIN_MILLIS);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! Which start is chosen.

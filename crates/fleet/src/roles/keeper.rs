@@ -1,0 +1,25 @@
+//! The watchdog: ends what nobody renewed, and wakes what waited for a clock.
+
+use runner_ledger::Keeper;
+
+use super::{Crew, Patience};
+use crate::book::Booked;
+use crate::yard::StopSign;
+
+/// Keeps watch until the sign is raised. Several may: whoever is late finds nothing to do.
+pub async fn run(crew: &Crew, name: &str, mut stop: StopSign) -> Booked<()> {
+    let mut patience = Patience::default();
+    let mut keeper = Keeper::new(crew.book.ledger().clone(), name).await?;
+    while !stop.is_raised() {
+        match crew.book.keep(&mut keeper).await {
+            Ok(_) => patience.over(),
+            Err(error) if error.is_transient() => {
+                crew.pause(patience.next_secs(), &mut stop).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        keeper.wait(stop.raised()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! The head of the merge queue: what was tested is what is merged.
+//!
+//! The promise to move the base is recorded first, in a transaction that checks all that
+//! `done` takes. Whoever finds a promise rolls it forward and decides nothing again.
+
+use runner_ledger::{LedgerError, RedBase};
+use runner_lifecycle::lock::Resource;
+use runner_lifecycle::packet::ResultPacket;
+use runner_lifecycle::request::{JudgeEnding, NewTask};
+use runner_lifecycle::row::{Intent, RED_BASE, Remark};
+use runner_lifecycle::{BasePosition, Code, Facts, Origin, Priority, ReworkCause, Risk, TaskId};
+
+use super::judge::{Case, Desk, Judge, Stopped};
+use super::{Rule, insist};
+use crate::book::Booked;
+use crate::rules::answers::merge_packet;
+use crate::rules::judge::{conflict, not_green};
+use crate::rules::role::WORKER;
+use crate::yard::{CheckEnd, Checked, Merge, StopSign};
+
+/// How often a base that should have moved is asked to.
+const MOVES: u32 = 3;
+/// How often the base may move under a guard before somebody else gets a turn.
+const ROUNDS: u32 = 8;
+
+/// What one round at the head of the queue came to.
+enum Round {
+    /// It is merged, or somebody else's by now.
+    Over,
+    /// The base has moved: everything anew.
+    Again,
+    /// It ends so.
+    Ends(JudgeEnding),
+}
+
+impl Judge {
+    /// Merges an approved result, as the head of the queue.
+    pub(super) async fn merge(
+        &self,
+        case: &Case,
+        desk: &mut Desk,
+        sign: StopSign,
+        mut stop: StopSign,
+    ) -> Booked<()> {
+        let mut ending = JudgeEnding::StepBack {
+            reason: "the base moves faster than the guard".to_owned(),
+        };
+        for _ in 0..ROUNDS {
+            match self.round(case, desk, &sign, &mut stop).await {
+                Ok(Round::Over) => {
+                    // The user's own branch follows where it can; it is not the fleet's
+                    // business if it cannot.
+                    drop(self.crew.yard.present().await);
+                    return Ok(());
+                }
+                Ok(Round::Again) => {}
+                Ok(Round::Ends(ends)) => {
+                    ending = ends;
+                    break;
+                }
+                Err(Stopped::Yard(trouble)) => {
+                    ending = JudgeEnding::Unable { reason: trouble.0 };
+                    break;
+                }
+                Err(Stopped::Ledger(error)) => return Err(error),
+            }
+            if sign.is_raised() {
+                break;
+            }
+        }
+        // An open promise is kept by stepping back alone.
+        let task = self.crew.book.task(&case.task.id).await?;
+        if task.is_some_and(|task| task.intent.is_some()) || sign.is_raised() {
+            ending = JudgeEnding::StepBack {
+                reason: "its merge was cut off".to_owned(),
+            };
+        }
+        self.end(&case.lease, ending, &mut stop).await.map(drop)
+    }
+
+    async fn round(
+        &self,
+        case: &Case,
+        desk: &mut Desk,
+        sign: &StopSign,
+        stop: &mut StopSign,
+    ) -> Result<Round, Stopped> {
+        let crew = &self.crew;
+        let task = crew.book.task(&case.task.id).await?;
+        let open = task.and_then(|task| task.intent);
+        if let Some(intent) = open {
+            if !crew.keeps(Rule::RollForward) {
+                let elsewhere = BasePosition::Elsewhere;
+                crew.book
+                    .settle_intent(&case.lease, &intent, elsewhere)
+                    .await?;
+                return Ok(Round::Again);
+            }
+            return self.roll_forward(case, &intent, stop).await;
+        }
+        let Some(result) = case.run.result.clone() else {
+            return Ok(Round::Ends(unable("the run names no result")));
+        };
+        let base = crew.yard.base().await?;
+        let (task, run_id) = (case.task.clone(), case.run.id.clone());
+        let merged = crew.yard.merge(base.clone(), result.clone(), task, run_id);
+        let merge_commit = match merged.await? {
+            Merge::Commit(commit) => commit,
+            Merge::Conflicts(paths) => return Ok(Round::Ends(conflict(&paths))),
+            Merge::Empty => return Ok(Round::Ends(empty())),
+            Merge::Missing => {
+                return Ok(Round::Ends(unable("the commit of the result is not there")));
+            }
+        };
+        let checks = if crew.keeps(Rule::GuardOnMerge) {
+            self.guard(&merge_commit, case, sign).await?
+        } else {
+            self.guard(&result, case, sign).await?
+        };
+        if sign.is_raised() {
+            return Ok(Round::Again);
+        }
+        if let Some(not_green) = not_green(&checks) {
+            let is_red = checks.iter().any(|check| check.end == CheckEnd::Red);
+            if is_red && desk.is_red(self, &base, sign).await? {
+                self.make_mender(&base, stop).await?;
+                return Ok(Round::Ends(JudgeEnding::StepBack {
+                    reason: format!("the guard is red on the base {base} alone"),
+                }));
+            }
+            return Ok(Round::Ends(not_green));
+        }
+        let packet = match self.packet(case, &result, &checks).await? {
+            Ok(packet) => packet,
+            Err(why) => return Ok(Round::Ends(unable(&why))),
+        };
+        let intent = Intent {
+            old_base: base,
+            merge_commit,
+        };
+        if !crew.keeps(Rule::IntentBeforeBase) {
+            crew.yard.move_base(intent.clone()).await?;
+        }
+        let record = || {
+            crew.book
+                .record_intent(&case.lease, &intent, packet.clone())
+        };
+        match insist(crew, stop, record).await {
+            None => return Ok(Round::Over),
+            Some(Ok(_)) => {}
+            Some(Err(LedgerError::Refused(refusal))) => {
+                return Ok(match refusal.code {
+                    Code::ConcurrencyConflict | Code::InvalidTransition => Round::Over,
+                    _ => Round::Ends(unable(&refusal.to_string())),
+                });
+            }
+            Some(Err(error)) => return Err(error.into()),
+        }
+        self.roll_forward(case, &intent, stop).await
+    }
+
+    /// Moves the base as was promised, or finds that it is elsewhere.
+    async fn roll_forward(
+        &self,
+        case: &Case,
+        intent: &Intent,
+        stop: &mut StopSign,
+    ) -> Result<Round, Stopped> {
+        let crew = &self.crew;
+        for _ in 0..MOVES {
+            let position = match crew.yard.position(intent.clone()).await? {
+                BasePosition::Old => {
+                    crew.yard.move_base(intent.clone()).await?;
+                    continue;
+                }
+                position => position,
+            };
+            let settle = || crew.book.settle_intent(&case.lease, intent, position);
+            return match insist(crew, stop, settle).await {
+                None => Ok(Round::Over),
+                Some(Ok(_)) if position == BasePosition::Merged => Ok(Round::Over),
+                Some(Ok(_)) => Ok(Round::Again),
+                // Not ours any longer, or a repeat of what was settled.
+                Some(Err(LedgerError::Refused(_))) => {
+                    let task = crew.book.task(&case.task.id).await?;
+                    let ours = task.is_some_and(|task| task.token == case.lease.token);
+                    Ok(if ours && position != BasePosition::Merged {
+                        Round::Again
+                    } else {
+                        Round::Over
+                    })
+                }
+                Some(Err(error)) => Err(error.into()),
+            };
+        }
+        Ok(Round::Ends(JudgeEnding::StepBack {
+            reason: "the base did not move".to_owned(),
+        }))
+    }
+
+    /// The guard on one commit; a red one gets a second chance.
+    async fn guard(
+        &self,
+        commit: &str,
+        case: &Case,
+        sign: &StopSign,
+    ) -> Result<Vec<Checked>, Stopped> {
+        let check = || {
+            let (commit, task) = (commit.to_owned(), Some(case.task.clone()));
+            self.crew.yard.check(commit, task, sign.clone())
+        };
+        let checks = check().await?;
+        let red = checks.iter().any(|check| check.end == CheckEnd::Red);
+        if red && !sign.is_raised() {
+            return Ok(check().await?);
+        }
+        Ok(checks)
+    }
+
+    /// Pauses the queue and makes the one task that mends the base.
+    async fn make_mender(&self, base: &str, stop: &mut StopSign) -> Result<(), Stopped> {
+        let crew = &self.crew;
+        let mut red = RedBase {
+            commit: base.to_owned(),
+            task: mender_id(base),
+        };
+        if let Some(known) = crew.book.red_base().await?
+            && let Some(mending) = crew.book.end_of_chain(&known.task).await?
+            && !mending.state.is_terminal()
+        {
+            // Somebody is at it already; the base has only moved on.
+            red.task = known.task;
+        } else {
+            let plain = crew.settings.defaults.task(red.task.clone(), Some(&WORKER));
+            let new = mender(base, plain);
+            let create = || crew.book.create(&self.name, new.clone(), Facts::default());
+            match insist(crew, stop, create).await {
+                // Somebody was faster.
+                None | Some(Ok(_) | Err(LedgerError::Refused(_))) => {}
+                Some(Err(error)) => return Err(error.into()),
+            }
+        }
+        let note = insist(crew, stop, || crew.book.set_red_base(Some(&red))).await;
+        note.unwrap_or(Ok(())).map_err(Stopped::from)
+    }
+
+    /// The answers, made on the merge commit itself.
+    async fn packet(
+        &self,
+        case: &Case,
+        result: &str,
+        checks: &[Checked],
+    ) -> Result<Result<ResultPacket, String>, Stopped> {
+        let yard = &self.crew.yard;
+        let missing = || Ok(Err("the commit of the result is not there".to_owned()));
+        let Some(start) = yard.start_of(result.to_owned()).await? else {
+            return missing();
+        };
+        let Some(changes) = yard.changes(start, result.to_owned()).await? else {
+            return missing();
+        };
+        let judged = case.run.judge_packet.as_ref();
+        let packet = merge_packet(&case.task, &case.run.id, &changes, checks, judged);
+        Ok(packet.map_err(|criterion| format!("criterion {criterion} was not checked")))
+    }
+}
+
+fn unable(reason: &str) -> JudgeEnding {
+    JudgeEnding::Unable {
+        reason: reason.to_owned(),
+    }
+}
+
+fn empty() -> JudgeEnding {
+    let text = "the result changes nothing in the base".to_owned();
+    JudgeEnding::Reject {
+        cause: ReworkCause::Verdict,
+        remarks: vec![Remark {
+            id: "empty-merge".to_owned(),
+            text: text.clone(),
+        }],
+        reason: text,
+    }
+}
+
+/// The id of the task that mends a base: the same for everybody who finds it red.
+pub(super) fn mender_id(base: &str) -> TaskId {
+    let short: String = base
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(12)
+        .collect();
+    // Letters and digits only, so this is an id.
+    TaskId::parse(&format!("fix-base-{short}")).unwrap_or_else(|_| unreachable_id())
+}
+
+fn unreachable_id() -> TaskId {
+    unreachable!("letters, digits and dashes are an id")
+}
+
+fn mender(base: &str, plain: NewTask) -> NewTask {
+    NewTask {
+        title: "[Fix-Base] make the guard green on the base".to_owned(),
+        goal: format!(
+            "The project's guard is red on commit {base} of the base branch, without any \
+             unmerged work. Find out why and mend it, so that the guard is green again."
+        ),
+        origin: Origin::FixBase,
+        source: Some(format!("{RED_BASE}{base}")),
+        priority: Priority::Critical,
+        risk: Risk::Low,
+        lock_scope: vec![Resource::whole_repo()],
+        ..plain
+    }
+}

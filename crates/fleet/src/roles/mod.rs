@@ -1,0 +1,236 @@
+//! The roles of a fleet, written once over the ledger, a yard and a clock.
+//!
+//! A role is one future and spawns nothing: dropping it is what a crash is, and what it
+//! left in the ledger is all that the next one knows.
+
+pub mod backlog;
+pub mod cycle;
+pub mod dispatcher;
+pub mod judge;
+pub mod keeper;
+mod lease;
+mod merge;
+pub mod planner;
+mod seat;
+mod sweep;
+pub mod worker;
+
+use std::sync::Arc;
+
+use runner_ledger::{Clock, Hints, LedgerError};
+use runner_lifecycle::{Task, Timestamp};
+
+use crate::book::{Book, Booked};
+use crate::rules::draft::Defaults;
+use crate::rules::policy::PathRules;
+use crate::yard::{StopSign, Yard};
+use backlog::Backlog;
+
+/// How long nobody looks if nothing was heard.
+pub const LOOK_EVERY_SECS: u64 = 5 * 60;
+/// How often an agent without a lease, or the holder of a seat, says that it lives.
+pub const IDLE_INTERVAL_SECS: u32 = 60;
+/// The longest pause before a store that failed is asked again.
+const MAX_PAUSE_SECS: u64 = 30;
+
+/// What a project says about its fleet.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of the branch that results are merged into.
+    pub base: String,
+    /// What the whole is for; packets carry it.
+    pub objective: String,
+    /// Which paths no result may touch, and how large it may be.
+    pub paths: PathRules,
+    /// Whether reviewers are asked.
+    pub review: bool,
+    /// Models to try one after the other.
+    pub models: Vec<String>,
+    /// The project's guard.
+    pub guard: Vec<String>,
+    /// The name of this machine.
+    pub host: String,
+    /// What every new task begins with.
+    pub defaults: Defaults,
+    /// Whether there is a new plan once everything is done and the repo is another one.
+    pub replan: bool,
+}
+
+/// What sessions are told besides their packet, and what is learned from failures.
+pub trait Notes: Send + Sync {
+    /// Role instructions, host lines and earlier failures, whole lines only.
+    fn context(&self, task: &Task) -> String;
+
+    /// A run failed so; the next sessions are told.
+    fn failed(&self, task: &Task, signature: &str, note: &str, now: Timestamp);
+}
+
+/// Says nothing and remembers nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoNotes;
+
+impl Notes for NoNotes {
+    fn context(&self, _task: &Task) -> String {
+        String::new()
+    }
+
+    fn failed(&self, _task: &Task, _signature: &str, _note: &str, _now: Timestamp) {}
+}
+
+/// What every role of a process works with.
+#[derive(Clone)]
+pub struct Crew {
+    /// The ledger.
+    pub book: Book,
+    /// Git, guards and sessions.
+    pub yard: Arc<dyn Yard>,
+    /// The clock of this machine.
+    pub clock: Arc<dyn Clock>,
+    /// What the project says.
+    pub settings: Arc<Settings>,
+    /// What sessions are told besides.
+    pub notes: Arc<dyn Notes>,
+    /// Where work comes from.
+    pub backlog: Arc<dyn Backlog>,
+    /// A number that no other life of this process had: names of claims carry it.
+    pub life: u64,
+    /// The rule that is left out, to see that the simulation notices.
+    #[cfg(test)]
+    pub(crate) without: Option<Rule>,
+}
+
+/// Rules of the roles without which work would be lost or done twice. Tests leave out
+/// one at a time; builds for use have no such switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub(crate) enum Rule {
+    /// The intent is recorded before the base moves.
+    IntentBeforeBase,
+    /// An open intent is rolled forward, not begun anew.
+    RollForward,
+    /// A heartbeat comes also during long work.
+    Heartbeats,
+    /// Whoever starts ends what an earlier life of it left.
+    EndLeftovers,
+    /// The guard runs on the merge commit.
+    GuardOnMerge,
+    /// A dead dependency is said.
+    DeadDependency,
+    /// The cycle manager looks at what needs rework.
+    Recovery,
+    /// A conflict is never merged.
+    Conflicts,
+}
+
+impl Crew {
+    /// Whether a rule holds. Always, but for the tests of the simulation.
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self)]
+    pub(crate) const fn keeps(&self, _rule: Rule) -> bool {
+        true
+    }
+
+    /// Whether a rule holds. Always, but for the tests of the simulation.
+    #[cfg(test)]
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
+    /// A time of the ledger as this machine's clock will show it.
+    pub(crate) async fn local(&self, at: Timestamp) -> Booked<Timestamp> {
+        let left = at.millis_since(self.book.now().await?);
+        Ok(self.clock.now().plus_millis(left))
+    }
+
+    /// When somebody looks who hears nothing.
+    pub(crate) fn next_look(&self) -> Timestamp {
+        self.clock.now().plus_secs(LOOK_EVERY_SECS)
+    }
+
+    /// Sleeps that long, or until the sign is raised.
+    pub(crate) async fn pause(&self, secs: u64, stop: &mut StopSign) {
+        let until = self.clock.now().plus_secs(secs);
+        tokio::select! {
+            biased;
+            () = stop.raised() => {}
+            () = self.clock.sleep_until(until) => {}
+        }
+    }
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woke {
+    /// Something was written.
+    Hint,
+    /// The time has come.
+    Time,
+    /// Everything shall end.
+    Stop,
+}
+
+/// Waits for hints, times and the end.
+pub(crate) struct Watch {
+    hints: Hints,
+    clock: Arc<dyn Clock>,
+    pub(crate) stop: StopSign,
+}
+
+impl Watch {
+    /// Begins to listen; whoever then looks misses nothing.
+    pub(crate) async fn new(crew: &Crew, stop: StopSign) -> Booked<Watch> {
+        Ok(Watch {
+            hints: crew.book.listen().await?,
+            clock: Arc::clone(&crew.clock),
+            stop,
+        })
+    }
+
+    pub(crate) async fn until(&mut self, at: Timestamp) -> Woke {
+        tokio::select! {
+            biased;
+            () = self.stop.raised() => Woke::Stop,
+            () = self.clock.sleep_until(at) => Woke::Time,
+            () = self.hints.next() => Woke::Hint,
+        }
+    }
+}
+
+/// How long to wait before a store that failed is asked again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience(u32);
+
+impl Patience {
+    pub(crate) fn next_secs(&mut self) -> u64 {
+        let secs = 1u64.checked_shl(self.0).unwrap_or(MAX_PAUSE_SECS);
+        self.0 = self.0.saturating_add(1);
+        secs.min(MAX_PAUSE_SECS)
+    }
+
+    pub(crate) fn over(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// Repeats one call until the store answers. None: everything shall end.
+pub(crate) async fn insist<T, F, C>(crew: &Crew, stop: &mut StopSign, call: C) -> Option<Booked<T>>
+where
+    C: Fn() -> F,
+    F: Future<Output = Booked<T>>,
+{
+    let mut patience = Patience::default();
+    loop {
+        match call().await {
+            Err(error @ LedgerError::Store(_)) if !error.is_transient() => {
+                return Some(Err(error));
+            }
+            Err(LedgerError::Store(_)) => {
+                if stop.is_raised() {
+                    return None;
+                }
+                crew.pause(patience.next_secs(), stop).await;
+            }
+            answer => return Some(answer),
+        }
+    }
+}

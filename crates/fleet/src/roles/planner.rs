@@ -1,0 +1,188 @@
+//! The planner: a requirement becomes tasks, once.
+//!
+//! A backlog always comes first. A plan that cannot be used is sent back with what is
+//! wrong, three times at most; then nothing is asked again before something changes.
+
+use runner_ledger::{Ask, LedgerError};
+use runner_lifecycle::{Facts, Reason, Request, State};
+
+use super::seat::seated;
+use super::{Crew, LOOK_EVERY_SECS, Patience, Watch};
+use crate::book::Booked;
+use crate::rules::plan::{self, MAX_TRIES, plan_signature};
+use crate::yard::{PlanOrder, StopSign};
+
+/// What a look of the planner came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// There is nothing to plan.
+    NoRequirement,
+    /// A backlog comes first, or a source could not be read; why.
+    BacklogFirst(String),
+    /// This requirement was planned for this repo before.
+    Before,
+    /// So many tasks were made.
+    Tasks(usize),
+    /// No plan could be used; what was wrong with the last one.
+    Refused(Vec<String>),
+}
+
+/// Plans while it holds its seat, until the sign is raised.
+pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
+    let body = |_| {
+        let stop = stop.clone();
+        async move {
+            let mut watch = Watch::new(crew, stop).await?;
+            let mut patience = Patience::default();
+            let mut settled: Option<String> = None;
+            while !watch.stop.is_raised() {
+                match look(crew, name, &mut settled, &watch.stop).await {
+                    Ok(_) => {
+                        patience.over();
+                        let next = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
+                        watch.until(next).await;
+                    }
+                    Err(error) if error.is_transient() => {
+                        crew.pause(patience.next_secs(), &mut watch.stop).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        }
+    };
+    seated(crew, "planner", name, stop.clone(), body).await
+}
+
+/// Looks once. `settled` is the signature that needs no further look.
+pub async fn look(
+    crew: &Crew,
+    name: &str,
+    settled: &mut Option<String>,
+    stop: &StopSign,
+) -> Booked<Planned> {
+    let requirement = match crew.backlog.requirement().await {
+        Ok(text) if !text.trim().is_empty() => text,
+        Ok(_) => return Ok(Planned::NoRequirement),
+        Err(trouble) => return Ok(Planned::BacklogFirst(trouble.0)),
+    };
+    let head = if crew.settings.replan {
+        match crew.yard.base().await {
+            Ok(head) => head,
+            Err(trouble) => return Ok(Planned::BacklogFirst(trouble.0)),
+        }
+    } else {
+        String::new()
+    };
+    let signature = plan_signature(&requirement, &head);
+    if settled.as_ref() == Some(&signature) {
+        return Ok(Planned::Before);
+    }
+    if let Some(why) = backlog(crew).await? {
+        return Ok(Planned::BacklogFirst(why));
+    }
+    let planned = ask(crew, name, &requirement, &signature, stop).await?;
+    if !stop.is_raised() {
+        *settled = Some(signature);
+    }
+    Ok(planned)
+}
+
+/// What comes before a new plan, if anything does. Fail-closed: what cannot be seen is a
+/// backlog.
+async fn backlog(crew: &Crew) -> Booked<Option<String>> {
+    let counts = crew.book.counts().await?;
+    let open: u64 = counts
+        .iter()
+        .filter(|count| !count.state.is_terminal() && !is_parked(count.state, count.blocked_on))
+        .map(|count| count.tasks)
+        .sum();
+    if open > 0 {
+        return Ok(Some(format!("{open} open tasks")));
+    }
+    let outside = match crew.backlog.sync().await {
+        Ok(outside) => outside,
+        Err(trouble) => return Ok(Some(format!("a backlog source failed: {trouble}"))),
+    };
+    let mut waiting = 0;
+    for new in &outside.tasks {
+        waiting += u32::from(crew.book.task(&new.id).await?.is_none());
+    }
+    Ok((waiting > 0).then(|| format!("{waiting} open issues")))
+}
+
+/// Whether a task with that blocker waits for a person or the outside, as far as a count
+/// can tell.
+pub fn is_parked(state: State, blocked_on: Option<Reason>) -> bool {
+    state == State::Blocked
+        && matches!(
+            blocked_on,
+            Some(
+                Reason::IssueLinking
+                    | Reason::DependencyNotMet
+                    | Reason::LedgerInconsistent
+                    | Reason::InvalidTransition
+            )
+        )
+}
+
+async fn ask(
+    crew: &Crew,
+    name: &str,
+    requirement: &str,
+    signature: &str,
+    stop: &StopSign,
+) -> Booked<Planned> {
+    let mut findings: Vec<String> = Vec::new();
+    for attempt in 1..=MAX_TRIES {
+        let order = PlanOrder {
+            requirement: requirement.to_owned(),
+            findings: findings.clone(),
+            attempt,
+        };
+        let answer = crew.yard.plan(order, stop.clone()).await;
+        if stop.is_raised() {
+            break;
+        }
+        let read = match answer {
+            Ok(text) => plan::read(&text, signature, &crew.settings.defaults),
+            Err(trouble) => {
+                findings = vec![trouble.0];
+                continue;
+            }
+        };
+        match read {
+            Ok(tasks) => return save(crew, name, signature, tasks).await,
+            Err(found) => findings = found.iter().map(ToString::to_string).collect(),
+        }
+    }
+    Ok(Planned::Refused(findings))
+}
+
+/// Saves a plan in one transaction, once for each signature.
+async fn save(
+    crew: &Crew,
+    name: &str,
+    signature: &str,
+    tasks: Vec<runner_lifecycle::request::NewTask>,
+) -> Booked<Planned> {
+    let count = tasks.len();
+    let mut asks = Vec::new();
+    for (at, new) in tasks.into_iter().enumerate() {
+        let mut ask = Ask::new(new.id.clone(), name, Request::Create(new));
+        ask.outside = Facts {
+            review_off: !crew.settings.defaults.review,
+            ..Facts::default()
+        };
+        if at == 0 {
+            // Another plan under the same name is refused, with all of its tasks.
+            ask = ask.named(&format!("plan/{signature}"));
+        }
+        asks.push(ask);
+    }
+    match crew.book.create_all(&asks).await {
+        Ok(_) => Ok(Planned::Tasks(count)),
+        Err(LedgerError::Refused(_)) => Ok(Planned::Before),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,71 @@
+//! Removing what ended runs left in the yard.
+
+use std::collections::BTreeMap;
+
+use runner_lifecycle::run::Run;
+use runner_lifecycle::{RunStatus, Task, TaskId};
+
+use super::Crew;
+use crate::book::Booked;
+use crate::yard::Kept;
+
+/// Whether anybody may still need what a run left.
+pub(super) fn is_needed(task: &Task, runs: &[Run], kept: &Kept, starts_from: Option<&str>) -> bool {
+    let Some(run) = runs.iter().find(|run| run.id == kept.run_id) else {
+        return false;
+    };
+    // Its successor starts from this result.
+    let start = run.result.is_some() && run.result.as_deref() == starts_from;
+    if task.state.is_terminal() {
+        return start;
+    }
+    let current = run.status == RunStatus::Running && run.token == kept.token;
+    let last_result = runs
+        .iter()
+        .rev()
+        .find(|run| run.status == RunStatus::Success)
+        .is_some_and(|last| last.id == run.id && last.token == kept.token);
+    current || last_result || start
+}
+
+/// Asks the ledger about each run that left something, and removes what nobody needs.
+pub(super) async fn sweep(crew: &Crew) -> Booked<()> {
+    // A yard that cannot be swept now is swept later.
+    let Ok(kept) = crew.yard.kept().await else {
+        return Ok(());
+    };
+    let mut known: BTreeMap<TaskId, Option<(Task, Vec<Run>, Option<String>)>> = BTreeMap::new();
+    let mut gone = Vec::new();
+    for one in kept {
+        if !known.contains_key(&one.task) {
+            let look = look(crew, &one.task).await?;
+            known.insert(one.task.clone(), look);
+        }
+        let needed = match known.get(&one.task) {
+            Some(Some((task, runs, starts))) => is_needed(task, runs, &one, starts.as_deref()),
+            _ => false,
+        };
+        if !needed {
+            gone.push(one);
+        }
+    }
+    if !gone.is_empty() {
+        drop(crew.yard.sweep(gone).await);
+    }
+    Ok(())
+}
+
+async fn look(crew: &Crew, id: &TaskId) -> Booked<Option<(Task, Vec<Run>, Option<String>)>> {
+    let Some(task) = crew.book.task(id).await? else {
+        return Ok(None);
+    };
+    let runs = crew.book.runs(id).await?;
+    let successor = match &task.superseded_by {
+        Some(successor) => crew.book.task(successor).await?,
+        None => None,
+    };
+    let starts = successor
+        .filter(|successor| !successor.state.is_terminal())
+        .and_then(|successor| successor.start_from);
+    Ok(Some((task, runs, starts)))
+}

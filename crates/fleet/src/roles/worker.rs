@@ -1,0 +1,283 @@
+//! Workers, testers and docsers: whoever is given work does it and says how it ended.
+//!
+//! They differ in what they are told and what they are given, not in this code.
+
+use runner_ledger::{Agent, Assigned, LedgerError, NewAgent, RunSpending, Spending};
+use runner_lifecycle::decide::assignment;
+use runner_lifecycle::request::Ending;
+use runner_lifecycle::{Category, Code, Facts, Purpose, Reason, Task};
+
+use super::lease::while_kept;
+use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Rule, Watch, Woke, insist};
+use crate::book::Booked;
+use crate::rules::{classify, policy};
+use crate::yard::{StopSign, Stopper, WorkOrder, Worked};
+
+/// Who works.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// What every role works with.
+    pub crew: Crew,
+    /// Its name, the same in every life.
+    pub name: String,
+    /// Its role: `worker`, `tester` or `docser`.
+    pub role: String,
+    /// The account that its sessions use.
+    pub account: String,
+}
+
+impl std::fmt::Debug for Crew {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crew").finish_non_exhaustive()
+    }
+}
+
+/// Whether the work of a lease was begun: by an earlier life, if this one knows nothing of
+/// it.
+fn was_begun(given: &Assigned) -> bool {
+    given.lease.last_heartbeat_at != given.lease.claimed_at
+}
+
+impl Worker {
+    /// Works until the sign is raised.
+    pub async fn run(&self, stop: StopSign) -> Booked<()> {
+        let crew = &self.crew;
+        let mut watch = Watch::new(crew, stop).await?;
+        let mut patience = Patience::default();
+        let mut registered = false;
+        while !watch.stop.is_raised() {
+            match self.turn(&mut watch, &mut registered).await {
+                Ok(()) => patience.over(),
+                Err(error) if error.is_transient() => {
+                    crew.pause(patience.next_secs(), &mut watch.stop).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        crew.book.leave(&self.name).await.map(drop)
+    }
+
+    /// Does what it was given, or waits for something.
+    async fn turn(&self, watch: &mut Watch, registered: &mut bool) -> Booked<()> {
+        let crew = &self.crew;
+        if !*registered {
+            crew.book.register(&self.agent()).await?;
+            *registered = true;
+        }
+        if let Some(given) = crew.book.assigned(&self.name).await? {
+            self.work(given, &mut watch.stop).await?;
+            if !watch.stop.is_raised() {
+                // Whoever waits for somebody with nothing to do hears of it.
+                *registered = crew.book.idle(&self.name).await?;
+            }
+            return Ok(());
+        }
+        let look = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
+        loop {
+            let beat = crew.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
+            if watch.until(beat.min(look)).await != Woke::Time || crew.clock.now() >= look {
+                return Ok(());
+            }
+            *registered = crew.book.seen(&self.name).await?;
+        }
+    }
+
+    fn agent(&self) -> NewAgent {
+        NewAgent {
+            name: self.name.clone(),
+            role: self.role.clone(),
+            host: self.crew.settings.host.clone(),
+            account: self.account.clone(),
+            interval_seconds: IDLE_INTERVAL_SECS,
+        }
+    }
+
+    /// Works on what it was given, to the end of the lease.
+    async fn work(&self, given: Assigned, stop: &mut StopSign) -> Booked<()> {
+        let crew = &self.crew;
+        let (stopper, sign) = Stopper::new();
+        if given.lease.purpose != Purpose::Work || was_begun(&given) {
+            // An earlier life of this worker began it, and is gone with all it knew.
+            if crew.keeps(Rule::EndLeftovers) {
+                return self.finish(&given, Ending::Lost, stop).await.map(drop);
+            }
+        }
+        let attempt = self.attempt(&given, sign, stop.clone());
+        let work = while_kept(crew, &given.lease, &stopper, attempt);
+        let mut work = std::pin::pin!(work);
+        let ended = tokio::select! {
+            biased;
+            ended = &mut work => Some(ended),
+            () = stop.raised() => None,
+        };
+        match ended {
+            Some(ended) => ended,
+            None => {
+                stopper.stop();
+                work.await
+            }
+        }
+    }
+
+    async fn attempt(&self, given: &Assigned, sign: StopSign, stop: StopSign) -> Booked<()> {
+        let crew = &self.crew;
+        let mut stop = stop;
+        let Some(order) = self.order(given, &mut stop).await? else {
+            return Ok(());
+        };
+        let worked = crew.yard.work(order, sign).await;
+        let ending = match &worked {
+            Ok(worked) => self.ending(given, worked).await,
+            Err(trouble) => classify::failed(Category::Env, &trouble.0, &trouble.0),
+        };
+        if let Ok(worked) = &worked {
+            self.charge(given, worked, &mut stop).await?;
+        }
+        let failure = match &ending {
+            Ending::Failed {
+                signature, note, ..
+            } => Some((signature.clone().unwrap_or_default(), note.clone())),
+            _ => None,
+        };
+        if let Some(task) = self.finish(given, ending, &mut stop).await? {
+            if task.blocked_on() == Some(Reason::QuotaWait) {
+                let account = task.blocker.as_ref().and_then(|b| b.waits_for.clone());
+                if let (Some(account), Some(at)) = (account, task.retry_at()) {
+                    crew.book.quota_met(&account, at).await?;
+                }
+            }
+            if let Some((signature, note)) = failure {
+                let now = crew.clock.now();
+                crew.notes.failed(&task, &signature, &note, now);
+            }
+        }
+        Ok(())
+    }
+
+    async fn order(&self, given: &Assigned, stop: &mut StopSign) -> Booked<Option<WorkOrder>> {
+        let crew = &self.crew;
+        let task = &given.task;
+        let settings = &crew.settings;
+        let Some(locks) = insist(crew, stop, || crew.book.locks()).await else {
+            return Ok(None);
+        };
+        let locks = locks?;
+        let at = usize::try_from(task.model_index).unwrap_or(usize::MAX);
+        let model = settings.models.get(at).or(settings.models.last());
+        Ok(Some(WorkOrder {
+            task: task.clone(),
+            run_id: given.lease.run_id.clone(),
+            token: given.lease.token,
+            assignment: assignment(task, &given.lease.run_id, &settings.objective, &locks),
+            context: crew.notes.context(task),
+            model: model.cloned(),
+            earlier: given.earlier.clone().or(task.start_from.clone()),
+        }))
+    }
+
+    /// What git and the guards say about it.
+    async fn ending(&self, given: &Assigned, worked: &Worked) -> Ending {
+        let task = &given.task;
+        let mut findings = Vec::new();
+        if let Some(result) = &worked.result {
+            let (start, commit) = (result.start.clone(), result.commit.clone());
+            let bytes = match self.crew.yard.diff_bytes(start, commit).await {
+                Ok(bytes) => bytes,
+                Err(trouble) => return classify::failed(Category::Env, &trouble.0, &trouble.0),
+            };
+            let paths = &self.crew.settings.paths;
+            findings = policy::findings(task, paths, &result.changes, bytes);
+        }
+        classify::ending(task, &given.lease.run_id, worked, &findings)
+    }
+
+    async fn charge(&self, given: &Assigned, worked: &Worked, stop: &mut StopSign) -> Booked<()> {
+        let spending = Spending {
+            input_tokens: worked.spent.input_tokens,
+            output_tokens: worked.spent.output_tokens,
+            cost_micros: worked.spent.cost_micros,
+        };
+        if spending == Spending::default() {
+            return Ok(());
+        }
+        let account = if worked.account.is_empty() {
+            &self.account
+        } else {
+            &worked.account
+        };
+        let spent = RunSpending {
+            run_id: given.lease.run_id.clone(),
+            task_id: given.task.id.clone(),
+            agent: self.name.clone(),
+            account: account.clone(),
+            spending,
+        };
+        let crew = &self.crew;
+        let noted = insist(crew, stop, || crew.book.record_spending(&spent)).await;
+        noted.map_or(Ok(()), |noted| noted.map(drop))
+    }
+
+    /// Says how it ended, until the ledger has heard it. None: the lease is not ours any
+    /// longer, or everything ends.
+    async fn finish(
+        &self,
+        given: &Assigned,
+        ending: Ending,
+        stop: &mut StopSign,
+    ) -> Booked<Option<Task>> {
+        let crew = &self.crew;
+        let outside = self.outside(given, &ending).await?;
+        let say = |ending: Ending| {
+            let (book, lease, outside) = (&crew.book, &given.lease, outside.clone());
+            async move { book.finish(lease, ending, outside).await }
+        };
+        let Some(answer) = insist(crew, stop, || say(ending.clone())).await else {
+            return Ok(None);
+        };
+        let refusal = match answer {
+            Ok(outcome) => return Ok(Some(outcome.task)),
+            Err(LedgerError::Refused(refusal)) => refusal,
+            Err(error) => return Err(error),
+        };
+        if matches!(
+            refusal.code,
+            Code::ConcurrencyConflict | Code::InvalidTransition
+        ) {
+            return Ok(None);
+        }
+        // The rules do not take this result: that is what is in the way.
+        let blocked = Ending::Blocked {
+            code: refusal.code,
+            reason: refusal.reason,
+            waits_for: None,
+        };
+        match insist(crew, stop, || say(blocked.clone())).await {
+            Some(Ok(outcome)) => Ok(Some(outcome.task)),
+            Some(Err(LedgerError::Refused(_))) | None => Ok(None),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    /// What is in no ledger and decides what is tried next.
+    async fn outside(&self, given: &Assigned, ending: &Ending) -> Booked<Facts> {
+        let failures = &given.task.counters.failures_by_owner;
+        let mine = failures.get(&self.name).copied().unwrap_or(0) + 1;
+        let mut facts = Facts {
+            models: u32::try_from(self.crew.settings.models.len()).unwrap_or(u32::MAX),
+            ..Facts::default()
+        };
+        if mine >= 2 && matches!(ending, Ending::Failed { .. }) {
+            let now = self.crew.book.now().await?;
+            let better = |agent: &Agent| {
+                agent.role == self.role
+                    && agent.name != self.name
+                    && !agent.is_offline(now)
+                    && failures.get(&agent.name).copied().unwrap_or(0) < mine
+            };
+            // It only orders what is tried next: no reason to wait for a store.
+            let agents = self.crew.book.agents().await.unwrap_or_default();
+            facts.other_worker = agents.iter().any(better);
+        }
+        Ok(facts)
+    }
+}

@@ -1,0 +1,164 @@
+//! A repository of its own that borrows the objects of another one: whoever works in it
+//! moves no branch, tag or stash of the other.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::call::finish;
+use super::{Git, base_command, split_nul};
+use crate::error::{Code, Error, Result};
+use crate::files;
+
+/// Settings that say what a repository is, where it lies or how others are reached.
+const LEFT_OUT: &[&str] = &[
+    "core.bare",
+    "core.worktree",
+    "core.repositoryformatversion",
+    "core.hookspath",
+    "core.sparsecheckout",
+    "core.sparsecheckoutcone",
+    "branch.",
+    "credential.",
+    "extensions.",
+    "gc.",
+    "http.",
+    "include.",
+    "includeif.",
+    "maintenance.",
+    "remote.",
+    "submodule.",
+    "url.",
+];
+
+/// Those of them that a partial clone cannot do without.
+const PROMISE: &[&str] = &["extensions.partialclone", "remote."];
+
+/// The largest file of settings that is copied.
+const MAX_BYTES: u64 = 16 << 20;
+
+impl Git {
+    /// Makes such a repository in an empty folder, with a commit checked out and no branch.
+    pub(crate) fn borrow_into(&self, folder: &Path, commit: &str) -> Result<Git> {
+        let mut command = base_command();
+        command
+            .args(["init", "--quiet", "--template="])
+            .env("GIT_DEFAULT_REF_FORMAT", "files")
+            .current_dir(folder);
+        if commit.len() == 64 {
+            command.arg("--object-format=sha256");
+        }
+        finish(command, None)?;
+        let git = Git::open(folder)?;
+        let own = git.git_dir();
+        let objects = self.common_dir().join("objects");
+        if objects.as_os_str().as_bytes().contains(&b'\n') {
+            let message = format!(
+                "git cannot borrow from a folder with a line break in its name: {}",
+                objects.display()
+            );
+            return Err(Error::new(Code::Git, message));
+        }
+        let mut alternates = objects.as_os_str().as_bytes().to_vec();
+        alternates.push(b'\n');
+        files::make_folder(&own.join("objects/info"))?;
+        files::make_folder(&own.join("info"))?;
+        std::fs::write(own.join("objects/info/alternates"), alternates)?;
+        for name in ["shallow", "info/exclude", "info/attributes"] {
+            if let Ok(bytes) = files::read_regular(&self.common_dir().join(name), MAX_BYTES) {
+                std::fs::write(own.join(name), bytes)?;
+            }
+        }
+        let mut config = std::fs::read(own.join("config"))?;
+        let listed = self.read(&["config", "--local", "--includes", "--list", "-z"])?;
+        config.extend(settings(&listed));
+        std::fs::write(own.join("config"), config)?;
+        // Versions are often told by tags.
+        let format = "--format=%(objectname) %(refname)";
+        let tags = self.read(&["for-each-ref", format, "refs/tags/"])?;
+        std::fs::write(own.join("packed-refs"), tags)?;
+        git.write(&["checkout", "--quiet", "--detach", commit, "--"])?;
+        Ok(git)
+    }
+
+    /// Takes what a commit of another repository has beyond one that is here too. What is
+    /// not what its name says does not come along.
+    pub(crate) fn take_over(&self, from: &Git, commit: &str, beyond: &str) -> Result<()> {
+        let wanted = format!("{commit}\n^{beyond}\n");
+        let args = ["pack-objects", "--revs", "--stdout", "--quiet"];
+        let pack = from.write_with(&args, Some(wanted.as_bytes()), &[])?;
+        self.write_with(&["unpack-objects", "-q", "--strict"], Some(&pack), &[])?;
+        if self.commit_of(commit)?.is_some() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::Git,
+            format!("commit {commit} is not what its name says"),
+        ))
+    }
+}
+
+/// The settings that are passed on, as text of a config file.
+fn settings(listed: &[u8]) -> Vec<u8> {
+    let pairs: Vec<(&str, &[u8])> = split_nul(listed)
+        .filter_map(|record| {
+            let end = record.iter().position(|byte| *byte == b'\n');
+            let key = std::str::from_utf8(&record[..end.unwrap_or(record.len())]).ok()?;
+            // Without a value: true.
+            Some((key, end.map_or(&b"true"[..], |end| &record[end + 1..])))
+        })
+        .collect();
+    let named = |list: &[&str], key: &str| {
+        let key = key.to_ascii_lowercase();
+        list.iter()
+            .any(|name| key == *name || (name.ends_with('.') && key.starts_with(name)))
+    };
+    let partial = pairs.iter().any(|(key, _)| named(&PROMISE[..1], key));
+    let mut text = Vec::new();
+    for (key, value) in pairs {
+        if named(LEFT_OUT, key) && !(partial && named(PROMISE, key)) {
+            continue;
+        }
+        let (Some(first), Some(last)) = (key.find('.'), key.rfind('.')) else {
+            continue;
+        };
+        let mut head = format!("[{}", &key[..first]);
+        if first < last {
+            let middle = key[first + 1..last].replace('\\', "\\\\");
+            // Writing to a String cannot fail.
+            let _ = write!(head, " \"{}\"", middle.replace('"', "\\\""));
+        }
+        let _ = write!(head, "]\n\t{} = \"", &key[last + 1..]);
+        text.extend_from_slice(head.as_bytes());
+        for byte in value {
+            match byte {
+                b'\\' | b'"' => text.extend([b'\\', *byte]),
+                b'\n' => text.extend(b"\\n"),
+                other => text.push(*other),
+            }
+        }
+        text.extend(b"\"\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_settings_are_passed_on() {
+        let listed = b"core.bare\nfalse\0user.name\nA \"B\" \\ c\0filter.lfs.clean\nx\ny\0\
+            remote.origin.url\nu\0http.x.extraheader\nsecret\0core.flag\0a.b \"q.c\nv\0";
+        assert_eq!(
+            String::from_utf8(settings(listed)).unwrap(),
+            "[user]\n\tname = \"A \\\"B\\\" \\\\ c\"\n[filter \"lfs\"]\n\tclean = \"x\\ny\"\n\
+             [core]\n\tflag = \"true\"\n[a \"b \\\"q\"]\n\tc = \"v\"\n"
+        );
+        let partial = b"extensions.partialclone\norigin\0remote.origin.url\nu\0";
+        assert_eq!(
+            String::from_utf8(settings(partial)).unwrap(),
+            "[extensions]\n\tpartialclone = \"origin\"\n[remote \"origin\"]\n\turl = \"u\"\n"
+        );
+    }
+}
