@@ -12,7 +12,7 @@ use runner_lifecycle::run::{Lease, Run};
 use runner_lifecycle::{Check, Code, Kind, Purpose, Reason, Task, TaskId, Timestamp};
 
 use super::lease::while_kept;
-use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Rule, Watch, Woke, insist};
+use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Watch, Woke, insist};
 use crate::book::Booked;
 use crate::rules::{judge as rules, policy};
 use crate::yard::{CheckEnd, Checked, ReviewOrder, StopSign, Stopper, Trouble};
@@ -90,7 +90,9 @@ impl Judge {
                 Err(error) => return Err(error),
             }
         }
-        crew.book.leave(&self.name).await.map(drop)
+        // If this is not heard, it counts as gone a little later.
+        drop(crew.book.leave(&self.name).await);
+        Ok(())
     }
 
     async fn turn(&self, watch: &mut Watch, desk: &mut Desk) -> Booked<()> {
@@ -144,9 +146,6 @@ impl Judge {
     /// An earlier life of this judge claimed it. A place in the queue costs nothing, a
     /// judgement is an attempt: a result that kills its judges must come to an end.
     async fn end_leftover(&self, left: Assigned, stop: &mut StopSign) -> Booked<()> {
-        if !self.crew.keeps(Rule::EndLeftovers) {
-            return Ok(());
-        }
         let reason = "its judge was cut off".to_owned();
         let ending = match left.lease.purpose {
             Purpose::Merge => JudgeEnding::StepBack { reason },

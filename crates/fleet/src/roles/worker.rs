@@ -54,7 +54,9 @@ impl Worker {
                 Err(error) => return Err(error),
             }
         }
-        crew.book.leave(&self.name).await.map(drop)
+        // If this is not heard, it counts as gone a little later.
+        drop(crew.book.leave(&self.name).await);
+        Ok(())
     }
 
     /// Does what it was given, or waits for something.
@@ -98,9 +100,7 @@ impl Worker {
         let (stopper, sign) = Stopper::new();
         if given.lease.purpose != Purpose::Work || was_begun(&given) {
             // An earlier life of this worker began it, and is gone with all it knew.
-            if crew.keeps(Rule::EndLeftovers) {
-                return self.finish(&given, Ending::Lost, stop).await.map(drop);
-            }
+            return self.finish(&given, Ending::Lost, stop).await.map(drop);
         }
         let attempt = self.attempt(&given, sign, stop.clone());
         let work = while_kept(crew, &given.lease, &stopper, attempt);
@@ -222,13 +222,23 @@ impl Worker {
     async fn finish(
         &self,
         given: &Assigned,
-        ending: Ending,
+        mut ending: Ending,
         stop: &mut StopSign,
     ) -> Booked<Option<Task>> {
         let crew = &self.crew;
         let outside = self.outside(given, &ending).await?;
+        let mut lease = given.lease.clone();
+        if !crew.keeps(Rule::Fencing) {
+            let mut leases = crew.book.leases().await?.into_iter();
+            let current = leases.find(|current| current.task_id == lease.task_id);
+            lease = current.unwrap_or(lease);
+            if let Ending::Success { packet, .. } = &mut ending {
+                packet.run_id.clone_from(&lease.run_id);
+            }
+        }
+        let lease = &lease;
         let say = |ending: Ending| {
-            let (book, lease, outside) = (&crew.book, &given.lease, outside.clone());
+            let (book, outside) = (&crew.book, outside.clone());
             async move { book.finish(lease, ending, outside).await }
         };
         let Some(answer) = insist(crew, stop, || say(ending.clone())).await else {

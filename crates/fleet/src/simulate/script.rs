@@ -94,6 +94,8 @@ pub struct Script {
     pub dependency_grace_secs: u64,
     /// The requirement to plan.
     pub requirement: String,
+    /// Roles that stand still from a second to another and then go on.
+    pub sleepers: Vec<(String, u64, u64)>,
 }
 
 /// The id of the n-th task.
@@ -146,6 +148,13 @@ impl Script {
             } else {
                 script.deeds.push((chance.below(4000), deed));
             }
+        }
+        if chance.one_in(3) {
+            let names = ["worker-1", "judge-1", "dispatcher-1", "keeper", "cycle-1"];
+            let name = chance.of(&names).copied().unwrap_or("worker-1");
+            let from = chance.below(1500);
+            let to = from + chance.between(20, 400);
+            script.sleepers.push((name.to_owned(), from, to));
         }
         if chance.one_in(4) {
             script.requirement = "make it better".to_owned();

@@ -1,12 +1,15 @@
 //! Seeds by the hundred, scenarios one by one, and rules left out on purpose.
 
+mod mutations;
+mod scenarios;
+
 use super::*;
 
 fn seeds() -> u64 {
     std::env::var("RUNNER_SEEDS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(300)
+        .unwrap_or(100)
 }
 
 #[test]
@@ -22,6 +25,8 @@ fn seeds_converge() {
         .map(|at| {
             std::thread::spawn(move || {
                 let mut bad = Vec::new();
+                let mut calls = BTreeMap::new();
+                let mut seconds = 0;
                 let (mut points, mut crashes, mut statements) = (0, 0, 0);
                 let mut seed = first + at;
                 while seed < first + count {
@@ -29,11 +34,16 @@ fn seeds_converge() {
                     points += report.points;
                     crashes += u64::from(report.crashes);
                     statements += report.statements;
+                    for (call, count) in report.calls.clone() {
+                        *calls.entry(call).or_insert(0u64) += count;
+                    }
+                    seconds += report.seconds;
                     if !report.is_clean() {
                         bad.push(report);
                     }
                     seed += threads;
                 }
+                eprintln!("{calls:?} {seconds}");
                 (bad, points, crashes, statements)
             })
         })
@@ -62,6 +72,20 @@ fn seeds_converge() {
         );
     }
     assert!(bad.is_empty(), "{} of {count} seeds", bad.len());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 1..=5 {
+        let (one, other) = (
+            simulate(seed, &Options::default()),
+            simulate(seed, &Options::default()),
+        );
+        assert_eq!((one.trace, one.points), (other.trace, other.points));
+        assert_eq!(one.history, other.history);
+    }
+    let traces = [1, 2].map(|seed| simulate(seed, &Options::default()).trace);
+    assert_ne!(traces[0], traces[1]);
 }
 
 #[test]
