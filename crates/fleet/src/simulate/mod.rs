@@ -433,7 +433,7 @@ impl Simulation {
         if seconds <= i64::try_from(deeds).unwrap_or(0) {
             return Ok(None);
         }
-        if !self.script.requirement.is_empty() && seconds < 1200 {
+        if !self.script.requirement.is_empty() && seconds < 600 {
             return Ok(None);
         }
         let tasks = self.runtime.block_on(check::tasks(&self.ledger))?;

@@ -313,7 +313,7 @@ impl Yard for SimYard {
             };
             let secs = self.world.draw(|chance| match chance.below(4) {
                 0 => chance.between(1, 10),
-                1 => chance.between(200, 900),
+                1 => chance.between(100, 300),
                 _ => chance.between(20, 120),
             });
             let stopped = self.take(secs, &mut stop).await;
@@ -376,7 +376,7 @@ impl Yard for SimYard {
             let odds = self.odds();
             let secs = self.world.draw(|chance| {
                 if chance.one_in(odds.slow) {
-                    chance.between(600, 2400)
+                    chance.between(120, 400)
                 } else {
                     chance.between(1, 60)
                 }
