@@ -5,6 +5,7 @@
 //! Simulations hand in others.
 
 pub mod book;
+pub mod fleet;
 pub mod roles;
 pub mod rules;
 pub mod simulate;

@@ -101,10 +101,10 @@ impl Judge {
             crew.book.register(&self.agent()).await?;
             desk.registered = true;
         }
-        if !desk.clear {
-            if let Some(left) = crew.book.assigned(&self.name).await? {
-                self.end_leftover(left, &mut watch.stop).await?;
-            }
+        if !desk.clear
+            && let Some(left) = crew.book.assigned(&self.name).await?
+        {
+            self.end_leftover(left, &mut watch.stop).await?;
         }
         // Whatever goes wrong from here on may leave a lease behind.
         desk.clear = false;
@@ -113,7 +113,7 @@ impl Judge {
             let Some(case) = self.claim(&bench, desk, &mut watch.stop).await? else {
                 break bench;
             };
-            self.attend(case, desk, &mut watch.stop).await?;
+            Box::pin(self.attend(case, desk, &mut watch.stop)).await?;
             if watch.stop.is_raised() {
                 return Ok(());
             }
@@ -260,8 +260,8 @@ impl Judge {
         let (stopper, sign) = Stopper::new();
         let work = async {
             match case.lease.purpose {
-                Purpose::Merge => self.merge(&case, desk, sign, stop.clone()).await,
-                _ => self.judge(&case, sign, stop.clone()).await,
+                Purpose::Merge => Box::pin(self.merge(&case, desk, sign, stop.clone())).await,
+                _ => Box::pin(self.judge(&case, sign, stop.clone())).await,
             }
         };
         let work = while_kept(&self.crew, &case.lease, &stopper, work);
@@ -272,13 +272,11 @@ impl Judge {
             ended = &mut work => Some(ended),
             () = outer.raised() => None,
         };
-        match ended {
-            Some(ended) => ended,
-            None => {
-                stopper.stop();
-                work.await
-            }
+        if let Some(ended) = ended {
+            return ended;
         }
+        stopper.stop();
+        work.await
     }
 
     async fn judge(&self, case: &Case, sign: StopSign, mut stop: StopSign) -> Booked<()> {

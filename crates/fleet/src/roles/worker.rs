@@ -67,7 +67,7 @@ impl Worker {
             *registered = true;
         }
         if let Some(given) = crew.book.assigned(&self.name).await? {
-            self.work(given, &mut watch.stop).await?;
+            Box::pin(self.work(given, &mut watch.stop)).await?;
             if !watch.stop.is_raised() {
                 // Whoever waits for somebody with nothing to do hears of it.
                 *registered = crew.book.idle(&self.name).await?;
@@ -100,9 +100,11 @@ impl Worker {
         let (stopper, sign) = Stopper::new();
         if given.lease.purpose != Purpose::Work || was_begun(&given) {
             // An earlier life of this worker began it, and is gone with all it knew.
-            return self.finish(&given, Ending::Lost, stop).await.map(drop);
+            return Box::pin(self.finish(&given, Ending::Lost, stop))
+                .await
+                .map(drop);
         }
-        let attempt = self.attempt(&given, sign, stop.clone());
+        let attempt = Box::pin(self.attempt(&given, sign, stop.clone()));
         let work = while_kept(crew, &given.lease, &stopper, attempt);
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
@@ -110,13 +112,11 @@ impl Worker {
             ended = &mut work => Some(ended),
             () = stop.raised() => None,
         };
-        match ended {
-            Some(ended) => ended,
-            None => {
-                stopper.stop();
-                work.await
-            }
+        if let Some(ended) = ended {
+            return ended;
         }
+        stopper.stop();
+        work.await
     }
 
     async fn attempt(&self, given: &Assigned, sign: StopSign, stop: StopSign) -> Booked<()> {
@@ -139,7 +139,7 @@ impl Worker {
             } => Some((signature.clone().unwrap_or_default(), note.clone())),
             _ => None,
         };
-        if let Some(task) = self.finish(given, ending, &mut stop).await? {
+        if let Some(task) = Box::pin(self.finish(given, ending, &mut stop)).await? {
             if task.blocked_on() == Some(Reason::QuotaWait) {
                 let account = task.blocker.as_ref().and_then(|b| b.waits_for.clone());
                 if let (Some(account), Some(at)) = (account, task.retry_at()) {

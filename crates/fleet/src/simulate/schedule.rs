@@ -7,8 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::world::{Crash, World};
 
-/// A role, started anew after each crash.
-pub(super) type Start = Box<dyn Fn(u64) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
+/// A role that runs, and why it ended.
+pub(super) type Role = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// A role, started anew after each crash; the number counts its lives.
+pub(super) type Start = Box<dyn Fn(u64) -> Role>;
 
 /// Set when a future wants to be polled.
 struct Flag(AtomicBool);
@@ -26,7 +29,7 @@ impl Wake for Flag {
 struct Actor {
     name: String,
     start: Start,
-    future: Option<Pin<Box<dyn Future<Output = Result<(), String>>>>>,
+    future: Option<Role>,
     flag: Arc<Flag>,
     restart_at: Option<i64>,
     lives: u64,
@@ -160,7 +163,7 @@ impl Scheduler {
         let Some(crash) = self.world.state().crash.take() else {
             return;
         };
-        let whole = self.world.draw(|chance| restart_delay(chance));
+        let whole = self.world.draw(restart_delay);
         for at in 0..self.actors.len() {
             if crash != Crash::All && crash != Crash::One(at) {
                 continue;

@@ -157,7 +157,7 @@ impl Script {
             script.sleepers.push((name.to_owned(), from, to));
         }
         if chance.one_in(4) {
-            script.requirement = "make it better".to_owned();
+            "make it better".clone_into(&mut script.requirement);
         }
         script
     }

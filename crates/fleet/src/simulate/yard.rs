@@ -111,7 +111,8 @@ impl Stage {
         let tree = self.repo.tree(commit);
         let has = |word: &str| tree.values().any(|content| content.contains(word));
         let sick = tree.get(HEALTH).is_some_and(|health| health == "bad");
-        !sick && !(has("clash-a") && has("clash-b"))
+        let clash = has("clash-a") && has("clash-b");
+        !sick && !clash
     }
 }
 
