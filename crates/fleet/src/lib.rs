@@ -9,6 +9,7 @@ pub mod book;
 pub mod explain;
 pub mod host;
 pub mod local;
+pub mod fleet;
 pub mod roles;
 pub mod rules;
 pub mod simulate;
