@@ -292,7 +292,8 @@ impl<'t> Iterator for Lines<'t> {
     }
 }
 
-fn is_fence(line: &str) -> bool {
+/// Whether a line begins or ends front matter.
+pub fn is_fence(line: &str) -> bool {
     line.trim_end() == "---"
 }
 
@@ -317,7 +318,8 @@ fn value_range(line: &str, colon: usize) -> Range<usize> {
     start..start + value.len()
 }
 
-fn unquoted(value: &str) -> &str {
+/// A value of front matter without its quotes.
+pub fn unquoted(value: &str) -> &str {
     for quote in ['"', '\''] {
         let inner = value
             .strip_prefix(quote)

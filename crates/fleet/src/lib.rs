@@ -4,8 +4,10 @@
 //! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
 //! Simulations hand in others.
 
+pub mod backlog;
 pub mod book;
 pub mod local;
 pub mod roles;
 pub mod rules;
+pub mod simulate;
 pub mod yard;

@@ -318,6 +318,8 @@ mod tests {
                 "crates/lifecycle/src/decide/x.rs",
                 "use std::time::Duration;",
             ),
+            ("crates/fleet/src/rules/x.rs", "use std::fs;"),
+            ("crates/fleet/src/backlog.rs", "use std::fs;"),
         ];
         assert_eq!(
             check(pure_crates, &files),
@@ -325,6 +327,7 @@ mod tests {
                 "crates/core/src/lib.rs:2 the core may not use std::fs",
                 "crates/core/src/lib.rs:4 the core may not use std::process",
                 "crates/core/src/lib.rs:5 the core may not read the clock (Instant::now)",
+                "crates/fleet/src/rules/x.rs:1 the rules of the fleet may not use std::fs",
                 "crates/lifecycle/src/decide/x.rs:1 the lifecycle may not use std::time",
                 "crates/lifecycle/src/lib.rs:3 the lifecycle may not leave anything to chance (rand::)",
             ]

@@ -170,9 +170,9 @@ fn is_branch_name(name: &str) -> bool {
         && !name.starts_with('-')
         && !name.ends_with('.')
         && name != "@"
-        && name
-            .split('/')
-            .all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
+        && name.split('/').all(|part| {
+            !part.is_empty() && !part.starts_with('.') && part.strip_suffix(".lock").is_none()
+        })
 }
 
 #[cfg(test)]

@@ -60,11 +60,12 @@ pub fn ending(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) 
     }
 }
 
-/// A failed run with its signature and a note for people.
+/// A failed run with its signature and a note for people. A failure that says nothing has
+/// no signature: nobody knows whether it is the same again.
 pub fn failed(category: Category, note: &str, text: &str) -> Ending {
     Ending::Failed {
         category,
-        signature: Some(signature(category, text)),
+        signature: (!gist(text).is_empty()).then(|| signature(category, text)),
         note: cut_chars(note.trim(), NOTE_CHARS).into_owned(),
     }
 }

@@ -9,16 +9,20 @@ pub mod context;
 pub mod draft;
 pub mod goal;
 pub mod host;
+pub mod issue;
 pub mod judge;
 pub mod plan;
 pub mod policy;
 pub mod preflight;
 pub mod role;
 pub mod signature;
+pub mod summary;
 pub mod verdict;
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod law;
 #[cfg(test)]
 mod schemas;
 

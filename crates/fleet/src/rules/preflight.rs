@@ -226,14 +226,17 @@ impl Preflight {
     fn backlog(&self) -> String {
         let inputs = &self.inputs;
         [
-            (inputs.issue_backlog, "open issues"),
-            (inputs.open_pull_requests, "open pull requests"),
-            (inputs.awaiting_judge, "tasks waiting for a judge"),
-            (inputs.local_backlog, "open tasks"),
+            (inputs.issue_backlog, "open issue", ""),
+            (inputs.open_pull_requests, "open pull request", ""),
+            (inputs.awaiting_judge, "task", " waiting for a judge"),
+            (inputs.local_backlog, "open task", ""),
         ]
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, more)| {
+            let plural = if *count == 1 { "" } else { "s" };
+            format!("{count} {what}{plural}{more}")
+        })
         .collect::<Vec<String>>()
         .join(", ")
     }
@@ -389,7 +392,7 @@ mod tests {
         let backlog = run(inputs(true, 2, 1, 3)).may_start_planner(0);
         assert_eq!(
             backlog.unwrap_err().to_string(),
-            "the backlog comes first: 2 open issues, 1 tasks waiting for a judge, 3 open tasks"
+            "the backlog comes first: 2 open issues, 1 task waiting for a judge, 3 open tasks"
         );
         let without = run(inputs(false, 0, 0, 0)).may_start_planner(0);
         assert_eq!(

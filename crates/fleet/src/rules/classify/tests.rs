@@ -188,6 +188,16 @@ fn a_tester_may_change_nothing() {
 }
 
 #[test]
+fn silence_has_no_signature() {
+    for (why, known) in [("", false), ("...\n12", false), ("error: x", true)] {
+        let Ending::Failed { signature, .. } = failed(Category::Flaky, "note", why) else {
+            panic!("it failed");
+        };
+        assert_eq!(signature.is_some(), known, "{why:?}");
+    }
+}
+
+#[test]
 fn the_same_end_twice_is_a_circle() {
     let limit = Worked {
         ending: LoopEnding::IterationLimit,

@@ -1,0 +1,238 @@
+//! What happened to a task, in one plain sentence.
+
+use runner_lifecycle::event::Event;
+use runner_lifecycle::row::{Blocker, Change};
+use runner_lifecycle::run::Run;
+use runner_lifecycle::{Category, Origin, Phase, Reason, State, Task};
+
+/// What is known of a task when it is summed up.
+#[derive(Clone, Copy, Debug)]
+pub struct Story<'a> {
+    /// The row.
+    pub task: &'a Task,
+    /// Its runs.
+    pub runs: &'a [Run],
+    /// Its events, oldest first.
+    pub events: &'a [Event],
+    /// Its successors, along `superseded_by`.
+    pub successors: &'a [Task],
+    /// Whether it waits for a person or the outside.
+    pub parked: bool,
+}
+
+/// One sentence without the name of the task: "merged after 2 runs (1 failed: test)".
+pub fn summary(story: &Story<'_>) -> String {
+    let task = story.task;
+    match task.state {
+        State::Done => {
+            let how = if task.needs_merge() { "merged" } else { "done" };
+            format!("{how} after {}{}", runs(story), origin(task))
+        }
+        State::Failed => match task.superseded_by {
+            Some(_) => superseded(story),
+            None => format!("failed after {}: {}", runs(story), why_failed(story)),
+        },
+        State::Canceled => format!("canceled: {}", why_canceled(story)),
+        State::Blocked => blocked(story),
+        State::InProgress => in_progress(task),
+        State::Todo if task.paused => "paused: nothing starts before it is resumed".to_owned(),
+        State::Todo => match story.runs.len() {
+            0 => "waits for its turn".to_owned(),
+            _ => format!("waits for its turn, after {}", runs(story)),
+        },
+    }
+}
+
+/// "1 run", "3 runs (2 failed: test, env; 1 lost)".
+fn runs(story: &Story<'_>) -> String {
+    let counters = &story.task.counters;
+    let mut details = Vec::new();
+    let failed: u32 = counters.failures.values().sum();
+    if failed > 0 {
+        let names: Vec<&str> = counters.failures.keys().map(|one| one.as_str()).collect();
+        details.push(format!("{failed} failed: {}", names.join(", ")));
+    }
+    for (count, word) in [
+        (counters.lost_work, "lost"),
+        (counters.quota_waits, "stopped by a quota"),
+    ] {
+        if count > 0 {
+            details.push(format!("{count} {word}"));
+        }
+    }
+    let all = match story.runs.len() {
+        0 => "no run".to_owned(),
+        1 => "1 run".to_owned(),
+        count => format!("{count} runs"),
+    };
+    if details.is_empty() {
+        all
+    } else {
+        format!("{all} ({})", details.join("; "))
+    }
+}
+
+/// Whose work it went on with.
+fn origin(task: &Task) -> String {
+    match (&task.rework_of, task.origin) {
+        (None, _) => String::new(),
+        (Some(parent), Origin::AutoFix) => format!(", mending the result of {parent}"),
+        (Some(parent), Origin::AutoFixConflict) => {
+            format!(", solving the conflicts of {parent} with the base")
+        }
+        (Some(parent), _) => format!(", in place of {parent}"),
+    }
+}
+
+fn superseded(story: &Story<'_>) -> String {
+    let task = story.task;
+    let next = task.superseded_by.as_ref();
+    let next = next.map_or(String::new(), ToString::to_string);
+    let why = reason_before_end(story).unwrap_or_else(|| "it needed rework".to_owned());
+    let end = match story.successors.last() {
+        None => String::new(),
+        Some(last) => {
+            let name = if last.id.as_str() == next {
+                "which".to_owned()
+            } else {
+                format!("and in the end {}, which", last.id)
+            };
+            format!(", {name} {}", state_of(last))
+        }
+    };
+    format!("superseded by {next}{end}, because {why}")
+}
+
+fn state_of(task: &Task) -> &'static str {
+    match task.state {
+        State::Done if task.needs_merge() => "was merged",
+        State::Done => "is done",
+        State::Failed => "failed",
+        State::Canceled => "was canceled",
+        State::Todo | State::InProgress | State::Blocked => "is still open",
+    }
+}
+
+/// What the task was last blocked with.
+fn last_blocker<'s>(story: &Story<'s>) -> Option<&'s Blocker> {
+    let newest = story.events.iter().rev();
+    newest
+        .flat_map(|event| event.changes.iter())
+        .find_map(|change| match change {
+            Change::blocker(blocker) => blocker.as_ref(),
+            _ => None,
+        })
+}
+
+/// The words of whoever blocked it last.
+fn reason_before_end(story: &Story<'_>) -> Option<String> {
+    last_blocker(story)
+        .map(|blocker| blocker.reason.clone())
+        .filter(|reason| !reason.trim().is_empty())
+}
+
+fn last_reason<'s>(story: &Story<'s>) -> &'s str {
+    let ended = |event: &&Event| {
+        event.to_state == story.task.state && event.from_state != Some(event.to_state)
+    };
+    let last = story.events.iter().rev().find(ended);
+    last.map_or("", |event| event.reason.as_str())
+}
+
+fn why_failed(story: &Story<'_>) -> String {
+    let reason = last_reason(story);
+    if let Some(category) = reason.strip_prefix("run_failed_").and_then(Category::parse) {
+        return category_words(category).to_owned();
+    }
+    match reason {
+        "lost_too_often" => "its workers were lost too often".to_owned(),
+        "dependency_dead" => match dead_dependency(story) {
+            Some(id) => format!("{id}, which it depends on, did not get done"),
+            None => "a task that it depends on did not get done".to_owned(),
+        },
+        "packet_refused_again" => match reason_before_end(story) {
+            Some(why) => format!("its packet was refused again ({why})"),
+            None => "its packet was refused again".to_owned(),
+        },
+        "research_rework" => "its result was not good enough".to_owned(),
+        "" => "nobody wrote down why".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+fn dead_dependency(story: &Story<'_>) -> Option<String> {
+    last_blocker(story)?.waits_for.clone()
+}
+
+/// Why a run of the category ends a task, or what its failures were.
+fn category_words(category: Category) -> &'static str {
+    match category {
+        Category::Env => "the machine or the network did not let it",
+        Category::Setup => "the project could not be set up",
+        Category::Permission => "something is not allowed",
+        Category::NoChange => "nothing was changed though a change was asked for",
+        Category::Policy => "it changed what it may not",
+        Category::Test => "its checks stayed red",
+        Category::Flaky => "its time was used up",
+        Category::Model => "the model did not get there",
+        Category::ModelLoop => "the model went in circles",
+        Category::Budget => "its budget was used up",
+    }
+}
+
+fn why_canceled(story: &Story<'_>) -> String {
+    match last_reason(story) {
+        "canceled" => {
+            let newest = story.events.iter().rev();
+            newest
+                .filter_map(|event| event.details.get("why"))
+                .find_map(|why| why.as_str())
+                .filter(|why| !why.trim().is_empty())
+                .unwrap_or("somebody called it off")
+                .to_owned()
+        }
+        "pull_request_closed" => "its pull request was closed".to_owned(),
+        "issue_closed" => "its issue was closed".to_owned(),
+        "policy_without_safe_path" => "it could not be done within what it may change".to_owned(),
+        "lineage_limit_reached" => match reason_before_end(story) {
+            Some(why) => format!("it was reworked as often as is allowed ({why})"),
+            None => "it was reworked as often as is allowed".to_owned(),
+        },
+        "" => "nobody wrote down why".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+fn blocked(story: &Story<'_>) -> String {
+    let Some(blocker) = &story.task.blocker else {
+        return "blocked, and nobody wrote down why".to_owned();
+    };
+    let reason = if blocker.reason.trim().is_empty() {
+        blocker.code.as_str()
+    } else {
+        blocker.reason.as_str()
+    };
+    if story.parked {
+        return format!("parked, waits for a person: {reason}");
+    }
+    match blocker.code {
+        Reason::Cooldown => format!("tried again later, after {}: {reason}", runs(story)),
+        Reason::QuotaWait => "waits for the quota of its account".to_owned(),
+        Reason::AwaitingJudge => format!("waits for a judge: {reason}"),
+        Reason::NeedsRework => format!("needs rework: {reason}"),
+        Reason::IssueLinking => "waits for its issue to name a role".to_owned(),
+        code => format!("blocked with {code}: {reason}"),
+    }
+}
+
+fn in_progress(task: &Task) -> String {
+    let owner = task.owner.as_deref().unwrap_or("somebody");
+    match task.phase {
+        Phase::Work => format!("{owner} works on it (run {})", task.counters.attempts),
+        Phase::Judge if task.intent.is_some() => format!("{owner} merges it"),
+        Phase::Judge => format!("{owner} judges it"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

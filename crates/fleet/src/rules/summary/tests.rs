@@ -1,0 +1,280 @@
+//! Every sentence.
+
+use runner_lifecycle::Timestamp;
+use runner_lifecycle::row::Intent;
+use serde_json::{Map, json};
+
+use super::super::fixtures::{id, task};
+use super::*;
+
+fn event(task: &Task, to: State, reason: &str) -> Event {
+    Event {
+        task_id: task.id.clone(),
+        version: 9,
+        from_state: Some(State::Blocked),
+        to_state: to,
+        actor: "cycle".to_owned(),
+        reason: reason.to_owned(),
+        created_at: Timestamp(1),
+        details: Map::new(),
+        changes: Vec::new(),
+    }
+}
+
+fn blocked_event(task: &Task, code: Reason, reason: &str, waits_for: Option<&str>) -> Event {
+    let mut blocker = task.blocker_of(code, reason, Timestamp(1));
+    blocker.waits_for = waits_for.map(str::to_owned);
+    Event {
+        changes: vec![Change::blocker(Some(blocker))],
+        ..event(task, State::Blocked, "blocked")
+    }
+}
+
+fn runs_of(task: &Task, count: u32) -> Vec<Run> {
+    (1..=count)
+        .map(|number| Run::begin(&task.id, number, "w", 1, Timestamp(0)))
+        .collect()
+}
+
+fn told(task: &Task, runs: u32, events: &[Event], successors: &[Task]) -> String {
+    summary(&Story {
+        task,
+        runs: &runs_of(task, runs),
+        events,
+        successors,
+        parked: false,
+    })
+}
+
+fn in_state(state: State) -> Task {
+    Task { state, ..task() }
+}
+
+#[test]
+fn done() {
+    let mut task = in_state(State::Done);
+    assert_eq!(told(&task, 1, &[], &[]), "merged after 1 run");
+    task.counters.failures.insert(Category::Test, 2);
+    task.counters.failures.insert(Category::Env, 1);
+    task.counters.lost_work = 1;
+    task.counters.quota_waits = 1;
+    assert_eq!(
+        told(&task, 6, &[], &[]),
+        "merged after 6 runs (3 failed: env, test; 1 lost; 1 stopped by a quota)"
+    );
+    let tester = Task {
+        expects_change: false,
+        ..in_state(State::Done)
+    };
+    assert_eq!(told(&tester, 1, &[], &[]), "done after 1 run");
+    for (origin, expected) in [
+        (
+            Origin::AutoFix,
+            "merged after 1 run, mending the result of p",
+        ),
+        (
+            Origin::AutoFixConflict,
+            "merged after 1 run, solving the conflicts of p with the base",
+        ),
+        (Origin::Rework, "merged after 1 run, in place of p"),
+    ] {
+        let task = Task {
+            rework_of: Some(id("p")),
+            origin,
+            ..in_state(State::Done)
+        };
+        assert_eq!(told(&task, 1, &[], &[]), expected);
+    }
+}
+
+#[test]
+fn failed() {
+    let task = in_state(State::Failed);
+    let dependency = blocked_event(&task, Reason::DependencyNotMet, "dead", Some("d"));
+    let refused = blocked_event(&task, Reason::ScopeViolation, "docs/a is outside", None);
+    for (before, reason, expected) in [
+        (
+            None,
+            "run_failed_no_change",
+            "nothing was changed though a change was asked for",
+        ),
+        (None, "run_failed_permission", "something is not allowed"),
+        (None, "run_failed_budget", "its budget was used up"),
+        (None, "lost_too_often", "its workers were lost too often"),
+        (
+            None,
+            "dependency_dead",
+            "a task that it depends on did not get done",
+        ),
+        (
+            Some(&dependency),
+            "dependency_dead",
+            "d, which it depends on, did not get done",
+        ),
+        (
+            Some(&refused),
+            "packet_refused_again",
+            "its packet was refused again (docs/a is outside)",
+        ),
+        (None, "some_other_thing", "some other thing"),
+    ] {
+        let mut events: Vec<Event> = before.cloned().into_iter().collect();
+        events.push(event(&task, State::Failed, reason));
+        // Saying it again changes nothing.
+        events.push(Event {
+            from_state: Some(State::Failed),
+            ..event(&task, State::Failed, "replay")
+        });
+        let sentence = told(&task, 1, &events, &[]);
+        assert_eq!(
+            sentence,
+            format!("failed after 1 run: {expected}"),
+            "{reason}"
+        );
+    }
+    for category in Category::ALL {
+        assert!(!category_words(*category).is_empty());
+    }
+}
+
+#[test]
+fn superseded() {
+    let task = Task {
+        superseded_by: Some(id("n1")),
+        ..in_state(State::Failed)
+    };
+    let events = [
+        blocked_event(&task, Reason::NeedsRework, "names are unclear", None),
+        event(&task, State::Failed, "superseded"),
+    ];
+    let next = |name: &str, state| Task {
+        id: id(name),
+        ..in_state(state)
+    };
+    for (successors, expected) in [
+        (vec![], "superseded by n1, because names are unclear"),
+        (
+            vec![next("n1", State::Done)],
+            "superseded by n1, which was merged, because names are unclear",
+        ),
+        (
+            vec![next("n1", State::Failed), next("n2", State::Canceled)],
+            "superseded by n1, and in the end n2, which was canceled, because names are unclear",
+        ),
+        (
+            vec![next("n1", State::Blocked)],
+            "superseded by n1, which is still open, because names are unclear",
+        ),
+    ] {
+        assert_eq!(told(&task, 1, &events, &successors), expected);
+    }
+}
+
+#[test]
+fn canceled() {
+    let task = in_state(State::Canceled);
+    let mut by_hand = event(&task, State::Canceled, "canceled");
+    by_hand
+        .details
+        .insert("why".to_owned(), json!("not needed"));
+    let rework = blocked_event(&task, Reason::NeedsRework, "still red", None);
+    for (events, expected) in [
+        (vec![by_hand], "not needed"),
+        (
+            vec![event(&task, State::Canceled, "canceled")],
+            "somebody called it off",
+        ),
+        (
+            vec![event(&task, State::Canceled, "issue_closed")],
+            "its issue was closed",
+        ),
+        (
+            vec![event(&task, State::Canceled, "pull_request_closed")],
+            "its pull request was closed",
+        ),
+        (
+            vec![event(&task, State::Canceled, "policy_without_safe_path")],
+            "it could not be done within what it may change",
+        ),
+        (
+            vec![
+                rework,
+                event(&task, State::Canceled, "lineage_limit_reached"),
+            ],
+            "it was reworked as often as is allowed (still red)",
+        ),
+        (vec![], "nobody wrote down why"),
+    ] {
+        assert_eq!(
+            told(&task, 1, &events, &[]),
+            format!("canceled: {expected}")
+        );
+    }
+}
+
+#[test]
+fn open_ones() {
+    let blocked = |code, reason: &str, parked| {
+        let mut task = in_state(State::Blocked);
+        task.blocker = Some(task.blocker_of(code, reason, Timestamp(1)));
+        summary(&Story {
+            task: &task,
+            runs: &runs_of(&task, 2),
+            events: &[],
+            successors: &[],
+            parked,
+        })
+    };
+    for (sentence, expected) in [
+        (
+            blocked(Reason::Cooldown, "the guard is red", false),
+            "tried again later, after 2 runs: the guard is red",
+        ),
+        (
+            blocked(Reason::QuotaWait, "x", false),
+            "waits for the quota of its account",
+        ),
+        (
+            blocked(
+                Reason::AwaitingJudge,
+                "approved, waits for its merge",
+                false,
+            ),
+            "waits for a judge: approved, waits for its merge",
+        ),
+        (blocked(Reason::NeedsRework, "x", false), "needs rework: x"),
+        (
+            blocked(Reason::IssueLinking, "x", false),
+            "waits for its issue to name a role",
+        ),
+        (
+            blocked(Reason::LockConflict, "src is held", false),
+            "blocked with LOCK_CONFLICT: src is held",
+        ),
+        (
+            blocked(Reason::InvalidTransition, "", true),
+            "parked, waits for a person: INVALID_TRANSITION",
+        ),
+    ] {
+        assert_eq!(sentence, expected);
+    }
+    let mut task = in_state(State::Todo);
+    assert_eq!(told(&task, 0, &[], &[]), "waits for its turn");
+    assert_eq!(told(&task, 1, &[], &[]), "waits for its turn, after 1 run");
+    task.paused = true;
+    assert_eq!(
+        told(&task, 0, &[], &[]),
+        "paused: nothing starts before it is resumed"
+    );
+    let mut task = in_state(State::InProgress);
+    task.owner = Some("worker-1".to_owned());
+    task.counters.attempts = 2;
+    assert_eq!(told(&task, 2, &[], &[]), "worker-1 works on it (run 2)");
+    task.phase = Phase::Judge;
+    assert_eq!(told(&task, 2, &[], &[]), "worker-1 judges it");
+    task.intent = Some(Intent {
+        old_base: "a".to_owned(),
+        merge_commit: "b".to_owned(),
+    });
+    assert_eq!(told(&task, 2, &[], &[]), "worker-1 merges it");
+}
