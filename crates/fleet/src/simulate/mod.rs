@@ -355,7 +355,8 @@ impl Simulation {
             .for_secs
             .map(|secs| START + i64::try_from(secs * 1000).unwrap_or(0));
         let mut faults = Vec::new();
-        let mut looked = None;
+        let mut changes = self.runtime.block_on(self.ledger.listen()).ok();
+        let mut changed = true;
         loop {
             if self.scheduler.settle() == Rest::Still {
                 break;
@@ -365,17 +366,17 @@ impl Simulation {
                 break;
             }
             let now = self.world.time().0;
-            let written = self.ledger.statements();
-            if until.is_none() && looked != Some(written) {
+            changed |= changes.as_mut().is_none_or(has_heard);
+            if until.is_none() && changed {
                 match self.is_over() {
-                    Ok(true) => break,
-                    Ok(false) => {}
+                    Ok(Some(true)) => break,
+                    Ok(Some(false)) => changed = false,
+                    Ok(None) => {}
                     Err(error) => {
                         faults.push(error.to_string());
                         break;
                     }
                 }
-                looked = Some(self.ledger.statements());
             }
             let Some(next) = self.scheduler.next_time() else {
                 break;
@@ -392,8 +393,9 @@ impl Simulation {
         self.report(seed, faults)
     }
 
-    /// Whether every task has ended, or waits for somebody outside.
-    fn is_over(&self) -> Result<bool, LedgerError> {
+    /// Whether every task has ended, or waits for somebody outside. None: it is too soon to
+    /// say.
+    fn is_over(&self) -> Result<Option<bool>, LedgerError> {
         let seconds = (self.world.time().0 - START) / 1000;
         let deeds = self
             .script
@@ -403,24 +405,24 @@ impl Simulation {
             .max()
             .unwrap_or(0);
         if seconds <= i64::try_from(deeds).unwrap_or(0) {
-            return Ok(false);
+            return Ok(None);
         }
-        if !self.script.requirement.is_empty() && seconds < 3600 {
-            return Ok(false);
+        if !self.script.requirement.is_empty() && seconds < 1200 {
+            return Ok(None);
         }
         let tasks = self.runtime.block_on(check::tasks(&self.ledger))?;
         if tasks
             .iter()
             .any(|task| task.state == runner_lifecycle::State::InProgress)
         {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let red = self.runtime.block_on(self.ledger.red_base())?;
         let now = self.world.time();
-        Ok(tasks.iter().all(|task| {
+        Ok(Some(tasks.iter().all(|task| {
             task.state.is_terminal()
                 || check::waits_for_others(task, &tasks, red.as_ref(), &self.policy, now)
-        }))
+        })))
     }
 
     fn report(self, seed: u64, mut faults: Vec<String>) -> Report {
@@ -458,6 +460,13 @@ impl Simulation {
             log: self.world.log(),
         }
     }
+}
+
+/// Whether something was written since the last time.
+fn has_heard(hints: &mut runner_ledger::Hints) -> bool {
+    let mut next = std::pin::pin!(hints.next());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    next.as_mut().poll(&mut context).is_ready()
 }
 
 /// A requirement and nothing else.

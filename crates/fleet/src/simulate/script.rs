@@ -123,7 +123,7 @@ impl Script {
             workers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             judges: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             seats: u32::try_from(chance.between(1, 2)).unwrap_or(1),
-            dependency_grace_secs: if chance.one_in(4) { 24 * 3600 } else { 0 },
+            dependency_grace_secs: if chance.one_in(4) { 1800 } else { 0 },
             ..Script::default()
         };
         for at in 0..count {

@@ -56,7 +56,7 @@ pub(super) struct Stage {
 /// Ways in which a yard could be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
-pub(super) enum Flaw {
+pub(crate) enum Flaw {
     /// The base moves wherever it stands.
     NoCompareAndSet,
     /// The base is said to be elsewhere although the merge is in it.
