@@ -14,8 +14,8 @@ use std::time::Duration;
 use runner_exec::Supervisor;
 use runner_fleet::local::{LocalYard, Outfit};
 use runner_fleet::yard::{
-    CheckEnd, Checked, InUse, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign,
-    Stopper, Trouble, WorkOrder, Worked, Yard,
+    CheckEnd, Checked, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign, Stopper,
+    Trouble, WorkOrder, Worked, Yard,
 };
 use runner_lifecycle::packet::{Assignment, ResourceChange};
 use runner_lifecycle::row::{Criterion, Intent, Remark};
@@ -193,14 +193,12 @@ async fn ask(yard: &LocalYard, op: &str, order: Order) -> Result<Value, Trouble>
             Presented::Behind(why) => json!({"behind": why}),
         },
         "sweep" => {
-            let in_use = order.in_use.into_iter().map(|(task, run_id, token)| {
-                Ok(InUse {
-                    task: TaskId::parse(&task).map_err(trouble)?,
-                    run_id,
-                    token,
-                })
+            let mut gone = yard.kept().await?;
+            gone.retain(|it| {
+                let run = (it.task.to_string(), it.run_id.clone(), it.token);
+                !order.in_use.contains(&run)
             });
-            yard.sweep(in_use.collect::<Result<_, Trouble>>()?).await?;
+            yard.sweep(gone).await?;
             json!("swept")
         }
         other => return Err(Trouble(format!("there is no {other:?}"))),

@@ -19,10 +19,10 @@ use runner_core::landing::TaskMessage;
 use runner_exec::{Cancel, Supervisor};
 use runner_lifecycle::packet::ResourceChange;
 use runner_lifecycle::row::Intent;
-use runner_lifecycle::{BasePosition, Task};
+use runner_lifecycle::{BasePosition, Task, TaskId};
 
 use crate::yard::{
-    Checked, Done, InUse, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign, Trouble,
+    Checked, Done, Kept, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign, Trouble,
     WorkOrder, Worked, Yard,
 };
 use threads::{on_thread, supervised};
@@ -242,18 +242,28 @@ impl Yard for LocalYard {
         }))
     }
 
-    fn sweep(&self, in_use: Vec<InUse>) -> Done<'_, ()> {
-        self.with_git(move |workshop| {
-            let in_use: Vec<RunName> = in_use.iter().map(run_name).collect();
-            workshop.sweep(&in_use, &Cancel::new()?)
+    fn kept(&self) -> Done<'_, Vec<Kept>> {
+        self.with_git(|workshop| {
+            let kept = workshop.kept()?.into_iter();
+            let kept = kept.filter_map(|run| {
+                Some(Kept {
+                    task: TaskId::parse(&run.task).ok()?,
+                    run_id: run.run_id,
+                    token: run.token,
+                })
+            });
+            Ok(kept.collect())
         })
     }
-}
 
-fn run_name(run: &InUse) -> RunName {
-    RunName {
-        task: run.task.to_string(),
-        run_id: run.run_id.clone(),
-        token: run.token,
+    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()> {
+        self.with_git(move |workshop| {
+            let gone = gone.into_iter().map(|run| RunName {
+                task: run.task.into(),
+                run_id: run.run_id,
+                token: run.token,
+            });
+            workshop.sweep(&gone.collect::<Vec<_>>(), &Cancel::new()?)
+        })
     }
 }

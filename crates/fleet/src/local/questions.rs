@@ -7,12 +7,9 @@ use runner_core::text::cut_chars;
 
 use super::threads::Call;
 use super::{LocalYard, trouble};
-use crate::rules::verdict;
+use crate::rules::{plan, verdict};
 use crate::yard::{PlanOrder, ReviewOrder, Reviewed, Trouble};
 use runner_lifecycle::Timestamp;
-
-/// Until the rules have one.
-const PLAN_SCHEMA: &str = "{\"type\":\"object\"}";
 
 /// The longest goal that is repeated, in characters.
 const GOAL_CHARS: usize = 8000;
@@ -49,7 +46,7 @@ impl LocalYard {
             about: "plan",
             commit: &base,
             prompt: &plan_prompt(order),
-            schema: PLAN_SCHEMA,
+            schema: plan::SCHEMA,
         };
         match self.ask(question, call)?.0 {
             Answer::Said(text) => Ok(text),

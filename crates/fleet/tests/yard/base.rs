@@ -223,27 +223,30 @@ fn what_cannot_be_a_base() {
 }
 
 #[test]
-fn a_checkout_that_was_not_brought_along_is_finished_later() {
-    let repo = project();
+fn a_fleet_that_is_killed_while_it_presents_is_finished_by_the_next() {
+    let mut repo = project();
     repo.agent("echo theirs > a/one.txt; echo n > b/new.txt; out done did");
     let result = worked(&repo, "task");
     let merged = merge(&repo, "task", &result);
     let old = repo.head();
-    // As a fleet leaves it that was killed between the branch and its checkout.
-    let step = json!({
-        "root": repo.path(""), "from_branch": "main", "from": old,
-        "to_branch": "main", "to": merged,
-    });
-    let root = repo.path("").display().to_string();
-    let root = root.trim_end_matches('/').to_owned();
-    let mut step = step;
-    step["root"] = json!(root);
-    let pending = json!({"target": "main", "commit": merged, "moves": [step]});
-    repo.write(".runner/fleet/present.json", pending.to_string());
-    repo.git(&["update-ref", "refs/heads/main", &merged]);
-    assert_ne!(repo.git(&["status", "--porcelain", "-uno"]), "");
-    assert_eq!(ask(&repo, "present", &json!({})), "up to date");
-    assert_eq!(repo.git(&["status", "--porcelain", "-uno"]), "");
-    assert_eq!(repo.read("b/new.txt"), "n\n");
-    assert!(!repo.exists(".runner/fleet/present.json"));
+    let mut killed = 0;
+    loop {
+        repo.env("RUNNER_FAULT", format!("kill@{}", killed + 1));
+        let run = repo.runner(&["present"]);
+        repo.env_remove("RUNNER_FAULT");
+        if run.signal.is_none() {
+            run.success();
+            break;
+        }
+        killed += 1;
+        assert_eq!(ask(&repo, "present", &json!({})), "up to date", "{killed}");
+        assert_eq!(repo.head(), merged, "{killed}");
+        assert_eq!(repo.git(&["status", "--porcelain", "-uno"]), "", "{killed}");
+        assert_eq!(repo.read("b/new.txt"), "n\n");
+        assert!(!repo.exists(".runner/fleet/present.json"), "{killed}");
+        repo.git(&["update-ref", "refs/heads/main", &old]);
+        repo.git(&["reset", "-q", "--hard"]);
+    }
+    assert!(killed > 5, "{killed}");
+    assert_eq!(repo.head(), merged);
 }

@@ -282,7 +282,7 @@ fn the_stop_sign_ends_the_whole_process_tree() {
 }
 
 #[test]
-fn the_timebox_ends_the_run_and_keeps_what_there_is() {
+fn the_timebox_ends_the_run() {
     let repo = project();
     repo.agent_at(1, "echo x > a/x; out retry more");
     repo.agent_at(2, "echo y > a/y; sleep 600");
@@ -343,6 +343,45 @@ fn a_session_can_move_no_ref_of_the_project() {
     ]);
     assert_eq!(after, before);
     assert_eq!(repo.git(&["fsck", "--connectivity-only"]), "");
+}
+
+#[test]
+fn in_a_sandbox_a_session_cannot_even_reach_the_project() {
+    let mut repo = project();
+    repo.config(|config| {
+        config.set("sandbox.mode", "required");
+    });
+    repo.write_config();
+    repo.agent(
+        "project=$(cd ../../../.. && pwd); test -f \"$project/a/one.txt\" || exit 9\n\
+         mine() { if ( : > \"$1\" ) 2>/dev/null; then echo \"$1\" >> a/wrote; fi; }\n\
+         mine \"$project/a/one.txt\"; mine \"$project/.git/refs/heads/main\"\n\
+         mine \"$project/.git/planted\"; mine \"$project/.runner/fleet/yard.lock\"\n\
+         mine \"$project/.runner/fleet/worktrees/planted\"; mine a/inside\n\
+         git commit -q --allow-empty -m mine && echo committed >> a/wrote; out done did",
+    );
+    let head = repo.head();
+    let done = work(&repo, "task", 1);
+    assert_eq!(done["ending"], "complete", "{done}");
+    let wrote = repo.git(&["show", &format!("{}:a/wrote", text(&done["commit"]))]);
+    let wrote: Vec<&str> = wrote.lines().collect();
+    assert_eq!(wrote, ["a/inside", "committed"]);
+    assert_eq!(repo.head(), head);
+}
+
+#[test]
+fn many_at_once_do_not_get_into_each_others_way() {
+    let repo = project();
+    repo.agent("echo x > a/$RUNNER_RUN_ID; out done did");
+    let all: Vec<_> = (0..6)
+        .map(|at| json!({"task": format!("t{at}"), "run_id": format!("t{at}-1"), "commands": ["true"]}))
+        .collect();
+    let done = ask(&repo, "works", &json!({"all": all}));
+    for (at, one) in done.as_array().unwrap().iter().enumerate() {
+        assert_eq!(one["ending"], "complete", "{one}");
+        assert_eq!(one["changes"], json!([format!("created a/t{at}-1")]));
+        assert_eq!(one["checks"][1]["end"], "green", "{one}");
+    }
 }
 
 #[test]

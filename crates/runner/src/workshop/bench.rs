@@ -9,7 +9,7 @@ use std::time::Duration;
 use runner_exec::{Cancel, wait_until_unlocked};
 use rustix::fs::{FlockOperation, flock};
 
-use super::{CHECKOUTS, Workshop};
+use super::{CHECKOUTS, RunName, Workshop};
 use crate::error::{Code, Error, Result};
 use crate::files;
 use crate::git::Git;
@@ -17,7 +17,13 @@ use crate::lock;
 use crate::project::Project;
 
 /// How long the processes of a killed fleet may take to be gone.
-const ORPHANS: Duration = Duration::from_secs(15);
+pub(super) const ORPHANS: Duration = Duration::from_secs(15);
+
+/// The ending of the file that says who is there, and is locked while that is so.
+pub(super) const LOCK: &str = "lock";
+
+/// The ending of the file that supervisors hold locked.
+pub(super) const SESSION: &str = "session";
 
 /// Somebody's place, for as long as this lives.
 #[derive(Debug)]
@@ -38,14 +44,14 @@ pub(super) struct Seat {
 
 impl Seat {
     /// Whether nothing of an earlier owner is alive in it.
-    pub(super) fn is_quiet(&self, cancel: &Cancel) -> Result<bool> {
+    pub(super) fn is_quiet(&self, cancel: &Cancel, limit: Duration) -> Result<bool> {
         let project = Project::at(self.folder.clone());
-        let mut locks = vec![beside(&self.folder, "session")];
+        let mut locks = vec![beside(&self.folder, SESSION)];
         if project.iterations().is_dir() {
             locks.push(lock::session_lock(&project)?);
         }
         for path in locks {
-            if !wait_until_unlocked(&path, cancel, ORPHANS)? {
+            if !wait_until_unlocked(&path, cancel, limit)? {
                 return Ok(false);
             }
         }
@@ -57,16 +63,23 @@ impl Workshop {
     /// A commit in a place that goes away with this value.
     pub(super) fn checkout(&self, commit: &str) -> Result<Checkout<'_>> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
+        self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
         Ok(Checkout {
-            bench: self.bench(CHECKOUTS, &name, commit)?,
+            bench: self.bench(CHECKOUTS, &name, None, commit)?,
             workshop: self,
         })
     }
 
     /// A commit in a new place; whatever a dead owner left there is removed.
-    pub(super) fn bench(&self, kind: &str, name: &str, commit: &str) -> Result<Bench> {
+    pub(super) fn bench(
+        &self,
+        kind: &str,
+        name: &str,
+        owner: Option<&RunName>,
+        commit: &str,
+    ) -> Result<Bench> {
         let folder = self.place(kind, name);
         let Some(seat) = self.take_seat(&folder)? else {
             return Err(Error::new(
@@ -74,7 +87,12 @@ impl Workshop {
                 format!("somebody is at work in {}", folder.display()),
             ));
         };
-        if !seat.is_quiet(&Cancel::new()?)? {
+        if let Some(owner) = owner {
+            // Strings and a number: there is nothing that could fail.
+            let text = serde_json::to_vec(owner).unwrap_or_default();
+            std::fs::write(beside(&folder, LOCK), text)?;
+        }
+        if !seat.is_quiet(&Cancel::new()?, ORPHANS)? {
             return Err(Error::new(
                 Code::Locked,
                 format!("processes are still alive in {}", folder.display()),
@@ -84,7 +102,7 @@ impl Workshop {
         files::make_folder(&folder)?;
         let git = self.git.borrow_into(&folder, commit)?;
         Ok(Bench {
-            session_lock: beside(&folder, "session"),
+            session_lock: beside(&folder, SESSION),
             project: Project::at(folder),
             git,
             seat,
@@ -101,7 +119,7 @@ impl Workshop {
         if let Some(kind) = folder.parent() {
             files::make_folder(kind)?;
         }
-        let path = beside(folder, "lock");
+        let path = beside(folder, LOCK);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -121,7 +139,7 @@ impl Workshop {
         // Whoever opens a lock does so while holding this one: nobody is left with a file
         // that has no name any more.
         let _lock = self.lock()?;
-        for ending in ["session", "lock"] {
+        for ending in [SESSION, LOCK] {
             files::remove_if_there(&beside(&seat.folder, ending))?;
         }
         Ok(())
@@ -143,7 +161,7 @@ impl Drop for Checkout<'_> {
 }
 
 /// A file beside a folder, named after it.
-fn beside(folder: &Path, ending: &str) -> PathBuf {
+pub(super) fn beside(folder: &Path, ending: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(".");
     name.push(ending);

@@ -90,7 +90,7 @@ impl Workshop {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
         self.refuse_if_replaced(order.name)?;
-        let bench = self.bench(WORKTREES, &order.name.folder(), &begin)?;
+        let bench = self.bench(WORKTREES, &order.name.folder(), Some(order.name), &begin)?;
         let run_id = safe_name(&order.name.run_id);
         let instructions = self.project_file(paths::INSTRUCTIONS)?;
         let goal = with_id(order.goal, &run_id)?;

@@ -1,16 +1,23 @@
 //! The names of runs in folders and refs, and the removal of what nobody needs any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use runner_core::landing::run_of;
 use runner_exec::Cancel;
+use serde::{Deserialize, Serialize};
 
+use super::bench::{LOCK, ORPHANS, SESSION, beside};
 use super::{CHECKOUTS, WORKTREES, Workshop, safe_name};
 use crate::error::Result;
+use crate::files;
+
+/// The largest file that says whose a place is.
+const MAX_OWNER: u64 = 64 * 1024;
 
 /// A run, and who owns it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RunName {
     /// The task.
     pub task: String,
@@ -31,14 +38,26 @@ impl RunName {
         format!("{}/{}", safe_name(&self.task), self.folder())
     }
 
+    /// The run that such a part names. Names that git could not have stay as they were made:
+    /// they mean the same ref.
+    fn of_ref(part: &str) -> Option<Self> {
+        let (task, folder) = part.split_once('/')?;
+        let (run_id, token) = folder.rsplit_once('-')?;
+        Some(RunName {
+            task: task.to_owned(),
+            run_id: run_id.to_owned(),
+            token: token.parse().ok()?,
+        })
+    }
+
     /// The ref that keeps the loop's own branch.
     pub(super) fn proof_ref(&self) -> String {
-        proof_ref(&safe_name(&self.task), &safe_name(&self.run_id))
+        format!(
+            "refs/runner/{}/{}",
+            safe_name(&self.task),
+            safe_name(&self.run_id)
+        )
     }
-}
-
-fn proof_ref(task: &str, run: &str) -> String {
-    format!("refs/runner/{task}/{run}")
 }
 
 /// The token in the name of a folder or ref of a run.
@@ -48,50 +67,60 @@ pub(super) fn token_of(name: &str, run_id: &str) -> Option<u64> {
 }
 
 impl Workshop {
-    /// Removes the folders and refs of all runs but these, of checks too, unless somebody is
-    /// at work there. The proof of runs that were merged stays. What comes into being while
-    /// this goes on is not looked at.
-    pub fn sweep(&self, in_use: &[RunName], cancel: &Cancel) -> Result<()> {
-        let used: BTreeSet<String> = in_use.iter().map(RunName::ref_part).collect();
-        let used_folders: BTreeSet<String> = in_use.iter().map(RunName::folder).collect();
-        let refs = self.git.line(&[
-            "for-each-ref",
-            "--format=%(refname) %(objectname)",
-            &self.refs(),
-        ])?;
-        let worktrees = self.names_in(WORKTREES);
-        let checkouts = self.names_in(CHECKOUTS);
-        let mut busy = BTreeSet::new();
-        for name in worktrees.difference(&used_folders) {
-            if !self.remove_place(WORKTREES, name, cancel)? {
-                busy.insert(name.clone());
+    /// The runs whose folders or refs are there, proof of merged ones left out. What is left
+    /// of checks that were killed is removed on the way.
+    pub fn kept(&self) -> Result<Vec<RunName>> {
+        self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
+        let mut found = BTreeSet::new();
+        let mut named = BTreeSet::new();
+        for name in self.names_in(WORKTREES) {
+            let path = beside(&self.place(WORKTREES, &name), LOCK);
+            let owner = files::read_regular(&path, MAX_OWNER).unwrap_or_default();
+            match serde_json::from_slice::<RunName>(&owner) {
+                Ok(owner) if owner.folder() == name => {
+                    named.insert(owner.ref_part());
+                    found.insert(owner);
+                }
+                // Cut off before it had said whose it is: nobody's.
+                _ => drop(self.remove_place(WORKTREES, &name, &Cancel::new()?, Duration::ZERO)?),
             }
         }
-        for name in &checkouts {
-            self.remove_place(CHECKOUTS, name, cancel)?;
+        for (part, _) in self.kept_refs()? {
+            if !named.contains(&part) {
+                found.extend(RunName::of_ref(&part));
+            }
         }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Removes the folders and refs of these runs, unless somebody is at work there. The
+    /// proof of runs that were merged stays.
+    pub fn sweep(&self, gone: &[RunName], cancel: &Cancel) -> Result<()> {
+        self.sweep_checkouts(cancel, ORPHANS)?;
+        let kept = self.kept_refs()?;
+        let parts: BTreeSet<String> = gone.iter().map(RunName::ref_part).collect();
         let mut orders = String::new();
-        for line in refs.lines() {
-            let Some((name, commit)) = line.split_once(' ') else {
-                continue;
-            };
-            let part = name.strip_prefix(&self.refs()).unwrap_or(name);
-            let Some((task, folder)) = part.split_once('/') else {
-                continue;
-            };
-            if used.contains(part) || busy.contains(folder) {
+        for run in gone {
+            if !self.remove_place(WORKTREES, &run.folder(), cancel, ORPHANS)? {
                 continue;
             }
+            let Some(result) = kept.get(&run.ref_part()) else {
+                continue;
+            };
             // Writing to a String cannot fail.
-            let _ = writeln!(orders, "delete {name} {commit}");
-            let run = folder.rsplit_once('-').map_or(folder, |(run, _)| run);
-            let kept = in_use
-                .iter()
-                .any(|it| safe_name(&it.task) == task && safe_name(&it.run_id) == run);
-            if !kept && !self.is_merged(commit)? {
-                let proof = proof_ref(task, run);
-                if let Some(tip) = self.git.commit_of(&proof)? {
-                    let _ = writeln!(orders, "delete {proof} {tip}");
+            let _ = writeln!(orders, "delete {}{} {result}", self.refs(), run.ref_part());
+            // Another owner of the same run may need it.
+            let shared = kept.keys().any(|part| {
+                !parts.contains(part)
+                    && RunName::of_ref(part).is_some_and(|it| it.proof_ref() == run.proof_ref())
+            });
+            let proof = self.git.commit_of(&run.proof_ref())?;
+            if let Some(tip) = proof.filter(|_| !shared)
+                && !self.is_merged(result)?
+            {
+                let line = format!("delete {} {tip}\n", run.proof_ref());
+                if !orders.contains(&line) {
+                    orders.push_str(&line);
                 }
             }
         }
@@ -103,6 +132,26 @@ impl Workshop {
             .map(drop)
     }
 
+    /// Removes the checkouts of processes that are no more.
+    pub(super) fn sweep_checkouts(&self, cancel: &Cancel, limit: Duration) -> Result<()> {
+        for name in self.names_in(CHECKOUTS) {
+            self.remove_place(CHECKOUTS, &name, cancel, limit)?;
+        }
+        Ok(())
+    }
+
+    /// The results that refs keep, by the part of the ref that names their run.
+    fn kept_refs(&self) -> Result<BTreeMap<String, String>> {
+        let prefix = self.refs();
+        let format = "--format=%(objectname) %(refname)";
+        let listed = self.git.line(&["for-each-ref", format, &prefix])?;
+        let parts = listed.lines().filter_map(|line| {
+            let (commit, name) = line.split_once(' ')?;
+            Some((name.strip_prefix(&prefix)?.to_owned(), commit.to_owned()))
+        });
+        Ok(parts.collect())
+    }
+
     /// The runs, or checks, that have a folder or a lock.
     pub(super) fn names_in(&self, kind: &str) -> BTreeSet<String> {
         let entries = std::fs::read_dir(self.fleet_folder().join(kind));
@@ -112,19 +161,27 @@ impl Workshop {
             .flatten()
             .filter_map(|entry| entry.file_name().into_string().ok())
             .map(|name| {
-                let beside = name.strip_suffix(".lock");
-                let beside = beside.or_else(|| name.strip_suffix(".session"));
-                beside.map_or(name.clone(), str::to_owned)
+                let ending = name.rsplit_once('.');
+                match ending {
+                    Some((folder, LOCK | SESSION)) => folder.to_owned(),
+                    _ => name,
+                }
             })
             .collect()
     }
 
     /// Whether it is gone.
-    fn remove_place(&self, kind: &str, name: &str, cancel: &Cancel) -> Result<bool> {
+    fn remove_place(
+        &self,
+        kind: &str,
+        name: &str,
+        cancel: &Cancel,
+        limit: Duration,
+    ) -> Result<bool> {
         let Some(seat) = self.take_seat(&self.place(kind, name))? else {
             return Ok(false);
         };
-        if !seat.is_quiet(cancel)? {
+        if !seat.is_quiet(cancel, limit)? {
             return Ok(false);
         }
         self.clear(&seat)?;
@@ -167,6 +224,14 @@ mod tests {
         assert_eq!(name.folder(), "a-2-7");
         assert_eq!(name.ref_part(), "a/a-2-7");
         assert_eq!(name.proof_ref(), "refs/runner/a/a-2");
+        assert_eq!(RunName::of_ref("a/a-2-7").as_ref(), Some(&name));
+        let odd = RunName {
+            task: "a..b".to_owned(),
+            ..name
+        };
+        let back = RunName::of_ref(&odd.ref_part()).unwrap();
+        assert_ne!(back, odd);
+        assert_eq!(back.ref_part(), odd.ref_part());
         assert_eq!(token_of("a-2-7", "a-2"), Some(7));
         assert_eq!(token_of("a-2-7", "a"), None);
         assert_eq!(token_of("a-2-7.lock", "a-2"), None);
