@@ -10,6 +10,7 @@ mod failure;
 mod install;
 mod model;
 mod out;
+mod schemathesis;
 mod setup;
 mod sweep;
 mod tidy;
@@ -32,7 +33,7 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "ci",
-        about: "everything that must be green: page, format, lints, tests, docs, tidy, sweep, demo, browser",
+        about: "everything that must be green: page, format, lints, tests, docs, tidy, api, sweep, demo, browser",
         help: ci::HELP,
         run: ci::run,
     },

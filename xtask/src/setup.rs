@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::args::Args;
 use crate::cmd::{Cmd, find_program, target_dir};
 use crate::failure::{Failure, Result};
-use crate::{codex, out, ui};
+use crate::{codex, out, schemathesis, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask setup
@@ -19,7 +19,8 @@ packages of the system with apt (through sudo unless you are root), the others
 into target/tools, which every xtask has first on its PATH. The real codex for the
 tests comes from the npm registry, in one version, and is named to them by
 RUNNER_CODEX; the packages that the page of `runner ui` is built with come from
-there too, as locked, into ui/node_modules. Both take Node.js with npm.";
+there too, as locked, into ui/node_modules. Both take Node.js with npm. The tool
+that checks the fleet's API comes from the Python index, in one version.";
 
 /// A tool that something in this repository calls.
 struct Tool {
@@ -42,6 +43,8 @@ enum Source {
     Npm,
     /// The packages in ui/package-lock.json.
     UiPackages,
+    /// The pinned package of [`schemathesis`]; one on the PATH does not do.
+    Schemathesis,
 }
 
 const TOOLS: &[Tool] = &[
@@ -98,6 +101,11 @@ const TOOLS: &[Tool] = &[
         source: Source::UiPackages,
         why: "the page of `runner ui` is built and tested with them",
     },
+    Tool {
+        command: "schemathesis",
+        source: Source::Schemathesis,
+        why: "the fleet's API is checked against its OpenAPI with it",
+    },
 ];
 
 /// Where administrators' programs are, which not everybody has on the PATH.
@@ -108,6 +116,7 @@ impl Tool {
         match self.source {
             Source::Npm => codex::binary().is_some(),
             Source::UiPackages => ui::has_packages(),
+            Source::Schemathesis => schemathesis::is_there(),
             Source::Apt(_) | Source::Pip { .. } => {
                 let in_system = |dir: &str| Path::new(dir).join(self.command).is_file();
                 find_program(self.command).is_some()
@@ -149,7 +158,7 @@ pub(crate) fn ensure() -> Result<()> {
         .iter()
         .filter_map(|tool| match tool.source {
             Source::Apt(package) => Some(package),
-            Source::Pip { .. } | Source::Npm | Source::UiPackages => None,
+            Source::Pip { .. } | Source::Npm | Source::UiPackages | Source::Schemathesis => None,
         })
         .collect();
     // First, because pip needs python.
@@ -162,6 +171,7 @@ pub(crate) fn ensure() -> Result<()> {
             Source::Pip { package, or_crate } => install_program(package, or_crate)?,
             Source::Npm => codex::install()?,
             Source::UiPackages => ui::install_packages()?,
+            Source::Schemathesis => schemathesis::install()?,
         }
         if !tool.is_there() {
             return Err(Failure::new(format!(

@@ -32,16 +32,15 @@ pub(crate) struct Changed {
 /// Where a task shall go.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"to": "canceled", "reason": "it is not needed any more"}))]
 pub(crate) struct TransitionBody {
     /// `blocked`: say what is in the way, with `code`. `todo`: ask the recovery table.
     /// `canceled`: call it off. `done` and `failed`: say again that it ended so.
-    #[schema(inline)]
     to: AskedState,
     /// Why.
     #[schema(min_length = 1, max_length = 2000)]
     reason: String,
     /// What is in the way, for `blocked`.
-    #[schema(inline)]
     code: Option<words::Code>,
     /// What it waits for, for `blocked`.
     #[schema(max_length = 2000)]
@@ -56,6 +55,7 @@ pub(crate) struct TransitionBody {
 /// Why a task is called off.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"reason": "it is not needed any more"}))]
 pub(crate) struct CancelBody {
     /// Why.
     #[schema(min_length = 1, max_length = 2000)]
@@ -70,6 +70,7 @@ pub(crate) struct CancelBody {
 /// That a task shall be done after all.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({}))]
 pub(crate) struct RetryBody {
     /// The id of the new task, where one is made; made up if not said.
     #[schema(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]
@@ -84,6 +85,7 @@ pub(crate) struct RetryBody {
 /// Whether a task is held back.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"paused": true}))]
 pub(crate) struct PauseBody {
     /// Whether nothing new may start.
     paused: bool,

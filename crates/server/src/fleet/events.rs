@@ -91,13 +91,14 @@ impl Follower {
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamQuery {
     /// Everything after that id; 0: everything there is. `Last-Event-ID` goes before it.
-    #[param(minimum = 0)]
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     after: Option<u64>,
 }
 
 /// Follows the changes of all tasks
 #[utoipa::path(get, path = "/events", tag = "events",
     params(StreamQuery, ("Last-Event-ID" = Option<u64>, Header, minimum = 0,
+        maximum = 9_007_199_254_740_991_u64,
         description = "the last id that was seen: what came after it is told first")),
     responses((status = 200, description = "server-sent events: `task`, each with the id of its \
         place in the ledger, and `reset` if the id that was seen is not of this ledger",

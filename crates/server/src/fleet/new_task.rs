@@ -14,6 +14,11 @@ use crate::serve::random_hex;
 /// A task to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "title": "Parse dates", "goal": "Dates with a zone are read.", "lock_scope": ["src/dates/**"],
+    "acceptance": [{"id": "guard", "text": "the guard is green", "check": "command"}],
+    "priority": "high"
+}))]
 pub(crate) struct NewTaskBody {
     /// Its id; made up if not said.
     #[schema(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")]

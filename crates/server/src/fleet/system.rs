@@ -16,6 +16,7 @@ use super::{FleetState, Outside};
 /// What is to be launched.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"requirement": "A parser of dates."}))]
 pub(crate) struct PreflightBody {
     /// The requirement text; the project's own if not said.
     requirement: Option<String>,

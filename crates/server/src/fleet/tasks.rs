@@ -13,6 +13,9 @@ use super::refusal::{Answered, Failure, Good};
 use super::wire::{Blocker, EventView, TaskView};
 use super::words::{AskedReason, AskedState, Purpose};
 
+/// The largest whole number that every JSON reader keeps as it is.
+const MAX_EXACT: u64 = (1 << 53) - 1;
+
 /// Which tasks.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -99,7 +102,7 @@ pub(crate) struct NotReady {
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventQuery {
     /// The `next_cursor` of the page before: the last version that was told.
-    #[param(minimum = 0)]
+    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     cursor: Option<u64>,
     /// How many, 1 to 200; 50 if not said.
     #[param(minimum = 1, maximum = 200)]
@@ -216,6 +219,11 @@ pub(crate) async fn events(
 ) -> Answered<Good<EventList>> {
     let limit = limit(query.limit)?;
     let after = query.cursor.unwrap_or(0);
+    if after > MAX_EXACT {
+        return Err(Failure::input(
+            "cursor is the next_cursor of an earlier page",
+        ));
+    }
     let mut events = fleet.ledger().event_page(&id, after, limit + 1).await?;
     // Every task has events: only where none came may there be no task.
     if events.is_empty() && fleet.ledger().task(&id).await?.is_none() {
