@@ -182,10 +182,12 @@ impl Fleet {
         let brought_in = !self.begun.contains_key(&Post::Cycle)
             || self.cycles.cycles.load(Ordering::Relaxed) > 0;
         let has_planned = !self.begun.contains_key(&Post::Planner)
-            || matches!(
-                self.planned(),
-                Some(Planned::NoRequirement | Planned::Before | Planned::Refused(_))
-            );
+            || match self.planned() {
+                Some(Planned::NoRequirement | Planned::Before | Planned::Refused(_)) => true,
+                // What it said may be old, but for a source that cannot be read.
+                Some(Planned::BacklogFirst(_)) => self.crew.backlog.requirement().await.is_err(),
+                Some(Planned::Tasks(_)) | None => false,
+            };
         if !brought_in || !has_planned {
             return Ok(false);
         }

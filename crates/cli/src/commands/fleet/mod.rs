@@ -1,6 +1,13 @@
 //! `runner fleet`: many tasks at once, each in a work tree of its own.
 
+mod api;
+mod board;
+mod demo;
+mod ground;
+mod roles;
 mod status;
+mod teller;
+mod up;
 
 use std::path::Path;
 
@@ -15,11 +22,24 @@ use super::task::{self, Ended};
 use crate::fleet_args::{FleetArgs, FleetCommand};
 use crate::out::Out;
 
+pub(crate) use demo::agent::main as demo_agent;
+
 /// Who changes things here, as events name it.
 const PERSON: &str = "person";
 
 /// `runner fleet …`.
 pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
+    match &args.command {
+        FleetCommand::Up(options) => return up::run(dir, &args.store, options, out),
+        FleetCommand::Demo { dir } => return demo::run(dir.as_deref(), out),
+        FleetCommand::Serve { .. }
+        | FleetCommand::Dispatcher
+        | FleetCommand::Worker { .. }
+        | FleetCommand::Judge { .. }
+        | FleetCommand::Cycle
+        | FleetCommand::Planner { .. } => return roles::run(dir, args, out),
+        _ => {}
+    }
     let store = store(dir, &args.store)?;
     with_ledger(&store, out, async |ledger, out| match &args.command {
         FleetCommand::Status { all } => status::run(ledger, *all, out).await,
@@ -34,6 +54,8 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
             let request = task::retry_request(ledger, &id, None).await?;
             ask(ledger, id, request, out).await
         }
+        // Handled above: they open the ledger themselves.
+        _ => Ok(Exit::Success),
     })
 }
 
