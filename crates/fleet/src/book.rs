@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use runner_ledger::{
-    Agent, Ask, Assigned, Claimed, Count, Floor, Hints, Keeper, Ledger, LedgerError, NewAgent,
-    Outcome, RedBase, RunSpending, SeatTry, StoreError, Wanted, Woken,
+    Agent, Ask, Assigned, Bench, Claimed, Count, Floor, Hints, Keeper, Ledger, LedgerError,
+    NewAgent, Outcome, RedBase, RunSpending, SeatTry, StoreError, Wanted, Woken,
 };
 use runner_lifecycle::lock::Lock;
 use runner_lifecycle::request::{Claim, Ending, JudgeEnding, NewTask};
@@ -178,10 +178,9 @@ impl Book {
         self.at("to_recover", blocked).await
     }
 
-    /// See [`Ledger::next_judgement`].
-    pub async fn next_judgement(&self, now: Timestamp) -> Booked<Option<Timestamp>> {
-        self.at("next_judgement", self.ledger.next_judgement(now))
-            .await
+    /// See [`Ledger::bench`].
+    pub async fn bench(&self) -> Booked<Bench> {
+        self.at("bench", self.ledger.bench()).await
     }
 
     /// See [`Ledger::red_base`].

@@ -14,5 +14,6 @@ pub mod notes;
 pub mod outlook;
 pub mod roles;
 pub mod rules;
+pub mod simulate;
 pub mod up;
 pub mod yard;

@@ -7,7 +7,6 @@ use runner_lifecycle::{Lane, Purpose, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::agents::{self, Agent, agent_columns};
-use crate::claims::READY_IN_LANE;
 use crate::engine::{Access, Arg, Session, Sql, all, one, run};
 use crate::error::StoreError;
 use crate::facts;
@@ -55,6 +54,21 @@ pub struct RedBase {
     pub task: TaskId,
 }
 
+/// What waits for judges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bench {
+    /// When this was.
+    pub now: Timestamp,
+    /// Whether a result waits for a verdict.
+    pub to_judge: bool,
+    /// Whether an approved one waits for its merge.
+    pub to_merge: bool,
+    /// When the next one may be claimed that cannot be now.
+    pub next_at: Option<Timestamp>,
+    /// The base that was found red.
+    pub red_base: Option<RedBase>,
+}
+
 /// Everything that a dispatcher must know of the fleet, at one point in time.
 #[derive(Clone, Debug, Default)]
 pub struct Floor {
@@ -78,6 +92,24 @@ const PRESENT: &str = concat!(
     " FROM agents a LEFT JOIN leases l ON l.owner = a.name WHERE a.left_at IS NULL \
      ORDER BY a.name, l.last_heartbeat_at DESC"
 );
+macro_rules! first_ready {
+    ($pairs:literal) => {
+        concat!(
+            "SELECT (SELECT t.doc FROM tasks t WHERE t.awaits = 'work' AND t.unmet = 0 \
+             AND t.waits_for IS NULL AND t.role = p.role AND t.lane = p.lane \
+             ORDER BY t.rank, t.created_at, t.id LIMIT 1) FROM ",
+            $pairs
+        )
+    };
+}
+
+const FIRST_READY: Sql = Sql {
+    sqlite: first_ready!(
+        "(SELECT r.value AS role, l.value AS lane FROM json_each($1) r \
+         JOIN json_each($2) l ON l.key = r.key) p"
+    ),
+    postgres: first_ready!("unnest($1::text[], $2::text[]) AS p(role, lane)"),
+};
 const BUSY: &str = "SELECT l.task_id, l.owner, l.purpose, t.lane FROM leases l \
      JOIN tasks t ON t.id = l.task_id ORDER BY l.task_id";
 const WAITING: Sql = Sql {
@@ -104,9 +136,14 @@ const WAITS_FOR_DEAD: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) AND w.state = 'todo' \
      ORDER BY d.task_id";
 
-const NEXT_JUDGEMENT: &str = "SELECT MIN(retry_at) FROM tasks WHERE awaits = 'judge' \
-     AND retry_at > $1 UNION ALL \
-     SELECT MIN(retry_at) FROM tasks WHERE awaits = 'merge' AND retry_at > $1";
+const BENCH: &str = "SELECT \
+     (SELECT id FROM tasks WHERE awaits = 'judge' AND (retry_at IS NULL OR retry_at <= $1) \
+     ORDER BY rank, created_at, id LIMIT 1), \
+     (SELECT id FROM tasks WHERE awaits = 'merge' AND (retry_at IS NULL OR retry_at <= $1) \
+     ORDER BY rank, created_at, id LIMIT 1), \
+     (SELECT MIN(retry_at) FROM tasks WHERE awaits = 'judge' AND retry_at > $1), \
+     (SELECT MIN(retry_at) FROM tasks WHERE awaits = 'merge' AND retry_at > $1), \
+     (SELECT value FROM flags WHERE name = 'red_base')";
 
 impl Ledger {
     /// What a dispatcher of these roles looks at.
@@ -116,11 +153,7 @@ impl Ledger {
             now: self.now_in(&mut *session).await?,
             ..Floor::default()
         };
-        for role in roles {
-            let firsts = first_ready(&mut *session, role).await?;
-            let firsts = firsts.into_iter().map(|first| ((*role).to_owned(), first));
-            floor.ready.extend(firsts);
-        }
+        floor.ready = first_ready(&mut *session, roles).await?;
         if floor.ready.is_empty() {
             // Nothing could start, whoever is there.
             return Ok(floor);
@@ -200,14 +233,22 @@ impl Ledger {
         }
     }
 
-    /// When the first result that waits may be claimed by a judge, if that is later than now.
-    pub async fn next_judgement(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    /// What a judge looks at before it claims.
+    pub async fn bench(&self) -> Result<Bench, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
-        let mut first: Option<i64> = None;
-        for row in all(&mut *session, NEXT_JUDGEMENT, &[Arg::Int(now.0)]).await? {
-            first = first.into_iter().chain(row.maybe_int(0)?).min();
-        }
-        Ok(first.map(Timestamp))
+        let now = self.now_in(&mut *session).await?;
+        let row = one(&mut *session, BENCH, &[Arg::Int(now.0)]).await?;
+        let row = row.ok_or_else(|| StoreError::Damaged("no answer".to_owned()))?;
+        let next = [row.maybe_int(2)?, row.maybe_int(3)?];
+        let red = row.maybe_text(4)?;
+        let red = red.map(|text| records::parse("the red base", &text));
+        Ok(Bench {
+            now,
+            to_judge: row.maybe_text(0)?.is_some(),
+            to_merge: row.maybe_text(1)?.is_some(),
+            next_at: next.into_iter().flatten().min().map(Timestamp),
+            red_base: red.transpose()?.flatten(),
+        })
     }
 
     /// The base that was found red, and who mends it.
@@ -238,23 +279,29 @@ impl Ledger {
     }
 }
 
-/// The first ready task of each lane of a role, best first.
-async fn first_ready(session: &mut dyn Session, role: &str) -> Result<Vec<ReadyTask>, StoreError> {
-    let mut firsts = Vec::new();
-    for lane in Lane::ALL {
-        let args = [Arg::Text(role), Arg::Text(lane.as_str())];
-        // The statement of a claim, without its lock.
-        let sql = Sql {
-            sqlite: READY_IN_LANE.sqlite,
-            postgres: READY_IN_LANE.sqlite,
-        };
-        if let Some(row) = one(session, sql, &args).await? {
-            let id = records::task_id(&row.text(0)?)?;
-            let row = reads::stored_row(session, &id).await?;
-            firsts.extend(row.map(|task| ReadyTask { lane: *lane, task }));
+/// The first ready task of each role and lane, best first.
+async fn first_ready(
+    session: &mut dyn Session,
+    roles: &[&str],
+) -> Result<Vec<(String, ReadyTask)>, StoreError> {
+    let mut pairs = (Vec::new(), Vec::new());
+    for role in roles {
+        for lane in Lane::ALL {
+            pairs.0.push((*role).to_owned());
+            pairs.1.push(lane.as_str().to_owned());
         }
     }
-    firsts.sort_by(|one, other| {
+    let mut firsts = Vec::new();
+    let args = [Arg::Texts(&pairs.0), Arg::Texts(&pairs.1)];
+    for row in all(session, FIRST_READY, &args).await? {
+        let Some(doc) = row.maybe_text(0)? else {
+            continue;
+        };
+        let task = records::task(&doc)?;
+        let lane = task.lane;
+        firsts.push((task.role.clone(), ReadyTask { lane, task }));
+    }
+    firsts.sort_by(|(_, one), (_, other)| {
         let key = runner_lifecycle::order::order_key;
         key(&one.task).cmp(&key(&other.task))
     });

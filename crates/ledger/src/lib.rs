@@ -37,7 +37,7 @@ pub use calls::{Ask, Outcome};
 pub use check::Findings;
 pub use claims::{Claimed, Wanted};
 pub use clock::{Clock, SystemClock};
-pub use dispatch::{AccountView, Busy, Floor, ReadyTask, RedBase};
+pub use dispatch::{AccountView, Bench, Busy, Floor, ReadyTask, RedBase};
 pub use error::{LedgerError, StoreError};
 pub use figures::{Count, RunSpending, Spending};
 pub use hints::Hints;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use runner_lifecycle::lock::Resource;
+use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::sqlite::{
     Sqlite, SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool,
@@ -140,6 +141,13 @@ impl Engine for SqliteEngine {
                     Some(Arc::clone(&self.writer).lock_owned().await),
                 ),
             };
+            if access == Access::Read && matches!(self.heard, Heard::Here(_)) {
+                // The one connection belongs to this reader until it is through.
+                let open = self.pool.acquire().await.map_err(|e| failed(&e))?;
+                let statements = Arc::clone(&self.statements);
+                let session: Box<dyn Session> = Box::new(LoneReader { open, statements });
+                return Ok(session);
+            }
             self.statements.fetch_add(1, Ordering::Relaxed);
             let open = self.pool.begin_with(how).await.map_err(|e| failed(&e))?;
             let session: Box<dyn Session> = Box::new(SqliteSession {
@@ -245,6 +253,36 @@ impl Session for SqliteSession {
             drop(turn);
             done
         })
+    }
+}
+
+/// Reads from the one connection of a store in memory: nobody else can, so that this is
+/// one point in time without a transaction.
+struct LoneReader {
+    open: PoolConnection<Sqlite>,
+    statements: Arc<AtomicU64>,
+}
+
+impl Session for LoneReader {
+    fn run<'a>(&'a mut self, _sql: Sql, _args: &'a [Arg<'a>]) -> Later<'a, u64> {
+        Box::pin(async { Err(StoreError::ReadOnly("a reader".to_owned())) })
+    }
+
+    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            let rows = bound(sql.sqlite, args).fetch_all(&mut *self.open).await;
+            rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+                .map_err(|error| failed(&error))
+        })
+    }
+
+    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn commit(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async { Ok(()) })
     }
 }
 

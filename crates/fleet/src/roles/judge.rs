@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use runner_ledger::{Assigned, Claimed, LedgerError, NewAgent, Wanted};
+use runner_ledger::{Assigned, Bench, Claimed, LedgerError, NewAgent, Wanted};
 use runner_lifecycle::request::{Claim, JudgeEnding};
 use runner_lifecycle::row::Remark;
 use runner_lifecycle::run::{Lease, Run};
@@ -35,6 +35,8 @@ const RED_RETRY_SECS: u64 = 3600;
 #[derive(Default)]
 pub(super) struct Desk {
     registered: bool,
+    /// Whether this judge certainly holds no lease.
+    clear: bool,
     /// Counts the claims of this life.
     claims: u64,
     /// Bases that the guard ran on alone, and whether it was red.
@@ -97,18 +99,26 @@ impl Judge {
             crew.book.register(&self.agent()).await?;
             desk.registered = true;
         }
-        if let Some(left) = crew.book.assigned(&self.name).await? {
-            self.end_leftover(left, &mut watch.stop).await?;
+        if !desk.clear {
+            if let Some(left) = crew.book.assigned(&self.name).await? {
+                self.end_leftover(left, &mut watch.stop).await?;
+            }
         }
-        while let Some(case) = self.claim(desk, &mut watch.stop).await? {
+        // Whatever goes wrong from here on may leave a lease behind.
+        desk.clear = false;
+        let bench = loop {
+            let bench = crew.book.bench().await?;
+            let Some(case) = self.claim(&bench, desk, &mut watch.stop).await? else {
+                break bench;
+            };
             self.attend(case, desk, &mut watch.stop).await?;
             if watch.stop.is_raised() {
                 return Ok(());
             }
-        }
+        };
+        desk.clear = true;
         let look = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
-        let now = crew.book.now().await?;
-        let next = match crew.book.next_judgement(now).await? {
+        let next = match bench.next_at {
             Some(at) => look.min(crew.local(at).await?),
             None => look,
         };
@@ -146,11 +156,21 @@ impl Judge {
     }
 
     /// Claims the head of the merge queue, else the first result without a verdict.
-    async fn claim(&self, desk: &mut Desk, stop: &mut StopSign) -> Booked<Option<Case>> {
+    async fn claim(
+        &self,
+        bench: &Bench,
+        desk: &mut Desk,
+        stop: &mut StopSign,
+    ) -> Booked<Option<Case>> {
         desk.claims += 1;
         let key = format!("{}/{}/{}", self.name, self.crew.life, desk.claims);
-        if let Some(case) = self.claim_merge(&key, desk, stop).await? {
+        if bench.to_merge
+            && let Some(case) = self.claim_merge(bench, &key, desk, stop).await?
+        {
             return Ok(Some(case));
+        }
+        if !bench.to_judge {
+            return Ok(None);
         }
         self.claim_next(Purpose::Judge, &key, stop).await
     }
@@ -158,12 +178,13 @@ impl Judge {
     /// While the base is red, only what mends it is merged.
     async fn claim_merge(
         &self,
+        bench: &Bench,
         key: &str,
         desk: &mut Desk,
         stop: &mut StopSign,
     ) -> Booked<Option<Case>> {
         let crew = &self.crew;
-        let Some(red) = crew.book.red_base().await? else {
+        let Some(red) = &bench.red_base else {
             return self.claim_next(Purpose::Merge, key, stop).await;
         };
         match crew.yard.base().await {

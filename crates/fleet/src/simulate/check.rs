@@ -1,0 +1,214 @@
+//! What must hold in the end, looked at in the raw ledger and the model of git alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use runner_ledger::{Filter, Ledger, LedgerError};
+use runner_lifecycle::event::Event;
+use runner_lifecycle::request::{Chain, Dependency};
+use runner_lifecycle::run::Run;
+use runner_lifecycle::{
+    Facts, Policy, Reason, RunStatus, State, Task, TaskId, Timestamp, Verdict, recovery,
+};
+
+use super::yard::Stage;
+
+/// Everything that the ledger holds.
+pub(super) struct Everything {
+    pub(super) tasks: Vec<Task>,
+    runs: BTreeMap<TaskId, Vec<Run>>,
+    events: BTreeMap<TaskId, Vec<Event>>,
+    locks: Vec<String>,
+    leases: Vec<String>,
+    findings: Vec<String>,
+    red_base: Option<runner_ledger::RedBase>,
+}
+
+/// All rows.
+pub(super) async fn tasks(ledger: &Ledger) -> Result<Vec<Task>, LedgerError> {
+    let filter = Filter {
+        limit: 10_000,
+        ..Filter::default()
+    };
+    Ok(ledger.tasks(&filter).await?)
+}
+
+impl Everything {
+    pub(super) async fn read(ledger: &Ledger) -> Result<Everything, LedgerError> {
+        let tasks = tasks(ledger).await?;
+        let (mut runs, mut events) = (BTreeMap::new(), BTreeMap::new());
+        for task in &tasks {
+            runs.insert(task.id.clone(), ledger.runs(&task.id).await?);
+            events.insert(task.id.clone(), ledger.events(&task.id).await?);
+        }
+        let locks = ledger.locks().await?;
+        let leases = ledger.leases().await?;
+        let check = ledger.check().await?;
+        let findings = if check.is_clean() {
+            Vec::new()
+        } else {
+            vec![format!("{check:?}")]
+        };
+        Ok(Everything {
+            tasks,
+            runs,
+            events,
+            locks: locks
+                .iter()
+                .map(|lock| format!("{} of {}", lock.resource, lock.task_id))
+                .collect(),
+            leases: leases
+                .iter()
+                .map(|lease| format!("{} of {}", lease.task_id, lease.owner))
+                .collect(),
+            findings,
+            red_base: ledger.red_base().await?,
+        })
+    }
+
+    /// What does not hold.
+    pub(super) fn faults(&self, stage: &Stage, policy: &Policy, now: Timestamp) -> Vec<String> {
+        let mut faults = self.findings.clone();
+        for task in &self.tasks {
+            let red = self.red_base.as_ref();
+            if !task.state.is_terminal() && !waits_for_others(task, &self.tasks, red, policy, now) {
+                faults.push(format!(
+                    "{} is {}({}) and waits for nobody",
+                    task.id,
+                    task.state,
+                    task.blocked_on().map_or("-", Reason::as_str)
+                ));
+            }
+        }
+        faults.extend(
+            self.locks
+                .iter()
+                .map(|lock| format!("a lock is left: {lock}")),
+        );
+        faults.extend(
+            self.leases
+                .iter()
+                .map(|lease| format!("a lease is left: {lease}")),
+        );
+        self.merges(stage, &mut faults);
+        self.thrown_away(&mut faults);
+        faults.extend(stage.overlaps());
+        faults
+    }
+
+    /// The base holds what is done, once, and nothing else.
+    fn merges(&self, stage: &Stage, faults: &mut Vec<String>) {
+        let merged = stage.repo.merged_results();
+        let mut by_lineage: BTreeMap<&TaskId, u32> = BTreeMap::new();
+        for task in &self.tasks {
+            let count = merged.get(&task.id).copied().unwrap_or(0);
+            *by_lineage.entry(&task.lineage.root).or_insert(0) += count;
+            let due = u32::from(task.state == State::Done && task.needs_merge());
+            if count != due {
+                faults.push(format!(
+                    "{} is {} and its result is in the base {count} times",
+                    task.id, task.state
+                ));
+            }
+        }
+        for (root, count) in by_lineage {
+            if count > 1 {
+                faults.push(format!(
+                    "the lineage of {root} is in the base {count} times"
+                ));
+            }
+        }
+        let known: BTreeSet<&TaskId> = self.tasks.iter().map(|task| &task.id).collect();
+        for task in merged.keys().filter(|id| !known.contains(id)) {
+            faults.push(format!(
+                "the base holds a result of {task}, which nobody knows"
+            ));
+        }
+        for id in stage.repo.reachable(&stage.repo.base) {
+            let is_merge = stage.repo.get(&id).is_some_and(|commit| commit.is_merge);
+            if is_merge && !stage.green.contains(&id) {
+                faults.push(format!(
+                    "{id} is in the base, and its guard was never green"
+                ));
+            }
+        }
+    }
+
+    /// No result is thrown away before somebody judged it.
+    fn thrown_away(&self, faults: &mut Vec<String>) {
+        for task in self.tasks.iter().filter(|task| task.needs_judge()) {
+            let runs = self.runs.get(&task.id).map_or(&[][..], Vec::as_slice);
+            let by_person = self.events.get(&task.id).is_some_and(|events| {
+                let canceled = |event: &Event| event.reason == "canceled";
+                events.iter().any(canceled)
+            });
+            for (at, run) in runs.iter().enumerate() {
+                let over = task.state.is_terminal() || at + 1 < runs.len();
+                let unjudged = run.status == RunStatus::Success && run.verdict.is_none();
+                if over && unjudged && !by_person {
+                    faults.push(format!("{} succeeded and nobody judged it", run.id));
+                }
+                let approved = run.verdict == Some(Verdict::Approve);
+                if approved && at + 1 < runs.len() {
+                    faults.push(format!("{} was approved and worked on again", run.id));
+                }
+            }
+        }
+    }
+}
+
+/// Whether nobody in the fleet has anything to do for the task.
+pub(super) fn waits_for_others(
+    task: &Task,
+    all: &[Task],
+    red: Option<&runner_ledger::RedBase>,
+    policy: &Policy,
+    now: Timestamp,
+) -> bool {
+    let by_id = |id: &TaskId| all.iter().find(|one| one.id == *id);
+    let end = |id: &TaskId| {
+        let mut task = by_id(id)?;
+        while let Some(next) = task.superseded_by.as_ref().and_then(by_id) {
+            task = next;
+        }
+        Some(task)
+    };
+    let dependencies = task.dependencies.iter().filter_map(|id| {
+        let chain = match end(id)?.state {
+            State::Done => Chain::Done(now),
+            State::Failed | State::Canceled => Chain::Dead,
+            _ => Chain::Alive,
+        };
+        Some(Dependency {
+            id: id.clone(),
+            chain,
+        })
+    });
+    let facts = Facts {
+        dependencies: dependencies.collect(),
+        ..Facts::default()
+    };
+    if task.blocker.is_some() && recovery::is_parked(policy, task, &facts, now) {
+        // A grace that ends by itself is no end.
+        return task.blocked_on() != Some(Reason::DependencyNotMet);
+    }
+    // A red base that nobody mends any longer: a person must.
+    let stuck = red
+        .and_then(|red| end(&red.task))
+        .is_some_and(|mending| matches!(mending.state, State::Failed | State::Canceled));
+    let waits_for_merge = |task: &Task| task.blocked_on() == Some(Reason::AwaitingJudge);
+    if !stuck {
+        return false;
+    }
+    let behind = |task: &Task| {
+        task.state == State::Todo
+            && all.iter().any(|other| {
+                waits_for_merge(other)
+                    && runner_lifecycle::lock::overlap(&task.work_scope(), &other.lock_scope)
+            })
+    };
+    let depends = |task: &Task| {
+        let open = facts.dependencies.iter();
+        task.state == State::Todo && open.into_iter().any(|one| one.chain == Chain::Alive)
+    };
+    waits_for_merge(task) || behind(task) || depends(task)
+}

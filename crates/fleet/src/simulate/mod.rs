@@ -1,0 +1,483 @@
+//! A seeded simulation: the same roles, a real ledger in memory, a clock that only the
+//! scheduler moves, and a yard that is a model.
+//!
+//! One seed is one schedule: which role moves next, what crashes where, which answer is
+//! lost. The same seed gives the same trace, always.
+
+mod chance;
+mod check;
+mod git;
+mod schedule;
+pub mod script;
+#[cfg(test)]
+mod tests;
+mod world;
+mod yard;
+
+use std::sync::{Arc, Mutex};
+
+use runner_core::config::FleetConfig;
+use runner_ledger::{Ask, Clock, Ledger, LedgerError, Store};
+use runner_lifecycle::{Policy, Request};
+
+use crate::book::Book;
+use crate::roles::backlog::{Backlog, Outside};
+use crate::roles::cycle::{self, CycleStatistics};
+use crate::roles::judge::Judge;
+use crate::roles::worker::Worker;
+use crate::roles::{Crew, NoNotes, Settings, dispatcher, keeper, planner};
+use crate::rules::draft::Defaults;
+use crate::rules::policy::PathRules;
+use crate::yard::{Done, Stopper};
+use chance::Chance;
+use check::Everything;
+use schedule::{Rest, Scheduler, Start};
+use script::{Deed, Script};
+use world::{START, SimClock, SimPoints, World};
+use yard::{ACCOUNT, SimYard, Stage};
+
+pub use world::CrashAt;
+
+/// How long a simulated fleet gets before it counts as stalled.
+const LIMIT_DAYS: i64 = 40;
+/// How often a role may move before it counts as running in circles.
+const POLL_LIMIT: u64 = 400_000;
+
+/// What is simulated.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What happens; none: by chance.
+    pub script: Option<Script>,
+    /// Crashes by chance, at most; none: by chance as well.
+    pub crashes: Option<u32>,
+    /// Answers that get lost, at most; none: by chance as well.
+    pub losses: Option<u32>,
+    /// One crash at a certain point.
+    pub crash_at: Option<CrashAt>,
+    /// Whether the trace is kept as words.
+    pub log: bool,
+    /// Runs for so long, whatever is done; none: until everything is.
+    pub for_secs: Option<u64>,
+    #[cfg(test)]
+    pub(crate) without: Option<crate::roles::Rule>,
+    #[cfg(test)]
+    pub(crate) flaw: Option<yard::Flaw>,
+}
+
+/// What a simulation came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// What does not hold; empty: everything does.
+    pub faults: Vec<String>,
+    /// The trace as a number.
+    pub trace: u64,
+    /// Points that roles reached.
+    pub points: u64,
+    /// Crashes that happened.
+    pub crashes: u32,
+    /// How long it took, in simulated seconds.
+    pub seconds: u64,
+    /// Statements that the ledger was sent.
+    pub statements: u64,
+    /// Questions to models.
+    pub model_calls: u64,
+    /// Anything that the yard was asked.
+    pub yard_calls: u64,
+    /// Each task and how it ended, as words.
+    pub tasks: Vec<String>,
+    /// The trace as words, if it was kept.
+    pub log: Vec<String>,
+}
+
+impl Report {
+    /// Whether everything holds.
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty()
+    }
+}
+
+/// Simulates one seed.
+pub fn simulate(seed: u64, options: &Options) -> Report {
+    let mut chance = Chance::new(seed);
+    let script = match &options.script {
+        Some(script) => script.clone(),
+        None => Script::random(&mut chance),
+    };
+    let world = World::new(chance.next(), options.crash_at, options.log);
+    {
+        let mut state = world.state();
+        state.crashes_left = options
+            .crashes
+            .unwrap_or_else(|| u32::try_from(chance.below(8)).unwrap_or(0));
+        state.losses_left = options
+            .losses
+            .unwrap_or_else(|| u32::try_from(chance.below(4)).unwrap_or(0));
+    }
+    match Simulation::new(world.clone(), script, options) {
+        Ok(simulation) => simulation.run(seed, options),
+        Err(error) => Report {
+            seed,
+            faults: vec![format!("the simulation could not begin: {error}")],
+            trace: world.trace(),
+            points: 0,
+            crashes: 0,
+            seconds: 0,
+            statements: 0,
+            model_calls: 0,
+            yard_calls: 0,
+            tasks: Vec::new(),
+            log: world.log(),
+        },
+    }
+}
+
+struct Simulation {
+    world: World,
+    script: Script,
+    policy: Policy,
+    runtime: Arc<tokio::runtime::Runtime>,
+    ledger: Ledger,
+    stage: Arc<Mutex<Stage>>,
+    scheduler: Scheduler,
+}
+
+impl Simulation {
+    fn new(world: World, script: Script, options: &Options) -> Result<Simulation, LedgerError> {
+        let policy = Policy {
+            dependency_grace_secs: script.dependency_grace_secs,
+            ..Policy::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let runtime = runtime.map_err(|error| {
+            LedgerError::from(runner_ledger::StoreError::Other(error.to_string()))
+        })?;
+        let clock: Arc<dyn Clock> = Arc::new(SimClock(world.clone()));
+        let ledger = runtime.block_on(Ledger::open(
+            &Store::Memory,
+            runner_ledger::Options {
+                policy: policy.clone(),
+                clock,
+                server_clock: false,
+                ..runner_ledger::Options::default()
+            },
+        ))?;
+        for new in &script.tasks {
+            let ask = Ask::new(new.id.clone(), "planner", Request::Create(new.clone()));
+            runtime.block_on(ledger.call(&ask))?;
+        }
+        #[cfg(test)]
+        let flaw = options.flaw;
+        #[cfg(not(test))]
+        let flaw = None;
+        let stage = Arc::new(Mutex::new(Stage::new(script.clone(), flaw)));
+        let mut simulation = Simulation {
+            scheduler: Scheduler::new(world.clone()),
+            world,
+            policy,
+            runtime: Arc::new(runtime),
+            ledger,
+            stage,
+            script,
+        };
+        simulation.cast(options);
+        Ok(simulation)
+    }
+
+    fn yard(&self, actor: usize) -> SimYard {
+        SimYard {
+            world: self.world.clone(),
+            actor,
+            stage: Arc::clone(&self.stage),
+        }
+    }
+
+    fn crew(&self, actor: usize, options: &Options) -> Crew {
+        let points = SimPoints {
+            world: self.world.clone(),
+            actor,
+            runtime: Arc::clone(&self.runtime),
+        };
+        let paths = PathRules::new(&[], &[], 0, 0);
+        let config = FleetConfig {
+            review: self.script.review,
+            ..FleetConfig::default()
+        };
+        let _ = options;
+        Crew {
+            book: Book::with_points(self.ledger.clone(), Arc::new(points)),
+            yard: Arc::new(self.yard(actor)),
+            clock: Arc::new(SimClock(self.world.clone())),
+            settings: Arc::new(Settings {
+                base: "main".to_owned(),
+                objective: String::new(),
+                paths: paths.unwrap_or_else(|_| unreachable!("no globs, no fault")),
+                review: self.script.review,
+                models: vec!["small".to_owned(), "large".to_owned()],
+                guard: vec!["true".to_owned()],
+                host: "here".to_owned(),
+                defaults: Defaults::from(&config),
+                replan: false,
+            }),
+            notes: Arc::new(NoNotes),
+            backlog: Arc::new(Wish(self.script.requirement.clone())),
+            life: 0,
+            #[cfg(test)]
+            without: options.without,
+        }
+    }
+
+    /// Puts everybody in place.
+    fn cast(&mut self, options: &Options) {
+        self.role("keeper", options, |crew, stop| async move {
+            keeper::run(&crew, "keeper", stop).await
+        });
+        for at in 1..=self.script.seats {
+            let name = format!("dispatcher-{at}");
+            let own = name.clone();
+            self.role(&name, options, move |crew, stop| {
+                let name = own.clone();
+                async move { dispatcher::run(&crew, &name, stop).await }
+            });
+            let name = format!("cycle-{at}");
+            let own = name.clone();
+            self.role(&name, options, move |crew, stop| {
+                let name = own.clone();
+                async move { cycle::run(&crew, &name, &CycleStatistics::default(), stop).await }
+            });
+        }
+        let workers = (1..=self.script.workers).map(|at| (format!("worker-{at}"), "worker"));
+        let others = ["tester", "docser"].map(|role| (format!("{role}-1"), role));
+        for (name, role) in workers.chain(others).collect::<Vec<_>>() {
+            let own = name.clone();
+            self.role(&name, options, move |crew, stop| {
+                let worker = Worker {
+                    crew,
+                    name: own.clone(),
+                    role: role.to_owned(),
+                    account: ACCOUNT.to_owned(),
+                };
+                async move { worker.run(stop).await }
+            });
+        }
+        for at in 1..=self.script.judges {
+            let name = format!("judge-{at}");
+            let own = name.clone();
+            self.role(&name, options, move |crew, stop| {
+                let judge = Judge {
+                    crew,
+                    name: own.clone(),
+                    account: ACCOUNT.to_owned(),
+                };
+                async move { judge.run(stop).await }
+            });
+        }
+        if !self.script.requirement.is_empty() {
+            self.role("planner", options, |crew, stop| async move {
+                planner::run(&crew, "planner", stop).await
+            });
+        }
+        self.person();
+    }
+
+    fn role<F, R>(&mut self, name: &str, options: &Options, run: R)
+    where
+        R: Fn(Crew, crate::yard::StopSign) -> F + 'static,
+        F: Future<Output = Result<(), LedgerError>> + 'static,
+    {
+        let crew = self.crew(self.scheduler.next_actor(), options);
+        let start: Start = Box::new(move |life| {
+            let crew = Crew {
+                life,
+                ..crew.clone()
+            };
+            let (stopper, stop) = Stopper::new();
+            let running = run(crew, stop);
+            Box::pin(async move {
+                // Nobody says stop in a simulation: roles end by crashing.
+                let _stopper = stopper;
+                running.await.map_err(|error| error.to_string())
+            })
+        });
+        self.scheduler.add(name, start);
+    }
+
+    /// A person who pushes, cancels and pauses; no crash ends a person.
+    fn person(&mut self) {
+        let (world, stage) = (self.world.clone(), Arc::clone(&self.stage));
+        let (ledger, runtime) = (self.ledger.clone(), Arc::clone(&self.runtime));
+        let mut deeds = self.script.deeds.clone();
+        deeds.sort_by_key(|(at, _)| *at);
+        let start: Start = Box::new(move |life| {
+            let (world, stage) = (world.clone(), Arc::clone(&stage));
+            let (ledger, runtime) = (ledger.clone(), Arc::clone(&runtime));
+            let deeds = deeds.clone();
+            Box::pin(async move {
+                let clock = SimClock(world.clone());
+                let begin = runner_lifecycle::Timestamp(START);
+                for (at, deed) in deeds {
+                    let at = begin.plus_secs(at);
+                    if life > 1 && clock.now() > at {
+                        continue;
+                    }
+                    clock.sleep_until(at).await;
+                    world.say(|| format!("a person: {deed:?}"));
+                    match deed {
+                        Deed::Push { path, content } => {
+                            let mut stage = stage
+                                .lock()
+                                .unwrap_or_else(std::sync::PoisonError::into_inner);
+                            stage.repo.push(&path, &content);
+                        }
+                        Deed::Cancel(id) => {
+                            let reason = "not needed".to_owned();
+                            let ask = Ask::new(id, "person", Request::Cancel { reason });
+                            // It may have ended, or be in the middle of its merge.
+                            drop(runtime.block_on(ledger.call(&ask)));
+                        }
+                        Deed::Pause(paused) => {
+                            drop(runtime.block_on(ledger.set_paused(paused)));
+                        }
+                    }
+                }
+                Ok(())
+            })
+        });
+        self.scheduler.add("person", start);
+    }
+
+    fn run(mut self, seed: u64, options: &Options) -> Report {
+        let limit = START + LIMIT_DAYS * 24 * 3600 * 1000;
+        let until = options
+            .for_secs
+            .map(|secs| START + i64::try_from(secs * 1000).unwrap_or(0));
+        let mut faults = Vec::new();
+        let mut changes = self.runtime.block_on(self.ledger.listen()).ok();
+        let mut changed = true;
+        loop {
+            if self.scheduler.settle() == Rest::Still {
+                break;
+            }
+            if self.scheduler.polls > POLL_LIMIT {
+                faults.push("it runs in circles".to_owned());
+                break;
+            }
+            let now = self.world.time().0;
+            changed |= changes.as_mut().is_none_or(has_heard);
+            if until.is_none() && changed {
+                match self.is_over() {
+                    Ok(Some(true)) => break,
+                    Ok(Some(false)) => changed = false,
+                    Ok(None) => {}
+                    Err(error) => {
+                        faults.push(error.to_string());
+                        break;
+                    }
+                }
+            }
+            let Some(next) = self.scheduler.next_time() else {
+                break;
+            };
+            if until.is_some_and(|until| next > until) {
+                break;
+            }
+            if next > limit {
+                faults.push(format!("it does not end within {LIMIT_DAYS} days"));
+                break;
+            }
+            self.world.advance(next.max(now));
+        }
+        self.report(seed, faults)
+    }
+
+    /// Whether every task has ended, or waits for somebody outside. None: it is too soon to
+    /// say.
+    fn is_over(&self) -> Result<Option<bool>, LedgerError> {
+        let seconds = (self.world.time().0 - START) / 1000;
+        let deeds = self
+            .script
+            .deeds
+            .iter()
+            .map(|(at, _)| *at)
+            .max()
+            .unwrap_or(0);
+        if seconds <= i64::try_from(deeds).unwrap_or(0) {
+            return Ok(None);
+        }
+        if !self.script.requirement.is_empty() && seconds < 1200 {
+            return Ok(None);
+        }
+        let tasks = self.runtime.block_on(check::tasks(&self.ledger))?;
+        if tasks
+            .iter()
+            .any(|task| task.state == runner_lifecycle::State::InProgress)
+        {
+            return Ok(Some(false));
+        }
+        let red = self.runtime.block_on(self.ledger.red_base())?;
+        let now = self.world.time();
+        Ok(Some(tasks.iter().all(|task| {
+            task.state.is_terminal()
+                || check::waits_for_others(task, &tasks, red.as_ref(), &self.policy, now)
+        })))
+    }
+
+    fn report(self, seed: u64, mut faults: Vec<String>) -> Report {
+        let now = self.world.time();
+        let statements = self.ledger.statements();
+        let everything = self.runtime.block_on(Everything::read(&self.ledger));
+        let stage = self.yard(0);
+        let stage = stage.stage();
+        let mut tasks = Vec::new();
+        match everything {
+            Ok(everything) => {
+                faults.extend(everything.faults(&stage, &self.policy, now));
+                tasks.extend(everything.tasks.iter().map(|task| {
+                    let reason = task.blocked_on().map_or("-", |reason| reason.as_str());
+                    format!("{} {} {reason}: {}", task.id, task.state, task.title)
+                }));
+            }
+            Err(error) => faults.push(error.to_string()),
+        }
+        faults.extend(self.scheduler.ends.iter().cloned());
+        let state = self.world.state();
+        let (points, crashes) = (state.points, state.crashes);
+        drop(state);
+        Report {
+            seed,
+            faults,
+            trace: self.world.trace(),
+            points,
+            crashes,
+            seconds: now.millis_since(runner_lifecycle::Timestamp(START)) / 1000,
+            statements,
+            model_calls: stage.model_calls,
+            yard_calls: stage.calls,
+            tasks,
+            log: self.world.log(),
+        }
+    }
+}
+
+/// Whether something was written since the last time.
+fn has_heard(hints: &mut runner_ledger::Hints) -> bool {
+    let mut next = std::pin::pin!(hints.next());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    next.as_mut().poll(&mut context).is_ready()
+}
+
+/// A requirement and nothing else.
+struct Wish(String);
+
+impl Backlog for Wish {
+    fn requirement(&self) -> Done<'_, String> {
+        Box::pin(std::future::ready(Ok(self.0.clone())))
+    }
+
+    fn sync(&self) -> Done<'_, Outside> {
+        Box::pin(std::future::ready(Ok(Outside::default())))
+    }
+}

@@ -1,0 +1,259 @@
+//! What happens in a simulation: which tasks there are, and what sessions make of them.
+
+use std::collections::BTreeMap;
+
+use runner_lifecycle::lock::Resource;
+use runner_lifecycle::request::NewTask;
+use runner_lifecycle::retry::LoopEnding;
+use runner_lifecycle::row::Criterion;
+use runner_lifecycle::{Check, Lane, Priority, Risk, TaskId};
+
+use super::chance::Chance;
+
+/// The file that says whether the base is healthy.
+pub(super) const HEALTH: &str = "health";
+
+/// What sessions make of the tasks of one lineage, attempt by attempt.
+#[derive(Clone, Debug, Default)]
+pub struct Behaviour {
+    /// So many attempts end like that first.
+    pub fails: Option<(u32, LoopEnding)>,
+    /// So many attempts kill their worker first.
+    pub poison: u32,
+    /// So many attempts change nothing first.
+    pub no_change: u32,
+    /// So many attempts name a result that is the same as its start.
+    pub empty: u32,
+    /// So many attempts change a path outside the scope first.
+    pub outside: u32,
+    /// So many attempts name a commit that is not there.
+    pub missing: u32,
+    /// The first result does not go together with that of a task with the other letter.
+    pub clash: Option<char>,
+    /// So often the reviewer rejects first.
+    pub rejections: u32,
+}
+
+/// How often things go wrong by chance: once in so many times; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Odds {
+    /// A guard that is red for no reason.
+    pub flaky: u64,
+    /// A guard that does not start.
+    pub unable: u64,
+    /// A yard that cannot do what was asked.
+    pub trouble: u64,
+    /// A guard that takes most of an hour.
+    pub slow: u64,
+    /// A reviewer that says nothing.
+    pub silent: u64,
+    /// A reviewer that says nonsense.
+    pub malformed: u64,
+    /// A reviewer whose quota is used up.
+    pub review_quota: u64,
+}
+
+/// What a person does, and when, in seconds from the start.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    /// Pushes to the base.
+    Push {
+        /// Which path.
+        path: String,
+        /// What is in it then.
+        content: String,
+    },
+    /// Calls a task off.
+    Cancel(TaskId),
+    /// Lets nothing new start, or lets it start again.
+    Pause(bool),
+}
+
+/// Everything that is given before a simulation begins.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// The tasks.
+    pub tasks: Vec<NewTask>,
+    /// What sessions make of them; all goes well with the others.
+    pub behaviours: BTreeMap<TaskId, Behaviour>,
+    /// What goes wrong by chance.
+    pub odds: Odds,
+    /// When the quota of the account is used up, in seconds from the start.
+    pub storms: Vec<(u64, u64)>,
+    /// What a person does, and when.
+    pub deeds: Vec<(u64, Deed)>,
+    /// Whether reviewers are asked.
+    pub review: bool,
+    /// How many workers there are.
+    pub workers: u32,
+    /// How many judges.
+    pub judges: u32,
+    /// How many dispatchers and cycle managers; all but one stand by.
+    pub seats: u32,
+    /// How long a task with a dead dependency waits for a person.
+    pub dependency_grace_secs: u64,
+    /// The requirement to plan.
+    pub requirement: String,
+}
+
+/// The id of the n-th task.
+pub fn id(at: usize) -> TaskId {
+    // Letters and digits are an id.
+    TaskId::parse(&format!("t{at}")).unwrap_or_else(|_| unreachable!("an id"))
+}
+
+impl Script {
+    /// Quiet: these tasks, and nothing goes wrong.
+    pub fn calm(tasks: Vec<NewTask>) -> Script {
+        Script {
+            tasks,
+            workers: 2,
+            judges: 1,
+            seats: 1,
+            ..Script::default()
+        }
+    }
+
+    /// A script by chance.
+    pub(super) fn random(chance: &mut Chance) -> Script {
+        let count = usize::try_from(chance.between(2, 6)).unwrap_or(2);
+        let mut script = Script {
+            odds: odds(chance),
+            review: chance.one_in(2),
+            workers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
+            judges: u32::try_from(chance.between(1, 2)).unwrap_or(1),
+            seats: u32::try_from(chance.between(1, 2)).unwrap_or(1),
+            dependency_grace_secs: if chance.one_in(4) { 1800 } else { 0 },
+            ..Script::default()
+        };
+        for at in 0..count {
+            let new = task(at, script.review, chance);
+            if chance.one_in(2) {
+                script.behaviours.insert(new.id.clone(), behaviour(chance));
+            }
+            script.tasks.push(new);
+        }
+        if chance.one_in(3) {
+            let from = chance.below(2000);
+            script.storms.push((from, from + chance.between(60, 3000)));
+        }
+        for _ in 0..chance.below(4) {
+            let deed = deed(count, chance);
+            if let Deed::Pause(true) = deed {
+                let again = chance.between(600, 5000);
+                script.deeds.push((again, Deed::Pause(false)));
+                script.deeds.push((chance.below(600), deed));
+            } else {
+                script.deeds.push((chance.below(4000), deed));
+            }
+        }
+        if chance.one_in(4) {
+            script.requirement = "make it better".to_owned();
+        }
+        script
+    }
+}
+
+fn odds(chance: &mut Chance) -> Odds {
+    if chance.one_in(3) {
+        return Odds::default();
+    }
+    Odds {
+        flaky: 15,
+        unable: 20,
+        trouble: 30,
+        slow: 10,
+        silent: 8,
+        malformed: 8,
+        review_quota: 20,
+    }
+}
+
+fn task(at: usize, review: bool, chance: &mut Chance) -> NewTask {
+    let scopes = ["a", "b", "c", "a/x", "docs"];
+    let scope = chance.of(&scopes).copied().unwrap_or("a");
+    let scope = Resource::parse(scope).unwrap_or_else(|_| Resource::whole_repo());
+    let mut new = NewTask {
+        title: format!("task {at}"),
+        goal: "something is so".to_owned(),
+        ..NewTask::new(id(at), scope)
+    };
+    new.priority = *chance.of(Priority::ALL).unwrap_or(&Priority::Normal);
+    new.risk = *chance.of(Risk::ALL).unwrap_or(&Risk::Medium);
+    match chance.below(6) {
+        0 => {
+            "tester".clone_into(&mut new.role);
+            new.expects_change = false;
+        }
+        1 => {
+            "docser".clone_into(&mut new.role);
+            new.lane = Lane::Docser;
+        }
+        _ => {}
+    }
+    if review && chance.one_in(2) {
+        new.acceptance.push(Criterion {
+            id: "good".to_owned(),
+            text: "it is good".to_owned(),
+            check: Check::Review,
+        });
+    }
+    for other in 0..at {
+        if chance.one_in(4) {
+            new.dependencies.push(id(other));
+        }
+    }
+    if chance.one_in(6) {
+        new.timebox_seconds = 600;
+    }
+    new
+}
+
+fn behaviour(chance: &mut Chance) -> Behaviour {
+    let mut behaviour = Behaviour::default();
+    let few = u32::try_from(chance.between(1, 2)).unwrap_or(1);
+    match chance.below(10) {
+        0 => behaviour.poison = if chance.one_in(3) { 100 } else { few },
+        1 => behaviour.no_change = 1,
+        2 => behaviour.empty = few,
+        3 => behaviour.outside = if chance.one_in(3) { 100 } else { 1 },
+        4 => behaviour.missing = 1,
+        5 => behaviour.clash = chance.of(&['a', 'b']).copied(),
+        6 => behaviour.rejections = few,
+        _ => {
+            let endings = [
+                LoopEnding::Stuck,
+                LoopEnding::IterationLimit,
+                LoopEnding::Timeout,
+                LoopEnding::RunnerError,
+                LoopEnding::Budget,
+            ];
+            let ending = chance.of(&endings).copied().unwrap_or(LoopEnding::Stuck);
+            let often = if chance.one_in(5) { 100 } else { few };
+            behaviour.fails = Some((often, ending));
+        }
+    }
+    behaviour
+}
+
+fn deed(tasks: usize, chance: &mut Chance) -> Deed {
+    match chance.below(6) {
+        0 => Deed::Cancel(id(usize::try_from(
+            chance.below(u64::try_from(tasks).unwrap_or(1)),
+        )
+        .unwrap_or(0))),
+        1 => Deed::Pause(true),
+        2 => Deed::Push {
+            path: HEALTH.to_owned(),
+            content: "bad".to_owned(),
+        },
+        3 | 4 => Deed::Push {
+            path: "a/file".to_owned(),
+            content: format!("pushed {}", chance.below(1000)),
+        },
+        _ => Deed::Push {
+            path: "elsewhere".to_owned(),
+            content: format!("pushed {}", chance.below(1000)),
+        },
+    }
+}

@@ -1,0 +1,587 @@
+//! The yard of a simulation: git is a model, sessions follow a script, and everything
+//! takes time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use runner_ledger::Clock as _;
+use runner_lifecycle::packet::ResourceChange;
+use runner_lifecycle::retry::LoopEnding;
+use runner_lifecycle::row::Intent;
+use runner_lifecycle::{BasePosition, Task, TaskId, Timestamp};
+use serde_json::json;
+
+use super::git::{Commit, Merged, Repo};
+use super::script::{HEALTH, Script};
+use super::world::{START, SimClock, World, reach};
+use crate::yard::{
+    CheckEnd, Checked, Done, Kept, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, Spent,
+    StopSign, Trouble, WorkOrder, WorkResult, Worked, Yard,
+};
+
+/// The account of every session.
+pub(super) const ACCOUNT: &str = "acct";
+
+/// A session that goes on, or has ended.
+#[derive(Clone, Debug)]
+struct Session {
+    task: TaskId,
+    token: u64,
+    interval: i64,
+    began: i64,
+    ended: Option<i64>,
+}
+
+/// What all yards of a simulation share; it outlives every crash.
+pub(super) struct Stage {
+    pub(super) repo: Repo,
+    script: Script,
+    /// Attempts so far, by lineage.
+    attempts: BTreeMap<TaskId, u32>,
+    /// Rejections so far, by lineage.
+    rejections: BTreeMap<TaskId, u32>,
+    sessions: Vec<Session>,
+    /// Commits on which the guard was green for a task.
+    pub(super) green: BTreeSet<String>,
+    /// Runs that left something.
+    pub(super) kept: BTreeSet<Kept>,
+    /// Questions to models.
+    pub(super) model_calls: u64,
+    /// Anything that was asked.
+    pub(super) calls: u64,
+    /// Breaks of the yard, for tests of the checkers.
+    pub(super) flaw: Option<Flaw>,
+}
+
+/// Ways in which a yard could be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub(crate) enum Flaw {
+    /// The base moves wherever it stands.
+    NoCompareAndSet,
+    /// The base is said to be elsewhere although the merge is in it.
+    LiesAboutPosition,
+    /// A conflict is merged as if there was none.
+    IgnoresConflicts,
+    /// Work goes on although it was told to stop.
+    IgnoresStop,
+}
+
+impl Stage {
+    pub(super) fn new(script: Script, flaw: Option<Flaw>) -> Stage {
+        let tree = [(HEALTH, "good"), ("a/file", "0"), ("README", "0")];
+        let tree = tree.map(|(path, content)| (path.to_owned(), content.to_owned()));
+        Stage {
+            repo: Repo::new(tree.into()),
+            script,
+            attempts: BTreeMap::new(),
+            rejections: BTreeMap::new(),
+            sessions: Vec::new(),
+            green: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            model_calls: 0,
+            calls: 0,
+            flaw,
+        }
+    }
+
+    /// Sessions of one task that ran beside a newer one for longer than one interval.
+    pub(super) fn overlaps(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for old in &self.sessions {
+            for new in &self.sessions {
+                let beside = new.task == old.task && new.token > old.token;
+                let end = old.ended.unwrap_or(i64::MAX);
+                let since = old.began.max(new.began);
+                if beside && end.saturating_sub(since) > old.interval {
+                    found.push(format!(
+                        "a session of {} with token {} ran beside that with token {}",
+                        old.task, old.token, new.token
+                    ));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether the guard is green on a commit.
+    fn is_green(&self, commit: &str) -> bool {
+        let tree = self.repo.tree(commit);
+        let has = |word: &str| tree.values().any(|content| content.contains(word));
+        let sick = tree.get(HEALTH).is_some_and(|health| health == "bad");
+        !sick && !(has("clash-a") && has("clash-b"))
+    }
+}
+
+/// The yard of one role.
+#[derive(Clone)]
+pub(super) struct SimYard {
+    pub(super) world: World,
+    pub(super) actor: usize,
+    pub(super) stage: Arc<Mutex<Stage>>,
+}
+
+/// Notes the end of a session, whatever ends it.
+struct Running {
+    yard: SimYard,
+    at: usize,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let now = self.yard.world.time().0;
+        if let Some(session) = self.yard.stage().sessions.get_mut(self.at) {
+            session.ended = Some(now);
+        }
+    }
+}
+
+impl SimYard {
+    pub(super) fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes so many seconds, unless it is told to stop. Whether it was.
+    async fn take(&self, secs: u64, stop: &mut StopSign) -> bool {
+        let until = self.world.time().plus_secs(secs);
+        let clock = SimClock(self.world.clone());
+        if self.stage().flaw == Some(Flaw::IgnoresStop) {
+            clock.sleep_until(until).await;
+            return false;
+        }
+        tokio::select! {
+            biased;
+            () = stop.raised() => true,
+            () = clock.sleep_until(until) => false,
+        }
+    }
+
+    async fn point(&self, call: &'static str, after: bool) {
+        if !after {
+            self.stage().calls += 1;
+        }
+        reach(&self.world, self.actor, call, after).await;
+    }
+
+    fn odds(&self) -> super::script::Odds {
+        self.stage().script.odds
+    }
+
+    fn trouble(&self) -> Result<(), Trouble> {
+        let odds = self.odds().trouble;
+        if self.world.draw(|chance| chance.one_in(odds)) {
+            return Err(Trouble("the disk is slow today".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Until when the quota is used up now.
+    fn storm(&self) -> Option<Timestamp> {
+        let seconds = u64::try_from((self.world.time().0 - START) / 1000).unwrap_or(0);
+        let stage = self.stage();
+        let mut storms = stage.script.storms.iter();
+        let storm = storms.find(|(from, to)| (*from..*to).contains(&seconds))?;
+        Some(Timestamp(START).plus_secs(storm.1))
+    }
+
+    /// What a session makes of an order.
+    fn result(&self, order: &WorkOrder, attempt: u32) -> Worked {
+        let task = &order.task;
+        let mut stage = self.stage();
+        let behaviour = stage.script.behaviours.get(&task.lineage.root).cloned();
+        let behaviour = behaviour.unwrap_or_default();
+        let mut worked = Worked {
+            ending: LoopEnding::Complete,
+            result: None,
+            checks: Vec::new(),
+            why: String::new(),
+            quota_until: None,
+            account: ACCOUNT.to_owned(),
+            spent: Spent {
+                input_tokens: 100,
+                output_tokens: 10,
+                cost_micros: 5,
+            },
+        };
+        if let Some((often, ending)) = behaviour.fails
+            && attempt <= often
+        {
+            worked.ending = ending;
+            worked.why = format!("error in attempt {attempt}");
+            return worked;
+        }
+        worked.checks = vec![checked(CheckEnd::Green)];
+        if attempt <= behaviour.no_change || !task.expects_change {
+            return worked;
+        }
+        let start = stage.repo.base.clone();
+        let mut tree = stage.repo.tree(&start);
+        // What an earlier attempt made is carried over where it fits.
+        if let Some(earlier) = &order.earlier
+            && let Some(parent) = stage.repo.get(earlier).and_then(|c| c.parents.first())
+        {
+            for change in stage.repo.changes(parent, earlier).unwrap_or_default() {
+                let then = stage.repo.tree(parent).get(&change.resource).cloned();
+                let new = stage.repo.tree(earlier).get(&change.resource).cloned();
+                if tree.get(&change.resource) == then.as_ref()
+                    && let Some(new) = new
+                {
+                    tree.insert(change.resource, new);
+                }
+            }
+        }
+        if attempt > behaviour.empty {
+            let clash = behaviour.clash.filter(|_| attempt == 1);
+            let tag = clash.map_or(String::new(), |letter| format!(" clash-{letter}"));
+            let content = format!("{} {}{tag}", order.run_id, order.token);
+            if task.mends_base() {
+                tree.insert(HEALTH.to_owned(), format!("good by {}", order.run_id));
+            } else {
+                let scope = task.lock_scope.first().map_or("a", |scope| scope.as_str());
+                tree.insert(format!("{scope}/file"), content.clone());
+            }
+            if attempt <= behaviour.outside {
+                tree.insert("far/away".to_owned(), content);
+            }
+        }
+        let commit = stage.repo.commit(Commit {
+            parents: vec![start.clone()],
+            tree,
+            trailer: Some((task.id.clone(), order.run_id.clone())),
+            is_merge: false,
+        });
+        let changes = stage.repo.changes(&start, &commit).unwrap_or_default();
+        let missing = attempt <= behaviour.missing;
+        worked.result = (attempt > behaviour.empty || behaviour.empty > 0).then(|| WorkResult {
+            start,
+            commit: if missing {
+                format!("gone-{}", order.run_id)
+            } else {
+                commit
+            },
+            changes,
+        });
+        worked
+    }
+}
+
+fn checked(end: CheckEnd) -> Checked {
+    Checked {
+        id: "guard".to_owned(),
+        end,
+        evidence: "exit 0, log 1234".to_owned(),
+        tail: "the guard said so".to_owned(),
+    }
+}
+
+impl Yard for SimYard {
+    fn base(&self) -> Done<'_, String> {
+        Box::pin(async move {
+            self.point("base", false).await;
+            Ok(self.stage().repo.base.clone())
+        })
+    }
+
+    fn work(&self, order: WorkOrder, mut stop: StopSign) -> Done<'_, Worked> {
+        Box::pin(async move {
+            self.point("work", false).await;
+            let root = order.task.lineage.root.clone();
+            let (running, attempt, poison) = {
+                let mut stage = self.stage();
+                stage.model_calls += 1;
+                let attempt = stage.attempts.entry(root.clone()).or_insert(0);
+                *attempt += 1;
+                let attempt = *attempt;
+                let behaviour = stage.script.behaviours.get(&root);
+                let poison = behaviour.map_or(0, |behaviour| behaviour.poison);
+                stage.kept.insert(Kept {
+                    task: order.task.id.clone(),
+                    run_id: order.run_id.clone(),
+                    token: order.token,
+                });
+                stage.sessions.push(Session {
+                    task: order.task.id.clone(),
+                    token: order.token,
+                    interval: i64::from(order.task.heartbeat_interval_seconds) * 1000,
+                    began: self.world.time().0,
+                    ended: None,
+                });
+                (stage.sessions.len() - 1, attempt, attempt <= poison)
+            };
+            let running = Running {
+                yard: self.clone(),
+                at: running,
+            };
+            let secs = self.world.draw(|chance| match chance.below(4) {
+                0 => chance.between(1, 10),
+                1 => chance.between(200, 900),
+                _ => chance.between(20, 120),
+            });
+            let stopped = self.take(secs, &mut stop).await;
+            if stopped {
+                return Ok(Worked {
+                    ending: LoopEnding::Interrupted,
+                    result: None,
+                    checks: Vec::new(),
+                    why: "stopped".to_owned(),
+                    quota_until: None,
+                    account: ACCOUNT.to_owned(),
+                    spent: Spent::default(),
+                });
+            }
+            if poison {
+                self.world.kill(self.actor);
+                std::future::pending::<()>().await;
+            }
+            self.trouble()?;
+            let worked = if let Some(until) = self.storm() {
+                let says = self.world.draw(|chance| chance.one_in(2));
+                let mut worked = self.result(&order, u32::MAX);
+                (worked.ending, worked.result) = (LoopEnding::Quota, None);
+                worked.quota_until = says.then_some(until);
+                worked
+            } else {
+                self.result(&order, attempt)
+            };
+            drop(running);
+            self.point("work", true).await;
+            Ok(worked)
+        })
+    }
+
+    fn start_of(&self, result: String) -> Done<'_, Option<String>> {
+        Box::pin(async move {
+            let stage = self.stage();
+            let commit = stage.repo.get(&result);
+            Ok(commit.and_then(|commit| commit.parents.first().cloned()))
+        })
+    }
+
+    fn changes(&self, start: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>> {
+        Box::pin(async move { Ok(self.stage().repo.changes(&start, &result)) })
+    }
+
+    fn diff_bytes(&self, _start: String, _result: String) -> Done<'_, u64> {
+        Box::pin(async { Ok(1) })
+    }
+
+    fn check(
+        &self,
+        commit: String,
+        task: Option<Task>,
+        mut stop: StopSign,
+    ) -> Done<'_, Vec<Checked>> {
+        Box::pin(async move {
+            self.point("check", false).await;
+            self.trouble()?;
+            let odds = self.odds();
+            let secs = self.world.draw(|chance| {
+                if chance.one_in(odds.slow) {
+                    chance.between(600, 2400)
+                } else {
+                    chance.between(1, 60)
+                }
+            });
+            let stopped = self.take(secs, &mut stop).await;
+            if stopped || self.world.draw(|chance| chance.one_in(odds.unable)) {
+                return Ok(vec![checked(CheckEnd::Unable)]);
+            }
+            let flaky = self.world.draw(|chance| chance.one_in(odds.flaky));
+            let green = {
+                let mut stage = self.stage();
+                let green = stage.is_green(&commit) && !flaky;
+                if green && task.is_some() {
+                    stage.green.insert(commit.clone());
+                }
+                green
+            };
+            self.point("check", true).await;
+            let end = if green {
+                CheckEnd::Green
+            } else {
+                CheckEnd::Red
+            };
+            Ok(vec![checked(end)])
+        })
+    }
+
+    fn review(&self, order: ReviewOrder, mut stop: StopSign) -> Done<'_, Reviewed> {
+        Box::pin(async move {
+            self.point("review", false).await;
+            self.stage().model_calls += 1;
+            let secs = self.world.draw(|chance| chance.between(5, 100));
+            if self.take(secs, &mut stop).await {
+                return Ok(Reviewed::Silent);
+            }
+            let odds = self.odds();
+            let (silent, malformed, quota) = self.world.draw(|chance| {
+                (
+                    chance.one_in(odds.silent),
+                    chance.one_in(odds.malformed),
+                    chance.one_in(odds.review_quota),
+                )
+            });
+            if quota {
+                let account = ACCOUNT.to_owned();
+                return Ok(Reviewed::Quota {
+                    until: None,
+                    account,
+                });
+            }
+            if silent {
+                return Ok(Reviewed::Silent);
+            }
+            if malformed {
+                return Ok(Reviewed::Said("looks good to me".to_owned()));
+            }
+            let root = order.task.lineage.root.clone();
+            let rejects = {
+                let mut stage = self.stage();
+                let behaviour = stage.script.behaviours.get(&root);
+                let limit = behaviour.map_or(0, |behaviour| behaviour.rejections);
+                let count = stage.rejections.entry(root).or_insert(0);
+                let rejects = *count < limit;
+                *count += u32::from(rejects);
+                rejects
+            };
+            let criteria: Vec<_> = order
+                .criteria
+                .iter()
+                .map(|one| json!({"id": one.id, "status": "pass", "evidence": "seen"}))
+                .collect();
+            let findings = if rejects {
+                json!([{"id": format!("f-{}", order.run_id), "text": "not good enough"}])
+            } else {
+                json!([])
+            };
+            let word = if rejects { "reject" } else { "approve" };
+            let verdict = json!({
+                "verdict": word, "summary": "as I see it",
+                "findings": findings, "criteria": criteria,
+            });
+            self.point("review", true).await;
+            Ok(Reviewed::Said(verdict.to_string()))
+        })
+    }
+
+    fn merge(&self, base: String, result: String, task: Task, run_id: String) -> Done<'_, Merge> {
+        Box::pin(async move {
+            self.point("merge", false).await;
+            self.trouble()?;
+            let merged = {
+                let mut stage = self.stage();
+                let flawed = stage.flaw == Some(Flaw::IgnoresConflicts);
+                match stage.repo.merge(&base, &result, &run_id) {
+                    Merged::Conflicts(_) if flawed => {
+                        let tree = stage.repo.tree(&result);
+                        let commit = stage.repo.commit(Commit {
+                            parents: vec![base, result],
+                            tree,
+                            trailer: None,
+                            is_merge: true,
+                        });
+                        Merge::Commit(commit)
+                    }
+                    Merged::Commit(commit) => Merge::Commit(commit),
+                    Merged::Conflicts(paths) => Merge::Conflicts(paths),
+                    Merged::Empty => Merge::Empty,
+                    Merged::Missing => Merge::Missing,
+                }
+            };
+            self.world
+                .say(|| format!("merge of {} is {merged:?}", task.id));
+            self.point("merge", true).await;
+            Ok(merged)
+        })
+    }
+
+    fn position(&self, intent: Intent) -> Done<'_, BasePosition> {
+        Box::pin(async move {
+            self.point("position", false).await;
+            let stage = self.stage();
+            let base = &stage.repo.base;
+            if *base == intent.old_base {
+                return Ok(BasePosition::Old);
+            }
+            let merged = stage.repo.reachable(base).contains(&intent.merge_commit);
+            let lies = stage.flaw == Some(Flaw::LiesAboutPosition);
+            Ok(if merged && !lies {
+                BasePosition::Merged
+            } else {
+                BasePosition::Elsewhere
+            })
+        })
+    }
+
+    fn move_base(&self, intent: Intent) -> Done<'_, bool> {
+        Box::pin(async move {
+            self.point("move_base", false).await;
+            let moved = {
+                let mut stage = self.stage();
+                let blind = stage.flaw == Some(Flaw::NoCompareAndSet);
+                if stage.repo.base == intent.old_base || blind {
+                    stage.repo.base.clone_from(&intent.merge_commit);
+                }
+                stage.repo.base == intent.merge_commit
+            };
+            self.world
+                .say(|| format!("base to {}: {moved}", intent.merge_commit));
+            self.point("move_base", true).await;
+            Ok(moved)
+        })
+    }
+
+    fn present(&self) -> Done<'_, Presented> {
+        Box::pin(async move {
+            self.point("present", false).await;
+            Ok(Presented::UpToDate)
+        })
+    }
+
+    fn plan(&self, order: PlanOrder, mut stop: StopSign) -> Done<'_, String> {
+        Box::pin(async move {
+            self.point("plan", false).await;
+            self.stage().model_calls += 1;
+            let secs = self.world.draw(|chance| chance.between(10, 200));
+            if self.take(secs, &mut stop).await {
+                return Err(Trouble("stopped".to_owned()));
+            }
+            if order.attempt == 1 && self.world.draw(|chance| chance.one_in(2)) {
+                return Ok(r#"{"tasks": []}"#.to_owned());
+            }
+            self.point("plan", true).await;
+            Ok(a_plan())
+        })
+    }
+
+    fn kept(&self) -> Done<'_, Vec<Kept>> {
+        Box::pin(async move {
+            self.point("kept", false).await;
+            Ok(self.stage().kept.iter().cloned().collect())
+        })
+    }
+
+    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()> {
+        Box::pin(async move {
+            self.point("sweep", false).await;
+            let mut stage = self.stage();
+            for one in &gone {
+                stage.kept.remove(one);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Two tasks, one after the other.
+fn a_plan() -> String {
+    let task = |id: &str, path: &str, needs: &[&str]| {
+        json!({
+            "id": id, "title": id, "goal": "it is better", "role": "worker",
+            "allowed_paths": [path], "forbidden_paths": [], "depends_on": needs,
+            "acceptance": [{"id": "guard", "text": "green", "check": "command"}],
+            "commands": [], "priority": "normal", "risk": "medium", "expects_change": true,
+        })
+    };
+    json!({"tasks": [task("one", "p", &[]), task("two", "q", &["one"])]}).to_string()
+}
