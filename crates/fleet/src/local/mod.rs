@@ -89,7 +89,7 @@ impl LocalYard {
     }
 
     fn workshop(&self) -> Result<Workshop, Trouble> {
-        Workshop::open(&self.outfit.root, Some(&self.base)).map_err(trouble)
+        Workshop::reopen(&self.outfit.root, &self.base).map_err(trouble)
     }
 
     /// Does something with git on a thread of its own.

@@ -223,6 +223,17 @@ fn what_cannot_be_a_base() {
 }
 
 #[test]
+fn the_locks_of_a_git_that_was_killed_are_in_nobodys_way() {
+    let repo = project();
+    repo.agent("echo x > a/x; out done did");
+    let result = worked(&repo, "task");
+    repo.write(".git/refs/heads/fleet/main.lock", "");
+    let merged = merge(&repo, "task", &result);
+    assert_eq!(ask(&repo, "base", &json!({})), json!(merged));
+    assert!(!repo.exists(".git/refs/heads/fleet/main.lock"));
+}
+
+#[test]
 fn a_fleet_that_is_killed_while_it_presents_is_finished_by_the_next() {
     let mut repo = project();
     repo.agent("echo theirs > a/one.txt; echo n > b/new.txt; out done did");

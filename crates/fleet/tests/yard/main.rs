@@ -21,6 +21,25 @@ fn project() -> TestRepo {
     repo
 }
 
+/// Gives it an agent that only says that its quota is used up.
+fn without_quota(repo: &mut TestRepo) {
+    let bin = repo.root().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    runner_testkit::write_program(
+        &bin.join("codex"),
+        "#!/bin/sh\n\
+         echo '{\"type\":\"turn.failed\",\"error\":{\"message\":\"You'\\''ve hit your usage limit. \
+         Try again in 2 hours.\"}}'\nexit 1\n",
+    );
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    repo.env("PATH", path);
+    repo.config(|config| {
+        config.set("executor.backend", "codex");
+        config.unset("executor.command");
+    });
+    repo.write_config();
+}
+
 /// What the yard answers.
 #[track_caller]
 fn ask(repo: &TestRepo, op: &str, order: &Value) -> Value {

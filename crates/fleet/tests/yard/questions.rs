@@ -3,7 +3,7 @@
 use runner_testkit::assert_no_process;
 use serde_json::json;
 
-use crate::{ask, fleet_folder, project, refused, text, worked};
+use crate::{ask, fleet_folder, project, refused, text, without_quota, worked};
 
 #[test]
 fn a_reviewer_sees_the_result_and_the_question() {
@@ -61,21 +61,7 @@ fn silence_and_nonsense_are_data() {
 #[test]
 fn a_reviewer_without_quota() {
     let mut repo = project();
-    let bin = repo.root().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    runner_testkit::write_program(
-        &bin.join("codex"),
-        "#!/bin/sh\n\
-         echo '{\"type\":\"turn.failed\",\"error\":{\"message\":\"You'\\''ve hit your usage limit. \
-         Try again in 2 hours.\"}}'\nexit 1\n",
-    );
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    repo.env("PATH", path);
-    repo.config(|config| {
-        config.set("executor.backend", "codex");
-        config.unset("executor.command");
-    });
-    repo.write_config();
+    without_quota(&mut repo);
     let order = json!({"start": repo.head(), "result": repo.head()});
     let reviewed = ask(&repo, "review", &order);
     assert_eq!(reviewed["account"], "codex", "{reviewed}");

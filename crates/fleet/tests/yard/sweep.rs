@@ -30,6 +30,36 @@ fn after_a_kill_a_sweep_leaves_no_folder_no_ref_and_no_process() {
 }
 
 #[test]
+fn a_run_that_is_killed_anywhere_can_be_made_again() {
+    let mut repo = project();
+    repo.agent("echo x > a/x; out done did");
+    // What is made once is not made again.
+    work(&repo, "first", 1);
+    let trace = repo.root().join("points");
+    repo.env("RUNNER_FAULT", format!("trace:{}", trace.display()));
+    work(&repo, "traced", 1);
+    let points = std::fs::read_to_string(&trace).unwrap().lines().count();
+    assert!(points > 50, "{points}");
+    // Some of them; all of them take minutes.
+    for at in (3..=points).step_by(points / 6) {
+        let task = format!("at{at}");
+        let order = json!({"task": task, "run_id": format!("{task}-1")}).to_string();
+        repo.env("RUNNER_FAULT", format!("kill@{at}"));
+        let run = repo.runner(&["work", &order]);
+        assert!(run.signal.is_some(), "{at}: {run:?}");
+        repo.env_remove("RUNNER_FAULT");
+        let again = work(&repo, &task, 1);
+        assert_eq!(again["ending"], "complete", "{at}: {again}");
+        assert_eq!(again["changes"], json!(["created a/x"]), "{at}");
+    }
+    ask(&repo, "sweep", &json!({}));
+    assert_eq!(fleet_folder(&repo, "worktrees"), Vec::<String>::new());
+    assert_eq!(refs(&repo, "refs/runner/"), Vec::<String>::new());
+    assert_eq!(refs(&repo, "refs/fleet/"), Vec::<String>::new());
+    assert_no_process(&repo.root().display().to_string());
+}
+
+#[test]
 fn what_is_in_use_stays_and_so_does_the_proof_of_what_was_merged() {
     let repo = project();
     repo.agent("echo $RUNNER_RUN_ID > a/$RUNNER_RUN_ID; out done did");

@@ -5,7 +5,9 @@ use std::time::Duration;
 use runner_testkit::{assert_no_process, eventually, processes_with_env};
 use serde_json::json;
 
-use crate::{ask, files, fleet_folder, merge, project, refs, refused, text, work, worked};
+use crate::{
+    ask, files, fleet_folder, merge, project, refs, refused, text, without_quota, work, worked,
+};
 
 #[test]
 fn two_tasks_side_by_side_merge_cleanly_and_leave_nothing_of_the_runner_in_the_base() {
@@ -246,22 +248,7 @@ fn how_runs_end_that_do_not_complete() {
 #[test]
 fn a_used_up_quota_is_told_with_its_clock() {
     let mut repo = project();
-    let bin = repo.root().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    // A codex that only says that nothing is left.
-    runner_testkit::write_program(
-        &bin.join("codex"),
-        "#!/bin/sh\n\
-         echo '{\"type\":\"turn.failed\",\"error\":{\"message\":\"You'\\''ve hit your usage limit. \
-         Try again in 2 hours.\"}}'\nexit 1\n",
-    );
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    repo.env("PATH", path);
-    repo.config(|config| {
-        config.set("executor.backend", "codex");
-        config.unset("executor.command");
-    });
-    repo.write_config();
+    without_quota(&mut repo);
     let waits = work(&repo, "task", 1);
     assert_eq!(waits["ending"], "quota", "{waits}");
     assert_eq!(waits["account"], "codex");
@@ -343,6 +330,30 @@ fn a_session_can_move_no_ref_of_the_project() {
     ]);
     assert_eq!(after, before);
     assert_eq!(repo.git(&["fsck", "--connectivity-only"]), "");
+}
+
+#[test]
+fn a_session_that_makes_its_repository_point_at_the_project_reaches_nothing() {
+    let repo = project();
+    repo.git(&["branch", "other"]);
+    // The first makes its git folder a part of the project's, the second its refs.
+    repo.agent(
+        "project=$(cd ../../../.. && pwd)\n\
+         case $RUNNER_RUN_ID in\n\
+         common-1) echo \"$project/.git\" > .git/commondir ;;\n\
+         refs-1) rm -rf .git/refs; ln -s \"$project/.git/refs\" .git/refs ;;\n\
+         alternates-1) : > .git/objects/info/alternates ;;\nesac\n\
+         echo x > a/x; out done did",
+    );
+    let before = repo.git(&["for-each-ref", "refs/heads/main", "refs/heads/other"]);
+    for task in ["common", "refs", "alternates"] {
+        let done = work(&repo, task, 1);
+        assert_ne!(done["ending"], "interrupted", "{task}: {done}");
+        let after = repo.git(&["for-each-ref", "refs/heads/main", "refs/heads/other"]);
+        assert_eq!(after, before, "{task}");
+        assert_eq!(repo.git(&["fsck", "--connectivity-only"]), "", "{task}");
+    }
+    assert_eq!(refs(&repo, "refs/heads/"), ["fleet/main", "main", "other"]);
 }
 
 #[test]

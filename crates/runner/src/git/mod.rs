@@ -14,6 +14,7 @@ mod index;
 mod merge;
 mod own_files;
 mod places;
+mod refs;
 mod rescue;
 mod stall;
 mod status;

@@ -91,6 +91,15 @@ impl Move {
         .map(drop)
     }
 
+    /// Removes the locks that a git which was killed on the way left there.
+    pub(super) fn remove_stale_locks(&self, repository: &Git) {
+        if let Ok(git) = Git::open(&self.root)
+            && git.common_dir() == repository.common_dir()
+        {
+            git.remove_stale_locks(&self.to_branch);
+        }
+    }
+
     /// Goes there after a runner was killed, which may have come half the way.
     pub(super) fn go_again(&self, repository: &Git) -> Result<()> {
         let Ok(git) = Git::open(&self.root) else {
@@ -100,7 +109,6 @@ impl Move {
         if git.common_dir() != repository.common_dir() {
             return Ok(());
         }
-        git.remove_stale_locks(&self.to_branch);
         let here = git.head_ref()?;
         let there = here.as_deref() == Some(&full_name(&self.to_branch));
         if !there && here.as_deref() != Some(&full_name(&self.from_branch)) {

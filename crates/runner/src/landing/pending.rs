@@ -104,6 +104,9 @@ pub(crate) fn finish_at(path: &Path, git: &Git) -> Result<()> {
             Some(now) if there => git.is_ancestor(&pending.commit, now)?,
             _ => false,
         };
+        for step in &pending.moves {
+            step.remove_stale_locks(git);
+        }
         if moved {
             for step in &pending.moves {
                 step.go_again(git)?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner_agents::{FailureKind, Reset, Session};
+use runner_agents::{FailureKind, Session};
 use runner_core::config::{Backend, Config};
 use runner_core::output::MAX_OUTPUT_BYTES;
 use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
@@ -176,11 +176,7 @@ fn ask(
     }
     Ok(match (&report.ended, ending.failure) {
         (_, Some(failure)) if failure.kind == FailureKind::Quota => {
-            let at = match failure.reset {
-                Some(Reset::At(time)) => Some(time),
-                Some(Reset::In(duration)) => now.checked_add(duration).ok(),
-                Some(Reset::LocalText(_)) | None => None,
-            };
+            let at = failure.reset.and_then(|reset| reset.at(now));
             Answer::Quota(at.map(jiff::Timestamp::as_millisecond))
         }
         (Ended::NotStarted(failure), _) => Answer::Silent(failure.message.clone()),

@@ -123,8 +123,6 @@ impl Workshop {
                     some_of(&blockers)
                 )));
             }
-            // A file that was touched and not changed is no reason for git to stop halfway.
-            tree.git.write(&["update-index", "-q", "--refresh"])?;
             moves.push(step);
         }
         let promise = Pending {
@@ -133,6 +131,10 @@ impl Workshop {
             moves,
         };
         promise.save_as(&pending)?;
+        for step in &promise.moves {
+            // A file that was touched and not changed is no reason for git to stop halfway.
+            Git::open(step.root())?.write(&["update-index", "-q", "--refresh"])?;
+        }
         if let Err(error) = self.move_branch(&self.base, &from, &tip, "runner: fleet") {
             files::remove_if_there(&pending)?;
             return Ok(Presented::Behind(error.message));
@@ -166,10 +168,7 @@ impl Workshop {
             return Ok(self.base.clone());
         }
         let order = format!("create {full} {}\n", self.tip(&self.base)?);
-        let made = self
-            .git
-            .write_with(&["update-ref", "--stdin"], Some(order.as_bytes()), &[]);
-        match made {
+        match self.git.update_refs("runner: fleet", &order) {
             // Somebody else made it at the same moment.
             Err(_) if self.git.commit_of(&full)?.is_some() => Ok(ours),
             Err(_) if self.git.commit_of("refs/heads/fleet")?.is_some() => Err(Error::new(
@@ -178,7 +177,7 @@ impl Workshop {
             )
             .hint("rename it: `git branch -m fleet something-else`")),
             Err(error) => Err(error),
-            Ok(_) => Ok(ours),
+            Ok(()) => Ok(ours),
         }
     }
 
@@ -197,9 +196,8 @@ impl Workshop {
     }
 
     fn move_branch(&self, branch: &str, old: &str, new: &str, reason: &str) -> Result<()> {
-        let full = full_name(branch);
-        let args = ["update-ref", "-m", reason, &full, new, old];
-        self.git.write(&args).map(drop)
+        let order = format!("update {} {new} {old}\n", full_name(branch));
+        self.git.update_refs(reason, &order)
     }
 
     /// The base's commit, after the user's own commits were taken in; the files in which

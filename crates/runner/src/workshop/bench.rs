@@ -1,7 +1,7 @@
 //! A place to work in: a folder with a repository of its own that borrows the project's
 //! objects, and a lock beside it that says whether anybody is there.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use runner_exec::{Cancel, wait_until_unlocked};
 use rustix::fs::{FlockOperation, flock};
 
-use super::{CHECKOUTS, RunName, Workshop};
+use super::{CHECKOUTS, RunName, Workshop, open_lock};
 use crate::error::{Code, Error, Result};
 use crate::files;
 use crate::git::Git;
@@ -119,13 +119,7 @@ impl Workshop {
         if let Some(kind) = folder.parent() {
             files::make_folder(kind)?;
         }
-        let path = beside(folder, LOCK);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|error| files::at(&path, error))?;
+        let file = open_lock(&beside(folder, LOCK))?;
         let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
         Ok(free.then(|| Seat {
             folder: folder.to_owned(),

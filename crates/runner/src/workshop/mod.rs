@@ -77,6 +77,14 @@ impl Workshop {
         Ok(Workshop { project, git, base })
     }
 
+    /// The same again, with the root and the branch that the first opening gave.
+    pub fn reopen(root: &Path, base: &str) -> Result<Self> {
+        let project = Project::at(root.to_owned());
+        let git = disarm::open_to_look(&project)?;
+        let base = base.to_owned();
+        Ok(Workshop { project, git, base })
+    }
+
     /// The branch of the user's that everything is for.
     pub fn base_branch(&self) -> &str {
         &self.base
@@ -127,13 +135,7 @@ impl Workshop {
     /// Held for moments in which folders, refs or the user's base change hands, by
     /// whichever process.
     fn lock(&self) -> Result<File> {
-        let path = self.fleet_folder().join("yard.lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|error| files::at(&path, error))?;
+        let file = open_lock(&self.fleet_folder().join("yard.lock"))?;
         flock(&file, FlockOperation::LockExclusive).map_err(io::Error::from)?;
         Ok(file)
     }
@@ -144,6 +146,16 @@ impl Workshop {
         let root = self.project.root().as_os_str().as_encoded_bytes();
         format!("refs/fleet/{}/", &sha256_hex(root)[..12])
     }
+}
+
+/// The file to lock.
+fn open_lock(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path);
+    Ok(file.map_err(|error| files::at(path, error))?)
 }
 
 fn checked_out(git: &Git) -> Result<String> {

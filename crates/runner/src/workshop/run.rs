@@ -198,8 +198,7 @@ impl Workshop {
         // Writing to a String cannot fail.
         let _ = writeln!(orders, "update {} {tip}", name.proof_ref());
         let _ = writeln!(orders, "update {}{} {kept}", self.refs(), name.ref_part());
-        self.git
-            .write_with(&["update-ref", "--stdin"], Some(orders.as_bytes()), &[])?;
+        self.git.update_refs("runner: result", &orders)?;
         Ok(commit)
     }
 

@@ -127,9 +127,8 @@ impl Workshop {
         if orders.is_empty() {
             return Ok(());
         }
-        self.git
-            .write_with(&["update-ref", "--stdin"], Some(orders.as_bytes()), &[])
-            .map(drop)
+        let _lock = self.lock()?;
+        self.git.update_refs("runner: sweep", &orders)
     }
 
     /// Removes the checkouts of processes that are no more.
