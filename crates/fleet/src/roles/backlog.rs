@@ -16,6 +16,8 @@ pub struct Outside {
     pub issues: BTreeMap<String, Issue>,
     /// What is known of pull requests, by the `source` of their tasks.
     pub pull_requests: BTreeMap<String, PullRequest>,
+    /// What could not be read: the rest is there, but nobody knows whether it is all.
+    pub failures: Vec<String>,
 }
 
 /// A source of work. One that fails closes the gate to a new plan.

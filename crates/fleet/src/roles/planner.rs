@@ -115,6 +115,9 @@ async fn backlog(crew: &Crew) -> Booked<Option<String>> {
         Ok(outside) => outside,
         Err(trouble) => return Ok(Some(format!("a backlog source failed: {trouble}"))),
     };
+    if let Some(failure) = outside.failures.first() {
+        return Ok(Some(format!("a backlog source failed: {failure}")));
+    }
     let mut waiting = 0;
     for new in &outside.tasks {
         waiting += u32::from(crew.book.task(&new.id).await?.is_none());

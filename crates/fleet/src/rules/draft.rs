@@ -3,10 +3,10 @@
 use runner_core::config::FleetConfig;
 use runner_core::paths::{check_glob, is_state_path};
 use runner_core::text::{cut_chars, escape_path};
-use runner_lifecycle::Check;
 use runner_lifecycle::lock::{Resource, normalise};
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::row::{Criterion, TaskId};
+use runner_lifecycle::{Check, Kind, Origin};
 
 use super::answers::GUARD;
 use super::role::Role;
@@ -57,6 +57,31 @@ impl Defaults {
         }
         new
     }
+}
+
+/// The task that judges an open pull request: no worker gets it, its successors do.
+pub fn review_task(
+    source: &str,
+    number: u64,
+    title: &str,
+    head: &str,
+    defaults: &Defaults,
+) -> Option<NewTask> {
+    let id = TaskId::parse(&format!("{source}-pr-{number}")).ok()?;
+    Some(NewTask {
+        title: cut_chars(title.trim(), 200).into_owned(),
+        goal: format!("pull request {number} of {source} is judged, and merged if it is good"),
+        kind: Kind::Review,
+        origin: Origin::PullRequest,
+        source: Some(pull_request_source(source, number)),
+        head: Some(head.to_owned()),
+        ..defaults.task(id, None)
+    })
+}
+
+/// What tasks made for a pull request name as their source.
+pub fn pull_request_source(source: &str, number: u64) -> String {
+    format!("{source}!{number}")
 }
 
 /// The criterion that every task can have.

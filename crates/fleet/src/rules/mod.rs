@@ -22,6 +22,8 @@ pub mod verdict;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
+mod law;
+#[cfg(test)]
 mod schemas;
 
 /// The JSON in an answer of an agent: all of it, without the code fence that many put

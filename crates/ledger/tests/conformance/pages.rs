@@ -39,7 +39,7 @@ fn names(tasks: &[runner_lifecycle::Task]) -> Vec<&str> {
 pub(crate) async fn tasks_are_filtered(world: World) {
     let ledger = world.open().await;
     let mut tester = new_task("c", "c");
-    tester.role = "tester".to_owned();
+    "tester".clone_into(&mut tester.role);
     let mut lost = new_task("d", "d");
     lost.role = String::new();
     for new in [new_task("a", "a"), new_task("b", "b"), tester, lost] {

@@ -73,7 +73,7 @@ pub(crate) struct NewTaskBody {
     #[schema(minimum = 5, maximum = 86400)]
     heartbeat_interval_seconds: Option<u32>,
     /// How long a run may take; 3600 if not said.
-    #[schema(minimum = 1, maximum = 604800)]
+    #[schema(minimum = 1, maximum = 604_800)]
     timebox_seconds: Option<u32>,
     /// The issue that it is for.
     #[schema(max_length = 200)]
@@ -212,17 +212,17 @@ fn few(what: &str, count: usize, most: usize) -> Answered<()> {
 
 fn resources(what: &str, texts: &[String]) -> Answered<Vec<Resource>> {
     few(what, texts.len(), 100)?;
-    let one = |text: &String| {
+    let one = |(at, text): (usize, &String)| {
         let resource = Resource::from_allowed_path(text).ok();
         let path = resource.filter(|resource| resource.is_path() && text.len() <= 1024);
         path.ok_or_else(|| {
             Failure::input(format!(
                 "{what} has paths of the repo, without `.` and `..`, of at most 1024 bytes"
             ))
-            .detail("resource", text.as_str())
+            .detail("item", at)
         })
     };
-    texts.iter().map(one).collect()
+    texts.iter().enumerate().map(one).collect()
 }
 
 fn criterion(body: CriterionBody) -> Answered<row::Criterion> {

@@ -49,7 +49,7 @@ pub(crate) fn router(state: &FleetState) -> Router<FleetState> {
     let text: Bytes = serde_json::to_vec(&api).unwrap_or_default().into();
     let allowed = Arc::new(Allowed::of(&api));
     router
-        .route("/openapi.json", get(move || document(text.clone())))
+        .route("/openapi.json", get(async move || document(text.clone())))
         .fallback(async || Failure::not_found("there is no such endpoint; see /openapi.json"))
         .method_not_allowed_fallback(move |method: Method, uri: Uri| {
             let allowed = Arc::clone(&allowed);
@@ -57,7 +57,7 @@ pub(crate) fn router(state: &FleetState) -> Router<FleetState> {
         })
 }
 
-async fn document(text: Bytes) -> Response {
+fn document(text: Bytes) -> Response {
     let mut response = Response::new(text.into());
     reply::set(&mut response, header::CONTENT_TYPE, "application/json");
     reply::set(&mut response, header::CACHE_CONTROL, "no-cache");

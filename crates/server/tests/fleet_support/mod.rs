@@ -87,7 +87,10 @@ pub(crate) fn options(beyond_loopback: bool) -> FleetOptions {
         token: TOKEN.to_owned(),
         beyond_loopback,
         version: "0.0.0".to_owned(),
-        config: FleetConfig::default(),
+        config: FleetConfig {
+            review: true,
+            ..FleetConfig::default()
+        },
     }
 }
 

@@ -206,18 +206,33 @@ impl Answer {
 
 impl Server {
     pub(crate) fn new(dir: &Path, token: Option<&str>) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
         let config = Config {
             project_dir: dir.to_owned(),
             version: "0.0.0".to_owned(),
             token: token.map(str::to_owned),
         };
-        let app = app(&config).unwrap();
+        Server::of(async || app(&config).unwrap())
+    }
+
+    /// Any other one, made in the runtime that it is asked in.
+    pub(crate) fn of(make: impl AsyncFnOnce() -> Router) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let app = runtime.block_on(make());
         Server { runtime, app }
+    }
+
+    /// Does something else in its runtime.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// How many tasks its runtime has.
+    pub(crate) fn alive_tasks(&self) -> usize {
+        self.runtime.metrics().num_alive_tasks()
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -225,11 +240,21 @@ impl Server {
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send(method, path, headers, Body::empty())
+    }
+
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::empty()).unwrap();
+        let request = request.body(body.into()).unwrap();
         let app = self.app.clone();
         self.runtime.block_on(async {
             let response = app.oneshot(request).await.unwrap();
