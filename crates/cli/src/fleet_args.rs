@@ -57,6 +57,19 @@ pub(crate) enum FleetCommand {
         /// The task
         id: String,
     },
+    /// Let the roles of a fleet run in memory with crashes, lost answers and bad luck, by a
+    /// seed: the same one gives the same, and a failing one is told
+    Simulate {
+        /// The first seed
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// How many, one after the other
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seeds: u32,
+        /// Print everything that happens
+        #[arg(long)]
+        log: bool,
+    },
     /// Serve the API alone
     Serve {
         /// The port; 0 takes a free one (default: `[fleet] port`)

@@ -29,7 +29,7 @@ use crate::out::Out;
 use crate::style;
 
 /// How many seconds a task waits after its first failed run, for tests and demos.
-const COOLDOWN_VARIABLE: &str = "RUNNER_FLEET_COOLDOWN_SECS";
+pub(super) const COOLDOWN_VARIABLE: &str = "RUNNER_FLEET_COOLDOWN_SECS";
 
 /// What the sessions of runs do right now, by the id of the run.
 pub(super) type Doing = Arc<Mutex<BTreeMap<String, String>>>;
@@ -44,6 +44,8 @@ pub(super) struct Ground {
     /// What was found out because there was no config.
     pub(super) guessed: Option<runner::Guess>,
     pub(super) doing: Doing,
+    /// How long a task waits after its first failed run, if not as always.
+    pub(super) cooldown_secs: Option<u64>,
     yard: Arc<LocalYard>,
     host: String,
 }
@@ -100,6 +102,9 @@ impl Ground {
             store,
             guessed,
             doing,
+            cooldown_secs: std::env::var(COOLDOWN_VARIABLE)
+                .ok()
+                .and_then(|text| text.parse().ok()),
             host,
         })
     }
@@ -117,10 +122,21 @@ impl Ground {
     /// Opens the ledger with the numbers of the config.
     pub(super) async fn open(&self) -> std::result::Result<Ledger, StoreError> {
         let options = Options {
-            policy: policy(self.settings()),
+            policy: self.policy(),
             ..Options::default()
         };
         Ledger::open(&self.store, options).await
+    }
+
+    /// The numbers of the rules, as the config has them.
+    fn policy(&self) -> Policy {
+        let default = Policy::default();
+        let hours = self.settings().dependency_grace_hours;
+        Policy {
+            dependency_grace_secs: u64::from(hours) * 3600,
+            cooldown_base_secs: self.cooldown_secs.unwrap_or(default.cooldown_base_secs),
+            ..default
+        }
     }
 
     /// Puts roles together; nobody is at work yet.
@@ -218,19 +234,6 @@ fn base_of(root: &Path) -> Option<String> {
     let project = Project::of_work_tree(root).ok()?;
     let base = runner::config_of(&project).ok()?.fleet.base;
     (!base.is_empty()).then_some(base)
-}
-
-/// The numbers of the rules, as the config has them.
-fn policy(config: &FleetConfig) -> Policy {
-    let mut policy = Policy {
-        dependency_grace_secs: u64::from(config.dependency_grace_hours) * 3600,
-        ..Policy::default()
-    };
-    let cooldown = std::env::var(COOLDOWN_VARIABLE).ok();
-    if let Some(secs) = cooldown.and_then(|text| text.parse().ok()) {
-        policy.cooldown_base_secs = secs;
-    }
-    policy
 }
 
 /// Keeps the last word of every session.

@@ -5,6 +5,7 @@ mod board;
 mod demo;
 mod ground;
 mod roles;
+mod simulate;
 mod status;
 mod teller;
 mod up;
@@ -32,6 +33,9 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
     match &args.command {
         FleetCommand::Up(options) => return up::run(dir, &args.store, options, out),
         FleetCommand::Demo { dir } => return demo::run(dir.as_deref(), out),
+        FleetCommand::Simulate { seed, seeds, log } => {
+            return simulate::run(*seed, *seeds, *log, out);
+        }
         FleetCommand::Serve { .. }
         | FleetCommand::Dispatcher
         | FleetCommand::Worker { .. }

@@ -115,8 +115,10 @@ async fn stay(
     for (post, name) in names {
         if post != Post::Keeper {
             if out.json {
-                let name = name.as_str();
-                out.object(json!({"event": "started", "role": post.word(), "name": name}));
+                out.object(json!({
+                    "event": "started", "role": post.word(), "name": name.as_str(),
+                    "pid": std::process::id(),
+                }));
             } else {
                 out.say(&format!("{} is at work; Ctrl-C ends it", name.as_str()));
             }
