@@ -189,7 +189,7 @@ pub(crate) enum Command {
     Ui(UiArgs),
     /// Run loops on declared cases and learn, with numbers, how good they are
     Eval(crate::commands::eval::EvalArgs),
-    /// Many tasks at once, each in a work tree of its own: status, pause, cancel, retry
+    /// Many tasks at once, each in a work tree of its own: up, status, pause, cancel, demo
     Fleet(Box<crate::fleet_args::FleetArgs>),
     /// The tasks of a fleet, step by step: by hand, from a script or by an agent
     Task(Box<crate::ledger_args::TaskArgs>),

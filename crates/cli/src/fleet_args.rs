@@ -1,5 +1,7 @@
 //! The arguments of `fleet`, with their help.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 
 use crate::ledger_args::{RetryArgs, StoreArgs};
@@ -16,6 +18,16 @@ pub(crate) struct FleetArgs {
 /// What to do with a fleet.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum FleetCommand {
+    /// Plan, work, judge and merge until Ctrl-C: all roles in one process, the API on
+    /// loopback. The same command goes on where the last one ended
+    Up(UpArgs),
+    /// Play a whole fleet in a temporary repository: failures, a quota, conflicts, a killed
+    /// worker; no model, no network
+    Demo {
+        /// A new or empty folder to keep it in (default: a temporary one)
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Show every task that has not ended, with why, and who does what
     Status {
         /// Those that have ended too
@@ -42,4 +54,75 @@ pub(crate) enum FleetCommand {
     },
     /// Go on with a blocked task, or make a successor of one that has ended
     Retry(RetryArgs),
+    /// Let the roles of a fleet run in memory with crashes, lost answers and bad luck, by a
+    /// seed: the same one gives the same, and a failing one is told
+    Simulate {
+        /// The first seed
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// How many, one after the other
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seeds: u32,
+        /// Print everything that happens
+        #[arg(long)]
+        log: bool,
+    },
+    /// Serve the API alone
+    Serve {
+        /// The port; 0 takes a free one (default: `[fleet] port`)
+        #[arg(long, value_name = "PORT")]
+        port: Option<u16>,
+    },
+    /// Give ready tasks to agents, alone, and watch over leases
+    Dispatcher,
+    /// Work on tasks, alone: on this machine or another one that reaches store and repo
+    Worker {
+        /// worker, tester or docser
+        #[arg(long, default_value = "worker", value_parser = ["worker", "tester", "docser"])]
+        role: String,
+        /// Its name in every life (default: the first that nobody has here, such as worker-1)
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Judge and merge, alone
+    Judge {
+        /// Its name in every life (default: the first that nobody has here, such as judge-1)
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Lead on blocked tasks and bring in issues, alone, and watch over leases
+    Cycle,
+    /// Make tasks of the requirement, alone
+    Planner {
+        /// What shall be true in the end, or @FILE (default: .runner/fleet/requirement.md)
+        #[arg(long, value_name = "TEXT|@FILE")]
+        requirement: Option<String>,
+    },
+}
+
+/// `runner fleet up`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct UpArgs {
+    /// What shall be true in the end, or @FILE: it becomes tasks, once (default:
+    /// .runner/fleet/requirement.md). Issues in .runner/fleet/issues/*.md come first
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) requirement: Option<String>,
+    /// How many workers (default: `[fleet] workers`)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) workers: Option<u32>,
+    /// How many testers (default: `[fleet] testers`)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) testers: Option<u32>,
+    /// How many docsers (default: `[fleet] docsers`)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) docsers: Option<u32>,
+    /// How many judges (default: `[fleet] judges`)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) judges: Option<u32>,
+    /// The port of the API on 127.0.0.1; 0 takes a free one (default: `[fleet] port`)
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// End when every task has ended or waits for a person
+    #[arg(long)]
+    pub(crate) until_idle: bool,
 }

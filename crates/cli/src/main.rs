@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Some("__supervise") => return runner_exec::supervise_main(raw),
         Some("__landlock") => return runner_sandbox::landlock_main(raw),
         Some("__demo-agent") => return demo::agent::main(),
+        Some("__fleet-demo-agent") => return commands::fleet::demo_agent(),
         Some(commands::detach::HIDDEN) => detached = true,
         _ => {}
     }

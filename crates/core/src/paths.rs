@@ -37,6 +37,8 @@ pub const ITERATIONS_DIR: &str = ".runner/iterations";
 pub const NODES_DIR: &str = ".runner/nodes";
 /// What the fleet keeps for itself.
 pub const FLEET_DIR: &str = ".runner/fleet";
+/// The config of a fleet in a project that has none of its own.
+pub const FLEET_CONFIG: &str = ".runner/fleet/config.toml";
 
 /// Files that no session may change, sorted. (Those of git itself lie outside the
 /// work tree, and `tree.json` has rules of its own.)

@@ -7,10 +7,14 @@
 pub mod backlog;
 pub mod book;
 pub mod explain;
+pub mod fleet;
 pub mod host;
 pub mod local;
-pub mod fleet;
+pub mod names;
+pub mod notes;
+pub mod outlook;
 pub mod roles;
 pub mod rules;
 pub mod simulate;
+pub mod up;
 pub mod yard;

@@ -134,6 +134,31 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     Ok(report)
 }
 
+/// What `init` would choose for a project that has no config, with the reasons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guess {
+    /// The text of the config.
+    pub config: String,
+    /// The guard's argv and why it was chosen.
+    pub guard: (Vec<String>, String),
+    /// The backend and why it was chosen.
+    pub backend: (String, String),
+    /// The guard's program, where it is not installed.
+    pub missing: Option<String>,
+}
+
+/// Finds out what `init` would; nothing is written.
+pub fn guess(root: &Path) -> Result<Guess> {
+    let choice = Choice::of_project(root, &InitOptions::default())?;
+    let program = choice.guard.0.first().cloned();
+    Ok(Guess {
+        config: String::from_utf8_lossy(&choice.config).into_owned(),
+        missing: program.filter(|program| !detect::is_there(root, program)),
+        guard: choice.guard,
+        backend: choice.backend,
+    })
+}
+
 /// The files of a `.runner/` in which no run has begun.
 fn first_files(config: Vec<u8>, goal: Vec<u8>) -> Vec<(&'static str, Vec<u8>, Kind)> {
     let max_attempts = config::Config::default().max_attempts_default;

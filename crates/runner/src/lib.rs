@@ -61,7 +61,7 @@ pub use error::{Code, Error, Result};
 pub use follow::{Followed, Follower};
 pub use git::{Git, TreeEntry};
 pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
-pub use init::{InitOptions, InitReport, detect_guard, init, split_words};
+pub use init::{Guess, InitOptions, InitReport, detect_guard, guess, init, split_words};
 pub use landing::{
     AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandReport, Landed, abandon, land,
 };

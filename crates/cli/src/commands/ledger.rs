@@ -39,9 +39,15 @@ pub(crate) fn store(dir: &Path, args: &StoreArgs) -> Result<Store> {
     if let Some(text) = named {
         return Store::parse(&text).map_err(|error| Error::new(Code::Config, error.to_string()));
     }
-    let project = Project::find(dir).map_err(|error| {
-        Error::new(error.code, error.message)
-            .hint("name a ledger with --store, or begin a project with `runner init`")
+    let project = Project::find(dir).or_else(|error| {
+        // A fleet needs no run beside it.
+        let alone = Project::of_work_tree(dir)
+            .ok()
+            .filter(|project| project.runner_dir().join("fleet").is_dir());
+        alone.ok_or_else(|| {
+            Error::new(error.code, error.message)
+                .hint("name a ledger with --store, or begin a project with `runner init`")
+        })
     })?;
     Ok(Store::Sqlite(
         project.runner_dir().join("fleet").join("ledger.db"),
@@ -103,7 +109,7 @@ impl<E: Into<LedgerError>> From<E> for Trouble {
     }
 }
 
-fn refuse(error: &LedgerError, store: &Store, out: &mut Out) {
+pub(crate) fn refuse(error: &LedgerError, store: &Store, out: &mut Out) {
     let (code, details) = match error {
         LedgerError::Refused(refusal) => (
             refusal.code.as_str(),

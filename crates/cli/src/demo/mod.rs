@@ -142,7 +142,8 @@ fn tell(folder: &Path, steps: u32, out: &mut Out) {
     out.say("  runner start && runner loop --detach                 then `runner report` in the morning");
 }
 
-fn make_folder(dir: Option<&Path>) -> Result<PathBuf> {
+/// The folder to play in: a new temporary one, or one that is empty.
+pub(crate) fn make_folder(dir: Option<&Path>) -> Result<PathBuf> {
     let Some(dir) = dir else {
         return Ok(tempfile::Builder::new()
             .prefix("runner-demo-")

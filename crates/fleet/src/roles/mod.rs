@@ -26,6 +26,11 @@ use crate::rules::policy::PathRules;
 use crate::yard::{StopSign, Yard};
 use backlog::Backlog;
 
+/// Removes from the yard what runs left that nobody needs any more.
+pub async fn clear_up(crew: &Crew) -> Booked<()> {
+    sweep::sweep(crew).await
+}
+
 /// How long nobody looks if nothing was heard.
 pub const LOOK_EVERY_SECS: u64 = 5 * 60;
 /// How often an agent without a lease, or the holder of a seat, says that it lives.

@@ -29,6 +29,16 @@ pub enum Planned {
 
 /// Plans while it holds its seat, until the sign is raised.
 pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
+    run_telling(crew, name, stop, &|_| {}).await
+}
+
+/// The same, telling what each look came to.
+pub async fn run_telling(
+    crew: &Crew,
+    name: &str,
+    stop: StopSign,
+    tell: &(dyn Fn(&Planned) + Send + Sync),
+) -> Booked<()> {
     let body = |_| {
         let stop = stop.clone();
         async move {
@@ -37,7 +47,8 @@ pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
             let mut settled: Option<String> = None;
             while !watch.stop.is_raised() {
                 match look(crew, name, &mut settled, &watch.stop).await {
-                    Ok(_) => {
+                    Ok(planned) => {
+                        tell(&planned);
                         patience.over();
                         let next = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
                         watch.until(next).await;

@@ -96,9 +96,13 @@ impl Workshop {
     }
 
     /// The text of the config: the base's, or where that has none, the one that lies in
-    /// the work tree.
+    /// the work tree, or the fleet's own, which no commit ever holds.
     pub fn config_text(&self) -> Result<String> {
-        let text = self.project_file(paths::CONFIG)?.ok_or_else(|| {
+        let text = match self.project_file(paths::CONFIG)? {
+            None => self.project_file(paths::FLEET_CONFIG)?,
+            text => text,
+        };
+        let text = text.ok_or_else(|| {
             Error::new(
                 Code::Layout,
                 format!("there is no {} for the fleet to go by", paths::CONFIG),

@@ -1,6 +1,14 @@
 //! `runner fleet`: many tasks at once, each in a work tree of its own.
 
+mod api;
+mod board;
+mod demo;
+mod ground;
+mod roles;
+mod simulate;
 mod status;
+mod teller;
+mod up;
 
 use std::path::Path;
 
@@ -16,11 +24,27 @@ use crate::fleet_args::{FleetArgs, FleetCommand};
 use crate::ledger_args::{TaskArgs, TaskCommand};
 use crate::out::Out;
 
+pub(crate) use demo::agent::main as demo_agent;
+
 /// Who changes things here, as events name it.
 const PERSON: &str = "person";
 
 /// `runner fleet …`.
 pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
+    match &args.command {
+        FleetCommand::Up(options) => return up::run(dir, &args.store, options, out),
+        FleetCommand::Demo { dir } => return demo::run(dir.as_deref(), out),
+        FleetCommand::Simulate { seed, seeds, log } => {
+            return simulate::run(*seed, *seeds, *log, out);
+        }
+        FleetCommand::Serve { .. }
+        | FleetCommand::Dispatcher
+        | FleetCommand::Worker { .. }
+        | FleetCommand::Judge { .. }
+        | FleetCommand::Cycle
+        | FleetCommand::Planner { .. } => return roles::run(dir, args, out),
+        _ => {}
+    }
     let store = store(dir, &args.store)?;
     with_ledger(&store, out, async |ledger, out| match &args.command {
         FleetCommand::Status { all } => status::run(ledger, *all, out).await,
@@ -37,6 +61,8 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
             let command = TaskCommand::Retry(retry.clone());
             task::dispatch(ledger, &by_hand(args, command), out).await
         }
+        // Handled above: they open the ledger themselves.
+        _ => Ok(Exit::Success),
     })
 }
 

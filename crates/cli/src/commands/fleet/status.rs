@@ -48,7 +48,7 @@ pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut Out) -> Ended {
     Ok(Exit::Success)
 }
 
-async fn everything(ledger: &Ledger) -> Result<Vec<Task>, runner_ledger::StoreError> {
+pub(super) async fn everything(ledger: &Ledger) -> Result<Vec<Task>, runner_ledger::StoreError> {
     let mut tasks: Vec<Task> = Vec::new();
     loop {
         let after: Option<TaskId> = tasks.last().map(|task| task.id.clone());

@@ -1,0 +1,114 @@
+//! The API of a fleet on loopback, as long as the fleet is up.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use runner::{Code, Error, Result};
+use runner_core::paths;
+use runner_fleet::host::HostProfile;
+use runner_fleet::outlook::ProjectBacklog;
+use runner_fleet::rules::host::Snapshot;
+use runner_ledger::Ledger;
+use runner_server::fleet::{
+    FleetOptions, FleetState, Known, Outside, TOKEN_FILE, fleet_token, serve_fleet,
+};
+use runner_server::{Address, ServeError};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::ground::{Ground, Roles};
+
+/// Where the token is, for people.
+pub(super) const TOKEN_SHOWN: &str = ".runner/fleet/api-token";
+
+/// An API that is served.
+pub(super) struct Api {
+    pub(super) url: String,
+    pub(super) token_file: PathBuf,
+    end: oneshot::Sender<()>,
+    served: JoinHandle<std::result::Result<(), ServeError>>,
+}
+
+struct Fed {
+    backlog: ProjectBacklog,
+    host: HostProfile,
+}
+
+impl Known for Fed {
+    fn outside(&self) -> Pin<Box<dyn Future<Output = Outside> + Send + '_>> {
+        Box::pin(async {
+            // What cannot be read is told as a source that failed, by the ledger's own calls.
+            let seen = self.backlog.look().await.unwrap_or_default();
+            Outside {
+                requirement: if seen.planned {
+                    String::new()
+                } else {
+                    seen.requirement
+                },
+                issue_backlog: seen.new_issues,
+                failed_sources: seen.failures,
+                ..Outside::default()
+            }
+        })
+    }
+
+    fn host(&self) -> Option<Snapshot> {
+        self.host.snapshot()
+    }
+}
+
+impl Api {
+    /// Serves in the runtime of the caller.
+    pub(super) async fn start(ground: &Ground, ledger: &Ledger, roles: &Roles) -> Result<Api> {
+        let listening = runner_server::bind(Address {
+            ip: Ipv4Addr::LOCALHOST.into(),
+            port: ground.settings().port,
+        })
+        .map_err(in_words)?;
+        let token = fleet_token(&ground.root.join(paths::FLEET_DIR))?;
+        let url = format!("http://{}", listening.address());
+        let state = FleetState::new(
+            ledger.clone(),
+            Arc::new(Fed {
+                backlog: roles.backlog.clone(),
+                host: roles.host.clone(),
+            }),
+            FleetOptions {
+                token,
+                beyond_loopback: false,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                config: ground.settings().clone(),
+            },
+        );
+        let (end, ended) = oneshot::channel();
+        let ended = async move {
+            // Who is to say stop may be gone without a word.
+            let _: std::result::Result<(), _> = ended.await;
+        };
+        Ok(Api {
+            url,
+            token_file: ground.fleet_dir.join(TOKEN_FILE),
+            end,
+            served: tokio::spawn(serve_fleet(listening, state, ended)),
+        })
+    }
+
+    /// Stops serving.
+    pub(super) async fn end(self) {
+        let _ = self.end.send(());
+        let _ = self.served.await;
+    }
+}
+
+fn in_words(error: ServeError) -> Error {
+    let words = error.to_string();
+    match error {
+        ServeError::InUse(_) => {
+            Error::new(Code::Io, words).hint("`--port 0` takes a free one for the API")
+        }
+        ServeError::Bind(..) => Error::new(Code::Io, words),
+        ServeError::Io(error) => error.into(),
+    }
+}

@@ -1,0 +1,367 @@
+//! `runner fleet demo`: a requirement becomes a plan, four worker processes do it, and all
+//! that usually goes wrong goes wrong. Only the agent is scripted; the fleet is the real one.
+
+pub(crate) mod agent;
+mod check;
+mod script;
+mod workers;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use runner::workshop::Workshop;
+use runner::{Code, Error, Result};
+use runner_core::paths;
+use runner_fleet::rules::preflight::Counts;
+use runner_ledger::{Hints, Ledger};
+use runner_lifecycle::run::Lease;
+use runner_lifecycle::{Purpose, Task};
+use serde_json::json;
+
+use super::ground::{Ground, Roles};
+use super::teller::{self, Teller, Told};
+use super::up::{Failed, Signals, finish, runtime, said, staff};
+use crate::commands::Exit;
+use crate::demo::make_folder;
+use crate::ledger_args::StoreArgs;
+use crate::out::Out;
+use crate::style::{self, Tone};
+use workers::Hand;
+
+const WORKERS: u32 = 4;
+/// How long a failed task waits: this is a demo, nobody wants to.
+const COOLDOWN_SECS: u64 = 1;
+/// When something is wrong with the demo itself.
+const LIMIT: Duration = Duration::from_secs(300);
+/// How often a look is due without a hint.
+const TICK: Duration = Duration::from_millis(300);
+
+/// Plays it all and says where to look.
+pub(super) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
+    let folder = make_folder(dir)?;
+    let folder = folder.canonicalize()?;
+    prepare(&folder)?;
+    let mut ground = Ground::find(&folder, &StoreArgs { store: None })?;
+    ground.cooldown_secs = Some(COOLDOWN_SECS);
+    if out.json {
+        out.object(json!({"event": "started", "folder": folder}));
+    } else {
+        out.say(&format!(
+            "A whole fleet in {}, with a scripted agent: no model, no network.",
+            folder.display()
+        ));
+        out.say("Plans, runs and results fail, a quota is used up, a worker is killed, somebody else commits.");
+        out.say("");
+    }
+    let signals = Signals::listen()?;
+    let runtime = runtime()?;
+    let ended = runtime.block_on(play(&ground, signals, out));
+    finish(ended, &ground, out)
+}
+
+/// A repository with a guard, and a config that only the fleet sees.
+fn prepare(folder: &Path) -> Result<()> {
+    runner::Git::init(folder)?;
+    std::fs::write(folder.join("ci.sh"), script::GUARD)?;
+    by_user(folder, &["add", "ci.sh"])?;
+    by_user(
+        folder,
+        &["commit", "-q", "-m", "A guard that runs every test"],
+    )?;
+    // Opening it makes the fleet's folder, which ignores itself.
+    Workshop::open(folder, None)?;
+    let me = json!(std::env::current_exe()?.display().to_string());
+    let config = format!(
+        "max_attempts_default = 2\n\n[guard]\ncommand = [\"sh\", \"ci.sh\"]\nprotected = [\"ci.sh\"]\n\n\
+         [executor]\nbackend = \"command\"\ncommand = [{me}, \"__fleet-demo-agent\"]\n\n\
+         [fleet]\nworkers = {WORKERS}\njudges = 2\nreview = true\ntimeout_seconds = 30\n\
+         heartbeat_interval_seconds = 5\ndependency_grace_hours = 0\n"
+    );
+    std::fs::write(folder.join(paths::FLEET_CONFIG), config)?;
+    let requirement = folder.join(paths::FLEET_DIR).join("requirement.md");
+    Ok(std::fs::write(requirement, script::REQUIREMENT)?)
+}
+
+/// Git, as somebody who works here, too.
+fn by_user(folder: &Path, words: &[&str]) -> Result<String> {
+    let mut all = vec!["-c", "user.name=A user", "-c", "user.email=user@localhost"];
+    all.extend([
+        "-c",
+        "commit.gpgsign=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+    ]);
+    all.extend(words);
+    check::git(folder, &all)
+}
+
+/// What the demo does besides letting the fleet work.
+#[derive(Default)]
+struct Mishaps {
+    killed: bool,
+    committed: bool,
+}
+
+async fn play(
+    ground: &Ground,
+    mut signals: Signals,
+    out: &mut Out,
+) -> std::result::Result<Exit, Failed> {
+    let begun = Instant::now();
+    let ledger = ground.open().await?;
+    let mut roles = ground.roles(ledger.clone(), None).map_err(said)?;
+    let mut teller = Teller::new(&ledger, &ground.doing).await?;
+    let config = ground.settings();
+    let counts = Counts {
+        planner: 1,
+        dispatcher: 1,
+        worker: 0,
+        tester: config.testers,
+        docser: config.docsers,
+        judge: config.judges,
+        cycle_manager: 1,
+    };
+    staff(&mut roles.fleet, ground, counts)?;
+    let mut hands = Vec::new();
+    for number in 1..=WORKERS {
+        hands.push(hire(ground, &format!("worker-{number}"))?);
+    }
+    let mut hints = roles.fleet.listen().await?;
+    let mut mishaps = Mishaps::default();
+    let ended = loop {
+        teller.tell(out).await?;
+        mishaps.come(ground, &ledger, &mut hands, out).await?;
+        if roles.fleet.is_idle().await? {
+            break Ok(true);
+        }
+        if begun.elapsed() > LIMIT {
+            break Err(Error::new(Code::Io, "the demo did not come to an end"));
+        }
+        match wait(&mut roles, &mut hints, &mut signals).await {
+            Waited::On => {}
+            Waited::Signal => break Ok(false),
+            Waited::Broken(words) => break Err(Error::new(Code::Io, words)),
+        }
+    };
+    out.clear_line();
+    for hand in &hands {
+        hand.stop();
+    }
+    // They write to the ledger once more, while this waits.
+    let gone = tokio::task::spawn_blocking(move || hands.into_iter().for_each(Hand::join));
+    let errors = roles.fleet.end().await;
+    let _ = gone.await;
+    teller.tell(out).await?;
+    out.clear_line();
+    if !ended.map_err(said)? {
+        return Ok(Exit::Interrupted);
+    }
+    if let Some(error) = errors.into_iter().next() {
+        return Err(error.into());
+    }
+    roles.fleet.clear_up().await?;
+    let behind = roles.fleet.present().await;
+    let told = teller::everything_told(&ledger).await?;
+    let mut wrong = check::ledger(&ledger).await?;
+    ledger.close().await?;
+    let tasks: Vec<&Task> = told.iter().map(|one| &one.task).collect();
+    let merged = check::merges(&ground.root, ground.base()).map_err(said)?;
+    wrong.extend(check::wrong_merges(&tasks, &merged));
+    wrong.extend(check::leftovers(&ground.root));
+    wrong.extend(unexpected(&told));
+    if let Err(trouble) = behind {
+        wrong.push(trouble.0);
+    }
+    Ok(tell(ground, &told, &wrong, begun.elapsed(), out))
+}
+
+fn hire(ground: &Ground, name: &str) -> std::result::Result<Hand, Failed> {
+    Hand::start(&ground.root, name, COOLDOWN_SECS).map_err(said)
+}
+
+/// Why a wait ended.
+enum Waited {
+    On,
+    Signal,
+    Broken(String),
+}
+
+async fn wait(roles: &mut Roles, hints: &mut Hints, signals: &mut Signals) -> Waited {
+    tokio::select! {
+        biased;
+        () = signals.reached(1) => Waited::Signal,
+        words = roles.fleet.role_ended() => Waited::Broken(words),
+        () = hints.next() => Waited::On,
+        () = tokio::time::sleep(TICK) => Waited::On,
+    }
+}
+
+impl Mishaps {
+    /// Lets happen what the fleet cannot foresee, once its time has come.
+    async fn come(
+        &mut self,
+        ground: &Ground,
+        ledger: &Ledger,
+        hands: &mut Vec<Hand>,
+        out: &mut Out,
+    ) -> std::result::Result<(), Failed> {
+        if self.killed && self.committed {
+            return Ok(());
+        }
+        for lease in ledger.leases().await? {
+            if !self.killed && is_first(&lease, script::KILLED) {
+                self.killed = kill(ground, &lease, hands, out)?;
+            }
+            if !self.committed && is_first(&lease, script::CONFLICT) {
+                self.committed = true;
+                commit(ground, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether work on that task of the plan has begun for the first time.
+fn is_first(lease: &Lease, name: &str) -> bool {
+    lease.purpose == Purpose::Work
+        && lease.last_heartbeat_at != lease.claimed_at
+        && script::parts(&lease.run_id) == Some((name, 1, 1))
+}
+
+/// `kill -9` of whoever works there, and another one under its name.
+fn kill(
+    ground: &Ground,
+    lease: &Lease,
+    hands: &mut Vec<Hand>,
+    out: &mut Out,
+) -> std::result::Result<bool, Failed> {
+    let Some(at) = hands.iter().position(|hand| hand.name == lease.owner) else {
+        return Ok(false);
+    };
+    if !hands[at].kill() {
+        return Ok(false);
+    }
+    happened(
+        "killed",
+        &format!(
+            "{} is killed (kill -9) while it works on {}; another one starts",
+            lease.owner, lease.task_id
+        ),
+        out,
+    );
+    let dead = hands.swap_remove(at);
+    let name = dead.name.clone();
+    dead.join();
+    hands.push(hire(ground, &name)?);
+    Ok(true)
+}
+
+/// Somebody commits to a file that a worker writes at the same time.
+fn commit(ground: &Ground, out: &mut Out) -> std::result::Result<(), Failed> {
+    let tools = ground.root.join("tools");
+    let written = std::fs::create_dir_all(&tools)
+        .and_then(|()| std::fs::write(tools.join("sort.sh"), script::BY_HAND));
+    written.map_err(|error| said(error.into()))?;
+    let words = ["commit", "-q", "-m", "Sort, by hand", "--", "tools/sort.sh"];
+    by_user(&ground.root, &["add", "tools/sort.sh"]).map_err(said)?;
+    by_user(&ground.root, &words).map_err(said)?;
+    happened(
+        "committed",
+        "the user commits tools/sort.sh to the base by hand",
+        out,
+    );
+    Ok(())
+}
+
+fn happened(event: &str, words: &str, out: &mut Out) {
+    if out.json {
+        out.object(json!({"event": event, "words": words}));
+    } else {
+        let mark = out.paint_err.paint(Tone::Strong, "!");
+        out.say(&format!("{mark} {words}"));
+    }
+}
+
+/// What ended otherwise than a demo should.
+fn unexpected(told: &[Told]) -> Vec<String> {
+    let plain = |one: &Told| one.task.rework_of.is_none();
+    let mut wrong = Vec::new();
+    for one in told.iter().filter(|one| plain(one)) {
+        let name = one
+            .task
+            .id
+            .as_str()
+            .split_once('-')
+            .map_or("", |(_, name)| name);
+        if one.good == script::UNDONE.contains(&name) {
+            wrong.push(format!(
+                "{} is {}: {}",
+                one.task.id, one.task.state, one.words
+            ));
+        }
+    }
+    wrong
+}
+
+fn tell(ground: &Ground, told: &[Told], wrong: &[String], took: Duration, out: &mut Out) -> Exit {
+    let exit = if wrong.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Error
+    };
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    if out.json {
+        let status = if wrong.is_empty() { "clean" } else { "broken" };
+        out.object(json!({
+            "event": "finished", "status": status, "folder": ground.root, "base": ground.base(),
+            "duration_ms": millis, "tasks": teller::values(told), "findings": wrong,
+        }));
+        return exit;
+    }
+    out.say("");
+    out.say(&format!(
+        "What happened to each task, in {}:",
+        style::duration(millis)
+    ));
+    teller::print(told, out);
+    out.say("");
+    for finding in wrong {
+        out.problem(finding, None);
+    }
+    if wrong.is_empty() {
+        let word = out.paint_err.paint(Tone::Good, "clean");
+        out.say(&format!(
+            "{word}: every task that is done is in {} exactly once, nothing else is, and nothing is left behind.",
+            ground.base()
+        ));
+    }
+    say_where_to_look(&ground.root, told, out);
+    exit
+}
+
+fn say_where_to_look(folder: &Path, told: &[Told], out: &mut Out) {
+    let runner = format!("runner -C {}", folder.display());
+    let dead = told
+        .iter()
+        .find(|one| !one.good)
+        .map(|one| one.task.id.to_string());
+    out.say("");
+    out.say("Look at it:");
+    out.say(&format!(
+        "  {runner} fleet status --all     every task, with why"
+    ));
+    if let Some(id) = dead {
+        out.say(&format!("  {runner} why {id}    the chain behind one"));
+        out.say(&format!(
+            "  {runner} task show {id}    all that happened to it"
+        ));
+    }
+    out.say(&format!(
+        "  git -C {} log --stat          what was merged",
+        folder.display()
+    ));
+    out.say("");
+    out.say("With your own project and agent (codex, claude or opencode on PATH), in its folder:");
+    out.say("  runner fleet up --requirement 'What shall be true in the end'");
+    out.say("  or write issues to .runner/fleet/issues/1-title.md, and then: runner fleet up");
+}

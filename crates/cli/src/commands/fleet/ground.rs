@@ -1,0 +1,261 @@
+//! What every role of a fleet stands on: the project, its config, the ledger and the yard.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use runner::workshop::Workshop;
+use runner::{Code, Error, Progress, Project, Result};
+use runner_agents::Event;
+use runner_core::config::{Config, FleetConfig};
+use runner_core::paths;
+use runner_exec::Supervisor;
+use runner_fleet::host::{HostProfile, system_look};
+use runner_fleet::local::{LocalYard, Outfit};
+use runner_fleet::names::Names;
+use runner_fleet::notes::LocalNotes;
+use runner_fleet::outlook::ProjectBacklog;
+use runner_fleet::roles::Settings;
+use runner_fleet::rules::draft::Defaults;
+use runner_fleet::rules::policy::PathRules;
+use runner_fleet::up::{Fleet, Gear};
+use runner_fleet::yard::Trouble;
+use runner_ledger::{Clock, Ledger, Options, Store, StoreError, SystemClock};
+use runner_lifecycle::policy::Policy;
+
+use crate::commands::ledger::store;
+use crate::ledger_args::StoreArgs;
+use crate::out::Out;
+use crate::style;
+
+/// How many seconds a task waits after its first failed run, for tests and demos.
+pub(super) const COOLDOWN_VARIABLE: &str = "RUNNER_FLEET_COOLDOWN_SECS";
+
+/// What the sessions of runs do right now, by the id of the run.
+pub(super) type Doing = Arc<Mutex<BTreeMap<String, String>>>;
+
+/// What a fleet stands on before its ledger is open.
+pub(super) struct Ground {
+    pub(super) root: PathBuf,
+    pub(super) fleet_dir: PathBuf,
+    pub(super) config: Config,
+    pub(super) store: Store,
+    pub(super) names: Names,
+    /// What was found out because there was no config.
+    pub(super) guessed: Option<runner::Guess>,
+    pub(super) doing: Doing,
+    /// How long a task waits after its first failed run, if not as always.
+    pub(super) cooldown_secs: Option<u64>,
+    yard: Arc<LocalYard>,
+    host: String,
+}
+
+/// What roles share once the ledger is open.
+pub(super) struct Roles {
+    pub(super) fleet: Fleet,
+    pub(super) backlog: ProjectBacklog,
+    pub(super) host: HostProfile,
+}
+
+impl Ground {
+    /// Looks at the project. The only thing written is in the fleet's own folder.
+    pub(super) fn find(dir: &Path, args: &StoreArgs) -> Result<Ground> {
+        let project = Project::of_work_tree(dir)?;
+        let root = project.root().to_owned();
+        // The first look makes the fleet's folder, which ignores itself.
+        let workshop = Workshop::open(&root, None).or_else(|error| match base_of(&root) {
+            Some(base) => Workshop::open(&root, Some(&base)),
+            None => Err(error),
+        })?;
+        let mut guessed = None;
+        if let Err(error) = workshop.config_text() {
+            if error.code != Code::Layout {
+                return Err(error);
+            }
+            let guess = runner::guess(&root)?;
+            runner::files::write_whole(&root.join(paths::FLEET_CONFIG), guess.config.as_bytes())?;
+            guessed = Some(guess);
+        }
+        let config = workshop.config()?;
+        let base = &config.fleet.base;
+        let doing = Doing::default();
+        let yard = LocalYard::open(Outfit {
+            root: root.clone(),
+            base: (!base.is_empty()).then(|| base.clone()),
+            supervisor: Supervisor::this_binary(),
+            watcher: Some(watcher(&doing)),
+        })
+        .map_err(|trouble| in_words(&trouble))?;
+        let store = store(dir, args)?;
+        let host = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        let fleet_dir = root.join(paths::FLEET_DIR);
+        let shared = matches!(store, Store::Postgres(_));
+        Ok(Ground {
+            names: Names::of_project(&fleet_dir, shared.then_some(host.as_str())),
+            yard: Arc::new(yard),
+            root,
+            fleet_dir,
+            config,
+            store,
+            guessed,
+            doing,
+            cooldown_secs: std::env::var(COOLDOWN_VARIABLE)
+                .ok()
+                .and_then(|text| text.parse().ok()),
+            host,
+        })
+    }
+
+    /// The branch that results are merged into.
+    pub(super) fn base(&self) -> &str {
+        self.yard.base_branch()
+    }
+
+    /// `[fleet]`.
+    pub(super) fn settings(&self) -> &FleetConfig {
+        &self.config.fleet
+    }
+
+    /// Opens the ledger with the numbers of the config.
+    pub(super) async fn open(&self) -> std::result::Result<Ledger, StoreError> {
+        let options = Options {
+            policy: self.policy(),
+            ..Options::default()
+        };
+        Ledger::open(&self.store, options).await
+    }
+
+    /// The numbers of the rules, as the config has them.
+    fn policy(&self) -> Policy {
+        let default = Policy::default();
+        let hours = self.settings().dependency_grace_hours;
+        Policy {
+            dependency_grace_secs: u64::from(hours) * 3600,
+            cooldown_base_secs: self.cooldown_secs.unwrap_or(default.cooldown_base_secs),
+            ..default
+        }
+    }
+
+    /// Puts roles together; nobody is at work yet.
+    pub(super) fn roles(&self, ledger: Ledger, requirement: Option<String>) -> Result<Roles> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let look = system_look(Supervisor::this_binary(), std::env::var_os("PATH"));
+        let host = HostProfile::new(&self.fleet_dir, Arc::clone(&clock), look);
+        let defaults = Defaults::from(self.settings());
+        let backlog = ProjectBacklog::new(&self.root, requirement, ledger.clone(), defaults);
+        let notes = LocalNotes::new(&self.fleet_dir, host.clone(), Arc::clone(&clock));
+        let fleet = Fleet::new(Gear {
+            ledger,
+            yard: Arc::clone(&self.yard) as Arc<_>,
+            clock,
+            settings: self.crew_settings(defaults)?,
+            notes: Arc::new(notes),
+            backlog: Arc::new(backlog.clone()),
+            account: self.config.executor.backend.as_str().to_owned(),
+        });
+        Ok(Roles {
+            fleet,
+            backlog,
+            host,
+        })
+    }
+
+    fn crew_settings(&self, defaults: Defaults) -> Result<Settings> {
+        let (config, fleet) = (&self.config, self.settings());
+        let paths = PathRules::new(
+            &config.guard.protected,
+            &config.commit.deny,
+            fleet.max_changed_files,
+            fleet.max_changed_bytes,
+        )
+        .map_err(|error| Error::new(Code::Config, error.to_string()))?;
+        Ok(Settings {
+            base: self.base().to_owned(),
+            objective: format!(
+                "everything that is asked for is merged into {}",
+                self.base()
+            ),
+            paths,
+            review: fleet.review,
+            models: fleet.models.clone(),
+            guard: config.guard.command.clone(),
+            host: self.host.clone(),
+            defaults,
+            replan: false,
+        })
+    }
+
+    /// Says what was found out in place of a config.
+    pub(super) fn tell_guess(&self, out: &mut Out) {
+        let Some(guess) = &self.guessed else { return };
+        let (guard, why) = &guess.guard;
+        out.say(&format!(
+            "no config here, so the fleet goes by {} (git ignores it); `runner init` makes one to keep",
+            paths::FLEET_CONFIG
+        ));
+        out.say(&format!("  guard:   {} ({why})", guard.join(" ")));
+        if let Some(program) = &guess.missing {
+            out.say(&format!(
+                "           `{program}` cannot be started here: install it, or change the guard"
+            ));
+        }
+        let (backend, why) = &guess.backend;
+        out.say(&format!("  agent:   {backend} ({why})"));
+    }
+}
+
+/// The requirement that was given, from the file that it names.
+pub(super) fn requirement(given: Option<&str>) -> Result<Option<String>> {
+    let Some(given) = given else {
+        return Ok(None);
+    };
+    let text = match given.strip_prefix('@') {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Error::new(Code::NotFound, format!("{path}: {error}")))?,
+        None => given.to_owned(),
+    };
+    if text.trim().is_empty() {
+        return Err(Error::new(Code::Config, "--requirement says nothing")
+            .hint("for example: --requirement 'The parser accepts comments'"));
+    }
+    Ok(Some(text))
+}
+
+/// A yard's words as an error.
+pub(super) fn in_words(trouble: &Trouble) -> Error {
+    Error::new(Code::Git, trouble.0.clone())
+}
+
+/// `[fleet] base` of a checkout in which no branch is checked out.
+fn base_of(root: &Path) -> Option<String> {
+    let project = Project::of_work_tree(root).ok()?;
+    let base = runner::config_of(&project).ok()?.fleet.base;
+    (!base.is_empty()).then_some(base)
+}
+
+/// Keeps the last word of every session.
+fn watcher(doing: &Doing) -> runner_fleet::local::Watcher {
+    let doing = Arc::clone(doing);
+    Arc::new(move |run, progress| {
+        let word = match progress {
+            Progress::Agent => "agent".to_owned(),
+            Progress::Guard => "guard".to_owned(),
+            Progress::AgentEvent(Event::Command {
+                command,
+                running: true,
+                ..
+            }) => style::one_line(command, 60),
+            Progress::Ended(_) => String::new(),
+            _ => return,
+        };
+        let mut doing = doing.lock().unwrap_or_else(PoisonError::into_inner);
+        if word.is_empty() {
+            doing.remove(run);
+        } else {
+            doing.insert(run.to_owned(), word);
+        }
+    })
+}

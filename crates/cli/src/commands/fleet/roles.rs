@@ -1,0 +1,148 @@
+//! One role alone: the same code as in `fleet up`, over the same store.
+
+use std::path::Path;
+
+use runner::{Code, Error, Result};
+use runner_fleet::names::Name;
+use runner_fleet::up::Post;
+use serde_json::json;
+
+use super::api::{Api, TOKEN_SHOWN};
+use super::ground::{self, Ground};
+use super::up::{Failed, Signals, finish, runtime, said};
+use crate::commands::Exit;
+use crate::fleet_args::{FleetArgs, FleetCommand};
+use crate::out::Out;
+
+/// What one process does.
+struct Duty<'a> {
+    posts: Vec<(Post, Option<&'a str>)>,
+    requirement: Option<&'a str>,
+    serves: bool,
+}
+
+fn duty(command: &FleetCommand) -> Duty<'_> {
+    let alone = |posts| Duty {
+        posts,
+        requirement: None,
+        serves: false,
+    };
+    match command {
+        FleetCommand::Dispatcher => alone(vec![(Post::Dispatcher, None), (Post::Keeper, None)]),
+        FleetCommand::Cycle => alone(vec![(Post::Cycle, None), (Post::Keeper, None)]),
+        FleetCommand::Judge { name } => alone(vec![(Post::Judge, name.as_deref())]),
+        FleetCommand::Worker { role, name } => {
+            let post = match role.as_str() {
+                "tester" => Post::Tester,
+                "docser" => Post::Docser,
+                _ => Post::Worker,
+            };
+            alone(vec![(post, name.as_deref())])
+        }
+        FleetCommand::Planner { requirement } => Duty {
+            requirement: requirement.as_deref(),
+            ..alone(vec![(Post::Planner, None)])
+        },
+        _ => Duty {
+            serves: true,
+            ..alone(Vec::new())
+        },
+    }
+}
+
+/// `runner fleet dispatcher|worker|judge|cycle|planner|serve`.
+pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
+    let duty = duty(&args.command);
+    let requirement = ground::requirement(duty.requirement)?;
+    let mut ground = Ground::find(dir, &args.store)?;
+    if let FleetCommand::Serve { port: Some(port) } = args.command {
+        ground.config.fleet.port = port;
+    }
+    let mut names = Vec::new();
+    for (post, wanted) in &duty.posts {
+        names.push((*post, name(&ground, *post, *wanted)?));
+    }
+    let signals = Signals::listen()?;
+    let ended = runtime()?.block_on(stay(&ground, requirement, names, duty.serves, signals, out));
+    finish(ended, &ground, out)
+}
+
+fn name(ground: &Ground, post: Post, wanted: Option<&str>) -> Result<Name> {
+    let Some(wanted) = wanted else {
+        return Ok(ground.names.next(post.word())?);
+    };
+    let usable = !wanted.is_empty()
+        && wanted.len() <= 64
+        && wanted
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if !usable {
+        return Err(Error::new(Code::Config, format!("{wanted:?} is no name"))
+            .hint("letters, digits, `-` and `_`, 64 at most"));
+    }
+    ground.names.take(wanted)?.ok_or_else(|| {
+        Error::new(
+            Code::Locked,
+            format!("somebody is at work here as {wanted}"),
+        )
+        .hint("leave --name away: the first free name is taken")
+    })
+}
+
+async fn stay(
+    ground: &Ground,
+    requirement: Option<String>,
+    names: Vec<(Post, Name)>,
+    serves: bool,
+    mut signals: Signals,
+    out: &mut Out,
+) -> std::result::Result<Exit, Failed> {
+    let ledger = ground.open().await?;
+    let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
+    let api = match serves {
+        true => Some(Api::start(ground, &ledger, &roles).await.map_err(said)?),
+        false => None,
+    };
+    ground.tell_guess(out);
+    if let Some(api) = &api {
+        if out.json {
+            out.object(json!({"event": "started", "api": api.url, "token_file": api.token_file}));
+        } else {
+            out.data(&api.url);
+            out.say(&format!("the token is in {TOKEN_SHOWN}; Ctrl-C ends it"));
+        }
+    }
+    for (post, name) in names {
+        if post != Post::Keeper {
+            if out.json {
+                out.object(json!({
+                    "event": "started", "role": post.word(), "name": name.as_str(),
+                    "pid": std::process::id(),
+                }));
+            } else {
+                out.say(&format!("{} is at work; Ctrl-C ends it", name.as_str()));
+            }
+        }
+        roles.fleet.begin(post, name);
+    }
+    let broken = tokio::select! {
+        biased;
+        () = signals.reached(1) => None,
+        words = roles.fleet.role_ended() => Some(words),
+    };
+    let errors = tokio::select! {
+        errors = roles.fleet.end() => errors,
+        () = signals.reached(2) => return Ok(Exit::Interrupted),
+    };
+    if let Some(api) = api {
+        api.end().await;
+    }
+    ledger.close().await?;
+    if let Some(words) = broken {
+        return Err(said(Error::new(Code::Io, words)));
+    }
+    match errors.into_iter().next() {
+        Some(error) => Err(error.into()),
+        None => Ok(Exit::Interrupted),
+    }
+}

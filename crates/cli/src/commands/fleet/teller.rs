@@ -1,0 +1,201 @@
+//! Follows the ledger of a fleet that is up and tells what happens: sentences for people,
+//! events for scripts, and at the end what became of each task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
+
+use runner_fleet::roles::planner::is_parked;
+use runner_fleet::rules::summary::{Story, summary};
+use runner_ledger::{EventHead, Ledger, LedgerError};
+use runner_lifecycle::{State, Task, TaskId};
+use serde_json::{Value, json};
+
+use super::board::{Board, live_lines};
+use super::ground::Doing;
+use super::status::everything;
+use crate::commands::task::show;
+use crate::out::Out;
+use crate::style;
+
+/// How many events are read in one go.
+const PAGE: u32 = 500;
+
+/// Tells what is new since it was made.
+pub(super) struct Teller {
+    ledger: Ledger,
+    doing: Doing,
+    head: EventHead,
+    told: i64,
+    board: Board,
+}
+
+/// What became of one task.
+pub(super) struct Told {
+    pub(super) task: Task,
+    pub(super) words: String,
+    /// Whether what it was for is done, by itself or by a successor.
+    pub(super) good: bool,
+}
+
+impl Teller {
+    /// Begins here.
+    pub(super) async fn new(ledger: &Ledger, doing: &Doing) -> Result<Teller, LedgerError> {
+        let head = ledger.event_head().await?;
+        Ok(Teller {
+            ledger: ledger.clone(),
+            doing: Doing::clone(doing),
+            told: head.seq(),
+            head,
+            board: Board::default(),
+        })
+    }
+
+    /// Says what is new, then draws what goes on.
+    pub(super) async fn tell(&mut self, out: &mut Out) -> Result<(), LedgerError> {
+        self.ledger.follow(&mut self.head).await?;
+        let mut touched: Vec<TaskId> = Vec::new();
+        while self.told < self.head.seq() {
+            let events = self
+                .ledger
+                .events_between(self.told, self.head.seq(), PAGE)
+                .await?;
+            let Some(last) = events.last() else {
+                self.told = self.head.seq();
+                break;
+            };
+            self.told = last.seq;
+            for numbered in &events {
+                if out.json {
+                    let mut value = serde_json::to_value(&numbered.event).unwrap_or(Value::Null);
+                    value["event"] = json!("task");
+                    value["seq"] = json!(numbered.seq);
+                    out.object(value);
+                }
+                let id = &numbered.event.task_id;
+                touched.retain(|one| one != id);
+                touched.push(id.clone());
+            }
+        }
+        if out.json {
+            return Ok(());
+        }
+        for id in touched {
+            let Some(task) = self.ledger.task(&id).await? else {
+                continue;
+            };
+            let words = words(&self.ledger, &task).await?;
+            if let Some(line) = self.board.news(&id, task.state, &words) {
+                let (state, rest) = line.split_at(task.state.as_str().len());
+                let state = out.paint_err.paint(show::tone(task.state), state);
+                out.say(&format!("{state}{}", style::harmless(rest)));
+            }
+        }
+        self.draw(out).await
+    }
+
+    async fn draw(&self, out: &mut Out) -> Result<(), LedgerError> {
+        if !out.live {
+            return Ok(());
+        }
+        let leases = self.ledger.leases().await?;
+        let now = self.ledger.now().await?;
+        let size = crossterm::terminal::size().map_or((80, 24), |(columns, rows)| {
+            (usize::from(columns), usize::from(rows))
+        });
+        let doing = self
+            .doing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let lines = live_lines(&leases, &doing, &counts(&self.ledger).await?, now, size);
+        out.live_lines(&lines);
+        Ok(())
+    }
+}
+
+/// Tasks by state.
+pub(super) async fn counts(ledger: &Ledger) -> Result<BTreeMap<State, u64>, LedgerError> {
+    let mut all: BTreeMap<State, u64> = BTreeMap::new();
+    for count in ledger.counts().await? {
+        *all.entry(count.state).or_default() += count.tasks;
+    }
+    Ok(all)
+}
+
+async fn successors(ledger: &Ledger, task: &Task) -> Result<Vec<Task>, LedgerError> {
+    let mut chain: Vec<Task> = Vec::new();
+    let mut next = task.superseded_by.clone();
+    while let Some(id) = next.take() {
+        if let Some(task) = ledger.task(&id).await? {
+            next.clone_from(&task.superseded_by);
+            chain.push(task);
+        }
+    }
+    Ok(chain)
+}
+
+/// One sentence about a task.
+async fn words(ledger: &Ledger, task: &Task) -> Result<String, LedgerError> {
+    let runs = ledger.runs(&task.id).await?;
+    let events = ledger.events(&task.id).await?;
+    let successors = successors(ledger, task).await?;
+    let sentence = summary(&Story {
+        task,
+        runs: &runs,
+        events: &events,
+        successors: &successors,
+        parked: is_parked(task.state, task.blocked_on()),
+    });
+    Ok(style::one_line(&sentence, 200))
+}
+
+/// What became of every task, in the order in which they were made.
+pub(super) async fn everything_told(ledger: &Ledger) -> Result<Vec<Told>, LedgerError> {
+    let mut tasks = everything(ledger).await?;
+    tasks.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    let mut all = Vec::new();
+    for task in tasks {
+        let last = successors(ledger, &task).await?.pop();
+        let good = last.as_ref().unwrap_or(&task).state == State::Done;
+        let words = words(ledger, &task).await?;
+        all.push(Told { task, words, good });
+    }
+    Ok(all)
+}
+
+/// Prints what became of every task; for scripts as a list.
+pub(super) fn print(told: &[Told], out: &mut Out) {
+    let width = told.iter().map(|one| one.task.id.as_str().len()).max();
+    for one in told {
+        let state = out.paint.paint(
+            show::tone(one.task.state),
+            format!("{:<11}", one.task.state),
+        );
+        out.data(&format!(
+            "{state} {:<width$}  {}",
+            one.task.id.as_str(),
+            one.words,
+            width = width.unwrap_or(0)
+        ));
+    }
+}
+
+/// The same as values.
+pub(super) fn values(told: &[Told]) -> Vec<Value> {
+    told.iter()
+        .map(|one| {
+            json!({
+                "id": one.task.id, "title": one.task.title, "state": one.task.state,
+                "summary": one.words, "superseded_by": one.task.superseded_by,
+            })
+        })
+        .collect()
+}
+
+/// The ids of those that are not done, in the end.
+pub(super) fn undone(told: &[Told]) -> BTreeSet<&TaskId> {
+    let open = told
+        .iter()
+        .filter(|one| !one.good && one.task.rework_of.is_none());
+    open.map(|one| &one.task.id).collect()
+}

@@ -1,0 +1,91 @@
+//! Names that an agent has in every life, and nobody else at the same time: whoever comes
+//! back under its old name gives back at once what its earlier life held.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// The most agents of one role on one machine.
+const MAX_NUMBER: u32 = 1000;
+
+/// A name, for as long as this lives.
+#[derive(Debug)]
+pub struct Name {
+    text: String,
+    _lock: File,
+}
+
+impl Name {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Where the names of a project's agents are given out.
+#[derive(Clone, Debug)]
+pub struct Names {
+    folder: PathBuf,
+    /// What every name ends with, where several machines share a store.
+    suffix: String,
+}
+
+impl Names {
+    /// Of that project. `host`: names carry it, since other machines give out names too.
+    pub fn of_project(fleet_dir: &Path, host: Option<&str>) -> Names {
+        Names {
+            folder: fleet_dir.join("agents"),
+            suffix: host.map_or(String::new(), |host| format!("@{host}")),
+        }
+    }
+
+    /// The first free name of a role: `worker-1`, `worker-2`.
+    pub fn next(&self, role: &str) -> io::Result<Name> {
+        for number in 1..=MAX_NUMBER {
+            if let Some(name) = self.take(&format!("{role}-{number}"))? {
+                return Ok(name);
+            }
+        }
+        Err(io::Error::other(format!("{MAX_NUMBER} names are taken")))
+    }
+
+    /// One name, if it is free.
+    pub fn take(&self, word: &str) -> io::Result<Option<Name>> {
+        runner::files::make_folder(&self.folder)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.folder.join(format!("{word}.lock")))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Name {
+                text: format!("{word}{}", self.suffix),
+                _lock: file,
+            })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_is_free() {
+        let temp = tempfile::tempdir().unwrap();
+        let names = Names::of_project(temp.path(), None);
+        let first = names.next("worker").unwrap();
+        let second = names.next("worker").unwrap();
+        assert_eq!([first.as_str(), second.as_str()], ["worker-1", "worker-2"]);
+        drop(first);
+        assert_eq!(names.next("worker").unwrap().as_str(), "worker-1");
+        assert!(names.take("worker-2").unwrap().is_none());
+        let far = Names::of_project(temp.path(), Some("oak"));
+        assert_eq!(far.next("judge").unwrap().as_str(), "judge-1@oak");
+    }
+}
