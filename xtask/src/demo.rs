@@ -33,6 +33,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
         binary.display(),
         folder().display()
     ));
+    out::note("to see many agents at once, with all that goes wrong among them:");
+    out::note(&format!("{} fleet demo", binary.display()));
     Ok(())
 }
 

@@ -108,16 +108,16 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "TEXT|@FILE")]
     pub(crate) requirement: Option<String>,
     /// How many workers (default: `[fleet] workers`)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: Option<u32>,
     /// How many testers (default: `[fleet] testers`)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) testers: Option<u32>,
     /// How many docsers (default: `[fleet] docsers`)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) docsers: Option<u32>,
     /// How many judges (default: `[fleet] judges`)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) judges: Option<u32>,
     /// The port of the API on 127.0.0.1; 0 takes a free one (default: `[fleet] port`)
     #[arg(long, value_name = "PORT")]

@@ -5,7 +5,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use runner_fleet::rules::host::{Snapshot, Source};
 use runner_fleet::rules::preflight::{self, Inputs};
-use runner_lifecycle::{Reason, State as Standing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -152,7 +151,7 @@ async fn counted(
     outside: Outside,
     requirement: Option<&str>,
 ) -> Answered<Inputs> {
-    let mut inputs = Inputs {
+    let inputs = Inputs {
         has_requirement: Inputs::says_something(requirement.unwrap_or(&outside.requirement)),
         issue_backlog: outside.issue_backlog,
         open_pull_requests: outside.open_pull_requests,
@@ -160,22 +159,7 @@ async fn counted(
         failed_sources: outside.failed_sources,
         ..Inputs::default()
     };
-    for count in fleet.ledger().counts().await? {
-        match count.state {
-            Standing::Todo | Standing::InProgress => inputs.local_backlog += count.tasks,
-            Standing::Blocked => {
-                inputs.blocked += count.tasks;
-                inputs.local_backlog += count.tasks;
-                if count.blocked_on == Some(Reason::AwaitingJudge) {
-                    inputs.awaiting_judge += count.tasks;
-                }
-            }
-            Standing::Done | Standing::Failed | Standing::Canceled => {}
-        }
-    }
-    let parked = fleet.ledger().parked().await?;
-    inputs.local_backlog = inputs.local_backlog.saturating_sub(parked);
-    Ok(inputs)
+    Ok(runner_fleet::outlook::counted(fleet.ledger(), inputs).await?)
 }
 
 /// What is known of the machine.

@@ -1,0 +1,266 @@
+//! `runner fleet up` on real git with a scripted agent: to the end, cut off and gone on
+//! with, refused, and beside a person who works in the same checkout.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use runner_testkit::{TestRepo, assert_no_process, eventually};
+use serde_json::Value;
+
+const BIN: &str = env!("CARGO_BIN_EXE_runner");
+
+/// Writes a file named after the task, in the folder that belongs to it.
+const WORKS: &str =
+    "id=${RUNNER_RUN_ID%-*}; mkdir -p \"$id\"; echo hi > \"$id/file\"; out done did";
+
+/// A project with a config and a guard that is always green.
+fn repo() -> TestRepo {
+    let mut repo = TestRepo::new(BIN);
+    repo.env("RUNNER_FLEET_COOLDOWN_SECS", "0");
+    repo.write("a/one.txt", "one\n");
+    repo.commit_all("A file");
+    repo.write_config();
+    repo
+}
+
+fn issue(repo: &TestRepo, number: u32, text: &str) {
+    let path = format!(".runner/fleet/issues/{number}-x.md");
+    repo.write(path, format!("# Issue {number}\n\n{text}\n"));
+}
+
+fn three_issues(repo: &TestRepo) {
+    for number in 1..=3 {
+        let paths = format!("Agent: worker\nAllowed paths: issue-{number}/**");
+        issue(repo, number, &paths);
+    }
+}
+
+/// How often each task is in a branch.
+fn merged(repo: &TestRepo, branch: &str) -> Vec<String> {
+    let format = "--format=%(trailers:key=Runner-Task,valueonly)";
+    let log = repo.git(&["log", format, branch]);
+    let ids = log.lines().filter(|line| !line.trim().is_empty());
+    let mut ids: Vec<String> = ids.map(str::to_owned).collect();
+    ids.sort();
+    ids
+}
+
+/// Nothing of a fleet is left but its ledger and its notes.
+fn assert_at_rest(repo: &TestRepo) {
+    repo.runner(&["ledger", "check"]).success();
+    let status = repo
+        .runner(&["fleet", "status", "--all", "--json"])
+        .success()
+        .json();
+    for task in status["tasks"].as_array().unwrap() {
+        assert_ne!(task["task"]["state"], "in_progress", "{task}");
+    }
+    for kind in ["worktrees", "checkouts"] {
+        let folder = std::fs::read_dir(repo.path(".runner/fleet").join(kind));
+        let left: Vec<_> = folder.into_iter().flatten().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    assert_no_process(&repo.root().display().to_string());
+}
+
+#[test]
+fn issues_become_commits() {
+    let repo = repo();
+    repo.agent(WORKS);
+    three_issues(&repo);
+    let run = repo.runner(&["fleet", "up", "--until-idle"]).success();
+    for words in [
+        "fleet up: 2 workers, 1 tester, 1 docser, 1 judge; results are merged into main",
+        "API: http://127.0.0.1:",
+        "warning: Issue backlog detected (3)",
+    ] {
+        assert!(run.stderr.contains(words), "{words}: {}", run.describe());
+    }
+    assert!(
+        run.stdout.contains("issue-3  merged after 1 run"),
+        "{}",
+        run.describe()
+    );
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+    assert!(repo.exists("issue-2/file"), "the checkout follows");
+    let tracked = repo.git(&["ls-files"]);
+    assert!(!tracked.contains(".runner"), "{tracked}");
+    assert_at_rest(&repo);
+    repo.runner(&["fleet", "up"])
+        .code(2)
+        .says("there is nothing to do");
+}
+
+#[test]
+fn cut_off_and_gone_on_with() {
+    let repo = repo();
+    three_issues(&repo);
+    let started = repo.agent_dir().join("started");
+    repo.agent("setsid sleep 600 & : > \"$AGENT_DIR/started\"; sleep 600");
+    let running = repo.spawn_runner(&["fleet", "up", "--json"]);
+    eventually("a session has begun", Duration::from_secs(60), || {
+        started.exists()
+    });
+
+    let first = running.stdout_so_far();
+    let told: Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+    assert_eq!(told["event"], "started");
+    let address = told["api"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("http://")
+        .unwrap()
+        .to_owned();
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let ask = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    repo.runner(&["fleet", "up"])
+        .code(1)
+        .says("another `runner fleet up` is at work here");
+
+    running.signal("INT");
+    let ended = running.wait_within(Duration::from_secs(60)).code(130);
+    let last = ended.json_lines().pop().unwrap();
+    assert_eq!(last["status"], "interrupted", "{last}");
+    assert_no_process(&repo.root().display().to_string());
+    let status = repo.runner(&["fleet", "status", "--json"]).success().json();
+    for task in status["tasks"].as_array().unwrap() {
+        assert_eq!(task["task"]["state"], "todo", "{task}");
+    }
+
+    repo.agent(WORKS);
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+    assert_at_rest(&repo);
+}
+
+#[test]
+fn a_requirement_is_planned_once() {
+    let repo = repo();
+    let task = |id: &str, needs: &str| {
+        format!(
+            r#"{{"id":"{id}","title":"T","goal":"G","role":"worker","allowed_paths":["{id}.txt"],
+            "forbidden_paths":[],"depends_on":[{needs}],"commands":[],"priority":"normal","risk":"low",
+            "acceptance":[{{"id":"guard","text":"green","check":"command"}}],"expects_change":true}}"#
+        )
+    };
+    let plan = format!(
+        r#"{{"tasks":[{},{}]}}"#,
+        task("one", ""),
+        task("two", r#""one""#)
+    );
+    std::fs::write(repo.agent_dir().join("plan"), plan).unwrap();
+    repo.agent(
+        "if [ \"$RUNNER_QUESTION\" = plan ]; then echo x >> \"$AGENT_DIR/asked\"\n\
+         cp \"$AGENT_DIR/plan\" \"$RUNNER_OUTPUT_PATH\"; exit 0; fi\n\
+         id=${RUNNER_RUN_ID%-*}; echo hi > \"${id#*-}.txt\"; out done did",
+    );
+    let up = ["fleet", "up", "--until-idle", "--requirement", "Two files."];
+    let run = repo.runner(&up).success();
+    assert!(
+        run.stderr
+            .contains("planning: the requirement becomes tasks"),
+        "{}",
+        run.describe()
+    );
+    assert!(repo.exists("one.txt") && repo.exists("two.txt"));
+    assert_at_rest(&repo);
+    repo.runner(&up)
+        .code(2)
+        .says("the requirement was planned before");
+    let asked = std::fs::read_to_string(repo.agent_dir().join("asked")).unwrap();
+    assert_eq!(asked, "x\n");
+}
+
+#[test]
+fn nothing_to_do_in_a_project_without_a_config() {
+    let repo = TestRepo::new(BIN);
+    repo.runner(&["fleet", "up"])
+        .code(2)
+        .says("no config here, so the fleet goes by .runner/fleet/config.toml");
+    assert_eq!(repo.git(&["status", "--porcelain"]), "");
+    assert!(repo.exists(".runner/fleet/config.toml"));
+    assert!(!repo.exists(".runner/state"));
+    let said = repo.runner(&["fleet", "up", "--json"]).code(2).json();
+    assert_eq!(said["error"]["code"], "NOTHING_TO_DO", "{said}");
+    repo.runner(&["fleet", "status"]).success();
+}
+
+#[test]
+fn what_is_wrong_with_the_backlog_is_told_and_the_rest_is_done() {
+    let repo = repo();
+    repo.agent(WORKS);
+    issue(&repo, 1, "Agent: worker\nAllowed paths: issue-1/**");
+    issue(&repo, 2, "Nobody says who does it.");
+    repo.write(".runner/fleet/issues/plain.md", "# No number\n");
+    let up = ["fleet", "up", "--until-idle", "--requirement", "More."];
+    let run = repo.runner(&up).code(3);
+    for words in [
+        "warning: Issue backlog detected (2)",
+        "warning: Planner is skipped for this launch",
+        "warning: Backlog source local failed: plain.md: it has no number",
+        "1 task not done",
+    ] {
+        assert!(run.stderr.contains(words), "{words}: {}", run.describe());
+    }
+    assert_eq!(merged(&repo, "main"), ["issue-1"]);
+    let status = repo.runner(&["fleet", "status", "--json"]).success().json();
+    assert_eq!(
+        status["tasks"][0]["why"]["why"], "issue_linking",
+        "{status}"
+    );
+}
+
+#[test]
+fn a_dirty_checkout_is_left_alone() {
+    let repo = repo();
+    repo.agent("echo theirs > a/one.txt; out done did");
+    issue(&repo, 1, "Agent: worker\nAllowed paths: a/**");
+    repo.write("a/one.txt", "mine\n");
+    let head = repo.head();
+    let run = repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert!(
+        run.stderr.contains("main stays where it is"),
+        "{}",
+        run.describe()
+    );
+    assert_eq!(repo.read("a/one.txt"), "mine\n");
+    assert_eq!(repo.head(), head);
+    assert_eq!(merged(&repo, "fleet/main"), ["issue-1"]);
+    // Once it is out of the way, the next one brings it.
+    repo.git(&["checkout", "--", "a/one.txt"]);
+    issue(&repo, 2, "Agent: worker\nAllowed paths: b/**");
+    repo.agent("mkdir b; echo b > b/x; out done did");
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert_eq!(repo.read("a/one.txt"), "theirs\n");
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2"]);
+}
+
+#[test]
+fn roles_alone_do_what_they_do_together() {
+    let repo = repo();
+    repo.agent(WORKS);
+    three_issues(&repo);
+    let roles: Vec<_> = ["dispatcher", "cycle", "worker", "judge"]
+        .iter()
+        .map(|role| repo.spawn_runner(&["fleet", role]))
+        .collect();
+    let all = ["issue-1", "issue-2", "issue-3"];
+    eventually("everything is merged", Duration::from_secs(120), || {
+        repo.git_try(&["rev-parse", "-q", "--verify", "fleet/main"])
+            .is_ok()
+            && merged(&repo, "fleet/main") == all
+    });
+    for role in roles {
+        role.signal("TERM");
+        role.wait_within(Duration::from_secs(60)).code(130);
+    }
+    repo.runner(&["ledger", "check"]).success();
+    assert_no_process(&repo.root().display().to_string());
+}
