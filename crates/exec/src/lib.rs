@@ -17,6 +17,7 @@
 mod cancel;
 mod capped;
 mod detach;
+mod helper;
 mod lock;
 pub mod os;
 mod pidfd;
@@ -30,6 +31,7 @@ mod sweep;
 pub use cancel::{Cancel, HangUp};
 pub use capped::{CappedLog, Tail};
 pub use detach::{spawn_detached, take_stdin};
+pub use helper::{Helper, Input};
 pub use lock::wait_until_unlocked;
 pub use os::{become_subreaper, die_with_parent, kill_self};
 pub use pidfd::{Ask, OtherProcess, understands_stop};

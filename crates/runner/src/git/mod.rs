@@ -115,7 +115,7 @@ impl Git {
         command
             .args(["init", "--quiet", "--initial-branch=main"])
             .current_dir(folder);
-        finish(command, None).map(drop)
+        finish(&command, None).map(drop)
     }
 
     /// The git folder of this work tree.
@@ -154,7 +154,7 @@ impl Git {
     pub fn read<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
         let mut command = self.command(Access::Read);
         command.args(args);
-        finish(command, None)
+        finish(&command, None)
     }
 
     /// The same with at most `max` bytes, and whether there was more.
@@ -165,7 +165,7 @@ impl Git {
     ) -> Result<(Vec<u8>, bool)> {
         let mut command = self.command(Access::Read);
         command.args(args);
-        call::finish_up_to(command, max)
+        call::finish_up_to(&command, max)
     }
 
     /// Runs a call that only reads and may answer no: `None` on exit code 1.
@@ -190,7 +190,7 @@ impl Git {
         let mut command = self.command(Access::Read);
         command.args(args);
         let described = describe(&command);
-        let output = spawn(command, input)?;
+        let output = spawn(&command, input)?;
         match output.status.code() {
             Some(0) => Ok(Some(output.stdout)),
             Some(1) => Ok(None),
@@ -213,7 +213,7 @@ impl Git {
         let mut command = self.command(Access::Write);
         command.args(args).envs(env.iter().copied());
         fault::point("git")?;
-        let result = finish(command, input);
+        let result = finish(&command, input);
         fault::point("git-done")?;
         result
     }
@@ -283,7 +283,7 @@ impl Git {
         let mut command = self.command(Access::Read);
         command.args(STATUS);
         let described = describe(&command);
-        Ok(match stall::run(command)? {
+        Ok(match stall::run(&command)? {
             Patience::Ended(output) if output.status.success() => {
                 let text = String::from_utf8_lossy(&output.stderr);
                 if text.contains("could not open directory") {
