@@ -6,6 +6,7 @@
 //! repository decides where git works. Git children die with this process.
 
 mod around;
+mod asked;
 mod call;
 mod export;
 mod history;
@@ -24,6 +25,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub(crate) use asked::{AskedFiles, AskedStatus};
 pub(crate) use history::{Commit, History};
 pub(crate) use index::IndexSignature;
 pub(crate) use merge::Merge;
@@ -65,6 +67,9 @@ const STATUS: &[&str] = &[
     "--no-renames",
     "-z",
 ];
+
+/// How the files of a commit are asked for.
+const LS_TREE: &[&str] = &["ls-tree", "-r", "-z", "--full-tree"];
 
 /// Whether a call may change the repository.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -251,13 +256,8 @@ impl Git {
 
     /// Every file of a commit.
     pub fn files_of(&self, commit: &str) -> Result<Vec<TreeEntry>> {
-        Ok(parse_tree_listing(&self.read(&[
-            "ls-tree",
-            "-r",
-            "-z",
-            "--full-tree",
-            commit,
-        ])?))
+        let args: Vec<&str> = LS_TREE.iter().copied().chain([commit]).collect();
+        Ok(parse_tree_listing(&self.read(&args)?))
     }
 
     /// The full name of the branch that HEAD is on, unless it is detached.
@@ -275,26 +275,7 @@ impl Git {
 
     /// The state of branch, index and work tree.
     pub(crate) fn status(&self) -> Result<Status> {
-        Ok(Status::parse(&self.read(STATUS)?))
-    }
-
-    /// The same where a session may have left traps: see [`Patience`].
-    pub(crate) fn status_unless_stalled(&self) -> Result<Patience<Status>> {
-        let mut command = self.command(Access::Read);
-        command.args(STATUS);
-        let described = describe(&command);
-        Ok(match stall::run(&command)? {
-            Patience::Ended(output) if output.status.success() => {
-                let text = String::from_utf8_lossy(&output.stderr);
-                if text.contains("could not open directory") {
-                    return Ok(Patience::Blind);
-                }
-                Patience::Ended(Status::parse(&output.stdout))
-            }
-            Patience::Ended(output) => return Err(failed(&described, &output)),
-            Patience::Stalled => Patience::Stalled,
-            Patience::Blind => Patience::Blind,
-        })
+        self.ask_status()?.answer()
     }
 
     /// The paths that differ between two commits.

@@ -1,10 +1,10 @@
 //! A git that may wait for ever, because a session left a pipe where git expects
 //! a file: noticed, ended, and left to the caller to clear the way.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-use runner_exec::Input;
+use runner_exec::Helper;
 
 use crate::error::Result;
 
@@ -28,9 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many looks without any work in between: it waits for something.
 const IDLE_LOOKS: u32 = 3;
 
-/// Runs a command with null stdin; ends it when it does nothing.
-pub(super) fn run(command: &Command) -> Result<Patience<Output>> {
-    let mut child = super::call::begin(command, Input::Nothing)?;
+/// Waits for it to end; ends it when it does nothing.
+pub(super) fn watch(mut child: Helper) -> Result<Patience<Output>> {
     let mut watch = Watch::new();
     while !child.read_for(Some(LOOK_EVERY))? {
         if watch.sees_no_work(child.id()) {
@@ -93,9 +92,9 @@ mod tests {
 
     #[allow(clippy::disallowed_methods)] // a stand-in for git
     fn sh(script: &str) -> Patience<Output> {
-        let mut command = Command::new("sh");
+        let mut command = std::process::Command::new("sh");
         command.args(["-c", script]);
-        run(&command).unwrap()
+        watch(Helper::spawn(&command, runner_exec::Input::Nothing).unwrap()).unwrap()
     }
 
     #[test]

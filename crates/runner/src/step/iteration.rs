@@ -1,5 +1,6 @@
 //! An iteration under way: its folder, its journal, what was there before.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -26,12 +27,16 @@ use crate::project::Project;
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
     bytes: Option<Arc<Vec<u8>>>,
+    sha256: OnceCell<String>,
 }
 
 impl Before {
     /// `None`: there is no such file.
     pub(crate) fn new(bytes: Option<Arc<Vec<u8>>>) -> Self {
-        Before { bytes }
+        Before {
+            bytes,
+            sha256: OnceCell::new(),
+        }
     }
 
     /// The bytes, if there is a file.
@@ -45,8 +50,9 @@ impl Before {
     }
 
     /// SHA-256, or nothing where there is no file.
-    pub(crate) fn sha256(&self) -> String {
-        self.bytes().map(sha256_hex).unwrap_or_default()
+    pub(crate) fn sha256(&self) -> &str {
+        self.sha256
+            .get_or_init(|| self.bytes().map(sha256_hex).unwrap_or_default())
     }
 
     /// Refuses a tree in the work tree that is not HEAD's.

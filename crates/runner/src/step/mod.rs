@@ -108,20 +108,26 @@ pub(crate) struct Workplace<'a, 'h> {
 
 /// Takes one step in a project whose unfinished iterations are settled.
 pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
+    // While git looks, the tree is read and checked; whether that counts is git's word.
+    let status = place.git.ask_status()?;
+    let files = place.git.ask_files_at_head();
     let state =
         state::load(place.project).map_err(|error| elsewhere(place, &error).unwrap_or(error))?;
-    let status = place.git.status()?;
+    let bytes = state::tree_bytes(place.project).map(Arc::new);
+    let checked = match &bytes {
+        Ok(bytes) => state::check_tree(bytes),
+        Err(error) => Err(unreadable(error)),
+    };
+    let before = Before::new(bytes.as_ref().ok().cloned());
+    before.sha256();
+
+    let status = status.answer()?;
     let run_id = check_identity(&state.goal, &state.run_state, &status)?;
     check_clean(&status)?;
     let head = status
         .head
         .ok_or_else(|| identity_error("the repository has no commit"))?;
 
-    let bytes = state::tree_bytes(place.project).map(Arc::new);
-    let checked = match &bytes {
-        Ok(bytes) => state::check_tree(bytes),
-        Err(error) => Err(unreadable(error)),
-    };
     let (task_root, valid_bytes);
     let job = match checked {
         Ok(root) => {
@@ -166,13 +172,13 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
     let budget = Budget::of(place.project, &run_id, &state.config);
     budget.check()?;
     place.containment.for_config(&state.config)?;
-    let before = Before::new(bytes.as_ref().ok().cloned());
     let mut belongings = Belongings::capture(
         place.git,
         &head,
         &state.config,
         Some(job.root),
         Source::WorkTree,
+        files,
     )?;
     belongings.note_hidden(place.git, &status.ignored)?;
     before.prove(&belongings)?;
@@ -272,7 +278,7 @@ fn work(
     let mut facts = Facts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
-        tree_before_sha256: it.before.sha256(),
+        tree_before_sha256: it.before.sha256().to_owned(),
         runner_error: agent.error.clone(),
         ..Facts::default()
     };
