@@ -19,11 +19,12 @@ use runner_core::goal::Goal;
 use runner_core::ids::REPAIR_NODE;
 use runner_core::journal::Started;
 use runner_core::meta::{Class, ErrorKind, Facts, Guard, RunnerError};
-use runner_core::output::Status;
+use runner_core::output::{AgentOutput, Status};
 use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::select::{Selection, select};
 use runner_core::tree;
+use runner_exec::Ready;
 
 use crate::belongings::{Belongings, Source};
 use crate::budget::Budget;
@@ -172,6 +173,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
     let budget = Budget::of(place.project, &run_id, &state.config);
     budget.check()?;
     place.containment.for_config(&state.config)?;
+    let ready = child::prepare(place);
     let mut belongings = Belongings::capture(
         place.git,
         &head,
@@ -212,7 +214,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         serde_json::json!({"node_id": job.node_id}),
     );
 
-    match work(place, &mut it, &state, &job, &belongings, &budget) {
+    match work(place, &mut it, ready, &state, &job, &belongings, &budget) {
         Ok(report) => Ok(StepResult::Recorded(report)),
         Err(error) if error.code == Code::Interrupted => Err(error),
         Err(error) if it.is_decided() => Err(error),
@@ -262,6 +264,7 @@ pub(crate) struct RepairJob {
 fn work(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
+    ready: Option<Ready>,
     state: &State,
     job: &Job<'_, '_>,
     belongings: &Belongings<'_>,
@@ -274,7 +277,7 @@ fn work(
 
     let containment = place.containment.for_config(&state.config)?;
     it.sandbox = containment.as_str();
-    let agent = agent::run_agent(place, it, state, &containment, budget, deadline)?;
+    let agent = agent::run_agent(place, it, ready, state, &containment, budget, deadline)?;
     let mut facts = Facts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
@@ -283,12 +286,20 @@ fn work(
         ..Facts::default()
     };
     // A link or a pipe is taken away below, but it is the better reason.
-    let as_left = agent::read_output(it, agent.failure.as_ref()).err();
+    let as_left = agent::read_output(it, agent.failure.as_ref());
+    let wants_guard = |output: &AgentOutput| output.status == Status::Done;
+    let ready = if as_left.as_ref().is_ok_and(wants_guard) {
+        child::prepare(place)
+    } else {
+        None
+    };
     let found = inspect::after_session(place, it, &state.config, belongings, &mut facts)?;
     let output = match agent::read_output(it, agent.failure.as_ref()) {
         Ok(output) => Some(output),
         Err(error) => {
-            facts.runner_error.get_or_insert(as_left.unwrap_or(error));
+            facts
+                .runner_error
+                .get_or_insert(as_left.err().unwrap_or(error));
             None
         }
     };
@@ -305,7 +316,7 @@ fn work(
     let outcome = match decide::assess(task, agent_tree, output.as_ref(), &facts) {
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
-            let guard = guard::run_guard(place, it, state, &containment, deadline)?;
+            let guard = guard::run_guard(place, it, ready, state, &containment, deadline)?;
             facts.guard_exit = guard.run.exit_code;
             facts.runner_error = guard.error;
             inspect::after_guard(
