@@ -32,7 +32,7 @@ use crate::rules::policy::PathRules;
 use crate::yard::{Done, Stopper};
 use chance::Chance;
 use check::Everything;
-use schedule::{Rest, Scheduler, Sleeper, Start};
+use schedule::{PERSON, Rest, Scheduler, Sleeper, Start};
 use script::{Deed, Script};
 use world::{START, SimClock, SimPoints, World};
 use yard::{ACCOUNT, SimYard, Stage};
@@ -323,13 +323,13 @@ impl Simulation {
         self.scheduler.add(name, start);
     }
 
-    /// A person who pushes, cancels and pauses; no crash ends a person.
+    /// A person who pushes, cancels and pauses.
     fn person(&mut self) {
         let (world, stage) = (self.world.clone(), Arc::clone(&self.stage));
         let (ledger, runtime) = (self.ledger.clone(), Arc::clone(&self.runtime));
         let mut deeds = self.script.deeds.clone();
         deeds.sort_by_key(|(at, _)| *at);
-        let start: Start = Box::new(move |life| {
+        let start: Start = Box::new(move |_| {
             let (world, stage) = (world.clone(), Arc::clone(&stage));
             let (ledger, runtime) = (ledger.clone(), Arc::clone(&runtime));
             let deeds = deeds.clone();
@@ -338,9 +338,6 @@ impl Simulation {
                 let begin = runner_lifecycle::Timestamp(START);
                 for (at, deed) in deeds {
                     let at = begin.plus_secs(at);
-                    if life > 1 && clock.now() > at {
-                        continue;
-                    }
                     clock.sleep_until(at).await;
                     world.say(|| format!("a person: {deed:?}"));
                     match deed {
@@ -365,7 +362,7 @@ impl Simulation {
                 Ok(())
             })
         });
-        self.scheduler.add("person", start);
+        self.scheduler.add(PERSON, start);
     }
 
     fn run(mut self, seed: u64, options: &Options) -> Report {

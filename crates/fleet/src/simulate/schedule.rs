@@ -7,6 +7,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::world::{Crash, World};
 
+/// The name of the one who is not a role.
+pub(super) const PERSON: &str = "person";
+
 /// A role that runs, and why it ended.
 pub(super) type Role = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
@@ -28,6 +31,8 @@ impl Wake for Flag {
 
 struct Actor {
     name: String,
+    /// No crash ends a person.
+    is_person: bool,
     start: Start,
     future: Option<Role>,
     flag: Arc<Flag>,
@@ -83,6 +88,7 @@ impl Scheduler {
         let now = self.world.time().0;
         self.actors.push(Actor {
             name: name.to_owned(),
+            is_person: name == PERSON,
             start,
             future: None,
             flag: Arc::new(Flag(AtomicBool::new(false))),
@@ -165,7 +171,8 @@ impl Scheduler {
         };
         let whole = self.world.draw(restart_delay);
         for at in 0..self.actors.len() {
-            if crash != Crash::All && crash != Crash::One(at) {
+            let hit = crash == Crash::All || crash == Crash::One(at);
+            if !hit || self.actors.get(at).is_some_and(|actor| actor.is_person) {
                 continue;
             }
             let delay = match crash {
