@@ -107,59 +107,62 @@ impl Book {
 
     /// Begins to listen.
     pub async fn listen(&self) -> Booked<Hints> {
-        self.at("listen", self.ledger.listen()).await
+        self.at("listen", Box::pin(self.ledger.listen())).await
     }
 
     /// See [`Ledger::register`].
     pub async fn register(&self, agent: &NewAgent) -> Booked<()> {
-        self.at("register", self.ledger.register(agent)).await
+        self.at("register", Box::pin(self.ledger.register(agent)))
+            .await
     }
 
     /// See [`Ledger::seen`].
     pub async fn seen(&self, name: &str) -> Booked<bool> {
-        self.at("seen", self.ledger.seen(name)).await
+        self.at("seen", Box::pin(self.ledger.seen(name))).await
     }
 
     /// See [`Ledger::idle`].
     pub async fn idle(&self, name: &str) -> Booked<bool> {
-        self.at("idle", self.ledger.idle(name)).await
+        self.at("idle", Box::pin(self.ledger.idle(name))).await
     }
 
     /// See [`Ledger::leave`].
     pub async fn leave(&self, name: &str) -> Booked<bool> {
-        self.at("leave", self.ledger.leave(name)).await
+        self.at("leave", Box::pin(self.ledger.leave(name))).await
     }
 
     /// See [`Ledger::agents`].
     pub async fn agents(&self) -> Booked<Vec<Agent>> {
-        self.at("agents", self.ledger.agents()).await
+        self.at("agents", Box::pin(self.ledger.agents())).await
     }
 
     /// See [`Ledger::assigned`].
     pub async fn assigned(&self, owner: &str) -> Booked<Option<Assigned>> {
-        self.at("assigned", self.ledger.assigned(owner)).await
+        self.at("assigned", Box::pin(self.ledger.assigned(owner)))
+            .await
     }
 
     /// See [`Ledger::sit`].
     pub async fn sit(&self, seat: &str, holder: &str, timeout_seconds: u32) -> Booked<SeatTry> {
         let sit = self.ledger.sit(seat, holder, timeout_seconds);
-        self.at("sit", sit).await
+        self.at("sit", Box::pin(sit)).await
     }
 
     /// See [`Ledger::stay`].
     pub async fn stay(&self, seat: &str, token: u64, timeout_seconds: u32) -> Booked<bool> {
         let stay = self.ledger.stay(seat, token, timeout_seconds);
-        self.at("stay", stay).await
+        self.at("stay", Box::pin(stay)).await
     }
 
     /// See [`Ledger::stand_up`].
     pub async fn stand_up(&self, seat: &str, token: u64) -> Booked<()> {
-        self.at("stand_up", self.ledger.stand_up(seat, token)).await
+        self.at("stand_up", Box::pin(self.ledger.stand_up(seat, token)))
+            .await
     }
 
     /// See [`Ledger::floor`].
     pub async fn floor(&self, roles: &[&str]) -> Booked<Floor> {
-        self.at("floor", self.ledger.floor(roles)).await
+        self.at("floor", Box::pin(self.ledger.floor(roles))).await
     }
 
     /// See [`Ledger::waits_for_dead`].
@@ -169,55 +172,62 @@ impl Book {
         limit: usize,
     ) -> Booked<Vec<(TaskId, TaskId)>> {
         let dead = self.ledger.waits_for_dead(since, limit);
-        self.at("waits_for_dead", dead).await
+        self.at("waits_for_dead", Box::pin(dead)).await
     }
 
     /// See [`Ledger::to_recover`].
     pub async fn to_recover(&self, since: Timestamp, limit: u32) -> Booked<Vec<Task>> {
         let blocked = self.ledger.to_recover(since, limit);
-        self.at("to_recover", blocked).await
+        self.at("to_recover", Box::pin(blocked)).await
     }
 
     /// See [`Ledger::bench`].
     pub async fn bench(&self) -> Booked<Bench> {
-        self.at("bench", self.ledger.bench()).await
+        self.at("bench", Box::pin(self.ledger.bench())).await
     }
 
     /// See [`Ledger::red_base`].
     pub async fn red_base(&self) -> Booked<Option<RedBase>> {
-        self.at("red_base", self.ledger.red_base()).await
+        self.at("red_base", Box::pin(self.ledger.red_base())).await
     }
 
     /// See [`Ledger::set_red_base`].
     pub async fn set_red_base(&self, red: Option<&RedBase>) -> Booked<()> {
-        self.at("set_red_base", self.ledger.set_red_base(red)).await
+        self.at("set_red_base", Box::pin(self.ledger.set_red_base(red)))
+            .await
     }
 
     /// See [`Ledger::quota_met`].
     pub async fn quota_met(&self, account: &str, reset_at: Timestamp) -> Booked<()> {
-        self.at("quota_met", self.ledger.quota_met(account, reset_at))
-            .await
+        self.at(
+            "quota_met",
+            Box::pin(self.ledger.quota_met(account, reset_at)),
+        )
+        .await
     }
 
     /// See [`Ledger::record_spending`].
     pub async fn record_spending(&self, spent: &RunSpending) -> Booked<bool> {
-        self.at("record_spending", self.ledger.record_spending(spent))
-            .await
+        self.at(
+            "record_spending",
+            Box::pin(self.ledger.record_spending(spent)),
+        )
+        .await
     }
 
     /// See [`Ledger::counts`].
     pub async fn counts(&self) -> Booked<Vec<Count>> {
-        self.at("counts", self.ledger.counts()).await
+        self.at("counts", Box::pin(self.ledger.counts())).await
     }
 
     /// The row of a task.
     pub async fn task(&self, id: &TaskId) -> Booked<Option<Task>> {
-        self.at("task", self.ledger.task(id)).await
+        self.at("task", Box::pin(self.ledger.task(id))).await
     }
 
     /// The runs of a task, oldest first.
     pub async fn runs(&self, id: &TaskId) -> Booked<Vec<Run>> {
-        self.at("runs", self.ledger.runs(id)).await
+        self.at("runs", Box::pin(self.ledger.runs(id))).await
     }
 
     /// The end of a chain of successors.
@@ -236,31 +246,32 @@ impl Book {
 
     /// The locks that are held.
     pub async fn locks(&self) -> Booked<Vec<Lock>> {
-        self.at("locks", self.ledger.locks()).await
+        self.at("locks", Box::pin(self.ledger.locks())).await
     }
 
     /// Every lease.
     pub async fn leases(&self) -> Booked<Vec<Lease>> {
-        self.at("leases", self.ledger.leases()).await
+        self.at("leases", Box::pin(self.ledger.leases())).await
     }
 
     /// Claims the first in order.
     pub async fn claim_next(&self, wanted: &Wanted) -> Booked<Option<Claimed>> {
-        self.at("claim", self.ledger.claim_next(wanted)).await
+        self.at("claim", Box::pin(self.ledger.claim_next(wanted)))
+            .await
     }
 
     /// Claims one task.
     pub async fn claim(&self, id: &TaskId, claim: Claim) -> Booked<Outcome> {
         let owner = claim.owner.clone();
         let ask = Ask::new(id.clone(), &owner, Request::Claim(claim));
-        self.at("claim", self.ledger.call(&ask)).await
+        self.at("claim", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Says that the owner of a lease lives.
     pub async fn heartbeat(&self, lease: &Lease) -> Booked<Outcome> {
         let request = Request::Heartbeat { token: lease.token };
         let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("heartbeat", self.ledger.call(&ask)).await
+        self.at("heartbeat", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Ends a worker's run.
@@ -272,7 +283,7 @@ impl Book {
         };
         let mut ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
         ask.outside = outside;
-        self.at("finish", self.ledger.call(&ask)).await
+        self.at("finish", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Ends a judgement, or a place at the head of the merge queue.
@@ -280,7 +291,7 @@ impl Book {
         let token = lease.token;
         let request = Request::Judge { token, ending };
         let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("judge", self.ledger.call(&ask)).await
+        self.at("judge", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Promises to move the base.
@@ -296,7 +307,7 @@ impl Book {
             packet,
         };
         let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("intent", self.ledger.call(&ask)).await
+        self.at("intent", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Rolls a promise forward.
@@ -312,24 +323,25 @@ impl Book {
             base,
         };
         let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("settle", self.ledger.call(&ask)).await
+        self.at("settle", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Asks whatever else can be asked of a task.
     pub async fn ask(&self, call: &'static str, ask: &Ask) -> Booked<Outcome> {
-        self.at(call, self.ledger.call(ask)).await
+        self.at(call, Box::pin(self.ledger.call(ask))).await
     }
 
     /// Makes a task.
     pub async fn create(&self, actor: &str, new: NewTask, outside: Facts) -> Booked<Outcome> {
         let mut ask = Ask::new(new.id.clone(), actor, Request::Create(new));
         ask.outside = outside;
-        self.at("create", self.ledger.call(&ask)).await
+        self.at("create", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Makes several, all or none.
     pub async fn create_all(&self, asks: &[Ask]) -> Booked<Vec<Outcome>> {
-        self.at("create_all", self.ledger.create_all(asks)).await
+        self.at("create_all", Box::pin(self.ledger.create_all(asks)))
+            .await
     }
 
     /// Makes rows anew from their events. Whether nothing contradicts itself about the
@@ -347,11 +359,11 @@ impl Book {
                     && !findings.rows.iter().any(|one| about(&one.task_id)),
             )
         };
-        self.at("repair", repaired).await
+        self.at("repair", Box::pin(repaired)).await
     }
 
     /// One look of a keeper.
     pub async fn keep(&self, keeper: &mut Keeper) -> Booked<Woken> {
-        self.at("keep", keeper.look()).await
+        self.at("keep", Box::pin(keeper.look())).await
     }
 }

@@ -14,6 +14,7 @@ pub mod notes;
 pub mod outlook;
 pub mod roles;
 pub mod rules;
+mod settled;
 pub mod simulate;
 pub mod up;
 pub mod yard;

@@ -7,7 +7,9 @@ use runner_core::digest::sha256_hex;
 use runner_ledger::{Ask, LedgerError};
 use runner_lifecycle::decide::Answer;
 use runner_lifecycle::request::NewPacket;
-use runner_lifecycle::{Facts, Kind, Reason, Request, ReworkCause, State, Task, TaskId, Timestamp};
+use runner_lifecycle::{
+    Code, Facts, Kind, Reason, Request, ReworkCause, State, Task, TaskId, Timestamp,
+};
 
 use super::backlog::Outside;
 use super::seat::seated;
@@ -62,7 +64,7 @@ pub fn packet_for(task: &Task, guard: &[String]) -> Option<NewPacket> {
             Some(setup_packet(task, note, guard))
         }
         (Reason::NeedsRework, Some(ReworkCause::Policy)) => policy_packet(task),
-        (reason, _) if reason.code().is_some_and(|code| code.needs_new_packet()) => {
+        (reason, _) if reason.code().is_some_and(Code::needs_new_packet) => {
             Some(replan_packet(task))
         }
         _ => None,

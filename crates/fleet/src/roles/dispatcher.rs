@@ -201,8 +201,7 @@ impl Dispatcher<'_> {
                 Ok(Some(_)) => {
                     self.given.insert(choice.agent, floor.now);
                 }
-                Ok(None) => {}
-                Err(LedgerError::Refused(_)) => {}
+                Ok(None) | Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -12,7 +12,7 @@ use runner_lifecycle::run::{Lease, Run};
 use runner_lifecycle::{Check, Code, Kind, Purpose, Reason, Task, TaskId, Timestamp};
 
 use super::lease::while_kept;
-use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Rule, Watch, Woke, insist};
+use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Watch, Woke, insist};
 use crate::book::Booked;
 use crate::rules::{judge as rules, policy};
 use crate::yard::{CheckEnd, Checked, ReviewOrder, StopSign, Stopper, Trouble};
@@ -90,7 +90,9 @@ impl Judge {
                 Err(error) => return Err(error),
             }
         }
-        crew.book.leave(&self.name).await.map(drop)
+        // If this is not heard, it counts as gone a little later.
+        drop(crew.book.leave(&self.name).await);
+        Ok(())
     }
 
     async fn turn(&self, watch: &mut Watch, desk: &mut Desk) -> Booked<()> {
@@ -99,10 +101,10 @@ impl Judge {
             crew.book.register(&self.agent()).await?;
             desk.registered = true;
         }
-        if !desk.clear {
-            if let Some(left) = crew.book.assigned(&self.name).await? {
-                self.end_leftover(left, &mut watch.stop).await?;
-            }
+        if !desk.clear
+            && let Some(left) = crew.book.assigned(&self.name).await?
+        {
+            self.end_leftover(left, &mut watch.stop).await?;
         }
         // Whatever goes wrong from here on may leave a lease behind.
         desk.clear = false;
@@ -111,7 +113,7 @@ impl Judge {
             let Some(case) = self.claim(&bench, desk, &mut watch.stop).await? else {
                 break bench;
             };
-            self.attend(case, desk, &mut watch.stop).await?;
+            Box::pin(self.attend(case, desk, &mut watch.stop)).await?;
             if watch.stop.is_raised() {
                 return Ok(());
             }
@@ -144,9 +146,6 @@ impl Judge {
     /// An earlier life of this judge claimed it. A place in the queue costs nothing, a
     /// judgement is an attempt: a result that kills its judges must come to an end.
     async fn end_leftover(&self, left: Assigned, stop: &mut StopSign) -> Booked<()> {
-        if !self.crew.keeps(Rule::EndLeftovers) {
-            return Ok(());
-        }
         let reason = "its judge was cut off".to_owned();
         let ending = match left.lease.purpose {
             Purpose::Merge => JudgeEnding::StepBack { reason },
@@ -261,8 +260,8 @@ impl Judge {
         let (stopper, sign) = Stopper::new();
         let work = async {
             match case.lease.purpose {
-                Purpose::Merge => self.merge(&case, desk, sign, stop.clone()).await,
-                _ => self.judge(&case, sign, stop.clone()).await,
+                Purpose::Merge => Box::pin(self.merge(&case, desk, sign, stop.clone())).await,
+                _ => Box::pin(self.judge(&case, sign, stop.clone())).await,
             }
         };
         let work = while_kept(&self.crew, &case.lease, &stopper, work);
@@ -273,13 +272,11 @@ impl Judge {
             ended = &mut work => Some(ended),
             () = outer.raised() => None,
         };
-        match ended {
-            Some(ended) => ended,
-            None => {
-                stopper.stop();
-                work.await
-            }
+        if let Some(ended) = ended {
+            return ended;
         }
+        stopper.stop();
+        work.await
     }
 
     async fn judge(&self, case: &Case, sign: StopSign, mut stop: StopSign) -> Booked<()> {

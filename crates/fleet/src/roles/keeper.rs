@@ -1,6 +1,6 @@
 //! The watchdog: ends what nobody renewed, and wakes what waited for a clock.
 
-use runner_ledger::Keeper;
+use runner_ledger::{Keeper, LedgerError};
 
 use super::{Crew, Patience};
 use crate::book::Booked;
@@ -9,7 +9,18 @@ use crate::yard::StopSign;
 /// Keeps watch until the sign is raised. Several may: whoever is late finds nothing to do.
 pub async fn run(crew: &Crew, name: &str, mut stop: StopSign) -> Booked<()> {
     let mut patience = Patience::default();
-    let mut keeper = Keeper::new(crew.book.ledger().clone(), name).await?;
+    let mut keeper = loop {
+        match Keeper::new(crew.book.ledger().clone(), name).await {
+            Ok(keeper) => break keeper,
+            Err(error) => {
+                let error = LedgerError::from(error);
+                if !error.is_transient() || stop.is_raised() {
+                    return Err(error);
+                }
+                crew.pause(patience.next_secs(), &mut stop).await;
+            }
+        }
+    };
     while !stop.is_raised() {
         match crew.book.keep(&mut keeper).await {
             Ok(_) => patience.over(),

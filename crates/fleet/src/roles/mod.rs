@@ -115,16 +115,14 @@ pub(crate) enum Rule {
     RollForward,
     /// A heartbeat comes also during long work.
     Heartbeats,
-    /// Whoever starts ends what an earlier life of it left.
-    EndLeftovers,
+    /// Whoever writes names the token of its own lease.
+    Fencing,
     /// The guard runs on the merge commit.
     GuardOnMerge,
     /// A dead dependency is said.
     DeadDependency,
     /// The cycle manager looks at what needs rework.
     Recovery,
-    /// A conflict is never merged.
-    Conflicts,
 }
 
 impl Crew {
@@ -183,12 +181,23 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to listen; whoever then looks misses nothing.
-    pub(crate) async fn new(crew: &Crew, stop: StopSign) -> Booked<Watch> {
-        Ok(Watch {
-            hints: crew.book.listen().await?,
-            clock: Arc::clone(&crew.clock),
-            stop,
-        })
+    pub(crate) async fn new(crew: &Crew, mut stop: StopSign) -> Booked<Watch> {
+        let mut patience = Patience::default();
+        loop {
+            match crew.book.listen().await {
+                Ok(hints) => {
+                    return Ok(Watch {
+                        hints,
+                        clock: Arc::clone(&crew.clock),
+                        stop,
+                    });
+                }
+                Err(error) if error.is_transient() && !stop.is_raised() => {
+                    crew.pause(patience.next_secs(), &mut stop).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     pub(crate) async fn until(&mut self, at: Timestamp) -> Woke {

@@ -34,7 +34,7 @@ pub(super) async fn sweep(crew: &Crew) -> Booked<()> {
     let Ok(kept) = crew.yard.kept().await else {
         return Ok(());
     };
-    let mut known: BTreeMap<TaskId, Option<(Task, Vec<Run>, Option<String>)>> = BTreeMap::new();
+    let mut known: BTreeMap<TaskId, Option<Known>> = BTreeMap::new();
     let mut gone = Vec::new();
     for one in kept {
         if !known.contains_key(&one.task) {
@@ -55,7 +55,10 @@ pub(super) async fn sweep(crew: &Crew) -> Booked<()> {
     Ok(())
 }
 
-async fn look(crew: &Crew, id: &TaskId) -> Booked<Option<(Task, Vec<Run>, Option<String>)>> {
+/// A task, its runs, and the commit that its successor starts from.
+type Known = (Task, Vec<Run>, Option<String>);
+
+async fn look(crew: &Crew, id: &TaskId) -> Booked<Option<Known>> {
     let Some(task) = crew.book.task(id).await? else {
         return Ok(None);
     };

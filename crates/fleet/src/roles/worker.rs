@@ -54,7 +54,9 @@ impl Worker {
                 Err(error) => return Err(error),
             }
         }
-        crew.book.leave(&self.name).await.map(drop)
+        // If this is not heard, it counts as gone a little later.
+        drop(crew.book.leave(&self.name).await);
+        Ok(())
     }
 
     /// Does what it was given, or waits for something.
@@ -65,7 +67,7 @@ impl Worker {
             *registered = true;
         }
         if let Some(given) = crew.book.assigned(&self.name).await? {
-            self.work(given, &mut watch.stop).await?;
+            Box::pin(self.work(given, &mut watch.stop)).await?;
             if !watch.stop.is_raised() {
                 // Whoever waits for somebody with nothing to do hears of it.
                 *registered = crew.book.idle(&self.name).await?;
@@ -98,11 +100,11 @@ impl Worker {
         let (stopper, sign) = Stopper::new();
         if given.lease.purpose != Purpose::Work || was_begun(&given) {
             // An earlier life of this worker began it, and is gone with all it knew.
-            if crew.keeps(Rule::EndLeftovers) {
-                return self.finish(&given, Ending::Lost, stop).await.map(drop);
-            }
+            return Box::pin(self.finish(&given, Ending::Lost, stop))
+                .await
+                .map(drop);
         }
-        let attempt = self.attempt(&given, sign, stop.clone());
+        let attempt = Box::pin(self.attempt(&given, sign, stop.clone()));
         let work = while_kept(crew, &given.lease, &stopper, attempt);
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
@@ -110,13 +112,11 @@ impl Worker {
             ended = &mut work => Some(ended),
             () = stop.raised() => None,
         };
-        match ended {
-            Some(ended) => ended,
-            None => {
-                stopper.stop();
-                work.await
-            }
+        if let Some(ended) = ended {
+            return ended;
         }
+        stopper.stop();
+        work.await
     }
 
     async fn attempt(&self, given: &Assigned, sign: StopSign, stop: StopSign) -> Booked<()> {
@@ -139,7 +139,7 @@ impl Worker {
             } => Some((signature.clone().unwrap_or_default(), note.clone())),
             _ => None,
         };
-        if let Some(task) = self.finish(given, ending, &mut stop).await? {
+        if let Some(task) = Box::pin(self.finish(given, ending, &mut stop)).await? {
             if task.blocked_on() == Some(Reason::QuotaWait) {
                 let account = task.blocker.as_ref().and_then(|b| b.waits_for.clone());
                 if let (Some(account), Some(at)) = (account, task.retry_at()) {
@@ -222,13 +222,23 @@ impl Worker {
     async fn finish(
         &self,
         given: &Assigned,
-        ending: Ending,
+        mut ending: Ending,
         stop: &mut StopSign,
     ) -> Booked<Option<Task>> {
         let crew = &self.crew;
         let outside = self.outside(given, &ending).await?;
+        let mut lease = given.lease.clone();
+        if !crew.keeps(Rule::Fencing) {
+            let mut leases = crew.book.leases().await?.into_iter();
+            let current = leases.find(|current| current.task_id == lease.task_id);
+            lease = current.unwrap_or(lease);
+            if let Ending::Success { packet, .. } = &mut ending {
+                packet.run_id.clone_from(&lease.run_id);
+            }
+        }
+        let lease = &lease;
         let say = |ending: Ending| {
-            let (book, lease, outside) = (&crew.book, &given.lease, outside.clone());
+            let (book, outside) = (&crew.book, outside.clone());
             async move { book.finish(lease, ending, outside).await }
         };
         let Some(answer) = insist(crew, stop, || say(ending.clone())).await else {

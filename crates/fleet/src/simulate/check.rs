@@ -66,7 +66,13 @@ impl Everything {
     }
 
     /// What does not hold.
-    pub(super) fn faults(&self, stage: &Stage, policy: &Policy, now: Timestamp) -> Vec<String> {
+    pub(super) fn faults(
+        &self,
+        stage: &Stage,
+        sleepers: &[usize],
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Vec<String> {
         let mut faults = self.findings.clone();
         for task in &self.tasks {
             let red = self.red_base.as_ref();
@@ -91,7 +97,7 @@ impl Everything {
         );
         self.merges(stage, &mut faults);
         self.thrown_away(&mut faults);
-        faults.extend(stage.overlaps());
+        faults.extend(stage.overlaps(sleepers));
         faults
     }
 
@@ -123,14 +129,42 @@ impl Everything {
                 "the base holds a result of {task}, which nobody knows"
             ));
         }
-        for id in stage.repo.reachable(&stage.repo.base) {
-            let is_merge = stage.repo.get(&id).is_some_and(|commit| commit.is_merge);
+        let reachable = stage.repo.reachable(&stage.repo.base);
+        for id in stage.pushed.iter().filter(|id| !reachable.contains(*id)) {
+            faults.push(format!("{id} was pushed and is not in the base"));
+        }
+        for id in reachable {
+            let Some(commit) = stage.repo.get(&id) else {
+                continue;
+            };
+            if let Some((task, run_id)) = &commit.trailer
+                && !self.succeeded(task, run_id, &id)
+            {
+                faults.push(format!(
+                    "the base holds {id} of run {run_id}, whose result it is not"
+                ));
+            }
+            let is_merge = commit.is_merge;
             if is_merge && !stage.green.contains(&id) {
                 faults.push(format!(
                     "{id} is in the base, and its guard was never green"
                 ));
             }
         }
+    }
+
+    /// Whether the ledger knows the commit as the result of that run.
+    fn succeeded(&self, task: &TaskId, run_id: &str, commit: &str) -> bool {
+        let mut runs = self.runs.get(task).into_iter().flatten();
+        runs.any(|run| run.id == run_id && run.result.as_deref() == Some(commit))
+    }
+
+    /// Every event, by task.
+    pub(super) fn history(&self) -> Vec<String> {
+        let events = self.events.values().flatten();
+        events
+            .map(|event| format!("{} {}", event.task_id, event.reason))
+            .collect()
     }
 
     /// No result is thrown away before somebody judged it.

@@ -152,7 +152,7 @@ impl Repo {
     }
 
     /// What a person pushes to the base.
-    pub(super) fn push(&mut self, path: &str, content: &str) {
+    pub(super) fn push(&mut self, path: &str, content: &str) -> String {
         let mut tree = self.tree(&self.base);
         tree.insert(path.to_owned(), content.to_owned());
         self.base = self.commit(Commit {
@@ -161,6 +161,7 @@ impl Repo {
             trailer: None,
             is_merge: false,
         });
+        self.base.clone()
     }
 
     /// How often the base holds a result of each task.

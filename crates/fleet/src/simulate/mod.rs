@@ -14,6 +14,7 @@ mod tests;
 mod world;
 mod yard;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use runner_core::config::FleetConfig;
@@ -31,7 +32,7 @@ use crate::rules::policy::PathRules;
 use crate::yard::{Done, Stopper};
 use chance::Chance;
 use check::Everything;
-use schedule::{Rest, Scheduler, Start};
+use schedule::{Rest, Scheduler, Sleeper, Start};
 use script::{Deed, Script};
 use world::{START, SimClock, SimPoints, World};
 use yard::{ACCOUNT, SimYard, Stage};
@@ -40,6 +41,8 @@ pub use world::CrashAt;
 
 /// How long a simulated fleet gets before it counts as stalled.
 const LIMIT_DAYS: i64 = 40;
+/// How long nothing may change before it counts as stalled.
+const STALL_SECS: i64 = 4 * 3600;
 /// How often a role may move before it counts as running in circles.
 const POLL_LIMIT: u64 = 400_000;
 
@@ -85,6 +88,10 @@ pub struct Report {
     pub model_calls: u64,
     /// Anything that the yard was asked.
     pub yard_calls: u64,
+    /// How often each call was made.
+    pub calls: BTreeMap<&'static str, u64>,
+    /// Every event, by task.
+    pub history: Vec<String>,
     /// Each task and how it ended, as words.
     pub tasks: Vec<String>,
     /// The trace as words, if it was kept.
@@ -127,6 +134,8 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
             statements: 0,
             model_calls: 0,
             yard_calls: 0,
+            calls: BTreeMap::new(),
+            history: Vec::new(),
             tasks: Vec::new(),
             log: world.log(),
         },
@@ -183,6 +192,15 @@ impl Simulation {
             stage,
             script,
         };
+        let second = |at: u64| START + i64::try_from(at * 1000).unwrap_or(0);
+        let sleepers = simulation.script.sleepers.iter();
+        simulation.scheduler.sleepers = sleepers
+            .map(|(name, from, to)| Sleeper {
+                name: name.clone(),
+                from: second(*from),
+                to: second(*to),
+            })
+            .collect();
         simulation.cast(options);
         Ok(simulation)
     }
@@ -330,7 +348,8 @@ impl Simulation {
                             let mut stage = stage
                                 .lock()
                                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-                            stage.repo.push(&path, &content);
+                            let commit = stage.repo.push(&path, &content);
+                            stage.pushed.push(commit);
                         }
                         Deed::Cancel(id) => {
                             let reason = "not needed".to_owned();
@@ -357,6 +376,7 @@ impl Simulation {
         let mut faults = Vec::new();
         let mut changes = self.runtime.block_on(self.ledger.listen()).ok();
         let mut changed = true;
+        let mut last_change = self.world.time().0;
         loop {
             if self.scheduler.settle() == Rest::Still {
                 break;
@@ -366,7 +386,13 @@ impl Simulation {
                 break;
             }
             let now = self.world.time().0;
-            changed |= changes.as_mut().is_none_or(has_heard);
+            if changes.as_mut().is_none_or(has_heard) {
+                (changed, last_change) = (true, now);
+            }
+            if until.is_none() && now - last_change > STALL_SECS * 1000 {
+                faults.push("nothing moves any longer".to_owned());
+                break;
+            }
             if until.is_none() && changed {
                 match self.is_over() {
                     Ok(Some(true)) => break,
@@ -407,7 +433,7 @@ impl Simulation {
         if seconds <= i64::try_from(deeds).unwrap_or(0) {
             return Ok(None);
         }
-        if !self.script.requirement.is_empty() && seconds < 1200 {
+        if !self.script.requirement.is_empty() && seconds < 600 {
             return Ok(None);
         }
         let tasks = self.runtime.block_on(check::tasks(&self.ledger))?;
@@ -431,10 +457,15 @@ impl Simulation {
         let everything = self.runtime.block_on(Everything::read(&self.ledger));
         let stage = self.yard(0);
         let stage = stage.stage();
-        let mut tasks = Vec::new();
+        let (mut tasks, mut history) = (Vec::new(), Vec::new());
+        let sleepers = self.script.sleepers.iter();
+        let sleepers: Vec<usize> = sleepers
+            .filter_map(|(name, ..)| self.scheduler.actor(name))
+            .collect();
         match everything {
             Ok(everything) => {
-                faults.extend(everything.faults(&stage, &self.policy, now));
+                history = everything.history();
+                faults.extend(everything.faults(&stage, &sleepers, &self.policy, now));
                 tasks.extend(everything.tasks.iter().map(|task| {
                     let reason = task.blocked_on().map_or("-", |reason| reason.as_str());
                     format!("{} {} {reason}: {}", task.id, task.state, task.title)
@@ -445,6 +476,7 @@ impl Simulation {
         faults.extend(self.scheduler.ends.iter().cloned());
         let state = self.world.state();
         let (points, crashes) = (state.points, state.crashes);
+        let calls = state.calls.clone();
         drop(state);
         Report {
             seed,
@@ -456,6 +488,8 @@ impl Simulation {
             statements,
             model_calls: stage.model_calls,
             yard_calls: stage.calls,
+            calls,
+            history,
             tasks,
             log: self.world.log(),
         }

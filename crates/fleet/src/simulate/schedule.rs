@@ -7,8 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::world::{Crash, World};
 
-/// A role, started anew after each crash.
-pub(super) type Start = Box<dyn Fn(u64) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
+/// A role that runs, and why it ended.
+pub(super) type Role = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// A role, started anew after each crash; the number counts its lives.
+pub(super) type Start = Box<dyn Fn(u64) -> Role>;
 
 /// Set when a future wants to be polled.
 struct Flag(AtomicBool);
@@ -26,15 +29,25 @@ impl Wake for Flag {
 struct Actor {
     name: String,
     start: Start,
-    future: Option<Pin<Box<dyn Future<Output = Result<(), String>>>>>,
+    future: Option<Role>,
     flag: Arc<Flag>,
     restart_at: Option<i64>,
     lives: u64,
 }
 
+/// A role that stands still for a while, as on a machine that sleeps, and then goes on as
+/// if nothing had been.
+#[derive(Clone, Debug)]
+pub(super) struct Sleeper {
+    pub(super) name: String,
+    pub(super) from: i64,
+    pub(super) to: i64,
+}
+
 /// Runs roles.
 pub(super) struct Scheduler {
     world: World,
+    pub(super) sleepers: Vec<Sleeper>,
     actors: Vec<Actor>,
     /// Why a role ended that should not have.
     pub(super) ends: Vec<String>,
@@ -54,6 +67,7 @@ impl Scheduler {
     pub(super) fn new(world: World) -> Scheduler {
         Scheduler {
             world,
+            sleepers: Vec::new(),
             actors: Vec::new(),
             ends: Vec::new(),
             polls: 0,
@@ -82,11 +96,16 @@ impl Scheduler {
         loop {
             self.crash();
             self.restart();
+            let now = self.world.time().0;
             let ready: Vec<usize> = self
                 .actors
                 .iter()
                 .enumerate()
-                .filter(|(_, actor)| actor.future.is_some() && actor.flag.0.load(Ordering::SeqCst))
+                .filter(|(_, actor)| {
+                    actor.future.is_some()
+                        && actor.flag.0.load(Ordering::SeqCst)
+                        && !self.sleeps(&actor.name, now)
+                })
                 .map(|(at, _)| at)
                 .collect();
             let chosen = self.world.draw(|chance| chance.of(&ready).copied());
@@ -103,8 +122,21 @@ impl Scheduler {
 
     /// When something happens by itself.
     pub(super) fn next_time(&self) -> Option<i64> {
+        let now = self.world.time().0;
         let restarts = self.actors.iter().filter_map(|actor| actor.restart_at);
-        restarts.chain(self.world.next_timer()).min()
+        let wakes = self.sleepers.iter().map(|sleeper| sleeper.to);
+        let wakes = wakes.filter(|to| *to > now);
+        restarts.chain(wakes).chain(self.world.next_timer()).min()
+    }
+
+    fn sleeps(&self, name: &str, now: i64) -> bool {
+        let mut sleepers = self.sleepers.iter();
+        sleepers.any(|one| one.name == name && (one.from..one.to).contains(&now))
+    }
+
+    /// The number of a role.
+    pub(super) fn actor(&self, name: &str) -> Option<usize> {
+        self.actors.iter().position(|actor| actor.name == name)
     }
 
     fn poll(&mut self, at: usize) {
@@ -131,7 +163,7 @@ impl Scheduler {
         let Some(crash) = self.world.state().crash.take() else {
             return;
         };
-        let whole = self.world.draw(|chance| restart_delay(chance));
+        let whole = self.world.draw(restart_delay);
         for at in 0..self.actors.len() {
             if crash != Crash::All && crash != Crash::One(at) {
                 continue;

@@ -94,6 +94,8 @@ pub struct Script {
     pub dependency_grace_secs: u64,
     /// The requirement to plan.
     pub requirement: String,
+    /// Roles that stand still from a second to another and then go on.
+    pub sleepers: Vec<(String, u64, u64)>,
 }
 
 /// The id of the n-th task.
@@ -134,21 +136,28 @@ impl Script {
             script.tasks.push(new);
         }
         if chance.one_in(3) {
-            let from = chance.below(2000);
-            script.storms.push((from, from + chance.between(60, 3000)));
+            let from = chance.below(400);
+            script.storms.push((from, from + chance.between(60, 900)));
         }
         for _ in 0..chance.below(4) {
             let deed = deed(count, chance);
             if let Deed::Pause(true) = deed {
-                let again = chance.between(600, 5000);
+                let again = chance.between(300, 1200);
                 script.deeds.push((again, Deed::Pause(false)));
-                script.deeds.push((chance.below(600), deed));
+                script.deeds.push((chance.below(300), deed));
             } else {
-                script.deeds.push((chance.below(4000), deed));
+                script.deeds.push((chance.below(900), deed));
             }
         }
+        if chance.one_in(3) {
+            let names = ["worker-1", "judge-1", "dispatcher-1", "keeper", "cycle-1"];
+            let name = chance.of(&names).copied().unwrap_or("worker-1");
+            let from = chance.below(600);
+            let to = from + chance.between(20, 400);
+            script.sleepers.push((name.to_owned(), from, to));
+        }
         if chance.one_in(4) {
-            script.requirement = "make it better".to_owned();
+            "make it better".clone_into(&mut script.requirement);
         }
         script
     }

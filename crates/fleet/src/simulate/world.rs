@@ -45,6 +45,8 @@ pub(super) struct State {
     trace: u64,
     /// Points that were reached.
     pub(super) points: u64,
+    /// How often each call was made.
+    pub(super) calls: BTreeMap<&'static str, u64>,
     pub(super) crash: Option<Crash>,
     /// Crashes that happened.
     pub(super) crashes: u32,
@@ -68,6 +70,7 @@ impl World {
             chance: Chance::new(seed),
             trace: 0xcbf2_9ce4_8422_2325,
             points: 0,
+            calls: BTreeMap::new(),
             crash: None,
             crashes: 0,
             crashes_left: 0,
@@ -112,6 +115,7 @@ impl World {
     pub(super) fn arrive(&self, actor: usize, call: &'static str, after: bool) -> bool {
         let mut state = self.state();
         state.points += 1;
+        *state.calls.entry(call).or_insert(0) += u64::from(!after);
         state.note(actor, call, after);
         if let Some(at) = &mut state.crash_at
             && at.call == call

@@ -25,6 +25,7 @@ pub(super) const ACCOUNT: &str = "acct";
 /// A session that goes on, or has ended.
 #[derive(Clone, Debug)]
 struct Session {
+    actor: usize,
     task: TaskId,
     token: u64,
     interval: i64,
@@ -43,6 +44,8 @@ pub(super) struct Stage {
     sessions: Vec<Session>,
     /// Commits on which the guard was green for a task.
     pub(super) green: BTreeSet<String>,
+    /// What a person pushed.
+    pub(super) pushed: Vec<String>,
     /// Runs that left something.
     pub(super) kept: BTreeSet<Kept>,
     /// Questions to models.
@@ -61,10 +64,6 @@ pub(crate) enum Flaw {
     NoCompareAndSet,
     /// The base is said to be elsewhere although the merge is in it.
     LiesAboutPosition,
-    /// A conflict is merged as if there was none.
-    IgnoresConflicts,
-    /// Work goes on although it was told to stop.
-    IgnoresStop,
 }
 
 impl Stage {
@@ -78,6 +77,7 @@ impl Stage {
             rejections: BTreeMap::new(),
             sessions: Vec::new(),
             green: BTreeSet::new(),
+            pushed: Vec::new(),
             kept: BTreeSet::new(),
             model_calls: 0,
             calls: 0,
@@ -85,10 +85,12 @@ impl Stage {
         }
     }
 
-    /// Sessions of one task that ran beside a newer one for longer than one interval.
-    pub(super) fn overlaps(&self) -> Vec<String> {
+    /// Sessions of one task that ran beside a newer one for longer than one interval. Those
+    /// of a machine that sleeps do not run.
+    pub(super) fn overlaps(&self, sleepers: &[usize]) -> Vec<String> {
         let mut found = Vec::new();
-        for old in &self.sessions {
+        let awake = |session: &&Session| !sleepers.contains(&session.actor);
+        for old in self.sessions.iter().filter(awake) {
             for new in &self.sessions {
                 let beside = new.task == old.task && new.token > old.token;
                 let end = old.ended.unwrap_or(i64::MAX);
@@ -109,7 +111,8 @@ impl Stage {
         let tree = self.repo.tree(commit);
         let has = |word: &str| tree.values().any(|content| content.contains(word));
         let sick = tree.get(HEALTH).is_some_and(|health| health == "bad");
-        !sick && !(has("clash-a") && has("clash-b"))
+        let clash = has("clash-a") && has("clash-b");
+        !sick && !clash
     }
 }
 
@@ -145,10 +148,6 @@ impl SimYard {
     async fn take(&self, secs: u64, stop: &mut StopSign) -> bool {
         let until = self.world.time().plus_secs(secs);
         let clock = SimClock(self.world.clone());
-        if self.stage().flaw == Some(Flaw::IgnoresStop) {
-            clock.sleep_until(until).await;
-            return false;
-        }
         tokio::select! {
             biased;
             () = stop.raised() => true,
@@ -300,6 +299,7 @@ impl Yard for SimYard {
                     token: order.token,
                 });
                 stage.sessions.push(Session {
+                    actor: self.actor,
                     task: order.task.id.clone(),
                     token: order.token,
                     interval: i64::from(order.task.heartbeat_interval_seconds) * 1000,
@@ -314,7 +314,7 @@ impl Yard for SimYard {
             };
             let secs = self.world.draw(|chance| match chance.below(4) {
                 0 => chance.between(1, 10),
-                1 => chance.between(200, 900),
+                1 => chance.between(100, 300),
                 _ => chance.between(20, 120),
             });
             let stopped = self.take(secs, &mut stop).await;
@@ -377,7 +377,7 @@ impl Yard for SimYard {
             let odds = self.odds();
             let secs = self.world.draw(|chance| {
                 if chance.one_in(odds.slow) {
-                    chance.between(600, 2400)
+                    chance.between(120, 400)
                 } else {
                     chance.between(1, 60)
                 }
@@ -470,18 +470,7 @@ impl Yard for SimYard {
             self.trouble()?;
             let merged = {
                 let mut stage = self.stage();
-                let flawed = stage.flaw == Some(Flaw::IgnoresConflicts);
                 match stage.repo.merge(&base, &result, &run_id) {
-                    Merged::Conflicts(_) if flawed => {
-                        let tree = stage.repo.tree(&result);
-                        let commit = stage.repo.commit(Commit {
-                            parents: vec![base, result],
-                            tree,
-                            trailer: None,
-                            is_merge: true,
-                        });
-                        Merge::Commit(commit)
-                    }
                     Merged::Commit(commit) => Merge::Commit(commit),
                     Merged::Conflicts(paths) => Merge::Conflicts(paths),
                     Merged::Empty => Merge::Empty,
@@ -516,6 +505,9 @@ impl Yard for SimYard {
     fn move_base(&self, intent: Intent) -> Done<'_, bool> {
         Box::pin(async move {
             self.point("move_base", false).await;
+            let millis = self.world.draw(|chance| chance.below(2000));
+            let until = self.world.time().plus_millis(millis);
+            SimClock(self.world.clone()).sleep_until(until).await;
             let moved = {
                 let mut stage = self.stage();
                 let blind = stage.flaw == Some(Flaw::NoCompareAndSet);

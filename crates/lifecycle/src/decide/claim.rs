@@ -182,7 +182,9 @@ pub(super) fn heartbeat(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
         return Err(Refusal::new(Code::InvalidTransition, "there is no lease"));
     };
     let mut lease = lease.clone();
-    lease.last_heartbeat_at = lease.last_heartbeat_at.max(draft.now);
+    // Whoever spoke has begun, also in the very moment of the claim.
+    let begun = lease.claimed_at.plus_millis(1);
+    lease.last_heartbeat_at = lease.last_heartbeat_at.max(draft.now).max(begun);
     let expires_at = lease.expires_at();
     draft.lease = LeaseChange::Set(lease);
     Ok(draft.decided(Answer::Heard { expires_at }))

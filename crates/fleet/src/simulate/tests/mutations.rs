@@ -1,0 +1,134 @@
+//! Rules left out on purpose: the checkers find each.
+
+use super::super::script::{Behaviour, id};
+use super::super::yard::Flaw;
+use super::scenarios::{calm, one_task};
+use super::*;
+use crate::roles::Rule;
+
+/// Whether a run of these options shows a fault with such words.
+#[track_caller]
+fn is_found(options: &Options, words: &str) {
+    let mut seen = Vec::new();
+    for seed in 1..=60 {
+        let report = simulate(seed, options);
+        if report.faults.iter().any(|fault| fault.contains(words)) {
+            return;
+        }
+        seen.extend(report.faults);
+    }
+    panic!("nothing with {words:?} was found: {seen:#?}");
+}
+
+fn crash(call: &'static str, after: bool, options: Options) -> Options {
+    Options {
+        crash_at: Some(CrashAt {
+            call,
+            after,
+            arrival: 1,
+            all: false,
+        }),
+        ..options
+    }
+}
+
+fn without(rule: Rule, options: Options) -> Options {
+    Options {
+        without: Some(rule),
+        ..options
+    }
+}
+
+fn plain() -> Options {
+    calm(one_task(Behaviour::default()))
+}
+
+#[test]
+fn a_base_that_moves_before_its_intent() {
+    let options = without(Rule::IntentBeforeBase, plain());
+    is_found(&crash("move_base", true, options), "in the base 1 times");
+}
+
+#[test]
+fn an_intent_that_is_not_rolled_forward() {
+    let options = without(Rule::RollForward, plain());
+    is_found(&crash("move_base", true, options), "in the base 1 times");
+}
+
+#[test]
+fn work_without_heartbeats() {
+    is_found(&without(Rule::Heartbeats, plain()), "ran beside");
+}
+
+#[test]
+fn writes_without_fencing() {
+    let mut script = one_task(Behaviour::default());
+    script.workers = 3;
+    script.sleepers = ["worker-1", "worker-2"]
+        .map(|name| (name.to_owned(), 1, 150))
+        .into();
+    let options = without(Rule::Fencing, calm(script));
+    is_found(&options, "whose result it is not");
+}
+
+#[test]
+fn a_guard_on_something_else_than_what_is_merged() {
+    is_found(&without(Rule::GuardOnMerge, plain()), "never green");
+}
+
+#[test]
+fn dead_dependencies_that_nobody_notices() {
+    let mut script = one_task(Behaviour {
+        no_change: 100,
+        ..Behaviour::default()
+    });
+    let mut second = script.tasks[0].clone();
+    second.id = id(1);
+    second.dependencies = vec![id(0)];
+    script.tasks.push(second);
+    is_found(
+        &without(Rule::DeadDependency, calm(script)),
+        "nothing moves any longer",
+    );
+}
+
+#[test]
+fn rework_that_nobody_makes() {
+    let script = one_task(Behaviour {
+        empty: 1,
+        ..Behaviour::default()
+    });
+    is_found(
+        &without(Rule::Recovery, calm(script)),
+        "nothing moves any longer",
+    );
+}
+
+#[test]
+fn a_base_that_moves_wherever_it_stands() {
+    let mut script = one_task(Behaviour::default());
+    script.deeds = (0..100)
+        .map(|at| {
+            let push = Deed::Push {
+                path: "elsewhere".to_owned(),
+                content: at.to_string(),
+            };
+            (at * 20, push)
+        })
+        .collect();
+    // Between the look at the base and its move somebody may push.
+    let options = Options {
+        flaw: Some(Flaw::NoCompareAndSet),
+        ..calm(script)
+    };
+    is_found(&options, "pushed and is not in the base");
+}
+
+#[test]
+fn a_yard_that_lies_about_the_base() {
+    let options = Options {
+        flaw: Some(Flaw::LiesAboutPosition),
+        ..plain()
+    };
+    is_found(&options, "in the base 1 times");
+}
