@@ -15,7 +15,7 @@ const VERSION: &str = "4.32.5";
 
 /// The same requests each time.
 const SEED: &str = "1";
-const EXAMPLES: &str = "40";
+const EXAMPLES: &str = "25";
 
 /// Whether the wanted version is there.
 pub(crate) fn is_there() -> bool {

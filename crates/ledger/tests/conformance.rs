@@ -100,3 +100,9 @@ fn in_memory() {
         support::assert_clean(&ledger.check().await.unwrap());
     });
 }
+
+#[test]
+fn an_event_that_is_being_written_is_waited_for() {
+    let world = support::World::postgres();
+    support::block_on(conformance::pages::an_event_that_is_being_written_is_waited_for(world));
+}

@@ -1,6 +1,8 @@
 //! Pages that stay where they are, the sequence of events, and counts.
 
-use runner_ledger::{RunPage, RunPlace, TaskPage};
+use std::time::{Duration, Instant};
+
+use runner_ledger::{EventHead, Ledger, RunPage, RunPlace, Store, TaskPage};
 use runner_lifecycle::request::Ending;
 use runner_lifecycle::{Category, Purpose, Reason, Request, RunStatus, State};
 
@@ -150,6 +152,17 @@ pub(crate) async fn runs_come_newest_first(world: World) {
     assert_eq!(newest[0].category, Some(Category::Test));
 }
 
+/// Looks until nothing is missing: other databases of the server have writers as well.
+async fn catch_up(ledger: &Ledger, head: &mut EventHead) {
+    let until = Instant::now() + Duration::from_secs(30);
+    ledger.follow(head).await.unwrap();
+    while head.is_behind() {
+        assert!(Instant::now() < until, "{head:?}");
+        tokio::task::yield_now().await;
+        ledger.follow(head).await.unwrap();
+    }
+}
+
 pub(crate) async fn the_sequence_of_events_is_followed(world: World) {
     let ledger = world.open().await;
     let mut head = ledger.event_head().await.unwrap();
@@ -160,8 +173,9 @@ pub(crate) async fn the_sequence_of_events_is_followed(world: World) {
     let again = ledger.call(&create(new_task("a", "a"))).await;
     assert!(again.is_err());
     made(&ledger, new_task("b", "b")).await;
-    assert!(ledger.follow(&mut head).await.unwrap());
-    let fresh = ledger.event_head().await.unwrap();
+    catch_up(&ledger, &mut head).await;
+    let mut fresh = ledger.event_head().await.unwrap();
+    catch_up(&ledger, &mut fresh).await;
     assert_eq!(fresh.seq(), head.seq());
     let events = ledger.events_between(0, head.seq(), 10).await.unwrap();
     let tasks: Vec<&str> = events
@@ -188,4 +202,47 @@ pub(crate) async fn the_sequence_of_events_is_followed(world: World) {
     let ask = runner_ledger::Ask::new(claimed.task.id.clone(), "keeper", expire);
     ledger.call(&ask).await.unwrap();
     assert_eq!(ledger.expiries(0, i64::MAX).await.unwrap(), 1);
+}
+
+/// A number is given out before its event is there: nobody may pass it meanwhile.
+pub(crate) async fn an_event_that_is_being_written_is_waited_for(world: World) {
+    let Store::Postgres(url) = &world.store else {
+        panic!("only a server has several writers");
+    };
+    let ledger = world.open().await;
+    made(&ledger, new_task("a", "a")).await;
+    let mut head = ledger.event_head().await.unwrap();
+    let first = head.seq();
+    let pool = sqlx::PgPool::connect(url).await.unwrap();
+    for (name, is_written) in [("slow", true), ("given-up", false)] {
+        let before = head.seq();
+        let mut open = pool.begin().await.unwrap();
+        // As the ledger does: first a row, so that the transaction has its number, then
+        // the event.
+        let flag = sqlx::query("INSERT INTO flags (name, value) VALUES ($1, '')").bind(name);
+        flag.execute(&mut *open).await.unwrap();
+        let append = "INSERT INTO events (task_id, version, to_state, created_at, doc) \
+             SELECT $1, version, to_state, created_at, REPLACE(doc, '\"a\"', '\"' || $1 || '\"') \
+             FROM events WHERE task_id = 'a'";
+        let append = sqlx::query(append).bind(name);
+        append.execute(&mut *open).await.unwrap();
+        made(&ledger, new_task(&format!("after-{name}"), name)).await;
+        assert!(!ledger.follow(&mut head).await.unwrap());
+        assert!(head.is_behind());
+        assert_eq!(ledger.event_head().await.unwrap().seq(), before);
+        if is_written {
+            open.commit().await.unwrap();
+        } else {
+            open.rollback().await.unwrap();
+        }
+        catch_up(&ledger, &mut head).await;
+        assert!(head.seq() > before);
+    }
+    let events = ledger.events_between(first, head.seq(), 10).await.unwrap();
+    let tasks: Vec<&str> = events
+        .iter()
+        .map(|one| one.event.task_id.as_str())
+        .collect();
+    assert_eq!(tasks, ["slow", "after-slow", "after-given-up"]);
+    pool.close().await;
 }

@@ -108,7 +108,7 @@ pub(crate) struct LockList {
 
 fn place(cursor: &str) -> Answered<RunPlace> {
     let parts = cursor.split_once('~').and_then(|(at, id)| {
-        let plain = at.len() <= 18 && id.len() <= 80 && runner_core_like(id);
+        let plain = at.len() <= 18 && id.len() <= 80 && has_letters_of_ids(id);
         let at = at.bytes().all(|byte| byte.is_ascii_digit()).then_some(at)?;
         Some((plain.then(|| at.parse::<i64>().ok())??, id))
     });
@@ -123,8 +123,8 @@ fn place(cursor: &str) -> Answered<RunPlace> {
     }
 }
 
-/// The letters of ids.
-fn runner_core_like(id: &str) -> bool {
+/// Only letters that ids have.
+fn has_letters_of_ids(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     !id.is_empty() && id.bytes().all(plain)
 }
