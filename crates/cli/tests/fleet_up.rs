@@ -161,7 +161,8 @@ fn killed_and_gone_on_with() {
 
 #[test]
 fn a_terminal_shows_what_goes_on() {
-    let repo = repo();
+    let mut repo = repo();
+    repo.env("TERM", "xterm");
     three_issues(&repo);
     repo.agent(
         "while [ ! -e \"$AGENT_DIR/go\" ]; do sleep 0.05; done\n\

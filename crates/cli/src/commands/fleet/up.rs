@@ -153,7 +153,7 @@ async fn up(
     if let Err(nothing) = nothing {
         return Ok(refuse_to_start(ground, &seen, &ready, &nothing.0, out));
     }
-    let api = Api::start(ground, &ledger, &roles).await.map_err(said)?;
+    let api = Api::start(ground, &ledger, &roles).map_err(said)?;
     let mut teller = Teller::new(&ledger, &ground.doing).await?;
     say_what_begins(ground, &ready, &api, &ledger, out).await?;
     staff(&mut roles.fleet, ground, counts(ground))?;
