@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::ledger_args::StoreArgs;
+use crate::ledger_args::{RetryArgs, StoreArgs};
 
 /// `runner fleet …`.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,10 +53,7 @@ pub(crate) enum FleetCommand {
         reason: String,
     },
     /// Go on with a blocked task, or make a successor of one that has ended
-    Retry {
-        /// The task
-        id: String,
-    },
+    Retry(RetryArgs),
     /// Let the roles of a fleet run in memory with crashes, lost answers and bad luck, by a
     /// seed: the same one gives the same, and a failing one is told
     Simulate {

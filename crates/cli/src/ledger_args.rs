@@ -7,8 +7,8 @@ use clap::Subcommand;
 /// Which ledger.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StoreArgs {
-    /// The ledger: a file, or postgres://user@host/database (default: $`RUNNER_STORE`, else
-    /// .runner/fleet/ledger.db of the project)
+    /// The ledger: a file, or postgres://user@host/database (default: what
+    /// `RUNNER_STORE` says, else .runner/fleet/ledger.db of the project)
     #[arg(long, global = true, value_name = "STORE")]
     pub(crate) store: Option<String>,
 }
@@ -21,7 +21,8 @@ pub(crate) struct TaskArgs {
     /// Who asks, as events name it
     #[arg(long, global = true, default_value = "person", value_name = "NAME")]
     pub(crate) actor: String,
-    /// A name for this request: a repeat with the same name gets the same answer
+    /// A name for this request: a repeat with the same name gets the same answer (for
+    /// `start`: its key)
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) request_id: Option<String>,
     #[command(subcommand)]
@@ -45,7 +46,7 @@ pub(crate) enum TaskCommand {
         #[arg(long, value_name = "ID")]
         after: Option<String>,
         /// At most so many
-        #[arg(long, default_value_t = 100, value_name = "N")]
+        #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
     /// Show a task and its history
@@ -78,7 +79,7 @@ pub(crate) enum TaskCommand {
         #[arg(long, value_name = "WHAT")]
         waits_for: Option<String>,
         /// The token of your lease, if you work on it
-        #[arg(long)]
+        #[arg(long, requires = "owner")]
         token: Option<u64>,
         /// Who you are, if you work on it
         #[arg(long, requires = "token")]
@@ -93,13 +94,7 @@ pub(crate) enum TaskCommand {
         reason: String,
     },
     /// Go on with a blocked task, or make a successor of one that has ended
-    Retry {
-        /// The task
-        id: String,
-        /// The id of the successor, if there is one (default: ID-r and the version)
-        #[arg(long = "as", value_name = "ID")]
-        successor: Option<String>,
-    },
+    Retry(RetryArgs),
     /// Print the events of a task, oldest first
     Events {
         /// The task
@@ -115,7 +110,7 @@ pub(crate) enum TaskCommand {
 /// A new task.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AddArgs {
-    /// Its id: letters, digits, `.`, `_` and `-`
+    /// Its id: letters, digits, `.`, `_` and `-`, as a git ref may have them
     pub(crate) id: String,
     /// What it may change: a path of the repo, or a glob; several are possible
     #[arg(long, required = true, value_name = "PATH")]
@@ -183,6 +178,26 @@ pub(crate) struct StartArgs {
     pub(crate) key: Option<String>,
 }
 
+/// Going on.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RetryArgs {
+    /// The task
+    pub(crate) id: String,
+    /// The id of the successor, if there is one (default: the first task of the lineage,
+    /// -r and a number)
+    #[arg(long = "as", value_name = "ID")]
+    pub(crate) successor: Option<String>,
+    /// Another scope, for a task whose packet was wrong; several are possible
+    #[arg(long, value_name = "PATH")]
+    pub(crate) scope: Vec<String>,
+    /// What it may not change inside that (default: as before)
+    #[arg(long, value_name = "PATH", requires = "scope")]
+    pub(crate) forbid: Vec<String>,
+    /// Which agents get it, for a task that waits for that to be known
+    #[arg(long)]
+    pub(crate) role: Option<String>,
+}
+
 /// Whose lease.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LeaseArgs {
@@ -213,6 +228,12 @@ pub(crate) struct FinishArgs {
     /// Work: it was cut off
     #[arg(long, group = "ending")]
     pub(crate) lost: bool,
+    /// Work, judge, merge: the quota of that account is used up; nothing is counted
+    #[arg(long, group = "ending", value_name = "ACCOUNT")]
+    pub(crate) quota: Option<String>,
+    /// When the quota is there again, as 2026-01-31T18:00:00Z (default: later each time)
+    #[arg(long, value_name = "TIME", requires = "quota")]
+    pub(crate) until: Option<String>,
     /// Judge: every criterion holds
     #[arg(long, group = "ending", requires = "packet")]
     pub(crate) approve: bool,
@@ -259,9 +280,9 @@ pub(crate) struct LedgerArgs {
 pub(crate) enum LedgerCommand {
     /// Compare everything with everything
     Check,
-    /// Make every row that differs from its events anew
+    /// Make every row that differs from its events anew, and end what nobody works on
     Rebuild {
-        /// Only say which would be
+        /// Only say which rows would be
         #[arg(long)]
         check: bool,
     },

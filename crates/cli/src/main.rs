@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let mut raw = std::env::args_os().skip(1);
     let mut detached = false;
     match raw.next().as_deref().and_then(|word| word.to_str()) {
-        Some("__supervise") => return runner_exec::supervise_main(raw),
+        Some("__supervise") => return runner_exec::supervise_main(),
         Some("__landlock") => return runner_sandbox::landlock_main(raw),
         Some("__demo-agent") => return demo::agent::main(),
         Some("__fleet-demo-agent") => return commands::fleet::demo_agent(),

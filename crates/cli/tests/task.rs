@@ -221,3 +221,156 @@ fn what_was_typed_wrongly_is_said() {
         .code(1)
         .says("name a ledger with --store");
 }
+
+fn add(repo: &TestRepo, id: &str, more: &[&str]) {
+    let scope = format!("src/{id}");
+    repo.runner(&[&["task", "add", id, "--scope", &scope], more].concat())
+        .success();
+}
+
+fn start(repo: &TestRepo, id: &str, owner: &str) {
+    repo.runner(&["task", "start", id, "--owner", owner])
+        .success();
+}
+
+/// Whoever lost an answer asks again, and meanwhile the task went on.
+#[test]
+fn a_lost_answer_is_given_again_whatever_happened_since() {
+    let repo = project();
+    add(&repo, "a", &[]);
+    start(&repo, "a", "w");
+    let lost = [
+        "task", "finish", "a", "--owner", "w", "--token", "1", "--lost",
+    ];
+    repo.runner(&lost).success();
+    start(&repo, "a", "v");
+    assert_eq!(json_of(&repo, &lost)["replayed"], true);
+    repo.runner(&["task", "events", "a"])
+        .success()
+        .says("interrupted by w: the session was cut off");
+
+    let packet = packet(&repo, "a");
+    let text = repo.read(&packet).replace("a-1", "a-2");
+    repo.write(&packet, text);
+    let finish = ["task", "finish", "a", "--owner", "v", "--token"];
+    let success = ["2", "--success", "--result", "c", "--packet", &packet];
+    repo.runner(&[&finish[..], &success].concat()).success();
+    let judge = ["task", "start", "a", "--owner", "v", "--purpose"];
+    repo.runner(&[&judge[..], &["judge"]].concat()).success();
+    let approve = ["3", "--approve", "--packet", &packet];
+    repo.runner(&[&finish[..], &approve].concat()).success();
+    let merge = [&judge[..], &["merge"]].concat();
+    refused(&repo, &merge, "MISSING_REQUIRED_INPUT").says("--base");
+    repo.runner(&[&merge[..], &["--base", "main"]].concat())
+        .success();
+    let intent = ["4", "--intent", "old", "new", "--packet", &packet];
+    repo.runner(&[&finish[..], &intent].concat()).success();
+    let settle = [&finish[..], &["4", "--settle", "merged"]].concat();
+    repo.runner(&settle).success();
+    let again = json_of(&repo, &settle);
+    assert_eq!(
+        (&again["replayed"], &again["task"]["state"]),
+        (&json!(true), &json!("done"))
+    );
+}
+
+#[test]
+fn a_named_retry_is_answered_again() {
+    let repo = project();
+    add(&repo, "a", &[]);
+    repo.runner(&["task", "cancel", "a", "--reason", "not now"])
+        .success();
+    let shown = repo.runner(&["task", "show", "a"]).success().stdout;
+    assert!(shown.contains("canceled by person: not now"), "{shown}");
+    let retry = ["task", "retry", "a", "--request-id", "again"];
+    let first = json_of(&repo, &retry);
+    let again = json_of(&repo, &retry);
+    assert_eq!(again["replayed"], true);
+    assert_eq!(again["created"]["id"], first["created"]["id"]);
+    assert_eq!(first["created"]["id"], "a-r2");
+    repo.runner(&["why", "a"]).success().says("a-r2 goes on");
+
+    // One that only goes on: there is nothing left to do the second time, and yet.
+    add(&repo, "b", &["--role", ""]);
+    let parked = repo.runner(&["task", "retry", "b"]).success();
+    assert!(parked.stdout.contains("the issue says no role"));
+    let retry = [
+        "task",
+        "retry",
+        "b",
+        "--role",
+        "worker",
+        "--request-id",
+        "b1",
+    ];
+    assert_eq!(json_of(&repo, &retry)["task"]["state"], "todo");
+    assert_eq!(json_of(&repo, &retry)["replayed"], true);
+    let long = "x".repeat(64);
+    add(&repo, &long, &[]);
+    repo.runner(&["task", "cancel", &long, "--reason", "no"])
+        .success();
+    refused(&repo, &["task", "retry", &long], "MISSING_REQUIRED_INPUT").says("--as ID");
+}
+
+#[test]
+fn a_person_corrects_a_packet_and_waits_for_a_quota() {
+    let repo = project();
+    add(&repo, "a", &[]);
+    let wrong = ["task", "block", "a", "--code", "SCOPE_VIOLATION"];
+    let wrong = [&wrong[..], &["--reason", "it needs docs too"]].concat();
+    let retry = ["task", "retry", "a"];
+    let wider = [&retry[..], &["--scope", "src/a", "--scope", "docs/**"]].concat();
+    refused(&repo, &wider, "INVALID_TRANSITION");
+    for _ in 0..2 {
+        repo.runner(&wrong).success();
+        refused(&repo, &retry, "MISSING_REQUIRED_INPUT").says("name its scope");
+        let task = json_of(&repo, &wider)["task"].clone();
+        assert_eq!(
+            (&task["state"], &task["lock_scope"]),
+            (&json!("todo"), &json!(["docs", "src/a"]))
+        );
+    }
+    start(&repo, "a", "w");
+    let quota = ["task", "finish", "a", "--owner", "w", "--token", "1"];
+    let quota = [&quota[..], &["--quota", "team", "--until"]].concat();
+    refused(&repo, &[&quota[..], &["soon"]].concat(), "SCHEMA_INVALID");
+    let until = [&quota[..], &["2100-01-31T18:00:00Z"]].concat();
+    let blocker = json_of(&repo, &until)["task"]["blocker"].clone();
+    assert_eq!(
+        (&blocker["code"], &blocker["retry_at"]),
+        (&json!("quota_wait"), &json!(4_105_101_600_000_u64))
+    );
+    assert_eq!(json_of(&repo, &until)["replayed"], true);
+}
+
+#[test]
+fn a_name_that_is_wrong_is_not_an_empty_ledger() {
+    let repo = project();
+    for args in [
+        &["task", "list"][..],
+        &["ledger", "check"],
+        &["ledger", "export"],
+    ] {
+        repo.runner(&[args, &["--store", "no/such.db"]].concat())
+            .code(1)
+            .says("there is no ledger no/such.db");
+    }
+    assert!(!repo.exists("no"));
+    repo.runner(&["task", "list"]).success().says("no tasks");
+    add(&repo, "a", &[]);
+    repo.runner(&["task", "list", "--state", "done"])
+        .success()
+        .says("no such tasks");
+    repo.runner(&["task", "list", "--limit", "0"]).code(2);
+    refused(&repo, &["task", "list", "--state", "x"], "SCHEMA_INVALID").says("use todo, ");
+    repo.runner(&["why", "nobody"]).code(1).says("task list");
+    let finish = ["task", "finish", "nobody", "--owner", "w", "--token", "1"];
+    let finish = [&finish[..], &["--lost"]].concat();
+    refused(&repo, &finish, "MISSING_REQUIRED_INPUT").says("nobody");
+    let cancel = ["task", "cancel", "nobody", "--reason", "x"];
+    refused(&repo, &cancel, "MISSING_REQUIRED_INPUT").says("nobody");
+    repo.runner(&["ledger", "export", "all.jsonl"]).success();
+    repo.runner(&["ledger", "export", "all.jsonl"])
+        .code(1)
+        .says("name a new file");
+}

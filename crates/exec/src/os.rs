@@ -1,10 +1,12 @@
 //! The one module with `unsafe`, and the small calls to the kernel that are not worth one of their own.
 #![allow(unsafe_code)]
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::ptr;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -17,7 +19,7 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// The child is killed when its parent dies: for short helpers (git) that need no supervisor.
+/// The child is killed when its parent dies.
 ///
 /// The kernel ties this to the *thread* that spawned the child, not to the process: spawn and wait
 /// in one thread, or the child dies when that thread ends.
@@ -58,6 +60,162 @@ where
     // the system call itself, so that not even `errno` changes under the interrupted code.
     unsafe { signal_hook::low_level::register(signal, action) }?;
     Ok(())
+}
+
+/// What [`spawn_sharing_memory`] starts; made before, because nothing may be allocated after.
+pub(crate) struct Image<'a> {
+    /// Where the program may be, tried in turn.
+    pub(crate) programs: &'a [CString],
+    pub(crate) argv: &'a [CString],
+    /// All of the environment, as `name=value`.
+    pub(crate) env: &'a [CString],
+    pub(crate) cwd: Option<&'a CStr>,
+    /// What become standard input, output and error: none of them is one of these already.
+    pub(crate) streams: [BorrowedFd<'a>; 3],
+}
+
+/// Starts a program in a process group of its own that is killed when this thread ends.
+///
+/// `fork` copies the page tables of a process that may hold a large tree, only to throw them away a
+/// moment later, and lets both pay for pages that they shared in between. Here the child lives in our
+/// memory, while this thread stands still, until it has become the program.
+pub(crate) fn spawn_sharing_memory(image: &Image<'_>) -> io::Result<Pid> {
+    const STACK: usize = 64 * 1024;
+    let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
+        let ends = std::iter::once(ptr::null());
+        list.iter().map(|text| text.as_ptr()).chain(ends).collect()
+    };
+    let mut birth = Birth {
+        image,
+        argv: pointers(image.argv),
+        env: pointers(image.env),
+        parent: rustix::process::getpid(),
+        // What stays there if the child is killed before it can say anything.
+        errno: libc::ESRCH,
+    };
+    // 128 bits at a time, so that the end is aligned as the ABI wants it.
+    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the signal sets are filled by the first calls and are ours alone. `clone` gets the end
+    // of a stack that nobody else uses and that outlives the child's use of it, since CLONE_VFORK
+    // lets this thread go on only when the child has left our memory, by exec or by exit; the same
+    // holds for `birth`, to which nothing here refers while the child has it. With every signal
+    // blocked no handler of ours can run in the child (it takes the handlers away before it opens
+    // the signals again), nor in this thread while it stands still.
+    let pid = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let top = stack.as_mut_ptr().add(stack.capacity());
+        let pid = libc::clone(be_born, top.cast(), flags, (&raw mut birth).cast());
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        if pid < 0 {
+            return Err(error);
+        }
+        pid
+    };
+    let pid = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+    // SAFETY: a plain read of what the child, now gone from our memory, has written.
+    match unsafe { ptr::read_volatile(&raw const birth.errno) } {
+        0 => Ok(pid),
+        errno => {
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            Err(io::Error::from_raw_os_error(errno))
+        }
+    }
+}
+
+/// A child between clone and exec.
+struct Birth<'a> {
+    image: &'a Image<'a>,
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    parent: Pid,
+    /// Why it failed; 0 once the program runs.
+    errno: i32,
+}
+
+/// The child's side: in the parent's memory, so that it must neither allocate nor take a lock nor
+/// return.
+extern "C" fn be_born(birth: *mut libc::c_void) -> libc::c_int {
+    let birth = birth.cast::<Birth<'_>>();
+    // SAFETY: the parent gave a pointer to a `Birth` of its own and stands still. What is called is
+    // async-signal-safe; the lists end with a null pointer and their strings are alive.
+    unsafe {
+        // Volatile: the compiler does not know that exec lets somebody else read it.
+        let errno = &raw mut (*birth).errno;
+        if let Err(why) = prepare(&*birth) {
+            ptr::write_volatile(errno, why.raw_os_error());
+            libc::_exit(127);
+        }
+        open_signals();
+        let mut why = libc::ENOENT;
+        for program in (*birth).image.programs {
+            ptr::write_volatile(errno, 0);
+            libc::execve(
+                program.as_ptr(),
+                (*birth).argv.as_ptr(),
+                (*birth).env.as_ptr(),
+            );
+            match *libc::__errno_location() {
+                // The next folder may have it; that one may not be run is the better reason.
+                libc::ENOENT | libc::ENOTDIR => {}
+                libc::EACCES => why = libc::EACCES,
+                other => {
+                    why = other;
+                    break;
+                }
+            }
+        }
+        ptr::write_volatile(errno, why);
+        libc::_exit(127);
+    }
+}
+
+/// Plain system calls, made by rustix itself: no `errno`, no allocation.
+fn prepare(birth: &Birth<'_>) -> rustix::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The parent may have died before the line above took effect: then no signal ever comes.
+    if rustix::process::getppid() != Some(birth.parent) {
+        return Err(rustix::io::Errno::SRCH);
+    }
+    rustix::process::setpgid(None, None)?;
+    let [stdin, stdout, stderr] = birth.image.streams;
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)?;
+    match birth.image.cwd {
+        Some(cwd) => rustix::process::chdir(cwd),
+        None => Ok(()),
+    }
+}
+
+/// A child starts with every signal open, none handled, and only those ignored that were ignored
+/// before us: the standard library ignores SIGPIPE for us, not for others.
+///
+/// # Safety
+///
+/// Only in a process that is about to become another program.
+unsafe fn open_signals() {
+    // SAFETY: the structures are plain data, for which zeros are a value (`SIG_DFL`); what the kernel
+    // says about a signal is written into one of ours.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        for signal in 1..=libc::SIGRTMAX() {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            // Two numbers belong to the C library, which refuses them.
+            if libc::sigaction(signal, ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction != libc::SIG_DFL
+                && (action.sa_sigaction != libc::SIG_IGN || signal == libc::SIGPIPE)
+            {
+                libc::sigaction(signal, &raw const default, ptr::null_mut());
+            }
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+    }
 }
 
 /// Ends this very process by SIGKILL, as a crash would (fault injection).

@@ -1,12 +1,21 @@
 //! The lines that runner and supervisor exchange over their socket.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+
+use crate::os;
+
+/// A supervisor that does not listen for so long will never do.
+const ORDER_LIMIT: Duration = Duration::from_secs(10);
 
 /// No line is longer; a peer that sends more is not ours.
 const MAX_LINE: usize = 64 * 1024;
@@ -94,6 +103,50 @@ impl Request {
     }
 }
 
+/// What a supervisor shall run: the runner's first word, which is not a line but a list of options,
+/// each with its length, because it may be long and hold anything.
+#[derive(Debug, Default)]
+pub(crate) struct Order(Vec<u8>);
+
+impl Order {
+    pub(crate) fn option(&mut self, name: &str, value: &(impl AsRef<OsStr> + ?Sized)) {
+        self.word(OsStr::new(name));
+        self.word(value.as_ref());
+    }
+
+    /// Comes last.
+    pub(crate) fn argv(&mut self, argv: &[OsString]) {
+        self.word(OsStr::new("--"));
+        for word in argv {
+            self.word(word);
+        }
+    }
+
+    fn word(&mut self, word: &OsStr) {
+        let bytes = word.as_bytes();
+        self.0.extend_from_slice(&bytes.len().to_ne_bytes());
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn parse(mut bytes: &[u8]) -> Option<Vec<OsString>> {
+        let mut words = Vec::new();
+        while !bytes.is_empty() {
+            let (len, rest) = bytes.split_at_checked(LENGTH)?;
+            let (word, rest) = rest.split_at_checked(length(len)?)?;
+            words.push(OsStr::from_bytes(word).to_owned());
+            bytes = rest;
+        }
+        Some(words)
+    }
+}
+
+/// Both ends are the same binary: no need to agree about the order of bytes.
+const LENGTH: usize = size_of::<usize>();
+
+fn length(bytes: &[u8]) -> Option<usize> {
+    Some(usize::from_ne_bytes(bytes.try_into().ok()?))
+}
+
 /// One end of the socket.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -122,6 +175,52 @@ impl Control {
     pub(crate) fn send(&self, message: impl fmt::Display) {
         let line = format!("{message}\n");
         let _ = rustix::net::send(&self.socket, line.as_bytes(), SendFlags::NOSIGNAL);
+    }
+
+    /// Waits until all of it is on its way.
+    pub(crate) fn send_order(&self, order: &Order) -> io::Result<()> {
+        let mut bytes = order.0.len().to_ne_bytes().to_vec();
+        bytes.extend_from_slice(&order.0);
+        let mut left = bytes.as_slice();
+        let give_up_at = Instant::now() + ORDER_LIMIT;
+        while !left.is_empty() {
+            match rustix::net::send(&self.socket, left, SendFlags::NOSIGNAL) {
+                Ok(sent) => left = &left[sent..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
+                    let ready = os::poll_until(&mut fds, Some(give_up_at))?;
+                    if !ready && Instant::now() >= give_up_at {
+                        return Err(Errno::TIMEDOUT.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the order; none if the other end is gone.
+    pub(crate) fn receive_order(&mut self) -> Option<Vec<OsString>> {
+        let len = length(&self.receive_exactly(LENGTH)?)?;
+        Order::parse(&self.receive_exactly(len)?)
+    }
+
+    fn receive_exactly(&mut self, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut filled = 0;
+        while filled < len {
+            match rustix::net::recv(&self.socket, &mut bytes[filled..], RecvFlags::empty()) {
+                Ok((0, _)) => return None,
+                Ok((count, _)) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    os::poll_until(&mut [os::readable(self.socket.as_fd())], None).ok()?;
+                }
+                Err(_) => return None,
+            }
+        }
+        Some(bytes)
     }
 
     /// The whole lines that have arrived; never blocks.
@@ -203,6 +302,43 @@ mod tests {
         assert_eq!(here.receive(), ["ended 0 0"]);
         assert!(here.is_closed());
         here.send(Request::End);
+    }
+
+    #[test]
+    fn an_order_of_any_length_comes_whole_and_lines_after_it() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let here = Control::new(here).unwrap();
+        let mut there = Control::new(there).unwrap();
+        let long = "x".repeat(3_000_000);
+        let expected = ["--env", &long, "--", "a\nb", ""].map(OsString::from);
+        let listener = std::thread::spawn(move || {
+            let order = there.receive_order();
+            while there.partial.is_empty() && !there.is_closed() {
+                let lines = there.receive();
+                if !lines.is_empty() {
+                    return (order, lines);
+                }
+            }
+            (order, Vec::new())
+        });
+        let mut order = Order::default();
+        order.option("--env", &long);
+        order.argv(&["a\nb".into(), "".into()]);
+        here.send_order(&order).unwrap();
+        here.send(Request::End);
+        let (order, lines) = listener.join().unwrap();
+        assert_eq!(order.unwrap(), expected);
+        assert_eq!(lines, ["end"]);
+    }
+
+    #[test]
+    fn no_order_comes_from_one_who_is_gone() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut here = Control::new(here).unwrap();
+        rustix::io::write(&there, &[1, 0]).unwrap();
+        drop(there);
+        assert_eq!(here.receive_order(), None);
+        assert_eq!(Order::parse(&[9, 0, 0, 0, 0, 0, 0, 0, 1]), None);
     }
 
     #[test]

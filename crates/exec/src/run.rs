@@ -3,22 +3,19 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::path::absolute;
-use std::process::{Child, Command};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::os::fd::AsFd as _;
+use std::process::Child;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::protocol::{Control, Event, Request};
+use crate::ready::Ready;
 use crate::spec::{Ended, Flow, Report, Sink, SpawnFailure, Spec, Stream};
 use crate::supervise::reason;
 use crate::sweep::{KILL_LIMIT, Orphans};
-use crate::{Cancel, SESSION_VARIABLE, os, proc};
+use crate::{Cancel, os, proc};
 
 /// One read from a pipe: all the memory that output takes here.
 const BUFFER: usize = 64 * 1024;
@@ -52,10 +49,21 @@ impl Supervisor {
     /// An error means that the machine refused something (pipes, processes), never that the program
     /// failed. What was started is ended in that case too, and when the sink panics.
     pub fn run(&self, spec: &Spec, cancel: &Cancel, sink: &mut dyn Sink) -> io::Result<Report> {
+        self.run_in(None, spec, cancel, sink)
+    }
+
+    /// The same below a supervisor that was started before, if there is one.
+    pub fn run_in(
+        &self,
+        ready: Option<Ready>,
+        spec: &Spec,
+        cancel: &Cancel,
+        sink: &mut dyn Sink,
+    ) -> io::Result<Report> {
         let begun = Instant::now();
         let (outcome, exit) = match not_even_started(spec, cancel) {
             Some(ended) => (Outcome::of(ended), None),
-            None => self.supervised(spec, cancel, sink)?,
+            None => self.supervised(ready, spec, cancel, sink)?,
         };
         Ok(Report {
             ended: outcome.ended,
@@ -68,19 +76,15 @@ impl Supervisor {
 
     fn supervised(
         &self,
+        ready: Option<Ready>,
         spec: &Spec,
         cancel: &Cancel,
         sink: &mut dyn Sink,
     ) -> io::Result<(Outcome, Option<i32>)> {
-        // If the supervisor is killed, its children come back to us instead of init.
-        os::become_subreaper()?;
-        let session = match self.start(spec) {
-            Ok(session) => session,
-            Err(Refusal::NotStarted(failure)) => {
-                return Ok((Outcome::of(Ended::NotStarted(failure)), None));
-            }
-            Err(Refusal::Machine(error)) => return Err(error),
-        };
+        if let Err(failure) = check(spec) {
+            return Ok((Outcome::of(Ended::NotStarted(failure)), None));
+        }
+        let session = self.start(ready, spec)?;
         let mut watch = Watch::new(session, spec, cancel, sink);
         let outcome = watch.until_ended()?;
         let exit = match watch.program_end {
@@ -90,107 +94,53 @@ impl Supervisor {
         Ok((outcome, exit))
     }
 
-    fn start(&self, spec: &Spec) -> Result<Session, Refusal> {
-        let program = spec.argv.first().cloned().unwrap_or_default();
-        let name = program.to_string_lossy();
-        let refuse = |message: String| {
-            Refusal::NotStarted(SpawnFailure {
-                not_found: false,
-                message,
-            })
-        };
-        if program.is_empty() {
-            return Err(refuse("cannot start a program without a name".to_owned()));
-        }
-        // Checked here because spawn's error does not tell a missing folder from a missing program.
-        let cwd = std::fs::metadata(&spec.cwd).and_then(|cwd| {
-            if cwd.is_dir() {
-                Ok(())
-            } else {
-                Err(Errno::NOTDIR.into())
-            }
-        });
-        if let Err(error) = cwd {
-            let cwd = spec.cwd.display();
-            let reason = reason(&error);
-            return Err(refuse(format!(
-                "cannot start `{name}` in `{cwd}`: {reason}"
-            )));
-        }
-
-        let mark = new_mark();
+    fn start(&self, ready: Option<Ready>, spec: &Spec) -> io::Result<Session> {
         let others = proc::own_children().iter().map(proc::Entry::key).collect();
-        let (ours, theirs) = UnixStream::pair()?;
-        let (stdout, stdout_end) = io::pipe()?;
-        let (stderr, stderr_end) = if spec.merge_stderr {
-            (None, stdout_end.try_clone()?)
-        } else {
-            let (stderr, end) = io::pipe()?;
-            (Some(stderr), end)
+        let parts = match ready.map(|ready| ready.order(spec)) {
+            Some(Ok(parts)) => parts,
+            // None was asked for before, or somebody has killed it meanwhile.
+            Some(Err(_)) | None => self.prepare()?.order(spec)?,
         };
-        let control = Control::new(ours)?;
-        let mut cmd = self.command(spec, &mark)?;
-        cmd.stdin(OwnedFd::from(theirs))
-            .stdout(stdout_end)
-            .stderr(stderr_end);
-        let child = cmd.spawn().map_err(|error| {
-            let too_long = error.raw_os_error() == Some(Errno::TOOBIG.raw_os_error());
-            // InvalidInput: a NUL byte in an argument or variable.
-            if too_long || error.kind() == io::ErrorKind::InvalidInput {
-                refuse(format!("cannot start `{name}`: {}", reason(&error)))
-            } else {
-                Refusal::Machine(error)
-            }
-        })?;
-        // `cmd` still holds the other ends of the pipes; it is dropped here.
         Ok(Session {
-            child,
-            control,
-            stdout: Some(stdout),
-            stderr,
-            mark,
+            child: parts.child,
+            control: parts.control,
+            stdout: Some(parts.stdout),
+            // Nothing comes through it where the streams are one.
+            stderr: Some(parts.stderr).filter(|_| !spec.merge_stderr),
+            mark: parts.mark,
             program: None,
             others,
             over: false,
         })
     }
-
-    fn command(&self, spec: &Spec, mark: &str) -> io::Result<Command> {
-        let (binary, prefix) = self.argv.split_first().ok_or(Errno::INVAL)?;
-        #[allow(clippy::disallowed_methods)] // This is the place that the ban points to.
-        let mut cmd = Command::new(binary);
-        cmd.args(prefix);
-        if let Some(path) = &spec.stdin {
-            cmd.arg("--stdin").arg(absolute(path)?);
-        }
-        if let Some(path) = &spec.hold_lock {
-            cmd.arg("--hold-lock").arg(absolute(path)?);
-        }
-        let grace_ms = u64::try_from(spec.grace.as_millis()).unwrap_or(u64::MAX);
-        cmd.arg("--grace-ms").arg(grace_ms.to_string());
-        if spec.monitor {
-            cmd.args(["--monitor", "1"]);
-        }
-        cmd.arg("--");
-        cmd.args(&spec.argv);
-        cmd.current_dir(&spec.cwd);
-        cmd.env_clear().envs(spec.env.iter().map(|(k, v)| (k, v)));
-        cmd.env(SESSION_VARIABLE, mark);
-        // Out of the terminal's foreground group: Ctrl-C is for the runner, who then asks for an end.
-        cmd.process_group(0);
-        Ok(cmd)
-    }
 }
 
-enum Refusal {
-    NotStarted(SpawnFailure),
-    Machine(io::Error),
-}
-
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        Self::Machine(error)
+/// What no supervisor needs to be asked for.
+fn check(spec: &Spec) -> Result<(), SpawnFailure> {
+    let refuse = |message: String| {
+        Err(SpawnFailure {
+            not_found: false,
+            message,
+        })
+    };
+    let program = spec.argv.first().cloned().unwrap_or_default();
+    if program.is_empty() {
+        return refuse("cannot start a program without a name".to_owned());
     }
+    // Checked here because spawn's error does not tell a missing folder from a missing program.
+    let cwd = std::fs::metadata(&spec.cwd).and_then(|cwd| {
+        if cwd.is_dir() {
+            Ok(())
+        } else {
+            Err(Errno::NOTDIR.into())
+        }
+    });
+    if let Err(error) = cwd {
+        let (name, cwd) = (program.to_string_lossy(), spec.cwd.display());
+        let reason = reason(&error);
+        return refuse(format!("cannot start `{name}` in `{cwd}`: {reason}"));
+    }
+    Ok(())
 }
 
 /// What makes a start pointless.
@@ -200,22 +150,6 @@ fn not_even_started(spec: &Spec, cancel: &Cancel) -> Option<Ended> {
     }
     let late = spec.deadline.is_some_and(|at| Instant::now() >= at);
     late.then_some(Ended::TimedOut)
-}
-
-/// Unique among all sessions whose processes may be alive; the first items are the sessions that this
-/// runner is itself inside of, so that the outermost one recognises everything below.
-fn new_mark() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    #[allow(clippy::disallowed_methods)] // for its digits, not for the time
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_nanos());
-    let own = format!("{}-{count}-{nanos:x}", std::process::id());
-    match std::env::var(SESSION_VARIABLE) {
-        Ok(outer) if !outer.is_empty() => format!("{outer}:{own}"),
-        _ => own,
-    }
 }
 
 /// How it ended, and what that took.
@@ -306,7 +240,7 @@ impl Drop for Session {
 
 /// What the poll found ready.
 #[derive(Debug, Clone, Copy)]
-enum Ready {
+enum Awake {
     Control,
     Output(Stream),
     Cancel,
@@ -354,9 +288,9 @@ impl<'a> Watch<'a> {
         let outcome = loop {
             for ready in self.wait()? {
                 match ready {
-                    Ready::Control => {}
-                    Ready::Output(stream) => self.read(stream)?,
-                    Ready::Cancel => self.cancelled(),
+                    Awake::Control => {}
+                    Awake::Output(stream) => self.read(stream)?,
+                    Awake::Cancel => self.cancelled(),
                 }
             }
             // Always, and before the clock: an end that has happened beats a deadline that has come.
@@ -373,8 +307,8 @@ impl<'a> Watch<'a> {
         Ok(outcome)
     }
 
-    fn wait(&self) -> io::Result<Vec<Ready>> {
-        let mut sources = vec![Ready::Control];
+    fn wait(&self) -> io::Result<Vec<Awake>> {
+        let mut sources = vec![Awake::Control];
         let mut fds = vec![os::readable(self.session.control.as_fd())];
         let pipes = [
             (Stream::Stdout, &self.session.stdout),
@@ -385,12 +319,12 @@ impl<'a> Watch<'a> {
             if let Some(pipe) = pipe
                 && self.session.program.is_some()
             {
-                sources.push(Ready::Output(stream));
+                sources.push(Awake::Output(stream));
                 fds.push(os::readable(pipe.as_fd()));
             }
         }
         if let Some(fd) = self.cancel.fd_above(self.cancel_seen) {
-            sources.push(Ready::Cancel);
+            sources.push(Awake::Cancel);
             fds.push(os::readable(fd));
         }
         os::poll_until(&mut fds, self.next_timer())?;

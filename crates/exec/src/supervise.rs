@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -26,14 +27,14 @@ use crate::sweep::{KILL_LIMIT, ROUND, Sweep, count_alive, descendants};
 /// How long to wait for the lock of an earlier session, whose supervisor needs less than this to end.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
 
-/// Entry point of the hidden `__supervise` command: the arguments after the command's name.
+/// Entry point of the hidden `__supervise` command. What to run comes through the socket.
 ///
 /// Call it before anything else in `main`: what the process does before that is paid for every child.
-pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn supervise_main() -> ExitCode {
     let Ok(mut control) = control_on_stdin() else {
         return ExitCode::from(2);
     };
-    match parse(args).and_then(|options| supervise(&options, &mut control)) {
+    match supervise(&mut control) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             control.send(failure);
@@ -50,6 +51,9 @@ fn control_on_stdin() -> io::Result<Control> {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
+    cwd: Option<PathBuf>,
+    env: Vec<(OsString, OsString)>,
+    merge_stderr: bool,
     stdin: Option<PathBuf>,
     hold_lock: Option<PathBuf>,
     grace: Duration,
@@ -58,8 +62,12 @@ struct Options {
     args: Vec<OsString>,
 }
 
-/// `[--stdin PATH] [--hold-lock PATH] [--grace-ms N] [--monitor 0|1] -- ARGV…`
+/// `[--cwd DIR] [--env NAME=VALUE]… [--stdin PATH] [--merge-stderr 0|1] [--hold-lock PATH]
+/// [--grace-ms N] [--monitor 0|1] -- ARGV…`
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
+    let mut cwd = None;
+    let mut env = Vec::new();
+    let mut merge_stderr = false;
     let mut stdin = None;
     let mut hold_lock = None;
     let mut grace = Duration::from_secs(5);
@@ -68,6 +76,9 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
         if arg == "--" {
             let program = args.next().ok_or_else(|| setup("no program given"))?;
             return Ok(Options {
+                cwd,
+                env,
+                merge_stderr,
                 stdin,
                 hold_lock,
                 grace,
@@ -81,6 +92,9 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
             .next()
             .ok_or_else(|| setup(format!("{name} needs a value")))?;
         match name.as_str() {
+            "--cwd" => cwd = Some(PathBuf::from(value)),
+            "--env" => env.push(name_and_value(value)),
+            "--merge-stderr" => merge_stderr = value == "1",
             "--stdin" => stdin = Some(PathBuf::from(value)),
             "--hold-lock" => hold_lock = Some(PathBuf::from(value)),
             "--monitor" => monitor = value == "1",
@@ -94,6 +108,18 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
         }
     }
     Err(setup("no program given"))
+}
+
+/// `NAME=VALUE`, where the name is never empty.
+fn name_and_value(pair: OsString) -> (OsString, OsString) {
+    let mut bytes = pair.into_vec();
+    let mut after_first = bytes.iter().skip(1);
+    let Some(at) = after_first.position(|byte| *byte == b'=') else {
+        return (OsString::from_vec(bytes), OsString::new());
+    };
+    let value = bytes.split_off(at + 2);
+    bytes.pop();
+    (OsString::from_vec(bytes), OsString::from_vec(value))
 }
 
 /// A failure that is not about the program itself.
@@ -119,10 +145,19 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-fn supervise(options: &Options, control: &mut Control) -> Result<(), Event> {
+fn supervise(control: &mut Control) -> Result<(), Event> {
     os::become_subreaper().map_err(setup_error("cannot become a subreaper"))?;
     swallow_signals().map_err(setup_error("cannot handle signals"))?;
     let child_ended = child_signals().map_err(setup_error("cannot handle SIGCHLD"))?;
+    let Some(order) = control.receive_order() else {
+        // Nobody needs us any more.
+        return Ok(());
+    };
+    let options = &parse(order.into_iter())?;
+    if let Some(cwd) = &options.cwd {
+        let describe = format!("cannot go to `{}`", cwd.display());
+        std::env::set_current_dir(cwd).map_err(setup_error(&describe))?;
+    }
     let _lock = match &options.hold_lock {
         Some(path) => Some(hold(path, control)?),
         None => None,
@@ -192,6 +227,12 @@ fn start(options: &Options) -> Result<Pid, Event> {
     #[allow(clippy::disallowed_methods)] // This is the place that the ban points to.
     let mut cmd = Command::new(&options.program);
     cmd.args(&options.args).stdin(stdin);
+    cmd.env_clear()
+        .envs(options.env.iter().map(|(name, value)| (name, value)));
+    if options.merge_stderr {
+        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        cmd.stderr(stdout.map_err(setup_error("cannot merge the outputs"))?);
+    }
     // A session, not only a group: without a terminal a password prompt fails at once, where a
     // background group of the user's terminal would be stopped by SIGTTIN and hang.
     os::own_session(&mut cmd);
@@ -209,7 +250,7 @@ fn start(options: &Options) -> Result<Pid, Event> {
 fn spawn_failure(options: &Options, error: &io::Error) -> Event {
     let name = options.program.to_string_lossy();
     let missing = error.raw_os_error() == Some(Errno::NOENT.raw_os_error());
-    if missing && exists(&options.program) {
+    if missing && exists(options) {
         // A script whose `#!` line names something that is not there gives the same errno.
         return Event::Failed {
             errno: Errno::NOEXEC.raw_os_error(),
@@ -223,11 +264,13 @@ fn spawn_failure(options: &Options, error: &io::Error) -> Event {
 }
 
 /// Whether there is such a file, where exec would have looked for it.
-fn exists(program: &OsString) -> bool {
+fn exists(options: &Options) -> bool {
+    let program = &options.program;
     if program.as_encoded_bytes().contains(&b'/') {
         return Path::new(program).is_file();
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = options.env.iter().find(|(name, _)| name == "PATH");
+    let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
     !program.is_empty() && std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
@@ -411,8 +454,12 @@ mod tests {
 
     #[test]
     fn options_end_at_the_dashes() {
-        let options = parse(args("--stdin a --grace-ms 70 --hold-lock b -- x --stdin y")).unwrap();
+        let line = "--cwd d --env A=b=c --stdin a --grace-ms 70 --hold-lock b -- x --stdin y";
+        let options = parse(args(line)).unwrap();
         let expected = Options {
+            cwd: Some("d".into()),
+            env: vec![("A".into(), "b=c".into())],
+            merge_stderr: false,
             stdin: Some("a".into()),
             hold_lock: Some("b".into()),
             monitor: false,

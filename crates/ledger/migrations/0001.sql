@@ -99,8 +99,8 @@ CREATE TABLE leases (
     due_at BIGINT NOT NULL
 );
 CREATE INDEX leases_due ON leases (due_at);
--- A repeated claim finds its lease.
-CREATE INDEX leases_claim ON leases (owner, claim_key);
+-- A repeated claim finds its lease, and two of them at the same time do not get two.
+CREATE UNIQUE INDEX leases_claim ON leases (owner, claim_key);
 
 CREATE TABLE locks (
     resource {text} PRIMARY KEY,

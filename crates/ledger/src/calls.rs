@@ -4,6 +4,7 @@ use runner_lifecycle::decide::{Answer, Decision};
 use runner_lifecycle::event::Event;
 use runner_lifecycle::{Call, Code, Facts, Refusal, Request, Task, TaskId, decide};
 
+use crate::claims;
 use crate::engine::{Access, Arg, Session, one, run};
 use crate::error::{LedgerError, StoreError};
 use crate::facts::{self, Loaded};
@@ -94,12 +95,48 @@ impl Ledger {
     pub async fn call(&self, ask: &Ask) -> Result<Outcome, LedgerError> {
         let ask = masking::masked(ask);
         let mut ladder = Ladder::default();
-        loop {
+        let error = loop {
             match Box::pin(self.call_once(&ask)).await {
                 Ok(outcome) => return Ok(outcome),
-                Err(error) => ladder.again(error).await?,
+                Err(error) => {
+                    if let Err(last) = ladder.again(error).await {
+                        break last;
+                    }
+                }
             }
+        };
+        if ladder.is_used_up() {
+            self.serialise_later(&ask).await;
         }
+        // The same request may have been on its way twice: whoever was second is refused by
+        // what the first has done, and gets its answer all the same.
+        match self.answered(&ask).await {
+            Ok(Some(outcome)) if matches!(error, LedgerError::Refused(_)) => Ok(outcome),
+            _ => Err(error),
+        }
+    }
+
+    async fn answered(&self, ask: &Ask) -> Result<Option<Outcome>, LedgerError> {
+        if ask.request_id.is_none() {
+            return Ok(None);
+        }
+        let mut session = self.engine.begin(Access::Read).await?;
+        recorded(&mut *session, ask).await
+    }
+
+    /// A claim that lost every race: the task is blocked, and the recovery table lets it
+    /// run alone. If that is refused, or fails too, the claim's own refusal says enough.
+    async fn serialise_later(&self, ask: &Ask) {
+        if !matches!(ask.call.request, Request::Claim(_)) {
+            return;
+        }
+        let block = Request::Block {
+            code: Code::ConcurrencyConflict,
+            reason: "others were faster at every try".to_owned(),
+            waits_for: None,
+        };
+        let block = Ask::new(ask.task.clone(), &ask.call.actor, block);
+        Box::pin(self.call_once(&block)).await.ok();
     }
 
     /// Makes several tasks in one transaction: all or none. A task may depend on one
@@ -146,6 +183,12 @@ impl Ledger {
             facts::lock_row(session, &ask.task).await?;
         }
         let loaded = facts::load(session, &ask.task, request.token()).await?;
+        if loaded.is_none() && !matches!(request, Request::Create(_)) {
+            return Err(claims::unknown(&ask.task).into());
+        }
+        if let Request::Claim(claim) = request {
+            claims::check_key(session, &ask.task, claim).await?;
+        }
         let decision = self
             .decide_and_write(session, loaded.as_ref(), &ask.call, &ask.outside)
             .await?;
@@ -174,6 +217,9 @@ impl Ledger {
         };
         let task = loaded.map(|loaded| &loaded.task);
         let decision = decide(&self.policy, task, call, &facts, now)?;
+        if let Some(created) = &decision.created {
+            refuse_taken(session, &created.task.id).await?;
+        }
         writes::write(
             session,
             &self.policy,
@@ -208,13 +254,35 @@ async fn recorded(session: &mut dyn Session, ask: &Ask) -> Result<Option<Outcome
     let loaded = loaded.ok_or_else(|| {
         StoreError::Damaged(format!("task {} has an answer and no row", ask.task))
     })?;
+    let successor = match &ask.call.request {
+        Request::Retry { successor } => Some(successor),
+        Request::Recover { successor, .. } => successor.as_ref(),
+        _ => None,
+    };
+    let created = match successor.filter(|id| loaded.task.superseded_by.as_ref() == Some(*id)) {
+        Some(id) => facts::load(session, id, None).await?,
+        None => None,
+    };
     Ok(Some(Outcome {
         answer,
         task: loaded.task,
-        created: None,
+        created: created.map(|created| created.task),
         events: Vec::new(),
         replayed: true,
     }))
+}
+
+/// A successor needs an id of its own.
+async fn refuse_taken(session: &mut dyn Session, id: &TaskId) -> Result<(), LedgerError> {
+    let taken = "SELECT id FROM tasks WHERE id = $1";
+    match one(session, taken, &[Arg::Text(id.as_str())]).await? {
+        None => Ok(()),
+        Some(_) => Err(Refusal::new(
+            Code::InvalidTransition,
+            format!("task {id} exists already: choose another id for the successor"),
+        )
+        .into()),
+    }
 }
 
 async fn record(session: &mut dyn Session, ask: &Ask, answer: &Answer) -> Result<(), StoreError> {
@@ -230,4 +298,99 @@ async fn record(session: &mut dyn Session, ask: &Ask, answer: &Answer) -> Result
     ];
     let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
     run(session, sql, &args).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use runner_lifecycle::lock::Resource;
+    use runner_lifecycle::request::{Claim, NewTask};
+    use runner_lifecycle::{Purpose, Reason};
+
+    use super::*;
+    use crate::engine::{Engine, Later};
+    use crate::{Hints, Options, Store};
+
+    /// A store in which somebody else is faster, so many times.
+    struct Contended {
+        inner: Arc<dyn Engine>,
+        left: AtomicU32,
+    }
+
+    impl Engine for Contended {
+        fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
+            let lost = |left: u32| left.checked_sub(1);
+            let order = Ordering::SeqCst;
+            if access == Access::Write && self.left.fetch_update(order, order, lost).is_ok() {
+                let words = "a race".to_owned();
+                return Box::pin(async { Err(StoreError::Contention(words)) });
+            }
+            self.inner.begin(access)
+        }
+
+        fn migrate(&self) -> Later<'_, ()> {
+            self.inner.migrate()
+        }
+
+        fn announce(&self) {
+            self.inner.announce();
+        }
+
+        fn flush(&self) -> Later<'_, ()> {
+            self.inner.flush()
+        }
+
+        fn listen(&self) -> Later<'_, Hints> {
+            self.inner.listen()
+        }
+
+        fn statements(&self) -> u64 {
+            self.inner.statements()
+        }
+
+        fn close(&self) -> Later<'_, ()> {
+            self.inner.close()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_lost_every_race_blocks_its_task() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::Sqlite(folder.path().join("ledger.db"));
+        let plain = Ledger::open(&store, Options::default()).await.unwrap();
+        let id = TaskId::parse("t").unwrap();
+        let new = NewTask::new(id.clone(), Resource::parse("src").unwrap());
+        let create = Ask::new(id.clone(), "planner", Request::Create(new));
+        plain.call(&create).await.unwrap();
+        let claim = Request::Claim(Claim {
+            owner: "w".to_owned(),
+            purpose: Purpose::Work,
+            key: "k".to_owned(),
+            base: None,
+        });
+        let claim = Ask::new(id.clone(), "w", claim);
+        for (races, blocked) in [(5, Some(Reason::ConcurrencyConflict)), (4, None)] {
+            let engine = Contended {
+                inner: Arc::clone(&plain.engine),
+                left: AtomicU32::new(races),
+            };
+            let ledger = Ledger::on(Arc::new(engine), false, Options::default());
+            let ledger = ledger.await.unwrap();
+            let code = ledger.call(&claim).await.err().and_then(|e| e.code());
+            assert_eq!(code, blocked.map(|_| Code::ConcurrencyConflict), "{races}");
+            let task = plain.task(&id).await.unwrap().unwrap();
+            assert_eq!(task.blocked_on(), blocked, "{races}");
+            if blocked.is_some() {
+                let recover = Request::Recover {
+                    packet: None,
+                    successor: None,
+                };
+                let recovered = plain.call(&Ask::new(id.clone(), "cycle", recover)).await;
+                let task = recovered.unwrap().task;
+                assert_eq!(task.task_type, runner_lifecycle::TaskType::Serial);
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
 use runner_lifecycle::{Task, TaskId};
 
 use crate::engine::{Access, Arg, Session, all};
-use crate::error::LedgerError;
+use crate::error::{LedgerError, StoreError};
 use crate::ledger::Ledger;
 use crate::reads;
 use crate::rebuild::{self, RowDifference};
@@ -61,12 +61,29 @@ async fn read_all(session: &mut dyn Session) -> Result<Everything, LedgerError> 
          ORDER BY e.task_id";
     let runs = "SELECT doc FROM runs ORDER BY task_id, number";
     Ok(Everything {
-        tasks: reads::docs(session, tasks, &[], records::task).await?,
-        last_events: reads::docs(session, events, &[], records::event).await?,
+        tasks: readable(session, tasks, records::task).await?,
+        last_events: readable(session, events, records::event).await?,
         locks: reads::locks(session).await?,
         leases: reads::leases(session, &[Arg::Int(i64::MAX), Arg::Int(i64::MAX)]).await?,
-        runs: reads::docs(session, runs, &[], records::run).await?,
+        runs: readable(session, runs, records::run).await?,
     })
+}
+
+/// Those that can be read. What cannot is told of when rows and events are compared.
+async fn readable<T>(
+    session: &mut dyn Session,
+    sql: &'static str,
+    read: impl Fn(&str) -> Result<T, StoreError>,
+) -> Result<Vec<T>, LedgerError> {
+    let mut found = Vec::new();
+    for row in all(session, sql, &[]).await? {
+        match read(&row.text(0)?) {
+            Ok(one) => found.push(one),
+            Err(StoreError::Damaged(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
 }
 
 /// The rules compare everything with everything; a lineage at a time that is quick.
@@ -162,6 +179,16 @@ const INDEX_FAULTS: &[(&str, &str)] = &[
         "waits in the index and is not waiting to be worked on",
         "SELECT t.id FROM tasks t WHERE (t.waits_for IS NOT NULL OR t.woken_from IS NOT NULL) \
          AND (t.awaits IS NULL OR t.awaits <> 'work')",
+    ),
+    (
+        "holds a lock and does not exist",
+        "SELECT k.task_id FROM locks k \
+         WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = k.task_id)",
+    ),
+    (
+        "has a lease and does not exist",
+        "SELECT l.task_id FROM leases l \
+         WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = l.task_id)",
     ),
     (
         "is met as a dependency and not done",

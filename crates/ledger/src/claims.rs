@@ -304,6 +304,27 @@ fn claimed(decision: runner_lifecycle::Decision) -> Attempt {
     }
 }
 
+/// Refuses a key that another claim of the same owner has.
+pub(crate) async fn check_key(
+    session: &mut dyn Session,
+    id: &TaskId,
+    claim: &Claim,
+) -> Result<(), LedgerError> {
+    let same = [Arg::Text(&claim.owner), Arg::Text(&claim.key)];
+    let other = match one(session, SAME_CLAIM, &same).await? {
+        Some(row) => records::task_id(&row.text(0)?)?,
+        None => return Ok(()),
+    };
+    if other == *id {
+        return Ok(());
+    }
+    let words = format!(
+        "the key {:?} belongs to the claim of task {other}: choose a new one",
+        claim.key
+    );
+    Err(runner_lifecycle::Refusal::new(Code::ConcurrencyConflict, words).into())
+}
+
 pub(crate) fn unknown(id: &TaskId) -> runner_lifecycle::Refusal {
     runner_lifecycle::Refusal::new(Code::MissingRequiredInput, format!("there is no task {id}"))
         .detail("task_id", id.as_str())

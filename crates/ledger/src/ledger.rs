@@ -142,6 +142,11 @@ pub(crate) struct Ladder {
 }
 
 impl Ladder {
+    /// Whether every try was in vain.
+    pub(crate) fn is_used_up(&self) -> bool {
+        conflict_delay_millis(self.tries.max(1)).is_none()
+    }
+
     /// Waits before the next try, or says why there is none.
     pub(crate) async fn again(&mut self, error: LedgerError) -> Result<(), LedgerError> {
         let LedgerError::Store(StoreError::Contention(words)) = error else {

@@ -2,9 +2,10 @@
 //! stored, so that no event, run or receipt ever holds them.
 
 use runner_core::mask::mask_text;
-use runner_lifecycle::Request;
 use runner_lifecycle::packet::{Extra, ResultPacket};
 use runner_lifecycle::request::{Ending, JudgeEnding};
+use runner_lifecycle::row::ContextItem;
+use runner_lifecycle::{ContextKind, Request};
 use serde_json::Value;
 
 use crate::calls::Ask;
@@ -12,7 +13,21 @@ use crate::calls::Ask;
 /// The same call with whatever looks like a secret masked.
 pub(crate) fn masked(ask: &Ask) -> Ask {
     let mut ask = ask.clone();
+    ask.request_id.iter_mut().for_each(mask);
     match &mut ask.call.request {
+        Request::Create(new) => {
+            mask(&mut new.title);
+            mask(&mut new.goal);
+            for criterion in &mut new.acceptance {
+                mask(&mut criterion.text);
+            }
+            mask_context(&mut new.context);
+        }
+        Request::Replan(packet)
+        | Request::Recover {
+            packet: Some(packet),
+            ..
+        } => mask_context(&mut packet.context),
         Request::Finish { ending, .. } => mask_ending(ending),
         Request::Judge { ending, .. } => mask_judge(ending),
         Request::RecordIntent { packet, .. } => mask_packet(packet),
@@ -26,6 +41,15 @@ pub(crate) fn masked(ask: &Ask) -> Ask {
         _ => {}
     }
     ask
+}
+
+/// The words among it. Paths and commands must stay what they are.
+fn mask_context(context: &mut [ContextItem]) {
+    for item in context {
+        if matches!(item.kind, ContextKind::Note | ContextKind::Constraint) {
+            mask(&mut item.value);
+        }
+    }
 }
 
 fn mask(text: &mut String) {
@@ -48,7 +72,8 @@ fn mask_ending(ending: &mut Ending) {
             waits_for.iter_mut().for_each(mask);
         }
         Ending::Postponed { reason, .. } => mask(reason),
-        Ending::Quota { .. } | Ending::Lost => {}
+        Ending::Quota { account, .. } => mask(account),
+        Ending::Lost => {}
     }
 }
 
@@ -64,7 +89,7 @@ fn mask_judge(ending: &mut JudgeEnding) {
             }
         }
         JudgeEnding::Unable { reason } | JudgeEnding::StepBack { reason } => mask(reason),
-        JudgeEnding::Quota { .. } => {}
+        JudgeEnding::Quota { account, .. } => mask(account),
     }
 }
 

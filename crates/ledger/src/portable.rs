@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Write};
 
+use runner_core::digest::sha256_hex;
 use runner_lifecycle::event::{Event, fold};
 use runner_lifecycle::lock::Lock;
 use runner_lifecycle::run::{Lease, Receipt, Run};
@@ -41,6 +42,11 @@ enum Line {
         name: String,
         value: String,
     },
+    /// The last one: without it, or with another digest, something is missing.
+    End {
+        lines: u64,
+        sha256: String,
+    },
 }
 
 /// How much was written.
@@ -61,15 +67,30 @@ pub struct Imported {
     pub events: u64,
 }
 
+/// What the lines so far add up to.
+#[derive(Default)]
+struct Sum {
+    lines: u64,
+    sha256: String,
+}
+
+impl Sum {
+    /// Adds a line, without its end.
+    fn add(&mut self, line: &str) {
+        self.lines += 1;
+        self.sha256 = sha256_hex(format!("{}{line}\n", self.sha256).as_bytes());
+    }
+}
+
 struct Sink<'w> {
     to: &'w mut (dyn Write + Send),
-    lines: u64,
+    sum: Sum,
 }
 
 impl Sink<'_> {
     fn put(&mut self, line: &Line) -> Result<(), LedgerError> {
         let text = records::text("a line", line)?;
-        self.lines += 1;
+        self.sum.add(&text);
         let written = writeln!(self.to, "{text}");
         written.map_err(|error| StoreError::Other(format!("the export: {error}")).into())
     }
@@ -79,7 +100,10 @@ impl Ledger {
     /// Writes everything, at one point in time.
     pub async fn export(&self, to: &mut (dyn Write + Send)) -> Result<Exported, LedgerError> {
         let mut session = self.engine.begin(Access::Read).await?;
-        let mut sink = Sink { to, lines: 0 };
+        let mut sink = Sink {
+            to,
+            sum: Sum::default(),
+        };
         let mut tasks = 0;
         sink.put(&Line::Ledger {
             schema_version: 1,
@@ -117,9 +141,11 @@ impl Ledger {
             let (name, value) = (row.text(0)?, row.text(1)?);
             sink.put(&Line::Flag { name, value })?;
         }
+        let Sum { lines, sha256 } = std::mem::take(&mut sink.sum);
+        sink.put(&Line::End { lines, sha256 })?;
         Ok(Exported {
             tasks,
-            lines: sink.lines,
+            lines: lines + 1,
         })
     }
 
@@ -137,26 +163,32 @@ impl Ledger {
             .into());
         }
         let mut imported = Imported::default();
-        let mut number = 0_u64;
-        let mut text = String::new();
-        loop {
-            text.clear();
-            let read = from
-                .read_line(&mut text)
-                .map_err(|error| StoreError::Other(format!("the import: {error}")))?;
-            if read == 0 {
-                break;
-            }
-            number += 1;
+        let mut sum = Sum::default();
+        let mut ended = false;
+        for (number, text) in (1_u64..).zip(from.lines()) {
+            let text = text.map_err(|error| bad(number, &error))?;
             let line: Line = serde_json::from_str(&text).map_err(|error| bad(number, &error))?;
             if (number == 1) != matches!(line, Line::Ledger { .. }) {
                 return Err(bad(number, &"a ledger begins with one line that says so").into());
             }
+            if ended {
+                return Err(bad(number, &"something follows the end").into());
+            }
+            if let Line::End { lines, sha256 } = &line {
+                if (*lines, sha256) != (sum.lines, &sum.sha256) {
+                    return Err(bad(number, &"the lines before are not those of the export").into());
+                }
+                ended = true;
+            }
+            sum.add(&text);
             imported.events += u64::from(matches!(line, Line::Event(_)));
             import_line(&mut *session, line, number).await?;
         }
-        if number == 0 {
+        if sum.lines == 0 {
             return Err(bad(1, &"the file is empty").into());
+        }
+        if !ended {
+            return Err(bad(sum.lines, &"the end is missing: the export is cut off").into());
         }
         imported.tasks = rebuild_rows(&mut *session, &self.policy).await?;
         session.commit().await?;
@@ -203,15 +235,21 @@ async fn import_line(
                 .into());
             }
         }
-        Line::Event(event) => writes::append(session, &[event]).await?,
+        Line::Event(event) => writes::append(session, &[event])
+            .await
+            .map_err(|error| unwritten(number, error))?,
         Line::Run(one) => writes::put_run(session, &one, None).await?,
-        Line::Receipt(receipt) => writes::put_receipt(session, &receipt).await?,
-        Line::Lease(lease) => writes::put_lease(session, &lease).await?,
+        Line::Receipt(receipt) => writes::put_receipt(session, &receipt)
+            .await
+            .map_err(|error| unwritten(number, error))?,
+        Line::Lease(lease) => writes::put_lease(session, &lease)
+            .await
+            .map_err(|error| unwritten(number, error))?,
         Line::Lock(lock) => {
             let resource = lock.resource.as_str();
             writes::put_lock(session, lock.task_id.as_str(), resource)
                 .await
-                .map_err(|error| bad(number, &error))?;
+                .map_err(|error| unwritten(number, error))?;
         }
         Line::Request {
             id,
@@ -227,9 +265,12 @@ async fn import_line(
                 Arg::Text(&answer),
             ];
             let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
-            run(session, sql, &args).await?;
+            run(session, sql, &args)
+                .await
+                .map_err(|error| unwritten(number, error))?;
         }
         Line::Flag { name, value } => reads::put_flag(session, &name, &value).await?,
+        Line::End { .. } => {}
     }
     Ok(())
 }
@@ -249,6 +290,14 @@ async fn rebuild_rows(session: &mut dyn Session, policy: &Policy) -> Result<u64,
     }
     refresh_index(session).await?;
     Ok(tasks)
+}
+
+/// A line that the store refuses is wrong; a store that fails is another matter.
+fn unwritten(line: u64, error: StoreError) -> LedgerError {
+    match error {
+        StoreError::Contention(words) | StoreError::Other(words) => bad(line, &words).into(),
+        other => other.into(),
+    }
 }
 
 fn bad(line: u64, error: &dyn std::fmt::Display) -> Refusal {

@@ -336,6 +336,7 @@ fn failed(error: &sqlx::Error) -> StoreError {
             _ => StoreError::Unavailable(words),
         };
     };
+    let words = database.message().to_owned();
     let code = database.code().unwrap_or_default();
     match code.as_ref() {
         // Serialisation, deadlock, lock not available, uniqueness.

@@ -5,7 +5,7 @@ use runner_lifecycle::lock::Lock;
 use runner_lifecycle::run::{Lease, Run};
 use runner_lifecycle::{State, Task, TaskId, Timestamp};
 
-use crate::engine::{Access, Arg, Session, Sql, all, one, run};
+use crate::engine::{Access, Arg, Session, Sql, all, run};
 use crate::error::{LedgerError, StoreError};
 use crate::facts;
 use crate::ledger::Ledger;
@@ -204,14 +204,4 @@ pub(crate) async fn all_ids(session: &mut dyn Session) -> Result<Vec<TaskId>, St
     rows.iter()
         .map(|row| records::task_id(&row.text(0)?))
         .collect()
-}
-
-/// The row of a task as it is stored.
-pub(crate) async fn stored_row(
-    session: &mut dyn Session,
-    id: &TaskId,
-) -> Result<Option<Task>, StoreError> {
-    let sql = "SELECT doc FROM tasks WHERE id = $1";
-    let row = one(session, sql, &[Arg::Text(id.as_str())]).await?;
-    row.map(|row| records::task(&row.text(0)?)).transpose()
 }

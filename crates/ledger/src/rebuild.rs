@@ -1,14 +1,17 @@
 //! Rows from events: what was changed is enough to say what is.
 
 use runner_lifecycle::event::fold;
-use runner_lifecycle::{Policy, Task, TaskId};
+use runner_lifecycle::order::rank;
+use runner_lifecycle::run::Run;
+use runner_lifecycle::{Policy, Request, Task, TaskId};
 
+use crate::calls::Ask;
 use crate::check::Findings;
-use crate::engine::{Access, Arg, Session, all, run};
+use crate::engine::{Access, Arg, Session, all, one, run};
 use crate::error::{LedgerError, StoreError};
 use crate::facts;
 use crate::ledger::Ledger;
-use crate::reads::{all_ids, events_of, stored_row};
+use crate::reads::{all_ids, events_of};
 use crate::records;
 use crate::writes;
 
@@ -32,6 +35,67 @@ pub struct Rebuilt {
     pub repaired: u64,
     /// Those that could not be: their events contradict themselves.
     pub hopeless: Vec<RowDifference>,
+    /// How many locks and leases of tasks that nobody works on were ended.
+    pub released: u64,
+    /// Tasks in progress without a lease, whose work was timed out.
+    pub timed_out: Vec<TaskId>,
+}
+
+/// What claims and lists go by, besides the document of a row.
+const COLUMNS: [&str; 10] = [
+    "version",
+    "rank",
+    "state",
+    "role",
+    "lane",
+    "blocked_on",
+    "retry_at",
+    "rework_of",
+    "superseded_by",
+    "awaits",
+];
+const STORED: &str = "SELECT doc, CAST(version AS TEXT), CAST(rank AS TEXT), state, role, lane, \
+     blocked_on, CAST(retry_at AS TEXT), rework_of, superseded_by, awaits \
+     FROM tasks WHERE id = $1";
+
+/// A row as it is stored.
+struct Stored {
+    task: Result<Task, StoreError>,
+    columns: Vec<Option<String>>,
+}
+
+async fn stored(session: &mut dyn Session, id: &TaskId) -> Result<Option<Stored>, StoreError> {
+    let Some(row) = one(session, STORED, &[Arg::Text(id.as_str())]).await? else {
+        return Ok(None);
+    };
+    let columns: Result<_, StoreError> = (1..=COLUMNS.len()).map(|at| row.maybe_text(at)).collect();
+    Ok(Some(Stored {
+        task: records::task(&row.text(0)?),
+        columns: columns?,
+    }))
+}
+
+/// What the columns of a row should say.
+fn columns_of(task: &Task, newest: Option<&Run>) -> [Option<String>; 10] {
+    let text = |text: &str| Some(text.to_owned());
+    [
+        Some(task.version.to_string()),
+        Some(rank(task).to_string()),
+        text(task.state.as_str()),
+        text(&task.role),
+        text(task.lane.as_str()),
+        task.blocked_on().and_then(|reason| text(reason.as_str())),
+        task.retry_at().map(|at| at.0.to_string()),
+        task.rework_of.as_ref().and_then(|id| text(id.as_str())),
+        task.superseded_by.as_ref().and_then(|id| text(id.as_str())),
+        records::awaits(task, newest).and_then(|purpose| text(purpose.as_str())),
+    ]
+}
+
+async fn newest_run(session: &mut dyn Session, id: &TaskId) -> Result<Option<Run>, StoreError> {
+    let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number DESC LIMIT 1";
+    let row = one(session, sql, &[Arg::Text(id.as_str())]).await?;
+    row.map(|row| records::run(&row.text(0)?)).transpose()
 }
 
 /// Compares every row with its events.
@@ -41,10 +105,21 @@ pub(crate) async fn compare(session: &mut dyn Session) -> Result<Findings, Store
         let (events, folded) = folded(session, id).await?;
         findings.tasks += 1;
         findings.events += events;
-        let row = stored_row(session, id).await?;
-        findings
-            .rows
-            .extend(difference(id, row.as_ref(), folded.as_ref()));
+        let row = stored(session, id).await?;
+        let newest = match newest_run(session, id).await {
+            Err(StoreError::Damaged(words)) => {
+                findings.rows.push(RowDifference {
+                    task_id: id.clone(),
+                    words: format!("its newest run cannot be read: {words}"),
+                    repairable: false,
+                });
+                continue;
+            }
+            newest => newest?,
+        };
+        let folded = folded.as_ref();
+        let found = difference(id, row.as_ref(), folded, newest.as_ref());
+        findings.rows.extend(found);
     }
     let orphans = "SELECT id FROM tasks t \
          WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.task_id = t.id) ORDER BY id";
@@ -62,21 +137,40 @@ async fn folded(
     session: &mut dyn Session,
     id: &TaskId,
 ) -> Result<(u64, Result<Task, String>), StoreError> {
-    let events = events_of(session, id).await?;
+    let events = match events_of(session, id).await {
+        Err(StoreError::Damaged(words)) => return Ok((0, Err(words))),
+        events => events?,
+    };
     let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
     Ok((count, fold(&events).map_err(|error| error.to_string())))
 }
 
 fn difference(
     id: &TaskId,
-    row: Option<&Task>,
+    row: Option<&Stored>,
     folded: Result<&Task, &String>,
+    newest: Option<&Run>,
 ) -> Option<RowDifference> {
     let (words, repairable) = match (row, folded) {
         (_, Err(words)) => (format!("its events do not add up: {words}"), false),
         (None, Ok(_)) => ("there are events and no row".to_owned(), true),
-        (Some(row), Ok(folded)) if row == folded => return None,
-        (Some(row), Ok(folded)) => (what_differs(row, folded), true),
+        (Some(row), Ok(folded)) => match &row.task {
+            Err(error) => (format!("the row cannot be read: {error}"), true),
+            Ok(task) if task != folded => (what_differs(task, folded), true),
+            Ok(task) => {
+                let should = columns_of(task, newest);
+                let pairs = COLUMNS.iter().zip(row.columns.iter().zip(&should));
+                let names: Vec<&str> = pairs
+                    .filter(|(_, (is, should))| is != should)
+                    .map(|(name, _)| *name)
+                    .collect();
+                if names.is_empty() {
+                    return None;
+                }
+                let names = names.join(", ");
+                (format!("its columns differ from the row in {names}"), true)
+            }
+        },
     };
     Some(RowDifference {
         task_id: id.clone(),
@@ -101,9 +195,17 @@ const COUNT_UNMET: &str = "UPDATE tasks SET waits_for = NULL, woken_from = NULL,
      unmet = (SELECT COUNT(*) FROM dependencies d WHERE d.task_id = tasks.id AND d.met = 0) \
      WHERE id = $1";
 
+const IDLE_LOCKS: &str = "DELETE FROM locks WHERE NOT EXISTS (SELECT 1 FROM tasks t \
+     WHERE t.id = locks.task_id AND t.state = 'in_progress')";
+const IDLE_LEASES: &str = "DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM tasks t \
+     WHERE t.id = leases.task_id AND t.state = 'in_progress')";
+const WITHOUT_LEASE: &str = "SELECT id FROM tasks t WHERE state = 'in_progress' \
+     AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.task_id = t.id) ORDER BY id";
+
 impl Ledger {
     /// Makes every row that differs anew from its events, in one transaction, and with it
-    /// what the index of ready tasks says about every task.
+    /// what the index of ready tasks says about every task; ends locks and leases of tasks
+    /// that nobody works on, and times out work without a lease.
     pub async fn rebuild(&self) -> Result<Rebuilt, LedgerError> {
         let mut session = self.engine.begin(Access::Write).await?;
         let findings = compare(&mut *session).await?;
@@ -122,9 +224,23 @@ impl Ledger {
                 rebuilt.repaired += 1;
             }
         }
+        for sql in [IDLE_LOCKS, IDLE_LEASES] {
+            rebuilt.released += run(&mut *session, sql, &[]).await?;
+        }
         refresh_index(&mut *session).await?;
+        let rows = all(&mut *session, WITHOUT_LEASE, &[]).await?;
         session.commit().await?;
         self.engine.announce();
+        for row in rows {
+            let id = records::task_id(&row.text(0)?)?;
+            let expire = Ask::new(id.clone(), "rebuild", Request::Expire { not_before: None });
+            match self.call(&expire).await {
+                Ok(_) => rebuilt.timed_out.push(id),
+                // Somebody was faster, or nothing can be said of it before it is mended.
+                Err(LedgerError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(rebuilt)
     }
 }
@@ -143,9 +259,7 @@ pub(crate) async fn replace_row(
     ] {
         run(session, sql, &id).await?;
     }
-    let newest = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number DESC LIMIT 1";
-    let newest = crate::engine::one(session, newest, &id).await?;
-    let newest = newest.map(|row| records::run(&row.text(0)?)).transpose()?;
+    let newest = newest_run(session, &task.id).await?;
     writes::insert_row(session, policy, task, newest.as_ref(), &[]).await
 }
 

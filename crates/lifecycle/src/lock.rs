@@ -41,26 +41,13 @@ impl Resource {
         if text == WHOLE_REPO || text == "./" {
             return Ok(Resource::whole_repo());
         }
-        if text.is_empty() {
-            return refuse("it is empty");
-        }
-        if text.chars().any(char::is_control) {
-            return refuse("it contains a control character");
-        }
         if text.contains(WILDCARDS) {
             return refuse("a glob is no resource; name the folder instead");
         }
-        if text.starts_with('/') {
-            return refuse("paths begin at the repo root, without a slash");
-        }
-        let plain = text.strip_suffix('/').unwrap_or(text);
-        for part in plain.strip_prefix('@').unwrap_or(plain).split('/') {
-            match part {
-                "" => return refuse("it has an empty part"),
-                "." | ".." => return refuse("`.` and `..` are no parts of a path"),
-                _ => {}
-            }
-        }
+        let plain = plain_path(text).map_err(|why| ResourceError {
+            text: text.to_owned(),
+            why,
+        })?;
         Ok(Resource(plain.to_owned()))
     }
 
@@ -117,6 +104,27 @@ impl Resource {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
+    /// Whether a file of the repo is this resource or lies inside it. Its name is taken
+    /// as it is: in that of a file, `[id]` is no glob, and `@types` an ordinary folder.
+    pub fn covers_file(&self, path: &str) -> Result<bool, ResourceError> {
+        if path == WHOLE_REPO {
+            return Ok(self.0 == WHOLE_REPO);
+        }
+        let plain = plain_path(path).map_err(|why| ResourceError {
+            text: path.to_owned(),
+            why,
+        })?;
+        let inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        let rest = plain.strip_prefix(self.0.as_str());
+        Ok(self.0 == WHOLE_REPO || rest.is_some_and(inside))
+    }
+
+    /// Whether judges and the merge queue lock it: work that held it would stop them.
+    pub fn is_of_judges(&self) -> bool {
+        let first = self.0.split('/').next();
+        first == Some("@judge") || first == Some("@merge")
+    }
+
     /// Whether both may not be held at once: they are equal, or one lies inside the
     /// other.
     pub fn conflicts_with(&self, other: &Resource) -> bool {
@@ -135,6 +143,28 @@ impl Resource {
             .chain(folders.map(|folder| Resource(folder.to_owned())))
             .collect()
     }
+}
+
+/// The path without a slash at its end, if it can name one place only.
+fn plain_path(text: &str) -> Result<&str, &'static str> {
+    if text.is_empty() {
+        return Err("it is empty");
+    }
+    if text.chars().any(char::is_control) {
+        return Err("it contains a control character");
+    }
+    if text.starts_with('/') {
+        return Err("paths begin at the repo root, without a slash");
+    }
+    let plain = text.strip_suffix('/').unwrap_or(text);
+    for part in plain.strip_prefix('@').unwrap_or(plain).split('/') {
+        match part {
+            "" => return Err("it has an empty part"),
+            "." | ".." => return Err("`.` and `..` are no parts of a path"),
+            _ => {}
+        }
+    }
+    Ok(plain)
 }
 
 impl std::fmt::Display for Resource {
@@ -296,6 +326,28 @@ mod tests {
             let (one, other) = (resource(one), resource(other));
             assert_eq!(one.conflicts_with(&other), expected, "{one} {other}");
             assert_eq!(other.conflicts_with(&one), expected, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_inside_whatever_its_name_looks_like() {
+        for (scope, file, expected) in [
+            (".", "@types/a.d.ts", Some(true)),
+            ("@types", "@types/a.d.ts", Some(true)),
+            ("src", "src/[id].ts", Some(true)),
+            ("src", "srcs/a", Some(false)),
+            ("src", "src/", Some(true)),
+            ("src", "src/a\\b", Some(true)),
+            (".", ".", Some(true)),
+            ("src", ".", Some(false)),
+            (".", "", None),
+            (".", "/etc/passwd", None),
+            (".", "a/../b", None),
+            (".", "a//b", None),
+            (".", "a\nb", None),
+        ] {
+            let got = resource(scope).covers_file(file).ok();
+            assert_eq!(got, expected, "{scope} {file:?}");
         }
     }
 

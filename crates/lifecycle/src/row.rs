@@ -15,21 +15,29 @@ use crate::words::{
     Risk, State, TaskType,
 };
 
-/// The name of a task: letters, digits, `.`, `_` and `-`, 64 at most, since it goes
-/// into paths, refs and lock names.
+/// The name of a task: letters, digits, `.`, `_` and `-`, 64 at most, and nothing that
+/// cannot be a folder or a part of a git ref, since it goes into paths, refs and lock
+/// names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TaskId(String);
 
 /// A text that cannot be the id of a task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no task id: use letters, digits, `.`, `_` and `-`, 64 at most")]
+#[error(
+    "{0:?} is no task id: use letters, digits, `.`, `_` and `-`, 64 at most; it begins with no \
+     `.` or `-`, ends with no `.` or `.lock` and has no `..` in it, as git refs demand"
+)]
 pub struct TaskIdError(pub String);
 
 impl TaskId {
     /// Checks the form of an id.
     pub fn parse(text: &str) -> Result<TaskId, TaskIdError> {
-        if runner_core::ids::is_well_formed(text) {
+        let fits_a_ref = !text.starts_with(['.', '-'])
+            && !text.ends_with('.')
+            && text.strip_suffix(".lock").is_none()
+            && !text.contains("..");
+        if fits_a_ref && runner_core::ids::is_well_formed(text) {
             Ok(TaskId(text.to_owned()))
         } else {
             Err(TaskIdError(text.to_owned()))
@@ -413,5 +421,30 @@ impl Blocker {
     /// The code, if the reason is one.
     pub fn refusal_code(&self) -> Option<Code> {
         self.code.code()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_can_be_folders_and_refs() {
+        for (id, good) in [
+            ("parse", true),
+            ("a.b_c-1", true),
+            ("v1.2.3-r2", true),
+            ("", false),
+            (".git", false),
+            ("..", false),
+            ("a..b", false),
+            ("a.", false),
+            ("a.lock", false),
+            ("a.LOCK", true),
+            ("-a", false),
+            ("a/b", false),
+        ] {
+            assert_eq!(TaskId::parse(id).is_ok(), good, "{id:?}");
+        }
     }
 }

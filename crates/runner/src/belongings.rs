@@ -20,7 +20,7 @@ use sha2::Sha256;
 
 use crate::error::{Code, Error, Result};
 use crate::files::{self, Batch};
-use crate::git::{self, Git, TreeEntry};
+use crate::git::{self, AskedFiles, Git, TreeEntry};
 use crate::image::{self, Image};
 
 /// What must stay as it is.
@@ -37,7 +37,7 @@ pub(crate) struct Belongings<'t> {
     hidden: Option<BTreeSet<PathBuf>>,
     /// assumptions.md and questions.md: they may grow, and nothing else.
     notes: Vec<(PathBuf, Image)>,
-    /// Every file of HEAD.
+    /// Every file of HEAD, sorted by the bytes of its path.
     pub(crate) tracked: Vec<TreeEntry>,
     /// The folders that they are in, the root included: sorted, so that a folder comes before what
     /// is in it.
@@ -89,17 +89,24 @@ impl Change {
 }
 
 impl<'t> Belongings<'t> {
-    /// Takes everything down.
+    /// Takes everything down. `asked`: the files of `head`, if git was asked before.
     pub(crate) fn capture(
         git: &Git,
         head: &str,
         config: &Config,
         tree: Option<&'t Node<'t>>,
         source: Source,
+        asked: Option<AskedFiles>,
     ) -> Result<Self> {
         let globs = GlobList::new(&config.guard.protected)
             .map_err(|error| Error::new(Code::Config, format!("[guard] protected: {error}")))?;
-        let tracked = git.files_of(head)?;
+        let answer = asked.map(|asked| asked.answer(head)).transpose()?;
+        let mut tracked = match answer.flatten() {
+            Some(tracked) => tracked,
+            None => git.files_of(head)?,
+        };
+        // Git lists them so, which takes next to nothing to make sure of.
+        tracked.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
         let mut belongings = Belongings {
             head: head.to_owned(),
             owned: BTreeMap::new(),
@@ -147,8 +154,9 @@ impl<'t> Belongings<'t> {
     /// What HEAD has at a path. As bytes: paths are compared part by part, which is slow in a large
     /// project.
     pub(crate) fn entry(&self, path: &Path) -> Option<&TreeEntry> {
-        let mut entries = self.tracked.iter();
-        entries.find(|entry| entry.path.as_os_str() == path.as_os_str())
+        let order = |entry: &TreeEntry| entry.path.as_os_str().cmp(path.as_os_str());
+        let at = self.tracked.binary_search_by(order).ok()?;
+        self.tracked.get(at)
     }
 
     fn is_passed_sidecar(&self, path: &Path) -> bool {

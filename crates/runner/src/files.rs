@@ -235,21 +235,46 @@ pub fn read_regular(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
         Err(error) if is_absent(&error) => return Err(ReadError::Absent),
         Err(error) => return Err(ReadError::Io(error)),
     };
+    read_regular_at(path, &meta, max)
+}
+
+/// The same of a path that was just looked at.
+pub(crate) fn read_regular_at(
+    path: &Path,
+    meta: &fs::Metadata,
+    max: u64,
+) -> Result<Vec<u8>, ReadError> {
     if !meta.is_file() {
-        return Err(ReadError::NotRegular(kind_of(&meta)));
+        return Err(ReadError::NotRegular(kind_of(meta)));
     }
-    let file = open_no_trap(path).map_err(ReadError::Io)?;
+    let mut file = open_no_trap(path).map_err(ReadError::Io)?;
     let size = file.metadata().map_err(ReadError::Io)?.len();
     if size > max {
         return Err(ReadError::TooLarge(max));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
-    file.take(max + 1)
-        .read_to_end(&mut bytes)
-        .map_err(ReadError::Io)?;
-    if bytes.len() as u64 > max {
-        return Err(ReadError::TooLarge(max));
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0).saturating_add(1)];
+    let mut filled = 0;
+    // There is room for one byte more than there should be: that it stays free is the end of the
+    // file, and saves asking for it.
+    loop {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(ReadError::Io(error)),
+        }
+        if filled as u64 == size {
+            break;
+        }
+        if filled as u64 > max {
+            return Err(ReadError::TooLarge(max));
+        }
+        if filled == bytes.len() {
+            // It grows while it is read.
+            bytes.resize(filled.saturating_mul(2), 0);
+        }
     }
+    bytes.truncate(filled);
     Ok(bytes)
 }
 

@@ -16,6 +16,9 @@ use crate::files::{self, Batch};
 /// The largest file whose content is taken down.
 const MAX_BYTES: u64 = 1 << 30;
 
+/// From this size on it pays to look whether a file has the right length before it is read.
+const WORTH_A_LOOK: usize = 16 * 1024;
+
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -58,7 +61,7 @@ impl Image {
             // The content counts; whether it can be read is nobody's business.
             let _ = make_readable(&full);
         }
-        match files::read_regular(&full, MAX_BYTES) {
+        match files::read_regular_at(&full, &meta, MAX_BYTES) {
             Ok(bytes) => Ok(Image::File {
                 bytes,
                 executable: meta.mode() & 0o100 != 0,
@@ -73,6 +76,7 @@ impl Image {
     /// Whether this is what is at `root/path`; a file that cannot be it is not read.
     pub(crate) fn is_at(&self, root: &Path, path: &Path) -> io::Result<bool> {
         if let Image::File { bytes, .. } = self
+            && bytes.len() >= WORTH_A_LOOK
             && fs::symlink_metadata(root.join(path))
                 .is_ok_and(|meta| meta.is_file() && meta.len() != bytes.len() as u64)
         {

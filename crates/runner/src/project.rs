@@ -1,5 +1,6 @@
 //! Where everything lies.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Code, Error, Result};
@@ -147,13 +148,16 @@ impl Project {
             .into_iter()
             .flatten()
             .flatten()
-            .filter_map(|entry| {
-                let name = entry.file_name();
-                let number: u32 = name.to_str()?.parse().ok()?;
-                (number.to_string() == name.to_str()?).then_some(number)
-            })
+            .filter_map(|entry| iteration_number(&entry.file_name()))
             .collect();
         numbers.sort_unstable();
         numbers
     }
+}
+
+/// The iteration whose folder has this name.
+pub(crate) fn iteration_number(name: &OsStr) -> Option<u32> {
+    let name = name.to_str()?;
+    let number: u32 = name.parse().ok()?;
+    (number.to_string() == name).then_some(number)
 }

@@ -188,11 +188,12 @@ pub(crate) fn roll_up(
     };
     let root = tree::parse(root_bytes.unwrap_or_default())
         .map_err(|findings| step::invalid_tree(&findings))?;
-    let belongings = Belongings::capture(place.git, &head, &config, Some(&root), Source::Commit)?;
+    let belongings =
+        Belongings::capture(place.git, &head, &config, Some(&root), Source::Commit, None)?;
     let mut facts = Facts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
-        tree_before_sha256: it.before.sha256(),
+        tree_before_sha256: it.before.sha256().to_owned(),
         runner_error: Some(error),
         ..Facts::default()
     };

@@ -16,7 +16,10 @@ const STORE_VARIABLE: &str = "RUNNER_STORE";
 
 /// `runner ledger …`.
 pub(crate) fn run(dir: &Path, args: &LedgerArgs, out: &mut Out) -> Result<Exit> {
-    let store = store(dir, &args.store)?;
+    let store = match args.command {
+        LedgerCommand::Import { .. } => store(dir, &args.store)?,
+        _ => store_to_read(dir, &args.store)?,
+    };
     with_ledger(&store, out, async |ledger, out| match &args.command {
         LedgerCommand::Check => check(ledger, out).await,
         LedgerCommand::Rebuild { check: true } => check_rows(ledger, out).await,
@@ -49,6 +52,21 @@ pub(crate) fn store(dir: &Path, args: &StoreArgs) -> Result<Store> {
     Ok(Store::Sqlite(
         project.runner_dir().join("fleet").join("ledger.db"),
     ))
+}
+
+/// The same, for what makes no ledger: a file that was named must be there, so that a
+/// mistyped name is not an empty ledger.
+pub(crate) fn store_to_read(dir: &Path, args: &StoreArgs) -> Result<Store> {
+    let found = store(dir, args)?;
+    let named = args.store.is_some() || std::env::var_os(STORE_VARIABLE).is_some();
+    match &found {
+        Store::Sqlite(path) if named && !path.exists() => Err(Error::new(
+            Code::Config,
+            format!("there is no ledger {}", path.display()),
+        )
+        .hint("`runner task add` and `runner ledger import` make one")),
+        _ => Ok(found),
+    }
 }
 
 /// Opens the ledger, does something with it and says what went wrong.
@@ -134,8 +152,13 @@ fn hint(error: &LedgerError) -> Option<&'static str> {
         LedgerError::Store(StoreError::Unavailable(_)) => {
             Some("is the path or the address right, and is the server up?")
         }
-        LedgerError::Store(StoreError::Damaged(_)) => {
-            Some("`runner ledger check` says what, `runner ledger rebuild` mends rows")
+        LedgerError::Store(StoreError::Damaged(_)) => Some(
+            "`runner ledger rebuild` makes rows anew; where nothing can be read, \
+                 `runner ledger import` reads an export into a new ledger",
+        ),
+        LedgerError::Store(StoreError::Full(_)) => Some("make room, then ask again"),
+        LedgerError::Store(StoreError::ReadOnly(_)) => {
+            Some("may this user write to the file and its folder, or to the database?")
         }
         LedgerError::Refused(refusal)
             if refusal.code == runner_lifecycle::Code::ConcurrencyConflict =>
@@ -232,11 +255,21 @@ async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
         let hopeless = hopeless.map(|row| json!({"task_id": row.task_id, "words": row.words}));
         out.object(json!({
             "tasks": rebuilt.tasks, "repaired": rebuilt.repaired,
+            "released": rebuilt.released, "timed_out": rebuilt.timed_out,
             "hopeless": hopeless.collect::<Vec<_>>(),
         }));
     } else {
         for row in &rebuilt.hopeless {
             out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
+        }
+        for id in &rebuilt.timed_out {
+            out.data(&format!("{id}: had no lease, its work was timed out"));
+        }
+        if rebuilt.released > 0 {
+            let released = rebuilt.released;
+            out.data(&format!(
+                "{released} locks and leases of nobody's work ended"
+            ));
         }
         out.say(&format!(
             "{} of {} rows made anew, {} cannot be",
@@ -249,16 +282,25 @@ async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
 }
 
 async fn export(ledger: &Ledger, file: Option<&Path>, out: &mut Out) -> Ended {
-    let mut to: Box<dyn Write + Send> = match file {
-        Some(path) => {
-            let made = std::fs::File::create_new(path).map_err(|error| io(path, &error))?;
-            Box::new(BufWriter::new(made))
-        }
-        None => Box::new(BufWriter::new(std::io::stdout())),
-    };
-    let exported = ledger.export(&mut to).await?;
     let named = file.unwrap_or(Path::new("stdout"));
-    to.flush().map_err(|error| io(named, &error))?;
+    let to: Box<dyn Write + Send> = match file {
+        Some(path) => Box::new(create(path)?),
+        None => Box::new(std::io::stdout()),
+    };
+    let mut to = Kept {
+        to: BufWriter::new(to),
+        error: None,
+    };
+    let written = ledger.export(&mut to).await;
+    let flushed = to.flush();
+    if let (Some(path), true) = (file, written.is_err() || flushed.is_err()) {
+        // Half an export is none.
+        std::fs::remove_file(path).ok();
+    }
+    if let Some(error) = to.error.take().or(flushed.err()) {
+        return Err(io(named, &error));
+    }
+    let exported = written?;
     // To stdout the export itself is the data.
     if out.json && file.is_some() {
         out.object(json!({"tasks": exported.tasks, "lines": exported.lines, "file": file}));
@@ -270,6 +312,36 @@ async fn export(ledger: &Ledger, file: Option<&Path>, out: &mut Out) -> Ended {
         ));
     }
     Ok(Exit::Success)
+}
+
+fn create(path: &Path) -> std::result::Result<std::fs::File, Trouble> {
+    std::fs::File::create_new(path).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            let words = format!("{} is there already", path.display());
+            return Trouble::Usage(Error::new(Code::Io, words).hint("name a new file"));
+        }
+        io(path, &error)
+    })
+}
+
+/// Remembers what went wrong with the file, which is no trouble of the ledger.
+struct Kept<W> {
+    to: W,
+    error: Option<std::io::Error>,
+}
+
+impl<W: Write> Write for Kept<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.to.write(bytes).map_err(|error| {
+            let kind = error.kind();
+            self.error = Some(error);
+            kind.into()
+        })
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.to.flush()
+    }
 }
 
 async fn import(ledger: &Ledger, file: &Path, out: &mut Out) -> Ended {

@@ -1,39 +1,58 @@
 //! `runner task`: the protocol of a task, by hand.
 
+mod endings;
+mod retry;
 pub(crate) mod show;
 
-use std::io::Read as _;
 use std::path::Path;
 
 use runner::Result;
 use runner_ledger::{Ask, Claimed, Filter, Keeper, Ledger, Outcome, Wanted};
 use runner_lifecycle::decide::Answer;
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::request::{Claim, Ending, JudgeEnding, NewTask};
-use runner_lifecycle::row::{Criterion, Intent};
+use runner_lifecycle::request::{Claim, Ending, NewTask};
+use runner_lifecycle::row::Criterion;
 use runner_lifecycle::{
-    BasePosition, Category, Check, Code, Priority, Purpose, Refusal, Request, ReworkCause, Risk,
-    State, TaskId,
+    Check, Code, Facts, Priority, Purpose, Refusal, Request, Risk, State, TaskId,
 };
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::ledger::{Trouble, io, store, with_ledger};
-use crate::ledger_args::{AddArgs, FinishArgs, StartArgs, StoreArgs, TaskArgs, TaskCommand};
+use super::ledger::{Trouble, store, store_to_read, with_ledger};
+use crate::ledger_args::{AddArgs, StartArgs, StoreArgs, TaskArgs, TaskCommand};
 use crate::out::Out;
+use crate::style;
+
+/// Reads one of the words of a type, or says which there are.
+macro_rules! word {
+    ($type:ty, $what:literal, $text:expr) => {{
+        let text: &str = $text;
+        <$type>::parse(text).ok_or_else(|| {
+            let known: Vec<&str> = <$type>::ALL.iter().map(|one| one.as_str()).collect();
+            $crate::commands::task::usage(format!(
+                "{text:?} is no {}: use {}",
+                $what,
+                known.join(", ")
+            ))
+        })
+    }};
+}
+use word;
 
 pub(crate) type Ended = std::result::Result<Exit, Trouble>;
 
 /// `runner task …`.
 pub(crate) fn run(dir: &Path, args: &TaskArgs, out: &mut Out) -> Result<Exit> {
-    let store = store(dir, &args.store)?;
+    let store = match args.command {
+        TaskCommand::Add(_) => store(dir, &args.store)?,
+        _ => store_to_read(dir, &args.store)?,
+    };
     with_ledger(&store, out, async |ledger, out| {
         dispatch(ledger, args, out).await
     })
 }
 
-async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
+pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
     match &args.command {
         TaskCommand::Add(new) => {
             let new = new_task(new)?;
@@ -46,14 +65,12 @@ async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
             after,
             limit,
         } => {
-            let state = state
-                .as_deref()
-                .map(|word| word_of("state", State::parse, word));
+            let state = state.as_deref().map(|text| word!(State, "state", text));
             let filter = Filter {
                 state: state.transpose()?,
                 role: role.clone(),
                 after: after.as_deref().map(task_id).transpose()?,
-                limit: (*limit).max(1),
+                limit: *limit,
             };
             show::list(ledger, &filter, out).await
         }
@@ -73,7 +90,7 @@ async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
         }
         TaskCommand::Finish(finish) => {
             let id = task_id(&finish.id)?;
-            let request = ending(ledger, &id, finish).await?;
+            let request = endings::request(ledger, &id, finish).await?;
             ask(ledger, args, &id, Some(&finish.lease.owner), request, out).await
         }
         TaskCommand::Block {
@@ -85,7 +102,7 @@ async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
             owner,
         } => {
             let id = task_id(id)?;
-            let code = word_of("code", Code::parse, code)?;
+            let code = word!(Code, "code", code)?;
             let (reason, waits_for) = (reason.clone(), waits_for.clone());
             let request = match token {
                 None => Request::Block {
@@ -95,7 +112,7 @@ async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
                 },
                 Some(token) => Request::Finish {
                     token: *token,
-                    run_id: run_id(ledger, &id).await?,
+                    run_id: endings::run_id(ledger, &id, *token).await?,
                     ending: Ending::Blocked {
                         code,
                         reason,
@@ -117,9 +134,7 @@ async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
             )
             .await
         }
-        TaskCommand::Retry { id, successor } => {
-            retry(ledger, args, &task_id(id)?, successor.as_deref(), out).await
-        }
+        TaskCommand::Retry(retry) => retry::retry(ledger, args, retry, out).await,
         TaskCommand::Events { id } => show::events(ledger, &task_id(id)?, out).await,
         TaskCommand::Why { id } => show::why(ledger, &task_id(id)?, out).await,
     }
@@ -142,7 +157,12 @@ pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) ->
     }
     with_ledger(&store(dir, &args)?, out, async |ledger, out| {
         if ledger.task(&id).await?.is_none() {
-            return of_tree.map_err(Trouble::Usage);
+            return of_tree.map_err(|error| {
+                let hint = error.hint.clone().unwrap_or_default();
+                Trouble::Usage(error.hint(format!(
+                    "there is no task {id} either: {hint}, `runner task list` those of tasks"
+                )))
+            });
         }
         show::why(ledger, &id, out).await
     })
@@ -156,20 +176,14 @@ pub(crate) fn task_id(text: &str) -> std::result::Result<TaskId, Trouble> {
     TaskId::parse(text).map_err(|error| usage(error.to_string()))
 }
 
-fn word_of<T>(
-    what: &str,
-    parse: impl Fn(&str) -> Option<T>,
-    word: &str,
-) -> std::result::Result<T, Trouble> {
-    parse(word).ok_or_else(|| usage(format!("{word:?} is no {what}; see --help")))
+/// The scope that these paths lock.
+fn resources(texts: &[String]) -> std::result::Result<Vec<Resource>, Trouble> {
+    let parse = |text: &String| Resource::from_allowed_path(text);
+    let all: std::result::Result<Vec<Resource>, _> = texts.iter().map(parse).collect();
+    all.map_err(|error| usage(error.to_string()))
 }
 
 fn new_task(args: &AddArgs) -> std::result::Result<NewTask, Trouble> {
-    let resources = |texts: &[String]| {
-        let parse = |text: &String| Resource::from_allowed_path(text);
-        let all: std::result::Result<Vec<Resource>, _> = texts.iter().map(parse).collect();
-        all.map_err(|error| usage(error.to_string()))
-    };
     let mut acceptance = Vec::new();
     for (texts, check) in [
         (&args.accept, Check::Command),
@@ -196,8 +210,8 @@ fn new_task(args: &AddArgs) -> std::result::Result<NewTask, Trouble> {
         title: args.title.clone(),
         goal: args.goal.clone(),
         role: args.role.clone(),
-        priority: word_of("priority", Priority::parse, &args.priority)?,
-        risk: word_of("risk", Risk::parse, &args.risk)?,
+        priority: word!(Priority, "priority", &args.priority)?,
+        risk: word!(Risk, "risk", &args.risk)?,
         dependencies: dependencies?,
         lock_scope: resources(&args.scope)?,
         forbidden_scope: resources(&args.forbid)?,
@@ -219,8 +233,22 @@ async fn ask(
     request: Request,
     out: &mut Out,
 ) -> Ended {
+    ask_knowing(ledger, args, id, owner, request, Facts::default(), out).await
+}
+
+/// Asks with what the caller knows besides, and prints the answer.
+async fn ask_knowing(
+    ledger: &Ledger,
+    args: &TaskArgs,
+    id: &TaskId,
+    owner: Option<&str>,
+    request: Request,
+    outside: Facts,
+    out: &mut Out,
+) -> Ended {
     let mut ask = Ask::new(id.clone(), owner.unwrap_or(&args.actor), request);
     ask.request_id.clone_from(&args.request_id);
+    ask.outside = outside;
     let outcome = ledger.call(&ask).await?;
     print(&outcome, out);
     Ok(Exit::Success)
@@ -253,21 +281,32 @@ pub(crate) fn print(outcome: &Outcome, out: &mut Out) {
             )
         }
         Answer::Moved { .. } => show::line(&outcome.task, out),
-        Answer::Unchanged => format!("{}: nothing to do", outcome.task.id),
+        Answer::Unchanged => format!("{}  nothing to do", show::line(&outcome.task, out)),
     };
     out.data(&line);
-    if outcome.replayed {
-        out.say("this was asked before: the same answer again");
+    if let (Answer::Unchanged, Some(blocker)) = (&outcome.answer, &outcome.task.blocker) {
+        out.data(&format!("  waits: {}", style::harmless(&blocker.reason)));
     }
+    say_if_replayed(outcome.replayed, out);
     if let Some(created) = &outcome.created {
         out.data(&show::line(created, out));
     }
 }
 
+fn say_if_replayed(replayed: bool, out: &mut Out) {
+    if replayed {
+        out.say("this was asked before: the same answer again");
+    }
+}
+
 async fn claim(ledger: &Ledger, args: &TaskArgs, start: &StartArgs, out: &mut Out) -> Ended {
-    let purpose = word_of("purpose", Purpose::parse, &start.purpose)?;
+    let purpose = word!(Purpose, "purpose", &start.purpose)?;
+    if purpose == Purpose::Merge && start.base.is_none() {
+        let words = "a merge names its base: --base BRANCH";
+        return Err(Refusal::new(Code::MissingRequiredInput, words).into());
+    }
     let now = ledger.now().await?;
-    let key = start.key.clone();
+    let key = start.key.clone().or_else(|| args.request_id.clone());
     let key = key.unwrap_or_else(|| format!("{}-{}-{}", start.owner, std::process::id(), now.0));
     // By hand nobody watches the clock meanwhile: whatever is due is done first.
     Keeper::new(ledger.clone(), &args.actor)
@@ -311,6 +350,7 @@ async fn claim(ledger: &Ledger, args: &TaskArgs, start: &StartArgs, out: &mut Ou
         claimed.run_id,
         show::time(claimed.expires_at)
     ));
+    say_if_replayed(claimed.replayed, out);
     Ok(Exit::Success)
 }
 
@@ -338,130 +378,4 @@ async fn claimed_value(ledger: &Ledger, claimed: &Claimed) -> std::result::Resul
         "expires_at": claimed.expires_at, "replayed": claimed.replayed,
         "assignment": claimed.assignment("", &locks),
     }))
-}
-
-async fn run_id(ledger: &Ledger, id: &TaskId) -> std::result::Result<String, Trouble> {
-    let runs = ledger.runs(id).await?;
-    runs.last().map(|run| run.id.clone()).ok_or_else(|| {
-        Refusal::new(Code::InvalidTransition, format!("task {id} has no run")).into()
-    })
-}
-
-fn read_packet(path: Option<&Path>) -> std::result::Result<ResultPacket, Trouble> {
-    let path = path.unwrap_or(Path::new("-"));
-    let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))
-    };
-    read.map_err(|error| io(path, &error))?;
-    Ok(ResultPacket::parse(&bytes)?)
-}
-
-async fn ending(
-    ledger: &Ledger,
-    id: &TaskId,
-    args: &FinishArgs,
-) -> std::result::Result<Request, Trouble> {
-    let token = args.lease.token;
-    let packet = || read_packet(args.packet.as_deref());
-    let reason = || args.note.clone();
-    let judged = |ending| Request::Judge { token, ending };
-    if args.approve {
-        return Ok(judged(JudgeEnding::Approve { packet: packet()? }));
-    }
-    if let Some(cause) = &args.reject {
-        return Ok(judged(JudgeEnding::Reject {
-            cause: word_of("cause", ReworkCause::parse, cause)?,
-            remarks: Vec::new(),
-            reason: reason(),
-        }));
-    }
-    if args.unable {
-        return Ok(judged(JudgeEnding::Unable { reason: reason() }));
-    }
-    if args.step_back {
-        return Ok(judged(JudgeEnding::StepBack { reason: reason() }));
-    }
-    if let Some([old, new]) = args.intent.as_deref() {
-        let intent = Intent {
-            old_base: old.clone(),
-            merge_commit: new.clone(),
-        };
-        return Ok(Request::RecordIntent {
-            token,
-            intent,
-            packet: packet()?,
-        });
-    }
-    if let Some(base) = &args.settle {
-        let open = ledger.task(id).await?.and_then(|task| task.intent);
-        let intent = open.ok_or_else(|| {
-            Refusal::new(
-                Code::InvalidTransition,
-                format!("task {id} has no open intent: record one with --intent OLD NEW"),
-            )
-        })?;
-        return Ok(Request::SettleIntent {
-            token,
-            intent,
-            base: word_of("place of a base", BasePosition::parse, base)?,
-        });
-    }
-    let ending = if args.success {
-        Ending::Success {
-            result: args.result.clone(),
-            packet: packet()?,
-        }
-    } else if let Some(category) = &args.failed {
-        Ending::Failed {
-            category: word_of("category", Category::parse, category)?,
-            signature: args.signature.clone(),
-            note: reason(),
-        }
-    } else {
-        Ending::Lost
-    };
-    Ok(Request::Finish {
-        token,
-        run_id: run_id(ledger, id).await?,
-        ending,
-    })
-}
-
-async fn retry(
-    ledger: &Ledger,
-    args: &TaskArgs,
-    id: &TaskId,
-    successor: Option<&str>,
-    out: &mut Out,
-) -> Ended {
-    let request = retry_request(ledger, id, successor).await?;
-    ask(ledger, args, id, None, request, out).await
-}
-
-/// What going on with a task is: recovery, or a successor of one that has ended.
-pub(crate) async fn retry_request(
-    ledger: &Ledger,
-    id: &TaskId,
-    successor: Option<&str>,
-) -> std::result::Result<Request, Trouble> {
-    let Some(task) = ledger.task(id).await? else {
-        return Err(show::unknown(id));
-    };
-    if let Some(next) = &task.superseded_by {
-        let words = format!("task {id} has its one successor: {next}");
-        return Err(Refusal::new(Code::InvalidTransition, words).into());
-    }
-    let name = successor.map_or_else(|| format!("{id}-r{}", task.version), str::to_owned);
-    let successor = task_id(&name)?;
-    Ok(if task.state.is_terminal() {
-        Request::Retry { successor }
-    } else {
-        Request::Recover {
-            packet: None,
-            successor: Some(successor),
-        }
-    })
 }

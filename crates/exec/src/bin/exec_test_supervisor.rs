@@ -5,28 +5,32 @@
 //! exec-test-supervisor __supervise …              the supervisor
 //! exec-test-supervisor run GRACE_MS LOCK ARGV…    runs ARGV until it ends or a signal comes
 //! exec-test-supervisor flood CAP ARGV…            runs ARGV, its output through a CappedLog
-//! exec-test-supervisor crash ARGV…                starts ARGV to die with its parent, then kills itself
+//! exec-test-supervisor crash ARGV…                starts ARGV as a helper, then kills itself
+//! exec-test-supervisor crash-ready                lets a supervisor wait, then kills itself
 //! exec-test-supervisor time COUNT ARGV…           what a supervised ARGV costs against a plain one
 //! ```
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use runner_exec::{Cancel, CappedLog, Flow, HangUp, Report, Sink, Spec, Stream, Supervisor};
+use runner_exec::{
+    Cancel, CappedLog, Flow, HangUp, Helper, Input, Report, Sink, Spec, Stream, Supervisor,
+};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let mode = args.next().unwrap_or_default();
     if mode == "__supervise" {
-        return runner_exec::supervise_main(args);
+        return runner_exec::supervise_main();
     }
     let result = match mode.to_str() {
         Some("run") => run(args),
         Some("flood") => flood(args),
         Some("crash") => crash(args),
+        Some("crash-ready") => crash_ready(),
         Some("time") => time(args),
         _ => Err(io::Error::other("unknown mode")),
     };
@@ -147,9 +151,14 @@ fn peak_kib() -> io::Result<u64> {
 fn crash(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     #[allow(clippy::disallowed_methods)] // As git is started.
     let mut cmd = Command::new(args.next().unwrap_or_default());
-    runner_exec::die_with_parent(&mut cmd);
-    let child = cmd.args(args).stdout(Stdio::null()).spawn()?;
+    let child = Helper::spawn(cmd.args(args), Input::Nothing)?;
     say(&format!("started {}", child.id()))?;
+    runner_exec::kill_self()
+}
+
+fn crash_ready() -> io::Result<()> {
+    let ready = Supervisor::this_binary().prepare()?;
+    say(&format!("started {}", ready.id().unwrap_or_default()))?;
     runner_exec::kill_self()
 }
 

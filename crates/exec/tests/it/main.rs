@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use runner_exec::{Cancel, Flow, Report, Sink, Spec, Stream, Supervisor};
+use runner_exec::{Cancel, Flow, Ready, Report, Sink, Spec, Stream, Supervisor};
 use tempfile::TempDir;
 
 /// The binary of this crate's tests.
@@ -64,15 +64,22 @@ impl Case {
 
     /// Runs it, calling `on_output` with all that has come so far whenever more comes.
     fn run_with(&self, on_output: impl FnMut(&Seen) -> Flow) -> (Report, Seen) {
-        let supervisor = Supervisor {
-            argv: vec![BINARY.into(), "__supervise".into()],
-        };
         let mut sink = Recorder {
             seen: Seen::default(),
             on_output,
         };
-        let report = supervisor.run(&self.spec, &self.cancel, &mut sink).unwrap();
-        (report, sink.seen)
+        let report = supervisor().run(&self.spec, &self.cancel, &mut sink);
+        (report.unwrap(), sink.seen)
+    }
+
+    /// Runs it below a supervisor that was started before.
+    fn run_in(&self, ready: Ready) -> (Report, Seen) {
+        let mut sink = Recorder {
+            seen: Seen::default(),
+            on_output: |_: &Seen| Flow::Go,
+        };
+        let report = supervisor().run_in(Some(ready), &self.spec, &self.cancel, &mut sink);
+        (report.unwrap(), sink.seen)
     }
 
     fn run(&self) -> (Report, Seen) {
@@ -82,6 +89,12 @@ impl Case {
     /// The process id that the script wrote into this file.
     fn pid_in(&self, name: &str) -> u32 {
         pid_in(&self.path(name))
+    }
+}
+
+fn supervisor() -> Supervisor {
+    Supervisor {
+        argv: vec![BINARY.into(), "__supervise".into()],
     }
 }
 

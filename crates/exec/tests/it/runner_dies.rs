@@ -88,20 +88,15 @@ fn killed_together_with_the_supervisor_the_program_dies_too() {
 }
 
 #[test]
-fn a_crash_takes_unsupervised_helpers_along() {
-    let output = Command::new(BINARY)
-        .args(["crash", "sleep", "1000"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.signal(), Some(9));
-    let line = String::from_utf8(output.stdout).unwrap();
-    let helper: u32 = line
-        .trim()
-        .strip_prefix("started ")
-        .unwrap()
-        .parse()
-        .unwrap();
-    wait_until("the helper is gone", || !is_alive(helper));
+fn a_crash_takes_helpers_and_waiting_supervisors_along() {
+    for args in [["crash", "sleep", "1000"].as_slice(), &["crash-ready"]] {
+        let output = Command::new(BINARY).args(args).output().unwrap();
+        assert_eq!(output.status.signal(), Some(9));
+        let line = String::from_utf8(output.stdout).unwrap();
+        let pid = line.trim().strip_prefix("started ").unwrap();
+        let pid: u32 = pid.parse().unwrap();
+        wait_until("it is gone", || !is_alive(pid));
+    }
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::process::Command;
 
 use runner_exec::{Ended, SESSION_VARIABLE, SpawnFailure};
 
-use crate::Case;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Case, is_alive, supervisor, wait_until};
 
 fn failure(case: &Case) -> SpawnFailure {
     match case.run().0.ended {
@@ -160,4 +162,45 @@ fn input_that_is_never_read_blocks_nobody() {
     let (report, seen) = case.run();
     assert_eq!(report.ended, Ended::Exited(0));
     assert_eq!(seen.text(), "done\n");
+}
+
+#[test]
+fn a_supervisor_that_waits_runs_it_and_is_gone_afterwards() {
+    let case =
+        Case::sh("echo out; echo err >&2; echo \"$GIVEN\"; pwd; cut -d' ' -f4 /proc/$$/stat");
+    let case = case.spec(|spec| spec.env.push(("GIVEN".into(), "a=b\nc".into())));
+    let ready = supervisor().prepare().unwrap();
+    let pid = ready.id().unwrap();
+    let (report, seen) = case.run_in(ready);
+    assert_eq!(report.ended, Ended::Exited(0));
+    let cwd = case.dir.path().canonicalize().unwrap();
+    let expected = format!("out\na=b\nc\n{}\n{pid}\n", cwd.display());
+    assert_eq!(seen.text(), expected);
+    assert_eq!(seen.stderr, b"err\n");
+    assert!(!is_alive(pid));
+}
+
+#[test]
+fn one_that_waits_for_nothing_ends_when_it_is_dropped() {
+    let ready = supervisor().prepare().unwrap();
+    let pid = ready.id().unwrap();
+    assert!(is_alive(pid));
+    drop(ready);
+    assert!(!is_alive(pid));
+}
+
+#[test]
+fn one_that_was_killed_while_it_waited_is_replaced() {
+    let ready = supervisor().prepare().unwrap();
+    let pid = Pid::from_raw(i32::try_from(ready.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    wait_until("it is killed", || is_zombie(pid));
+    let (report, seen) = Case::sh("echo ran").run_in(ready);
+    assert_eq!(report.ended, Ended::Exited(0));
+    assert_eq!(seen.text(), "ran\n");
+}
+
+fn is_zombie(pid: Pid) -> bool {
+    let path = format!("/proc/{}/stat", pid.as_raw_pid());
+    fs::read_to_string(path).is_ok_and(|stat| stat.contains(") Z "))
 }

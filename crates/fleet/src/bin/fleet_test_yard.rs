@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let op = args.next().unwrap_or_default();
     if op == "__supervise" {
-        return runner_exec::supervise_main(args);
+        return runner_exec::supervise_main();
     }
     let op = op.to_string_lossy().into_owned();
     let order = args.next().unwrap_or_default();

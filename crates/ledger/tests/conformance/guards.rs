@@ -46,6 +46,11 @@ pub(crate) async fn rows_are_rebuilt_from_events(world: World) {
     for new in [simple("a", "src"), new_task("b", "docs"), dependent] {
         made(&ledger, new).await;
     }
+    for name in ["d", "e"] {
+        let mut later = new_task(name, name);
+        later.priority = runner_lifecycle::Priority::Low;
+        made(&ledger, later).await;
+    }
     let a = work(&ledger, "w", "k1").await.unwrap();
     ledger.call(&succeed(&a, "w")).await.unwrap();
     let b = work(&ledger, "w", "k2").await.unwrap();
@@ -59,6 +64,14 @@ pub(crate) async fn rows_are_rebuilt_from_events(world: World) {
         .unwrap();
     world.raw("DELETE FROM tasks WHERE id = 'a'").await.unwrap();
     world
+        .raw("UPDATE tasks SET state = 'done', awaits = NULL WHERE id = 'd'")
+        .await
+        .unwrap();
+    world
+        .raw("UPDATE tasks SET doc = '{}' WHERE id = 'e'")
+        .await
+        .unwrap();
+    world
         .raw("UPDATE tasks SET unmet = 7, waits_for = 'lock:nowhere' WHERE id = 'c'")
         .await
         .unwrap();
@@ -68,13 +81,16 @@ pub(crate) async fn rows_are_rebuilt_from_events(world: World) {
         words,
         [
             "there are events and no row",
-            "the row differs from its events in priority"
+            "the row differs from its events in priority",
+            "its columns differ from the row in state, awaits",
+            "the row cannot be read: the ledger is damaged: the row of a task: missing field \
+             `id` at line 1 column 2",
         ]
     );
     assert!(!found.index.is_empty());
 
     let rebuilt = ledger.rebuild().await.unwrap();
-    assert_eq!((rebuilt.tasks, rebuilt.repaired), (3, 2));
+    assert_eq!((rebuilt.tasks, rebuilt.repaired), (5, 4));
     assert!(rebuilt.hopeless.is_empty());
     assert_clean(&ledger.check().await.unwrap());
     assert_eq!(exported(&ledger).await, before);
@@ -111,10 +127,47 @@ pub(crate) async fn a_check_finds_what_does_not_fit(world: World) {
     ] {
         assert!(names.contains(&name), "{name} in {names:?}");
     }
-    // The watchdog mends the one, the other is reported until somebody does.
-    let expire = runner_lifecycle::Request::Expire { not_before: None };
-    let ask = runner_ledger::Ask::new(id("a"), "watchdog", expire);
-    assert_eq!(ledger.call(&ask).await.unwrap().task.state, State::Todo);
+    world
+        .raw("INSERT INTO locks (resource, task_id) VALUES ('x', 'nobody')")
+        .await
+        .unwrap();
+    let found = ledger.check().await.unwrap();
+    assert_eq!(
+        found.index,
+        ["task nobody holds a lock and does not exist"],
+        "{found:#?}"
+    );
+    let rebuilt = ledger.rebuild().await.unwrap();
+    assert_eq!((rebuilt.released, rebuilt.timed_out), (2, vec![id("a")]));
+    assert_clean(&ledger.check().await.unwrap());
+    let again = work(&ledger, "w", "k2").await.unwrap();
+    assert_eq!((again.task.id, again.token), (id("a"), 2));
+}
+
+pub(crate) async fn a_check_reads_on_where_something_cannot_be_read(world: World) {
+    let ledger = world.open().await;
+    for name in ["a", "b"] {
+        made(&ledger, new_task(name, name)).await;
+        work(&ledger, "w", name).await.unwrap();
+    }
+    world
+        .raw("UPDATE runs SET doc = 'x' WHERE task_id = 'a'")
+        .await
+        .unwrap();
+    let drop = if world.is_postgres() {
+        "ALTER TABLE events DISABLE TRIGGER USER"
+    } else {
+        "DROP TRIGGER events_no_update"
+    };
+    world.raw(drop).await.unwrap();
+    world
+        .raw("UPDATE events SET doc = 'x' WHERE task_id = 'b' AND version = 2")
+        .await
+        .unwrap();
+    let found = ledger.check().await.unwrap();
+    let names: Vec<&str> = found.rows.iter().map(|row| row.task_id.as_str()).collect();
+    assert_eq!(names, ["a", "b"], "{found:#?}");
+    assert_eq!(ledger.rebuild().await.unwrap().hopeless.len(), 2);
 }
 
 pub(crate) async fn a_newer_schema_is_refused(world: World) {

@@ -2,8 +2,9 @@
 
 use runner_ledger::{Ask, Filter, Options, SCHEMA};
 use runner_lifecycle::event::fold;
-use runner_lifecycle::request::{Ending, NewTask};
-use runner_lifecycle::{Category, Code, Request, RunStatus, State};
+use runner_lifecycle::request::{Claim, Ending, NewPacket, NewTask};
+use runner_lifecycle::row::ContextItem;
+use runner_lifecycle::{Category, Code, ContextKind, Purpose, Request, RunStatus, State};
 
 use crate::support::*;
 
@@ -104,6 +105,56 @@ pub(crate) async fn a_repeated_claim_gets_the_same_lease(world: World) {
     assert!(work(&ledger, "w1", "k3").await.is_none());
 }
 
+pub(crate) async fn a_claim_on_its_way_twice_gets_one_lease(world: World) {
+    let ledger = world.open_with(12).await;
+    for n in 0..12 {
+        made(&ledger, new_task(&format!("t{n}"), &format!("src/{n}"))).await;
+    }
+    let twins: Vec<_> = (0..12)
+        .map(|_| {
+            let ledger = ledger.clone();
+            tokio::spawn(async move { work(&ledger, "w1", "k1").await.unwrap() })
+        })
+        .collect();
+    let mut leases = std::collections::BTreeSet::new();
+    for twin in twins {
+        let claimed = twin.await.unwrap();
+        leases.insert((claimed.task.id, claimed.token));
+    }
+    assert_eq!(leases.len(), 1, "{leases:?}");
+    let (first, _) = leases.pop_first().unwrap();
+    let other = if first == id("t0") { "t1" } else { "t0" };
+    let claim = Request::Claim(Claim {
+        owner: "w1".to_owned(),
+        purpose: Purpose::Work,
+        key: "k1".to_owned(),
+        base: None,
+    });
+    let refused = ledger.call(&Ask::new(id(other), "w1", claim)).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::ConcurrencyConflict));
+    assert!(refused.to_string().contains(first.as_str()), "{refused}");
+    assert_clean(&ledger.check().await.unwrap());
+}
+
+pub(crate) async fn a_named_creation_on_its_way_twice_is_answered_twice(world: World) {
+    let ledger = world.open_with(12).await;
+    for round in 0..5 {
+        let ask = create(new_task(&format!("t{round}"), "src")).named(&format!("r{round}"));
+        let twins: Vec<_> = (0..12)
+            .map(|_| {
+                let (ledger, ask) = (ledger.clone(), ask.clone());
+                tokio::spawn(async move { ledger.call(&ask).await })
+            })
+            .collect();
+        let mut first = 0;
+        for twin in twins {
+            first += u32::from(!twin.await.unwrap().unwrap().replayed);
+        }
+        assert_eq!(first, 1);
+    }
+}
+
 pub(crate) async fn a_named_request_is_answered_once(world: World) {
     let ledger = world.open().await;
     let ask = create(new_task("a", "src")).named("request-1");
@@ -185,6 +236,24 @@ pub(crate) async fn a_retry_makes_one_successor(world: World) {
     assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
     let made = one.or(other).unwrap().created.unwrap();
     assert_eq!(made.rework_of, Some(id("a")));
+    let cancel = Request::Cancel {
+        reason: "no".to_owned(),
+    };
+    let canceled = Ask::new(made.id.clone(), "person", cancel);
+    ledger.call(&canceled).await.unwrap();
+    let again = |name: &str| {
+        let successor = id(name);
+        Ask::new(made.id.clone(), "person", Request::Retry { successor }).named(name)
+    };
+    let taken = ledger.call(&again("a")).await.unwrap_err();
+    assert_eq!(taken.code(), Some(Code::InvalidTransition));
+    assert!(taken.to_string().contains("a exists already"), "{taken}");
+    let first = ledger.call(&again("d")).await.unwrap();
+    let repeat = ledger.call(&again("d")).await.unwrap();
+    assert!(repeat.replayed && repeat.created == first.created);
+    let nobody = Ask::new(id("nobody"), "person", Request::TakeBack);
+    let unknown = ledger.call(&nobody).await.unwrap_err();
+    assert!(unknown.to_string().contains("no task nobody"), "{unknown}");
     assert_clean(&ledger.check().await.unwrap());
 }
 
@@ -232,7 +301,27 @@ pub(crate) async fn secrets_are_not_stored(world: World) {
         };
         ledger.call(&Ask::new(id(&name), "w", retry)).await.unwrap();
     }
-    made(&ledger, new_task("f", "src/f")).await;
+    let item = |kind, text: &str| ContextItem {
+        kind,
+        value: told(text),
+    };
+    let mut new = new_task("f", "src/f");
+    new.title = told(&secrets[2]);
+    new.goal = told(&secrets[3]);
+    new.acceptance[0].text = told(&secrets[4]);
+    new.context = vec![item(ContextKind::Note, &secrets[5])];
+    ledger
+        .call(&create(new).named(&told(&secrets[6])))
+        .await
+        .unwrap();
+    let packet = NewPacket {
+        lock_scope: vec![resource("src/f")],
+        forbidden_scope: Vec::new(),
+        context: vec![item(ContextKind::Constraint, &secrets[7])],
+        commands: Vec::new(),
+    };
+    let replan = Ask::new(id("f"), "planner", Request::Replan(packet));
+    ledger.call(&replan).await.unwrap();
     let claimed = work(&ledger, "w", "f").await.unwrap();
     let ending = Ending::Failed {
         category: Category::Env,
@@ -287,7 +376,6 @@ pub(crate) async fn an_export_round_trips(world: World) {
         (String::new(), "the file is empty"),
         (lines[1..].join("\n"), "line 1"),
         (format!("{}\nnonsense\n", lines[0]), "line 2"),
-        (format!("{}\n{}\n", lines[0], lines[2]), "do not add up"),
         (
             lines[0].replace(
                 &format!("\"ledger_schema\":{SCHEMA}"),
@@ -300,6 +388,46 @@ pub(crate) async fn an_export_round_trips(world: World) {
         assert!(refused.to_string().contains(words), "{refused}");
         assert!(empty.tasks(&Filter::default()).await.unwrap().is_empty());
     }
+}
+
+pub(crate) async fn a_damaged_export_is_refused(world: World) {
+    let ledger = world.open().await;
+    for name in ["a", "b"] {
+        made(&ledger, simple(name, name)).await;
+        let claimed = work(&ledger, "w", name).await.unwrap();
+        ledger
+            .call(&succeed(&claimed, "w").named(name))
+            .await
+            .unwrap();
+    }
+    let whole = exported(&ledger).await;
+    let lines: Vec<&str> = whole.lines().collect();
+    let other = World::sqlite();
+    let copy = other.open().await;
+    let mut damaged: Vec<(String, String)> = Vec::new();
+    for cut in 1..lines.len() {
+        damaged.push((format!("cut off after {cut}"), lines[..cut].join("\n")));
+        let mut some = lines.clone();
+        some.remove(cut);
+        damaged.push((format!("without {}", cut + 1), some.join("\n")));
+        let mut twice = lines.clone();
+        twice.insert(cut, lines[cut]);
+        damaged.push((format!("{} twice", cut + 1), twice.join("\n")));
+    }
+    damaged.push(("with more".to_owned(), format!("{whole}{}\n", lines[1])));
+    damaged.push(("edited".to_owned(), whole.replace("exit 0", "exit 1")));
+    for (how, text) in damaged {
+        let refused = copy.import(&mut text.as_bytes()).await.expect_err(&how);
+        assert!(refused.to_string().contains("line "), "{how}: {refused}");
+        assert!(
+            copy.tasks(&Filter::default()).await.unwrap().is_empty(),
+            "{how}"
+        );
+    }
+    let no_text = [whole.as_bytes(), &[0xff, 0xfe]].concat();
+    let refused = copy.import(&mut &no_text[..]).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::SchemaInvalid), "{refused}");
+    copy.import(&mut whole.as_bytes()).await.unwrap();
 }
 
 pub(crate) async fn the_clock_of_the_server(world: World) {

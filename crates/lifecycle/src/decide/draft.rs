@@ -210,12 +210,17 @@ impl<'d> Draft<'d> {
 
     /// The decision, with where the task stands as the answer.
     pub(super) fn moved(self) -> Decision {
-        let answer = Answer::Moved {
+        let answer = self.where_it_stands();
+        self.decided(answer)
+    }
+
+    /// Where the task stands, as an answer.
+    pub(super) fn where_it_stands(&self) -> Answer {
+        Answer::Moved {
             state: self.row.state,
             blocked_on: self.row.blocked_on(),
             retry_at: self.row.retry_at(),
-        };
-        self.decided(answer)
+        }
     }
 
     /// The decision, with that answer.

@@ -2,7 +2,7 @@
 
 use super::draft::{Block, Draft};
 use super::work::{accept, in_progress, may_be_done, needs_rework};
-use super::{Answer, Decision, Refusal};
+use super::{Decision, Refusal};
 use crate::packet::{ResultPacket, check_result};
 use crate::policy::Rule;
 use crate::request::JudgeEnding;
@@ -125,8 +125,11 @@ pub(super) fn record_intent(
 ) -> Result<Decision, Refusal> {
     in_progress(&draft, |purpose| purpose == Purpose::Merge)?;
     if let Some(open) = &draft.row.intent {
-        if open == intent {
-            return Ok(draft.replay(Answer::Unchanged));
+        let recorded = draft.facts.run.as_ref();
+        let recorded = recorded.and_then(|run| run.judge_packet.as_ref());
+        if open == intent && recorded == Some(packet) {
+            let answer = draft.where_it_stands();
+            return Ok(draft.replay(answer));
         }
         return Err(Refusal::new(
             Code::ConcurrencyConflict,

@@ -8,7 +8,7 @@ use super::draft::{Block, Draft};
 use super::work::mark_refused_packet;
 use super::{Answer, Decision, LeaseChange, LockChange, Refusal};
 use crate::event::Event;
-use crate::lock::normalise;
+use crate::lock::{Resource, normalise};
 use crate::policy::Policy;
 use crate::request::{Call, Chain, Facts, NewPacket, NewTask, Request};
 use crate::row::{Blocker, Lineage, Task, TaskId};
@@ -126,9 +126,7 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
             );
         }
     }
-    if new.lock_scope.is_empty() {
-        return refuse(Code::MissingRequiredInput, "lock_scope is empty".to_owned());
-    }
+    check_scope(&new.lock_scope)?;
     if new.acceptance.is_empty() {
         return refuse(
             Code::MissingRequiredInput,
@@ -173,6 +171,23 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
         );
     }
     Ok(())
+}
+
+/// A scope names something, and nothing that judges lock.
+pub(super) fn check_scope(scope: &[Resource]) -> Result<(), Refusal> {
+    if scope.is_empty() {
+        return Err(Refusal::new(
+            Code::MissingRequiredInput,
+            "lock_scope is empty",
+        ));
+    }
+    match scope.iter().find(|one| one.is_of_judges()) {
+        None => Ok(()),
+        Some(one) => Err(Refusal::new(
+            Code::SchemaInvalid,
+            format!("resource {one}: only judges and the merge queue lock that"),
+        )),
+    }
 }
 
 /// The tasks of a cycle, if these edges (task to what it depends on) contain one.
@@ -270,12 +285,7 @@ pub(super) fn replan(mut draft: Draft<'_>, packet: &NewPacket) -> Result<Decisio
             ),
         ));
     }
-    if packet.lock_scope.is_empty() {
-        return Err(Refusal::new(
-            Code::MissingRequiredInput,
-            "lock_scope is empty",
-        ));
-    }
+    check_scope(&packet.lock_scope)?;
     draft.note("replanned", |row| apply_packet(row, packet));
     Ok(draft.moved())
 }

@@ -11,7 +11,7 @@ use crate::run::Run;
 use crate::successor;
 use crate::words::{Category, Code, Phase, Reason, State, TaskType};
 
-use super::manage::apply_packet;
+use super::manage::{apply_packet, check_scope};
 
 pub(super) fn recover(
     mut draft: Draft<'_>,
@@ -108,11 +108,14 @@ fn requeue_work(
     requeue: &Requeue,
     packet: Option<&NewPacket>,
 ) -> Result<(), Refusal> {
-    if requeue.needs_packet() && packet.is_none() {
-        return Err(Refusal::new(
-            Code::MissingRequiredInput,
-            format!("task {} needs a new packet", draft.row.id),
-        ));
+    if requeue.needs_packet() {
+        let packet = packet.ok_or_else(|| {
+            Refusal::new(
+                Code::MissingRequiredInput,
+                format!("task {} needs a new packet: name its scope", draft.row.id),
+            )
+        })?;
+        check_scope(&packet.lock_scope)?;
     }
     draft.go(State::Todo, event, |row: &mut Task| {
         row.phase = Phase::Work;

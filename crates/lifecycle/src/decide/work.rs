@@ -64,7 +64,10 @@ pub(super) fn finish(draft: Draft<'_>, run_id: &str, ending: &Ending) -> Result<
             };
             draft.block(&block, "budget_postponed", |_| ())?;
         }
-        Ending::Lost => lose(&mut draft, "interrupted", Map::new(), true)?,
+        Ending::Lost => {
+            let why = "the session was cut off";
+            lose(&mut draft, "interrupted", why, Map::new(), true)?;
+        }
     }
     Ok(draft.moved())
 }
@@ -285,7 +288,8 @@ pub(super) fn expire(
     } else {
         details.insert("last_heartbeat_at".to_owned(), Value::Null);
     }
-    lose(&mut draft, "task_timeout", details, true)?;
+    let why = "nothing was heard of the owner";
+    lose(&mut draft, "task_timeout", why, details, true)?;
     Ok(draft.moved())
 }
 
@@ -299,7 +303,8 @@ pub(super) fn take_back(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
             format!("the owner of task {} has begun", draft.row.id),
         ));
     }
-    lose(&mut draft, "taken_back", Map::new(), false)?;
+    let why = "the owner never began";
+    lose(&mut draft, "taken_back", why, Map::new(), false)?;
     Ok(draft.moved())
 }
 
@@ -308,6 +313,7 @@ pub(super) fn take_back(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
 fn lose(
     draft: &mut Draft<'_>,
     event: &str,
+    why: &str,
     details: Map<String, Value>,
     counted: bool,
 ) -> Result<(), Refusal> {
@@ -324,7 +330,7 @@ fn lose(
         && purpose != Some(Purpose::Merge)
         && draft.row.intent.is_none()
         && draft.policy.enforces(Rule::LostCount);
-    let block = Block::on(Reason::TaskTimeout, "nothing was heard of the owner");
+    let block = Block::on(Reason::TaskTimeout, why);
     draft.block_with(&block, event, details, |row| match row.phase {
         _ if !counted => {}
         Phase::Work => row.counters.lost_work += 1,

@@ -128,13 +128,9 @@ pub fn check_result(packet: &ResultPacket, task: &Task, run_id: &str) -> Result<
         ));
     }
     for change in &packet.changes {
-        let resource = Resource::parse(&change.resource)
-            .map_err(|error| Refusal::new(Code::SchemaInvalid, error.to_string()))?;
-        let allowed = task.lock_scope.iter().any(|scope| scope.covers(&resource));
-        let forbidden = task
-            .forbidden_scope
-            .iter()
-            .any(|scope| scope.covers(&resource));
+        let resource = change.resource.as_str();
+        let allowed = covered(&task.lock_scope, resource)?;
+        let forbidden = covered(&task.forbidden_scope, resource)?;
         if !allowed || forbidden {
             let why = if forbidden {
                 "is forbidden"
@@ -143,11 +139,21 @@ pub fn check_result(packet: &ResultPacket, task: &Task, run_id: &str) -> Result<
             };
             return Err(
                 Refusal::new(Code::ScopeViolation, format!("{resource} {why}"))
-                    .detail("resource", resource.as_str()),
+                    .detail("resource", resource),
             );
         }
     }
     Ok(())
+}
+
+fn covered(scope: &[Resource], file: &str) -> Result<bool, Refusal> {
+    for one in scope {
+        let inside = one.covers_file(file);
+        if inside.map_err(|error| Refusal::new(Code::SchemaInvalid, error.to_string()))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether the packet says `done` and answers every criterion that `answers` selects

@@ -13,7 +13,7 @@ impl Git {
         command
             .args(["var", "GIT_COMMITTER_IDENT"])
             .current_dir(folder);
-        let output = spawn(command, None)?;
+        let output = spawn(&command, None)?;
         if output.status.success() {
             return Ok(true);
         }

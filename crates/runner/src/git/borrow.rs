@@ -48,7 +48,7 @@ impl Git {
         if commit.len() == 64 {
             command.arg("--object-format=sha256");
         }
-        finish(command, None)?;
+        finish(&command, None)?;
         let git = Git::open(folder)?;
         let own = git.git_dir();
         let objects = self.common_dir().join("objects");

@@ -1,9 +1,10 @@
 //! One call of git: how every one is started, and what is said when it fails.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
+
+use runner_exec::{Helper, Input};
 
 use super::Git;
 use crate::error::{Code, Error, Result};
@@ -21,7 +22,7 @@ impl Git {
         let mut command = base_command();
         command.arg("--version");
         // Not through `finish`, which asks here why a call failed.
-        let output = spawn(command, None)?;
+        let output = spawn(&command, None)?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if !output.status.success() {
             return Err(Error::new(
@@ -85,37 +86,36 @@ pub(super) fn base_command() -> Command {
         .env("LC_ALL", "C")
         .env("GIT_TERMINAL_PROMPT", "0")
         // A planted replacement must not change what a commit says.
-        .env("GIT_NO_REPLACE_OBJECTS", "1")
-        .stdin(Stdio::null())
-        // A Ctrl-C in the terminal is the runner's to handle, not git's.
-        .process_group(0);
-    runner_exec::os::die_with_parent(&mut command);
+        .env("GIT_NO_REPLACE_OBJECTS", "1");
     command
 }
 
-pub(super) fn spawn(mut command: Command, input: Option<&[u8]>) -> Result<Output> {
-    if input.is_some() {
-        command.stdin(Stdio::piped());
+pub(super) fn spawn(command: &Command, input: Option<&[u8]>) -> Result<Output> {
+    let Some(input) = input else {
+        return Ok(begin(command, Input::Nothing)?.output()?);
+    };
+    let mut child = begin(command, Input::Pipe)?;
+    let Some(mut stdin) = child.stdin.take() else {
+        return Ok(child.output()?);
+    };
+    if input.len() <= PIPE_HOLDS {
+        let _ = stdin.write_all(input);
+        drop(stdin);
+        return Ok(child.output()?);
     }
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
-    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
-        if input.len() <= PIPE_HOLDS {
+    std::thread::scope(|scope| {
+        // A thread, because git may print more than a pipe holds before it
+        // has read everything.
+        scope.spawn(move || {
             let _ = stdin.write_all(input);
-            drop(stdin);
-            return Ok(child.wait_with_output()?);
-        }
-        std::thread::scope(|scope| {
-            // A thread, because git may print more than a pipe holds before it
-            // has read everything.
-            scope.spawn(move || {
-                let _ = stdin.write_all(input);
-            });
-            child.wait_with_output().map_err(Error::from)
-        })
-    } else {
-        Ok(child.wait_with_output()?)
-    }
+        });
+        child.output().map_err(Error::from)
+    })
+}
+
+/// Starts git, for whoever has something else to do meanwhile.
+pub(super) fn begin(command: &Command, input: Input) -> Result<Helper> {
+    Helper::spawn(command, input).map_err(|error| cannot_start(&error))
 }
 
 pub(super) fn cannot_start(error: &std::io::Error) -> Error {
@@ -126,41 +126,30 @@ pub(super) fn cannot_start(error: &std::io::Error) -> Error {
     Error::new(Code::Git, format!("cannot start git: {error}"))
 }
 
-pub(super) fn finish(command: Command, input: Option<&[u8]>) -> Result<Vec<u8>> {
-    let described = describe(&command);
+pub(super) fn finish(command: &Command, input: Option<&[u8]>) -> Result<Vec<u8>> {
     let output = spawn(command, input)?;
     if output.status.success() {
         Ok(output.stdout)
     } else {
-        Err(failed(&described, &output))
+        Err(failed(&describe(command), &output))
     }
 }
 
 /// The same with at most `max` bytes of stdout, and whether there was more: a call
 /// that prints more than anybody wants to see is ended.
-pub(super) fn finish_up_to(mut command: Command, max: u64) -> Result<(Vec<u8>, bool)> {
-    let described = describe(&command);
-    // Where its words do not fit into the pipe, it is not worth waiting for them.
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
-    let mut bytes = Vec::new();
-    let read = match child.stdout.take() {
-        Some(stdout) => stdout.take(max.saturating_add(1)).read_to_end(&mut bytes),
-        None => Ok(0),
-    };
-    let more = bytes.len() as u64 > max;
-    if more || read.is_err() {
-        bytes.truncate(usize::try_from(max).unwrap_or(usize::MAX));
-        let _ = child.kill();
+pub(super) fn finish_up_to(command: &Command, max: u64) -> Result<(Vec<u8>, bool)> {
+    let mut child = begin(command, Input::Nothing)?;
+    let (bytes, more) = child.read_up_to(usize::try_from(max).unwrap_or(usize::MAX))?;
+    if more {
+        child.kill();
     }
     let status = child.wait()?;
-    read?;
     if more || status.success() {
         return Ok((bytes, more));
     }
     Err(Error::new(
         Code::Git,
-        format!("`{described}` failed ({status})"),
+        format!("`{}` failed ({status})", describe(command)),
     ))
 }
 

@@ -78,7 +78,7 @@ impl Git {
         command.args(["--no-messages", ours, theirs]);
         let described = describe(&command);
         fault::point("git")?;
-        let output = spawn(command, None)?;
+        let output = spawn(&command, None)?;
         fault::point("git-done")?;
         let mut parts = split_nul(&output.stdout);
         let tree = parts.next().map(String::from_utf8_lossy);

@@ -6,6 +6,7 @@
 //! repository decides where git works. Git children die with this process.
 
 mod around;
+mod asked;
 mod borrow;
 mod call;
 mod export;
@@ -26,6 +27,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub(crate) use asked::{AskedFiles, AskedStatus};
 pub(crate) use history::{Commit, History};
 pub(crate) use index::IndexSignature;
 pub(crate) use merge::Merge;
@@ -67,6 +69,9 @@ const STATUS: &[&str] = &[
     "--no-renames",
     "-z",
 ];
+
+/// How the files of a commit are asked for.
+const LS_TREE: &[&str] = &["ls-tree", "-r", "-z", "--full-tree"];
 
 /// Whether a call may change the repository.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,7 +122,7 @@ impl Git {
         command
             .args(["init", "--quiet", "--initial-branch=main"])
             .current_dir(folder);
-        finish(command, None).map(drop)
+        finish(&command, None).map(drop)
     }
 
     /// The git folder of this work tree.
@@ -156,7 +161,7 @@ impl Git {
     pub fn read<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
         let mut command = self.command(Access::Read);
         command.args(args);
-        finish(command, None)
+        finish(&command, None)
     }
 
     /// The same with at most `max` bytes, and whether there was more.
@@ -167,7 +172,7 @@ impl Git {
     ) -> Result<(Vec<u8>, bool)> {
         let mut command = self.command(Access::Read);
         command.args(args);
-        call::finish_up_to(command, max)
+        call::finish_up_to(&command, max)
     }
 
     /// Runs a call that only reads and may answer no: `None` on exit code 1.
@@ -192,7 +197,7 @@ impl Git {
         let mut command = self.command(Access::Read);
         command.args(args);
         let described = describe(&command);
-        let output = spawn(command, input)?;
+        let output = spawn(&command, input)?;
         match output.status.code() {
             Some(0) => Ok(Some(output.stdout)),
             Some(1) => Ok(None),
@@ -215,7 +220,7 @@ impl Git {
         let mut command = self.command(Access::Write);
         command.args(args).envs(env.iter().copied());
         fault::point("git")?;
-        let result = finish(command, input);
+        let result = finish(&command, input);
         fault::point("git-done")?;
         result
     }
@@ -253,13 +258,8 @@ impl Git {
 
     /// Every file of a commit.
     pub fn files_of(&self, commit: &str) -> Result<Vec<TreeEntry>> {
-        Ok(parse_tree_listing(&self.read(&[
-            "ls-tree",
-            "-r",
-            "-z",
-            "--full-tree",
-            commit,
-        ])?))
+        let args: Vec<&str> = LS_TREE.iter().copied().chain([commit]).collect();
+        Ok(parse_tree_listing(&self.read(&args)?))
     }
 
     /// The full name of the branch that HEAD is on, unless it is detached.
@@ -277,26 +277,7 @@ impl Git {
 
     /// The state of branch, index and work tree.
     pub(crate) fn status(&self) -> Result<Status> {
-        Ok(Status::parse(&self.read(STATUS)?))
-    }
-
-    /// The same where a session may have left traps: see [`Patience`].
-    pub(crate) fn status_unless_stalled(&self) -> Result<Patience<Status>> {
-        let mut command = self.command(Access::Read);
-        command.args(STATUS);
-        let described = describe(&command);
-        Ok(match stall::run(command)? {
-            Patience::Ended(output) if output.status.success() => {
-                let text = String::from_utf8_lossy(&output.stderr);
-                if text.contains("could not open directory") {
-                    return Ok(Patience::Blind);
-                }
-                Patience::Ended(Status::parse(&output.stdout))
-            }
-            Patience::Ended(output) => return Err(failed(&described, &output)),
-            Patience::Stalled => Patience::Stalled,
-            Patience::Blind => Patience::Blind,
-        })
+        self.ask_status()?.answer()
     }
 
     /// The paths that differ between two commits.

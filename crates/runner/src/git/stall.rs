@@ -1,13 +1,10 @@
 //! A git that may wait for ever, because a session left a pipe where git expects
 //! a file: noticed, ended, and left to the caller to clear the way.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use runner_exec::Helper;
 
 use crate::error::Result;
 
@@ -31,77 +28,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many looks without any work in between: it waits for something.
 const IDLE_LOOKS: u32 = 3;
 
-/// Runs a command with null stdin; ends it when it does nothing.
-pub(super) fn run(mut command: Command) -> Result<Patience<Output>> {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .map_err(|error| super::call::cannot_start(&error))?;
-    let mut pipes = Pipes::of(&mut child);
+/// Waits for it to end; ends it when it does nothing.
+pub(super) fn watch(mut child: Helper) -> Result<Patience<Output>> {
     let mut watch = Watch::new();
-    while !pipes.read_for(LOOK_EVERY)? {
+    while !child.read_for(Some(LOOK_EVERY))? {
         if watch.sees_no_work(child.id()) {
-            let _ = child.kill();
-            let _ = child.wait();
+            // Dropped, which ends it.
             return Ok(Patience::Stalled);
         }
     }
     // Both pipes are closed: it ends, or has ended. Nothing that git starts here keeps running.
-    Ok(Patience::Ended(Output {
-        status: child.wait()?,
-        stdout: pipes.stdout,
-        stderr: pipes.stderr,
-    }))
-}
-
-/// What the child prints, on either pipe as it comes: each may fill up.
-struct Pipes {
-    open: Vec<(bool, File)>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-}
-
-impl Pipes {
-    fn of(child: &mut Child) -> Self {
-        let out = child.stdout.take().map(|pipe| (true, OwnedFd::from(pipe)));
-        let err = child.stderr.take().map(|pipe| (false, OwnedFd::from(pipe)));
-        let pipes = out.into_iter().chain(err);
-        Self {
-            open: pipes.map(|(is_out, fd)| (is_out, File::from(fd))).collect(),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-        }
-    }
-
-    /// Reads what comes, until both are closed (true) or nothing came for so long (false).
-    fn read_for(&mut self, limit: Duration) -> Result<bool> {
-        let timeout = Timespec::try_from(limit).unwrap_or_default();
-        let mut buffer = [0; 1 << 14];
-        while !self.open.is_empty() {
-            let mut fds: Vec<_> = self
-                .open
-                .iter()
-                .map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN))
-                .collect();
-            match rustix::event::poll(&mut fds, Some(&timeout)) {
-                Ok(0) => return Ok(false),
-                Err(rustix::io::Errno::INTR) => continue,
-                other => other.map_err(std::io::Error::from)?,
-            };
-            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            for at in (0..ready.len()).rev().filter(|at| ready[*at]) {
-                let (is_out, pipe) = &mut self.open[at];
-                match pipe.read(&mut buffer) {
-                    Ok(0) => drop(self.open.remove(at)),
-                    Ok(count) if *is_out => self.stdout.extend_from_slice(&buffer[..count]),
-                    Ok(count) => self.stderr.extend_from_slice(&buffer[..count]),
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        Ok(true)
-    }
+    Ok(Patience::Ended(child.output()?))
 }
 
 /// Whether a process that prints nothing does anything else.
@@ -155,9 +92,9 @@ mod tests {
 
     #[allow(clippy::disallowed_methods)] // a stand-in for git
     fn sh(script: &str) -> Patience<Output> {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).stdin(Stdio::null());
-        run(command).unwrap()
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script]);
+        watch(Helper::spawn(&command, runner_exec::Input::Nothing).unwrap()).unwrap()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use runner_core::meta::{ErrorKind, ExecutorRun, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
 use runner_core::paths;
 use runner_core::schema;
-use runner_exec::{Ended, Spec};
+use runner_exec::{Ended, Ready, Spec};
 use serde_json::json;
 
 use super::child::{self, GRACE, interrupted, millis};
@@ -36,6 +36,7 @@ pub(super) struct AgentSession {
 pub(super) fn run_agent(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
+    ready: Option<Ready>,
     state: &State,
     containment: &Containment,
     budget: &Budget,
@@ -110,7 +111,7 @@ pub(super) fn run_agent(
         cap,
         backend.program().is_some(),
     );
-    let (report, log) = child::run(place, it, &spec, "executor.log", cap, &mut stream)?;
+    let (report, log) = child::run(place, it, ready, &spec, "executor.log", cap, &mut stream)?;
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     // What ended because it was told to has no code of its own.
     let exit_code = report.exit.filter(|_| by_itself);

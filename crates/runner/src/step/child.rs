@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
 
-use runner_exec::{CappedLog, Ended, Flow, Report, Sink, Spec, Stream};
+use runner_exec::{CappedLog, Ended, Flow, Ready, Report, Sink, Spec, Stream};
 
 use super::iteration::has_content;
 use super::{Iteration, Workplace};
@@ -15,6 +15,12 @@ use crate::host::Observer;
 
 /// Between SIGTERM and SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
+
+/// Starts a supervisor for a child that will most likely run soon. That there is none costs time
+/// later and nothing else.
+pub(super) fn prepare(place: &Workplace<'_, '_>) -> Option<Ready> {
+    place.host.supervisor.prepare().ok()
+}
 
 /// Who else hears what a child prints.
 pub(super) trait Listener {
@@ -36,6 +42,7 @@ impl Listener for Nobody {
 pub(super) fn run(
     place: &mut Workplace<'_, '_>,
     it: &Iteration,
+    ready: Option<Ready>,
     spec: &Spec,
     name: &str,
     cap: u64,
@@ -55,7 +62,7 @@ pub(super) fn run(
     let report = place
         .host
         .supervisor
-        .run(spec, place.host.cancel, &mut sink)?;
+        .run_in(ready, spec, place.host.cancel, &mut sink)?;
     let LogSink {
         mut file,
         head: mut log,

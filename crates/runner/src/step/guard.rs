@@ -6,7 +6,7 @@ use std::time::Instant;
 use runner_core::digest::sha256_hex;
 use runner_core::journal::Record;
 use runner_core::meta::{ErrorKind, GuardRun, RunnerError};
-use runner_exec::{Ended, Spec};
+use runner_exec::{Ended, Ready, Spec};
 use serde_json::json;
 
 use super::child::{self, GRACE, Nobody, interrupted, millis};
@@ -28,6 +28,7 @@ pub(super) struct GuardSession {
 pub(super) fn run_guard(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
+    ready: Option<Ready>,
     state: &State,
     containment: &Containment,
     deadline: Instant,
@@ -71,7 +72,7 @@ pub(super) fn run_guard(
     );
     place.host.observer.progress(&Progress::Guard);
     let cap = state.config.guard_output_limit_bytes;
-    let (report, log) = child::run(place, it, &spec, "guard.log", cap, &mut Nobody)?;
+    let (report, log) = child::run(place, it, ready, &spec, "guard.log", cap, &mut Nobody)?;
     run.exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),

@@ -23,7 +23,7 @@ use super::{Iteration, Workplace};
 use crate::belongings::{Belongings, Change};
 use crate::error::{Code, Error, Result};
 use crate::files::{self, ReadError};
-use crate::git::{Entry, Git, Status};
+use crate::git::{AskedStatus, Entry, Git, Status};
 use crate::image::{self, Image};
 use crate::notes;
 
@@ -201,10 +201,11 @@ fn put_in_order(
 ) -> Result<Order> {
     let (root, git) = (place.project.root(), place.git);
     let quarantine = it.quarantine();
-    let mut status = status_of(git, it)?;
+    let asked = ask_status(git, it)?;
+    let deny = commits::Deny::new(config, belongings)?;
+    let mut status = status_of(git, it, asked)?;
     let mut nested = nested::take(root, belongings, &mut status, git, &quarantine)?;
     traps::make_addable(root, &status, &quarantine)?;
-    let deny = commits::Deny::new(config, belongings)?;
     let found: BTreeSet<PathBuf> = untracked(&status).map(Path::to_owned).collect();
     let mut denied = deny.take(root, &found, &quarantine)?;
 
@@ -252,16 +253,21 @@ fn put_in_order(
     })
 }
 
-/// Git's view; what keeps git from looking is cleared away.
-fn status_of(git: &Git, it: &mut Iteration) -> Result<Status> {
-    use crate::git::Patience;
+/// Lets git begin to look.
+fn ask_status(git: &Git, it: &mut Iteration) -> Result<AskedStatus> {
     // Git itself does not look at the checksum, and takes a torn index for a
     // strange one.
     let same = it.index_signature.is_some() && it.index_signature == git.index_signature();
     if !same && !git.index_is_whole(it.started.head.len()) {
         build_index_anew(git, it)?;
     }
-    match git.status_unless_stalled() {
+    git.ask_status()
+}
+
+/// Git's view; what keeps git from looking is cleared away.
+fn status_of(git: &Git, it: &mut Iteration, asked: AskedStatus) -> Result<Status> {
+    use crate::git::Patience;
+    match asked.answer_unless_stalled() {
         Ok(Patience::Ended(status)) => Ok(status),
         Ok(Patience::Stalled | Patience::Blind) => {
             traps::clear_the_way(git.root(), &it.quarantine())?;

@@ -1,5 +1,6 @@
 //! An iteration under way: its folder, its journal, what was there before.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -20,18 +21,22 @@ use crate::git::{self, Git, IndexSignature, OwnFiles};
 use crate::host::Clock;
 use crate::image;
 use crate::log::{Events, Journal};
-use crate::project::Project;
+use crate::project::{Project, iteration_number};
 
 /// tree.json as HEAD has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Before {
     bytes: Option<Arc<Vec<u8>>>,
+    sha256: OnceCell<String>,
 }
 
 impl Before {
     /// `None`: there is no such file.
     pub(crate) fn new(bytes: Option<Arc<Vec<u8>>>) -> Self {
-        Before { bytes }
+        Before {
+            bytes,
+            sha256: OnceCell::new(),
+        }
     }
 
     /// The bytes, if there is a file.
@@ -45,8 +50,9 @@ impl Before {
     }
 
     /// SHA-256, or nothing where there is no file.
-    pub(crate) fn sha256(&self) -> String {
-        self.bytes().map(sha256_hex).unwrap_or_default()
+    pub(crate) fn sha256(&self) -> &str {
+        self.sha256
+            .get_or_init(|| self.bytes().map(sha256_hex).unwrap_or_default())
     }
 
     /// Refuses a tree in the work tree that is not HEAD's.
@@ -256,22 +262,19 @@ impl Iteration {
         let run_folder = project.run_folder(&self.started.run_id);
         for folder in [&run_folder, &self.folder] {
             for entry in fs::read_dir(folder)?.flatten() {
+                let name = entry.file_name();
                 // A pipe would make a reader wait for ever, a link would make a
                 // writer write elsewhere.
-                if entry
+                let trap = entry
                     .file_type()
-                    .is_ok_and(|kind| !kind.is_file() && !kind.is_dir())
-                {
-                    let name = PathBuf::from(entry.file_name());
-                    image::move_to(folder, &name, &self.quarantine().join("logs"))?;
+                    .is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
+                // An iteration that has not been is a journal that somebody made up.
+                let made_up = folder == &run_folder
+                    && iteration_number(&name).is_some_and(|number| number > self.started.iter);
+                if trap || made_up {
+                    let aside = self.quarantine().join("logs");
+                    image::move_to(folder, Path::new(&name), &aside)?;
                 }
-            }
-        }
-        // An iteration that has not been is a journal that somebody made up.
-        for later in project.iteration_numbers(&self.started.run_id) {
-            if later > self.started.iter {
-                let name = PathBuf::from(later.to_string());
-                image::move_to(&run_folder, &name, &self.quarantine().join("logs"))?;
             }
         }
         if let Some(beside) = &self.beside {
@@ -318,7 +321,8 @@ pub(crate) fn has_content(path: &Path, mut bytes: &[u8]) -> bool {
     let Ok(mut file) = fs::File::open(path) else {
         return false;
     };
-    let mut piece = vec![0; (256 * 1024).min(bytes.len() + 1)];
+    // Not so large that every call would be given fresh pages.
+    let mut piece = vec![0; (64 * 1024).min(bytes.len() + 1)];
     loop {
         match file.read(&mut piece) {
             Ok(0) => return bytes.is_empty(),

@@ -19,11 +19,12 @@ use runner_core::goal::Goal;
 use runner_core::ids::REPAIR_NODE;
 use runner_core::journal::Started;
 use runner_core::meta::{Class, ErrorKind, Facts, Guard, RunnerError};
-use runner_core::output::Status;
+use runner_core::output::{AgentOutput, Status};
 use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::select::{Selection, select};
 use runner_core::tree;
+use runner_exec::Ready;
 
 use crate::belongings::{Belongings, Source};
 use crate::budget::Budget;
@@ -108,20 +109,26 @@ pub(crate) struct Workplace<'a, 'h> {
 
 /// Takes one step in a project whose unfinished iterations are settled.
 pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
+    // While git looks, the tree is read and checked; whether that counts is git's word.
+    let status = place.git.ask_status()?;
+    let files = place.git.ask_files_at_head();
     let state =
         state::load(place.project).map_err(|error| elsewhere(place, &error).unwrap_or(error))?;
-    let status = place.git.status()?;
+    let bytes = state::tree_bytes(place.project).map(Arc::new);
+    let checked = match &bytes {
+        Ok(bytes) => state::check_tree(bytes),
+        Err(error) => Err(unreadable(error)),
+    };
+    let before = Before::new(bytes.as_ref().ok().cloned());
+    before.sha256();
+
+    let status = status.answer()?;
     let run_id = check_identity(&state.goal, &state.run_state, &status)?;
     check_clean(&status)?;
     let head = status
         .head
         .ok_or_else(|| identity_error("the repository has no commit"))?;
 
-    let bytes = state::tree_bytes(place.project).map(Arc::new);
-    let checked = match &bytes {
-        Ok(bytes) => state::check_tree(bytes),
-        Err(error) => Err(unreadable(error)),
-    };
     let (task_root, valid_bytes);
     let job = match checked {
         Ok(root) => {
@@ -166,13 +173,14 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
     let budget = Budget::of(place.project, &run_id, &state.config);
     budget.check()?;
     place.containment.for_config(&state.config)?;
-    let before = Before::new(bytes.as_ref().ok().cloned());
+    let ready = child::prepare(place);
     let mut belongings = Belongings::capture(
         place.git,
         &head,
         &state.config,
         Some(job.root),
         Source::WorkTree,
+        files,
     )?;
     belongings.note_hidden(place.git, &status.ignored)?;
     before.prove(&belongings)?;
@@ -206,7 +214,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         serde_json::json!({"node_id": job.node_id}),
     );
 
-    match work(place, &mut it, &state, &job, &belongings, &budget) {
+    match work(place, &mut it, ready, &state, &job, &belongings, &budget) {
         Ok(report) => Ok(StepResult::Recorded(report)),
         Err(error) if error.code == Code::Interrupted => Err(error),
         Err(error) if it.is_decided() => Err(error),
@@ -256,6 +264,7 @@ pub(crate) struct RepairJob {
 fn work(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
+    ready: Option<Ready>,
     state: &State,
     job: &Job<'_, '_>,
     belongings: &Belongings<'_>,
@@ -268,21 +277,29 @@ fn work(
 
     let containment = place.containment.for_config(&state.config)?;
     it.sandbox = containment.as_str();
-    let agent = agent::run_agent(place, it, state, &containment, budget, deadline)?;
+    let agent = agent::run_agent(place, it, ready, state, &containment, budget, deadline)?;
     let mut facts = Facts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
-        tree_before_sha256: it.before.sha256(),
+        tree_before_sha256: it.before.sha256().to_owned(),
         runner_error: agent.error.clone(),
         ..Facts::default()
     };
     // A link or a pipe is taken away below, but it is the better reason.
-    let as_left = agent::read_output(it, agent.failure.as_ref()).err();
+    let as_left = agent::read_output(it, agent.failure.as_ref());
+    let wants_guard = |output: &AgentOutput| output.status == Status::Done;
+    let ready = if as_left.as_ref().is_ok_and(wants_guard) {
+        child::prepare(place)
+    } else {
+        None
+    };
     let found = inspect::after_session(place, it, &state.config, belongings, &mut facts)?;
     let output = match agent::read_output(it, agent.failure.as_ref()) {
         Ok(output) => Some(output),
         Err(error) => {
-            facts.runner_error.get_or_insert(as_left.unwrap_or(error));
+            facts
+                .runner_error
+                .get_or_insert(as_left.err().unwrap_or(error));
             None
         }
     };
@@ -299,7 +316,7 @@ fn work(
     let outcome = match decide::assess(task, agent_tree, output.as_ref(), &facts) {
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
-            let guard = guard::run_guard(place, it, state, &containment, deadline)?;
+            let guard = guard::run_guard(place, it, ready, state, &containment, deadline)?;
             facts.guard_exit = guard.run.exit_code;
             facts.runner_error = guard.error;
             inspect::after_guard(

@@ -14,13 +14,14 @@ use std::path::Path;
 
 use runner::Result;
 use runner_ledger::{Ask, Ledger};
-use runner_lifecycle::{Request, TaskId};
+use runner_lifecycle::Request;
 use serde_json::json;
 
 use super::Exit;
 use super::ledger::{store, with_ledger};
 use super::task::{self, Ended};
 use crate::fleet_args::{FleetArgs, FleetCommand};
+use crate::ledger_args::{TaskArgs, TaskCommand};
 use crate::out::Out;
 
 pub(crate) use demo::agent::main as demo_agent;
@@ -50,13 +51,15 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
         FleetCommand::Pause { id } => pause(ledger, id.as_deref(), true, out).await,
         FleetCommand::Resume { id } => pause(ledger, id.as_deref(), false, out).await,
         FleetCommand::Cancel { id, reason } => {
-            let reason = reason.clone();
-            change(ledger, id, Request::Cancel { reason }, out).await
+            let command = TaskCommand::Cancel {
+                id: id.clone(),
+                reason: reason.clone(),
+            };
+            task::dispatch(ledger, &by_hand(args, command), out).await
         }
-        FleetCommand::Retry { id } => {
-            let id = task::task_id(id)?;
-            let request = task::retry_request(ledger, &id, None).await?;
-            ask(ledger, id, request, out).await
+        FleetCommand::Retry(retry) => {
+            let command = TaskCommand::Retry(retry.clone());
+            task::dispatch(ledger, &by_hand(args, command), out).await
         }
         // Handled above: they open the ledger themselves.
         _ => Ok(Exit::Success),
@@ -65,7 +68,10 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
 
 async fn pause(ledger: &Ledger, id: Option<&str>, paused: bool, out: &mut Out) -> Ended {
     if let Some(id) = id {
-        return change(ledger, id, Request::Pause { paused }, out).await;
+        let request = Request::Pause { paused };
+        let asked = Ask::new(task::task_id(id)?, PERSON, request);
+        task::print(&ledger.call(&asked).await?, out);
+        return Ok(Exit::Success);
     }
     ledger.set_paused(paused).await?;
     if out.json {
@@ -79,12 +85,12 @@ async fn pause(ledger: &Ledger, id: Option<&str>, paused: bool, out: &mut Out) -
     Ok(Exit::Success)
 }
 
-async fn change(ledger: &Ledger, id: &str, request: Request, out: &mut Out) -> Ended {
-    ask(ledger, task::task_id(id)?, request, out).await
-}
-
-async fn ask(ledger: &Ledger, id: TaskId, request: Request, out: &mut Out) -> Ended {
-    let outcome = ledger.call(&Ask::new(id, PERSON, request)).await?;
-    task::print(&outcome, out);
-    Ok(Exit::Success)
+/// The same as `runner task` does it.
+fn by_hand(args: &FleetArgs, command: TaskCommand) -> TaskArgs {
+    TaskArgs {
+        store: args.store.clone(),
+        actor: PERSON.to_owned(),
+        request_id: None,
+        command,
+    }
 }

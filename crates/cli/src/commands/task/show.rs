@@ -4,6 +4,7 @@ use runner_fleet::explain::{Explained, Sight};
 use runner_ledger::{Filter, Ledger};
 use runner_lifecycle::event::Event;
 use runner_lifecycle::lock::Resource;
+use runner_lifecycle::row::Change;
 use runner_lifecycle::{Code, Refusal, State, Task, TaskId, Timestamp};
 use serde_json::{Value, json};
 
@@ -81,7 +82,12 @@ pub(super) async fn list(ledger: &Ledger, filter: &Filter, out: &mut Out) -> End
         out.data(&line(task, out));
     }
     if tasks.is_empty() {
-        out.say("no tasks; `runner task add` makes one");
+        let some = filter.state.is_some() || filter.role.is_some() || filter.after.is_some();
+        out.say(if some {
+            "no such tasks"
+        } else {
+            "no tasks; `runner task add` makes one"
+        });
     }
     Ok(Exit::Success)
 }
@@ -139,14 +145,26 @@ fn timeline(events: &[Event], out: &mut Out) {
         let lasted = events
             .get(at + 1)
             .map(|next| style::duration(next.created_at.millis_since(event.created_at)));
+        let why = said(event).map(|why| format!(": {}", style::one_line(why, 60)));
         out.data(&format!(
-            "{mark} {}  {state}  {} by {}{}",
+            "{mark} {}  {state}  {} by {}{}{}",
             time(event.created_at),
             style::one_line(&event.reason, 60),
             style::one_line(&event.actor, 40),
+            why.unwrap_or_default(),
             lasted.map_or(String::new(), |lasted| format!("  ({lasted})")),
         ));
     }
+}
+
+/// What was said about an event in words: by whoever called it off, or blocked it.
+fn said(event: &Event) -> Option<&str> {
+    let blocked = event.changes.iter().find_map(|change| match change {
+        Change::blocker(Some(blocker)) => Some(blocker.reason.as_str()),
+        _ => None,
+    });
+    let why = event.details.get("why").and_then(Value::as_str);
+    why.or(blocked).filter(|words| !words.trim().is_empty())
 }
 
 pub(super) async fn events(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {

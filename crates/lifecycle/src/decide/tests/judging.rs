@@ -30,9 +30,24 @@ fn from_a_result_to_done() {
     let token = desk.claim("j", Purpose::Merge);
     assert_eq!(desk.locks, [resource("@judge/t"), resource("@merge/main")]);
     let request = desk.intent(token);
-    desk.ask("j", request.clone());
-    assert!(desk.ask("j", request).is_empty(), "the same intent again");
-    let mut other = intent();
+    let recorded = desk.ask("j", request.clone());
+    let again = desk.ask("j", request.clone());
+    assert!(again.is_empty() && again.replayed, "the same intent again");
+    assert_eq!(again.answer, recorded.answer);
+    let Request::RecordIntent { intent, packet, .. } = request else {
+        unreachable!();
+    };
+    let packet = ResultPacket {
+        worklog_path: "other.md".to_owned(),
+        ..packet
+    };
+    let other = Request::RecordIntent {
+        token,
+        intent,
+        packet,
+    };
+    assert_eq!(desk.refused("j", other), Code::ConcurrencyConflict);
+    let mut other = super::intent();
     other.merge_commit = "n".to_owned();
     let base = BasePosition::Merged;
     let other = Request::SettleIntent {

@@ -52,6 +52,15 @@ fn what_a_new_task_must_say() {
             Some(Code::MissingRequiredInput),
         ),
         (
+            |n, _| n.lock_scope.push(resource("@merge/main")),
+            Some(Code::SchemaInvalid),
+        ),
+        (
+            |n, _| n.lock_scope = vec![resource("@judge")],
+            Some(Code::SchemaInvalid),
+        ),
+        (|n, _| n.lock_scope = vec![resource("@research/j/c")], None),
+        (
             |n, _| n.acceptance.clear(),
             Some(Code::MissingRequiredInput),
         ),
@@ -253,19 +262,37 @@ fn a_new_packet_for_a_task_nobody_works_on() {
         ["just test"],
         "commands are never dropped to none"
     );
-    let none = NewPacket {
-        lock_scope: Vec::new(),
-        ..packet.clone()
-    };
-    assert_eq!(
-        desk.refused("x", Request::Replan(none)),
-        Code::MissingRequiredInput
-    );
+    for (lock_scope, code) in [
+        (Vec::new(), Code::MissingRequiredInput),
+        (vec![resource("@merge/main")], Code::SchemaInvalid),
+    ] {
+        let bad = NewPacket {
+            lock_scope,
+            ..packet.clone()
+        };
+        assert_eq!(desk.refused("x", Request::Replan(bad.clone())), code);
+        // The same holds for a packet that the recovery table asks for.
+        let mut desk = desk.clone();
+        desk.ask("x", structural_block());
+        let recover = Request::Recover {
+            packet: Some(bad),
+            successor: None,
+        };
+        assert_eq!(desk.refused("x", recover), code);
+    }
     desk.claim("w", Purpose::Work);
     assert_eq!(
         desk.refused("x", Request::Replan(packet)),
         Code::InvalidTransition
     );
+}
+
+fn structural_block() -> Request {
+    Request::Block {
+        code: Code::SchemaInvalid,
+        reason: "x".to_owned(),
+        waits_for: None,
+    }
 }
 
 #[test]

@@ -220,6 +220,19 @@ fn a_result_must_fit() {
             |p| p.changes[0].resource = "src/../a".to_owned(),
             Some(Code::SchemaInvalid),
         ),
+        // The name of a file is taken as it is, whatever it would mean in a scope.
+        (
+            |p| p.changes[0].resource = "src/[id]/{a}*.ts".to_owned(),
+            None,
+        ),
+        (
+            |p| p.changes[0].resource = "src/secret/[id].ts".to_owned(),
+            Some(Code::ScopeViolation),
+        ),
+        (
+            |p| p.changes[0].resource = "src/a\nb".to_owned(),
+            Some(Code::SchemaInvalid),
+        ),
         (|p| p.run_id = "t-2".to_owned(), Some(Code::NonCompliant)),
         (|p| p.task_id = "u".to_owned(), Some(Code::NonCompliant)),
         (

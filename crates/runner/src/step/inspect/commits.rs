@@ -1,7 +1,7 @@
 //! New files that must not go into a commit, in the work tree and in commits
 //! that were made meanwhile.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -16,21 +16,20 @@ use crate::git::{self, Git};
 use crate::image;
 
 /// What `[commit]` says.
-pub(super) struct Deny<'a> {
+pub(super) struct Deny<'a, 't> {
     list: DenyList,
     max_bytes: u64,
-    tracked: HashSet<&'a Path>,
+    belongings: &'a Belongings<'t>,
 }
 
-impl<'a> Deny<'a> {
-    pub(super) fn new(config: &Config, belongings: &'a Belongings<'_>) -> Result<Self> {
+impl<'a, 't> Deny<'a, 't> {
+    pub(super) fn new(config: &Config, belongings: &'a Belongings<'t>) -> Result<Self> {
         let list = DenyList::new(&config.commit.deny)
             .map_err(|error| Error::new(Code::Config, format!("[commit] deny: {error}")))?;
-        let tracked = belongings.tracked.iter().map(|entry| entry.path.as_path());
         Ok(Deny {
             list,
             max_bytes: config.commit.max_file_bytes,
-            tracked: tracked.collect(),
+            belongings,
         })
     }
 
@@ -39,7 +38,7 @@ impl<'a> Deny<'a> {
         let bytes = path.as_os_str().as_bytes();
         let state = [paths::TREE, paths::ASSUMPTIONS, paths::QUESTIONS];
         let owned = paths::is_owned(bytes) || state.iter().any(|name| name.as_bytes() == bytes);
-        !owned && !paths::is_local_only(bytes) && !self.tracked.contains(path)
+        !owned && !paths::is_local_only(bytes) && self.belongings.entry(path).is_none()
     }
 
     /// How to call a file that must not be committed.
