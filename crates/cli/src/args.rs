@@ -12,13 +12,15 @@ Exit codes:
   1    error: layout, config, tree, identity, git, agent, guard could not run, iteration limit;
        a difference in replay, a proof that does not hold in verify, findings in validate or
        doctor, a change that retry or edit refuses, an outcome of eval run that is not expected
-  2    select, step: nothing to do, the tree is complete (and wrong usage)
-  3    stuck: the next leaf has used up its attempts and has not passed
+  2    select, step, fleet up: nothing to do (and wrong usage)
+  3    stuck: the next leaf has used up its attempts and has not passed; fleet up --until-idle:
+       a task is not done
   130  interrupted: children ended, state consistent, nothing lost
 
 Environment:
   RUNNER_RETRY_DELAYS_SECS  pauses of the loop before it tries again after an error (10,60,300)
-  RUNNER_STORE              the ledger of `task` and `ledger` (.runner/fleet/ledger.db)
+  RUNNER_STORE              the ledger of `fleet`, `task`, `ledger` (.runner/fleet/ledger.db)
+  RUNNER_FLEET_COOLDOWN_SECS  how long a task waits after its first failed run (30)
   NO_COLOR                  no colours
   VISUAL, EDITOR            the editor of `runner edit`; VISUAL comes first
 

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use runner_testkit::{TestRepo, assert_no_process, eventually};
+use runner_testkit::{Pty, TestRepo, assert_no_process, assert_processes_end, eventually};
 use serde_json::Value;
 
 const BIN: &str = env!("CARGO_BIN_EXE_runner");
@@ -137,6 +137,45 @@ fn cut_off_and_gone_on_with() {
     repo.agent(WORKS);
     repo.runner(&["fleet", "up", "--until-idle"]).success();
     assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+    assert_at_rest(&repo);
+}
+
+#[test]
+fn killed_and_gone_on_with() {
+    let repo = repo();
+    three_issues(&repo);
+    let started = repo.agent_dir().join("started");
+    repo.agent("setsid sleep 600 & : > \"$AGENT_DIR/started\"; sleep 600");
+    let running = repo.spawn_runner(&["fleet", "up"]);
+    eventually("a session has begun", Duration::from_secs(60), || {
+        started.exists()
+    });
+    running.kill();
+    assert_processes_end(&repo.root().display().to_string(), Duration::from_secs(30));
+    // Everybody comes back under the old name, and gives back what it held.
+    repo.agent(WORKS);
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+    assert_at_rest(&repo);
+}
+
+#[test]
+fn a_terminal_shows_what_goes_on() {
+    let mut repo = repo();
+    repo.env("TERM", "xterm");
+    three_issues(&repo);
+    repo.agent(
+        "while [ ! -e \"$AGENT_DIR/go\" ]; do sleep 0.05; done\n\
+         id=${RUNNER_RUN_ID%-*}; mkdir -p \"$id\"; echo hi > \"$id/file\"; out done did",
+    );
+    let command = repo.runner_cmd(&["fleet", "up", "--until-idle"]);
+    let mut pty = Pty::spawn(&command, 100, 30);
+    pty.wait_for("worker-1 \u{b7} ");
+    pty.wait_for("2 in_progress, 1 todo");
+    std::fs::write(repo.agent_dir().join("go"), "").unwrap();
+    let (code, seen) = pty.wait();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("merged after 1 run"), "{seen}");
     assert_at_rest(&repo);
 }
 

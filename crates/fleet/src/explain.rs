@@ -5,8 +5,11 @@ use runner_ledger::{Agent, Floor, Ledger, LedgerError};
 use runner_lifecycle::ready::NotReady;
 use runner_lifecycle::row::Blocker;
 use runner_lifecycle::run::Lease;
-use runner_lifecycle::{Phase, Purpose, Reason, State, Task, TaskId, Timestamp, order};
+use runner_lifecycle::{Purpose, Reason, State, Task, TaskId, Timestamp, order};
 use serde::Serialize;
+
+use crate::roles::planner::is_parked;
+use crate::rules::summary::{Story, summary};
 
 /// How far a chain of tasks that wait for each other is followed.
 const MAX_CHAIN: usize = 20;
@@ -104,10 +107,9 @@ impl Sight {
             waits_for: None,
         };
         Ok(match task.state {
-            State::Done => explained("done", "it is done".to_owned()),
-            State::Failed | State::Canceled => Explained {
+            State::Done | State::Failed | State::Canceled => Explained {
                 waits_for: task.superseded_by.clone(),
-                ..explained(task.state.as_str(), ended(task))
+                ..explained(task.state.as_str(), sentence(&self.ledger, task).await?)
             },
             State::InProgress => self.in_progress(task, explained("in_progress", String::new())),
             State::Blocked => match &task.blocker {
@@ -265,12 +267,31 @@ fn present(mut agents: Vec<Agent>) -> Vec<Agent> {
     agents
 }
 
-fn ended(task: &Task) -> String {
-    match (&task.superseded_by, task.phase) {
-        (Some(next), _) => format!("it was superseded by {next}"),
-        (None, Phase::Judge) => format!("it ended as {} while it was judged", task.state),
-        (None, Phase::Work) => format!("it ended as {}", task.state),
+/// What happened to a task, in one sentence.
+pub async fn sentence(ledger: &Ledger, task: &Task) -> Result<String, LedgerError> {
+    let runs = ledger.runs(&task.id).await?;
+    let events = ledger.events(&task.id).await?;
+    let successors = successors(ledger, task).await?;
+    Ok(summary(&Story {
+        task,
+        runs: &runs,
+        events: &events,
+        successors: &successors,
+        parked: is_parked(task.state, task.blocked_on()),
+    }))
+}
+
+/// Those that came after a task, along `superseded_by`.
+pub async fn successors(ledger: &Ledger, task: &Task) -> Result<Vec<Task>, LedgerError> {
+    let mut chain: Vec<Task> = Vec::new();
+    let mut next = task.superseded_by.clone();
+    while let Some(id) = next.take() {
+        if let Some(task) = ledger.task(&id).await? {
+            next.clone_from(&task.superseded_by);
+            chain.push(task);
+        }
     }
+    Ok(chain)
 }
 
 /// How long ago, for people.

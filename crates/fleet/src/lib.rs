@@ -7,7 +7,6 @@
 pub mod backlog;
 pub mod book;
 pub mod explain;
-pub mod fleet;
 pub mod host;
 pub mod local;
 pub mod names;
@@ -15,6 +14,7 @@ pub mod notes;
 pub mod outlook;
 pub mod roles;
 pub mod rules;
+mod settled;
 pub mod simulate;
 pub mod up;
 pub mod yard;

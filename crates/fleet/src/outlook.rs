@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use runner_core::paths::FLEET_DIR;
-use runner_ledger::{Filter, Ledger, LedgerError, StoreError};
+use runner_ledger::{Filter, Ledger, StoreError};
 use runner_lifecycle::{Reason, State, TaskId, request};
 
 use crate::backlog::LocalIssues;
@@ -237,9 +237,4 @@ pub async fn counted(ledger: &Ledger, mut inputs: Inputs) -> Result<Inputs, Stor
     inputs.local_backlog = inputs.local_backlog.saturating_sub(parked);
     inputs.red_base |= ledger.red_base().await?.is_some();
     Ok(inputs)
-}
-
-/// How many tasks still move by themselves: those that are neither ended nor parked.
-pub async fn open_tasks(ledger: &Ledger) -> Result<u64, LedgerError> {
-    Ok(counted(ledger, Inputs::default()).await?.local_backlog)
 }

@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use crate::book::{Book, Booked};
 use crate::names::Name;
-use crate::outlook::open_tasks;
 use crate::roles::backlog::Backlog;
 use crate::roles::cycle::{self, CycleStatistics};
 use crate::roles::judge::Judge;
 use crate::roles::planner::{self, Planned};
 use crate::roles::worker::Worker;
 use crate::roles::{Crew, Notes, Settings, clear_up, dispatcher, keeper};
+use crate::settled::is_settled;
 use crate::yard::{Later, Presented, StopSign, Stopper, Trouble, Yard};
 
 /// What a role does.
@@ -196,7 +196,7 @@ impl Fleet {
             // What cannot be read is no work that anybody could do.
             Err(_) => 0,
         };
-        Ok(waiting == 0 && open_tasks(self.ledger()).await? == 0)
+        Ok(waiting == 0 && is_settled(&self.crew).await?)
     }
 
     /// Waits for a role that ends though nobody said so, and says why.

@@ -60,8 +60,8 @@ impl Known for Fed {
 }
 
 impl Api {
-    /// Serves in the runtime of the caller.
-    pub(super) async fn start(ground: &Ground, ledger: &Ledger, roles: &Roles) -> Result<Api> {
+    /// Serves in the runtime that this is called in.
+    pub(super) fn start(ground: &Ground, ledger: &Ledger, roles: &Roles) -> Result<Api> {
         let listening = runner_server::bind(Address {
             ip: Ipv4Addr::LOCALHOST.into(),
             port: ground.settings().port,

@@ -35,7 +35,7 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
         FleetCommand::Up(options) => return up::run(dir, &args.store, options, out),
         FleetCommand::Demo { dir } => return demo::run(dir.as_deref(), out),
         FleetCommand::Simulate { seed, seeds, log } => {
-            return simulate::run(*seed, *seeds, *log, out);
+            return Ok(simulate::run(*seed, *seeds, *log, out));
         }
         FleetCommand::Serve { .. }
         | FleetCommand::Dispatcher

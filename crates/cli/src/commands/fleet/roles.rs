@@ -99,9 +99,10 @@ async fn stay(
 ) -> std::result::Result<Exit, Failed> {
     let ledger = ground.open().await?;
     let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
-    let api = match serves {
-        true => Some(Api::start(ground, &ledger, &roles).await.map_err(said)?),
-        false => None,
+    let api = if serves {
+        Some(Api::start(ground, &ledger, &roles).map_err(said)?)
+    } else {
+        None
     };
     ground.tell_guess(out);
     if let Some(api) = &api {

@@ -1,7 +1,6 @@
 //! `runner fleet simulate`: the roles of a fleet against a ledger in memory, with crashes,
 //! lost answers and bad luck, all of it by a seed.
 
-use runner::Result;
 use runner_fleet::simulate::{Options, Report, simulate};
 use serde_json::json;
 
@@ -10,7 +9,7 @@ use crate::out::Out;
 use crate::style::{self, Tone};
 
 /// Runs so many seeds, from that one on. Stops at the first that does not hold.
-pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Result<Exit> {
+pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Exit {
     let options = Options {
         log,
         ..Options::default()
@@ -25,7 +24,7 @@ pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Result<Exi
             out.live_line(&format!("{ended} of {seeds} seeds hold"));
         }
         if !report.is_clean() {
-            return Ok(Exit::Error);
+            return Exit::Error;
         }
     }
     out.clear_line();
@@ -37,7 +36,7 @@ pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Result<Exi
             out.data(&format!("{seeds} from {seed} on: everything holds"));
         }
     }
-    Ok(Exit::Success)
+    Exit::Success
 }
 
 fn tell(report: &Report, out: &mut Out) {

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
+use std::time::Instant;
 
-use runner_fleet::roles::planner::is_parked;
-use runner_fleet::rules::summary::{Story, summary};
+use runner_fleet::explain::{sentence, successors};
 use runner_ledger::{EventHead, Ledger, LedgerError};
-use runner_lifecycle::{State, Task, TaskId};
+use runner_lifecycle::run::Lease;
+use runner_lifecycle::{State, Task, TaskId, Timestamp};
 use serde_json::{Value, json};
 
 use super::board::{Board, live_lines};
@@ -27,6 +28,15 @@ pub(super) struct Teller {
     head: EventHead,
     told: i64,
     board: Board,
+    shown: Shown,
+}
+
+/// What was seen last, and when: drawing asks nobody.
+struct Shown {
+    leases: Vec<Lease>,
+    counts: BTreeMap<State, u64>,
+    now: Timestamp,
+    at: Instant,
 }
 
 /// What became of one task.
@@ -41,7 +51,9 @@ impl Teller {
     /// Begins here.
     pub(super) async fn new(ledger: &Ledger, doing: &Doing) -> Result<Teller, LedgerError> {
         let head = ledger.event_head().await?;
+        let shown = Shown::look(ledger).await?;
         Ok(Teller {
+            shown,
             ledger: ledger.clone(),
             doing: Doing::clone(doing),
             told: head.seq(),
@@ -90,26 +102,48 @@ impl Teller {
                 out.say(&format!("{state}{}", style::harmless(rest)));
             }
         }
-        self.draw(out).await
+        if out.live {
+            self.shown = Shown::look(&self.ledger).await?;
+            self.draw(out);
+        }
+        Ok(())
     }
 
-    async fn draw(&self, out: &mut Out) -> Result<(), LedgerError> {
+    /// Draws what was seen last; only the clocks go on.
+    pub(super) fn draw(&self, out: &mut Out) {
         if !out.live {
-            return Ok(());
+            return;
         }
-        let leases = self.ledger.leases().await?;
-        let now = self.ledger.now().await?;
         let size = crossterm::terminal::size().map_or((80, 24), |(columns, rows)| {
             (usize::from(columns), usize::from(rows))
         });
-        let doing = self
-            .doing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let lines = live_lines(&leases, &doing, &counts(&self.ledger).await?, now, size);
-        out.live_lines(&lines);
-        Ok(())
+        let doing = self.doing.lock();
+        let doing = doing.unwrap_or_else(PoisonError::into_inner).clone();
+        let Shown {
+            leases,
+            counts,
+            now,
+            at,
+        } = &self.shown;
+        let passed = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        out.live_lines(&live_lines(
+            leases,
+            &doing,
+            counts,
+            now.plus_millis(passed),
+            size,
+        ));
+    }
+}
+
+impl Shown {
+    async fn look(ledger: &Ledger) -> Result<Shown, LedgerError> {
+        Ok(Shown {
+            leases: ledger.leases().await?,
+            counts: counts(ledger).await?,
+            now: ledger.now().await?,
+            at: Instant::now(),
+        })
     }
 }
 
@@ -122,31 +156,9 @@ pub(super) async fn counts(ledger: &Ledger) -> Result<BTreeMap<State, u64>, Ledg
     Ok(all)
 }
 
-async fn successors(ledger: &Ledger, task: &Task) -> Result<Vec<Task>, LedgerError> {
-    let mut chain: Vec<Task> = Vec::new();
-    let mut next = task.superseded_by.clone();
-    while let Some(id) = next.take() {
-        if let Some(task) = ledger.task(&id).await? {
-            next.clone_from(&task.superseded_by);
-            chain.push(task);
-        }
-    }
-    Ok(chain)
-}
-
-/// One sentence about a task.
+/// One sentence about a task, on one line.
 async fn words(ledger: &Ledger, task: &Task) -> Result<String, LedgerError> {
-    let runs = ledger.runs(&task.id).await?;
-    let events = ledger.events(&task.id).await?;
-    let successors = successors(ledger, task).await?;
-    let sentence = summary(&Story {
-        task,
-        runs: &runs,
-        events: &events,
-        successors: &successors,
-        parked: is_parked(task.state, task.blocked_on()),
-    });
-    Ok(style::one_line(&sentence, 200))
+    Ok(style::one_line(&sentence(ledger, task).await?, 200))
 }
 
 /// What became of every task, in the order in which they were made.

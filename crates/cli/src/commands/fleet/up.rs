@@ -2,7 +2,7 @@
 //! stop or nothing is left to do.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use runner::{Code, Error, Result};
 use runner_exec::{Cancel, HangUp};
@@ -28,6 +28,12 @@ use crate::style::{self, Tone};
 
 /// How often a terminal is drawn, and how soon an end is noticed that nobody told.
 const TICK: Duration = Duration::from_millis(500);
+/// How long after a hint somebody looks at every tick: roles act on what they heard.
+const LIVELY: Duration = Duration::from_secs(3);
+/// How long nobody looks if nothing was heard.
+const QUIET: Duration = Duration::from_secs(300);
+/// The same for somebody who waits for the end.
+const WAITING: Duration = Duration::from_secs(15);
 
 /// `runner fleet up`.
 pub(crate) fn run(dir: &Path, store: &StoreArgs, options: &UpArgs, out: &mut Out) -> Result<Exit> {
@@ -147,7 +153,7 @@ async fn up(
     if let Err(nothing) = nothing {
         return Ok(refuse_to_start(ground, &seen, &ready, &nothing.0, out));
     }
-    let api = Api::start(ground, &ledger, &roles).await.map_err(said)?;
+    let api = Api::start(ground, &ledger, &roles).map_err(said)?;
     let mut teller = Teller::new(&ledger, &ground.doing).await?;
     say_what_begins(ground, &ready, &api, &ledger, out).await?;
     staff(&mut roles.fleet, ground, counts(ground))?;
@@ -201,31 +207,35 @@ pub(super) async fn run_until(
     out: &mut Out,
 ) -> std::result::Result<End, Failed> {
     let mut hints = roles.fleet.listen().await?;
-    let mut refused = None;
+    let quiet = if until_idle { WAITING } else { QUIET };
+    let mut planned = None;
+    let mut heard = Instant::now();
+    let mut looked = None;
     loop {
-        teller.tell(out).await?;
-        if let Some(Planned::Refused(findings)) = roles.fleet.planned()
-            && refused.as_ref() != Some(&findings)
-        {
-            say_no_plan(&findings, out);
-            refused = Some(findings);
-        }
-        if until_idle && roles.fleet.is_idle().await? {
-            return Ok(End::Idle);
-        }
-        // Nobody draws where nobody looks, and nothing is asked that no hint announced.
-        let tick = async {
-            if out.live || until_idle {
-                tokio::time::sleep(TICK).await;
-            } else {
-                std::future::pending::<()>().await;
+        // Shortly after something happened, and seldom while nothing does.
+        if looked.is_none_or(|at: Instant| heard.elapsed() < LIVELY || at.elapsed() > quiet) {
+            teller.tell(out).await?;
+            if until_idle && roles.fleet.is_idle().await? {
+                return Ok(End::Idle);
             }
-        };
+            looked = Some(Instant::now());
+        }
+        teller.draw(out);
+        let says = roles.fleet.planned();
+        if says != planned {
+            if let Some(Planned::Refused(findings)) = &says {
+                say_no_plan(findings, out);
+            }
+            planned = says;
+            heard = Instant::now();
+        }
+        let awake = out.live || until_idle || heard.elapsed() < LIVELY;
+        let tick = tokio::time::sleep(if awake { TICK } else { quiet });
         tokio::select! {
             biased;
             () = signals.reached(1) => return Ok(End::Signal),
             words = roles.fleet.role_ended() => return Ok(End::Role(words)),
-            () = hints.next() => {}
+            () = hints.next() => heard = Instant::now(),
             () = tick => {}
         }
     }

@@ -83,14 +83,13 @@ impl Desk {
         let files = match name {
             "upper" if first => return None,
             "lib" => self.library(),
-            "legacy" => Vec::new(),
+            "legacy" | "check" => Vec::new(),
             "menu-a" => vec![("menu.txt".to_owned(), "count\nupper\n".to_owned())],
             "menu-b" => {
                 let before = std::fs::read_to_string(self.project.join("menu.txt"));
                 let text = format!("{}reverse\nsort\nunique\n", before.unwrap_or_default());
                 vec![("menu.txt".to_owned(), text)]
             }
-            "check" => Vec::new(),
             "docs" => vec![(
                 "docs/usage.md".to_owned(),
                 "# Use\n\nEach tool reads standard input: `sh tools/count.sh < text`.\n".to_owned(),
