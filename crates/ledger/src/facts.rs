@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use runner_lifecycle::event::Event;
 use runner_lifecycle::lock::{Lock, Resource, WHOLE_REPO};
 use runner_lifecycle::ready;
 use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
@@ -11,7 +12,7 @@ use runner_lifecycle::request::{
 use runner_lifecycle::run::{Lease, Receipt, Run};
 use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp};
 
-use crate::engine::{Arg, Session, Sql, all, one};
+use crate::engine::{Arg, Row, Session, Sql, all, one};
 use crate::error::StoreError;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
@@ -23,8 +24,6 @@ pub(crate) struct Loaded {
     pub(crate) receipt: Option<Receipt>,
     pub(crate) waits_for: Option<String>,
     pub(crate) woken_from: Option<String>,
-    /// The time of the server, which means something if decisions go by it.
-    pub(crate) server_now: Timestamp,
 }
 
 const LOCK_ROW: Sql = Sql {
@@ -39,50 +38,68 @@ macro_rules! load {
             lease_columns!(),
             ", t.doc, t.waits_for, t.woken_from, \
              (SELECT r.doc FROM runs r WHERE r.task_id = t.id ORDER BY r.number DESC LIMIT 1), \
-             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), ",
+             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), c.now \
+             FROM (SELECT ",
             $now,
-            " FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id = $1"
+            " AS now) c LEFT JOIN tasks t ON t.id = $1 LEFT JOIN leases l ON l.task_id = t.id"
         )
     };
 }
 
-/// A row with everything, and the time of the server, where there is one.
+/// A row with everything, if there is one, and the time of the server, where there is one.
 const LOAD: Sql = Sql {
     sqlite: load!("CAST(0 AS BIGINT)"),
-    postgres: load!("CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"),
+    postgres: load!("ledger_now()"),
 };
 
 /// Locks a row until the end of the transaction.
 pub(crate) async fn lock_row(session: &mut dyn Session, id: &TaskId) -> Result<(), StoreError> {
+    if !session.holds() {
+        return Ok(());
+    }
     all(session, LOCK_ROW, &[Arg::Text(id.as_str())])
         .await
         .map(drop)
 }
 
-/// Reads a row that is locked. A statement of its own: one that had to wait for the lock
-/// would see the row as it is and everything else as it was.
+/// Reads a row.
 pub(crate) async fn load(
     session: &mut dyn Session,
     id: &TaskId,
     token: Option<u64>,
 ) -> Result<Option<Loaded>, StoreError> {
+    Ok(look(session, id, token).await?.0)
+}
+
+/// Reads a row and the time of the server, which means something if decisions go by it. A
+/// statement of its own: one that had to wait for the lock of the row would see the row as
+/// it is and everything else as it was.
+pub(crate) async fn look(
+    session: &mut dyn Session,
+    id: &TaskId,
+    token: Option<u64>,
+) -> Result<(Option<Loaded>, Timestamp), StoreError> {
     let token = token.map_or(-1, records::int);
     let args = [Arg::Text(id.as_str()), Arg::Int(token)];
     let Some(row) = one(session, LOAD, &args).await? else {
-        return Ok(None);
+        return Err(StoreError::Other("the store does not answer".to_owned()));
     };
     let at = LEASE_COLUMNS;
+    let now = Timestamp(row.int(at + 5)?);
+    let Some(doc) = row.maybe_text(at)? else {
+        return Ok((None, now));
+    };
     let run = row.maybe_text(at + 3)?;
     let receipt = row.maybe_text(at + 4)?;
-    Ok(Some(Loaded {
+    let loaded = Loaded {
         lease: records::lease(&row, 0)?,
-        task: records::task(&row.text(at)?)?,
+        task: records::task(&doc)?,
         waits_for: row.maybe_text(at + 1)?,
         woken_from: row.maybe_text(at + 2)?,
         run: run.as_deref().map(records::run).transpose()?,
         receipt: receipt.as_deref().map(records::receipt).transpose()?,
-        server_now: Timestamp(row.int(at + 5)?),
-    }))
+    };
+    Ok((Some(loaded), now))
 }
 
 /// Makes sure that nobody else claims an overlapping scope before this transaction ends.
@@ -225,20 +242,25 @@ pub(crate) async fn dependencies(
     }
     let mut ends = Vec::new();
     for row in all(session, CHAINS, &[Arg::Texts(&texts(ids))]).await? {
-        if row.maybe_text(3)?.is_some() {
-            continue;
-        }
-        let chain = match row.text(2)?.as_str() {
-            "done" => Chain::Done(Timestamp(row.int(4)?)),
-            "failed" | "canceled" => Chain::Dead,
-            _ => Chain::Alive,
-        };
-        ends.push(Dependency {
-            id: records::task_id(&row.text(0)?)?,
-            chain,
-        });
+        ends.extend(end_of_chain(&row, 0)?);
     }
     Ok(ends)
+}
+
+/// A member of a chain, from that column on, if it is the end of it.
+pub(crate) fn end_of_chain(row: &Row, from: usize) -> Result<Option<Dependency>, StoreError> {
+    if row.maybe_text(from + 3)?.is_some() {
+        return Ok(None);
+    }
+    let chain = match row.text(from + 2)?.as_str() {
+        "done" => Chain::Done(Timestamp(row.int(from + 4)?)),
+        "failed" | "canceled" => Chain::Dead,
+        _ => Chain::Alive,
+    };
+    Ok(Some(Dependency {
+        id: records::task_id(&row.text(from)?)?,
+        chain,
+    }))
 }
 
 const HOLD: Sql = Sql {
@@ -319,24 +341,43 @@ pub(crate) async fn overlapping(
     }
     let named: Vec<String> = named.into_iter().collect();
     let args = [Arg::Texts(&named), Arg::Texts(&from), Arg::Texts(&until)];
-    let (mut locks, mut results) = (Vec::new(), BTreeMap::<TaskId, Unmerged>::new());
+    let mut found = Overlapping::default();
     for row in all(session, OVERLAPPING, &args).await? {
-        let task_id = records::task_id(&row.text(0)?)?;
-        let resource = resource(&row.text(1)?)?;
-        match row.maybe_text(2)? {
-            None => locks.push(Lock { task_id, resource }),
-            Some(lineage) => {
-                let lineage = records::task_id(&lineage)?;
-                let result = results.entry(task_id.clone()).or_insert(Unmerged {
-                    task_id,
-                    lineage,
-                    scope: Vec::new(),
-                });
-                result.scope.push(resource);
-            }
-        }
+        found.add(&row, 0)?;
     }
-    Ok((locks, results.into_values().collect()))
+    Ok(found.sorted())
+}
+
+/// Who holds what overlaps a scope.
+#[derive(Default)]
+pub(crate) struct Overlapping {
+    locks: Vec<Lock>,
+    results: BTreeMap<TaskId, Unmerged>,
+}
+
+impl Overlapping {
+    /// A task, a resource and, for a result that waits for its merge, a lineage, from that
+    /// column on.
+    pub(crate) fn add(&mut self, row: &Row, from: usize) -> Result<(), StoreError> {
+        let task_id = records::task_id(&row.text(from)?)?;
+        let resource = resource(&row.text(from + 1)?)?;
+        let Some(lineage) = row.maybe_text(from + 2)? else {
+            self.locks.push(Lock { task_id, resource });
+            return Ok(());
+        };
+        let lineage = records::task_id(&lineage)?;
+        let result = self.results.entry(task_id.clone()).or_insert(Unmerged {
+            task_id,
+            lineage,
+            scope: Vec::new(),
+        });
+        result.scope.push(resource);
+        Ok(())
+    }
+
+    pub(crate) fn sorted(self) -> (Vec<Lock>, Vec<Unmerged>) {
+        (self.locks, self.results.into_values().collect())
+    }
 }
 
 pub(crate) fn resource(text: &str) -> Result<Resource, StoreError> {
@@ -363,7 +404,19 @@ async fn reserved(
     if now.millis_since(since) < policy.reserve_after_secs.saturating_mul(1000) {
         return Ok(Vec::new());
     }
-    let first = records::task(&row.text(1)?)?;
+    reserved_by(session, policy, task, &row.text(1)?, outside, now).await
+}
+
+/// The scope that a task which waited long enough keeps free from another.
+pub(crate) async fn reserved_by(
+    session: &mut dyn Session,
+    policy: &Policy,
+    task: &Task,
+    first: &str,
+    outside: &Facts,
+    now: Timestamp,
+) -> Result<Vec<Reservation>, StoreError> {
+    let first = records::task(first)?;
     if runner_lifecycle::order::order_key(task) <= runner_lifecycle::order::order_key(&first) {
         return Ok(Vec::new());
     }
@@ -394,42 +447,105 @@ async fn is_merge_head(
     }
 }
 
+macro_rules! of_lineage {
+    () => {
+        "IN (SELECT $1 UNION ALL SELECT id FROM tasks WHERE lineage = $1 AND lineage <> id)"
+    };
+}
+
 const LINEAGE: &str = concat!(
     "SELECT ",
     lease_columns!(),
-    ", t.doc, (SELECT e.doc FROM events e WHERE e.task_id = t.id \
+    ", CAST(5 AS BIGINT), t.doc, (SELECT e.doc FROM events e WHERE e.task_id = t.id \
      ORDER BY e.version DESC LIMIT 1) \
-     FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.lineage = $1"
+     FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id ",
+    of_lineage!()
 );
-const RUNS_OF_LINEAGE: &str = "SELECT r.doc FROM runs r JOIN tasks t ON t.id = r.task_id \
-     WHERE t.lineage = $1";
+const RUNS_OF_LINEAGE: &str = concat!("SELECT r.doc FROM runs r WHERE r.task_id ", of_lineage!());
+
+/// What is known about a lineage.
+#[derive(Default)]
+struct Lineage {
+    tasks: Vec<Task>,
+    last_events: Vec<Event>,
+    leases: Vec<Lease>,
+    runs: Vec<Run>,
+    locks: Vec<Lock>,
+}
+
+impl Lineage {
+    /// A member, with its lease and its last event.
+    fn member(&mut self, row: &Row) -> Result<(), StoreError> {
+        self.leases.extend(records::lease(row, 0)?);
+        self.tasks
+            .push(records::task(&row.text(LEASE_COLUMNS + 1)?)?);
+        let event = row.maybe_text(LEASE_COLUMNS + 2)?;
+        self.last_events
+            .extend(event.as_deref().map(records::event).transpose()?);
+        Ok(())
+    }
+
+    /// From the one answer of a store that knows how.
+    fn of(rows: &[Row]) -> Result<Lineage, StoreError> {
+        let mut lineage = Lineage::default();
+        let at = LEASE_COLUMNS;
+        for row in rows {
+            match row.int(at)? {
+                5 => lineage.member(row)?,
+                6 => lineage.runs.push(records::run(&row.text(at + 1)?)?),
+                _ if row.maybe_text(at + 3)?.is_none() => lineage.locks.push(Lock {
+                    task_id: records::task_id(&row.text(at + 1)?)?,
+                    resource: resource(&row.text(at + 2)?)?,
+                }),
+                _ => {}
+            }
+        }
+        Ok(lineage)
+    }
+
+    async fn step_by_step(
+        session: &mut dyn Session,
+        loaded: &Loaded,
+    ) -> Result<Lineage, StoreError> {
+        let mut lineage = Lineage::default();
+        let root = [Arg::Text(loaded.task.lineage.root.as_str())];
+        for row in all(session, LINEAGE, &root).await? {
+            lineage.member(&row)?;
+        }
+        for row in all(session, RUNS_OF_LINEAGE, &root).await? {
+            lineage.runs.push(records::run(&row.text(0)?)?);
+        }
+        let mut scope = loaded.task.work_scope();
+        scope.push(Resource::judge(&loaded.task.id));
+        lineage.locks = overlapping(session, &scope).await?.0;
+        Ok(lineage)
+    }
+}
 
 /// What contradicts itself about the task, its lineage and overlapping locks.
 async fn inconsistencies(
     session: &mut dyn Session,
     loaded: &Loaded,
 ) -> Result<Vec<Inconsistency>, StoreError> {
-    let root = loaded.task.lineage.root.as_str();
-    let (mut tasks, mut last_events, mut leases) = (Vec::new(), Vec::new(), Vec::new());
-    for row in all(session, LINEAGE, &[Arg::Text(root)]).await? {
-        leases.extend(records::lease(&row, 0)?);
-        tasks.push(records::task(&row.text(LEASE_COLUMNS)?)?);
-        let event = row.maybe_text(LEASE_COLUMNS + 1)?;
-        last_events.extend(event.as_deref().map(records::event).transpose()?);
+    let lineage = if session.writes_at_once() {
+        Lineage::of(&session.lineage(loaded.task.id.as_str()).await?)?
+    } else {
+        Lineage::step_by_step(session, loaded).await?
+    };
+    let tasks = &lineage.tasks;
+    let own = tasks.iter().find(|task| task.id == loaded.task.id);
+    if own.is_none_or(|task| task.version != loaded.task.version) {
+        return Err(StoreError::Contention(format!(
+            "task {} has no longer version {}",
+            loaded.task.id, loaded.task.version
+        )));
     }
-    let mut runs = Vec::new();
-    for row in all(session, RUNS_OF_LINEAGE, &[Arg::Text(root)]).await? {
-        runs.push(records::run(&row.text(0)?)?);
-    }
-    let mut scope = loaded.task.work_scope();
-    scope.push(Resource::judge(&loaded.task.id));
-    let locks = overlapping(session, &scope).await?.0;
     let found = reconcile(&Snapshot {
-        tasks: &tasks,
-        last_events: &last_events,
-        locks: &locks,
-        leases: &leases,
-        runs: &runs,
+        tasks,
+        last_events: &lineage.last_events,
+        locks: &lineage.locks,
+        leases: &lineage.leases,
+        runs: &lineage.runs,
         complete: false,
     });
     // Locks of other tasks that overlap each other are those tasks' trouble.

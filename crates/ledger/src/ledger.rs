@@ -107,6 +107,15 @@ impl Ledger {
         Ok(Timestamp(row.int(0)?))
     }
 
+    /// The time that decisions go by, if that is the server's.
+    pub(crate) fn time(&self, server: Timestamp) -> Timestamp {
+        if self.server_clock {
+            server
+        } else {
+            self.clock.now()
+        }
+    }
+
     /// Begins to listen for changes.
     pub async fn listen(&self) -> Result<Hints, StoreError> {
         self.engine.listen().await

@@ -5,6 +5,7 @@
 //! be able to do. The clock is handed in. A [`Keeper`] wakes for deadlines.
 
 mod calls;
+mod change;
 mod check;
 mod claims;
 mod clock;
@@ -16,8 +17,10 @@ mod keeper;
 mod ledger;
 mod masking;
 mod migrate;
+mod picks;
 mod portable;
 mod postgres;
+mod postgres_session;
 mod reads;
 mod rebuild;
 mod records;

@@ -108,7 +108,7 @@ impl Engine for SqliteEngine {
             let (how, turn) = match access {
                 Access::Read => ("BEGIN", None),
                 // A write lock from the beginning: one that is taken later can fail.
-                Access::Write => (
+                Access::Write | Access::Once => (
                     "BEGIN IMMEDIATE",
                     Some(Arc::clone(&self.writer).lock_owned().await),
                 ),
