@@ -103,8 +103,8 @@ CREATE TABLE leases (
     due_at BIGINT NOT NULL
 );
 CREATE INDEX leases_due ON leases (due_at);
--- A repeated claim finds its lease.
-CREATE INDEX leases_claim ON leases (owner, claim_key);
+-- A repeated claim finds its lease, and gets no second one.
+CREATE UNIQUE INDEX leases_claim ON leases (owner, claim_key);
 
 CREATE TABLE locks (
     resource {text} PRIMARY KEY,

@@ -15,8 +15,7 @@ $$ SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) $$;
 
 -- Whether what a task waits for is still there; then it cannot end before this
 -- transaction does, and whoever ends it sees what this transaction wrote.
-CREATE FUNCTION ledger_held(p_key TEXT) RETURNS BOOLEAN LANGUAGE plpgsql
-SET enable_seqscan = off AS $$
+CREATE FUNCTION ledger_held(p_key TEXT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
     v_name TEXT := substr(p_key, strpos(p_key, ':') + 1);
 BEGIN
@@ -35,8 +34,7 @@ BEGIN
 END $$;
 
 -- Puts the first of each queue that waits for the key back into the index of ready tasks.
-CREATE FUNCTION ledger_wake(p_key TEXT) RETURNS VOID LANGUAGE plpgsql
-SET enable_seqscan = off AS $$
+CREATE FUNCTION ledger_wake(p_key TEXT) RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM 1 FROM tasks WHERE waits_for = p_key LIMIT 1;
     IF NOT FOUND THEN
@@ -100,12 +98,14 @@ END $$;
 CREATE FUNCTION ledger_serialise(p_scope TEXT) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_line TEXT;
+    v_taken BOOLEAN; -- an expression is quicker than a query
 BEGIN
     FOREACH v_line IN ARRAY string_to_array(p_scope, E'\n') LOOP
         IF left(v_line, 1) = '=' THEN
-            PERFORM pg_advisory_xact_lock(hashtextextended(substr(v_line, 2), 0));
+            v_taken := pg_advisory_xact_lock(hashtextextended(substr(v_line, 2), 0)) IS NULL;
         ELSE
-            PERFORM pg_advisory_xact_lock_shared(hashtextextended(substr(v_line, 2), 0));
+            v_taken := pg_advisory_xact_lock_shared(hashtextextended(substr(v_line, 2), 0))
+                IS NULL;
         END IF;
     END LOOP;
 END $$;
@@ -116,21 +116,25 @@ END $$;
 -- the fleet is paused), 2 what overlaps (a: task, b: resource, c: lineage), 3 a member of a
 -- dependency's chain (a: dependency, b: member, c: state, d: next, n: changed at), 4 the
 -- first of those that wait, if it waited for so long and comes before (a: row).
+--
+-- A claim that was made before is looked for if nothing else is found, or if that is
+-- asked for: otherwise its lease keeps a second one from being written.
 CREATE FUNCTION ledger_pick(p_owner TEXT, p_key TEXT, p_role TEXT, p_lane TEXT, p_now BIGINT,
-    p_reserve BIGINT)
+    p_reserve BIGINT, p_repeated BOOLEAN)
 RETURNS TABLE (kind BIGINT, a TEXT, b TEXT, c TEXT, d TEXT, n BIGINT, m BIGINT)
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_task RECORD;
-    v_first RECORD;
+    v_seen RECORD;
+    v_line TEXT;
+    v_names TEXT[];
+    v_own TEXT;
+    v_taken BOOLEAN; -- an expression is quicker than a query
+    v_plain BOOLEAN := TRUE;
 BEGIN
-    SELECT l.task_id INTO a FROM leases l WHERE l.owner = p_owner AND l.claim_key = p_key;
-    IF FOUND THEN
-        kind := 0;
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    IF p_lane IS NULL THEN
+    IF p_repeated THEN
+        NULL;
+    ELSIF p_lane IS NULL THEN
         SELECT t.id, t.doc, t.waits_for, t.woken_from, t.scope, t.rank, t.created_at
         INTO v_task FROM tasks t
         WHERE t.awaits = 'work' AND t.unmet = 0 AND t.waits_for IS NULL AND t.role = p_role
@@ -142,23 +146,58 @@ BEGIN
             AND t.lane = p_lane
         ORDER BY t.rank, t.created_at, t.id LIMIT 1 FOR UPDATE SKIP LOCKED;
     END IF;
-    IF NOT FOUND THEN
+    IF v_task IS NULL THEN
+        SELECT l.task_id INTO a FROM leases l WHERE l.owner = p_owner AND l.claim_key = p_key;
+        IF FOUND THEN
+            kind := 0;
+            RETURN NEXT;
+        ELSIF p_repeated THEN
+            RETURN QUERY SELECT * FROM ledger_pick(p_owner, p_key, p_role, p_lane, p_now,
+                p_reserve, FALSE);
+        END IF;
         RETURN;
     END IF;
-    PERFORM ledger_serialise(v_task.scope);
+    FOREACH v_line IN ARRAY string_to_array(v_task.scope, E'\n') LOOP
+        v_names := v_names || substr(v_line, 2);
+        IF left(v_line, 1) = '=' THEN
+            v_taken := pg_advisory_xact_lock(hashtextextended(substr(v_line, 2), 0)) IS NULL;
+            v_plain := v_plain AND v_own IS NULL AND v_line <> '=.';
+            v_own := substr(v_line, 2);
+        ELSE
+            v_taken := pg_advisory_xact_lock_shared(hashtextextended(substr(v_line, 2), 0))
+                IS NULL;
+        END IF;
+    END LOOP;
+    -- A statement of its own, after the locks: it sees what was written before.
+    SELECT w.id, w.rank, w.created_at, w.ready_since,
+        (SELECT r.doc FROM runs r WHERE r.task_id = v_task.id ORDER BY r.number DESC LIMIT 1)
+            AS run,
+        EXISTS (SELECT 1 FROM flags f WHERE f.name = 'paused' AND f.value = 'true') AS paused,
+        EXISTS (SELECT 1 FROM dependencies e WHERE e.task_id = v_task.id) AS depends,
+        NOT v_plain
+            OR EXISTS (SELECT 1 FROM locks h WHERE h.resource = ANY (v_names))
+            OR EXISTS (SELECT 1 FROM locks h
+                WHERE h.resource >= v_own || '/' AND h.resource < v_own || '0')
+            OR EXISTS (SELECT 1 FROM unmerged h WHERE h.resource = ANY (v_names))
+            OR EXISTS (SELECT 1 FROM unmerged h
+                WHERE h.resource >= v_own || '/' AND h.resource < v_own || '0') AS overlaps
+    INTO v_seen FROM (SELECT 1) o LEFT JOIN LATERAL (
+        SELECT t.id, t.rank, t.created_at, t.ready_since FROM tasks t
+        WHERE t.awaits = 'work' AND t.unmet = 0 AND t.waits_for IS NOT NULL
+        ORDER BY t.rank, t.created_at, t.id LIMIT 1) w ON TRUE;
     kind := 1;
     a := v_task.doc;
     b := v_task.waits_for;
     c := v_task.woken_from;
-    SELECT r.doc INTO d FROM runs r WHERE r.task_id = v_task.id ORDER BY r.number DESC LIMIT 1;
-    n := COALESCE(p_now, ledger_now());
-    SELECT COUNT(*) INTO m FROM flags f WHERE f.name = 'paused' AND f.value = 'true';
+    d := v_seen.run;
+    n := COALESCE(p_now, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT));
+    m := v_seen.paused::INT;
     RETURN NEXT;
-    -- Statements of their own, after the locks: they see what was written before.
-    RETURN QUERY SELECT 2::BIGINT, o.task_id, o.resource, o.lineage, NULL::TEXT, NULL::BIGINT,
-        NULL::BIGINT FROM ledger_overlapping(v_task.scope) o;
-    PERFORM 1 FROM dependencies e WHERE e.task_id = v_task.id LIMIT 1;
-    IF FOUND THEN
+    IF v_seen.overlaps THEN
+        RETURN QUERY SELECT 2::BIGINT, o.task_id, o.resource, o.lineage, NULL::TEXT,
+            NULL::BIGINT, NULL::BIGINT FROM ledger_overlapping(v_task.scope) o;
+    END IF;
+    IF v_seen.depends THEN
         RETURN QUERY WITH RECURSIVE chain(root, id, state, next, ended_at) AS (
             SELECT t.id, t.id, t.state, t.superseded_by, t.updated_at
             FROM dependencies e JOIN tasks t ON t.id = e.dependency WHERE e.task_id = v_task.id
@@ -168,14 +207,11 @@ BEGIN
             SELECT 3::BIGINT, g.root::TEXT, g.id::TEXT, g.state::TEXT, g.next::TEXT, g.ended_at,
                 NULL::BIGINT FROM chain g;
     END IF;
-    SELECT t.id, t.rank, t.created_at, t.ready_since INTO v_first FROM tasks t
-    WHERE t.awaits = 'work' AND t.unmet = 0 AND t.waits_for IS NOT NULL
-    ORDER BY t.rank, t.created_at, t.id LIMIT 1;
-    IF FOUND AND n - v_first.ready_since >= p_reserve
-        AND (v_first.rank, v_first.created_at, v_first.id COLLATE "C")
+    IF v_seen.id IS NOT NULL AND n - v_seen.ready_since >= p_reserve
+        AND (v_seen.rank, v_seen.created_at, v_seen.id COLLATE "C")
             < (v_task.rank, v_task.created_at, v_task.id COLLATE "C") THEN
         RETURN QUERY SELECT 4::BIGINT, t.doc::TEXT, NULL::TEXT, NULL::TEXT, NULL::TEXT,
-            NULL::BIGINT, NULL::BIGINT FROM tasks t WHERE t.id = v_first.id;
+            NULL::BIGINT, NULL::BIGINT FROM tasks t WHERE t.id = v_seen.id;
     END IF;
 END $$;
 
@@ -187,7 +223,7 @@ RETURNS TABLE (kind BIGINT, l_task_id TEXT, l_run_id TEXT, l_owner TEXT, l_token
     l_purpose TEXT, l_claim_key TEXT, l_claimed_at BIGINT, l_last_heartbeat_at BIGINT,
     l_timeout_seconds BIGINT, l_heartbeat_interval_seconds BIGINT, l_ends_at BIGINT,
     a TEXT, b TEXT, c TEXT)
-LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_task RECORD;
     v_ids TEXT[];
@@ -235,7 +271,7 @@ CREATE FUNCTION ledger_write(p_id TEXT, p_expected BIGINT, p_texts TEXT[], p_num
     p_take TEXT[], p_release BOOLEAN, p_result TEXT, p_result_scope TEXT[],
     p_receipt_token BIGINT, p_receipt TEXT, p_request TEXT[],
     p_passed TEXT, p_wake TEXT[], p_done_at BIGINT)
-RETURNS VOID LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     v_key TEXT;
     v_ids TEXT[];
@@ -337,8 +373,7 @@ BEGIN
                 SELECT t.id, t.rework_of FROM chain c JOIN tasks t ON t.id = c.rework_of)
             SELECT v_ids || array_agg(c.id::TEXT) INTO v_ids FROM chain c;
         END IF;
-        PERFORM 1 FROM dependencies WHERE met = 0 AND dependency = ANY (v_ids) LIMIT 1;
-        IF FOUND THEN
+        IF EXISTS (SELECT 1 FROM dependencies WHERE met = 0 AND dependency = ANY (v_ids)) THEN
             -- In the order of their ids, so that two transactions do not wait for each other.
             FOR v_met IN
                 WITH met AS (UPDATE dependencies SET met = 1
@@ -354,7 +389,11 @@ BEGIN
     IF p_passed IS NOT NULL AND NOT ledger_held(p_passed) THEN
         PERFORM ledger_wake(p_passed);
     END IF;
-    FOREACH v_key IN ARRAY p_wake LOOP
-        PERFORM ledger_wake(v_key);
-    END LOOP;
+    -- Mostly nobody waits.
+    IF cardinality(p_wake) > 0
+        AND EXISTS (SELECT 1 FROM tasks WHERE waits_for = ANY (p_wake)) THEN
+        FOREACH v_key IN ARRAY p_wake LOOP
+            PERFORM ledger_wake(v_key);
+        END LOOP;
+    END IF;
 END $$;

@@ -146,7 +146,9 @@ impl Ledger {
         if !matches!(request, Request::Create(_)) {
             facts::lock_row(session, &ask.task).await?;
         }
-        let (loaded, server_now) = facts::look(session, &ask.task, request.token()).await?;
+        let for_end = facts::is_for_end(request);
+        let (loaded, server_now) =
+            facts::look(session, &ask.task, request.token(), for_end).await?;
         let loaded = loaded.as_ref();
         facts::serialise(session, loaded, request).await?;
         let now = self.time(server_now);

@@ -151,7 +151,7 @@ impl Ledger {
     pub async fn claim_next(&self, wanted: &Wanted) -> Result<Option<Claimed>, LedgerError> {
         let mut ladder = Ladder::default();
         loop {
-            match Box::pin(self.claim_once(wanted)).await {
+            match Box::pin(self.claim_once(wanted, ladder.is_again())).await {
                 Ok(Attempt::Claimed(claimed)) => return Ok(Some(*claimed)),
                 Ok(Attempt::Nothing) => return Ok(None),
                 Ok(Attempt::Again) => {}
@@ -160,11 +160,12 @@ impl Ledger {
         }
     }
 
-    async fn claim_once(&self, wanted: &Wanted) -> Result<Attempt, LedgerError> {
+    /// `repeated`: somebody was faster, and that may have been this very claim.
+    async fn claim_once(&self, wanted: &Wanted, repeated: bool) -> Result<Attempt, LedgerError> {
         let mut session = self.engine.begin(Access::Write).await?;
         let call = wanted.call();
         let found = if wanted.purpose == Purpose::Work && session.writes_at_once() {
-            picks::pick(self, &mut *session, wanted).await?
+            picks::pick(self, &mut *session, wanted, repeated).await?
         } else {
             self.find(&mut *session, wanted, &call).await?
         };
@@ -219,7 +220,7 @@ impl Ledger {
         id: &TaskId,
     ) -> Result<Option<Found>, LedgerError> {
         facts::lock_row(session, id).await?;
-        let (Some(loaded), server_now) = facts::look(session, id, None).await? else {
+        let (Some(loaded), server_now) = facts::look(session, id, None, false).await? else {
             return Ok(None);
         };
         facts::serialise(session, Some(&loaded), &call.request).await?;

@@ -124,6 +124,8 @@ pub struct Pick<'a> {
     pub now: Option<i64>,
     /// After how many milliseconds of waiting a scope is kept free.
     pub reserve_after: i64,
+    /// Whether the claim may have been made before: what it got is looked for first.
+    pub repeated: bool,
 }
 
 /// A store.

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use runner_lifecycle::event::Event;
 use runner_lifecycle::lock::{Lock, Resource, WHOLE_REPO};
 use runner_lifecycle::ready;
-use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
 use runner_lifecycle::request::{
     Chain, Claim, Dependency, Ending, JudgeEnding, NewTask, Reservation, Unmerged,
 };
@@ -14,6 +12,7 @@ use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp}
 
 use crate::engine::{Arg, Row, Session, Sql, all, one};
 use crate::error::StoreError;
+use crate::lineage::{Lineage, inconsistencies};
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
 /// A row with everything that hangs on it.
@@ -24,6 +23,8 @@ pub(crate) struct Loaded {
     pub(crate) receipt: Option<Receipt>,
     pub(crate) waits_for: Option<String>,
     pub(crate) woken_from: Option<String>,
+    /// Its lineage, if it was read with the row.
+    pub(crate) lineage: Option<Lineage>,
 }
 
 const LOCK_ROW: Sql = Sql {
@@ -32,14 +33,15 @@ const LOCK_ROW: Sql = Sql {
 };
 
 macro_rules! load {
-    ($now:literal) => {
+    ($now:literal, $more:literal) => {
         concat!(
             "SELECT ",
             lease_columns!(),
             ", t.doc, t.waits_for, t.woken_from, \
              (SELECT r.doc FROM runs r WHERE r.task_id = t.id ORDER BY r.number DESC LIMIT 1), \
-             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), c.now \
-             FROM (SELECT ",
+             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), c.now",
+            $more,
+            " FROM (SELECT ",
             $now,
             " AS now) c LEFT JOIN tasks t ON t.id = $1 LEFT JOIN leases l ON l.task_id = t.id"
         )
@@ -48,8 +50,34 @@ macro_rules! load {
 
 /// A row with everything, if there is one, and the time of the server, where there is one.
 const LOAD: Sql = Sql {
-    sqlite: load!("CAST(0 AS BIGINT)"),
-    postgres: load!("ledger_now()"),
+    sqlite: load!("CAST(0 AS BIGINT)", ""),
+    postgres: load!("ledger_now()", ""),
+};
+
+/// The same with what its end must know: its last event, its runs, its locks, and whether
+/// that is all. It is not if it has relatives, a scope of several parts, or if somebody
+/// else holds a part of its scope.
+const LOAD_FOR_END: Sql = Sql {
+    sqlite: LOAD.sqlite,
+    postgres: load!(
+        "ledger_now()",
+        ", (SELECT e.doc FROM events e WHERE e.task_id = t.id ORDER BY e.version DESC LIMIT 1), \
+         (SELECT string_agg(r.doc, ',') FROM runs r WHERE r.task_id = t.id), \
+         (SELECT string_agg(h.resource, E'\\n') FROM locks h WHERE h.task_id = t.id), \
+         CASE WHEN t.id <> t.lineage OR t.scope = '=.' \
+         OR strpos(split_part(E'\\n' || t.scope, E'\\n=', 2), E'\\n') > 0 \
+         OR split_part(E'\\n' || t.scope, E'\\n=', 3) <> '' \
+         OR EXISTS (SELECT 1 FROM tasks o WHERE o.lineage = t.id AND o.lineage <> o.id) \
+         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id AND h.resource = ANY ( \
+         string_to_array(replace(replace(E'\\n' || t.scope, E'\\n+', E'\\n'), E'\\n=', E'\\n') \
+         || E'\\n@judge\\n@judge/' || t.id, E'\\n'))) \
+         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
+         AND h.resource >= split_part(E'\\n' || t.scope, E'\\n=', 2) || '/' \
+         AND h.resource < split_part(E'\\n' || t.scope, E'\\n=', 2) || '0') \
+         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
+         AND h.resource >= '@judge/' || t.id || '/' AND h.resource < '@judge/' || t.id || '0') \
+         THEN CAST(0 AS BIGINT) ELSE CAST(1 AS BIGINT) END"
+    ),
 };
 
 /// Locks a row until the end of the transaction.
@@ -68,7 +96,7 @@ pub(crate) async fn load(
     id: &TaskId,
     token: Option<u64>,
 ) -> Result<Option<Loaded>, StoreError> {
-    Ok(look(session, id, token).await?.0)
+    Ok(look(session, id, token, false).await?.0)
 }
 
 /// Reads a row and the time of the server, which means something if decisions go by it. A
@@ -78,10 +106,13 @@ pub(crate) async fn look(
     session: &mut dyn Session,
     id: &TaskId,
     token: Option<u64>,
+    for_end: bool,
 ) -> Result<(Option<Loaded>, Timestamp), StoreError> {
     let token = token.map_or(-1, records::int);
     let args = [Arg::Text(id.as_str()), Arg::Int(token)];
-    let Some(row) = one(session, LOAD, &args).await? else {
+    let for_end = for_end && session.writes_at_once();
+    let sql = if for_end { LOAD_FOR_END } else { LOAD };
+    let Some(row) = one(session, sql, &args).await? else {
         return Err(StoreError::Other("the store does not answer".to_owned()));
     };
     let at = LEASE_COLUMNS;
@@ -91,7 +122,8 @@ pub(crate) async fn look(
     };
     let run = row.maybe_text(at + 3)?;
     let receipt = row.maybe_text(at + 4)?;
-    let loaded = Loaded {
+    let mut loaded = Loaded {
+        lineage: None,
         lease: records::lease(&row, 0)?,
         task: records::task(&doc)?,
         waits_for: row.maybe_text(at + 1)?,
@@ -99,6 +131,9 @@ pub(crate) async fn look(
         run: run.as_deref().map(records::run).transpose()?,
         receipt: receipt.as_deref().map(records::receipt).transpose()?,
     };
+    if for_end && row.int(at + 9)? == 1 {
+        loaded.lineage = Some(Lineage::alone(&loaded, &row, at + 6)?);
+    }
     Ok((Some(loaded), now))
 }
 
@@ -175,20 +210,26 @@ pub(crate) async fn gather(
     Ok(facts)
 }
 
-/// Whether the request checks the preconditions of `done`.
-fn may_end_done(task: &Task, request: &Request) -> bool {
+/// Whether the request may check the preconditions of `done`, whatever the task is.
+pub(crate) fn is_for_end(request: &Request) -> bool {
+    let success = |ending: &Ending| matches!(ending, Ending::Success { .. });
+    let approval = |ending: &JudgeEnding| matches!(ending, JudgeEnding::Approve { .. });
     match request {
-        Request::Finish {
-            ending: Ending::Success { .. },
-            ..
-        } => !task.needs_judge(),
-        Request::Judge {
-            ending: JudgeEnding::Approve { .. },
-            ..
-        } => !task.needs_merge(),
+        Request::Finish { ending, .. } => success(ending),
+        Request::Judge { ending, .. } => approval(ending),
         Request::RecordIntent { .. } => true,
         _ => false,
     }
+}
+
+/// Whether the request checks the preconditions of `done`.
+fn may_end_done(task: &Task, request: &Request) -> bool {
+    let can = match request {
+        Request::Finish { .. } => !task.needs_judge(),
+        Request::Judge { .. } => !task.needs_merge(),
+        _ => true,
+    };
+    can && is_for_end(request)
 }
 
 /// What a creation must know: which dependencies exist, and how they stand. They cannot
@@ -445,110 +486,4 @@ async fn is_merge_head(
         Some(row) => Ok(row.text(0)? == task.id.as_str()),
         None => Ok(false),
     }
-}
-
-macro_rules! of_lineage {
-    () => {
-        "IN (SELECT $1 UNION ALL SELECT id FROM tasks WHERE lineage = $1 AND lineage <> id)"
-    };
-}
-
-const LINEAGE: &str = concat!(
-    "SELECT ",
-    lease_columns!(),
-    ", CAST(5 AS BIGINT), t.doc, (SELECT e.doc FROM events e WHERE e.task_id = t.id \
-     ORDER BY e.version DESC LIMIT 1) \
-     FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id ",
-    of_lineage!()
-);
-const RUNS_OF_LINEAGE: &str = concat!("SELECT r.doc FROM runs r WHERE r.task_id ", of_lineage!());
-
-/// What is known about a lineage.
-#[derive(Default)]
-struct Lineage {
-    tasks: Vec<Task>,
-    last_events: Vec<Event>,
-    leases: Vec<Lease>,
-    runs: Vec<Run>,
-    locks: Vec<Lock>,
-}
-
-impl Lineage {
-    /// A member, with its lease and its last event.
-    fn member(&mut self, row: &Row) -> Result<(), StoreError> {
-        self.leases.extend(records::lease(row, 0)?);
-        self.tasks
-            .push(records::task(&row.text(LEASE_COLUMNS + 1)?)?);
-        let event = row.maybe_text(LEASE_COLUMNS + 2)?;
-        self.last_events
-            .extend(event.as_deref().map(records::event).transpose()?);
-        Ok(())
-    }
-
-    /// From the one answer of a store that knows how.
-    fn of(rows: &[Row]) -> Result<Lineage, StoreError> {
-        let mut lineage = Lineage::default();
-        let at = LEASE_COLUMNS;
-        for row in rows {
-            match row.int(at)? {
-                5 => lineage.member(row)?,
-                6 => lineage.runs.push(records::run(&row.text(at + 1)?)?),
-                _ if row.maybe_text(at + 3)?.is_none() => lineage.locks.push(Lock {
-                    task_id: records::task_id(&row.text(at + 1)?)?,
-                    resource: resource(&row.text(at + 2)?)?,
-                }),
-                _ => {}
-            }
-        }
-        Ok(lineage)
-    }
-
-    async fn step_by_step(
-        session: &mut dyn Session,
-        loaded: &Loaded,
-    ) -> Result<Lineage, StoreError> {
-        let mut lineage = Lineage::default();
-        let root = [Arg::Text(loaded.task.lineage.root.as_str())];
-        for row in all(session, LINEAGE, &root).await? {
-            lineage.member(&row)?;
-        }
-        for row in all(session, RUNS_OF_LINEAGE, &root).await? {
-            lineage.runs.push(records::run(&row.text(0)?)?);
-        }
-        let mut scope = loaded.task.work_scope();
-        scope.push(Resource::judge(&loaded.task.id));
-        lineage.locks = overlapping(session, &scope).await?.0;
-        Ok(lineage)
-    }
-}
-
-/// What contradicts itself about the task, its lineage and overlapping locks.
-async fn inconsistencies(
-    session: &mut dyn Session,
-    loaded: &Loaded,
-) -> Result<Vec<Inconsistency>, StoreError> {
-    let lineage = if session.writes_at_once() {
-        Lineage::of(&session.lineage(loaded.task.id.as_str()).await?)?
-    } else {
-        Lineage::step_by_step(session, loaded).await?
-    };
-    let tasks = &lineage.tasks;
-    let own = tasks.iter().find(|task| task.id == loaded.task.id);
-    if own.is_none_or(|task| task.version != loaded.task.version) {
-        return Err(StoreError::Contention(format!(
-            "task {} has no longer version {}",
-            loaded.task.id, loaded.task.version
-        )));
-    }
-    let found = reconcile(&Snapshot {
-        tasks,
-        last_events: &lineage.last_events,
-        locks: &lineage.locks,
-        leases: &lineage.leases,
-        runs: &lineage.runs,
-        complete: false,
-    });
-    // Locks of other tasks that overlap each other are those tasks' trouble.
-    let ours = |found: &Inconsistency| tasks.iter().any(|task| task.id == found.task_id);
-    Ok(found.into_iter().filter(ours).collect())
 }

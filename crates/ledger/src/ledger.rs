@@ -145,6 +145,11 @@ pub(crate) struct Ladder {
 }
 
 impl Ladder {
+    /// Whether there was a conflict.
+    pub(crate) fn is_again(&self) -> bool {
+        self.tries > 0
+    }
+
     /// Waits before the next try, or says why there is none.
     pub(crate) async fn again(&mut self, error: LedgerError) -> Result<(), LedgerError> {
         let LedgerError::Store(StoreError::Contention(words)) = error else {

@@ -15,6 +15,7 @@ mod facts;
 mod hints;
 mod keeper;
 mod ledger;
+mod lineage;
 mod masking;
 mod migrate;
 mod picks;

@@ -15,6 +15,7 @@ pub(crate) async fn pick(
     ledger: &Ledger,
     session: &mut dyn Session,
     wanted: &Wanted,
+    repeated: bool,
 ) -> Result<Option<Found>, LedgerError> {
     let own_clock = (!ledger.server_clock).then(|| ledger.clock.now().0);
     let rows = session
@@ -24,6 +25,7 @@ pub(crate) async fn pick(
             role: &wanted.role,
             lane: wanted.lane.map(Lane::as_str),
             now: own_clock,
+            repeated,
             reserve_after: int(ledger.policy.reserve_after_secs.saturating_mul(1000)),
         })
         .await?;
@@ -72,5 +74,6 @@ fn loaded(row: &Row) -> Result<Loaded, StoreError> {
         receipt: None,
         waits_for: row.maybe_text(2)?,
         woken_from: row.maybe_text(3)?,
+        lineage: None,
     })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions};
 use sqlx::{Connection as _, Executor as _, Row as _};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::engine::{Access, Engine, Later, Session};
 use crate::error::StoreError;
@@ -21,13 +22,18 @@ const UPGRADE_LOCK: i64 = 0x7275_6e6c;
 /// How long a caller waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(20);
 
+/// How far apart hints are at least.
+const BETWEEN_HINTS: Duration = Duration::from_millis(10);
+
 /// A connection that was idle for longer is tested before it is used.
 const STALE: Duration = Duration::from_secs(1);
 
-/// Whatever the server's default is: each statement, also of a function, sees what was
-/// committed before it began.
-const READ_COMMITTED: &str =
-    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/// Whatever the server's defaults are: each statement, also of a function, sees what was
+/// committed before it began. A statement is planned once, not once for each value, for
+/// large tables even while they are small; nothing here is worth a compiler.
+const SETTINGS: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL \
+     READ COMMITTED; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+     SET jit = off";
 /// A hint that a crash loses need not be on disk before it is heard.
 const NOT_DURABLE: &str = "SET synchronous_commit = off";
 
@@ -60,7 +66,7 @@ impl PostgresEngine {
             .acquire_timeout(ACQUIRE)
             .test_before_acquire(false)
             .after_connect(|connection, _| {
-                Box::pin(async move { connection.execute(READ_COMMITTED).await.map(drop) })
+                Box::pin(async move { connection.execute(SETTINGS).await.map(drop) })
             })
             .before_acquire(|connection, meta| {
                 Box::pin(async move {
@@ -87,6 +93,7 @@ impl PostgresEngine {
             announcer: Arc::new(Announcer {
                 voice,
                 state: Mutex::new(Telling::Nothing),
+                next: Mutex::new(Instant::now()),
                 told: Notify::new(),
             }),
             statements: Arc::new(AtomicU64::new(0)),
@@ -180,10 +187,13 @@ impl Engine for PostgresEngine {
 ///
 /// NOTIFY inside the transaction would queue all commits one behind the other: the
 /// server holds a lock from the notification until the commit is on disk. Told
-/// afterwards, several changes become one hint.
+/// afterwards, several changes become one hint, and a busy ledger is not kept busy by its
+/// hints.
 struct Announcer {
     voice: PgPool,
     state: Mutex<Telling>,
+    /// When the next hint may be given.
+    next: Mutex<Instant>,
     told: Notify,
 }
 
@@ -200,6 +210,14 @@ impl Announcer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// When a hint may be given: at once, if none was given a moment ago.
+    fn next_hint(&self) -> Instant {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = (*next).max(Instant::now());
+        *next = at + BETWEEN_HINTS;
+        at
+    }
+
     fn tell(this: &Arc<Announcer>, statements: &Arc<AtomicU64>) {
         let mut state = this.state();
         if *state != Telling::Nothing {
@@ -211,6 +229,8 @@ impl Announcer {
         let (this, statements) = (Arc::clone(this), Arc::clone(statements));
         tokio::spawn(async move {
             loop {
+                tokio::time::sleep_until(this.next_hint()).await;
+                *this.state() = Telling::Once;
                 statements.fetch_add(1, Ordering::Relaxed);
                 // A hint that cannot be given is none: everybody looks regularly.
                 let _ = sqlx::query("SELECT pg_notify($1, '')")
@@ -219,7 +239,6 @@ impl Announcer {
                     .await;
                 let mut state = this.state();
                 if *state == Telling::Again {
-                    *state = Telling::Once;
                     continue;
                 }
                 *state = Telling::Nothing;

@@ -114,12 +114,13 @@ impl Session for PostgresSession {
             let begin = if self.begun { "" } else { BEGIN_WRITE };
             let now = wanted.now.map_or("NULL".to_owned(), |now| now.to_string());
             let call = format!(
-                "{begin}; SELECT * FROM ledger_pick({}, {}, {}, {}, {now}, {})",
+                "{begin}; SELECT * FROM ledger_pick({}, {}, {}, {}, {now}, {}, {})",
                 literal(wanted.owner)?,
                 literal(wanted.key)?,
                 literal(wanted.role)?,
                 wanted.lane.map_or(Ok("NULL".to_owned()), literal)?,
-                wanted.reserve_after
+                wanted.reserve_after,
+                wanted.repeated
             );
             self.begun = true;
             let connection = self.connection()?;
