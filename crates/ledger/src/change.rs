@@ -20,7 +20,7 @@ pub(crate) type Numbers = Vec<Option<i64>>;
 /// A recorded answer: its name, the digest of the request and the answer.
 pub(crate) type Record = [String; 3];
 
-/// Everything that one decision writes. In the order of the arguments of `ledger_write`.
+/// Everything that one decision writes.
 #[derive(Debug, Default)]
 pub struct Change {
     pub(crate) id: String,

@@ -185,11 +185,17 @@ impl Ledger {
             Err(LedgerError::Refused(refusal)) => {
                 let waits = refusal.code == Code::LockConflict;
                 if !waits || wanted.purpose != Purpose::Work {
+                    session.rollback().await?;
                     return Ok(Attempt::Nothing);
                 }
                 self.put_aside(session, wanted, loaded).await
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                // Before it is tried again: what is locked here would be skipped there. If
+                // that fails, too, the connection is gone, and the locks with it.
+                session.rollback().await.ok();
+                Err(error)
+            }
         }
     }
 

@@ -193,6 +193,9 @@ pub trait Session: Send {
 
     /// Ends it, and everything is written.
     fn commit(self: Box<Self>) -> Later<'static, ()>;
+
+    /// Ends it, and nothing is written. Dropped it would end, too, a little later.
+    fn rollback(self: Box<Self>) -> Later<'static, ()>;
 }
 
 fn unknown_to_the_store() -> StoreError {

@@ -10,7 +10,7 @@ use runner_lifecycle::request::{
 use runner_lifecycle::run::{Lease, Receipt, Run};
 use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp};
 
-use crate::engine::{Arg, Row, Session, Sql, all, one};
+use crate::engine::{Arg, Session, Sql, all, one};
 use crate::error::StoreError;
 use crate::lineage::{Lineage, inconsistencies};
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
@@ -64,18 +64,13 @@ const LOAD_FOR_END: Sql = Sql {
         ", (SELECT e.doc FROM events e WHERE e.task_id = t.id ORDER BY e.version DESC LIMIT 1), \
          (SELECT string_agg(r.doc, ',') FROM runs r WHERE r.task_id = t.id), \
          (SELECT string_agg(h.resource, E'\\n') FROM locks h WHERE h.task_id = t.id), \
-         CASE WHEN t.id <> t.lineage OR t.scope = '=.' \
-         OR strpos(split_part(E'\\n' || t.scope, E'\\n=', 2), E'\\n') > 0 \
-         OR split_part(E'\\n' || t.scope, E'\\n=', 3) <> '' \
+         CASE WHEN t.id <> t.lineage OR (SELECT s.many \
+         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
+         AND h.resource = ANY (s.names || ('@judge/' || t.id))) \
+         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
+         AND h.resource >= s.own || '/' AND h.resource < s.own || '0') \
+         FROM ledger_scope(t.scope) s) \
          OR EXISTS (SELECT 1 FROM tasks o WHERE o.lineage = t.id AND o.lineage <> o.id) \
-         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id AND h.resource = ANY ( \
-         string_to_array(replace(replace(E'\\n' || t.scope, E'\\n+', E'\\n'), E'\\n=', E'\\n') \
-         || E'\\n@judge\\n@judge/' || t.id, E'\\n'))) \
-         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
-         AND h.resource >= split_part(E'\\n' || t.scope, E'\\n=', 2) || '/' \
-         AND h.resource < split_part(E'\\n' || t.scope, E'\\n=', 2) || '0') \
-         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
-         AND h.resource >= '@judge/' || t.id || '/' AND h.resource < '@judge/' || t.id || '0') \
          THEN CAST(0 AS BIGINT) ELSE CAST(1 AS BIGINT) END"
     ),
 };
@@ -283,25 +278,20 @@ pub(crate) async fn dependencies(
     }
     let mut ends = Vec::new();
     for row in all(session, CHAINS, &[Arg::Texts(&texts(ids))]).await? {
-        ends.extend(end_of_chain(&row, 0)?);
+        if row.maybe_text(3)?.is_some() {
+            continue;
+        }
+        let chain = match row.text(2)?.as_str() {
+            "done" => Chain::Done(Timestamp(row.int(4)?)),
+            "failed" | "canceled" => Chain::Dead,
+            _ => Chain::Alive,
+        };
+        ends.push(Dependency {
+            id: records::task_id(&row.text(0)?)?,
+            chain,
+        });
     }
     Ok(ends)
-}
-
-/// A member of a chain, from that column on, if it is the end of it.
-pub(crate) fn end_of_chain(row: &Row, from: usize) -> Result<Option<Dependency>, StoreError> {
-    if row.maybe_text(from + 3)?.is_some() {
-        return Ok(None);
-    }
-    let chain = match row.text(from + 2)?.as_str() {
-        "done" => Chain::Done(Timestamp(row.int(from + 4)?)),
-        "failed" | "canceled" => Chain::Dead,
-        _ => Chain::Alive,
-    };
-    Ok(Some(Dependency {
-        id: records::task_id(&row.text(from)?)?,
-        chain,
-    }))
 }
 
 const HOLD: Sql = Sql {
@@ -382,43 +372,24 @@ pub(crate) async fn overlapping(
     }
     let named: Vec<String> = named.into_iter().collect();
     let args = [Arg::Texts(&named), Arg::Texts(&from), Arg::Texts(&until)];
-    let mut found = Overlapping::default();
+    let (mut locks, mut results) = (Vec::new(), BTreeMap::<TaskId, Unmerged>::new());
     for row in all(session, OVERLAPPING, &args).await? {
-        found.add(&row, 0)?;
+        let task_id = records::task_id(&row.text(0)?)?;
+        let resource = resource(&row.text(1)?)?;
+        match row.maybe_text(2)? {
+            None => locks.push(Lock { task_id, resource }),
+            Some(lineage) => {
+                let lineage = records::task_id(&lineage)?;
+                let result = results.entry(task_id.clone()).or_insert(Unmerged {
+                    task_id,
+                    lineage,
+                    scope: Vec::new(),
+                });
+                result.scope.push(resource);
+            }
+        }
     }
-    Ok(found.sorted())
-}
-
-/// Who holds what overlaps a scope.
-#[derive(Default)]
-pub(crate) struct Overlapping {
-    locks: Vec<Lock>,
-    results: BTreeMap<TaskId, Unmerged>,
-}
-
-impl Overlapping {
-    /// A task, a resource and, for a result that waits for its merge, a lineage, from that
-    /// column on.
-    pub(crate) fn add(&mut self, row: &Row, from: usize) -> Result<(), StoreError> {
-        let task_id = records::task_id(&row.text(from)?)?;
-        let resource = resource(&row.text(from + 1)?)?;
-        let Some(lineage) = row.maybe_text(from + 2)? else {
-            self.locks.push(Lock { task_id, resource });
-            return Ok(());
-        };
-        let lineage = records::task_id(&lineage)?;
-        let result = self.results.entry(task_id.clone()).or_insert(Unmerged {
-            task_id,
-            lineage,
-            scope: Vec::new(),
-        });
-        result.scope.push(resource);
-        Ok(())
-    }
-
-    pub(crate) fn sorted(self) -> (Vec<Lock>, Vec<Unmerged>) {
-        (self.locks, self.results.into_values().collect())
-    }
+    Ok((locks, results.into_values().collect()))
 }
 
 pub(crate) fn resource(text: &str) -> Result<Resource, StoreError> {
@@ -431,7 +402,7 @@ const FIRST_WAITING: &str = "SELECT ready_since, doc FROM tasks \
 
 /// The scope that the first of those that wait for locks keeps free, if it waited long
 /// enough and comes before the task in question.
-async fn reserved(
+pub(crate) async fn reserved(
     session: &mut dyn Session,
     policy: &Policy,
     task: &Task,
@@ -445,19 +416,7 @@ async fn reserved(
     if now.millis_since(since) < policy.reserve_after_secs.saturating_mul(1000) {
         return Ok(Vec::new());
     }
-    reserved_by(session, policy, task, &row.text(1)?, outside, now).await
-}
-
-/// The scope that a task which waited long enough keeps free from another.
-pub(crate) async fn reserved_by(
-    session: &mut dyn Session,
-    policy: &Policy,
-    task: &Task,
-    first: &str,
-    outside: &Facts,
-    now: Timestamp,
-) -> Result<Vec<Reservation>, StoreError> {
-    let first = records::task(first)?;
+    let first = records::task(&row.text(1)?)?;
     if runner_lifecycle::order::order_key(task) <= runner_lifecycle::order::order_key(&first) {
         return Ok(Vec::new());
     }

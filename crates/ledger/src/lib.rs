@@ -22,6 +22,7 @@ mod picks;
 mod portable;
 mod postgres;
 mod postgres_session;
+mod postgres_write;
 mod reads;
 mod rebuild;
 mod records;

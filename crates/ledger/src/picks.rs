@@ -5,7 +5,7 @@ use runner_lifecycle::{Facts, Lane, Timestamp};
 use crate::claims::{Found, Wanted};
 use crate::engine::{Pick, Row, Session};
 use crate::error::{LedgerError, StoreError};
-use crate::facts::{self, Loaded, Overlapping};
+use crate::facts::{self, Loaded};
 use crate::ledger::Ledger;
 use crate::records::{self, int};
 
@@ -29,40 +29,44 @@ pub(crate) async fn pick(
             reserve_after: int(ledger.policy.reserve_after_secs.saturating_mul(1000)),
         })
         .await?;
-    let Some((task, rest)) = rows.split_first() else {
+    let Some(row) = rows.first() else {
         return Ok(None);
     };
-    if task.int(0)? == 0 {
-        let id = records::task_id(&task.text(1)?)?;
+    if let Some(before) = row.maybe_text(0)? {
+        let id = records::task_id(&before)?;
         return ledger.look_at(session, wanted, &wanted.call(), &id).await;
     }
-    let (loaded, now) = (loaded(task)?, Timestamp(task.int(5)?));
+    let (loaded, now) = (loaded(row)?, Timestamp(row.int(5)?));
     let mut facts = Facts {
         lease: None,
         run: loaded.run.clone(),
         receipt: None,
-        fleet_paused: task.int(6)? != 0,
+        fleet_paused: row.int(6)? != 0,
         dependencies: Vec::new(),
+        locks: Vec::new(),
+        unmerged: Vec::new(),
         reservations: Vec::new(),
         ..wanted.outside.clone()
     };
-    let mut overlapping = Overlapping::default();
-    let mut first = None;
-    for row in rest {
-        match row.int(0)? {
-            2 => overlapping.add(row, 1)?,
-            3 => facts.dependencies.extend(facts::end_of_chain(row, 1)?),
-            _ => first = Some(row.text(1)?),
-        }
+    let (task, more) = (&loaded.task, row.int(7)?);
+    if more & OVERLAPS != 0 {
+        (facts.locks, facts.unmerged) = facts::overlapping(session, &task.work_scope()).await?;
     }
-    (facts.locks, facts.unmerged) = overlapping.sorted();
-    if let Some(first) = first {
-        let (policy, task) = (&ledger.policy, &loaded.task);
-        facts.reservations =
-            facts::reserved_by(session, policy, task, &first, &wanted.outside, now).await?;
+    if more & DEPENDS != 0 {
+        facts.dependencies = facts::dependencies(session, &task.dependencies).await?;
+    }
+    if more & RESERVED != 0 {
+        let (policy, outside) = (&ledger.policy, &wanted.outside);
+        facts.reservations = facts::reserved(session, policy, task, outside, now).await?;
     }
     Ok(Some(Found { loaded, facts, now }))
 }
+
+/// What there is more to know, as `ledger_pick` says it: something overlaps the scope, the
+/// task has dependencies, somebody who comes before it waited for long.
+const OVERLAPS: i64 = 1;
+const DEPENDS: i64 = 2;
+const RESERVED: i64 = 4;
 
 fn loaded(row: &Row) -> Result<Loaded, StoreError> {
     let run = row.maybe_text(4)?;

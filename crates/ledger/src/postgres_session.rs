@@ -12,13 +12,14 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use crate::change::Change;
 use crate::engine::{Access, Arg, Later, Pick, Row, Session, Sql};
 use crate::error::StoreError;
-use crate::records;
+use crate::{postgres_write, records};
 
 const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-const WRITE: &str = "SELECT ledger_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)";
+/// One line after the other, in their order.
+const SERIALISE: &str =
+    "SELECT COUNT(ledger_lock_line(l.line)) FROM unnest(string_to_array($1, E'\\n')) l(line)";
 const LINEAGE: &str = "SELECT l_task_id, l_run_id, l_owner, l_token, l_purpose, l_claim_key, \
      l_claimed_at, l_last_heartbeat_at, l_timeout_seconds, l_heartbeat_interval_seconds, \
      l_ends_at, kind, a, b, c FROM ledger_lineage($1)";
@@ -68,6 +69,15 @@ impl PostgresSession {
         self.connection()
     }
 
+    async fn end(mut self: Box<Self>, how: &'static str) -> Result<(), StoreError> {
+        if self.begun {
+            let done = self.connection()?.execute(how).await;
+            done.map_err(|error| failed(&error))?;
+            self.begun = false;
+        }
+        Ok(())
+    }
+
     async fn fetch(&mut self, query: Query<'_, Postgres, PgArguments>) -> Rows {
         let connection = self.inside().await?;
         rows(query.fetch_all(&mut **connection).await)
@@ -96,8 +106,7 @@ impl Session for PostgresSession {
     }
 
     fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()> {
-        let query = sqlx::query("SELECT ledger_serialise($1)");
-        let query = query.bind(records::scope_lines(scope));
+        let query = sqlx::query(SERIALISE).bind(records::scope_lines(scope));
         Box::pin(async move { self.fetch(query).await.map(drop) })
     }
 
@@ -136,20 +145,19 @@ impl Session for PostgresSession {
     fn write_at_once<'a>(&'a mut self, change: &'a Change) -> Later<'a, ()> {
         Box::pin(async move {
             let connection = self.inside().await?;
-            let done = write(change).execute(&mut **connection).await;
+            let sql = postgres_write::statement(change);
+            let query = postgres_write::bind(sqlx::query(AssertSqlSafe(sql)), change);
+            let done = query.execute(&mut **connection).await;
             done.map(drop).map_err(|error| failed(&error))
         })
     }
 
-    fn commit(mut self: Box<Self>) -> Later<'static, ()> {
-        Box::pin(async move {
-            if self.begun {
-                let done = self.connection()?.execute("COMMIT").await;
-                done.map_err(|error| failed(&error))?;
-                self.begun = false;
-            }
-            Ok(())
-        })
+    fn commit(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(self.end("COMMIT"))
+    }
+
+    fn rollback(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(self.end("ROLLBACK"))
     }
 }
 
@@ -170,35 +178,6 @@ impl Drop for PostgresSession {
             }
         });
     }
-}
-
-fn write(change: &Change) -> Query<'_, Postgres, PgArguments> {
-    sqlx::query(WRITE)
-        .bind(&change.id)
-        .bind(change.expected)
-        .bind(&change.texts)
-        .bind(&change.numbers)
-        .bind(&change.event_versions)
-        .bind(&change.event_states)
-        .bind(&change.event_times)
-        .bind(&change.event_docs)
-        .bind(&change.runs)
-        .bind(&change.run_numbers)
-        .bind(change.lease)
-        .bind(&change.lease_texts)
-        .bind(&change.lease_numbers)
-        .bind(change.was_token)
-        .bind(change.was_beat)
-        .bind(&change.take)
-        .bind(change.release)
-        .bind(change.result)
-        .bind(&change.result_scope)
-        .bind(change.receipt_token)
-        .bind(&change.receipt)
-        .bind(&change.request)
-        .bind(&change.passed)
-        .bind(&change.wake)
-        .bind(change.done_at)
 }
 
 /// A text inside a statement. Escaped in the one way that no setting of the server changes.

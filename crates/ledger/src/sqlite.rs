@@ -211,6 +211,15 @@ impl Session for SqliteSession {
             done
         })
     }
+
+    fn rollback(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async move {
+            let SqliteSession { open, turn, .. } = *self;
+            let done = open.rollback().await.map_err(|error| failed(&error));
+            drop(turn);
+            done
+        })
+    }
 }
 
 fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Sqlite, SqliteArguments> {
