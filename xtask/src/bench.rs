@@ -27,7 +27,7 @@ pub(crate) const HELP: &str = "\
 usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
        cargo xtask bench stream [--runs N] [--lines N] [--json] [--check]
        cargo xtask bench ui [--runs N] [--json]
-       cargo xtask bench ledger [--sizes N,N,...] [--json] [--check]
+       cargo xtask bench ledger [--only PART] [--sizes N,N,...] [--json] [--check]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
@@ -49,6 +49,7 @@ up to a million tasks stored.
                   stream: at least 5 (default 7); ui: at least 20 (default 60)
   --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
+  --only PART     of the ledger: lives, idle or claims
   --sizes LIST    how many tasks are stored (default 1000,100000,1000000)
   --json          the figures as JSON on stdout
   --check         fail where an aim is missed";
@@ -72,11 +73,21 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
 /// A program of the ledger's own: it speaks to its stores as the ledger does.
 fn ledger(mut args: Args) -> Result<()> {
     let sizes: Option<String> = args.value("--sizes")?;
+    let only: Option<String> = args.value("--only")?;
+    if let Some(part) = &only
+        && !["lives", "idle", "claims"].contains(&part.as_str())
+    {
+        return Err(Failure::usage(format!("the ledger has no part `{part}`"))
+            .hint("the parts are: lives, idle, claims"));
+    }
     let (json, check) = (args.flag("--json"), args.flag("--check"));
     args.finish()?;
     let mut bench = Cmd::cargo("run --release --locked -q -p runner-ledger --example bench --");
     if let Some(sizes) = sizes {
         bench = bench.arg(format!("--sizes={sizes}"));
+    }
+    if let Some(part) = only {
+        bench = bench.arg(format!("--only={part}"));
     }
     for (given, flag) in [(json, "--json"), (check, "--check")] {
         if given {

@@ -22,6 +22,9 @@ CREATE TABLE tasks (
     superseded_by {text},
     -- Which claim may come next: work, judge or merge.
     awaits {text},
+    -- What a claim for work locks, in path order, a line each: `=` before what it takes
+    -- for itself, `+` before what lies above that.
+    scope {text} NOT NULL,
     -- The whole row as JSON. Everything above is taken from it.
     doc {text} NOT NULL,
     -- Below: what the index of ready tasks needs. Not part of the row, no event.
@@ -49,7 +52,8 @@ CREATE INDEX tasks_judge ON tasks (rank, created_at, id) WHERE awaits = 'judge';
 CREATE INDEX tasks_merge ON tasks (rank, created_at, id) WHERE awaits = 'merge';
 CREATE INDEX tasks_due ON tasks (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX tasks_state ON tasks (state, id);
-CREATE INDEX tasks_lineage ON tasks (lineage);
+-- A lineage is its root, which bears its name, and those that are found here.
+CREATE INDEX tasks_lineage ON tasks (lineage) WHERE lineage <> id;
 -- One successor for each task.
 CREATE UNIQUE INDEX tasks_rework_of ON tasks (rework_of) WHERE rework_of IS NOT NULL;
 

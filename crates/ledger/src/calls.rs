@@ -2,10 +2,11 @@
 
 use runner_lifecycle::decide::{Answer, Decision};
 use runner_lifecycle::event::Event;
-use runner_lifecycle::{Call, Code, Facts, Refusal, Request, Task, TaskId, decide};
+use runner_lifecycle::{Call, Code, Facts, Refusal, Request, Task, TaskId, Timestamp, decide};
 
+use crate::change::Record;
 use crate::claims;
-use crate::engine::{Access, Arg, Session, one, run};
+use crate::engine::{Access, Arg, Session, one};
 use crate::error::{LedgerError, StoreError};
 use crate::facts::{self, Loaded};
 use crate::ledger::{Ladder, Ledger};
@@ -164,7 +165,7 @@ impl Ledger {
     }
 
     async fn call_once(&self, ask: &Ask) -> Result<Outcome, LedgerError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(access(&ask.call.request)).await?;
         let outcome = self.call_in(&mut *session, ask).await?;
         session.commit().await?;
         if !outcome.events.is_empty() {
@@ -182,54 +183,66 @@ impl Ledger {
         if !matches!(request, Request::Create(_)) {
             facts::lock_row(session, &ask.task).await?;
         }
-        let loaded = facts::load(session, &ask.task, request.token()).await?;
+        let for_end = facts::is_for_end(request);
+        let (loaded, server_now) =
+            facts::look(session, &ask.task, request.token(), for_end).await?;
+        let loaded = loaded.as_ref();
         if loaded.is_none() && !matches!(request, Request::Create(_)) {
             return Err(claims::unknown(&ask.task).into());
         }
         if let Request::Claim(claim) = request {
             claims::check_key(session, &ask.task, claim).await?;
         }
+        facts::serialise(session, loaded, request).await?;
+        let now = self.time(server_now);
+        let facts = match (loaded, request) {
+            (Some(loaded), request) => {
+                facts::gather(session, &self.policy, loaded, request, &ask.outside, now).await?
+            }
+            (None, Request::Create(new)) => facts::for_creation(session, new, &ask.outside).await?,
+            (None, _) => ask.outside.clone(),
+        };
         let decision = self
-            .decide_and_write(session, loaded.as_ref(), &ask.call, &ask.outside)
+            .settle(session, loaded, &ask.call, &facts, Some(ask), now)
             .await?;
-        record(session, ask, &decision.answer).await?;
         Ok(decision.into())
     }
 
-    pub(crate) async fn decide_and_write(
+    /// Decides, and writes what was decided, with its answer for the repeats of a request
+    /// that has a name.
+    pub(crate) async fn settle(
         &self,
         session: &mut dyn Session,
         loaded: Option<&Loaded>,
         call: &Call,
-        outside: &Facts,
+        facts: &Facts,
+        ask: Option<&Ask>,
+        now: Timestamp,
     ) -> Result<Decision, LedgerError> {
-        facts::serialise(session, loaded, &call.request).await?;
-        let now = match loaded {
-            Some(loaded) if self.server_clock => loaded.server_now,
-            _ => self.now_in(session).await?,
-        };
-        let facts = match (loaded, &call.request) {
-            (Some(loaded), request) => {
-                facts::gather(session, &self.policy, loaded, request, outside, now).await?
-            }
-            (None, Request::Create(new)) => facts::for_creation(session, new, outside).await?,
-            (None, _) => outside.clone(),
-        };
         let task = loaded.map(|loaded| &loaded.task);
-        let decision = decide(&self.policy, task, call, &facts, now)?;
+        let decision = decide(&self.policy, task, call, facts, now)?;
         if let Some(created) = &decision.created {
             refuse_taken(session, &created.task.id).await?;
         }
-        writes::write(
-            session,
-            &self.policy,
-            loaded,
-            &facts.dependencies,
-            &decision,
-            now,
-        )
-        .await?;
+        let record = ask.map(|ask| record(ask, &decision.answer)).transpose()?;
+        let known = &facts.dependencies;
+        let record = record.flatten();
+        writes::write(session, &self.policy, loaded, known, &decision, record, now).await?;
         Ok(decision)
+    }
+}
+
+/// What is read for most requests is the row and what hangs on it: a change of that is
+/// noticed when the decision is written. Others also depend on rows of other tasks, or on
+/// locks that are taken, and hold what they read.
+fn access(request: &Request) -> Access {
+    match request {
+        Request::Create(new) if !new.dependencies.is_empty() => Access::Write,
+        Request::Claim(_)
+        | Request::Block { .. }
+        | Request::Recover { .. }
+        | Request::Retry { .. } => Access::Write,
+        _ => Access::Once,
     }
 }
 
@@ -285,19 +298,12 @@ async fn refuse_taken(session: &mut dyn Session, id: &TaskId) -> Result<(), Ledg
     }
 }
 
-async fn record(session: &mut dyn Session, ask: &Ask, answer: &Answer) -> Result<(), StoreError> {
+fn record(ask: &Ask, answer: &Answer) -> Result<Option<Record>, StoreError> {
     let Some(name) = &ask.request_id else {
-        return Ok(());
+        return Ok(None);
     };
-    let (digest, answer) = (ask.digest()?, records::text("an answer", answer)?);
-    let args = [
-        Arg::Text(name),
-        Arg::Text(ask.task.as_str()),
-        Arg::Text(&digest),
-        Arg::Text(&answer),
-    ];
-    let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
-    run(session, sql, &args).await.map(drop)
+    let answer = records::text("an answer", answer)?;
+    Ok(Some([name.clone(), ask.digest()?, answer]))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::engine::{Access, Arg, Session, Sql, all, one};
 use crate::error::LedgerError;
 use crate::facts::{self, Loaded};
 use crate::ledger::{Ladder, Ledger};
+use crate::picks;
 use crate::records;
 use crate::wakes::{self, Key};
 
@@ -51,7 +52,7 @@ impl Wanted {
         }
     }
 
-    fn call(&self) -> Call {
+    pub(crate) fn call(&self) -> Call {
         Call {
             actor: self.owner.clone(),
             expected_version: None,
@@ -85,6 +86,13 @@ impl Claimed {
     pub fn assignment(&self, objective: &str, locks: &[Lock]) -> Assignment {
         assignment(&self.task, &self.run_id, objective, locks)
     }
+}
+
+/// A task that may be claimed, with what the claim must know.
+pub(crate) struct Found {
+    pub(crate) loaded: Loaded,
+    pub(crate) facts: Facts,
+    pub(crate) now: Timestamp,
 }
 
 /// What one transaction came to.
@@ -143,7 +151,7 @@ impl Ledger {
     pub async fn claim_next(&self, wanted: &Wanted) -> Result<Option<Claimed>, LedgerError> {
         let mut ladder = Ladder::default();
         loop {
-            match Box::pin(self.claim_once(wanted)).await {
+            match Box::pin(self.claim_once(wanted, ladder.is_again())).await {
                 Ok(Attempt::Claimed(claimed)) => return Ok(Some(*claimed)),
                 Ok(Attempt::Nothing) => return Ok(None),
                 Ok(Attempt::Again) => {}
@@ -152,67 +160,123 @@ impl Ledger {
         }
     }
 
-    async fn claim_once(&self, wanted: &Wanted) -> Result<Attempt, LedgerError> {
+    /// `repeated`: somebody was faster, and that may have been this very claim.
+    async fn claim_once(&self, wanted: &Wanted, repeated: bool) -> Result<Attempt, LedgerError> {
         let mut session = self.engine.begin(Access::Write).await?;
         let call = wanted.call();
-        let mut aside = 0;
-        let same = [Arg::Text(&wanted.owner), Arg::Text(&wanted.key)];
-        let mut candidate = match one(&mut *session, SAME_CLAIM, &same).await? {
-            Some(row) => {
-                let id = records::task_id(&row.text(0)?)?;
-                facts::lock_row(&mut *session, &id).await?;
-                Some(id)
-            }
-            None => self.candidate(&mut *session, wanted).await?,
+        let found = if wanted.purpose == Purpose::Work && session.writes_at_once() {
+            picks::pick(self, &mut *session, wanted, repeated).await?
+        } else {
+            self.find(&mut *session, wanted, &call).await?
         };
-        while let Some(id) = candidate {
-            let Some(loaded) = facts::load(&mut *session, &id, None).await? else {
-                break;
-            };
-            if aside == 0 {
-                let tried = self
-                    .decide_and_write(&mut *session, Some(&loaded), &call, &wanted.outside)
-                    .await;
-                match tried {
-                    Ok(decision) => {
-                        session.commit().await?;
-                        if !decision.events.is_empty() {
-                            self.engine.announce();
-                        }
-                        return Ok(claimed(decision));
-                    }
-                    Err(LedgerError::Refused(refusal)) => {
-                        let waits = refusal.code == Code::LockConflict;
-                        if !waits || wanted.purpose != Purpose::Work {
-                            return Ok(Attempt::Nothing);
-                        }
-                    }
-                    Err(error) => return Err(error),
+        let Some(found) = found else {
+            return Ok(Attempt::Nothing);
+        };
+        let Found { loaded, facts, now } = found;
+        let tried = self.settle(&mut *session, Some(&loaded), &call, &facts, None, now);
+        match tried.await {
+            Ok(decision) => {
+                session.commit().await?;
+                if !decision.events.is_empty() {
+                    self.engine.announce();
                 }
+                Ok(claimed(decision))
             }
-            // This transaction has serialised one scope and may not serialise another:
-            // whoever else cannot start is put aside, and the first who could gets a
-            // transaction of its own.
+            Err(LedgerError::Refused(refusal)) => {
+                let waits = refusal.code == Code::LockConflict;
+                if !waits || wanted.purpose != Purpose::Work {
+                    session.rollback().await?;
+                    return Ok(Attempt::Nothing);
+                }
+                self.put_aside(session, wanted, loaded).await
+            }
+            Err(error) => {
+                // Before it is tried again: what is locked here would be skipped there. If
+                // that fails, too, the connection is gone, and the locks with it.
+                session.rollback().await.ok();
+                Err(error)
+            }
+        }
+    }
+
+    /// The task that this claim got before or else the first in order, its row locked and
+    /// its scope serialised.
+    async fn find(
+        &self,
+        session: &mut dyn Session,
+        wanted: &Wanted,
+        call: &Call,
+    ) -> Result<Option<Found>, LedgerError> {
+        let same = [Arg::Text(&wanted.owner), Arg::Text(&wanted.key)];
+        let id = match one(session, SAME_CLAIM, &same).await? {
+            Some(row) => Some(records::task_id(&row.text(0)?)?),
+            None => self.candidate(session, wanted).await?,
+        };
+        match id {
+            Some(id) => self.look_at(session, wanted, call, &id).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn look_at(
+        &self,
+        session: &mut dyn Session,
+        wanted: &Wanted,
+        call: &Call,
+        id: &TaskId,
+    ) -> Result<Option<Found>, LedgerError> {
+        facts::lock_row(session, id).await?;
+        let (Some(loaded), server_now) = facts::look(session, id, None, false).await? else {
+            return Ok(None);
+        };
+        facts::serialise(session, Some(&loaded), &call.request).await?;
+        let (now, request) = (self.time(server_now), &call.request);
+        let facts = facts::gather(
+            session,
+            &self.policy,
+            &loaded,
+            request,
+            &wanted.outside,
+            now,
+        )
+        .await?;
+        Ok(Some(Found { loaded, facts, now }))
+    }
+
+    /// Takes a task that cannot start out of the way, and those that come next.
+    async fn put_aside(
+        &self,
+        mut session: Box<dyn Session>,
+        wanted: &Wanted,
+        mut loaded: Loaded,
+    ) -> Result<Attempt, LedgerError> {
+        // This transaction has serialised one scope and may not serialise another:
+        // whoever else cannot start is put aside, and the first who could gets a
+        // transaction of its own.
+        for _ in 0..BATCH {
             let blocked = self
                 .not_ready(&mut *session, &loaded, &wanted.outside)
                 .await?;
             match blocked.as_ref().map(Key::of) {
                 Some(Some(key)) => wakes::park(&mut *session, &loaded, &key).await?,
-                Some(None) => break,
-                None => {
+                Some(None) => {
                     session.commit().await?;
-                    return Ok(Attempt::Again);
+                    return Ok(Attempt::Nothing);
                 }
+                None => break,
             }
-            aside += 1;
-            if aside == BATCH {
+            let next = match self.candidate(&mut *session, wanted).await? {
+                Some(id) => facts::load(&mut *session, &id, None).await?,
+                None => None,
+            };
+            let Some(next) = next else {
                 session.commit().await?;
-                return Ok(Attempt::Again);
-            }
-            candidate = self.candidate(&mut *session, wanted).await?;
+                return Ok(Attempt::Nothing);
+            };
+            loaded = next;
         }
         session.commit().await?;
-        Ok(Attempt::Nothing)
+        Ok(Attempt::Again)
     }
 
     /// The first in order, with its row locked.

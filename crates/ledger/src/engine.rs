@@ -10,6 +10,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 
+use crate::change::Change;
 use crate::error::StoreError;
 use crate::hints::Hints;
 
@@ -103,6 +104,28 @@ pub enum Access {
     Read,
     /// Changing something.
     Write,
+    /// Reading, and then writing at once what was decided. A store that can compare what
+    /// was read with what is there when it writes opens no transaction for it.
+    Once,
+}
+
+/// Which task a worker wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick<'a> {
+    /// Who claims.
+    pub owner: &'a str,
+    /// The owner's name for the claim.
+    pub key: &'a str,
+    /// The role whose tasks it gets.
+    pub role: &'a str,
+    /// The one lane to take from.
+    pub lane: Option<&'a str>,
+    /// The time; none: that of the server.
+    pub now: Option<i64>,
+    /// After how many milliseconds of waiting a scope is kept free.
+    pub reserve_after: i64,
+    /// Whether the claim may have been made before: what it got is looked for first.
+    pub repeated: bool,
 }
 
 /// A store.
@@ -141,8 +164,42 @@ pub trait Session: Send {
     /// this transaction.
     fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()>;
 
+    /// Whether what was read stays as it is until the end.
+    fn holds(&self) -> bool {
+        true
+    }
+
+    /// Whether it knows [`Session::pick`], [`Session::lineage`] and
+    /// [`Session::write_at_once`]. Otherwise all of that is done step by step.
+    fn writes_at_once(&self) -> bool {
+        false
+    }
+
+    /// The first task in order with what its claim must know, its row locked and its scope
+    /// serialised: the rows of `ledger_pick`.
+    fn pick<'a>(&'a mut self, _wanted: Pick<'a>) -> Later<'a, Vec<Row>> {
+        Box::pin(async { Err(unknown_to_the_store()) })
+    }
+
+    /// What the end of a task must know about its lineage: the rows of `ledger_lineage`.
+    fn lineage<'a>(&'a mut self, _task: &'a str) -> Later<'a, Vec<Row>> {
+        Box::pin(async { Err(unknown_to_the_store()) })
+    }
+
+    /// Writes a whole decision.
+    fn write_at_once<'a>(&'a mut self, _change: &'a Change) -> Later<'a, ()> {
+        Box::pin(async { Err(unknown_to_the_store()) })
+    }
+
     /// Ends it, and everything is written.
     fn commit(self: Box<Self>) -> Later<'static, ()>;
+
+    /// Ends it, and nothing is written. Dropped it would end, too, a little later.
+    fn rollback(self: Box<Self>) -> Later<'static, ()>;
+}
+
+fn unknown_to_the_store() -> StoreError {
+    StoreError::Other("this store goes step by step".to_owned())
 }
 
 /// The first row, if there is one.

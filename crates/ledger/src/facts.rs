@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runner_lifecycle::lock::{Lock, Resource, WHOLE_REPO};
 use runner_lifecycle::ready;
-use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
 use runner_lifecycle::request::{
     Chain, Claim, Dependency, Ending, JudgeEnding, NewTask, Reservation, Unmerged,
 };
@@ -13,6 +12,7 @@ use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp}
 
 use crate::engine::{Arg, Session, Sql, all, one};
 use crate::error::StoreError;
+use crate::lineage::{Lineage, inconsistencies};
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
 /// A row with everything that hangs on it.
@@ -25,8 +25,8 @@ pub(crate) struct Loaded {
     pub(crate) woken_from: Option<String>,
     /// Since when nothing but locks could be in the way.
     pub(crate) ready_since: Timestamp,
-    /// The time of the server, which means something if decisions go by it.
-    pub(crate) server_now: Timestamp,
+    /// Its lineage, if it was read with the row.
+    pub(crate) lineage: Option<Lineage>,
 }
 
 const LOCK_ROW: Sql = Sql {
@@ -35,57 +35,105 @@ const LOCK_ROW: Sql = Sql {
 };
 
 macro_rules! load {
-    ($now:literal) => {
+    ($now:literal, $more:literal) => {
         concat!(
             "SELECT ",
             lease_columns!(),
             ", t.doc, t.waits_for, t.woken_from, \
              (SELECT r.doc FROM runs r WHERE r.task_id = t.id ORDER BY r.number DESC LIMIT 1), \
-             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), ",
+             (SELECT p.doc FROM receipts p WHERE p.task_id = t.id AND p.token = $2), c.now, \
+             t.ready_since",
+            $more,
+            " FROM (SELECT ",
             $now,
-            ", t.ready_since FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id = $1"
+            " AS now) c LEFT JOIN tasks t ON t.id = $1 LEFT JOIN leases l ON l.task_id = t.id"
         )
     };
 }
 
-/// A row with everything, and the time of the server, where there is one.
+/// A row with everything, if there is one, and the time of the server, where there is one.
 const LOAD: Sql = Sql {
-    sqlite: load!("CAST(0 AS BIGINT)"),
-    postgres: load!("CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"),
+    sqlite: load!("CAST(0 AS BIGINT)", ""),
+    postgres: load!("ledger_now()", ""),
+};
+
+/// The same with what its end must know: its last event, its runs, its locks, and whether
+/// that is all. It is not if it has relatives, a scope of several parts, or if somebody
+/// else holds a part of its scope.
+const LOAD_FOR_END: Sql = Sql {
+    sqlite: LOAD.sqlite,
+    postgres: load!(
+        "ledger_now()",
+        ", (SELECT e.doc FROM events e WHERE e.task_id = t.id ORDER BY e.version DESC LIMIT 1), \
+         (SELECT string_agg(r.doc, ',') FROM runs r WHERE r.task_id = t.id), \
+         (SELECT string_agg(h.resource, E'\\n') FROM locks h WHERE h.task_id = t.id), \
+         CASE WHEN t.id <> t.lineage OR (SELECT s.many \
+         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
+         AND h.resource = ANY (s.names || ('@judge/' || t.id))) \
+         OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> t.id \
+         AND h.resource >= s.own || '/' AND h.resource < s.own || '0') \
+         FROM ledger_scope(t.scope) s) \
+         OR EXISTS (SELECT 1 FROM tasks o WHERE o.lineage = t.id AND o.lineage <> o.id) \
+         THEN CAST(0 AS BIGINT) ELSE CAST(1 AS BIGINT) END"
+    ),
 };
 
 /// Locks a row until the end of the transaction.
 pub(crate) async fn lock_row(session: &mut dyn Session, id: &TaskId) -> Result<(), StoreError> {
+    if !session.holds() {
+        return Ok(());
+    }
     all(session, LOCK_ROW, &[Arg::Text(id.as_str())])
         .await
         .map(drop)
 }
 
-/// Reads a row that is locked. A statement of its own: one that had to wait for the lock
-/// would see the row as it is and everything else as it was.
+/// Reads a row.
 pub(crate) async fn load(
     session: &mut dyn Session,
     id: &TaskId,
     token: Option<u64>,
 ) -> Result<Option<Loaded>, StoreError> {
+    Ok(look(session, id, token, false).await?.0)
+}
+
+/// Reads a row and the time of the server, which means something if decisions go by it. A
+/// statement of its own: one that had to wait for the lock of the row would see the row as
+/// it is and everything else as it was.
+pub(crate) async fn look(
+    session: &mut dyn Session,
+    id: &TaskId,
+    token: Option<u64>,
+    for_end: bool,
+) -> Result<(Option<Loaded>, Timestamp), StoreError> {
     let token = token.map_or(-1, records::int);
     let args = [Arg::Text(id.as_str()), Arg::Int(token)];
-    let Some(row) = one(session, LOAD, &args).await? else {
-        return Ok(None);
+    let for_end = for_end && session.writes_at_once();
+    let sql = if for_end { LOAD_FOR_END } else { LOAD };
+    let Some(row) = one(session, sql, &args).await? else {
+        return Err(StoreError::Other("the store does not answer".to_owned()));
     };
     let at = LEASE_COLUMNS;
+    let now = Timestamp(row.int(at + 5)?);
+    let Some(doc) = row.maybe_text(at)? else {
+        return Ok((None, now));
+    };
     let run = row.maybe_text(at + 3)?;
     let receipt = row.maybe_text(at + 4)?;
-    Ok(Some(Loaded {
+    let mut loaded = Loaded {
+        lineage: None,
         lease: records::lease(&row, 0)?,
-        task: records::task(&row.text(at)?)?,
+        task: records::task(&doc)?,
         waits_for: row.maybe_text(at + 1)?,
         woken_from: row.maybe_text(at + 2)?,
         run: run.as_deref().map(records::run).transpose()?,
         receipt: receipt.as_deref().map(records::receipt).transpose()?,
-        server_now: Timestamp(row.int(at + 5)?),
         ready_since: Timestamp(row.int(at + 6)?),
-    }))
+    };
+    if for_end && row.int(at + 10)? == 1 {
+        loaded.lineage = Some(Lineage::alone(&loaded, &row, at + 7)?);
+    }
+    Ok((Some(loaded), now))
 }
 
 /// The newest result of a task's runs.
@@ -173,20 +221,26 @@ pub(crate) async fn gather(
     Ok(facts)
 }
 
-/// Whether the request checks the preconditions of `done`.
-fn may_end_done(task: &Task, request: &Request) -> bool {
+/// Whether the request may check the preconditions of `done`, whatever the task is.
+pub(crate) fn is_for_end(request: &Request) -> bool {
+    let success = |ending: &Ending| matches!(ending, Ending::Success { .. });
+    let approval = |ending: &JudgeEnding| matches!(ending, JudgeEnding::Approve { .. });
     match request {
-        Request::Finish {
-            ending: Ending::Success { .. },
-            ..
-        } => !task.needs_judge(),
-        Request::Judge {
-            ending: JudgeEnding::Approve { .. },
-            ..
-        } => !task.needs_merge(),
+        Request::Finish { ending, .. } => success(ending),
+        Request::Judge { ending, .. } => approval(ending),
         Request::RecordIntent { .. } => true,
         _ => false,
     }
+}
+
+/// Whether the request checks the preconditions of `done`.
+fn may_end_done(task: &Task, request: &Request) -> bool {
+    let can = match request {
+        Request::Finish { .. } => !task.needs_judge(),
+        Request::Judge { .. } => !task.needs_merge(),
+        _ => true,
+    };
+    can && is_for_end(request)
 }
 
 /// What a creation must know: which dependencies exist, and how they stand. They cannot
@@ -364,7 +418,7 @@ const FIRST_WAITING: &str = "SELECT ready_since, doc FROM tasks \
 
 /// The scope that the first of those that wait for locks keeps free, if it waited long
 /// enough and comes before the task in question.
-async fn reserved(
+pub(crate) async fn reserved(
     session: &mut dyn Session,
     policy: &Policy,
     task: &Task,
@@ -407,47 +461,4 @@ async fn is_merge_head(
         Some(row) => Ok(row.text(0)? == task.id.as_str()),
         None => Ok(false),
     }
-}
-
-const LINEAGE: &str = concat!(
-    "SELECT ",
-    lease_columns!(),
-    ", t.doc, (SELECT e.doc FROM events e WHERE e.task_id = t.id \
-     ORDER BY e.version DESC LIMIT 1) \
-     FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.lineage = $1"
-);
-const RUNS_OF_LINEAGE: &str = "SELECT r.doc FROM runs r JOIN tasks t ON t.id = r.task_id \
-     WHERE t.lineage = $1";
-
-/// What contradicts itself about the task, its lineage and overlapping locks.
-async fn inconsistencies(
-    session: &mut dyn Session,
-    loaded: &Loaded,
-) -> Result<Vec<Inconsistency>, StoreError> {
-    let root = loaded.task.lineage.root.as_str();
-    let (mut tasks, mut last_events, mut leases) = (Vec::new(), Vec::new(), Vec::new());
-    for row in all(session, LINEAGE, &[Arg::Text(root)]).await? {
-        leases.extend(records::lease(&row, 0)?);
-        tasks.push(records::task(&row.text(LEASE_COLUMNS)?)?);
-        let event = row.maybe_text(LEASE_COLUMNS + 1)?;
-        last_events.extend(event.as_deref().map(records::event).transpose()?);
-    }
-    let mut runs = Vec::new();
-    for row in all(session, RUNS_OF_LINEAGE, &[Arg::Text(root)]).await? {
-        runs.push(records::run(&row.text(0)?)?);
-    }
-    let mut scope = loaded.task.work_scope();
-    scope.push(Resource::judge(&loaded.task.id));
-    let locks = overlapping(session, &scope).await?.0;
-    let found = reconcile(&Snapshot {
-        tasks: &tasks,
-        last_events: &last_events,
-        locks: &locks,
-        leases: &leases,
-        runs: &runs,
-        complete: false,
-    });
-    // Locks of other tasks that overlap each other are those tasks' trouble.
-    let ours = |found: &Inconsistency| tasks.iter().any(|task| task.id == found.task_id);
-    Ok(found.into_iter().filter(ours).collect())
 }

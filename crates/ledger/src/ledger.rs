@@ -113,6 +113,15 @@ impl Ledger {
         &self.policy
     }
 
+    /// The time that decisions go by, if that is the server's.
+    pub(crate) fn time(&self, server: Timestamp) -> Timestamp {
+        if self.server_clock {
+            server
+        } else {
+            self.clock.now()
+        }
+    }
+
     /// Begins to listen for changes.
     pub async fn listen(&self) -> Result<Hints, StoreError> {
         self.engine.listen().await
@@ -145,6 +154,11 @@ impl Ladder {
     /// Whether every try was in vain.
     pub(crate) fn is_used_up(&self) -> bool {
         conflict_delay_millis(self.tries.max(1)).is_none()
+    }
+
+    /// Whether there was a conflict.
+    pub(crate) fn is_again(&self) -> bool {
+        self.tries > 0
     }
 
     /// Waits before the next try, or says why there is none.

@@ -6,6 +6,7 @@
 
 mod agents;
 mod calls;
+mod change;
 mod check;
 mod claims;
 mod clock;
@@ -17,11 +18,15 @@ mod figures;
 mod hints;
 mod keeper;
 mod ledger;
+mod lineage;
 mod masking;
 mod migrate;
 mod pages;
+mod picks;
 mod portable;
 mod postgres;
+mod postgres_session;
+mod postgres_write;
 mod reads;
 mod rebuild;
 mod records;

@@ -9,7 +9,7 @@ use runner_lifecycle::run::{Lease, Receipt, Run};
 use runner_lifecycle::{Code, Policy, Refusal, TaskId};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Access, Arg, Session, all, one, run};
+use crate::engine::{Access, Arg, Session, all, one};
 use crate::error::{LedgerError, StoreError};
 use crate::ledger::Ledger;
 use crate::migrate::SCHEMA;
@@ -258,14 +258,8 @@ async fn import_line(
             answer,
         } => {
             let answer = records::text("an answer", &answer)?;
-            let args = [
-                Arg::Text(&id),
-                Arg::Text(&task_id),
-                Arg::Text(&digest),
-                Arg::Text(&answer),
-            ];
-            let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
-            run(session, sql, &args)
+            let task = records::task_id(&task_id)?;
+            writes::record(session, &task, &id, &digest, &answer)
                 .await
                 .map_err(|error| unwritten(number, error))?;
         }

@@ -1,6 +1,7 @@
 //! Rows of the store as what they mean, and back.
 
 use runner_lifecycle::event::Event;
+use runner_lifecycle::lock::Resource;
 use runner_lifecycle::run::{Lease, Receipt, Run};
 use runner_lifecycle::{Kind, Phase, Purpose, Reason, State, Task, TaskId, Timestamp};
 use serde::Serialize;
@@ -86,6 +87,20 @@ pub(crate) fn lease(row: &Row, from: usize) -> Result<Option<Lease>, StoreError>
     }))
 }
 
+/// A scope in path order, a line for each name: `=` before a resource of the scope, `+`
+/// before what lies above one.
+pub(crate) fn scope_lines(scope: &[Resource]) -> String {
+    let mut names = std::collections::BTreeMap::new();
+    for resource in scope {
+        for above in resource.ancestors() {
+            names.entry(above).or_insert('+');
+        }
+        names.insert(resource.clone(), '=');
+    }
+    let lines = names.iter().map(|(name, mark)| format!("{mark}{name}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Which claim may come next. The index of claims is made of this; the claim itself is
 /// decided by the rules.
 pub(crate) fn awaits(task: &Task, run: Option<&Run>) -> Option<Purpose> {
@@ -112,4 +127,39 @@ pub(crate) fn awaits(task: &Task, run: Option<&Run>) -> Option<Purpose> {
 /// Whether a result of the task waits for its merge.
 pub(crate) fn is_unmerged(task: &Task) -> bool {
     task.phase == Phase::Judge && !task.state.is_terminal() && task.needs_merge()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(scope: &[&str]) -> Vec<String> {
+        let scope: Vec<Resource> = scope.iter().map(|t| Resource::parse(t).unwrap()).collect();
+        let lines = scope_lines(&scope);
+        lines.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn overlapping_scopes_meet_in_a_line_that_one_takes_for_itself() {
+        let meet = |one: &[&str], other: &[&str]| {
+            let other = lines(other);
+            lines(one).iter().any(|mine| {
+                let theirs = other.iter().find(|theirs| theirs[1..] == mine[1..]);
+                theirs.is_some_and(|theirs| mine.starts_with('=') || theirs.starts_with('='))
+            })
+        };
+        assert!(meet(&["src"], &["src/x"]));
+        assert!(meet(&["."], &["src/x/y"]));
+        assert!(meet(&["docs", "src/x"], &["src/x"]));
+        assert!(!meet(&["src/x"], &["src/y"]));
+        assert!(!meet(&["."], &["@judge/t"]));
+        assert!(!meet(&["src"], &["srcs"]));
+    }
+
+    #[test]
+    fn every_scope_has_the_same_order() {
+        assert_eq!(lines(&["b/c", "a"]), ["+.", "=a", "+b", "=b/c"]);
+        assert_eq!(lines(&["b/c", "a"]), lines(&["a", "b/c"]));
+        assert_eq!(lines(&["a", "a/b"]), ["+.", "=a", "=a/b"]);
+    }
 }

@@ -136,7 +136,7 @@ impl Engine for SqliteEngine {
             let (how, turn) = match access {
                 Access::Read => ("BEGIN", None),
                 // A write lock from the beginning: one that is taken later can fail.
-                Access::Write => (
+                Access::Write | Access::Once => (
                     "BEGIN IMMEDIATE",
                     Some(Arc::clone(&self.writer).lock_owned().await),
                 ),
@@ -254,6 +254,15 @@ impl Session for SqliteSession {
             done
         })
     }
+
+    fn rollback(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async move {
+            let SqliteSession { open, turn, .. } = *self;
+            let done = open.rollback().await.map_err(|error| failed(&error));
+            drop(turn);
+            done
+        })
+    }
 }
 
 /// Reads from the one connection of a store in memory: nobody else can, so that this is
@@ -282,6 +291,9 @@ impl Session for LoneReader {
     }
 
     fn commit(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async { Ok(()) })
+    }
+    fn rollback(self: Box<Self>) -> Later<'static, ()> {
         Box::pin(async { Ok(()) })
     }
 }

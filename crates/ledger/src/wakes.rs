@@ -26,7 +26,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Key::Lock(resource) => format!("lock:{resource}"),
             Key::Result(task) => format!("result:{task}"),
@@ -48,31 +48,26 @@ impl Key {
 
 const LOCK_HELD: Sql = Sql {
     sqlite: "SELECT 1 FROM locks WHERE resource = $1",
-    postgres: "SELECT CAST(1 AS BIGINT) FROM locks WHERE resource = $1 FOR KEY SHARE",
+    postgres: "SELECT CAST(1 AS BIGINT) WHERE ledger_held('lock:' || $1)",
 };
 const RESULT_WAITS: Sql = Sql {
     sqlite: "SELECT 1 FROM unmerged WHERE task_id = $1",
-    postgres: "SELECT CAST(1 AS BIGINT) FROM unmerged WHERE task_id = $1 FOR KEY SHARE",
+    postgres: "SELECT CAST(1 AS BIGINT) WHERE ledger_held('result:' || $1)",
 };
 const RESERVER_WAITS: Sql = Sql {
     sqlite: "SELECT 1 FROM tasks WHERE id = $1 AND waits_for IS NOT NULL",
-    postgres: "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = $1 AND waits_for IS NOT NULL \
-               FOR SHARE SKIP LOCKED",
+    postgres: "SELECT CAST(1 AS BIGINT) WHERE ledger_held('reserved:' || $1)",
 };
 
 /// Whether it is still there; then it cannot end before this transaction does, and
 /// whoever ends it sees what this transaction wrote.
 async fn is_held(session: &mut dyn Session, key: &Key) -> Result<bool, StoreError> {
-    let (sql, name) = match key {
-        Key::Lock(resource) => (LOCK_HELD, resource.as_str()),
-        Key::Result(task) => (RESULT_WAITS, task.as_str()),
-        Key::Reserved(task) => (RESERVER_WAITS, task.as_str()),
-        Key::Stored(text) => match text.split_once(':') {
-            Some(("lock", resource)) => (LOCK_HELD, resource),
-            Some(("result", task)) => (RESULT_WAITS, task),
-            Some(("reserved", task)) => (RESERVER_WAITS, task),
-            _ => return Ok(false),
-        },
+    let text = key.text();
+    let (sql, name) = match text.split_once(':') {
+        Some(("lock", resource)) => (LOCK_HELD, resource),
+        Some(("result", task)) => (RESULT_WAITS, task),
+        Some(("reserved", task)) => (RESERVER_WAITS, task),
+        _ => return Ok(false),
     };
     Ok(one(session, sql, &[Arg::Text(name)]).await?.is_some())
 }
@@ -107,30 +102,15 @@ pub(crate) fn passed_on(before: &Loaded, after: &Task) -> Vec<Key> {
     keys
 }
 
-macro_rules! wake {
-    ($lock:literal) => {
-        concat!(
-            "WITH RECURSIVE q(queue) AS ( \
-             SELECT (SELECT MIN(queue) FROM tasks WHERE waits_for = $1) UNION ALL \
-             SELECT (SELECT MIN(t.queue) FROM tasks t \
-             WHERE t.waits_for = $1 AND t.queue > q.queue) FROM q WHERE q.queue IS NOT NULL) \
-             UPDATE tasks SET waits_for = NULL, woken_from = $1 WHERE waits_for = $1 AND id IN ( ",
-            $lock
-        )
-    };
-}
-
 const WAKE: Sql = Sql {
-    sqlite: wake!(
-        "SELECT (SELECT t.id FROM tasks t WHERE t.waits_for = $1 AND t.queue = q.queue \
-         ORDER BY t.rank, t.created_at, t.id LIMIT 1) FROM q WHERE q.queue IS NOT NULL)"
-    ),
-    // Locked one by one: where the first is being changed, the next one is taken.
-    postgres: wake!(
-        "SELECT w.id FROM q CROSS JOIN LATERAL ( \
-         SELECT t.id FROM tasks t WHERE t.waits_for = $1 AND t.queue = q.queue \
-         ORDER BY t.rank, t.created_at, t.id LIMIT 1 FOR UPDATE) w WHERE q.queue IS NOT NULL)"
-    ),
+    sqlite: "WITH RECURSIVE q(queue) AS ( \
+         SELECT (SELECT MIN(queue) FROM tasks WHERE waits_for = $1) UNION ALL \
+         SELECT (SELECT MIN(t.queue) FROM tasks t \
+         WHERE t.waits_for = $1 AND t.queue > q.queue) FROM q WHERE q.queue IS NOT NULL) \
+         UPDATE tasks SET waits_for = NULL, woken_from = $1 WHERE waits_for = $1 AND id IN ( \
+         SELECT (SELECT t.id FROM tasks t WHERE t.waits_for = $1 AND t.queue = q.queue \
+         ORDER BY t.rank, t.created_at, t.id LIMIT 1) FROM q WHERE q.queue IS NOT NULL)",
+    postgres: "SELECT ledger_wake($1)",
 };
 
 /// Puts the first of each queue that waits for one of the keys back into the index.

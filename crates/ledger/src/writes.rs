@@ -10,6 +10,7 @@ use runner_lifecycle::run::{Lease, Receipt, Run};
 use runner_lifecycle::watchdog::{lease_deadline, next_deadline};
 use runner_lifecycle::{Policy, Purpose, RunStatus, State, Task, TaskId, Timestamp};
 
+use crate::change::{self, Change, Record};
 use crate::engine::{Arg, Session, Sql, all, run};
 use crate::error::StoreError;
 use crate::facts::{self, Loaded};
@@ -23,8 +24,26 @@ pub(crate) async fn write(
     before: Option<&Loaded>,
     known: &[Dependency],
     decision: &Decision,
+    request: Option<Record>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    if decision.is_empty() && request.is_none() {
+        return Ok(());
+    }
+    if session.writes_at_once() && change::fits(before, decision) {
+        let change = Change::of(policy, before, decision, request, now)?;
+        return session.write_at_once(&change).await;
+    }
+    if !session.holds() {
+        // What was read may have changed, and going step by step nobody would notice.
+        return Err(StoreError::Other(format!(
+            "the change of task {} needs a transaction",
+            decision.task.id
+        )));
+    }
+    if let Some([name, digest, answer]) = request {
+        record(session, &decision.task.id, &name, &digest, &answer).await?;
+    }
     let task = &decision.task;
     let newest = decision
         .runs
@@ -76,38 +95,92 @@ pub(crate) async fn write(
 
 const INSERT_ROW: &str = "INSERT INTO tasks (id, version, state, role, lane, queue, rank, \
      created_at, updated_at, blocked_on, retry_at, lineage, rework_of, superseded_by, awaits, doc, \
-     due_at, unmet, ready_since) VALUES \
-     ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $9)";
+     due_at, scope, unmet, ready_since) VALUES \
+     ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $9)";
 
 const UPDATE_ROW: &str = "UPDATE tasks SET version = $2, state = $3, role = $4, lane = $5, \
      queue = $6, rank = $7, created_at = $8, updated_at = $9, blocked_on = $10, retry_at = $11, \
      lineage = $12, rework_of = $13, superseded_by = $14, awaits = $15, doc = $16, due_at = $17, \
-     waits_for = NULL, \
+     scope = $18, waits_for = NULL, \
      woken_from = CASE WHEN $15 = 'work' THEN woken_from ELSE NULL END, \
      ready_since = CASE WHEN $15 = 'work' THEN $9 ELSE ready_since END \
-     WHERE id = $1 AND version = $18";
+     WHERE id = $1 AND version = $19";
 
-/// The texts of a row that are not in it as such.
-struct Columns {
+/// Keeps the answer to a request that its caller has named.
+pub(crate) async fn record(
+    session: &mut dyn Session,
+    task: &TaskId,
+    name: &str,
+    digest: &str,
+    answer: &str,
+) -> Result<(), StoreError> {
+    let args = [
+        Arg::Text(name),
+        Arg::Text(task.as_str()),
+        Arg::Text(digest),
+        Arg::Text(answer),
+    ];
+    let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
+    run(session, sql, &args).await.map(drop)
+}
+
+/// What a row has in columns of its own, and is not in it as such.
+pub(crate) struct Columns {
     queue: String,
     doc: String,
+    scope: String,
     awaits: Option<Purpose>,
     due_at: Option<Timestamp>,
 }
 
 impl Columns {
-    fn of(policy: &Policy, task: &Task, newest: Option<&Run>) -> Result<Columns, StoreError> {
+    pub(crate) fn of(
+        policy: &Policy,
+        task: &Task,
+        newest: Option<&Run>,
+    ) -> Result<Columns, StoreError> {
         Ok(Columns {
             queue: format!("{}/{}", task.role, task.lane),
             doc: records::text("the row of a task", task)?,
+            scope: records::scope_lines(&task.work_scope()),
             awaits: records::awaits(task, newest),
             due_at: next_deadline(policy, [], [task]),
         })
     }
 
+    /// The texts that are written at once, in the order of a [`crate::change::Change`].
+    pub(crate) fn texts(self, task: &Task) -> Vec<Option<String>> {
+        let id = |id: &Option<TaskId>| id.as_ref().map(ToString::to_string);
+        vec![
+            Some(task.state.as_str().to_owned()),
+            Some(task.role.clone()),
+            Some(task.lane.as_str().to_owned()),
+            Some(self.queue),
+            task.blocked_on().map(|reason| reason.as_str().to_owned()),
+            Some(task.lineage.root.to_string()),
+            id(&task.rework_of),
+            id(&task.superseded_by),
+            self.awaits.map(|purpose| purpose.as_str().to_owned()),
+            Some(self.doc),
+            Some(self.scope),
+        ]
+    }
+
+    /// The numbers, likewise.
+    pub(crate) fn numbers(&self, task: &Task) -> Vec<Option<i64>> {
+        vec![
+            Some(int(task.version)),
+            Some(rank(task)),
+            Some(task.created_at.0),
+            Some(task.updated_at.0),
+            task.retry_at().map(|at| at.0),
+            self.due_at.map(|at| at.0),
+        ]
+    }
+
     /// The arguments of both statements; the last is the expected version, or the number
     /// of dependencies that are not done.
-    fn args<'a>(&'a self, task: &'a Task, last: i64) -> [Arg<'a>; 18] {
+    fn args<'a>(&'a self, task: &'a Task, last: i64) -> [Arg<'a>; 19] {
         [
             Arg::Text(task.id.as_str()),
             Arg::Int(int(task.version)),
@@ -126,6 +199,7 @@ impl Columns {
             Arg::MaybeText(self.awaits.map(Purpose::as_str)),
             Arg::Text(&self.doc),
             Arg::MaybeInt(self.due_at.map(|at| at.0)),
+            Arg::Text(&self.scope),
             Arg::Int(last),
         ]
     }
@@ -199,7 +273,7 @@ pub(crate) async fn append(session: &mut dyn Session, events: &[Event]) -> Resul
 }
 
 /// How long a task could have started before this run began, if it just did.
-fn waited_millis(before: Option<&Loaded>, one: &Run) -> Option<u64> {
+pub(crate) fn waited_millis(before: Option<&Loaded>, one: &Run) -> Option<u64> {
     let loaded = before.filter(|loaded| loaded.task.state == State::Todo)?;
     (one.status == RunStatus::Running).then(|| one.started_at.millis_since(loaded.ready_since))
 }

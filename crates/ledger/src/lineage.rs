@@ -1,0 +1,148 @@
+//! A task with its relatives: what must fit together before it may end.
+
+use runner_lifecycle::Task;
+use runner_lifecycle::event::Event;
+use runner_lifecycle::lock::{Lock, Resource};
+use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
+use runner_lifecycle::run::{Lease, Run};
+
+use crate::engine::{Arg, Row, Session, all};
+use crate::error::StoreError;
+use crate::facts::{self, Loaded};
+use crate::records::{self, LEASE_COLUMNS, lease_columns};
+
+macro_rules! of_lineage {
+    () => {
+        "IN (SELECT $1 UNION ALL SELECT id FROM tasks WHERE lineage = $1 AND lineage <> id)"
+    };
+}
+
+const LINEAGE: &str = concat!(
+    "SELECT ",
+    lease_columns!(),
+    ", CAST(5 AS BIGINT), t.doc, (SELECT e.doc FROM events e WHERE e.task_id = t.id \
+     ORDER BY e.version DESC LIMIT 1) \
+     FROM tasks t LEFT JOIN leases l ON l.task_id = t.id WHERE t.id ",
+    of_lineage!()
+);
+const RUNS_OF_LINEAGE: &str = concat!("SELECT r.doc FROM runs r WHERE r.task_id ", of_lineage!());
+
+/// What is known about a lineage.
+#[derive(Default)]
+pub(crate) struct Lineage {
+    tasks: Vec<Task>,
+    last_events: Vec<Event>,
+    leases: Vec<Lease>,
+    runs: Vec<Run>,
+    locks: Vec<Lock>,
+}
+
+impl Lineage {
+    /// A member, with its lease and its last event.
+    fn member(&mut self, row: &Row) -> Result<(), StoreError> {
+        self.leases.extend(records::lease(row, 0)?);
+        self.tasks
+            .push(records::task(&row.text(LEASE_COLUMNS + 1)?)?);
+        let event = row.maybe_text(LEASE_COLUMNS + 2)?;
+        self.last_events
+            .extend(event.as_deref().map(records::event).transpose()?);
+        Ok(())
+    }
+
+    /// Of a task without relatives, from that column on: its last event, its runs and its
+    /// locks.
+    pub(crate) fn alone(loaded: &Loaded, row: &Row, from: usize) -> Result<Lineage, StoreError> {
+        let event = row.maybe_text(from)?;
+        let runs = row.maybe_text(from + 1)?.unwrap_or_default();
+        let locks = row.maybe_text(from + 2)?.unwrap_or_default();
+        let lock = |line: &str| {
+            let task_id = loaded.task.id.clone();
+            facts::resource(line).map(|resource| Lock { task_id, resource })
+        };
+        Ok(Lineage {
+            tasks: vec![loaded.task.clone()],
+            last_events: event
+                .as_deref()
+                .map(records::event)
+                .into_iter()
+                .collect::<Result<_, _>>()?,
+            leases: loaded.lease.clone().into_iter().collect(),
+            runs: records::parse("runs", &format!("[{runs}]"))?,
+            locks: locks.lines().map(lock).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// From the one answer of a store that knows how.
+    fn of(rows: &[Row]) -> Result<Lineage, StoreError> {
+        let mut lineage = Lineage::default();
+        let at = LEASE_COLUMNS;
+        for row in rows {
+            match row.int(at)? {
+                5 => lineage.member(row)?,
+                6 => lineage.runs.push(records::run(&row.text(at + 1)?)?),
+                _ if row.maybe_text(at + 3)?.is_none() => lineage.locks.push(Lock {
+                    task_id: records::task_id(&row.text(at + 1)?)?,
+                    resource: facts::resource(&row.text(at + 2)?)?,
+                }),
+                _ => {}
+            }
+        }
+        Ok(lineage)
+    }
+
+    async fn step_by_step(
+        session: &mut dyn Session,
+        loaded: &Loaded,
+    ) -> Result<Lineage, StoreError> {
+        let mut lineage = Lineage::default();
+        let root = [Arg::Text(loaded.task.lineage.root.as_str())];
+        for row in all(session, LINEAGE, &root).await? {
+            lineage.member(&row)?;
+        }
+        for row in all(session, RUNS_OF_LINEAGE, &root).await? {
+            lineage.runs.push(records::run(&row.text(0)?)?);
+        }
+        let mut scope = loaded.task.work_scope();
+        scope.push(Resource::judge(&loaded.task.id));
+        lineage.locks = facts::overlapping(session, &scope).await?.0;
+        Ok(lineage)
+    }
+}
+
+/// What contradicts itself about the task, its lineage and overlapping locks.
+pub(crate) async fn inconsistencies(
+    session: &mut dyn Session,
+    loaded: &Loaded,
+) -> Result<Vec<Inconsistency>, StoreError> {
+    let read;
+    let lineage = match &loaded.lineage {
+        Some(lineage) => lineage,
+        None if session.writes_at_once() => {
+            read = Lineage::of(&session.lineage(loaded.task.id.as_str()).await?)?;
+            &read
+        }
+        None => {
+            read = Lineage::step_by_step(session, loaded).await?;
+            &read
+        }
+    };
+    let tasks = &lineage.tasks;
+    let own = tasks.iter().find(|task| task.id == loaded.task.id);
+    if own.is_none_or(|task| task.version != loaded.task.version) {
+        return Err(StoreError::Contention(format!(
+            "task {} has no longer version {}",
+            loaded.task.id, loaded.task.version
+        )));
+    }
+    let found = reconcile(&Snapshot {
+        tasks,
+        last_events: &lineage.last_events,
+        locks: &lineage.locks,
+        leases: &lineage.leases,
+        runs: &lineage.runs,
+        complete: false,
+    });
+    // Locks of other tasks that overlap each other are those tasks' trouble.
+    let ours = |found: &Inconsistency| tasks.iter().any(|task| task.id == found.task_id);
+    Ok(found.into_iter().filter(ours).collect())
+}

@@ -1,0 +1,84 @@
+//! Claims on a store that finds a task and what its claim must know in one go.
+
+use runner_lifecycle::{Facts, Lane, Timestamp};
+
+use crate::claims::{Found, Wanted};
+use crate::engine::{Pick, Row, Session};
+use crate::error::{LedgerError, StoreError};
+use crate::facts::{self, Loaded};
+use crate::ledger::Ledger;
+use crate::records::{self, int};
+
+/// The task that this claim got before or else the first in order, its row locked and its
+/// scope serialised.
+pub(crate) async fn pick(
+    ledger: &Ledger,
+    session: &mut dyn Session,
+    wanted: &Wanted,
+    repeated: bool,
+) -> Result<Option<Found>, LedgerError> {
+    let own_clock = (!ledger.server_clock).then(|| ledger.clock.now().0);
+    let rows = session
+        .pick(Pick {
+            owner: &wanted.owner,
+            key: &wanted.key,
+            role: &wanted.role,
+            lane: wanted.lane.map(Lane::as_str),
+            now: own_clock,
+            repeated,
+            reserve_after: int(ledger.policy.reserve_after_secs.saturating_mul(1000)),
+        })
+        .await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    if let Some(before) = row.maybe_text(0)? {
+        let id = records::task_id(&before)?;
+        return ledger.look_at(session, wanted, &wanted.call(), &id).await;
+    }
+    let (loaded, now) = (loaded(row)?, Timestamp(row.int(5)?));
+    let mut facts = Facts {
+        lease: None,
+        run: loaded.run.clone(),
+        receipt: None,
+        fleet_paused: row.int(6)? != 0,
+        dependencies: Vec::new(),
+        locks: Vec::new(),
+        unmerged: Vec::new(),
+        reservations: Vec::new(),
+        ..wanted.outside.clone()
+    };
+    let (task, more) = (&loaded.task, row.int(7)?);
+    if more & OVERLAPS != 0 {
+        (facts.locks, facts.unmerged) = facts::overlapping(session, &task.work_scope()).await?;
+    }
+    if more & DEPENDS != 0 {
+        facts.dependencies = facts::dependencies(session, &task.dependencies).await?;
+    }
+    if more & RESERVED != 0 {
+        let (policy, outside) = (&ledger.policy, &wanted.outside);
+        facts.reservations = facts::reserved(session, policy, task, outside, now).await?;
+    }
+    Ok(Some(Found { loaded, facts, now }))
+}
+
+/// What there is more to know, as `ledger_pick` says it: something overlaps the scope, the
+/// task has dependencies, somebody who comes before it waited for long.
+const OVERLAPS: i64 = 1;
+const DEPENDS: i64 = 2;
+const RESERVED: i64 = 4;
+
+fn loaded(row: &Row) -> Result<Loaded, StoreError> {
+    let run = row.maybe_text(4)?;
+    Ok(Loaded {
+        task: records::task(&row.text(1)?)?,
+        // Nobody holds a task that may be claimed.
+        lease: None,
+        run: run.as_deref().map(records::run).transpose()?,
+        receipt: None,
+        waits_for: row.maybe_text(2)?,
+        woken_from: row.maybe_text(3)?,
+        ready_since: Timestamp(row.int(8)?),
+        lineage: None,
+    })
+}

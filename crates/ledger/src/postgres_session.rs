@@ -1,0 +1,238 @@
+//! A transaction on PostgreSQL, in as few messages as it can be said.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use runner_lifecycle::lock::Resource;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Executor as _};
+
+use crate::change::Change;
+use crate::engine::{Access, Arg, Later, Pick, Row, Session, Sql};
+use crate::error::StoreError;
+use crate::{postgres_write, records};
+
+const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// One line after the other, in their order.
+const SERIALISE: &str =
+    "SELECT COUNT(ledger_lock_line(l.line)) FROM unnest(string_to_array($1, E'\\n')) l(line)";
+const LINEAGE: &str = "SELECT l_task_id, l_run_id, l_owner, l_token, l_purpose, l_claim_key, \
+     l_claimed_at, l_last_heartbeat_at, l_timeout_seconds, l_heartbeat_interval_seconds, \
+     l_ends_at, kind, a, b, c FROM ledger_lineage($1)";
+
+pub(crate) struct PostgresSession {
+    /// None once it is given back.
+    connection: Option<PoolConnection<Postgres>>,
+    access: Access,
+    /// Whether a transaction is open, or may be: said before the server is told.
+    begun: bool,
+    statements: Arc<AtomicU64>,
+}
+
+impl PostgresSession {
+    pub(crate) fn new(
+        connection: PoolConnection<Postgres>,
+        access: Access,
+        statements: Arc<AtomicU64>,
+    ) -> PostgresSession {
+        PostgresSession {
+            connection: Some(connection),
+            access,
+            begun: false,
+            statements,
+        }
+    }
+
+    /// The connection, for one more statement.
+    fn connection(&mut self) -> Result<&mut PoolConnection<Postgres>, StoreError> {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        let gone = || StoreError::Other("the transaction is over".to_owned());
+        self.connection.as_mut().ok_or_else(gone)
+    }
+
+    /// The connection with an open transaction, where one is wanted.
+    async fn inside(&mut self) -> Result<&mut PoolConnection<Postgres>, StoreError> {
+        let how = match self.access {
+            Access::Read => BEGIN_READ,
+            Access::Write => BEGIN_WRITE,
+            Access::Once => return self.connection(),
+        };
+        if !self.begun {
+            self.begun = true;
+            let begun = self.connection()?.execute(how).await;
+            begun.map_err(|error| failed(&error))?;
+        }
+        self.connection()
+    }
+
+    async fn end(mut self: Box<Self>, how: &'static str) -> Result<(), StoreError> {
+        if self.begun {
+            let done = self.connection()?.execute(how).await;
+            done.map_err(|error| failed(&error))?;
+            self.begun = false;
+        }
+        Ok(())
+    }
+
+    async fn fetch(&mut self, query: Query<'_, Postgres, PgArguments>) -> Rows {
+        let connection = self.inside().await?;
+        rows(query.fetch_all(&mut **connection).await)
+    }
+}
+
+type Rows = Result<Vec<Row>, StoreError>;
+
+fn rows(got: Result<Vec<PgRow>, sqlx::Error>) -> Rows {
+    got.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+        .map_err(|error| failed(&error))
+}
+
+impl Session for PostgresSession {
+    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
+        Box::pin(async move {
+            let connection = self.inside().await?;
+            let done = bound(sql.postgres, args).execute(&mut **connection).await;
+            done.map(|done| done.rows_affected())
+                .map_err(|error| failed(&error))
+        })
+    }
+
+    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+        Box::pin(self.fetch(bound(sql.postgres, args)))
+    }
+
+    fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()> {
+        let query = sqlx::query(SERIALISE).bind(records::scope_lines(scope));
+        Box::pin(async move { self.fetch(query).await.map(drop) })
+    }
+
+    fn holds(&self) -> bool {
+        self.access != Access::Once
+    }
+
+    fn writes_at_once(&self) -> bool {
+        true
+    }
+
+    fn pick<'a>(&'a mut self, wanted: Pick<'a>) -> Later<'a, Vec<Row>> {
+        Box::pin(async move {
+            let begin = if self.begun { "" } else { BEGIN_WRITE };
+            let now = wanted.now.map_or("NULL".to_owned(), |now| now.to_string());
+            let call = format!(
+                "{begin}; SELECT * FROM ledger_pick({}, {}, {}, {}, {now}, {}, {})",
+                literal(wanted.owner)?,
+                literal(wanted.key)?,
+                literal(wanted.role)?,
+                wanted.lane.map_or(Ok("NULL".to_owned()), literal)?,
+                wanted.reserve_after,
+                wanted.repeated
+            );
+            self.begun = true;
+            let connection = self.connection()?;
+            let query = sqlx::raw_sql(AssertSqlSafe(call));
+            rows(query.fetch_all(&mut **connection).await)
+        })
+    }
+
+    fn lineage<'a>(&'a mut self, task: &'a str) -> Later<'a, Vec<Row>> {
+        Box::pin(self.fetch(sqlx::query(LINEAGE).bind(task)))
+    }
+
+    fn write_at_once<'a>(&'a mut self, change: &'a Change) -> Later<'a, ()> {
+        Box::pin(async move {
+            let connection = self.inside().await?;
+            let sql = postgres_write::statement(change);
+            let query = postgres_write::bind(sqlx::query(AssertSqlSafe(sql)), change);
+            let done = query.execute(&mut **connection).await;
+            done.map(drop).map_err(|error| failed(&error))
+        })
+    }
+
+    fn commit(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(self.end("COMMIT"))
+    }
+
+    fn rollback(self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(self.end("ROLLBACK"))
+    }
+}
+
+impl Drop for PostgresSession {
+    /// A connection with an open transaction is not given back before that is undone.
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take().filter(|_| self.begun) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Nobody is left who could wait for it: the server undoes it.
+            drop(connection.detach());
+            return;
+        };
+        runtime.spawn(async move {
+            if connection.execute("ROLLBACK").await.is_err() {
+                connection.close_on_drop();
+            }
+        });
+    }
+}
+
+/// A text inside a statement. Escaped in the one way that no setting of the server changes.
+fn literal(text: &str) -> Result<String, StoreError> {
+    if text.contains('\0') {
+        return Err(StoreError::Other("a text has a zero in it".to_owned()));
+    }
+    let escaped = text.replace('\\', "\\\\").replace('\'', "''");
+    Ok(format!("E'{escaped}'"))
+}
+
+fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Postgres, PgArguments> {
+    args.iter().fold(sqlx::query(sql), |query, arg| match *arg {
+        Arg::Int(number) => query.bind(number),
+        Arg::MaybeInt(number) => query.bind(number),
+        Arg::Text(text) => query.bind(text.to_owned()),
+        Arg::MaybeText(text) => query.bind(text.map(str::to_owned)),
+        Arg::Texts(texts) => query.bind(texts.to_vec()),
+        Arg::Ints(numbers) => query.bind(numbers.to_vec()),
+    })
+}
+
+/// What an error of PostgreSQL means.
+pub(crate) fn failed(error: &sqlx::Error) -> StoreError {
+    let words = error.to_string();
+    let Some(database) = error.as_database_error() else {
+        return match error {
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => StoreError::Damaged(words),
+            sqlx::Error::Configuration(_) => StoreError::Other(words),
+            _ => StoreError::Unavailable(words),
+        };
+    };
+    let code = database.code().unwrap_or_default();
+    match code.as_ref() {
+        // Serialisation, deadlock, lock not available, uniqueness.
+        "40001" | "40P01" | "55P03" | "23505" => StoreError::Contention(words),
+        "53100" => StoreError::Full(words),
+        "25006" => StoreError::ReadOnly(words),
+        // The server shuts down, starts up or has no connection left.
+        "57P01" | "57P02" | "57P03" | "53300" => StoreError::Unavailable(words),
+        "XX001" | "XX002" => StoreError::Damaged(words),
+        code if code.starts_with("08") => StoreError::Unavailable(words),
+        _ => StoreError::Other(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_ends_where_its_text_does() {
+        assert_eq!(literal("w1").unwrap(), "E'w1'");
+        assert_eq!(literal("it's").unwrap(), "E'it''s'");
+        assert_eq!(literal(r"\'; DROP").unwrap(), r"E'\\''; DROP'");
+        assert!(literal("a\0b").is_err());
+    }
+}
