@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::cmd::Cmd;
 use crate::failure::{Failure, Result};
-use crate::{codex, demo, out, schemathesis, setup, sweep, tidy, ui};
+use crate::{codex, demo, out, schemathesis, setup, simulate, sweep, tidy, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask ci [--only STAGE]
 
 Runs the stages in order and stops at the first that fails:
 setup, ui (the page: checks, unit tests, build), fmt, clippy, test, doc, tidy,
-api (the fleet's API against its OpenAPI), sweep (a sample), demo, browser (the
-page in Chromium, with real runs).
+api (the fleet's API against its OpenAPI), sweep (a sample), demo, simulate (the
+fleet, thousands of seeds), browser (the page in Chromium, with real runs).
 
   --only STAGE   that stage alone";
 
@@ -87,6 +87,10 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "demo",
         run: demo::build_and_play,
+    },
+    Stage {
+        name: "simulate",
+        run: simulate::play_for_ci,
     },
     Stage {
         name: "browser",

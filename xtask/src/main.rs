@@ -12,6 +12,7 @@ mod model;
 mod out;
 mod schemathesis;
 mod setup;
+mod simulate;
 mod sweep;
 mod tidy;
 mod ui;
@@ -54,6 +55,12 @@ const TASKS: &[Task] = &[
         about: "kills the runner at every write of a step and lets it recover",
         help: sweep::HELP,
         run: sweep::run,
+    },
+    Task {
+        name: "simulate",
+        about: "lets a fleet run in memory with everything going wrong, by seeds",
+        help: simulate::HELP,
+        run: simulate::run,
     },
     Task {
         name: "model",

@@ -60,7 +60,7 @@ pub(crate) enum FleetCommand {
         /// The first seed
         #[arg(long, default_value_t = 1, value_name = "N")]
         seed: u64,
-        /// How many, one after the other
+        /// How many, on all processors
         #[arg(long, default_value_t = 1, value_name = "N")]
         seeds: u32,
         /// Print everything that happens

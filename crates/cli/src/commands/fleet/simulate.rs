@@ -1,6 +1,9 @@
 //! `runner fleet simulate`: the roles of a fleet against a ledger in memory, with crashes,
 //! lost answers and bad luck, all of it by a seed.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+
 use runner_fleet::simulate::{Options, Report, simulate};
 use serde_json::json;
 
@@ -8,35 +11,70 @@ use crate::commands::Exit;
 use crate::out::Out;
 use crate::style::{self, Tone};
 
-/// Runs so many seeds, from that one on. Stops at the first that does not hold.
+/// Runs so many seeds, from that one on, on all processors. Stops when one does not hold.
 pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Exit {
     let options = Options {
         log,
         ..Options::default()
     };
-    let mut ended = 0;
-    for seed in (seed..).take(usize::try_from(seeds).unwrap_or(usize::MAX)) {
+    if seeds == 1 {
         let report = simulate(seed, &options);
-        ended += 1;
-        if seeds == 1 || !report.is_clean() {
-            tell(&report, out);
-        } else {
-            out.live_line(&format!("{ended} of {seeds} seeds hold"));
-        }
-        if !report.is_clean() {
-            return Exit::Error;
-        }
+        tell(&report, out);
+        return exit_of(&report);
     }
-    out.clear_line();
-    if seeds != 1 {
-        if out.json {
-            out.object(json!({"seeds": ended, "first": seed, "clean": true}));
-        } else {
-            let seeds = style::counted(ended, "seed");
-            out.data(&format!("{seeds} from {seed} on: everything holds"));
+    let (reports, heard) = mpsc::channel();
+    let next = AtomicU64::new(seed);
+    let end = seed.saturating_add(seeds.into());
+    let failed = AtomicBool::new(false);
+    let first_bad = std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            let (reports, next, failed, options) = (reports.clone(), &next, &failed, &options);
+            scope.spawn(move || {
+                while !failed.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        break;
+                    }
+                    let report = simulate(seed, options);
+                    failed.fetch_or(!report.is_clean(), Ordering::Relaxed);
+                    if reports.send(report).is_err() {
+                        break;
+                    }
+                }
+            });
         }
+        drop(reports);
+        let mut bad: Option<Report> = None;
+        for (ended, report) in (1u64..).zip(heard) {
+            out.live_line(&format!("{ended} of {seeds} seeds have ended"));
+            let is_first = bad.as_ref().is_none_or(|bad| report.seed < bad.seed);
+            if !report.is_clean() && is_first {
+                bad = Some(report);
+            }
+        }
+        bad
+    });
+    out.clear_line();
+    if let Some(report) = first_bad {
+        tell(&report, out);
+        return exit_of(&report);
+    }
+    if out.json {
+        out.object(json!({"seeds": seeds, "first": seed, "clean": true}));
+    } else {
+        let seeds = style::counted(seeds, "seed");
+        out.data(&format!("{seeds} from {seed} on: everything holds"));
     }
     Exit::Success
+}
+
+fn exit_of(report: &Report) -> Exit {
+    if report.is_clean() {
+        Exit::Success
+    } else {
+        Exit::Error
+    }
 }
 
 fn tell(report: &Report, out: &mut Out) {
