@@ -4,9 +4,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use runner_testkit::{Pty, TestRepo, assert_no_process, assert_processes_end, eventually};
+use runner_testkit::{Pty, Running, TestRepo, assert_no_process, assert_processes_end, eventually};
 use serde_json::Value;
 
 const BIN: &str = env!("CARGO_BIN_EXE_runner");
@@ -291,11 +291,19 @@ fn roles_alone_do_what_they_do_together() {
         .map(|role| repo.spawn_runner(&["fleet", role]))
         .collect();
     let all = ["issue-1", "issue-2", "issue-3"];
-    eventually("everything is merged", Duration::from_secs(120), || {
-        repo.git_try(&["rev-parse", "-q", "--verify", "fleet/main"])
-            .is_ok()
-            && merged(&repo, "fleet/main") == all
-    });
+    let is_merged = || {
+        let there = ["rev-parse", "-q", "--verify", "fleet/main"];
+        repo.git_try(&there).is_ok() && merged(&repo, "fleet/main") == all
+    };
+    let until = Instant::now() + Duration::from_secs(120);
+    while !is_merged() {
+        if Instant::now() > until {
+            let status = repo.runner(&["fleet", "status", "--all"]).describe();
+            let said: Vec<String> = roles.iter().map(Running::stderr_so_far).collect();
+            panic!("not everything is merged: {status}\n{said:#?}");
+        }
+        std::thread::yield_now();
+    }
     for role in roles {
         role.signal("TERM");
         role.wait_within(Duration::from_secs(60)).code(130);

@@ -154,11 +154,21 @@ pub(crate) fn make_local_folder(folder: &Path) -> io::Result<()> {
 /// Lets git ignore everything in a folder, and with it the file that says so.
 pub(crate) fn ignore_itself(folder: &Path) -> io::Result<()> {
     let path = folder.join(IGNORE_FILE);
-    if read_regular(&path, 64).is_ok_and(|bytes| bytes == IGNORE_ALL) {
-        return Ok(());
+    let is_there = || read_regular(&path, 64).is_ok_and(|bytes| bytes == IGNORE_ALL);
+    let mut tries = 10;
+    loop {
+        if is_there() {
+            return Ok(());
+        }
+        let written = remove_if_there(&path).and_then(|()| write_whole(&path, IGNORE_ALL));
+        tries -= 1;
+        match written {
+            // Processes that start together do this together: one of them takes the other's
+            // file away, and soon it is there.
+            Err(error) if is_absent(&error) && tries > 0 => {}
+            written => return written,
+        }
     }
-    remove_if_there(&path)?;
-    write_whole(&path, IGNORE_ALL)
 }
 
 /// Removes a file, link or folder; it is fine if there is none.
