@@ -98,9 +98,7 @@ impl Held {
             let leases = ledger.leases().await.unwrap().into_iter();
             let claims = locks
                 .map(|lock| format!("{} still locks {}", lock.task_id, lock.resource))
-                .chain(
-                    leases.map(|lease| format!("{} still holds {}", lease.owner, lease.task_id)),
-                )
+                .chain(leases.map(|lease| format!("{} still holds {}", lease.owner, lease.task_id)))
                 .collect();
             ledger.close().await.unwrap();
             Held {
@@ -230,9 +228,10 @@ fn nothing_left(repo: &TestRepo, held: &Held, faults: &mut Vec<String>) {
 
 /// What was asked for is there, once, unless a task was lost too often.
 fn work_is_there(repo: &TestRepo, held: &Held, tasks: u32, faults: &mut Vec<String>) {
-    let list = match repo.exists("shared/list") {
-        true => repo.read("shared/list"),
-        false => String::new(),
+    let list = if repo.exists("shared/list") {
+        repo.read("shared/list")
+    } else {
+        String::new()
     };
     for number in 1..=tasks {
         let end = held.end_of(number);
