@@ -23,6 +23,10 @@ ui-server DIR *OPTIONS:
 sweep *OPTIONS:
     cargo xtask sweep {{OPTIONS}}
 
+# Kill a whole fleet again and again and let it recover.
+fleet-kill *OPTIONS:
+    cargo xtask fleet-kill {{OPTIONS}}
+
 # Explore every state that the rules of the lifecycle can reach.
 model *OPTIONS:
     cargo xtask model {{OPTIONS}}

@@ -7,6 +7,7 @@ mod cmd;
 mod codex;
 mod demo;
 mod failure;
+mod fleet_kill;
 mod install;
 mod model;
 mod out;
@@ -61,6 +62,12 @@ const TASKS: &[Task] = &[
         about: "lets a fleet run in memory with everything going wrong, by seeds",
         help: simulate::HELP,
         run: simulate::run,
+    },
+    Task {
+        name: "fleet-kill",
+        about: "kills a whole fleet again and again and lets it recover",
+        help: fleet_kill::HELP,
+        run: fleet_kill::run,
     },
     Task {
         name: "model",
@@ -124,7 +131,7 @@ fn dispatch(name: &str, words: Vec<String>) -> Result<()> {
 fn overview() -> String {
     let mut text = String::from("usage: cargo xtask <task> [options]\n\n");
     for task in TASKS {
-        let _ = writeln!(text, "  {:<9}{}", task.name, task.about);
+        let _ = writeln!(text, "  {:<11}{}", task.name, task.about);
     }
     text + "\n`cargo xtask <task> --help` says more."
 }

@@ -151,6 +151,9 @@ async fn up(
     let ready = preflight(inputs, ground.settings());
     let nothing = ready.check();
     if let Err(nothing) = nothing {
+        // An earlier life may have been cut off right after its last deed.
+        roles.fleet.clear_up().await?;
+        drop(roles.fleet.present().await);
         return Ok(refuse_to_start(ground, &seen, &ready, &nothing.0, out));
     }
     let api = Api::start(ground, &ledger, &roles).map_err(said)?;
