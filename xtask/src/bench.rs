@@ -21,13 +21,14 @@ use crate::args::Args;
 use crate::cmd::Cmd;
 use crate::failure::{Failure, Result};
 
-const BENCHMARKS: &str = "the benchmarks are: loop, stream, ui, ledger";
+const BENCHMARKS: &str = "the benchmarks are: loop, stream, ui, ledger, fleet";
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
        cargo xtask bench stream [--runs N] [--lines N] [--json] [--check]
        cargo xtask bench ui [--runs N] [--json]
        cargo xtask bench ledger [--only PART] [--sizes N,N,...] [--json] [--check]
+       cargo xtask bench fleet [--tasks N] [--json]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
@@ -45,12 +46,17 @@ ledger: whole lives of tasks on PostgreSQL and SQLite, synced, against the same 
 of bare commits on the same store; commit to claim when idle; what a claim costs with
 up to a million tasks stored.
 
+fleet: tasks a second through dispatcher, ten workers and judges: without git against the
+ledger's calls alone, with worktrees and merges against bare git that makes the same; from
+`todo` to started when idle.
+
   --runs N        measurements of each, at least 7 (default 9); medians count;
                   stream: at least 5 (default 7); ui: at least 20 (default 60)
   --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
   --only PART     of the ledger: lives, idle or claims
   --sizes LIST    how many tasks are stored (default 1000,100000,1000000)
+  --tasks N       how many tasks a fleet is given (default 60)
   --json          the figures as JSON on stdout
   --check         fail where an aim is missed";
 
@@ -63,6 +69,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         Some("stream") => stream::run(args),
         Some("ui") => ui::run(args),
         Some("ledger") => ledger(args),
+        Some("fleet") => fleet(args),
         Some(other) => {
             Err(Failure::usage(format!("there is no benchmark `{other}`")).hint(BENCHMARKS))
         }
@@ -93,6 +100,21 @@ fn ledger(mut args: Args) -> Result<()> {
         if given {
             bench = bench.arg(flag);
         }
+    }
+    bench.run()
+}
+
+/// A program of the fleet's own: it puts roles together as the command line does.
+fn fleet(mut args: Args) -> Result<()> {
+    let tasks: Option<u32> = args.value("--tasks")?;
+    let json = args.flag("--json");
+    args.finish()?;
+    let mut bench = Cmd::cargo("run --release --locked -q -p runner-fleet --example bench --");
+    if let Some(tasks) = tasks {
+        bench = bench.arg(format!("--tasks={tasks}"));
+    }
+    if json {
+        bench = bench.arg("--json");
     }
     bench.run()
 }

@@ -1,0 +1,110 @@
+//! A fleet with ten workers over some yard, and the tasks that it is given.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use runner_core::config::FleetConfig;
+use runner_fleet::names::Names;
+use runner_fleet::roles::backlog::NoBacklog;
+use runner_fleet::roles::{NoNotes, Settings};
+use runner_fleet::rules::draft::Defaults;
+use runner_fleet::rules::policy::PathRules;
+use runner_fleet::rules::role::WORKER;
+use runner_fleet::up::{Fleet, Gear, Post};
+use runner_fleet::yard::Yard;
+use runner_ledger::{Ask, Ledger, Options, Store, SystemClock};
+use runner_lifecycle::lock::Resource;
+use runner_lifecycle::{Request, State, TaskId};
+
+/// How many work at the same time.
+pub(crate) const WORKERS: u32 = 10;
+/// One merges while the other one judges.
+pub(crate) const JUDGES: u32 = 2;
+/// How often somebody looks whether all are done.
+const LOOK: Duration = Duration::from_millis(10);
+
+pub(crate) async fn open(folder: &Path) -> Ledger {
+    let store = Store::Sqlite(folder.join("ledger.db"));
+    Ledger::open(&store, Options::default()).await.unwrap()
+}
+
+/// Makes tasks whose scopes are apart.
+pub(crate) async fn create(ledger: &Ledger, ids: impl Iterator<Item = String>) {
+    let defaults = Defaults::from(&FleetConfig::default());
+    let asks: Vec<Ask> = ids
+        .map(|name| {
+            let id = TaskId::parse(&name).unwrap();
+            let mut new = defaults.task(id.clone(), Some(&WORKER));
+            new.lock_scope = vec![Resource::parse(&name).unwrap()];
+            Ask::new(id, "bench", Request::Create(new))
+        })
+        .collect();
+    ledger.create_all(&asks).await.unwrap();
+}
+
+/// Lets a whole fleet begin.
+pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Yard>, folder: &Path) -> Fleet {
+    let config = FleetConfig::default();
+    let mut fleet = Fleet::new(Gear {
+        ledger: ledger.clone(),
+        yard,
+        clock: Arc::new(SystemClock),
+        settings: Settings {
+            base: "main".to_owned(),
+            objective: "a figure".to_owned(),
+            paths: PathRules::new(&[], &[], 0, 0).unwrap(),
+            review: false,
+            models: Vec::new(),
+            guard: vec!["true".to_owned()],
+            host: "bench".to_owned(),
+            defaults: Defaults::from(&config),
+            replan: false,
+        },
+        notes: Arc::new(NoNotes),
+        backlog: Arc::new(NoBacklog),
+        account: "command".to_owned(),
+    });
+    let names = Names::of_project(folder, None);
+    for (post, count) in [
+        (Post::Keeper, 1),
+        (Post::Dispatcher, 1),
+        (Post::Cycle, 1),
+        (Post::Worker, WORKERS),
+        (Post::Judge, JUDGES),
+    ] {
+        for _ in 0..count {
+            fleet.begin(post, names.next(post.word()).unwrap());
+        }
+    }
+    fleet
+}
+
+/// Waits until so many tasks are done.
+pub(crate) async fn all_done(ledger: &Ledger, tasks: u64) {
+    let begun = Instant::now();
+    loop {
+        let counts = ledger.counts().await.unwrap();
+        let done = counts.iter().filter(|count| count.state == State::Done);
+        if done.map(|count| count.tasks).sum::<u64>() >= tasks {
+            return;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(600),
+            "stuck: {counts:?}"
+        );
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Tasks a second through a whole fleet, all of them there from the beginning.
+pub(crate) async fn rate(ledger: &Ledger, yard: Arc<dyn Yard>, folder: &Path, tasks: u32) -> f64 {
+    create(ledger, (0..tasks).map(|n| format!("t{n}"))).await;
+    let begun = Instant::now();
+    let mut fleet = begin(ledger, yard, folder);
+    all_done(ledger, u64::from(tasks)).await;
+    let rate = f64::from(tasks) / begun.elapsed().as_secs_f64();
+    assert!(fleet.end().await.is_empty(), "everybody ends well");
+    fleet.clear_up().await.unwrap();
+    rate
+}
