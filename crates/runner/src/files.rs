@@ -107,12 +107,7 @@ pub fn write_whole_mode(target: &Path, bytes: &[u8], mode: u32) -> io::Result<()
 /// Lets a symbolic link lead to `to`, in one step: whoever follows it finds the old
 /// place or the new one, never none.
 pub fn replace_link(link: &Path, to: &Path) -> io::Result<()> {
-    // A name of its own for each: several may be at it at the same time.
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let mut name = link.file_name().unwrap_or_default().to_owned();
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    name.push(format!(".{}-{count}", std::process::id()));
-    let temp = temp_path(&link.with_file_name(name));
+    let temp = own_temp_path(link);
     fault::point("link")?;
     remove_if_there(&temp)?;
     std::os::unix::fs::symlink(to, &temp).map_err(|error| at(&temp, error))?;
@@ -154,21 +149,21 @@ pub(crate) fn make_local_folder(folder: &Path) -> io::Result<()> {
 /// Lets git ignore everything in a folder, and with it the file that says so.
 pub(crate) fn ignore_itself(folder: &Path) -> io::Result<()> {
     let path = folder.join(IGNORE_FILE);
-    let is_there = || read_regular(&path, 64).is_ok_and(|bytes| bytes == IGNORE_ALL);
-    let mut tries = 10;
-    loop {
-        if is_there() {
-            return Ok(());
-        }
-        let written = remove_if_there(&path).and_then(|()| write_whole(&path, IGNORE_ALL));
-        tries -= 1;
-        match written {
-            // Processes that start together do this together: one of them takes the other's
-            // file away, and soon it is there.
-            Err(error) if is_absent(&error) && tries > 0 => {}
-            written => return written,
-        }
+    if read_regular(&path, 64).is_ok_and(|bytes| bytes == IGNORE_ALL) {
+        return Ok(());
     }
+    // Processes that start together do this together: each gives its own file the name.
+    let temp = own_temp_path(&path);
+    fault::point("write")?;
+    let mut file = create_new(&temp).map_err(|error| at(&temp, error))?;
+    file.write_all(IGNORE_ALL)
+        .map_err(|error| at(&temp, error))?;
+    fault::point("fsync")?;
+    file.sync_all().map_err(|error| at(&temp, error))?;
+    if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir()) {
+        remove_if_there(&path)?;
+    }
+    rename_onto(&temp, &path)
 }
 
 /// Removes a file, link or folder; it is fine if there is none.
@@ -357,6 +352,15 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 #[allow(clippy::needless_pass_by_value)] // So that it fits `map_err`.
 pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// A name beside the target that nobody else uses: several may be at it at the same time.
+fn own_temp_path(target: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut name = target.file_name().unwrap_or_default().to_owned();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{count}", std::process::id()));
+    temp_path(&target.with_file_name(name))
 }
 
 fn temp_path(target: &Path) -> PathBuf {
