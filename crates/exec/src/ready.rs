@@ -74,10 +74,23 @@ impl Ready {
     }
 
     /// Tells it what to run. From here on the caller answers for it.
-    pub(crate) fn order(mut self, spec: &Spec) -> io::Result<Parts> {
+    pub(crate) fn order(self, spec: &Spec) -> io::Result<Parts> {
+        self.tell(spec, |_| false)
+    }
+
+    /// The same; that it is gone already shows when it is listened to.
+    pub(crate) fn order_or_lose(self, spec: &Spec) -> io::Result<Parts> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        self.tell(spec, |error| {
+            matches!(error.kind(), BrokenPipe | ConnectionReset)
+        })
+    }
+
+    fn tell(mut self, spec: &Spec, is_fine: fn(&io::Error) -> bool) -> io::Result<Parts> {
         let mut parts = self.0.take().ok_or(Errno::SRCH)?;
         match order_of(spec, &parts.mark).and_then(|order| parts.control.send_order(&order)) {
             Ok(()) => Ok(parts),
+            Err(error) if is_fine(&error) => Ok(parts),
             Err(error) => {
                 end(&mut parts);
                 Err(error)

@@ -99,7 +99,7 @@ impl Supervisor {
         let parts = match ready.map(|ready| ready.order(spec)) {
             Some(Ok(parts)) => parts,
             // None was asked for before, or somebody has killed it meanwhile.
-            Some(Err(_)) | None => self.prepare()?.order(spec)?,
+            Some(Err(_)) | None => self.prepare()?.order_or_lose(spec)?,
         };
         Ok(Session {
             child: parts.child,

@@ -32,7 +32,10 @@ pub fn summary(story: &Story<'_>) -> String {
             Some(_) => superseded(story),
             None => format!("failed after {}: {}", runs(story), why_failed(story)),
         },
-        State::Canceled => format!("canceled: {}", why_canceled(story)),
+        State::Canceled => match &task.superseded_by {
+            Some(next) => format!("canceled: {}; {next} goes on", why_canceled(story)),
+            None => format!("canceled: {}", why_canceled(story)),
+        },
         State::Blocked => blocked(story),
         State::InProgress => in_progress(task),
         State::Todo if task.paused => "paused: nothing starts before it is resumed".to_owned(),
