@@ -109,7 +109,8 @@ fn fleet(mut args: Args) -> Result<()> {
     let tasks: Option<u32> = args.value("--tasks")?;
     let json = args.flag("--json");
     args.finish()?;
-    let mut bench = Cmd::cargo("run --release --locked -q -p runner-fleet --example bench --");
+    let mut bench =
+        Cmd::cargo("run --release --locked -q -p runner-fleet --example fleet_bench --");
     if let Some(tasks) = tasks {
         bench = bench.arg(format!("--tasks={tasks}"));
     }
