@@ -12,11 +12,11 @@ Lets the roles of a fleet run in memory with crashes at every point, lost answer
 guards, quotas and conflicts, and checks what is left of each seed. A seed that does not
 hold is printed: `runner fleet simulate --seed S --log` plays it again.
 
-  --seeds N   how many (default 1500)
+  --seeds N   how many (default 2000)
   --seed S    the first (default 1)";
 
 /// How many seeds every run of ci has.
-const SEEDS: u32 = 1500;
+const SEEDS: u32 = 2000;
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
     let seeds = args.value("--seeds")?.unwrap_or(SEEDS);
