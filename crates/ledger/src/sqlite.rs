@@ -12,7 +12,7 @@ use sqlx::sqlite::{
     Sqlite, SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool,
     SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Row as _, Transaction};
+use sqlx::{Row as _, SqliteConnection, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
@@ -229,11 +229,7 @@ impl Session for SqliteSession {
 
     fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
         self.statements.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move {
-            let rows = bound(sql.sqlite, args).fetch_all(&mut *self.open).await;
-            rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
-                .map_err(|error| failed(&error))
-        })
+        Box::pin(rows_of(&mut self.open, sql, args))
     }
 
     fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
@@ -279,11 +275,7 @@ impl Session for LoneReader {
 
     fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
         self.statements.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move {
-            let rows = bound(sql.sqlite, args).fetch_all(&mut *self.open).await;
-            rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
-                .map_err(|error| failed(&error))
-        })
+        Box::pin(rows_of(&mut self.open, sql, args))
     }
 
     fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
@@ -293,9 +285,20 @@ impl Session for LoneReader {
     fn commit(self: Box<Self>) -> Later<'static, ()> {
         Box::pin(async { Ok(()) })
     }
+
     fn rollback(self: Box<Self>) -> Later<'static, ()> {
         Box::pin(async { Ok(()) })
     }
+}
+
+async fn rows_of(
+    open: &mut SqliteConnection,
+    sql: Sql,
+    args: &[Arg<'_>],
+) -> Result<Vec<Row>, StoreError> {
+    let rows = bound(sql.sqlite, args).fetch_all(open).await;
+    rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+        .map_err(|error| failed(&error))
 }
 
 fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Sqlite, SqliteArguments> {

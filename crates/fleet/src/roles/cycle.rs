@@ -113,15 +113,9 @@ impl Cycle<'_> {
         let crew = self.crew;
         let mut patience = Patience::default();
         while !watch.stop.is_raised() {
-            match self.turn().await {
-                Ok(()) => {
-                    patience.over();
-                    watch.until(self.whole_look_at).await;
-                }
-                Err(error) if error.is_transient() => {
-                    crew.pause(patience.next_secs(), &mut watch.stop).await;
-                }
-                Err(error) => return Err(error),
+            let turn = self.turn().await;
+            if patience.bear(crew, &mut watch.stop, turn).await?.is_some() {
+                watch.until(self.whole_look_at).await;
             }
         }
         Ok(())

@@ -161,15 +161,9 @@ impl Dispatcher<'_> {
         let crew = self.crew;
         let mut patience = Patience::default();
         while !watch.stop.is_raised() {
-            match self.turn().await {
-                Ok(next) => {
-                    patience.over();
-                    watch.until(next).await;
-                }
-                Err(error) if error.is_transient() => {
-                    crew.pause(patience.next_secs(), &mut watch.stop).await;
-                }
-                Err(error) => return Err(error),
+            let turn = self.turn().await;
+            if let Some(next) = patience.bear(crew, &mut watch.stop, turn).await? {
+                watch.until(next).await;
             }
         }
         Ok(())

@@ -82,13 +82,8 @@ impl Judge {
         let mut patience = Patience::default();
         let mut desk = Desk::default();
         while !watch.stop.is_raised() {
-            match self.turn(&mut watch, &mut desk).await {
-                Ok(()) => patience.over(),
-                Err(error) if error.is_transient() => {
-                    crew.pause(patience.next_secs(), &mut watch.stop).await;
-                }
-                Err(error) => return Err(error),
-            }
+            let turn = self.turn(&mut watch, &mut desk).await;
+            patience.bear(crew, &mut watch.stop, turn).await?;
         }
         // If this is not heard, it counts as gone a little later.
         drop(crew.book.leave(&self.name).await);

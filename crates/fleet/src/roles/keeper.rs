@@ -22,15 +22,10 @@ pub async fn run(crew: &Crew, name: &str, mut stop: StopSign) -> Booked<()> {
         }
     };
     while !stop.is_raised() {
-        match crew.book.keep(&mut keeper).await {
-            Ok(_) => patience.over(),
-            Err(error) if error.is_transient() => {
-                crew.pause(patience.next_secs(), &mut stop).await;
-                continue;
-            }
-            Err(error) => return Err(error),
+        let turn = crew.book.keep(&mut keeper).await;
+        if patience.bear(crew, &mut stop, turn).await?.is_some() {
+            keeper.wait(stop.raised()).await?;
         }
-        keeper.wait(stop.raised()).await?;
     }
     Ok(())
 }

@@ -224,6 +224,27 @@ impl Patience {
     pub(crate) fn over(&mut self) {
         self.0 = 0;
     }
+
+    /// What one turn of a role came to. None: the store failed in a way that passes, and a
+    /// while was waited.
+    pub(crate) async fn bear<T>(
+        &mut self,
+        crew: &Crew,
+        stop: &mut StopSign,
+        turn: Booked<T>,
+    ) -> Booked<Option<T>> {
+        match turn {
+            Ok(done) => {
+                self.over();
+                Ok(Some(done))
+            }
+            Err(error) if error.is_transient() => {
+                crew.pause(self.next_secs(), stop).await;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Repeats one call until the store answers. None: everything shall end.

@@ -46,17 +46,11 @@ pub async fn run_telling(
             let mut patience = Patience::default();
             let mut settled: Option<String> = None;
             while !watch.stop.is_raised() {
-                match look(crew, name, &mut settled, &watch.stop).await {
-                    Ok(planned) => {
-                        tell(&planned);
-                        patience.over();
-                        let next = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
-                        watch.until(next).await;
-                    }
-                    Err(error) if error.is_transient() => {
-                        crew.pause(patience.next_secs(), &mut watch.stop).await;
-                    }
-                    Err(error) => return Err(error),
+                let turn = look(crew, name, &mut settled, &watch.stop).await;
+                if let Some(planned) = patience.bear(crew, &mut watch.stop, turn).await? {
+                    tell(&planned);
+                    let next = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
+                    watch.until(next).await;
                 }
             }
             Ok(())

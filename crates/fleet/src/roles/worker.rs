@@ -46,13 +46,8 @@ impl Worker {
         let mut patience = Patience::default();
         let mut registered = false;
         while !watch.stop.is_raised() {
-            match self.turn(&mut watch, &mut registered).await {
-                Ok(()) => patience.over(),
-                Err(error) if error.is_transient() => {
-                    crew.pause(patience.next_secs(), &mut watch.stop).await;
-                }
-                Err(error) => return Err(error),
-            }
+            let turn = self.turn(&mut watch, &mut registered).await;
+            patience.bear(crew, &mut watch.stop, turn).await?;
         }
         // If this is not heard, it counts as gone a little later.
         drop(crew.book.leave(&self.name).await);
