@@ -4,7 +4,7 @@ use runner_lifecycle::decide::{Answer, Decision};
 use runner_lifecycle::event::Event;
 use runner_lifecycle::{Call, Code, Facts, Refusal, Request, Task, TaskId, Timestamp, decide};
 
-use crate::change::Record;
+use crate::change::{self, Change, Record};
 use crate::claims;
 use crate::engine::{Access, Arg, Session, one};
 use crate::error::{LedgerError, StoreError};
@@ -95,6 +95,9 @@ impl Ledger {
     /// Decides and writes one request, in one transaction.
     pub async fn call(&self, ask: &Ask) -> Result<Outcome, LedgerError> {
         let ask = masking::masked(ask);
+        if let Some(outcome) = Box::pin(self.call_from_memory(&ask)).await? {
+            return Ok(outcome);
+        }
         let mut ladder = Ladder::default();
         let error = loop {
             match Box::pin(self.call_once(&ask)).await {
@@ -157,7 +160,11 @@ impl Ledger {
         let mut session = self.engine.begin(Access::Write).await?;
         let mut outcomes = Vec::new();
         for ask in asks {
-            outcomes.push(self.call_in(&mut *session, ask).await?);
+            let outcome = match recorded(&mut *session, ask).await? {
+                Some(answered) => answered,
+                None => self.decide_in(&mut *session, ask).await?.into(),
+            };
+            outcomes.push(outcome);
         }
         session.commit().await?;
         self.engine.announce();
@@ -166,18 +173,88 @@ impl Ledger {
 
     async fn call_once(&self, ask: &Ask) -> Result<Outcome, LedgerError> {
         let mut session = self.engine.begin(access(&ask.call.request)).await?;
-        let outcome = self.call_in(&mut *session, ask).await?;
-        session.commit().await?;
-        if !outcome.events.is_empty() {
-            self.engine.announce();
-        }
-        Ok(outcome)
-    }
-
-    async fn call_in(&self, session: &mut dyn Session, ask: &Ask) -> Result<Outcome, LedgerError> {
-        if let Some(answered) = recorded(session, ask).await? {
+        if let Some(answered) = recorded(&mut *session, ask).await? {
             return Ok(answered);
         }
+        session.last_write();
+        let decision = self.decide_in(&mut *session, ask).await?;
+        session.commit().await?;
+        Ok(self.written(decision))
+    }
+
+    /// What was decided is in the store.
+    fn written(&self, decision: Decision) -> Outcome {
+        self.memory.note(&decision);
+        if !decision.events.is_empty() {
+            self.engine.announce();
+        }
+        decision.into()
+    }
+
+    /// A call about work that this process holds, or that makes something new: decided by
+    /// what is remembered and written if that still is so. None: it must be read.
+    async fn call_from_memory(&self, ask: &Ask) -> Result<Option<Outcome>, LedgerError> {
+        let request = &ask.call.request;
+        if ask.request_id.is_some() || !self.engine.compares() {
+            return Ok(None);
+        }
+        let known = match request {
+            Request::Create(new) if new.dependencies.is_empty() => None,
+            Request::Heartbeat { .. } | Request::Finish { .. } => {
+                let Some(known) = self.memory.get(&ask.task) else {
+                    return Ok(None);
+                };
+                Some(known)
+            }
+            _ => return Ok(None),
+        };
+        let alone = match &known {
+            Some(known) if facts::may_end_done(&known.task, request) => {
+                let Some(scope) = known.alone() else {
+                    return Ok(None);
+                };
+                Some(change::with_ancestors(&scope))
+            }
+            _ => None,
+        };
+        let Some(now) = self.known_time() else {
+            return Ok(None);
+        };
+        let loaded = known.map(Loaded::from);
+        let loaded = loaded.as_ref();
+        let facts = Facts {
+            lease: loaded.and_then(|loaded| loaded.lease.clone()),
+            run: loaded.and_then(|loaded| loaded.run.clone()),
+            ..ask.outside.clone()
+        };
+        let task = loaded.map(|loaded| &loaded.task);
+        let Ok(decision) = decide(&self.policy, task, &ask.call, &facts, now) else {
+            return Ok(None);
+        };
+        if decision.is_empty() || !change::fits(loaded, &decision) {
+            return Ok(None);
+        }
+        let mut change = Change::of(&self.policy, loaded, &decision, None, now)?;
+        change.alone = alone;
+        let mut session = self.engine.begin(Access::Once).await?;
+        match session.write_at_once(&change).await {
+            Ok(()) => Ok(Some(self.written(decision))),
+            Err(StoreError::Contention(_)) => {
+                self.memory.forget(&ask.task);
+                Ok(None)
+            }
+            Err(error) => {
+                self.memory.forget(&ask.task);
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn decide_in(
+        &self,
+        session: &mut dyn Session,
+        ask: &Ask,
+    ) -> Result<Decision, LedgerError> {
         let request = &ask.call.request;
         // What is to be made has no row yet that could be locked.
         if !matches!(request, Request::Create(_)) {
@@ -202,10 +279,8 @@ impl Ledger {
             (None, Request::Create(new)) => facts::for_creation(session, new, &ask.outside).await?,
             (None, _) => ask.outside.clone(),
         };
-        let decision = self
-            .settle(session, loaded, &ask.call, &facts, Some(ask), now)
-            .await?;
-        Ok(decision.into())
+        self.settle(session, loaded, &ask.call, &facts, Some(ask), now)
+            .await
     }
 
     /// Decides, and writes what was decided, with its answer for the repeats of a request

@@ -45,6 +45,7 @@ pub struct Change {
     /// The lease that was read.
     pub(crate) was_token: Option<i64>,
     pub(crate) was_beat: Option<i64>,
+    pub(crate) was_owner: Option<String>,
     pub(crate) take: Option<Vec<String>>,
     pub(crate) release: bool,
     /// `put` or `end`.
@@ -58,6 +59,9 @@ pub struct Change {
     /// What has ended besides the locks.
     pub(crate) wake: Vec<String>,
     pub(crate) done_at: Option<i64>,
+    /// Decided from memory: the one resource that nobody else may hold a part of, with
+    /// everything that lies above it first.
+    pub(crate) alone: Option<Vec<String>>,
 }
 
 /// Whether a decision can be written as one change: dependencies of a new task and a
@@ -81,6 +85,7 @@ impl Change {
             release: decision.locks == LockChange::Release,
             was_token: was.map(|lease| int(lease.token)),
             was_beat: was.map(|lease| lease.last_heartbeat_at.0),
+            was_owner: was.map(|lease| lease.owner.clone()),
             request: request.map(Vec::from),
             ..Change::default()
         };
@@ -176,6 +181,13 @@ impl Change {
             lease_deadline(lease).0,
         ]);
     }
+}
+
+/// A resource after everything that lies above it.
+pub(crate) fn with_ancestors(resource: &Resource) -> Vec<String> {
+    let mut names = texts(&resource.ancestors());
+    names.push(resource.as_str().to_owned());
+    names
 }
 
 fn texts(scope: &[Resource]) -> Vec<String> {

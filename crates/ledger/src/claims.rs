@@ -173,10 +173,12 @@ impl Ledger {
             return Ok(Attempt::Nothing);
         };
         let Found { loaded, facts, now } = found;
+        session.last_write();
         let tried = self.settle(&mut *session, Some(&loaded), &call, &facts, None, now);
         match tried.await {
             Ok(decision) => {
                 session.commit().await?;
+                self.memory.note(&decision);
                 if !decision.events.is_empty() {
                     self.engine.announce();
                 }

@@ -145,6 +145,12 @@ pub trait Engine: Send + Sync {
     /// Begins to listen.
     fn listen(&self) -> Later<'_, Hints>;
 
+    /// Whether a decision can be written from memory: all of it at once, where the store
+    /// still has what it was decided by.
+    fn compares(&self) -> bool {
+        false
+    }
+
     /// How many statements were sent so far.
     fn statements(&self) -> u64;
 
@@ -185,6 +191,9 @@ pub trait Session: Send {
     fn lineage<'a>(&'a mut self, _task: &'a str) -> Later<'a, Vec<Row>> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
+
+    /// Says that the next decision is the last: it may be written and committed at once.
+    fn last_write(&mut self) {}
 
     /// Writes a whole decision.
     fn write_at_once<'a>(&'a mut self, _change: &'a Change) -> Later<'a, ()> {

@@ -13,6 +13,7 @@ use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp}
 use crate::engine::{Arg, Session, Sql, all, one};
 use crate::error::StoreError;
 use crate::lineage::{Lineage, inconsistencies};
+use crate::memory::Known;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
 /// A row with everything that hangs on it.
@@ -27,6 +28,22 @@ pub(crate) struct Loaded {
     pub(crate) ready_since: Timestamp,
     /// Its lineage, if it was read with the row.
     pub(crate) lineage: Option<Lineage>,
+}
+
+impl From<Known> for Loaded {
+    /// Nobody waits with what is being worked on, and it has no answer yet.
+    fn from(known: Known) -> Loaded {
+        Loaded {
+            task: known.task,
+            lease: Some(known.lease),
+            run: known.run,
+            receipt: None,
+            waits_for: None,
+            woken_from: None,
+            ready_since: Timestamp::default(),
+            lineage: None,
+        }
+    }
 }
 
 const LOCK_ROW: Sql = Sql {
@@ -234,7 +251,7 @@ pub(crate) fn is_for_end(request: &Request) -> bool {
 }
 
 /// Whether the request checks the preconditions of `done`.
-fn may_end_done(task: &Task, request: &Request) -> bool {
+pub(crate) fn may_end_done(task: &Task, request: &Request) -> bool {
     let can = match request {
         Request::Finish { .. } => !task.needs_judge(),
         Request::Judge { .. } => !task.needs_merge(),

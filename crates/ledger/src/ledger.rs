@@ -1,7 +1,7 @@
 //! The ledger itself: one store, opened.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use runner_lifecycle::retry::conflict_delay_millis;
 use runner_lifecycle::{Code, Policy, Refusal, Timestamp};
@@ -10,6 +10,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::engine::{self, Access, Engine, Session, Sql};
 use crate::error::{LedgerError, StoreError};
 use crate::hints::Hints;
+use crate::memory::Memory;
 use crate::postgres::PostgresEngine;
 use crate::sqlite::SqliteEngine;
 use crate::store::Store;
@@ -50,6 +51,7 @@ pub struct Ledger {
     pub(crate) clock: Arc<dyn Clock>,
     /// Whether decisions go by the clock of the server.
     pub(crate) server_clock: bool,
+    pub(crate) memory: Arc<Memory>,
 }
 
 const SERVER_NOW: Sql = Sql {
@@ -67,8 +69,7 @@ impl Ledger {
                 (Arc::new(engine), false)
             }
             Store::Postgres(url) => {
-                let engine =
-                    PostgresEngine::open(url, options.connections, options.read_only).await?;
+                let engine = PostgresEngine::open(url, options.connections, options.read_only)?;
                 (Arc::new(engine), true)
             }
             Store::Memory => (Arc::new(SqliteEngine::in_memory().await?), false),
@@ -87,6 +88,7 @@ impl Ledger {
             policy: Arc::new(options.policy),
             clock: options.clock,
             server_clock: server && options.server_clock,
+            memory: Arc::default(),
         })
     }
 
@@ -115,11 +117,19 @@ impl Ledger {
 
     /// The time that decisions go by, if that is the server's.
     pub(crate) fn time(&self, server: Timestamp) -> Timestamp {
-        if self.server_clock {
-            server
-        } else {
-            self.clock.now()
+        if !self.server_clock {
+            return self.clock.now();
         }
+        self.memory.heard(server, Instant::now(), self.clock.now());
+        server
+    }
+
+    /// The time that decisions go by, if it need not be asked for.
+    pub(crate) fn known_time(&self) -> Option<Timestamp> {
+        if !self.server_clock {
+            return Some(self.clock.now());
+        }
+        self.memory.server_time(Instant::now(), self.clock.now())
     }
 
     /// Begins to listen for changes.

@@ -20,6 +20,7 @@ mod keeper;
 mod ledger;
 mod lineage;
 mod masking;
+mod memory;
 mod migrate;
 mod pages;
 mod picks;

@@ -36,7 +36,7 @@ pub(crate) async fn pick(
         let id = records::task_id(&before)?;
         return ledger.look_at(session, wanted, &wanted.call(), &id).await;
     }
-    let (loaded, now) = (loaded(row)?, Timestamp(row.int(5)?));
+    let (loaded, now) = (loaded(row)?, ledger.time(Timestamp(row.int(5)?)));
     let mut facts = Facts {
         lease: None,
         run: loaded.run.clone(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions};
-use sqlx::{Connection as _, Executor as _, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::hints::Hints;
 use crate::migrate::{self, Dialect};
 use crate::postgres_session::{PostgresSession, failed};
+use crate::postgres_write;
 
 const CHANNEL: &str = "runner_ledger";
 /// The advisory lock of the upgrade: the first letters of the crate's name.
@@ -46,7 +47,7 @@ pub(crate) struct PostgresEngine {
 }
 
 impl PostgresEngine {
-    pub(crate) async fn open(
+    pub(crate) fn open(
         url: &str,
         connections: u32,
         read_only: bool,
@@ -57,16 +58,16 @@ impl PostgresEngine {
         if read_only {
             options = options.options([("default_transaction_read_only", "on")]);
         }
-        // A pool tries again until its time is over; a server that is not there should be
-        // told at once, and in its own words.
-        let first = PgConnection::connect_with(&options).await;
-        first.map_err(|error| failed(&error))?.close().await.ok();
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE)
             .test_before_acquire(false)
             .after_connect(|connection, _| {
-                Box::pin(async move { connection.execute(SETTINGS).await.map(drop) })
+                Box::pin(async move {
+                    connection.execute(SETTINGS).await?;
+                    let prepared = sqlx::raw_sql(AssertSqlSafe(postgres_write::prepared()));
+                    connection.execute(prepared).await.map(drop)
+                })
             })
             .before_acquire(|connection, meta| {
                 Box::pin(async move {
@@ -77,9 +78,7 @@ impl PostgresEngine {
                     Ok(true)
                 })
             })
-            .connect_with(options.clone())
-            .await
-            .map_err(|error| failed(&error))?;
+            .connect_lazy_with(options.clone());
         let voice = PgPoolOptions::new()
             .max_connections(1)
             .idle_timeout(Some(Duration::from_secs(60)))
@@ -100,34 +99,40 @@ impl PostgresEngine {
         })
     }
 
-    async fn version(&self) -> Result<i64, sqlx::Error> {
-        let row = sqlx::query("SELECT to_regclass('ledger_schema') IS NOT NULL")
-            .fetch_one(&self.pool)
-            .await?;
-        if !row.try_get::<bool, usize>(0)? {
-            return Ok(0);
-        }
-        let row = sqlx::query(migrate::READ_VERSION)
-            .fetch_one(&self.pool)
-            .await?;
-        Ok(row.try_get::<Option<i64>, usize>(0)?.unwrap_or(0))
-    }
-
+    /// On a connection of its own: those of the pool prepare what needs the schema.
     async fn upgrade(&self) -> Result<(), StoreError> {
         let fail = |error: sqlx::Error| failed(&error);
-        let found = self.version().await.map_err(fail)?;
-        if migrate::pending(found, Dialect::Postgres)?.is_empty() {
-            return Ok(());
-        }
-        let mut open = self.pool.begin().await.map_err(fail)?;
-        sqlx::query("SELECT pg_advisory_xact_lock($1)")
-            .bind(UPGRADE_LOCK)
-            .execute(&mut *open)
+        let mut connection = PgConnection::connect_with(&self.options)
             .await
             .map_err(fail)?;
-        migrate::upgrade_in!(&mut open, Dialect::Postgres, fail);
-        open.commit().await.map_err(fail)
+        connection.execute(SETTINGS).await.map_err(fail)?;
+        let found = version(&mut connection).await.map_err(fail)?;
+        if !migrate::pending(found, Dialect::Postgres)?.is_empty() {
+            let mut open = connection.begin().await.map_err(fail)?;
+            sqlx::query("SELECT pg_advisory_xact_lock($1)")
+                .bind(UPGRADE_LOCK)
+                .execute(&mut *open)
+                .await
+                .map_err(fail)?;
+            migrate::upgrade_in!(&mut open, Dialect::Postgres, fail);
+            open.commit().await.map_err(fail)?;
+        }
+        connection.close().await.ok();
+        Ok(())
     }
+}
+
+async fn version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let row = sqlx::query("SELECT to_regclass('ledger_schema') IS NOT NULL")
+        .fetch_one(&mut *connection)
+        .await?;
+    if !row.try_get::<bool, usize>(0)? {
+        return Ok(0);
+    }
+    let row = sqlx::query(migrate::READ_VERSION)
+        .fetch_one(connection)
+        .await?;
+    Ok(row.try_get::<Option<i64>, usize>(0)?.unwrap_or(0))
 }
 
 impl Engine for PostgresEngine {
@@ -167,6 +172,10 @@ impl Engine for PostgresEngine {
             listener.listen(CHANNEL).await.map_err(fail)?;
             Ok(Hints::postgres(listener))
         })
+    }
+
+    fn compares(&self) -> bool {
+        true
     }
 
     fn statements(&self) -> u64 {

@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use crate::change::Change;
 use crate::engine::{Access, Arg, Later, Pick, Row, Session, Sql};
 use crate::error::StoreError;
+use crate::postgres_write::literal;
 use crate::{postgres_write, records};
 
 const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -30,6 +31,8 @@ pub(crate) struct PostgresSession {
     access: Access,
     /// Whether a transaction is open, or may be: said before the server is told.
     begun: bool,
+    /// Whether the next write ends it.
+    last: bool,
     statements: Arc<AtomicU64>,
 }
 
@@ -43,6 +46,7 @@ impl PostgresSession {
             connection: Some(connection),
             access,
             begun: false,
+            last: false,
             statements,
         }
     }
@@ -123,7 +127,7 @@ impl Session for PostgresSession {
             let begin = if self.begun { "" } else { BEGIN_WRITE };
             let now = wanted.now.map_or("NULL".to_owned(), |now| now.to_string());
             let call = format!(
-                "{begin}; SELECT * FROM ledger_pick({}, {}, {}, {}, {now}, {}, {})",
+                "{begin}; EXECUTE ledger_look({}, {}, {}, {}, {now}, {}, {})",
                 literal(wanted.owner)?,
                 literal(wanted.key)?,
                 literal(wanted.role)?,
@@ -142,8 +146,23 @@ impl Session for PostgresSession {
         Box::pin(self.fetch(sqlx::query(LINEAGE).bind(task)))
     }
 
+    fn last_write(&mut self) {
+        self.last = true;
+    }
+
     fn write_at_once<'a>(&'a mut self, change: &'a Change) -> Later<'a, ()> {
         Box::pin(async move {
+            if self.begun
+                && self.last
+                && let Some(message) = postgres_write::claim_and_commit(change)?
+            {
+                let connection = self.connection()?;
+                let query = sqlx::raw_sql(AssertSqlSafe(message));
+                let done = query.execute(&mut **connection).await;
+                done.map_err(|error| failed(&error))?;
+                self.begun = false;
+                return Ok(());
+            }
             let connection = self.inside().await?;
             let sql = postgres_write::statement(change);
             let query = postgres_write::bind(sqlx::query(AssertSqlSafe(sql)), change);
@@ -180,15 +199,6 @@ impl Drop for PostgresSession {
     }
 }
 
-/// A text inside a statement. Escaped in the one way that no setting of the server changes.
-fn literal(text: &str) -> Result<String, StoreError> {
-    if text.contains('\0') {
-        return Err(StoreError::Other("a text has a zero in it".to_owned()));
-    }
-    let escaped = text.replace('\\', "\\\\").replace('\'', "''");
-    Ok(format!("E'{escaped}'"))
-}
-
 fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Postgres, PgArguments> {
     args.iter().fold(sqlx::query(sql), |query, arg| match *arg {
         Arg::Int(number) => query.bind(number),
@@ -221,18 +231,5 @@ pub(crate) fn failed(error: &sqlx::Error) -> StoreError {
         "XX001" | "XX002" => StoreError::Damaged(words),
         code if code.starts_with("08") => StoreError::Unavailable(words),
         _ => StoreError::Other(words),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_literal_ends_where_its_text_does() {
-        assert_eq!(literal("w1").unwrap(), "E'w1'");
-        assert_eq!(literal("it's").unwrap(), "E'it''s'");
-        assert_eq!(literal(r"\'; DROP").unwrap(), r"E'\\''; DROP'");
-        assert!(literal("a\0b").is_err());
     }
 }

@@ -8,6 +8,7 @@ use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 
 use crate::change::Change;
+use crate::error::StoreError;
 
 const INSERT_ROW: &str = "own AS (INSERT INTO tasks (id, version, state, role, lane, queue, rank, \
      created_at, updated_at, blocked_on, retry_at, lineage, rework_of, superseded_by, awaits, \
@@ -73,12 +74,176 @@ const UNCHANGED: &str = "CASE WHEN (SELECT COUNT(*) FROM own) = 0 THEN ledger_co
 const LEASE_UNCHANGED: &str = "CASE WHEN $14::bigint IS NOT NULL \
      AND (SELECT COUNT(*) FROM lease) = 0 THEN ledger_conflict($1) END";
 
+/// What was decided from memory also wants that nothing contradicts itself, and that the
+/// task has no relatives: as `LOAD_FOR_END` reads it, which says the rest.
+const ALONE: &str = "CASE WHEN EXISTS (SELECT 1 FROM events e WHERE e.task_id = $1 \
+     AND e.version > $2) \
+     OR NOT EXISTS (SELECT 1 FROM events e WHERE e.task_id = $1 AND e.version = $2 \
+     AND e.to_state = 'in_progress') \
+     OR NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = $1 AND t.state = 'in_progress') \
+     OR NOT EXISTS (SELECT 1 FROM leases l WHERE l.task_id = $1 AND l.owner = $24) \
+     OR NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_id = $1 AND r.status = 'running') \
+     OR NOT EXISTS (SELECT 1 FROM locks h WHERE h.task_id = $1) \
+     OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> $1 \
+     AND h.resource = ANY ($23::text[] || ('@judge/' || $1))) \
+     OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> $1 \
+     AND h.resource >= ($23::text[])[cardinality($23::text[])] || '/' \
+     AND h.resource < ($23::text[])[cardinality($23::text[])] || '0') \
+     OR EXISTS (SELECT 1 FROM tasks t WHERE t.lineage = $1 AND t.lineage <> t.id) \
+     THEN ledger_conflict($1) END";
+
 /// Every argument is named somewhere, whatever the parts are: the server wants to know
 /// their types.
 const TYPES: &str = "$1::text, $2::bigint, $3::text[], $4::bigint[], $5::bigint[], $6::text[], \
      $7::bigint[], $8::text[], $9::text[], $10::bigint[], $11::text[], $12::text[], \
      $13::bigint[], $14::bigint, $15::bigint, $16::text[], $17::bigint, $18::text, $19::text[], \
-     $20::text, $21::text[], $22::bigint";
+     $20::text, $21::text[], $22::bigint, $23::text[], $24::text";
+
+/// What every connection knows by name, so that it can be said together with the end of
+/// its transaction: a claim, and the look before it.
+pub(crate) fn prepared() -> String {
+    let claim = Change {
+        expected: Some(0),
+        texts: Some(Vec::new()),
+        event_versions: vec![0],
+        run_numbers: vec![None],
+        lease: Some("set"),
+        take: Some(Vec::new()),
+        ..Change::default()
+    };
+    format!(
+        "PREPARE ledger_claim AS {}; PREPARE ledger_look(text, text, text, text, bigint, bigint, \
+         boolean) AS SELECT * FROM ledger_pick($1, $2, $3, $4, $5, $6, $7)",
+        statement(&claim)
+    )
+}
+
+/// A claim and the end of its transaction in one message, if it is a plain one.
+pub(crate) fn claim_and_commit(change: &Change) -> Result<Option<String>, StoreError> {
+    let plain = change.texts.is_some()
+        && change.expected.is_some()
+        && !change.event_versions.is_empty()
+        && !change.run_numbers.is_empty()
+        && change.lease == Some("set")
+        && change.take.is_some()
+        && change.result.is_none()
+        && change.receipt.is_none()
+        && change.request.is_none()
+        && change.done_at.is_none()
+        && change.passed.is_none()
+        && change.wake.is_empty()
+        && change.alone.is_none()
+        && !change.release;
+    if !plain {
+        return Ok(None);
+    }
+    let mut message = Message("EXECUTE ledger_claim(".to_owned());
+    message.text(Some(&change.id))?;
+    message.number(change.expected);
+    message.texts(change.texts.as_deref().unwrap_or_default())?;
+    message.numbers(change.numbers.as_deref().unwrap_or_default());
+    message.counts(&change.event_versions);
+    message.names(&change.event_states)?;
+    message.counts(&change.event_times);
+    message.names(&change.event_docs)?;
+    message.names(&change.runs)?;
+    message.numbers(&change.run_numbers);
+    message.names(change.take.as_deref().unwrap_or_default())?;
+    message.names(change.lease_texts.as_deref().unwrap_or_default())?;
+    message.counts(change.lease_numbers.as_deref().unwrap_or_default());
+    message.number(change.was_token);
+    message.number(change.was_beat);
+    for _ in 16..=24 {
+        message.0.push_str("NULL,");
+    }
+    message.0.pop();
+    message.0.push_str("); COMMIT");
+    Ok(Some(message.0))
+}
+
+/// Values inside a statement, each with a comma after it.
+struct Message(String);
+
+impl Message {
+    fn text(&mut self, text: Option<&str>) -> Result<(), StoreError> {
+        match text {
+            Some(text) => push_literal(&mut self.0, text)?,
+            None => self.0.push_str("NULL"),
+        }
+        self.0.push(',');
+        Ok(())
+    }
+
+    fn number(&mut self, number: Option<i64>) {
+        match number {
+            Some(number) => self.0.push_str(&number.to_string()),
+            None => self.0.push_str("NULL"),
+        }
+        self.0.push(',');
+    }
+
+    /// A list: what `each` writes for every one, and its type.
+    fn list<T>(
+        &mut self,
+        list: &[T],
+        kind: &str,
+        mut each: impl FnMut(&mut Message, &T) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.0.push_str("ARRAY[");
+        for one in list {
+            each(self, one)?;
+        }
+        if !list.is_empty() {
+            self.0.pop();
+        }
+        self.0.push_str("]::");
+        self.0.push_str(kind);
+        self.0.push_str("[],");
+        Ok(())
+    }
+
+    fn texts(&mut self, texts: &[Option<String>]) -> Result<(), StoreError> {
+        self.list(texts, "text", |message, text| message.text(text.as_deref()))
+    }
+
+    fn names(&mut self, texts: &[String]) -> Result<(), StoreError> {
+        self.list(texts, "text", |message, text| message.text(Some(text)))
+    }
+
+    fn numbers(&mut self, numbers: &[Option<i64>]) {
+        let wrote = self.list(numbers, "bigint", |message, number| {
+            message.number(*number);
+            Ok(())
+        });
+        debug_assert!(wrote.is_ok(), "a number can always be written");
+    }
+
+    fn counts(&mut self, numbers: &[i64]) {
+        let numbers: Vec<Option<i64>> = numbers.iter().copied().map(Some).collect();
+        self.numbers(&numbers);
+    }
+}
+
+/// A text inside a statement. Escaped in the one way that no setting of the server changes.
+pub(crate) fn literal(text: &str) -> Result<String, StoreError> {
+    let mut literal = String::new();
+    push_literal(&mut literal, text)?;
+    Ok(literal)
+}
+
+fn push_literal(to: &mut String, text: &str) -> Result<(), StoreError> {
+    to.push_str("E'");
+    for one in text.chars() {
+        match one {
+            '\0' => return Err(StoreError::Other("a text has a zero in it".to_owned())),
+            '\'' => to.push_str("''"),
+            '\\' => to.push_str("\\\\"),
+            one => to.push(one),
+        }
+    }
+    to.push('\'');
+    Ok(())
+}
 
 /// The statement of a change.
 pub(crate) fn statement(change: &Change) -> String {
@@ -107,6 +272,9 @@ pub(crate) fn statement(change: &Change) -> String {
     add(change.request.is_some(), REQUEST);
     if change.lease == Some("end") {
         answer.push(LEASE_UNCHANGED);
+    }
+    if change.alone.is_some() {
+        answer.push(ALONE);
     }
     let wakes = change.passed.is_some() || !change.wake.is_empty();
     let gone = if change.release {
@@ -161,4 +329,19 @@ pub(crate) fn bind<'q>(
         .bind(&change.passed)
         .bind(&change.wake)
         .bind(change.done_at)
+        .bind(&change.alone)
+        .bind(&change.was_owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_ends_where_its_text_does() {
+        assert_eq!(literal("w1").unwrap(), "E'w1'");
+        assert_eq!(literal("it's").unwrap(), "E'it''s'");
+        assert_eq!(literal(r"\'; DROP").unwrap(), r"E'\\''; DROP'");
+        assert!(literal("a\0b").is_err());
+    }
 }
