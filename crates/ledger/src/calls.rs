@@ -235,6 +235,9 @@ impl Ledger {
             return Ok(None);
         }
         let mut change = Change::of(&self.policy, loaded, &decision, None, now)?;
+        if alone.is_some() && (change.new_runs || !change.release) {
+            return Ok(None);
+        }
         change.alone = alone;
         let mut session = self.engine.begin(Access::Once).await?;
         match session.write_at_once(&change).await {

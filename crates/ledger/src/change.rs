@@ -38,6 +38,8 @@ pub struct Change {
     pub(crate) runs: Vec<String>,
     /// For each run its number, start, judgements and how long its task had waited.
     pub(crate) run_numbers: Numbers,
+    /// Whether some of them may be new; otherwise there is one, and it was read.
+    pub(crate) new_runs: bool,
     /// `set`, `beat` or `end`.
     pub(crate) lease: Option<&'static str>,
     pub(crate) lease_texts: Option<Vec<String>>,
@@ -98,6 +100,11 @@ impl Change {
             change.event_times.push(event.created_at.0);
             change.event_docs.push(records::text("an event", event)?);
         }
+        let read = before.and_then(|loaded| loaded.run.as_ref());
+        change.new_runs = match decision.runs.as_slice() {
+            [run] => read.is_none_or(|read| read.id != run.id),
+            _ => true,
+        };
         for run in &decision.runs {
             change.run(run, writes::waited_millis(before, run))?;
         }

@@ -53,8 +53,10 @@ const SPENT: &str = "SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT), \
 const SPENT_ON: &str = "SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT), \
      CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT), \
      CAST(COALESCE(SUM(cost_micros), 0) AS BIGINT) FROM spendings WHERE task_id = $1";
-const COUNTS: &str = "SELECT state, blocked_on, COUNT(*) FROM tasks GROUP BY state, blocked_on \
-     ORDER BY state, blocked_on";
+/// Blocked are those that have a reason, and no others.
+const COUNTS: &str = "SELECT state, NULL, COUNT(*) FROM tasks WHERE state <> 'blocked' \
+     GROUP BY state UNION ALL SELECT 'blocked', blocked_on, COUNT(*) FROM tasks \
+     WHERE blocked_on IS NOT NULL GROUP BY blocked_on ORDER BY 1, 2";
 const OLDEST: &str = "SELECT MIN(ready_since) FROM tasks \
      WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NULL";
 

@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 
 /// The newest schema that this program knows.
-pub const SCHEMA: i64 = 3;
+pub const SCHEMA: i64 = 4;
 
 /// One step: what both engines run, and what each runs besides.
 struct Step {
@@ -27,6 +27,11 @@ static STEPS: &[Step] = &[
         common: include_str!("../migrations/0003.sql"),
         sqlite: include_str!("../migrations/0003_sqlite.sql"),
         postgres: include_str!("../migrations/0003_postgres.sql"),
+    },
+    Step {
+        common: include_str!("../migrations/0004.sql"),
+        sqlite: "",
+        postgres: include_str!("../migrations/0004_postgres.sql"),
     },
 ];
 

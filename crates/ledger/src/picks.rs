@@ -52,7 +52,7 @@ pub(crate) async fn pick(
     if more & OVERLAPS != 0 {
         (facts.locks, facts.unmerged) = facts::overlapping(session, &task.work_scope()).await?;
     }
-    if more & DEPENDS != 0 {
+    if !task.dependencies.is_empty() {
         facts.dependencies = facts::dependencies(session, &task.dependencies).await?;
     }
     if more & RESERVED != 0 {
@@ -62,10 +62,9 @@ pub(crate) async fn pick(
     Ok(Some(Found { loaded, facts, now }))
 }
 
-/// What there is more to know, as `ledger_pick` says it: something overlaps the scope, the
-/// task has dependencies, somebody who comes before it waited for long.
+/// What there is more to know, as `ledger_pick` says it: something overlaps the scope,
+/// somebody who comes before it waited for long.
 const OVERLAPS: i64 = 1;
-const DEPENDS: i64 = 2;
 const RESERVED: i64 = 4;
 
 fn loaded(row: &Row) -> Result<Loaded, StoreError> {

@@ -26,7 +26,8 @@ const UPDATE_ROW: &str = "own AS (UPDATE tasks SET version = ($4::bigint[])[1], 
      scope = ($3::text[])[11], waits_for = NULL, \
      woken_from = CASE WHEN ($3::text[])[9] = 'work' THEN woken_from END, \
      ready_since = CASE WHEN ($3::text[])[9] = 'work' THEN ($4::bigint[])[4] \
-     ELSE ready_since END WHERE id = $1 AND version = $2 RETURNING id)";
+     ELSE ready_since END WHERE id = $1 AND version = $2 \
+     AND ($23::text[] IS NULL OR state = 'in_progress') RETURNING id)";
 /// A heartbeat locks no row of a task: what it was decided by is the lease.
 const BEAT: &str = "own AS (UPDATE leases SET last_heartbeat_at = ($13::bigint[])[3], \
      due_at = ($13::bigint[])[7] WHERE task_id = $1 AND token = $14 AND last_heartbeat_at = $15 \
@@ -43,6 +44,11 @@ const RUNS: &str = "run AS (INSERT INTO runs (id, task_id, number, status, doc, 
      FROM own, generate_series(1, cardinality($9::text[]) / 3) r(at) \
      ON CONFLICT (id) DO UPDATE SET status = excluded.status, doc = excluded.doc, \
      judgement_version = excluded.judgement_version)";
+/// One run that was there before, and goes on or ends.
+const CHANGE_RUN: &str = "run AS (UPDATE runs SET status = ($9::text[])[2], \
+     doc = ($9::text[])[3], judgement_version = ($10::bigint[])[3] FROM own \
+     WHERE runs.id = ($9::text[])[1] AND runs.task_id = own.id \
+     AND ($23::text[] IS NULL OR runs.status = 'running') RETURNING runs.id)";
 const SET_LEASE: &str = "lease AS (INSERT INTO leases (task_id, run_id, owner, purpose, claim_key, \
      token, claimed_at, last_heartbeat_at, timeout_seconds, heartbeat_interval_seconds, ends_at, \
      due_at) SELECT own.id, ($12::text[])[1], ($12::text[])[2], ($12::text[])[3], \
@@ -56,7 +62,8 @@ const SET_LEASE: &str = "lease AS (INSERT INTO leases (task_id, run_id, owner, p
      ends_at = excluded.ends_at, due_at = excluded.due_at)";
 /// Whoever ends a lease has read it: a heartbeat since then may change what is decided.
 const END_LEASE: &str = "lease AS (DELETE FROM leases USING own WHERE task_id = own.id \
-     AND ($14::bigint IS NULL OR (token = $14 AND last_heartbeat_at = $15)) RETURNING task_id)";
+     AND ($14::bigint IS NULL \
+     OR (token = $14 AND last_heartbeat_at = $15 AND owner = $24)) RETURNING task_id)";
 const TAKE: &str = "held AS (INSERT INTO locks (resource, task_id) \
      SELECT r.name, own.id FROM own, unnest($11::text[]) r(name) RETURNING resource)";
 const RELEASE: &str = "gone AS (DELETE FROM locks USING own WHERE task_id = own.id \
@@ -76,14 +83,9 @@ const LEASE_UNCHANGED: &str = "CASE WHEN $14::bigint IS NOT NULL \
 
 /// What was decided from memory also wants that nothing contradicts itself, and that the
 /// task has no relatives: as `LOAD_FOR_END` reads it, which says the rest.
-const ALONE: &str = "CASE WHEN EXISTS (SELECT 1 FROM events e WHERE e.task_id = $1 \
-     AND e.version > $2) \
-     OR NOT EXISTS (SELECT 1 FROM events e WHERE e.task_id = $1 AND e.version = $2 \
-     AND e.to_state = 'in_progress') \
-     OR NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = $1 AND t.state = 'in_progress') \
-     OR NOT EXISTS (SELECT 1 FROM leases l WHERE l.task_id = $1 AND l.owner = $24) \
-     OR NOT EXISTS (SELECT 1 FROM runs r WHERE r.task_id = $1 AND r.status = 'running') \
-     OR NOT EXISTS (SELECT 1 FROM locks h WHERE h.task_id = $1) \
+const ALONE: &str = "CASE WHEN (SELECT COUNT(*) FROM gone) = 0 OR (SELECT COUNT(*) FROM run) = 0 \
+     OR (SELECT e.version = $2 AND e.to_state = 'in_progress' FROM events e \
+     WHERE e.task_id = $1 ORDER BY e.version DESC LIMIT 1) IS NOT TRUE \
      OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> $1 \
      AND h.resource = ANY ($23::text[] || ('@judge/' || $1))) \
      OR EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> $1 \
@@ -107,6 +109,7 @@ pub(crate) fn prepared() -> String {
         texts: Some(Vec::new()),
         event_versions: vec![0],
         run_numbers: vec![None],
+        new_runs: true,
         lease: Some("set"),
         take: Some(Vec::new()),
         ..Change::default()
@@ -124,6 +127,7 @@ pub(crate) fn claim_and_commit(change: &Change) -> Result<Option<String>, StoreE
         && change.expected.is_some()
         && !change.event_versions.is_empty()
         && !change.run_numbers.is_empty()
+        && change.new_runs
         && change.lease == Some("set")
         && change.take.is_some()
         && change.result.is_none()
@@ -261,7 +265,11 @@ pub(crate) fn statement(change: &Change) -> String {
         }
     };
     add(!change.event_versions.is_empty(), EVENTS);
-    add(!change.run_numbers.is_empty(), RUNS);
+    add(change.new_runs && !change.run_numbers.is_empty(), RUNS);
+    add(
+        !change.new_runs && !change.run_numbers.is_empty(),
+        CHANGE_RUN,
+    );
     add(change.lease == Some("set"), SET_LEASE);
     add(change.lease == Some("end"), END_LEASE);
     add(change.take.is_some(), TAKE);
