@@ -234,13 +234,7 @@ impl Ledger {
         if decision.is_empty() || !change::fits(loaded, &decision) {
             return Ok(None);
         }
-        let mut change = Change::of(&self.policy, loaded, &decision, None, now)?;
-        if alone.is_some() && (change.new_runs || !change.release) {
-            return Ok(None);
-        }
-        change.alone = alone;
-        let mut session = self.engine.begin(Access::Once).await?;
-        match session.write_at_once(&change).await {
+        match self.compare_and_write(loaded, &decision, alone, now).await {
             Ok(()) => Ok(Some(self.written(decision))),
             Err(StoreError::Contention(_)) => {
                 self.memory.forget(&ask.task);
@@ -251,6 +245,36 @@ impl Ledger {
                 Err(error.into())
             }
         }
+    }
+
+    /// Writes what was decided from memory, if the store still has what that was.
+    async fn compare_and_write(
+        &self,
+        loaded: Option<&Loaded>,
+        decision: &Decision,
+        alone: Option<Vec<String>>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut session = self.engine.begin(Access::Once).await?;
+        if session.writes_at_once() {
+            let mut change = Change::of(&self.policy, loaded, decision, None, now)?;
+            change.alone = alone;
+            return session.write_at_once(&change).await;
+        }
+        if let Some(loaded) = loaded {
+            writes::compare(&mut *session, loaded, alone.as_deref()).await?;
+        }
+        writes::write(
+            &mut *session,
+            &self.policy,
+            loaded,
+            &[],
+            decision,
+            None,
+            now,
+        )
+        .await?;
+        session.commit().await
     }
 
     async fn decide_in(

@@ -7,9 +7,9 @@ use runner_lifecycle::{Lane, Purpose, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::agents::{self, Agent, agent_columns};
+use crate::around;
 use crate::engine::{Access, Arg, Session, Sql, all, one, run};
 use crate::error::StoreError;
-use crate::facts;
 use crate::ledger::Ledger;
 use crate::reads;
 use crate::records;
@@ -158,7 +158,7 @@ impl Ledger {
             // Nothing could start, whoever is there.
             return Ok(floor);
         }
-        floor.paused = facts::is_paused(&mut *session).await?;
+        floor.paused = around::is_paused(&mut *session).await?;
         for row in &all(&mut *session, PRESENT, &[]).await? {
             let agent = agents::read(row)?;
             let last = floor.agents.last();

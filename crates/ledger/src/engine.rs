@@ -166,6 +166,23 @@ pub trait Session: Send {
     /// Runs a query.
     fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>>;
 
+    /// Runs a statement that nobody waits for: now, or together with the next one. What is
+    /// wrong with it is told then.
+    fn later<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, ()> {
+        Box::pin(async move { self.run(sql, args).await.map(drop) })
+    }
+
+    /// Waits until everything that was put off is done.
+    fn said(&mut self) -> Later<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether nobody else writes before its end: no row needs a lock, and what must still
+    /// be so is compared by statements of its own.
+    fn is_lone_writer(&self) -> bool {
+        false
+    }
+
     /// Makes sure that nobody else tests or takes an overlapping scope before the end of
     /// this transaction.
     fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()>;
@@ -227,6 +244,15 @@ pub(crate) async fn all(
     args: &[Arg<'_>],
 ) -> Result<Vec<Row>, StoreError> {
     session.rows(sql.into(), args).await
+}
+
+/// Runs a statement that nobody waits for.
+pub(crate) async fn later(
+    session: &mut dyn Session,
+    sql: impl Into<Sql>,
+    args: &[Arg<'_>],
+) -> Result<(), StoreError> {
+    session.later(sql.into(), args).await
 }
 
 /// Runs a statement.

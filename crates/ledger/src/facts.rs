@@ -1,16 +1,15 @@
 //! Reading what a decision must know, in the transaction that writes it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use runner_lifecycle::lock::{Lock, Resource, WHOLE_REPO};
-use runner_lifecycle::ready;
-use runner_lifecycle::request::{
-    Chain, Claim, Dependency, Ending, JudgeEnding, NewTask, Reservation, Unmerged,
-};
+use runner_lifecycle::lock::Resource;
+use runner_lifecycle::request::{Chain, Claim, Dependency, Ending, JudgeEnding, NewTask};
 use runner_lifecycle::run::{Lease, Receipt, Run};
-use runner_lifecycle::{Facts, Policy, Purpose, Request, Task, TaskId, Timestamp};
+use runner_lifecycle::{Facts, Lane, Policy, Purpose, Request, Task, TaskId, Timestamp};
 
-use crate::engine::{Arg, Session, Sql, all, one};
+use crate::around::{around, is_paused, overlapping, reserved, reserves};
+use crate::claims::Wanted;
+use crate::engine::{Arg, Row, Session, Sql, all, one};
 use crate::error::StoreError;
 use crate::lineage::{Lineage, inconsistencies};
 use crate::memory::Known;
@@ -46,13 +45,14 @@ impl From<Known> for Loaded {
     }
 }
 
-const LOCK_ROW: Sql = Sql {
-    sqlite: "SELECT 1 WHERE 0 AND $1 IS NULL",
-    postgres: "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = $1 FOR UPDATE",
-};
+/// Where there are several writers.
+const LOCK_ROW: &str = "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = $1 FOR UPDATE";
 
 macro_rules! load {
     ($now:literal, $more:literal) => {
+        load!($now, $more, "$1")
+    };
+    ($now:literal, $more:literal, $id:expr) => {
         concat!(
             "SELECT ",
             lease_columns!(),
@@ -63,10 +63,32 @@ macro_rules! load {
             $more,
             " FROM (SELECT ",
             $now,
-            " AS now) c LEFT JOIN tasks t ON t.id = $1 LEFT JOIN leases l ON l.task_id = t.id"
+            " AS now) c LEFT JOIN tasks t ON t.id = ",
+            $id,
+            " LEFT JOIN leases l ON l.task_id = t.id"
         )
     };
 }
+
+macro_rules! load_claimable {
+    ($lane:literal) => {
+        load!(
+            "CAST(0 AS BIGINT)",
+            "",
+            concat!(
+                "COALESCE((SELECT s.task_id FROM leases s WHERE s.owner = $3 AND s.claim_key = $4), \
+                 (SELECT r.id FROM tasks r WHERE r.awaits = 'work' AND r.unmet = 0 \
+                 AND r.waits_for IS NULL AND r.role = $5",
+                $lane,
+                " ORDER BY r.rank, r.created_at, r.id LIMIT 1))"
+            )
+        )
+    };
+}
+
+/// The task that a claim got before, or else the first in order. For a lone writer.
+const LOAD_CLAIMABLE: &str = load_claimable!("");
+const LOAD_CLAIMABLE_IN_LANE: &str = load_claimable!(" AND r.lane = $6");
 
 /// A row with everything, if there is one, and the time of the server, where there is one.
 const LOAD: Sql = Sql {
@@ -97,7 +119,7 @@ const LOAD_FOR_END: Sql = Sql {
 
 /// Locks a row until the end of the transaction.
 pub(crate) async fn lock_row(session: &mut dyn Session, id: &TaskId) -> Result<(), StoreError> {
-    if !session.holds() {
+    if !session.holds() || session.is_lone_writer() {
         return Ok(());
     }
     all(session, LOCK_ROW, &[Arg::Text(id.as_str())])
@@ -127,7 +149,30 @@ pub(crate) async fn look(
     let args = [Arg::Text(id.as_str()), Arg::Int(token)];
     let for_end = for_end && session.writes_at_once();
     let sql = if for_end { LOAD_FOR_END } else { LOAD };
-    let Some(row) = one(session, sql, &args).await? else {
+    looked(one(session, sql, &args).await?, for_end)
+}
+
+/// Reads the task that a claim for work got before, or else the first in order. For a lone
+/// writer: it needs no lock.
+pub(crate) async fn look_for_work(
+    session: &mut dyn Session,
+    wanted: &Wanted,
+) -> Result<Option<Loaded>, StoreError> {
+    let lane = wanted.lane.map(Lane::as_str);
+    let sql = lane.map_or(LOAD_CLAIMABLE, |_| LOAD_CLAIMABLE_IN_LANE);
+    let args = [
+        Arg::MaybeText(None),
+        Arg::Int(-1),
+        Arg::Text(&wanted.owner),
+        Arg::Text(&wanted.key),
+        Arg::Text(&wanted.role),
+        Arg::MaybeText(lane),
+    ];
+    Ok(looked(one(session, sql, &args).await?, false)?.0)
+}
+
+fn looked(row: Option<Row>, for_end: bool) -> Result<(Option<Loaded>, Timestamp), StoreError> {
+    let Some(row) = row else {
         return Err(StoreError::Other("the store does not answer".to_owned()));
     };
     let at = LEASE_COLUMNS;
@@ -211,6 +256,15 @@ pub(crate) async fn gather(
         ..outside.clone()
     };
     match request {
+        Request::Claim(claim) if claim.purpose == Purpose::Work && session.is_lone_writer() => {
+            facts.dependencies = dependencies(session, &task.dependencies).await?;
+            let around = around(session, &claim_scope(task, claim)).await?;
+            (facts.locks, facts.unmerged) = around.overlapping;
+            facts.fleet_paused = around.paused;
+            if let Some(waiting) = around.first_waiting {
+                facts.reservations = reserves(session, policy, task, waiting, outside, now).await?;
+            }
+        }
         Request::Claim(claim) => {
             facts.fleet_paused = is_paused(session).await?;
             let scope = claim_scope(task, claim);
@@ -274,14 +328,6 @@ pub(crate) async fn for_creation(
     })
 }
 
-const IS_PAUSED: &str = "SELECT value FROM flags WHERE name = 'paused'";
-
-/// Whether the fleet is paused.
-pub(crate) async fn is_paused(session: &mut dyn Session) -> Result<bool, StoreError> {
-    let row = one(session, IS_PAUSED, &[]).await?;
-    Ok(row.is_some_and(|row| row.text(0).is_ok_and(|value| value == "true")))
-}
-
 macro_rules! chains {
     ($in_list:literal) => {
         concat!(
@@ -327,10 +373,8 @@ pub(crate) async fn dependencies(
     Ok(ends)
 }
 
-const HOLD: Sql = Sql {
-    sqlite: "SELECT 1 WHERE 0 AND $1 IS NULL",
-    postgres: "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = ANY($1) ORDER BY id FOR SHARE",
-};
+/// Where there are several writers.
+const HOLD: &str = "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = ANY($1) ORDER BY id FOR SHARE";
 
 /// Keeps chains as they are until the end of the transaction: otherwise one could become
 /// done unseen between the look and the write, and its dependent would wait forever.
@@ -338,7 +382,7 @@ pub(crate) async fn hold_chains(
     session: &mut dyn Session,
     ids: &[TaskId],
 ) -> Result<(), StoreError> {
-    if ids.is_empty() {
+    if ids.is_empty() || session.is_lone_writer() {
         return Ok(());
     }
     let mut held = BTreeSet::new();
@@ -358,112 +402,6 @@ pub(crate) async fn hold_chains(
 
 fn texts(ids: &[TaskId]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
-}
-
-const OVERLAPPING: Sql = Sql {
-    sqlite: "SELECT h.task_id, h.resource, NULL FROM locks h \
-             WHERE h.resource IN (SELECT value FROM json_each($1)) \
-             UNION ALL SELECT h.task_id, h.resource, NULL \
-             FROM json_each($2) f CROSS JOIN json_each($3) u ON f.key = u.key \
-             CROSS JOIN locks h ON h.resource >= f.value AND h.resource < u.value \
-             UNION ALL SELECT h.task_id, h.resource, h.lineage FROM unmerged h \
-             WHERE h.resource IN (SELECT value FROM json_each($1)) \
-             UNION ALL SELECT h.task_id, h.resource, h.lineage \
-             FROM json_each($2) f CROSS JOIN json_each($3) u ON f.key = u.key \
-             CROSS JOIN unmerged h ON h.resource >= f.value AND h.resource < u.value",
-    postgres: "SELECT h.task_id, h.resource, NULL FROM locks h WHERE h.resource = ANY($1) \
-               UNION ALL SELECT h.task_id, h.resource, NULL \
-               FROM unnest($2::text[], $3::text[]) AS r(f, u) \
-               JOIN locks h ON h.resource >= r.f AND h.resource < r.u \
-               UNION ALL SELECT h.task_id, h.resource, h.lineage FROM unmerged h \
-               WHERE h.resource = ANY($1) \
-               UNION ALL SELECT h.task_id, h.resource, h.lineage \
-               FROM unnest($2::text[], $3::text[]) AS r(f, u) \
-               JOIN unmerged h ON h.resource >= r.f AND h.resource < r.u",
-};
-
-/// The locks and the unmerged results that overlap a scope: the resource itself and
-/// everything above it by name, everything inside it as a range of names.
-pub(crate) async fn overlapping(
-    session: &mut dyn Session,
-    scope: &[Resource],
-) -> Result<(Vec<Lock>, Vec<Unmerged>), StoreError> {
-    let mut named = BTreeSet::new();
-    let (mut from, mut until) = (Vec::new(), Vec::new());
-    for resource in scope {
-        let text = resource.as_str();
-        if text == WHOLE_REPO {
-            // Every name but those that begin with `@`.
-            from.extend([String::new(), "A".to_owned()]);
-            until.extend(["@".to_owned(), char::MAX.to_string()]);
-            continue;
-        }
-        named.insert(text.to_owned());
-        named.extend(resource.ancestors().into_iter().map(String::from));
-        from.push(format!("{text}/"));
-        until.push(format!("{text}0")); // `0` follows `/`
-    }
-    let named: Vec<String> = named.into_iter().collect();
-    let args = [Arg::Texts(&named), Arg::Texts(&from), Arg::Texts(&until)];
-    let (mut locks, mut results) = (Vec::new(), BTreeMap::<TaskId, Unmerged>::new());
-    for row in all(session, OVERLAPPING, &args).await? {
-        let task_id = records::task_id(&row.text(0)?)?;
-        let resource = resource(&row.text(1)?)?;
-        match row.maybe_text(2)? {
-            None => locks.push(Lock { task_id, resource }),
-            Some(lineage) => {
-                let lineage = records::task_id(&lineage)?;
-                let result = results.entry(task_id.clone()).or_insert(Unmerged {
-                    task_id,
-                    lineage,
-                    scope: Vec::new(),
-                });
-                result.scope.push(resource);
-            }
-        }
-    }
-    Ok((locks, results.into_values().collect()))
-}
-
-pub(crate) fn resource(text: &str) -> Result<Resource, StoreError> {
-    Resource::parse(text).map_err(|error| StoreError::Damaged(error.to_string()))
-}
-
-const FIRST_WAITING: &str = "SELECT ready_since, doc FROM tasks \
-     WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NOT NULL \
-     ORDER BY rank, created_at, id LIMIT 1";
-
-/// The scope that the first of those that wait for locks keeps free, if it waited long
-/// enough and comes before the task in question.
-pub(crate) async fn reserved(
-    session: &mut dyn Session,
-    policy: &Policy,
-    task: &Task,
-    outside: &Facts,
-    now: Timestamp,
-) -> Result<Vec<Reservation>, StoreError> {
-    let Some(row) = one(session, FIRST_WAITING, &[]).await? else {
-        return Ok(Vec::new());
-    };
-    let since = Timestamp(row.int(0)?);
-    if now.millis_since(since) < policy.reserve_after_secs.saturating_mul(1000) {
-        return Ok(Vec::new());
-    }
-    let first = records::task(&row.text(1)?)?;
-    if runner_lifecycle::order::order_key(task) <= runner_lifecycle::order::order_key(&first) {
-        return Ok(Vec::new());
-    }
-    let (locks, unmerged) = overlapping(session, &first.work_scope()).await?;
-    let facts = Facts {
-        dependencies: dependencies(session, &first.dependencies).await?,
-        locks,
-        unmerged,
-        lane_full: false,
-        ..outside.clone()
-    };
-    Ok(ready::reservation(policy, &first, &facts, now)
-        .into_iter()
-        .collect())
 }
 
 const MERGE_HEAD: &str = "SELECT id FROM tasks WHERE awaits = 'merge' \

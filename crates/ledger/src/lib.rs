@@ -5,6 +5,7 @@
 //! be able to do. The clock is handed in. A [`Keeper`] wakes for deadlines.
 
 mod agents;
+mod around;
 mod calls;
 mod change;
 mod check;
@@ -33,6 +34,7 @@ mod rebuild;
 mod records;
 mod seats;
 mod sqlite;
+mod sqlite_session;
 mod store;
 mod tallies;
 mod wakes;

@@ -6,9 +6,10 @@ use runner_lifecycle::lock::{Lock, Resource};
 use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
 use runner_lifecycle::run::{Lease, Run};
 
+use crate::around;
 use crate::engine::{Arg, Row, Session, all};
 use crate::error::StoreError;
-use crate::facts::{self, Loaded};
+use crate::facts::Loaded;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
 macro_rules! of_lineage {
@@ -57,7 +58,7 @@ impl Lineage {
         let locks = row.maybe_text(from + 2)?.unwrap_or_default();
         let lock = |line: &str| {
             let task_id = loaded.task.id.clone();
-            facts::resource(line).map(|resource| Lock { task_id, resource })
+            around::resource(line).map(|resource| Lock { task_id, resource })
         };
         Ok(Lineage {
             tasks: vec![loaded.task.clone()],
@@ -82,7 +83,7 @@ impl Lineage {
                 6 => lineage.runs.push(records::run(&row.text(at + 1)?)?),
                 _ if row.maybe_text(at + 3)?.is_none() => lineage.locks.push(Lock {
                     task_id: records::task_id(&row.text(at + 1)?)?,
-                    resource: facts::resource(&row.text(at + 2)?)?,
+                    resource: around::resource(&row.text(at + 2)?)?,
                 }),
                 _ => {}
             }
@@ -104,7 +105,7 @@ impl Lineage {
         }
         let mut scope = loaded.task.work_scope();
         scope.push(Resource::judge(&loaded.task.id));
-        lineage.locks = facts::overlapping(session, &scope).await?.0;
+        lineage.locks = around::overlapping(session, &scope).await?.0;
         Ok(lineage)
     }
 }

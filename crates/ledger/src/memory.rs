@@ -38,7 +38,7 @@ impl Known {
         let relatives = task.lineage.root != task.id || task.superseded_by.is_some();
         let mut scope = task.work_scope();
         let one = scope.pop().filter(|one| one.as_str() != WHOLE_REPO)?;
-        (scope.is_empty() && !relatives).then_some(one)
+        (scope.is_empty() && !relatives && self.run.is_some()).then_some(one)
     }
 }
 

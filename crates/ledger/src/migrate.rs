@@ -30,7 +30,7 @@ static STEPS: &[Step] = &[
     },
     Step {
         common: include_str!("../migrations/0004.sql"),
-        sqlite: "",
+        sqlite: include_str!("../migrations/0004_sqlite.sql"),
         postgres: include_str!("../migrations/0004_postgres.sql"),
     },
 ];

@@ -8,9 +8,9 @@ use runner_lifecycle::lock::Lock;
 use runner_lifecycle::run::{Lease, Run};
 use runner_lifecycle::{Reason, RunStatus, State, Task, TaskId, Timestamp};
 
+use crate::around;
 use crate::engine::{Access, Arg, Sql, all, one};
 use crate::error::StoreError;
-use crate::facts;
 use crate::ledger::Ledger;
 use crate::reads::docs;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
@@ -315,7 +315,7 @@ impl Ledger {
                 lease: records::lease(row, 0)?,
                 lock: Lock {
                     task_id: records::task_id(&row.text(LEASE_COLUMNS)?)?,
-                    resource: facts::resource(&row.text(LEASE_COLUMNS + 1)?)?,
+                    resource: around::resource(&row.text(LEASE_COLUMNS + 1)?)?,
                 },
             })
         });

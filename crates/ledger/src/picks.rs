@@ -2,6 +2,7 @@
 
 use runner_lifecycle::{Facts, Lane, Timestamp};
 
+use crate::around;
 use crate::claims::{Found, Wanted};
 use crate::engine::{Pick, Row, Session};
 use crate::error::{LedgerError, StoreError};
@@ -50,14 +51,14 @@ pub(crate) async fn pick(
     };
     let (task, more) = (&loaded.task, row.int(7)?);
     if more & OVERLAPS != 0 {
-        (facts.locks, facts.unmerged) = facts::overlapping(session, &task.work_scope()).await?;
+        (facts.locks, facts.unmerged) = around::overlapping(session, &task.work_scope()).await?;
     }
     if !task.dependencies.is_empty() {
         facts.dependencies = facts::dependencies(session, &task.dependencies).await?;
     }
     if more & RESERVED != 0 {
         let (policy, outside) = (&ledger.policy, &wanted.outside);
-        facts.reservations = facts::reserved(session, policy, task, outside, now).await?;
+        facts.reservations = around::reserved(session, policy, task, outside, now).await?;
     }
     Ok(Some(Found { loaded, facts, now }))
 }

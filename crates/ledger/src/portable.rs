@@ -238,7 +238,9 @@ async fn import_line(
         Line::Event(event) => writes::append(session, &[event])
             .await
             .map_err(|error| unwritten(number, error))?,
-        Line::Run(one) => writes::put_run(session, &one, None).await?,
+        Line::Run(one) => writes::put_run(session, &one, None)
+            .await
+            .map_err(|error| unwritten(number, error))?,
         Line::Receipt(receipt) => writes::put_receipt(session, &receipt)
             .await
             .map_err(|error| unwritten(number, error))?,
@@ -266,7 +268,8 @@ async fn import_line(
         Line::Flag { name, value } => reads::put_flag(session, &name, &value).await?,
         Line::End { .. } => {}
     }
-    Ok(())
+    let written = session.said().await;
+    written.map_err(|error| unwritten(number, error))
 }
 
 /// Makes the rows from the events that were read.

@@ -282,6 +282,7 @@ pub(crate) fn statement(change: &Change) -> String {
         answer.push(LEASE_UNCHANGED);
     }
     if change.alone.is_some() {
+        debug_assert!(change.release && !change.new_runs, "an end of what goes on");
         answer.push(ALONE);
     }
     let wakes = change.passed.is_some() || !change.wake.is_empty();

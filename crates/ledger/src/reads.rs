@@ -5,6 +5,7 @@ use runner_lifecycle::lock::Lock;
 use runner_lifecycle::run::{Lease, Run};
 use runner_lifecycle::{State, Task, TaskId, Timestamp};
 
+use crate::around;
 use crate::engine::{Access, Arg, Session, Sql, all, run};
 use crate::error::{LedgerError, StoreError};
 use crate::facts;
@@ -126,7 +127,7 @@ impl Ledger {
     /// Whether nothing new may start in the whole fleet.
     pub async fn is_paused(&self) -> Result<bool, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
-        facts::is_paused(&mut *session).await
+        around::is_paused(&mut *session).await
     }
 
     /// Lets nothing new start, or lets it start again.
@@ -179,7 +180,7 @@ pub(crate) async fn locks(session: &mut dyn Session) -> Result<Vec<Lock>, StoreE
     let lock = |row: &crate::engine::Row| {
         Ok(Lock {
             task_id: records::task_id(&row.text(0)?)?,
-            resource: facts::resource(&row.text(1)?)?,
+            resource: around::resource(&row.text(1)?)?,
         })
     };
     rows.iter().map(lock).collect()

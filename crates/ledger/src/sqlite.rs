@@ -13,12 +13,13 @@ use sqlx::sqlite::{
     SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{Row as _, SqliteConnection, Transaction};
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, watch};
 
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
 use crate::error::StoreError;
 use crate::hints::{self, Hints};
 use crate::migrate::{self, Dialect};
+use crate::sqlite_session::SqliteWriter;
 
 /// How long a writer waits for the writers of other processes.
 const BUSY: Duration = Duration::from_secs(20);
@@ -91,6 +92,7 @@ impl SqliteEngine {
         let pool = SqlitePoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(BUSY)
+            .test_before_acquire(false)
             .connect_with(options)
             .await
             .map_err(|error| failed(&error))?;
@@ -133,28 +135,26 @@ impl SqliteEngine {
 impl Engine for SqliteEngine {
     fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
         Box::pin(async move {
-            let (how, turn) = match access {
-                Access::Read => ("BEGIN", None),
-                // A write lock from the beginning: one that is taken later can fail.
-                Access::Write | Access::Once => (
-                    "BEGIN IMMEDIATE",
-                    Some(Arc::clone(&self.writer).lock_owned().await),
-                ),
-            };
-            if access == Access::Read && matches!(self.heard, Heard::Here(_)) {
+            let statements = Arc::clone(&self.statements);
+            if access != Access::Read {
+                let turn = Arc::clone(&self.writer).lock_owned().await;
+                let open = self.pool.acquire().await.map_err(|e| failed(&e))?;
+                let session: Box<dyn Session> = Box::new(SqliteWriter::new(open, statements, turn));
+                return Ok(session);
+            }
+            if matches!(self.heard, Heard::Here(_)) {
                 // The one connection belongs to this reader until it is through.
                 let open = self.pool.acquire().await.map_err(|e| failed(&e))?;
-                let statements = Arc::clone(&self.statements);
                 let session: Box<dyn Session> = Box::new(LoneReader { open, statements });
                 return Ok(session);
             }
             self.statements.fetch_add(1, Ordering::Relaxed);
-            let open = self.pool.begin_with(how).await.map_err(|e| failed(&e))?;
-            let session: Box<dyn Session> = Box::new(SqliteSession {
-                open,
-                statements: Arc::clone(&self.statements),
-                turn,
-            });
+            let open = self
+                .pool
+                .begin_with("BEGIN")
+                .await
+                .map_err(|e| failed(&e))?;
+            let session: Box<dyn Session> = Box::new(SqliteReader { open, statements });
             Ok(session)
         })
     }
@@ -184,6 +184,10 @@ impl Engine for SqliteEngine {
         })
     }
 
+    fn compares(&self) -> bool {
+        true
+    }
+
     fn statements(&self) -> u64 {
         self.statements.load(Ordering::Relaxed)
     }
@@ -211,20 +215,15 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
     })
 }
 
-struct SqliteSession {
+/// Reads, all of it at one point in time.
+struct SqliteReader {
     open: Transaction<'static, Sqlite>,
     statements: Arc<AtomicU64>,
-    turn: Option<OwnedMutexGuard<()>>,
 }
 
-impl Session for SqliteSession {
-    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
-        self.statements.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move {
-            let done = bound(sql.sqlite, args).execute(&mut *self.open).await;
-            done.map(|done| done.rows_affected())
-                .map_err(|error| failed(&error))
-        })
+impl Session for SqliteReader {
+    fn run<'a>(&'a mut self, _sql: Sql, _args: &'a [Arg<'a>]) -> Later<'a, u64> {
+        Box::pin(async { Err(StoreError::ReadOnly("a reader".to_owned())) })
     }
 
     fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
@@ -233,31 +232,15 @@ impl Session for SqliteSession {
     }
 
     fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
-        // There is one writer at a time.
         Box::pin(async { Ok(()) })
     }
 
     fn commit(self: Box<Self>) -> Later<'static, ()> {
-        Box::pin(async move {
-            let SqliteSession {
-                open,
-                statements,
-                turn,
-            } = *self;
-            statements.fetch_add(1, Ordering::Relaxed);
-            let done = open.commit().await.map_err(|error| failed(&error));
-            drop(turn);
-            done
-        })
+        self.rollback()
     }
 
     fn rollback(self: Box<Self>) -> Later<'static, ()> {
-        Box::pin(async move {
-            let SqliteSession { open, turn, .. } = *self;
-            let done = open.rollback().await.map_err(|error| failed(&error));
-            drop(turn);
-            done
-        })
+        Box::pin(async move { self.open.rollback().await.map_err(|error| failed(&error)) })
     }
 }
 
@@ -312,12 +295,12 @@ fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Sqlite, SqliteArg
     })
 }
 
-fn json<T: serde::Serialize>(list: &[T]) -> String {
+pub(crate) fn json<T: serde::Serialize>(list: &[T]) -> String {
     serde_json::to_string(list).unwrap_or_default()
 }
 
 /// What an error of SQLite means.
-fn failed(error: &sqlx::Error) -> StoreError {
+pub(crate) fn failed(error: &sqlx::Error) -> StoreError {
     let words = error.to_string();
     let code = error
         .as_database_error()
@@ -330,7 +313,8 @@ fn failed(error: &sqlx::Error) -> StoreError {
         (_, Some(code)) => match code & 0xff {
             // BUSY, LOCKED, CONSTRAINT
             5 | 6 => StoreError::Contention(words),
-            19 if matches!(code, 1555 | 2067) => StoreError::Contention(words),
+            // Uniqueness, and what is compared before it is written.
+            19 if matches!(code, 1555 | 2067 | 275) => StoreError::Contention(words),
             13 => StoreError::Full(words),
             8 => StoreError::ReadOnly(words),
             // CANTOPEN, PERM

@@ -8,7 +8,7 @@
 use runner_lifecycle::ready::NotReady;
 use runner_lifecycle::{Task, TaskId};
 
-use crate::engine::{Arg, Session, Sql, one, run};
+use crate::engine::{Arg, Session, Sql, later, one};
 use crate::error::StoreError;
 use crate::facts::Loaded;
 
@@ -84,7 +84,7 @@ pub(crate) async fn park(
     let text = key.text();
     let args = [Arg::Text(loaded.task.id.as_str()), Arg::Text(&text)];
     let sql = "UPDATE tasks SET waits_for = $2, woken_from = NULL WHERE id = $1";
-    run(session, sql, &args).await?;
+    later(session, sql, &args).await?;
     let word = loaded.woken_from.clone().map(Key::Stored);
     wake(session, &word.into_iter().collect::<Vec<_>>()).await
 }
@@ -113,6 +113,25 @@ const WAKE: Sql = Sql {
     postgres: "SELECT ledger_wake($1)",
 };
 
+/// The same for whatever a task has locked, for a lone writer.
+const WAKE_FOR_LOCKS: &str = "WITH RECURSIVE q(key, queue) AS ( \
+     SELECT 'lock:' || h.resource, (SELECT MIN(t.queue) FROM tasks t \
+     WHERE t.waits_for = 'lock:' || h.resource) FROM locks h WHERE h.task_id = $1 UNION ALL \
+     SELECT q.key, (SELECT MIN(t.queue) FROM tasks t \
+     WHERE t.waits_for = q.key AND t.queue > q.queue) FROM q WHERE q.queue IS NOT NULL) \
+     UPDATE tasks SET waits_for = NULL, woken_from = waits_for \
+     WHERE waits_for IS NOT NULL AND id IN ( \
+     SELECT (SELECT t.id FROM tasks t WHERE t.waits_for = q.key AND t.queue = q.queue \
+     ORDER BY t.rank, t.created_at, t.id LIMIT 1) FROM q WHERE q.queue IS NOT NULL)";
+
+/// Puts the first of each queue that waits for a lock of the task back into the index.
+pub(crate) async fn wake_for_locks(
+    session: &mut dyn Session,
+    task: &TaskId,
+) -> Result<(), StoreError> {
+    later(session, WAKE_FOR_LOCKS, &[Arg::Text(task.as_str())]).await
+}
+
 /// Puts the first of each queue that waits for one of the keys back into the index.
 pub(crate) async fn wake(session: &mut dyn Session, keys: &[Key]) -> Result<(), StoreError> {
     for key in keys {
@@ -121,7 +140,7 @@ pub(crate) async fn wake(session: &mut dyn Session, keys: &[Key]) -> Result<(), 
             continue;
         }
         let text = key.text();
-        run(session, WAKE, &[Arg::Text(&text)]).await?;
+        later(session, WAKE, &[Arg::Text(&text)]).await?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use runner_lifecycle::watchdog::{lease_deadline, next_deadline};
 use runner_lifecycle::{Policy, Purpose, RunStatus, State, Task, TaskId, Timestamp};
 
 use crate::change::{self, Change, Record};
-use crate::engine::{Arg, Session, Sql, all, run};
+use crate::engine::{Arg, Session, all, later, run};
 use crate::error::StoreError;
 use crate::facts::{self, Loaded};
 use crate::records::{self, int};
@@ -67,7 +67,7 @@ pub(crate) async fn write(
         LeaseChange::Set(lease) => put_lease(session, lease).await?,
         LeaseChange::End => {
             let id = Arg::Text(task.id.as_str());
-            run(session, "DELETE FROM leases WHERE task_id = $1", &[id]).await?;
+            later(session, "DELETE FROM leases WHERE task_id = $1", &[id]).await?;
         }
     }
     match &decision.locks {
@@ -106,6 +106,68 @@ const UPDATE_ROW: &str = "UPDATE tasks SET version = $2, state = $3, role = $4, 
      ready_since = CASE WHEN $15 = 'work' THEN $9 ELSE ready_since END \
      WHERE id = $1 AND version = $19";
 
+/// Refuses everything where the condition does not hold. For a lone writer.
+macro_rules! compared {
+    ($condition:literal) => {
+        concat!(
+            "INSERT INTO ledger_compared SELECT 0 WHERE NOT (",
+            $condition,
+            ")"
+        )
+    };
+}
+
+const SAME_ROW: &str =
+    compared!("EXISTS (SELECT 1 FROM tasks t WHERE t.id = $1 AND t.version = $2)");
+const SAME_LEASE: &str = compared!(
+    "EXISTS (SELECT 1 FROM leases l WHERE l.task_id = $1 AND l.token = $2 \
+     AND l.last_heartbeat_at = $3 AND l.owner = $4)"
+);
+/// What ends from memory also wants that nothing contradicts itself, and that the task has
+/// no relatives. `$4` has the names of its one resource, `$3`, and of what lies above.
+const ALONE: &str = compared!(
+    "EXISTS (SELECT 1 FROM tasks t WHERE t.id = $1 AND t.state = 'in_progress') \
+     AND EXISTS (SELECT 1 FROM runs r WHERE r.task_id = $1 AND r.status = 'running') \
+     AND EXISTS (SELECT 1 FROM locks h WHERE h.task_id = $1) \
+     AND COALESCE((SELECT e.version = $2 AND e.to_state = 'in_progress' FROM events e \
+     WHERE e.task_id = $1 ORDER BY e.version DESC LIMIT 1), 0) \
+     AND NOT EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> $1 \
+     AND h.resource IN (SELECT value FROM json_each($4))) \
+     AND NOT EXISTS (SELECT 1 FROM locks h WHERE h.resource = '@judge/' || $1 \
+     AND h.task_id <> $1) \
+     AND NOT EXISTS (SELECT 1 FROM locks h WHERE h.resource >= $3 || '/' \
+     AND h.resource < $3 || '0' AND h.task_id <> $1) \
+     AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.lineage = $1 AND t.lineage <> t.id)"
+);
+
+/// Compares what is remembered with what is there, before anything is written.
+pub(crate) async fn compare(
+    session: &mut dyn Session,
+    loaded: &Loaded,
+    alone: Option<&[String]>,
+) -> Result<(), StoreError> {
+    let id = Arg::Text(loaded.task.id.as_str());
+    if let Some(lease) = &loaded.lease {
+        let args = [
+            id,
+            Arg::Int(int(lease.token)),
+            Arg::Int(lease.last_heartbeat_at.0),
+            Arg::Text(&lease.owner),
+        ];
+        later(session, SAME_LEASE, &args).await?;
+    }
+    let Some(names) = alone else {
+        return Ok(());
+    };
+    let args = [
+        id,
+        Arg::Int(int(loaded.task.version)),
+        Arg::MaybeText(names.last().map(String::as_str)),
+        Arg::Texts(names),
+    ];
+    later(session, ALONE, &args).await
+}
+
 /// Keeps the answer to a request that its caller has named.
 pub(crate) async fn record(
     session: &mut dyn Session,
@@ -121,7 +183,7 @@ pub(crate) async fn record(
         Arg::Text(answer),
     ];
     let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
-    run(session, sql, &args).await.map(drop)
+    later(session, sql, &args).await
 }
 
 /// What a row has in columns of its own, and is not in it as such.
@@ -213,7 +275,13 @@ async fn update_row(
     version: u64,
 ) -> Result<(), StoreError> {
     let columns = Columns::of(policy, task, newest)?;
-    let changed = run(session, UPDATE_ROW, &columns.args(task, int(version))).await?;
+    let args = columns.args(task, int(version));
+    if session.is_lone_writer() {
+        let row = [Arg::Text(task.id.as_str()), Arg::Int(int(version))];
+        later(session, SAME_ROW, &row).await?;
+        return later(session, UPDATE_ROW, &args).await;
+    }
+    let changed = run(session, UPDATE_ROW, &args).await?;
     if changed == 1 {
         return Ok(());
     }
@@ -238,7 +306,7 @@ pub(crate) async fn insert_row(
     let unmet = task.dependencies.iter().filter(|id| !is_met(id)).count();
     let columns = Columns::of(policy, task, newest)?;
     let unmet = i64::try_from(unmet).unwrap_or(i64::MAX);
-    run(session, INSERT_ROW, &columns.args(task, unmet)).await?;
+    later(session, INSERT_ROW, &columns.args(task, unmet)).await?;
     for id in &task.dependencies {
         let args = [
             Arg::Text(task.id.as_str()),
@@ -246,7 +314,7 @@ pub(crate) async fn insert_row(
             Arg::Int(i64::from(is_met(id))),
         ];
         let sql = "INSERT INTO dependencies (task_id, dependency, met) VALUES ($1, $2, $3)";
-        run(session, sql, &args).await?;
+        later(session, sql, &args).await?;
     }
     if records::is_unmerged(task) {
         put_result(session, task).await?;
@@ -267,7 +335,7 @@ pub(crate) async fn append(session: &mut dyn Session, events: &[Event]) -> Resul
             Arg::Int(event.created_at.0),
             Arg::Text(&doc),
         ];
-        run(session, APPEND, &args).await?;
+        later(session, APPEND, &args).await?;
     }
     Ok(())
 }
@@ -299,7 +367,7 @@ pub(crate) async fn put_run(
         Arg::Int(i64::from(one.judgement_version)),
         Arg::MaybeInt(waited_millis.map(int)),
     ];
-    run(session, PUT_RUN, &args).await.map(drop)
+    later(session, PUT_RUN, &args).await
 }
 
 const PUT_LEASE: &str = "INSERT INTO leases (task_id, run_id, owner, token, purpose, claim_key, \
@@ -327,7 +395,7 @@ pub(crate) async fn put_lease(session: &mut dyn Session, lease: &Lease) -> Resul
         Arg::Int(lease.ends_at.0),
         Arg::Int(lease_deadline(lease).0),
     ];
-    run(session, PUT_LEASE, &args).await.map(drop)
+    later(session, PUT_LEASE, &args).await
 }
 
 async fn take_locks(
@@ -347,13 +415,17 @@ pub(crate) async fn put_lock(
     resource: &str,
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO locks (resource, task_id) VALUES ($1, $2)";
-    run(session, sql, &[Arg::Text(resource), Arg::Text(task)])
-        .await
-        .map(drop)
+    later(session, sql, &[Arg::Text(resource), Arg::Text(task)]).await
 }
 
 /// Ends all locks of a task; those who waited for one of them may be next.
 async fn release_locks(session: &mut dyn Session, task: &Task) -> Result<Vec<Key>, StoreError> {
+    if session.is_lone_writer() {
+        let id = [Arg::Text(task.id.as_str())];
+        wakes::wake_for_locks(session, &task.id).await?;
+        later(session, "DELETE FROM locks WHERE task_id = $1", &id).await?;
+        return Ok(Vec::new());
+    }
     let sql = "DELETE FROM locks WHERE task_id = $1 RETURNING resource";
     let rows = all(session, sql, &[Arg::Text(task.id.as_str())]).await?;
     rows.iter().map(|row| Ok(Key::Lock(row.text(0)?))).collect()
@@ -374,7 +446,7 @@ async fn mark_result(
         put_result(session, task).await?;
     } else if was && !is {
         let sql = "DELETE FROM unmerged WHERE task_id = $1";
-        run(session, sql, &[Arg::Text(task.id.as_str())]).await?;
+        later(session, sql, &[Arg::Text(task.id.as_str())]).await?;
         return Ok(Some(Key::Result(task.id.clone())));
     }
     Ok(None)
@@ -388,7 +460,7 @@ async fn put_result(session: &mut dyn Session, task: &Task) -> Result<(), StoreE
             Arg::Text(task.lineage.root.as_str()),
         ];
         let sql = "INSERT INTO unmerged (task_id, resource, lineage) VALUES ($1, $2, $3)";
-        run(session, sql, &args).await?;
+        later(session, sql, &args).await?;
     }
     Ok(())
 }
@@ -404,27 +476,45 @@ pub(crate) async fn put_receipt(
         Arg::Text(&doc),
     ];
     let sql = "INSERT INTO receipts (task_id, token, doc) VALUES ($1, $2, $3)";
-    run(session, sql, &args).await.map(drop)
+    later(session, sql, &args).await
 }
 
-const MEET: Sql = {
-    // The task itself and everybody whom it succeeds: a dependency on any of them is met.
-    let both = "WITH RECURSIVE chain(id, rework_of) AS ( \
+/// The task itself and everybody whom it succeeds: a dependency on any of them is met.
+macro_rules! chain {
+    () => {
+        "WITH RECURSIVE chain(id, rework_of) AS ( \
          SELECT id, rework_of FROM tasks WHERE id = $1 UNION ALL \
-         SELECT t.id, t.rework_of FROM chain c JOIN tasks t ON t.id = c.rework_of) \
-         UPDATE dependencies SET met = 1 \
-         WHERE met = 0 AND dependency IN (SELECT id FROM chain) RETURNING task_id";
-    Sql {
-        sqlite: both,
-        postgres: both,
-    }
-};
+         SELECT t.id, t.rework_of FROM chain c JOIN tasks t ON t.id = c.rework_of) "
+    };
+}
+
+const MEET: &str = concat!(
+    chain!(),
+    "UPDATE dependencies SET met = 1 WHERE met = 0 AND dependency IN (SELECT id FROM chain) \
+     RETURNING task_id"
+);
+const COUNT_DOWN: &str = concat!(
+    chain!(),
+    "UPDATE tasks SET ready_since = $2, unmet = unmet - (SELECT COUNT(*) FROM dependencies d \
+     WHERE d.task_id = tasks.id AND d.met = 0 AND d.dependency IN (SELECT id FROM chain)) \
+     WHERE id IN (SELECT d.task_id FROM dependencies d \
+     WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain))"
+);
+const MEET_LATER: &str = concat!(
+    chain!(),
+    "UPDATE dependencies SET met = 1 WHERE met = 0 AND dependency IN (SELECT id FROM chain)"
+);
 
 async fn meet_dependents(
     session: &mut dyn Session,
     task: &Task,
     now: Timestamp,
 ) -> Result<(), StoreError> {
+    if session.is_lone_writer() {
+        let id = Arg::Text(task.id.as_str());
+        later(session, COUNT_DOWN, &[id, Arg::Int(now.0)]).await?;
+        return later(session, MEET_LATER, &[id]).await;
+    }
     // In the order of their ids, so that two transactions do not wait for each other.
     let mut met = BTreeMap::<String, i64>::new();
     for row in all(session, MEET, &[Arg::Text(task.id.as_str())]).await? {

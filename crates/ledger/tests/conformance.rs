@@ -5,6 +5,7 @@ mod conformance {
     pub(crate) mod fleet;
     pub(crate) mod guards;
     pub(crate) mod keeping;
+    pub(crate) mod memory;
     pub(crate) mod order;
     pub(crate) mod pages;
     pub(crate) mod protocol;
@@ -49,6 +50,9 @@ on_both! {
     guards::a_newer_schema_is_refused,
     guards::a_read_only_store_says_so,
     guards::opening_again_changes_nothing,
+    memory::whoever_holds_work_asks_nothing,
+    memory::what_others_did_meanwhile_is_noticed,
+    memory::damage_is_found_behind_a_memory,
     order::claims_use_the_index,
     order::the_order_is_that_of_the_rules,
     order::dependencies_open_the_way,

@@ -1,0 +1,260 @@
+//! A writing transaction on SQLite, in as few messages as it can be said.
+//!
+//! Every statement is a message to the thread that owns the connection, and an answer. What
+//! nobody waits for, the beginning included, is kept until something is asked, and then said
+//! together with that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use runner_lifecycle::lock::Resource;
+use sqlx::pool::PoolConnection;
+use sqlx::query::Query;
+use sqlx::sqlite::{Sqlite, SqliteArguments};
+use sqlx::{AssertSqlSafe, Executor as _};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::engine::{Arg, Later, Row, Session, Sql};
+use crate::error::StoreError;
+use crate::sqlite::{failed, json};
+
+/// A write lock from the beginning: one that is taken later can fail.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+/// How many values wait at most.
+const ROOM: usize = 500;
+
+/// A value that waits.
+enum Value {
+    Int(Option<i64>),
+    Text(Option<String>),
+}
+
+impl From<&Arg<'_>> for Value {
+    fn from(arg: &Arg<'_>) -> Value {
+        match *arg {
+            Arg::Int(number) => Value::Int(Some(number)),
+            Arg::MaybeInt(number) => Value::Int(number),
+            Arg::Text(text) => Value::Text(Some(text.to_owned())),
+            Arg::MaybeText(text) => Value::Text(text.map(str::to_owned)),
+            Arg::Texts(texts) => Value::Text(Some(json(texts))),
+            Arg::Ints(numbers) => Value::Text(Some(json(numbers))),
+        }
+    }
+}
+
+/// Statements that are said together.
+#[derive(Default)]
+struct Script {
+    text: String,
+    values: Vec<Value>,
+}
+
+impl Script {
+    fn push(&mut self, sql: &str, args: &[Arg<'_>]) {
+        if !self.text.is_empty() {
+            self.text.push_str("; ");
+        }
+        renumber(&mut self.text, sql, self.values.len());
+        self.values.extend(args.iter().map(Value::from));
+    }
+
+    fn query<'q>(self) -> Query<'q, Sqlite, SqliteArguments> {
+        let query = sqlx::query(AssertSqlSafe(self.text));
+        self.values
+            .into_iter()
+            .fold(query, |query, value| match value {
+                Value::Int(number) => query.bind(number),
+                Value::Text(text) => query.bind(text),
+            })
+    }
+}
+
+/// Adds a statement whose first value, `$1`, comes after so many others.
+fn renumber(to: &mut String, sql: &str, after: usize) {
+    let mut parts = sql.split('$');
+    to.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        match number.parse::<usize>() {
+            Ok(number) => {
+                to.push('$');
+                to.push_str(&(number + after).to_string());
+            }
+            // Not a value: a path inside a document.
+            Err(_) => to.push('$'),
+        }
+        to.push_str(rest);
+    }
+}
+
+pub(crate) struct SqliteWriter {
+    /// None once it is given back.
+    connection: Option<PoolConnection<Sqlite>>,
+    waiting: Script,
+    /// Whether a transaction is open, or may be: said before the thread is told.
+    begun: bool,
+    statements: Arc<AtomicU64>,
+    /// Nobody else of this process writes before it is given back.
+    turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl SqliteWriter {
+    pub(crate) fn new(
+        connection: PoolConnection<Sqlite>,
+        statements: Arc<AtomicU64>,
+        turn: OwnedMutexGuard<()>,
+    ) -> SqliteWriter {
+        let mut waiting = Script::default();
+        waiting.push(BEGIN, &[]);
+        SqliteWriter {
+            connection: Some(connection),
+            waiting,
+            begun: false,
+            statements,
+            turn: Some(turn),
+        }
+    }
+
+    /// The connection, and what waits to be said to it.
+    fn say(&mut self) -> Result<(&mut PoolConnection<Sqlite>, Script), StoreError> {
+        self.begun = true;
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        let gone = || StoreError::Other("the transaction is over".to_owned());
+        let connection = self.connection.as_mut().ok_or_else(gone)?;
+        Ok((connection, std::mem::take(&mut self.waiting)))
+    }
+
+    async fn send(&mut self) -> Result<(), StoreError> {
+        if self.waiting.text.is_empty() {
+            return Ok(());
+        }
+        let (connection, script) = self.say()?;
+        let done = script.query().execute(&mut **connection).await;
+        done.map(drop).map_err(|error| failed(&error))
+    }
+}
+
+impl Session for SqliteWriter {
+    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
+        Box::pin(async move {
+            // Alone: together with others it would be counted together with them.
+            self.send().await?;
+            self.waiting.push(sql.sqlite, args);
+            let (connection, script) = self.say()?;
+            let done = script.query().execute(&mut **connection).await;
+            done.map(|done| done.rows_affected())
+                .map_err(|error| failed(&error))
+        })
+    }
+
+    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+        Box::pin(async move {
+            self.waiting.push(sql.sqlite, args);
+            let (connection, script) = self.say()?;
+            let rows = script.query().fetch_all(&mut **connection).await;
+            rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+                .map_err(|error| failed(&error))
+        })
+    }
+
+    fn later<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, ()> {
+        Box::pin(async move {
+            if self.waiting.values.len() + args.len() > ROOM {
+                self.send().await?;
+            }
+            self.waiting.push(sql.sqlite, args);
+            Ok(())
+        })
+    }
+
+    fn said(&mut self) -> Later<'_, ()> {
+        Box::pin(self.send())
+    }
+
+    fn is_lone_writer(&self) -> bool {
+        true
+    }
+
+    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
+        // There is one writer at a time.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn commit(mut self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async move {
+            if !self.begun && self.waiting.text == BEGIN {
+                return Ok(());
+            }
+            self.waiting.push("COMMIT", &[]);
+            self.send().await?;
+            self.begun = false;
+            Ok(())
+        })
+    }
+
+    fn rollback(mut self: Box<Self>) -> Later<'static, ()> {
+        Box::pin(async move {
+            if self.begun
+                && let Some(connection) = self.connection.take()
+            {
+                undo(connection).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Ends what is open, if anything is.
+async fn undo(mut connection: PoolConnection<Sqlite>) {
+    let Err(error) = connection.execute("ROLLBACK").await else {
+        return;
+    };
+    // What could not begin, or was undone by the failure itself, is over.
+    if !error.to_string().contains("no transaction is active") {
+        connection.close_on_drop();
+    }
+}
+
+impl Drop for SqliteWriter {
+    /// A connection with an open transaction is not given back before that is undone, and
+    /// nobody else's turn comes before.
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take().filter(|_| self.begun) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Nobody is left who could wait for it: closed it is undone.
+            drop(connection.detach());
+            return;
+        };
+        let turn = self.turn.take();
+        runtime.spawn(async move {
+            undo(connection).await;
+            drop(turn);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_next_statement_are_counted_on() {
+        let mut script = Script::default();
+        script.push(
+            "UPDATE a SET x = $2 WHERE id = $1",
+            &[Arg::Int(1), Arg::Int(2)],
+        );
+        script.push(
+            "SELECT json_extract(doc, '$.x'), $1, $12",
+            &[Arg::Text("t")],
+        );
+        assert_eq!(
+            script.text,
+            "UPDATE a SET x = $2 WHERE id = $1; SELECT json_extract(doc, '$.x'), $3, $14"
+        );
+        assert_eq!(script.values.len(), 3);
+    }
+}
