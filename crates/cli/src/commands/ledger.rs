@@ -176,7 +176,7 @@ fn findings(found: &Findings) -> Value {
     let contradictions = found.inconsistencies.iter().map(|one| {
         json!({
             "finding": one.kind.as_str(), "task_id": one.task_id, "words": one.words,
-            "severity": one.kind.severity().as_str(), "repair": one.kind.repair(),
+            "severity": one.kind.severity().as_str(), "repair": one.kind.repair().as_str(),
         })
     });
     json!({
@@ -255,21 +255,19 @@ async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
         let hopeless = hopeless.map(|row| json!({"task_id": row.task_id, "words": row.words}));
         out.object(json!({
             "tasks": rebuilt.tasks, "repaired": rebuilt.repaired,
-            "released": rebuilt.released, "timed_out": rebuilt.timed_out,
+            "released": rebuilt.released, "mended": rebuilt.mended,
             "hopeless": hopeless.collect::<Vec<_>>(),
         }));
     } else {
         for row in &rebuilt.hopeless {
             out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
         }
-        for id in &rebuilt.timed_out {
-            out.data(&format!("{id}: had no lease, its work was timed out"));
+        for id in &rebuilt.mended {
+            out.data(&format!("{id}: mended, see `runner task events {id}`"));
         }
         if rebuilt.released > 0 {
             let released = rebuilt.released;
-            out.data(&format!(
-                "{released} locks and leases of nobody's work ended"
-            ));
+            out.data(&format!("{released} locks and leases of no task ended"));
         }
         out.say(&format!(
             "{} of {} rows made anew, {} cannot be",
