@@ -74,6 +74,7 @@ on_both! {
     mending::each_contradiction_is_mended,
     mending::what_is_in_the_way_of_a_claim_is_mended,
     mending::nothing_is_done_over_an_overlap,
+    mending::a_merge_goes_on_after_the_repair,
     mending::what_cannot_be_mended_is_parked,
     fleet::agents_are_offline_after_three_intervals,
     fleet::what_an_agent_was_given,

@@ -2,7 +2,8 @@
 
 use runner_ledger::{Ask, Ledger};
 use runner_lifecycle::reconcile::{InconsistencyKind, Repair};
-use runner_lifecycle::request::Ending;
+use runner_lifecycle::request::{Claim, Ending, JudgeEnding};
+use runner_lifecycle::row::Intent;
 use runner_lifecycle::{Code, Purpose, Reason, Request, State, Timestamp};
 
 use crate::support::*;
@@ -144,7 +145,7 @@ async fn cycle(ledger: &Ledger) -> Vec<bool> {
         let repaired = ledger.repair(&task.id).await.unwrap();
         ask.outside.repaired = Some(repaired);
         let recovered = ledger.call(&ask).await.unwrap();
-        went_on.push(recovered.task.state == State::Todo);
+        went_on.push(recovered.task.blocked_on() != Some(Reason::LedgerInconsistent));
     }
     went_on
 }
@@ -278,6 +279,65 @@ pub(crate) async fn nothing_is_done_over_an_overlap(world: World) {
     assert_clean(&ledger.check().await.unwrap());
     // With the work of `a` its lock had ended, so that nothing overlapped any longer.
     ledger.call(&succeed(&b, "w2")).await.unwrap();
+}
+
+/// The head of the merge queue meets one, leaves the task to the repair, and the result
+/// that was approved is merged afterwards.
+pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
+    let ledger = world.open().await;
+    made(&ledger, new_task("a", "src")).await;
+    let a = work(&ledger, "w", "k").await.unwrap();
+    ledger.call(&succeed(&a, "w")).await.unwrap();
+    let judged = claim(&ledger, "a", "j", Purpose::Judge).await.unwrap();
+    let judge = |token: u64, ending: JudgeEnding| {
+        let request = Request::Judge { token, ending };
+        Ask::new(id("a"), "j", request)
+    };
+    let approve = JudgeEnding::Approve {
+        packet: packet("a", "a-1"),
+    };
+    let approve = judge(judged.task.token, approve);
+    ledger.call(&approve).await.unwrap();
+    let merge = |key: &str| {
+        let request = Request::Claim(Claim {
+            owner: "j".to_owned(),
+            purpose: Purpose::Merge,
+            key: key.to_owned(),
+            base: Some("main".to_owned()),
+        });
+        Ask::new(id("a"), "j", request)
+    };
+    let record = |token: u64| {
+        let request = Request::RecordIntent {
+            token,
+            intent: Intent {
+                old_base: "o".to_owned(),
+                merge_commit: "m".to_owned(),
+            },
+            packet: packet("a", "a-1"),
+        };
+        Ask::new(id("a"), "j", request)
+    };
+    let token = ledger.call(&merge("m1")).await.unwrap().task.token;
+    let damage = "UPDATE tasks SET doc = REPLACE(doc, '\"blocker\":null', \
+         '\"blocker\":{\"task_id\":\"a\",\"code\":\"cooldown\",\"reason\":\"x\",\"since\":0,\
+         \"retry_at\":null,\"waits_for\":null}') WHERE id = 'a'";
+    world.raw(damage).await.unwrap();
+    let refused = ledger.call(&record(token)).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::LedgerInconsistent), "{refused}");
+    let reason = refused.to_string();
+    let back = judge(token, JudgeEnding::StepBack { reason });
+    ledger.call(&back).await.unwrap();
+    block(&ledger, "a").await;
+    assert_eq!(cycle(&ledger).await, [true]);
+    assert_clean(&ledger.check().await.unwrap());
+    // No judge has failed, and nothing is judged again.
+    let waits = ledger.task(&id("a")).await.unwrap().unwrap();
+    assert_eq!(waits.blocked_on(), Some(Reason::AwaitingJudge));
+    assert_eq!((waits.counters.judge, waits.counters.repairs), (0, 0));
+    let token = ledger.call(&merge("m2")).await.unwrap().task.token;
+    let recorded = ledger.call(&record(token)).await.unwrap();
+    assert!(recorded.task.intent.is_some());
 }
 
 /// What only a person can mend is counted, and then left to one.
