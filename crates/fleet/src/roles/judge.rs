@@ -423,7 +423,7 @@ impl Judge {
 impl Judge {
     /// The ledger contradicts itself about the task: no judge can change that, and none has
     /// failed. The task goes back, and waits for the cycle manager to mend it.
-    pub(super) async fn leave_to_repair(
+    pub(crate) async fn leave_to_repair(
         &self,
         lease: &Lease,
         refusal: &Refusal,
