@@ -10,8 +10,9 @@ usage: cargo xtask model [--all]
 
 Explores every state that a small fleet of workers, judges, a watchdog and a cycle
 manager can reach over the rules of crates/lifecycle, with crashes, lost answers and
-calls that come late or twice, and prints how many states there are. Then it leaves out
-one rule at a time and shows that this is noticed.
+calls that come late or twice, and prints how many states there are. Smaller spaces ask
+whatever else can be asked, and damage the store. Then it leaves out one rule at a time
+and shows that this is noticed.
 
   --all   larger spaces too, with more faults: many minutes";
 

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+
 use runner_testkit::{Postgres, Run, TestRepo};
 use serde_json::{Value, json};
 
@@ -148,6 +151,94 @@ fn a_failure_cools_down_and_a_retry_makes_one_successor() {
     refused(&repo, &["task", "retry", "a"], "INVALID_TRANSITION").says("a2");
     let events = json_of(&repo, &["task", "events", "a"]);
     assert_eq!(events["events"].as_array().unwrap().len(), 5);
+}
+
+/// A folder that everybody may read and nobody may write, root aside.
+struct Shelf {
+    folder: tempfile::TempDir,
+}
+
+impl Shelf {
+    fn new() -> Shelf {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("shelf")).unwrap();
+        // Another user may not get to where this one was built.
+        let bin = env!("CARGO_BIN_EXE_runner");
+        std::fs::copy(bin, folder.path().join("runner")).unwrap();
+        Shelf { folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        let path = self.folder.path().join("shelf").join(name);
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn lock(&self, locked: bool) {
+        let (folder, file) = if locked {
+            (0o555, 0o444)
+        } else {
+            (0o755, 0o644)
+        };
+        let shelf = self.folder.path().join("shelf");
+        let mode = |path: &std::path::Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(self.folder.path(), 0o755);
+        for entry in std::fs::read_dir(&shelf).unwrap() {
+            mode(&entry.unwrap().path(), file);
+        }
+        mode(&shelf, folder);
+    }
+
+    /// The command as somebody who is not root.
+    fn runner(&self, repo: &TestRepo, args: &[&str]) -> Run {
+        let mut cmd = repo.hermetic(self.folder.path().join("runner"));
+        cmd.args(args).args(["--store", &self.path("ledger.db")]);
+        cmd.current_dir("/");
+        if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+            cmd.uid(65_534).gid(65_534);
+        }
+        repo.spawn(cmd).wait()
+    }
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_can_be_read() {
+    let repo = project();
+    let shelf = Shelf::new();
+    let store = shelf.path("ledger.db");
+    repo.runner(&["task", "add", "a", "--scope", "src", "--store", &store])
+        .success();
+    let exported = repo.runner(&["ledger", "export", "--store", &store]);
+    shelf.lock(true);
+    for (args, says) in [
+        (&["task", "list"][..], "todo"),
+        (&["task", "show", "a"], "created"),
+        (&["task", "events", "a"], "created"),
+        (&["task", "why", "a"], "a"),
+        (&["ledger", "check"], "everything fits"),
+        (&["ledger", "rebuild", "--check"], "1 tasks"),
+    ] {
+        shelf.runner(&repo, args).success().says(says);
+    }
+    let read = shelf.runner(&repo, &["ledger", "export"]).success();
+    assert_eq!(read.stdout, exported.success().stdout);
+    shelf
+        .runner(&repo, &["task", "cancel", "a", "--reason", "no"])
+        .code(1)
+        .says("STORE_READ_ONLY")
+        .says("only read");
+
+    // Changes that are still in the log are not left out: that is said.
+    shelf.lock(false);
+    std::fs::write(shelf.path("ledger.db-wal"), "changes").unwrap();
+    shelf.lock(true);
+    shelf
+        .runner(&repo, &["task", "list"])
+        .code(1)
+        .says("STORE_READ_ONLY")
+        .says("copy both files");
+    shelf.lock(false);
 }
 
 #[test]

@@ -344,22 +344,10 @@ impl Book {
             .await
     }
 
-    /// Makes rows anew from their events. Whether nothing contradicts itself about the
-    /// task any longer.
+    /// Mends what contradicts itself. Whether nothing is in the way of the task any
+    /// longer.
     pub async fn repair(&self, id: &TaskId) -> Booked<bool> {
-        let repaired = async {
-            self.ledger.rebuild().await?;
-            let findings = self.ledger.check().await?;
-            let about = |task: &TaskId| task == id;
-            Ok::<bool, LedgerError>(
-                !findings
-                    .inconsistencies
-                    .iter()
-                    .any(|one| about(&one.task_id))
-                    && !findings.rows.iter().any(|one| about(&one.task_id)),
-            )
-        };
-        self.at("repair", Box::pin(repaired)).await
+        self.at("repair", Box::pin(self.ledger.repair(id))).await
     }
 
     /// One look of a keeper.

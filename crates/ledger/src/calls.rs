@@ -109,8 +109,8 @@ impl Ledger {
                 }
             }
         };
-        if ladder.is_used_up() {
-            self.serialise_later(&ask).await;
+        if ladder.is_used_up() && matches!(ask.call.request, Request::Claim(_)) {
+            self.block_lost_claim(&ask.task, &ask.call.actor).await;
         }
         // The same request may have been on its way twice: whoever was second is refused by
         // what the first has done, and gets its answer all the same.
@@ -129,17 +129,29 @@ impl Ledger {
     }
 
     /// A claim that lost every race: the task is blocked, and the recovery table lets it
-    /// run alone. If that is refused, or fails too, the claim's own refusal says enough.
-    async fn serialise_later(&self, ask: &Ask) {
-        if !matches!(ask.call.request, Request::Claim(_)) {
+    /// run alone; or has it repaired, where nobody was faster, but something stands where
+    /// the claim wants to write. If that is refused, or fails too, the claim's own refusal
+    /// says enough.
+    pub(crate) async fn block_lost_claim(&self, id: &TaskId, actor: &str) {
+        let Ok(found) = self.contradictions(id).await else {
             return;
-        }
+        };
+        let (code, reason) = match found.first() {
+            None => (
+                Code::ConcurrencyConflict,
+                "others were faster at every try".to_owned(),
+            ),
+            Some(one) => (
+                Code::LedgerInconsistent,
+                format!("{}: {}", one.kind, one.words),
+            ),
+        };
         let block = Request::Block {
-            code: Code::ConcurrencyConflict,
-            reason: "others were faster at every try".to_owned(),
+            code,
+            reason,
             waits_for: None,
         };
-        let block = Ask::new(ask.task.clone(), &ask.call.actor, block);
+        let block = Ask::new(id.clone(), actor, block);
         Box::pin(self.call_once(&block)).await.ok();
     }
 
@@ -343,6 +355,7 @@ fn access(request: &Request) -> Access {
         Request::Claim(_)
         | Request::Block { .. }
         | Request::Recover { .. }
+        | Request::Repair
         | Request::Retry { .. } => Access::Write,
         _ => Access::Once,
     }
@@ -413,29 +426,73 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use runner_lifecycle::Reason;
     use runner_lifecycle::lock::Resource;
-    use runner_lifecycle::request::{Claim, NewTask};
-    use runner_lifecycle::{Purpose, Reason};
+    use runner_lifecycle::request::NewTask;
 
     use super::*;
-    use crate::engine::{Engine, Later};
-    use crate::{Hints, Options, Store};
+    use crate::engine::{Engine, Later, Row, Sql};
+    use crate::{Hints, Options, Store, Wanted};
 
     /// A store in which somebody else is faster, so many times.
     struct Contended {
         inner: Arc<dyn Engine>,
-        left: AtomicU32,
+        left: Arc<AtomicU32>,
+    }
+
+    /// A transaction that somebody was faster than: this is noticed at its end.
+    struct Slow {
+        inner: Box<dyn Session>,
+        left: Arc<AtomicU32>,
+    }
+
+    impl Session for Slow {
+        fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
+            self.inner.run(sql, args)
+        }
+
+        fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+            self.inner.rows(sql, args)
+        }
+
+        fn later<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, ()> {
+            self.inner.later(sql, args)
+        }
+
+        fn is_lone_writer(&self) -> bool {
+            self.inner.is_lone_writer()
+        }
+
+        fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()> {
+            self.inner.serialise_scope(scope)
+        }
+
+        fn commit(self: Box<Self>) -> Later<'static, ()> {
+            let lost = |left: u32| left.checked_sub(1);
+            let order = Ordering::SeqCst;
+            if self.left.fetch_update(order, order, lost).is_err() {
+                return self.inner.commit();
+            }
+            Box::pin(async move {
+                self.inner.rollback().await?;
+                Err(StoreError::Contention("a race".to_owned()))
+            })
+        }
+
+        fn rollback(self: Box<Self>) -> Later<'static, ()> {
+            self.inner.rollback()
+        }
     }
 
     impl Engine for Contended {
         fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
-            let lost = |left: u32| left.checked_sub(1);
-            let order = Ordering::SeqCst;
-            if access == Access::Write && self.left.fetch_update(order, order, lost).is_ok() {
-                let words = "a race".to_owned();
-                return Box::pin(async { Err(StoreError::Contention(words)) });
-            }
-            self.inner.begin(access)
+            Box::pin(async move {
+                let slow: Box<dyn Session> = Box::new(Slow {
+                    inner: self.inner.begin(access).await?,
+                    left: Arc::clone(&self.left),
+                });
+                Ok(slow)
+            })
         }
 
         fn migrate(&self) -> Later<'_, ()> {
@@ -472,21 +529,26 @@ mod tests {
         let new = NewTask::new(id.clone(), Resource::parse("src").unwrap());
         let create = Ask::new(id.clone(), "planner", Request::Create(new));
         plain.call(&create).await.unwrap();
-        let claim = Request::Claim(Claim {
-            owner: "w".to_owned(),
-            purpose: Purpose::Work,
-            key: "k".to_owned(),
-            base: None,
-        });
-        let claim = Ask::new(id.clone(), "w", claim);
-        for (races, blocked) in [(5, Some(Reason::ConcurrencyConflict)), (4, None)] {
+        // Both ways to claim: this very task, and whatever is first.
+        for (races, by_name, blocked) in [
+            (5, true, Some(Reason::ConcurrencyConflict)),
+            (5, false, Some(Reason::ConcurrencyConflict)),
+            (4, false, None),
+        ] {
             let engine = Contended {
                 inner: Arc::clone(&plain.engine),
-                left: AtomicU32::new(races),
+                left: Arc::new(AtomicU32::new(races)),
             };
             let ledger = Ledger::on(Arc::new(engine), false, Options::default());
             let ledger = ledger.await.unwrap();
-            let code = ledger.call(&claim).await.err().and_then(|e| e.code());
+            let wanted = Wanted::work("w", "worker", "k");
+            let error = if by_name {
+                let claim = Ask::new(id.clone(), "w", wanted.call().request);
+                ledger.call(&claim).await.err()
+            } else {
+                ledger.claim_next(&wanted).await.err()
+            };
+            let code = error.and_then(|error| error.code());
             assert_eq!(code, blocked.map(|_| Code::ConcurrencyConflict), "{races}");
             let task = plain.task(&id).await.unwrap().unwrap();
             assert_eq!(task.blocked_on(), blocked, "{races}");

@@ -116,6 +116,7 @@ fn reconcile_by_lineage(all: &Everything) -> Vec<Inconsistency> {
             found.extend(missing.map(|id| Inconsistency {
                 kind: runner_lifecycle::reconcile::InconsistencyKind::UnknownDependency,
                 task_id: task.id.clone(),
+                other: None,
                 words: format!("depends on {id}, which does not exist"),
             }));
         }
@@ -125,7 +126,7 @@ fn reconcile_by_lineage(all: &Everything) -> Vec<Inconsistency> {
         tasks: &[],
         last_events: &[],
         locks: &all.locks,
-        leases: &[],
+        leases: &all.leases,
         runs: &[],
         complete: false,
     };

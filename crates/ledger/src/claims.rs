@@ -150,18 +150,35 @@ impl Ledger {
     /// Claims the first task in order that can start now.
     pub async fn claim_next(&self, wanted: &Wanted) -> Result<Option<Claimed>, LedgerError> {
         let mut ladder = Ladder::default();
+        // The task whose claim was lost last.
+        let mut lost = None;
         loop {
-            match Box::pin(self.claim_once(wanted, ladder.is_again())).await {
+            match Box::pin(self.claim_once(wanted, ladder.is_again(), &mut lost)).await {
                 Ok(Attempt::Claimed(claimed)) => return Ok(Some(*claimed)),
                 Ok(Attempt::Nothing) => return Ok(None),
                 Ok(Attempt::Again) => {}
-                Err(error) => ladder.again(error).await?,
+                Err(error) => {
+                    if let Err(last) = ladder.again(error).await {
+                        if ladder.is_used_up()
+                            && let Some(id) = &lost
+                        {
+                            self.block_lost_claim(id, &wanted.owner).await;
+                        }
+                        return Err(last);
+                    }
+                }
             }
         }
     }
 
-    /// `repeated`: somebody was faster, and that may have been this very claim.
-    async fn claim_once(&self, wanted: &Wanted, repeated: bool) -> Result<Attempt, LedgerError> {
+    /// `repeated`: somebody was faster, and that may have been this very claim. `tried` is
+    /// the task that it is about, once that is known.
+    async fn claim_once(
+        &self,
+        wanted: &Wanted,
+        repeated: bool,
+        tried: &mut Option<TaskId>,
+    ) -> Result<Attempt, LedgerError> {
         let mut session = self.engine.begin(Access::Write).await?;
         let call = wanted.call();
         let found = if wanted.purpose == Purpose::Work && session.writes_at_once() {
@@ -173,6 +190,7 @@ impl Ledger {
             return Ok(Attempt::Nothing);
         };
         let Found { loaded, facts, now } = found;
+        *tried = Some(loaded.task.id.clone());
         session.last_write();
         let tried = self.settle(&mut *session, Some(&loaded), &call, &facts, None, now);
         match tried.await {

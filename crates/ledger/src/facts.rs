@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::request::{Chain, Claim, Dependency, Ending, JudgeEnding, NewTask};
 use runner_lifecycle::run::{Lease, Receipt, Run};
-use runner_lifecycle::{Facts, Lane, Policy, Purpose, Request, Task, TaskId, Timestamp};
+use runner_lifecycle::{Facts, Lane, Policy, Purpose, Request, RunStatus, Task, TaskId, Timestamp};
 
 use crate::around::{around, is_paused, overlapping, reserved, reserves};
 use crate::claims::Wanted;
 use crate::engine::{Arg, Row, Session, Sql, all, one};
 use crate::error::StoreError;
-use crate::lineage::{Lineage, inconsistencies};
+use crate::lineage::{Lineage, inconsistencies, to_repair};
 use crate::memory::Known;
+use crate::reads;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
 /// A row with everything that hangs on it.
@@ -198,6 +199,15 @@ fn looked(row: Option<Row>, for_end: bool) -> Result<(Option<Loaded>, Timestamp)
     Ok((Some(loaded), now))
 }
 
+/// The runs of a task that say they are running, oldest first: one, unless something is
+/// wrong.
+async fn running(session: &mut dyn Session, id: &TaskId) -> Result<Vec<Run>, StoreError> {
+    let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number";
+    let mut runs = reads::docs(session, sql, &[Arg::Text(id.as_str())], records::run).await?;
+    runs.retain(|run| run.status == RunStatus::Running);
+    Ok(runs)
+}
+
 /// The newest result of a task's runs.
 pub(crate) async fn earlier_result(
     session: &mut dyn Session,
@@ -283,6 +293,10 @@ pub(crate) async fn gather(
         Request::Block { .. } | Request::Recover { .. } => {
             facts.dependencies = dependencies(session, &task.dependencies).await?;
             facts.locks = overlapping(session, &task.work_scope()).await?.0;
+        }
+        Request::Repair => {
+            facts.inconsistencies = to_repair(session, loaded).await?;
+            facts.running = running(session, &task.id).await?;
         }
         request if may_end_done(task, request) => {
             facts.inconsistencies = inconsistencies(session, loaded).await?;

@@ -77,6 +77,22 @@ impl Ledger {
         Ledger::on(engine, server, options).await
     }
 
+    /// Opens a store for reading alone: as ever where that is possible, so that its schema
+    /// is brought up to date, else without being able to write anything.
+    pub async fn open_to_read(store: &Store, options: Options) -> Result<Ledger, StoreError> {
+        let is_file = matches!(store, Store::Sqlite(path) if path.is_file());
+        match Ledger::open(store, options.clone()).await {
+            Err(StoreError::ReadOnly(_) | StoreError::Unavailable(_)) if is_file => {
+                let read_only = Options {
+                    read_only: true,
+                    ..options
+                };
+                Ledger::open(store, read_only).await
+            }
+            opened => opened,
+        }
+    }
+
     pub(crate) async fn on(
         engine: Arc<dyn Engine>,
         server: bool,

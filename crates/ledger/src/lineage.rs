@@ -10,6 +10,7 @@ use crate::around;
 use crate::engine::{Arg, Row, Session, all};
 use crate::error::StoreError;
 use crate::facts::Loaded;
+use crate::reads;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
 macro_rules! of_lineage {
@@ -108,6 +109,27 @@ impl Lineage {
         lineage.locks = around::overlapping(session, &scope).await?.0;
         Ok(lineage)
     }
+
+    fn contradictions(&self, loaded: &Loaded) -> Result<Vec<Inconsistency>, StoreError> {
+        let own = self.tasks.iter().find(|task| task.id == loaded.task.id);
+        if own.is_none_or(|task| task.version != loaded.task.version) {
+            return Err(StoreError::Contention(format!(
+                "task {} has no longer version {}",
+                loaded.task.id, loaded.task.version
+            )));
+        }
+        let mut found = reconcile(&Snapshot {
+            tasks: &self.tasks,
+            last_events: &self.last_events,
+            locks: &self.locks,
+            leases: &self.leases,
+            runs: &self.runs,
+            complete: false,
+        });
+        // Locks of other tasks that overlap each other are those tasks' trouble.
+        found.retain(|found| self.tasks.iter().any(|task| found.concerns(&task.id)));
+        Ok(found)
+    }
 }
 
 /// What contradicts itself about the task, its lineage and overlapping locks.
@@ -127,23 +149,18 @@ pub(crate) async fn inconsistencies(
             &read
         }
     };
-    let tasks = &lineage.tasks;
-    let own = tasks.iter().find(|task| task.id == loaded.task.id);
-    if own.is_none_or(|task| task.version != loaded.task.version) {
-        return Err(StoreError::Contention(format!(
-            "task {} has no longer version {}",
-            loaded.task.id, loaded.task.version
-        )));
-    }
-    let found = reconcile(&Snapshot {
-        tasks,
-        last_events: &lineage.last_events,
-        locks: &lineage.locks,
-        leases: &lineage.leases,
-        runs: &lineage.runs,
-        complete: false,
-    });
-    // Locks of other tasks that overlap each other are those tasks' trouble.
-    let ours = |found: &Inconsistency| tasks.iter().any(|task| task.id == found.task_id);
-    Ok(found.into_iter().filter(ours).collect())
+    lineage.contradictions(loaded)
+}
+
+/// The same for a repair, which must see every lock of the task, wherever it is, and who
+/// claimed before whom.
+pub(crate) async fn to_repair(
+    session: &mut dyn Session,
+    loaded: &Loaded,
+) -> Result<Vec<Inconsistency>, StoreError> {
+    let mut lineage = Lineage::step_by_step(session, loaded).await?;
+    lineage.locks = reads::locks(session).await?;
+    let everything = [Arg::Int(i64::MAX), Arg::Int(i64::MAX)];
+    lineage.leases = reads::leases(session, &everything).await?;
+    lineage.contradictions(loaded)
 }

@@ -1,16 +1,20 @@
 //! Rows from events: what was changed is enough to say what is.
 
+use runner_lifecycle::decide::Answer;
 use runner_lifecycle::event::fold;
 use runner_lifecycle::order::rank;
+use runner_lifecycle::reconcile::{Inconsistency, Repair, Severity};
 use runner_lifecycle::run::Run;
 use runner_lifecycle::{Policy, Request, Task, TaskId};
 
 use crate::calls::Ask;
 use crate::check::Findings;
+use crate::claims;
 use crate::engine::{Access, Arg, Session, all, one, run};
 use crate::error::{LedgerError, StoreError};
 use crate::facts;
 use crate::ledger::Ledger;
+use crate::lineage;
 use crate::reads::{all_ids, events_of};
 use crate::records;
 use crate::writes;
@@ -35,10 +39,10 @@ pub struct Rebuilt {
     pub repaired: u64,
     /// Those that could not be: their events contradict themselves.
     pub hopeless: Vec<RowDifference>,
-    /// How many locks and leases of tasks that nobody works on were ended.
+    /// How many locks and leases of tasks that do not exist were ended.
     pub released: u64,
-    /// Tasks in progress without a lease, whose work was timed out.
-    pub timed_out: Vec<TaskId>,
+    /// Tasks about which something else was mended.
+    pub mended: Vec<TaskId>,
 }
 
 /// What claims and lists go by, besides the document of a row.
@@ -195,18 +199,62 @@ const COUNT_UNMET: &str = "UPDATE tasks SET waits_for = NULL, woken_from = NULL,
      unmet = (SELECT COUNT(*) FROM dependencies d WHERE d.task_id = tasks.id AND d.met = 0) \
      WHERE id = $1";
 
-const IDLE_LOCKS: &str = "DELETE FROM locks WHERE NOT EXISTS (SELECT 1 FROM tasks t \
-     WHERE t.id = locks.task_id AND t.state = 'in_progress')";
-const IDLE_LEASES: &str = "DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM tasks t \
-     WHERE t.id = leases.task_id AND t.state = 'in_progress')";
-const WITHOUT_LEASE: &str = "SELECT id FROM tasks t WHERE state = 'in_progress' \
-     AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.task_id = t.id) ORDER BY id";
+const LOCKS_OF_NOBODY: &str =
+    "DELETE FROM locks WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = locks.task_id)";
+const LEASES_OF_NOBODY: &str =
+    "DELETE FROM leases WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = leases.task_id)";
 
 impl Ledger {
     /// Makes every row that differs anew from its events, in one transaction, and with it
-    /// what the index of ready tasks says about every task; ends locks and leases of tasks
-    /// that nobody works on, and times out work without a lease.
+    /// what the index of ready tasks says about every task. Then mends every contradiction
+    /// that has a repair, each task in a transaction of its own, with an event.
     pub async fn rebuild(&self) -> Result<Rebuilt, LedgerError> {
+        let mut rebuilt = self.rebuild_rows().await?;
+        let found = self.check().await?.inconsistencies;
+        let mut ids: Vec<&TaskId> = found.iter().map(|one| &one.task_id).collect();
+        ids.dedup();
+        for id in ids {
+            let repair = Ask::new(id.clone(), "rebuild", Request::Repair);
+            match self.call(&repair).await {
+                Ok(outcome) if outcome.answer == Answer::Unchanged => {}
+                Ok(_) => rebuilt.mended.push(id.clone()),
+                // Somebody was faster, or nothing can be said of it before it is mended.
+                Err(LedgerError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(rebuilt)
+    }
+
+    /// Mends whatever can be. Whether nothing keeps this task from going on any longer:
+    /// neither its row, nor a contradiction about it, its lineage or overlapping locks.
+    pub async fn repair(&self, id: &TaskId) -> Result<bool, LedgerError> {
+        let rebuilt = self.rebuild().await?;
+        if rebuilt.hopeless.iter().any(|row| row.task_id == *id) {
+            return Ok(false);
+        }
+        Ok(self.contradictions(id).await?.is_empty())
+    }
+
+    /// What keeps a task from going on: contradictions that keep one from being done, and
+    /// others that can be mended, about it, its lineage and overlapping locks.
+    pub(crate) async fn contradictions(
+        &self,
+        id: &TaskId,
+    ) -> Result<Vec<Inconsistency>, LedgerError> {
+        let mut session = self.engine.begin(Access::Read).await?;
+        let Some(loaded) = facts::load(&mut *session, id, None).await? else {
+            return Err(claims::unknown(id).into());
+        };
+        let mut found = lineage::to_repair(&mut *session, &loaded).await?;
+        found.retain(|one| {
+            let kind = one.kind;
+            kind.severity() == Severity::Blocking || kind.repair() != Repair::Person
+        });
+        Ok(found)
+    }
+
+    async fn rebuild_rows(&self) -> Result<Rebuilt, LedgerError> {
         let mut session = self.engine.begin(Access::Write).await?;
         let findings = compare(&mut *session).await?;
         let mut rebuilt = Rebuilt {
@@ -224,23 +272,12 @@ impl Ledger {
                 rebuilt.repaired += 1;
             }
         }
-        for sql in [IDLE_LOCKS, IDLE_LEASES] {
+        for sql in [LOCKS_OF_NOBODY, LEASES_OF_NOBODY] {
             rebuilt.released += run(&mut *session, sql, &[]).await?;
         }
         refresh_index(&mut *session).await?;
-        let rows = all(&mut *session, WITHOUT_LEASE, &[]).await?;
         session.commit().await?;
         self.engine.announce();
-        for row in rows {
-            let id = records::task_id(&row.text(0)?)?;
-            let expire = Ask::new(id.clone(), "rebuild", Request::Expire { not_before: None });
-            match self.call(&expire).await {
-                Ok(_) => rebuilt.timed_out.push(id),
-                // Somebody was faster, or nothing can be said of it before it is mended.
-                Err(LedgerError::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
         Ok(rebuilt)
     }
 }

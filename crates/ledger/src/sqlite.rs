@@ -1,5 +1,7 @@
 //! SQLite: one file, for the processes of one machine.
 
+mod read;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,13 +73,13 @@ impl SqliteEngine {
         connections: u32,
         read_only: bool,
     ) -> Result<SqliteEngine, StoreError> {
-        if !read_only {
-            make_folder(path)?;
+        if read_only {
+            return SqliteEngine::open_to_read(path, connections).await;
         }
+        make_folder(path)?;
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .read_only(read_only)
-            .create_if_missing(!read_only)
+            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY);
@@ -96,9 +98,7 @@ impl SqliteEngine {
             .connect_with(options)
             .await
             .map_err(|error| failed(&error))?;
-        let mut sidecar = path.as_os_str().to_owned();
-        sidecar.push("-hint");
-        let heard = Heard::Sidecar(PathBuf::from(sidecar));
+        let heard = Heard::Sidecar(read::beside(path, "-hint"));
         Ok(SqliteEngine::new(pool, heard))
     }
 
@@ -121,7 +121,14 @@ impl SqliteEngine {
         if migrate::pending(found, Dialect::Sqlite)?.is_empty() {
             return Ok(());
         }
-        let fail = |error: sqlx::Error| failed(&error);
+        let fail = |error: sqlx::Error| match failed(&error) {
+            StoreError::ReadOnly(words) => StoreError::ReadOnly(format!(
+                "{words}; its schema is {found}, this program needs {}: use it once where it can \
+                 be written",
+                migrate::SCHEMA
+            )),
+            other => other,
+        };
         let mut open = self
             .pool
             .begin_with("BEGIN IMMEDIATE")
@@ -310,19 +317,25 @@ pub(crate) fn failed(error: &sqlx::Error) -> StoreError {
         (sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed, _) => {
             StoreError::Unavailable(words)
         }
-        (_, Some(code)) => match code & 0xff {
-            // BUSY, LOCKED, CONSTRAINT
-            5 | 6 => StoreError::Contention(words),
-            // Uniqueness, and what is compared before it is written.
-            19 if matches!(code, 1555 | 2067 | 275) => StoreError::Contention(words),
-            13 => StoreError::Full(words),
-            8 => StoreError::ReadOnly(words),
-            // CANTOPEN, PERM
-            14 | 3 => StoreError::Unavailable(words),
-            // CORRUPT, NOTADB
-            11 | 26 => StoreError::Damaged(words),
-            _ => StoreError::Other(words),
-        },
+        (_, Some(code)) => of_code(code, words),
+        _ => StoreError::Other(words),
+    }
+}
+
+/// What a result code of SQLite means; its low byte is the primary one.
+fn of_code(code: i32, words: String) -> StoreError {
+    match code & 0xff {
+        // BUSY, LOCKED, and PROTOCOL: too many races for the log were lost in a row.
+        5 | 6 | 15 => StoreError::Contention(words),
+        // CONSTRAINT: of a primary key, or unique, or of what is compared before it is
+        // written.
+        19 if matches!(code, 1555 | 2067 | 275) => StoreError::Contention(words),
+        13 => StoreError::Full(words),
+        8 => StoreError::ReadOnly(words),
+        // CANTOPEN, PERM
+        14 | 3 => StoreError::Unavailable(words),
+        // CORRUPT, NOTADB
+        11 | 26 => StoreError::Damaged(words),
         _ => StoreError::Other(words),
     }
 }
@@ -335,6 +348,25 @@ mod tests {
 
     use super::*;
     use crate::{Ask, Ledger, LedgerError, Options};
+
+    #[test]
+    fn what_others_are_the_cause_of_is_tried_again() {
+        // BUSY, BUSY_RECOVERY, BUSY_SNAPSHOT, LOCKED, PROTOCOL, a key that is there by now,
+        // what is no longer so
+        for code in [5, 261, 517, 6, 15, 1555, 2067, 275] {
+            let meant = of_code(code, String::new());
+            assert_eq!(meant, StoreError::Contention(String::new()), "{code}");
+        }
+        // READONLY_DIRECTORY, a column that may not be empty
+        assert_eq!(
+            of_code(1544, String::new()),
+            StoreError::ReadOnly(String::new())
+        );
+        assert_eq!(
+            of_code(1299, String::new()),
+            StoreError::Other(String::new())
+        );
+    }
 
     /// A disk that is full, at the size of this file.
     #[tokio::test]

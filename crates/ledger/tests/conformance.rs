@@ -6,6 +6,7 @@ mod conformance {
     pub(crate) mod guards;
     pub(crate) mod keeping;
     pub(crate) mod memory;
+    pub(crate) mod mending;
     pub(crate) mod order;
     pub(crate) mod pages;
     pub(crate) mod protocol;
@@ -74,6 +75,11 @@ on_both! {
     keeping::a_cooldown_ends_at_its_time,
     keeping::a_keeper_hears_and_can_be_stopped,
     keeping::other_processes_hear_of_a_change,
+    mending::each_contradiction_is_mended,
+    mending::what_is_in_the_way_of_a_claim_is_mended,
+    mending::nothing_is_done_over_an_overlap,
+    mending::a_merge_goes_on_after_the_repair,
+    mending::what_cannot_be_mended_is_parked,
     fleet::agents_are_offline_after_three_intervals,
     fleet::what_an_agent_was_given,
     fleet::a_seat_has_one_holder,

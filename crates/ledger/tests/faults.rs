@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use faults::client::{Acks, Client, FastClock, Rng, Shared};
-use runner_ledger::{Ledger, Options, Store};
+use runner_ledger::{Ledger, Options, Store, StoreError};
 use runner_testkit::Postgres;
 
 /// Runs with this many seconds of faults in CI.
@@ -268,11 +268,25 @@ fn one_process() {
             connections: 2,
             ..Options::default()
         };
-        let ledger = Ledger::open(&Store::Sqlite(path), options).await.unwrap();
+        let ledger = open_patiently(&Store::Sqlite(path), &options).await;
         Client::new(ledger, &name, seed, shared.clone())
             .run(stop)
             .await;
     });
     let (_, failures) = shared.take();
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// A start in the middle of all that may be told to come again, as any call may.
+async fn open_patiently(store: &Store, options: &Options) -> Ledger {
+    for _ in 0..200 {
+        match Ledger::open(store, options.clone()).await {
+            Ok(ledger) => return ledger,
+            Err(StoreError::Contention(_) | StoreError::Unavailable(_)) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the file cannot be opened");
 }

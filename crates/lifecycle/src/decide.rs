@@ -8,6 +8,7 @@ mod draft;
 mod judge;
 mod manage;
 mod recover;
+mod repair;
 mod work;
 
 use serde::{Deserialize, Serialize};
@@ -180,7 +181,9 @@ pub fn decide(
     {
         return Ok(draft.replay(repeat));
     }
-    if task.state.is_terminal() && policy.enforces(Rule::TerminalStates) {
+    // What stands beside a task that has ended can be mended all the same.
+    let ended = task.state.is_terminal() && call.request != Request::Repair;
+    if ended && policy.enforces(Rule::TerminalStates) {
         return manage::terminal(draft);
     }
     check_version(policy, task, call)?;
@@ -211,6 +214,7 @@ pub fn decide(
         Request::Replan(packet) => manage::replan(draft, packet),
         Request::Cancel { reason } => manage::cancel(draft, reason),
         Request::Pause { paused } => Ok(manage::pause(draft, *paused)),
+        Request::Repair => repair::repair(draft),
         Request::Retry { .. } | Request::Reassert { .. } => Err(Refusal::new(
             Code::InvalidTransition,
             format!("task {} is {}, it has not ended", task.id, task.state),
@@ -280,6 +284,7 @@ fn check_intent(policy: &Policy, task: &Task, call: &Call) -> Result<(), Refusal
         | Request::Expire { .. }
         | Request::TakeBack
         | Request::EndTimebox
+        | Request::Repair
         | Request::Recover { .. } => true,
         // The head of the queue may be cut off by a quota or step back.
         Request::Judge { ending, .. } => judge::keeps_intent(ending),

@@ -12,12 +12,15 @@
 //! whether they are its tip.
 
 mod checks;
+mod kinds;
 mod liveness;
 mod normal;
+mod person;
 mod roles;
+mod spaces;
 mod store;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use stateright::{Model, Property};
@@ -30,6 +33,7 @@ use crate::row::{Task, TaskId};
 use crate::run::{Lease, Run};
 use crate::time::Timestamp;
 use crate::words::{Purpose, State};
+use person::{Harm, Wish};
 
 /// The present; everything else is before it or after it.
 const NOW: Timestamp = Timestamp(1_000_000_000);
@@ -47,14 +51,22 @@ struct Fleet {
     faults: u8,
     /// What a worker's run may come to, beside a success.
     failures: bool,
-    /// Whether a person may cancel, once.
-    cancel: bool,
+    /// What people want, each once.
+    wishes: Vec<Wish>,
+    /// How often a run or a judgement may end in a way that is not counted.
+    detours: u8,
+    /// Whether owners may fail to begin, and runs may take too long.
+    lengths: bool,
+    /// How often the store may be damaged.
+    harms: u8,
     /// Whether dying is what workers and judges do here: no fault, but the rule.
     deadly: bool,
     /// Whether two calls may read before either of them writes.
     races: bool,
     /// Steps to the end for each state, by its hash: none while it is being computed.
     depths: Mutex<HashMap<u64, Option<u32>>>,
+    /// The requests that were followed, by name.
+    followed: Mutex<BTreeSet<&'static str>>,
 }
 
 /// A state of the whole.
@@ -65,9 +77,13 @@ struct World {
     /// Calls that are under way for longer than anybody expects.
     network: Vec<Message>,
     /// How often each lineage was merged, by its first task.
-    merged: Vec<u8>,
+    merged: BTreeMap<TaskId, u8>,
     faults_left: u8,
-    cancel_left: bool,
+    wishes_left: Vec<Wish>,
+    detours_left: u8,
+    harms_left: u8,
+    /// Whether the store was damaged and is not mended yet.
+    damaged: bool,
     /// The rule that a step has broken.
     broken: Option<&'static str>,
 }
@@ -166,10 +182,16 @@ enum Step {
     Die(usize),
     /// The heartbeats of a client that lives do not get through.
     Silence(usize),
+    /// The first heartbeats of a client do not get through.
+    Mute(usize),
+    /// What a client is at takes too long.
+    Overrun(usize),
     /// Somebody else moves the base.
     Push,
-    /// A person cancels.
-    Cancel(usize),
+    /// A person wants something of a task.
+    Wish(Wish, usize),
+    /// The store is damaged.
+    Harm(Harm, usize),
 }
 
 impl Step {
@@ -177,8 +199,8 @@ impl Step {
     fn is_fault(self) -> bool {
         match self {
             Step::Act(_, _, delivery) => delivery != Delivery::Prompt,
-            Step::Die(_) | Step::Silence(_) | Step::Push | Step::Cancel(_) | Step::Race(..) => true,
             Step::Arrive(_) | Step::AskAgain(_) | Step::Due(_) => false,
+            _ => true,
         }
     }
 }
@@ -197,9 +219,12 @@ impl Fleet {
             slots: self.tasks.iter().map(slot).collect(),
             clients: vec![Client::Idle; self.workers + self.judges],
             network: Vec::new(),
-            merged: vec![0; self.tasks.len()],
+            merged: BTreeMap::new(),
             faults_left: self.faults,
-            cancel_left: self.cancel,
+            wishes_left: self.wishes.clone(),
+            detours_left: self.detours,
+            harms_left: self.harms,
+            damaged: false,
             broken: None,
         }
     }
@@ -207,7 +232,7 @@ impl Fleet {
     /// Every step that is possible without a fault.
     fn plain_steps(&self, world: &World, steps: &mut Vec<Step>) {
         let clients = (0..world.clients.len()).map(Who::Client);
-        for who in clients.chain([Who::Watchdog, Who::CycleManager]) {
+        for who in clients.chain([Who::Watchdog, Who::CycleManager, Who::Person]) {
             let offers = self.offers(world, who).len();
             steps.extend((0..offers).map(|n| Step::Act(who, n, Delivery::Prompt)));
         }
@@ -238,8 +263,15 @@ impl Fleet {
     }
 
     fn faulty_steps(&self, world: &World, steps: &mut Vec<Step>) {
-        if world.cancel_left {
-            steps.extend((0..world.slots.len()).map(Step::Cancel));
+        for (n, wish) in world.wishes_left.iter().enumerate() {
+            if !world.wishes_left[..n].contains(wish) {
+                steps.extend((0..world.slots.len()).map(|at| Step::Wish(*wish, at)));
+            }
+        }
+        if world.harms_left > 0 {
+            for harm in Harm::ALL {
+                steps.extend((0..world.slots.len()).map(|at| Step::Harm(*harm, at)));
+            }
         }
         if world.faults_left == 0 {
             return;
@@ -266,6 +298,12 @@ impl Fleet {
                 if lease.is_some_and(|l| l.token == work.token && !l.is_expired(NOW)) {
                     steps.push(Step::Silence(at));
                 }
+                if self.lengths && lease.is_some_and(|l| l.token == work.token && l.ends_at > NOW) {
+                    steps.push(Step::Overrun(at));
+                }
+            }
+            if self.lengths && person::has_not_begun(world, client) {
+                steps.push(Step::Mute(at));
             }
         }
         if world.slots.iter().any(|slot| slot.task.intent.is_some()) {
@@ -297,7 +335,7 @@ impl Fleet {
     /// The state after a step; none if nothing changes.
     fn after(&self, before: &World, step: Step) -> Option<World> {
         let mut world = before.clone();
-        let free = matches!(step, Step::Cancel(_) | Step::Race(..))
+        let free = matches!(step, Step::Wish(..) | Step::Harm(..) | Step::Race(..))
             || self.deadly && matches!(step, Step::Die(_));
         if step.is_fault() && !free {
             world.faults_left -= 1;
@@ -313,8 +351,9 @@ impl Fleet {
                 let read = self.decided(before, &first);
                 self.send(&mut world, &second, Delivery::Prompt);
                 // Whoever loses the race reads again: that is a step of its own.
+                let lease = &before.slots[first.slot].lease;
                 if let Ok(decision) = read
-                    && self.commit(&mut world, &first, &decision)
+                    && self.commit(&mut world, &first, &decision, lease.as_ref())
                     && let Who::Client(at) = who
                 {
                     let reply = store::Reply::Answer(decision.answer);
@@ -352,26 +391,40 @@ impl Fleet {
             }
             Step::Die(at) => world.clients[at] = Client::Idle,
             Step::Silence(at) => {
-                if let Client::Busy(work) = &before.clients[at]
-                    && let Some(lease) = &mut world.slots[work.slot].lease
-                {
+                if let Some(lease) = store::lease_of(&mut world, at) {
                     lease.last_heartbeat_at = Timestamp(0);
                 }
             }
+            Step::Mute(at) => {
+                if let Some(lease) = store::lease_of(&mut world, at) {
+                    store::let_interval_pass(lease);
+                }
+            }
+            Step::Overrun(at) => {
+                if let Some(lease) = store::lease_of(&mut world, at) {
+                    lease.ends_at = NOW;
+                }
+            }
             Step::Push => store::base_moves(&mut world),
-            Step::Cancel(at) => {
-                world.cancel_left = false;
-                let request = Request::Cancel {
-                    reason: "not wanted".to_owned(),
-                };
-                let message = Message {
-                    from: Who::Person,
-                    slot: at,
-                    body: Body::Call(Box::new(roles::call(Who::Person, None, request))),
-                };
-                self.deliver(&mut world, &message);
+            Step::Wish(wish, at) => {
+                if let Some(n) = world.wishes_left.iter().position(|left| *left == wish) {
+                    world.wishes_left.remove(n);
+                }
+                if !self.grant(&mut world, wish, at) {
+                    return None;
+                }
+            }
+            Step::Harm(harm, at) => {
+                harm.done_to(&mut world.slots[at]);
+                if store::inconsistencies(&world, &world.slots, true).is_empty() {
+                    return None;
+                }
+                world.harms_left -= 1;
+                world.damaged = true;
             }
         }
+        world.damaged =
+            world.damaged && !store::inconsistencies(&world, &world.slots, true).is_empty();
         normal::normalise(&mut world, self.workers);
         (world != *before).then_some(world)
     }
@@ -414,6 +467,16 @@ impl Fleet {
     }
 }
 
+impl Fleet {
+    fn note_followed(&self, request: &Request) {
+        let mut followed = self
+            .followed
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        followed.insert(kinds::kind(request));
+    }
+}
+
 impl Message {
     fn is_call(&self) -> bool {
         matches!(self.body, Body::Call(_))
@@ -437,6 +500,8 @@ const STEP_RULES: &[&str] = &[
     "a closed run stays as it is",
     "no way out of a terminal state",
     "a repeat gets its answer",
+    "who has begun is not taken back",
+    "nothing starts while it is paused",
 ];
 
 impl Model for Fleet {
@@ -475,21 +540,35 @@ impl Model for Fleet {
             Property::always(STEP_RULES[4], |_, world: &World| {
                 world.broken != Some(STEP_RULES[4])
             }),
-            Property::always("no overlapping locks", |_, world: &World| {
-                checks::no_overlapping_locks(world)
+            Property::always(STEP_RULES[5], |_, world: &World| {
+                world.broken != Some(STEP_RULES[5])
             }),
-            Property::always("one owner", |_, world: &World| checks::one_owner(world)),
+            Property::always(STEP_RULES[6], |_, world: &World| {
+                world.broken != Some(STEP_RULES[6])
+            }),
+            Property::always("work holds its scope", |_, world: &World| {
+                world.damaged || checks::work_holds_its_scope(world)
+            }),
+            Property::always("one successor", |_, world: &World| {
+                checks::one_successor(world)
+            }),
+            Property::always("no overlapping locks", |_, world: &World| {
+                world.damaged || checks::no_overlapping_locks(world)
+            }),
+            Property::always("one owner", |_, world: &World| {
+                world.damaged || checks::one_owner(world)
+            }),
             Property::always("done has evidence", |_, world: &World| {
                 checks::done_has_evidence(world)
             }),
             Property::always("no lineage is merged twice", |_, world: &World| {
-                world.merged.iter().all(|times| *times <= 1)
+                world.merged.values().all(|times| *times <= 1)
             }),
-            Property::always("merged is done", |fleet: &Fleet, world: &World| {
-                checks::merged_is_done(fleet, world)
+            Property::always("merged is done", |_, world: &World| {
+                checks::merged_is_done(world)
             }),
             Property::always("rows, locks, leases and runs agree", |_, world: &World| {
-                checks::agree(world)
+                world.damaged || checks::agree(world)
             }),
             Property::always(
                 "everything ends or is parked",

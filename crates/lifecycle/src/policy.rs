@@ -133,6 +133,18 @@ pub(crate) enum Rule {
     LineageLimit,
     /// A dead dependency is noticed.
     DeadDependency,
+    /// A claim is taken back only while its owner has not said a word.
+    NeverBegan,
+    /// A merge that takes too long leaves its intent to the next one.
+    TimeboxKeepsIntent,
+    /// The packet of a task changes only while nobody works on it.
+    ReplanIdle,
+    /// Nothing starts while it is paused.
+    Pause,
+    /// A task has one successor.
+    OneSuccessor,
+    /// A repair times out work without a lease or a lock.
+    RepairOfWork,
 }
 
 impl Policy {

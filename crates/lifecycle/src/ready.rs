@@ -122,7 +122,7 @@ pub fn ready(policy: &Policy, task: &Task, facts: &Facts, now: Timestamp) -> Res
     if !fits {
         return Err(NotReady::State(task.state));
     }
-    not_held_back(task, facts, now)?;
+    not_held_back(policy, task, facts, now)?;
     dependencies(policy, task, facts)?;
     scope(policy, task, facts)?;
     if let Some(until) = facts.no_budget_until.filter(|until| *until > now) {
@@ -135,8 +135,13 @@ pub fn ready(policy: &Policy, task: &Task, facts: &Facts, now: Timestamp) -> Res
 }
 
 /// Pause and clock, which hold back workers and judges alike.
-pub(crate) fn not_held_back(task: &Task, facts: &Facts, now: Timestamp) -> Result<(), NotReady> {
-    if task.paused {
+pub(crate) fn not_held_back(
+    policy: &Policy,
+    task: &Task,
+    facts: &Facts,
+    now: Timestamp,
+) -> Result<(), NotReady> {
+    if task.paused && policy.enforces(Rule::Pause) {
         return Err(NotReady::Paused);
     }
     if facts.fleet_paused {

@@ -52,6 +52,26 @@ words! {
     }
 }
 
+words! {
+    /// What mends a contradiction.
+    Repair {
+        /// The locks of the task end.
+        ReleaseLocks = "release the lock",
+        /// Whoever claimed later is timed out.
+        TimeOutYounger = "time out the younger of the two claims",
+        /// Whoever works is timed out.
+        TimeOut = "time out the work",
+        /// The lease ends.
+        EndLease = "end the lease",
+        /// The row is made anew.
+        Rebuild = "rebuild the row from its events",
+        /// Runs that nobody works on end.
+        CloseRuns = "close the run as lost",
+        /// The rules do not know which side is right.
+        Person = "none: a person looks",
+    }
+}
+
 impl InconsistencyKind {
     /// How bad it is.
     pub const fn severity(self) -> Severity {
@@ -64,24 +84,24 @@ impl InconsistencyKind {
     }
 
     /// What mends it.
-    pub const fn repair(self) -> &'static str {
+    pub const fn repair(self) -> Repair {
         match self {
-            InconsistencyKind::LockWithoutWork => "release the lock",
-            InconsistencyKind::OverlappingLocks => "time out the younger of the two claims",
+            InconsistencyKind::LockWithoutWork => Repair::ReleaseLocks,
+            InconsistencyKind::OverlappingLocks => Repair::TimeOutYounger,
             InconsistencyKind::WorkWithoutLock
             | InconsistencyKind::WorkWithoutLease
-            | InconsistencyKind::LeaseNotOfOwner => "time out the work",
-            InconsistencyKind::LeaseWithoutWork => "end the lease",
+            | InconsistencyKind::LeaseNotOfOwner => Repair::TimeOut,
+            InconsistencyKind::LeaseWithoutWork => Repair::EndLease,
             InconsistencyKind::StateNotLastEvent
             | InconsistencyKind::VersionNotLastEvent
             | InconsistencyKind::BlockerMismatch
-            | InconsistencyKind::IntentOfEnded => "rebuild the row from its events",
+            | InconsistencyKind::IntentOfEnded => Repair::Rebuild,
             InconsistencyKind::RunWithoutWork | InconsistencyKind::TwoRunningRuns => {
-                "close the run as lost"
+                Repair::CloseRuns
             }
             InconsistencyKind::BrokenLineage
             | InconsistencyKind::DoneWithoutRun
-            | InconsistencyKind::UnknownDependency => "none: a person looks",
+            | InconsistencyKind::UnknownDependency => Repair::Person,
         }
     }
 }
@@ -91,10 +111,19 @@ impl InconsistencyKind {
 pub struct Inconsistency {
     /// What contradicts what.
     pub kind: InconsistencyKind,
-    /// The task it is about.
+    /// The task it is about, and that a repair changes.
     pub task_id: TaskId,
+    /// The other one, where two contradict each other.
+    pub other: Option<TaskId>,
     /// The same for people.
     pub words: String,
+}
+
+impl Inconsistency {
+    /// Whether it is about the task, or about another one in its relation to it.
+    pub fn concerns(&self, id: &TaskId) -> bool {
+        self.task_id == *id || self.other.as_ref() == Some(id)
+    }
 }
 
 /// What is compared: some tasks and all that belongs to them.
@@ -145,6 +174,7 @@ fn report(
         found.push(Inconsistency {
             kind,
             task_id: task.id.clone(),
+            other: None,
             words: words(),
         });
     }
@@ -269,16 +299,33 @@ fn of_locks(snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
     for (at, one) in snapshot.locks.iter().enumerate() {
         for other in &snapshot.locks[at + 1..] {
             if one.task_id != other.task_id && one.resource.conflicts_with(&other.resource) {
+                let (older, younger) = by_age(one, other, snapshot.leases);
                 found.push(Inconsistency {
                     kind: InconsistencyKind::OverlappingLocks,
-                    task_id: other.task_id.clone(),
+                    task_id: younger.task_id.clone(),
+                    other: Some(older.task_id.clone()),
                     words: format!(
                         "{} of task {} and {} of task {}",
-                        one.resource, one.task_id, other.resource, other.task_id
+                        older.resource, older.task_id, younger.resource, younger.task_id
                     ),
                 });
             }
         }
+    }
+}
+
+/// Two locks, that of the older claim first. A claim whose lease is gone is the younger
+/// one: nobody can say that it was there before.
+fn by_age<'l>(one: &'l Lock, other: &'l Lock, leases: &[Lease]) -> (&'l Lock, &'l Lock) {
+    let age = |lock: &'l Lock| {
+        let lease = leases.iter().find(|lease| lease.task_id == lock.task_id);
+        let since = lease.map(|lease| lease.claimed_at);
+        (since.is_none(), since, &lock.task_id)
+    };
+    if age(other) < age(one) {
+        (other, one)
+    } else {
+        (one, other)
     }
 }
 

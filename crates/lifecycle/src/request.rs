@@ -96,6 +96,8 @@ pub enum Request {
         /// The id of the successor, if the table asks for one.
         successor: Option<TaskId>,
     },
+    /// Mend what contradicts itself about it, as the table of contradictions says.
+    Repair,
     /// Correct the packet of a task that is not in progress.
     Replan(NewPacket),
     /// A person wants an ended task done after all.
@@ -414,6 +416,8 @@ pub struct Facts {
     pub reservations: Vec<Reservation>,
     /// What is wrong with the task, its lineage and overlapping locks.
     pub inconsistencies: Vec<Inconsistency>,
+    /// Its runs that say they are running, oldest first: for a repair.
+    pub running: Vec<Run>,
     /// Whether it is the head of the merge queue of its base.
     pub is_merge_head: bool,
     /// Whether the fleet is paused.

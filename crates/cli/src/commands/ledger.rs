@@ -20,12 +20,20 @@ pub(crate) fn run(dir: &Path, args: &LedgerArgs, out: &mut Out) -> Result<Exit> 
         LedgerCommand::Import { .. } => store(dir, &args.store)?,
         _ => store_to_read(dir, &args.store)?,
     };
-    with_ledger(&store, out, async |ledger, out| match &args.command {
-        LedgerCommand::Check => check(ledger, out).await,
-        LedgerCommand::Rebuild { check: true } => check_rows(ledger, out).await,
-        LedgerCommand::Rebuild { check: false } => rebuild(ledger, out).await,
-        LedgerCommand::Export { file } => export(ledger, file.as_deref(), out).await,
-        LedgerCommand::Import { file } => import(ledger, file, out).await,
+    let reads = matches!(
+        args.command,
+        LedgerCommand::Check
+            | LedgerCommand::Rebuild { check: true }
+            | LedgerCommand::Export { .. }
+    );
+    with_ledger(&store, reads, out, async |ledger, out| {
+        match &args.command {
+            LedgerCommand::Check => check(ledger, out).await,
+            LedgerCommand::Rebuild { check: true } => check_rows(ledger, out).await,
+            LedgerCommand::Rebuild { check: false } => rebuild(ledger, out).await,
+            LedgerCommand::Export { file } => export(ledger, file.as_deref(), out).await,
+            LedgerCommand::Import { file } => import(ledger, file, out).await,
+        }
     })
 }
 
@@ -69,9 +77,11 @@ pub(crate) fn store_to_read(dir: &Path, args: &StoreArgs) -> Result<Store> {
     }
 }
 
-/// Opens the ledger, does something with it and says what went wrong.
+/// Opens the ledger, does something with it and says what went wrong. What only `reads`
+/// is done with a ledger that cannot be written, too.
 pub(crate) fn with_ledger(
     store: &Store,
+    reads: bool,
     out: &mut Out,
     act: impl AsyncFnOnce(&Ledger, &mut Out) -> std::result::Result<Exit, Trouble>,
 ) -> Result<Exit> {
@@ -80,7 +90,11 @@ pub(crate) fn with_ledger(
         .build()
         .map_err(|error| Error::new(Code::Io, format!("no runtime: {error}")))?;
     let ended = runtime.block_on(async {
-        let ledger = Ledger::open(store, Options::default()).await?;
+        let ledger = if reads {
+            Ledger::open_to_read(store, Options::default()).await?
+        } else {
+            Ledger::open(store, Options::default()).await?
+        };
         let ended = act(&ledger, out).await;
         ledger.close().await?;
         ended
@@ -157,9 +171,10 @@ fn hint(error: &LedgerError) -> Option<&'static str> {
                  `runner ledger import` reads an export into a new ledger",
         ),
         LedgerError::Store(StoreError::Full(_)) => Some("make room, then ask again"),
-        LedgerError::Store(StoreError::ReadOnly(_)) => {
-            Some("may this user write to the file and its folder, or to the database?")
-        }
+        LedgerError::Store(StoreError::ReadOnly(_)) => Some(
+            "may this user write to the file and its folder, or to the database? \
+                 `task list`, `show`, `events` and `why`, `ledger check` and `export` only read",
+        ),
         LedgerError::Refused(refusal)
             if refusal.code == runner_lifecycle::Code::ConcurrencyConflict =>
         {
@@ -176,7 +191,7 @@ fn findings(found: &Findings) -> Value {
     let contradictions = found.inconsistencies.iter().map(|one| {
         json!({
             "finding": one.kind.as_str(), "task_id": one.task_id, "words": one.words,
-            "severity": one.kind.severity().as_str(), "repair": one.kind.repair(),
+            "severity": one.kind.severity().as_str(), "repair": one.kind.repair().as_str(),
         })
     });
     json!({
@@ -255,21 +270,19 @@ async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
         let hopeless = hopeless.map(|row| json!({"task_id": row.task_id, "words": row.words}));
         out.object(json!({
             "tasks": rebuilt.tasks, "repaired": rebuilt.repaired,
-            "released": rebuilt.released, "timed_out": rebuilt.timed_out,
+            "released": rebuilt.released, "mended": rebuilt.mended,
             "hopeless": hopeless.collect::<Vec<_>>(),
         }));
     } else {
         for row in &rebuilt.hopeless {
             out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
         }
-        for id in &rebuilt.timed_out {
-            out.data(&format!("{id}: had no lease, its work was timed out"));
+        for id in &rebuilt.mended {
+            out.data(&format!("{id}: mended, see `runner task events {id}`"));
         }
         if rebuilt.released > 0 {
             let released = rebuilt.released;
-            out.data(&format!(
-                "{released} locks and leases of nobody's work ended"
-            ));
+            out.data(&format!("{released} locks and leases of no task ended"));
         }
         out.say(&format!(
             "{} of {} rows made anew, {} cannot be",

@@ -47,7 +47,14 @@ pub(crate) fn run(dir: &Path, args: &TaskArgs, out: &mut Out) -> Result<Exit> {
         TaskCommand::Add(_) => store(dir, &args.store)?,
         _ => store_to_read(dir, &args.store)?,
     };
-    with_ledger(&store, out, async |ledger, out| {
+    let reads = matches!(
+        args.command,
+        TaskCommand::List { .. }
+            | TaskCommand::Show { .. }
+            | TaskCommand::Events { .. }
+            | TaskCommand::Why { .. }
+    );
+    with_ledger(&store, reads, out, async |ledger, out| {
         dispatch(ledger, args, out).await
     })
 }
@@ -155,7 +162,7 @@ pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) ->
     if !there || error.code == runner::Code::Interrupted {
         return of_tree;
     }
-    with_ledger(&store(dir, &args)?, out, async |ledger, out| {
+    with_ledger(&store(dir, &args)?, true, out, async |ledger, out| {
         if ledger.task(&id).await?.is_none() {
             return of_tree.map_err(|error| {
                 let hint = error.hint.clone().unwrap_or_default();

@@ -170,14 +170,18 @@ impl Cycle<'_> {
             pull_request: outside.pull_requests.get(source).cloned(),
             ..Facts::default()
         };
+        let mut version = task.version;
         if task.blocked_on() == Some(Reason::LedgerInconsistent) {
             facts.repaired = Some(crew.book.repair(&task.id).await?);
+            // The repair itself may have been an event of this task.
+            let repaired = crew.book.task(&task.id).await?;
+            version = repaired.map_or(version, |task| task.version);
         }
         let request = Request::Recover {
             packet: packet_for(task, &crew.settings.guard),
             successor: (task.kind != Kind::Research).then(|| successor_id(task)),
         };
-        let mut ask = Ask::new(task.id.clone(), self.name, request).for_version(task.version);
+        let mut ask = Ask::new(task.id.clone(), self.name, request).for_version(version);
         ask.outside = facts;
         let outcome = match crew.book.ask("recover", &ask).await {
             Ok(outcome) => outcome,

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use runner_ledger::{Assigned, Bench, Claimed, LedgerError, NewAgent, Wanted};
+use runner_ledger::{Ask, Assigned, Bench, Claimed, LedgerError, NewAgent, Wanted};
 use runner_lifecycle::request::{Claim, JudgeEnding};
 use runner_lifecycle::row::Remark;
 use runner_lifecycle::run::{Lease, Run};
-use runner_lifecycle::{Check, Code, Kind, Purpose, Reason, Task, TaskId, Timestamp};
+use runner_lifecycle::{
+    Check, Code, Kind, Purpose, Reason, Refusal, Request, Task, TaskId, Timestamp,
+};
 
 use super::lease::while_kept;
 use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Watch, Woke, insist};
@@ -403,11 +405,46 @@ impl Judge {
         ) {
             return Ok(None);
         }
+        if refusal.code == Code::LedgerInconsistent {
+            return self.leave_to_repair(lease, &refusal, stop).await;
+        }
         // The rules do not take this verdict, so there is none.
         let unable = JudgeEnding::Unable {
             reason: refusal.to_string(),
         };
         match insist(crew, stop, || say(unable.clone())).await {
+            Some(Ok(outcome)) => Ok(Some(outcome.task)),
+            Some(Err(LedgerError::Refused(_))) | None => Ok(None),
+            Some(Err(error)) => Err(error),
+        }
+    }
+}
+
+impl Judge {
+    /// The ledger contradicts itself about the task: no judge can change that, and none has
+    /// failed. The task goes back, and waits for the cycle manager to mend it.
+    pub(crate) async fn leave_to_repair(
+        &self,
+        lease: &Lease,
+        refusal: &Refusal,
+        stop: &mut StopSign,
+    ) -> Booked<Option<Task>> {
+        let crew = &self.crew;
+        let back = || {
+            let reason = refusal.to_string();
+            crew.book.judge(lease, JudgeEnding::StepBack { reason })
+        };
+        let block = Request::Block {
+            code: refusal.code,
+            reason: refusal.reason.clone(),
+            waits_for: None,
+        };
+        let block = Ask::new(lease.task_id.clone(), &self.name, block);
+        let left = match insist(crew, stop, back).await {
+            Some(Ok(_)) => insist(crew, stop, || crew.book.ask("block", &block)).await,
+            other => other,
+        };
+        match left {
             Some(Ok(outcome)) => Ok(Some(outcome.task)),
             Some(Err(LedgerError::Refused(_))) | None => Ok(None),
             Some(Err(error)) => Err(error),

@@ -151,6 +151,10 @@ impl Judge {
             Some(Err(LedgerError::Refused(refusal))) => {
                 return Ok(match refusal.code {
                     Code::ConcurrencyConflict | Code::InvalidTransition => Round::Over,
+                    Code::LedgerInconsistent => {
+                        self.leave_to_repair(&case.lease, &refusal, stop).await?;
+                        Round::Over
+                    }
                     _ => Round::Ends(unable(&refusal.to_string())),
                 });
             }

@@ -357,6 +357,15 @@ impl Simulation {
                         Deed::Pause(paused) => {
                             drop(runtime.block_on(ledger.set_paused(paused)));
                         }
+                        Deed::Distrust(id) => {
+                            let block = Request::Block {
+                                code: runner_lifecycle::Code::LedgerInconsistent,
+                                reason: "something does not fit".to_owned(),
+                                waits_for: None,
+                            };
+                            // Somebody may be at it, or it has ended.
+                            drop(runtime.block_on(ledger.call(&Ask::new(id, "person", block))));
+                        }
                     }
                 }
                 Ok(())

@@ -67,6 +67,8 @@ pub enum Deed {
     Cancel(TaskId),
     /// Lets nothing new start, or lets it start again.
     Pause(bool),
+    /// Says that the ledger contradicts itself about a task.
+    Distrust(TaskId),
 }
 
 /// Everything that is given before a simulation begins.

@@ -139,7 +139,8 @@ fn check_merge(draft: &Draft<'_>, claim: &Claim) -> Result<Vec<Resource>, Refusa
 /// it is the end of something that began before.
 fn may_start(draft: &Draft<'_>) -> Result<(), Refusal> {
     let facts = draft.facts;
-    ready::not_held_back(&draft.row, facts, draft.now).map_err(|not| not.refusal(&draft.row))
+    ready::not_held_back(draft.policy, &draft.row, facts, draft.now)
+        .map_err(|not| not.refusal(&draft.row))
 }
 
 fn not_claimable(task: &Task, purpose: Purpose) -> Refusal {

@@ -22,6 +22,8 @@ pub(super) struct Draft<'d> {
     pub(super) locks: LockChange,
     pub(super) lease: LeaseChange,
     pub(super) run: Option<Run>,
+    /// Older runs that end.
+    pub(super) closed: Vec<Run>,
     pub(super) created: Option<Created>,
     receipt: bool,
 }
@@ -64,6 +66,7 @@ impl<'d> Draft<'d> {
             locks: LockChange::Keep,
             lease: LeaseChange::Keep,
             run: None,
+            closed: Vec::new(),
             created: None,
             receipt: false,
         }
@@ -118,6 +121,16 @@ impl<'d> Draft<'d> {
     /// Changes fields without going anywhere.
     pub(super) fn note(&mut self, event: &str, edit: impl FnOnce(&mut Task)) {
         self.record(event, Map::new(), edit);
+    }
+
+    /// Notes that something beside the row has changed. A task that has ended says so
+    /// again.
+    pub(super) fn note_beside(&mut self, event: &str, details: Map<String, Value>) {
+        if self.row.state.is_terminal() {
+            self.self_loop(event, details, |_| ());
+        } else {
+            self.record(event, details, |_| ());
+        }
     }
 
     fn record(&mut self, event: &str, details: Map<String, Value>, edit: impl FnOnce(&mut Task)) {
@@ -238,7 +251,7 @@ impl<'d> Draft<'d> {
             events: self.events,
             locks: self.locks,
             lease: self.lease,
-            runs: self.run.into_iter().collect(),
+            runs: self.closed.into_iter().chain(self.run).collect(),
             created: self.created,
             answer,
             replayed: false,

@@ -9,7 +9,7 @@ use super::work::mark_refused_packet;
 use super::{Answer, Decision, LeaseChange, LockChange, Refusal};
 use crate::event::Event;
 use crate::lock::{Resource, normalise};
-use crate::policy::Policy;
+use crate::policy::{Policy, Rule};
 use crate::request::{Call, Chain, Facts, NewPacket, NewTask, Request};
 use crate::row::{Blocker, Lineage, Task, TaskId};
 use crate::run::Run;
@@ -276,7 +276,8 @@ pub(super) fn block(
 /// recovery table sees the newer revision.
 pub(super) fn replan(mut draft: Draft<'_>, packet: &NewPacket) -> Result<Decision, Refusal> {
     let plannable = matches!(draft.row.state, State::Todo | State::Blocked);
-    if !plannable || draft.row.phase == Phase::Judge {
+    let idle = plannable && draft.row.phase != Phase::Judge;
+    if !idle && draft.policy.enforces(Rule::ReplanIdle) {
         return Err(Refusal::new(
             Code::InvalidTransition,
             format!(
@@ -334,7 +335,9 @@ pub(super) fn terminal(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
             draft.self_loop("replayed", why(reason), |_| ());
         }
         Request::Retry { successor }
-            if state != State::Done && draft.row.superseded_by.is_none() =>
+            if state != State::Done
+                && (draft.row.superseded_by.is_none()
+                    || !draft.policy.enforces(Rule::OneSuccessor)) =>
         {
             let actor = draft.call.actor.clone();
             let made = successor::create(

@@ -297,7 +297,8 @@ pub(super) fn expire(
 pub(super) fn take_back(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
     in_progress(&draft, |_| true)?;
     let never = |lease: &crate::run::Lease| lease.never_began(draft.now);
-    if !draft.facts.lease.as_ref().is_some_and(never) {
+    let never = draft.facts.lease.as_ref().is_some_and(never);
+    if !never && draft.policy.enforces(Rule::NeverBegan) {
         return Err(Refusal::new(
             Code::InvalidTransition,
             format!("the owner of task {} has begun", draft.row.id),
@@ -310,7 +311,7 @@ pub(super) fn take_back(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
 
 /// Ends a lease whose owner is gone: `in_progress -> blocked(TASK_TIMEOUT)`, and on at
 /// once as the recovery table says, in the same transaction.
-fn lose(
+pub(super) fn lose(
     draft: &mut Draft<'_>,
     event: &str,
     why: &str,
@@ -355,7 +356,9 @@ pub(super) fn end_timebox(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
     let words = "the time of the run is used up";
     match lease.purpose {
         Purpose::Work => failure(&mut draft, Category::Flaky, Some("timebox"), words)?,
-        _ if draft.row.intent.is_some() => judge::step_back(&mut draft, words)?,
+        _ if draft.row.intent.is_some() && draft.policy.enforces(Rule::TimeboxKeepsIntent) => {
+            judge::step_back(&mut draft, words)?;
+        }
         Purpose::Judge | Purpose::Merge => judge::unable(&mut draft, words)?,
     }
     Ok(draft.moved())

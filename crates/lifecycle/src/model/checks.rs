@@ -1,16 +1,17 @@
 //! What must hold in every state, the runs of the checker, and ten rules left out.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-use super::{Fleet, World, id, store};
+use super::person::Wish;
+use super::{Fleet, Slot, World, id, store};
 use crate::lock::{Resource, overlap};
 use crate::packet::CheckStatus;
 use crate::policy::{Policy, Rule};
 use crate::row::{Criterion, Task};
-use crate::words::{Category, Check, RunStatus, State};
+use crate::words::{Category, Check, Purpose, RunStatus, State};
 
 pub(super) fn no_overlapping_locks(world: &World) -> bool {
     let slots = &world.slots;
@@ -67,17 +68,31 @@ pub(super) fn done_has_evidence(world: &World) -> bool {
 }
 
 /// What is in the base is done, or its intent is still open; what is done is in the base.
-pub(super) fn merged_is_done(fleet: &Fleet, world: &World) -> bool {
-    fleet.tasks.iter().enumerate().all(|(root, task)| {
-        let mine = || {
-            world
-                .slots
-                .iter()
-                .filter(|s| s.task.lineage.root == task.id)
-        };
+pub(super) fn merged_is_done(world: &World) -> bool {
+    world.slots.iter().all(|slot| {
+        let root = &slot.task.lineage.root;
+        let mine = || world.slots.iter().filter(|s| s.task.lineage.root == *root);
         let done = mine().any(|slot| slot.task.state == State::Done && slot.task.needs_merge());
         let merging = mine().any(|slot| slot.task.intent.is_some() && slot.landed);
-        (world.merged[root] > 0) == (done || merging)
+        let merged = world.merged.get(root).is_some_and(|times| *times > 0);
+        merged == (done || merging)
+    })
+}
+
+/// A worker has locked what its task may change now.
+pub(super) fn work_holds_its_scope(world: &World) -> bool {
+    world.slots.iter().all(|slot| match &slot.lease {
+        Some(lease) if lease.purpose == Purpose::Work => slot.locks == slot.task.work_scope(),
+        _ => true,
+    })
+}
+
+/// A task is succeeded once, by the one that it names.
+pub(super) fn one_successor(world: &World) -> bool {
+    world.slots.iter().all(|slot| {
+        let of = |other: &&Slot| other.task.rework_of.as_ref() == Some(&slot.task.id);
+        let mut successors = world.slots.iter().filter(of).map(|other| &other.task.id);
+        successors.all(|successor| slot.task.superseded_by.as_ref() == Some(successor))
     })
 }
 
@@ -86,7 +101,7 @@ pub(super) fn agree(world: &World) -> bool {
 }
 
 /// Limits of two where the defaults have ten: the same rules, fewer repetitions.
-fn small_policy() -> Policy {
+pub(super) fn small_policy() -> Policy {
     Policy {
         max_runs: 2,
         retries: Category::ALL.iter().map(|one| (*one, 1)).collect(),
@@ -105,7 +120,7 @@ fn small_policy() -> Policy {
     }
 }
 
-fn task(name: &str, scope: &str) -> Task {
+pub(super) fn task(name: &str, scope: &str) -> Task {
     let criterion = |name: &str, check| Criterion {
         id: name.to_owned(),
         text: String::new(),
@@ -126,7 +141,7 @@ fn task(name: &str, scope: &str) -> Task {
 }
 
 /// One task, everything that can happen to it.
-fn one_task() -> Fleet {
+pub(super) fn one_task() -> Fleet {
     Fleet {
         policy: small_policy(),
         tasks: vec![task("a", "src")],
@@ -134,10 +149,14 @@ fn one_task() -> Fleet {
         judges: 2,
         faults: 1,
         failures: true,
-        cancel: false,
+        wishes: Vec::new(),
+        detours: 0,
+        lengths: false,
+        harms: 0,
         deadly: false,
         races: true,
-        depths: Mutex::new(HashMap::new()),
+        depths: Mutex::default(),
+        followed: Mutex::default(),
     }
 }
 
@@ -177,10 +196,10 @@ fn a_deadly_task() -> Fleet {
 }
 
 /// One task that ends well, but for faults and a person who cancels.
-fn a_quiet_task() -> Fleet {
+pub(super) fn a_quiet_task() -> Fleet {
     Fleet {
         failures: false,
-        cancel: true,
+        wishes: vec![Wish::Cancel],
         ..one_task()
     }
 }
@@ -189,16 +208,18 @@ fn a_quiet_task() -> Fleet {
 fn two_faults_in_the_queue() -> Fleet {
     Fleet {
         faults: 2,
-        cancel: false,
+        wishes: Vec::new(),
         ..a_quiet_task()
     }
 }
 
 /// What the checker came to.
-struct Found {
+pub(super) struct Found {
     /// The properties that do not hold, each with the steps that lead there.
     broken: Vec<(&'static str, String)>,
     states: usize,
+    /// The requests that were followed.
+    followed: BTreeSet<&'static str>,
 }
 
 fn explore(name: &str, fleet: Fleet, until: HasDiscoveries) -> Found {
@@ -225,14 +246,17 @@ fn explore(name: &str, fleet: Fleet, until: HasDiscoveries) -> Found {
             broken.push((property.name, steps.unwrap_or_default()));
         }
     }
+    let followed = model.followed.lock();
     Found {
         broken,
         states: checker.unique_state_count(),
+        followed: followed.map_or_else(|_| BTreeSet::new(), |followed| followed.clone()),
     }
 }
 
-/// Every reachable state is visited, and everything holds in each.
-fn holds(name: &str, fleet: Fleet, at_least: usize) {
+/// Every reachable state is visited, and everything holds in each. What was asked and
+/// followed there.
+pub(super) fn holds(name: &str, fleet: Fleet, at_least: usize) -> BTreeSet<&'static str> {
     let found = explore(name, fleet, HasDiscoveries::All);
     assert_eq!(found.broken, [], "{name}");
     assert!(
@@ -240,6 +264,17 @@ fn holds(name: &str, fleet: Fleet, at_least: usize) {
         "{name}: only {} states",
         found.states
     );
+    found.followed
+}
+
+/// Leaves the rule out, and the checker finds that this does not hold then.
+pub(super) fn is_noticed(rule: Rule, mut fleet: Fleet, expected: &'static str) {
+    fleet.policy.without = Some(rule);
+    let name = format!("without {rule:?}");
+    let found = explore(&name, fleet, HasDiscoveries::AnyOf([expected].into()));
+    let noticed: Vec<&str> = found.broken.iter().map(|(name, _)| *name).collect();
+    println!("{name}: {:?}", found.broken.first());
+    assert!(noticed.contains(&expected), "{name}: {noticed:?}");
 }
 
 #[test]
@@ -325,12 +360,6 @@ fn each_rule_that_is_left_out_is_noticed() {
         (Rule::DeadDependency, a_chain, end),
     ];
     for (rule, fleet, expected) in rows {
-        let mut fleet = fleet();
-        fleet.policy.without = Some(rule);
-        let name = format!("without {rule:?}");
-        let found = explore(&name, fleet, HasDiscoveries::AnyOf([expected].into()));
-        let noticed: Vec<&str> = found.broken.iter().map(|(name, _)| *name).collect();
-        println!("{name}: {:?}", found.broken.first());
-        assert!(noticed.contains(&expected), "{name}: {noticed:?}");
+        is_noticed(rule, fleet(), expected);
     }
 }

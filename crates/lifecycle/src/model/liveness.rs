@@ -8,12 +8,13 @@ const MAX_DEPTH: usize = 500;
 impl Fleet {
     /// Whether every task has ended or waits for a person.
     fn is_settled(&self, world: &World) -> bool {
-        (0..world.slots.len()).all(|at| {
-            let task = &world.slots[at].task;
-            let facts = || store::facts(world, at, None);
-            task.state.is_terminal()
-                || crate::recovery::is_parked(&self.policy, task, &facts(), NOW)
-        })
+        !world.damaged
+            && (0..world.slots.len()).all(|at| {
+                let task = &world.slots[at].task;
+                let facts = || store::facts(world, at, None);
+                task.state.is_terminal()
+                    || crate::recovery::is_parked(&self.policy, task, &facts(), NOW)
+            })
     }
 
     /// How many steps it takes at most, in whatever order the roles act, until every task

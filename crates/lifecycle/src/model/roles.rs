@@ -7,6 +7,9 @@ use crate::ready::{NotReady, ready};
 use crate::recovery::{self, Action};
 use crate::request::{Call, Claim, Ending, JudgeEnding, NewPacket, Request};
 use crate::row::{Intent, Task, TaskId};
+use crate::run::Lease;
+use crate::time::Timestamp;
+use crate::watchdog::{Look, look};
 use crate::words::{BasePosition, Category, Code, Purpose, Reason, ReworkCause, State};
 
 impl Fleet {
@@ -20,9 +23,12 @@ impl Fleet {
                 Client::Busy(work) => self.next_of(world, who, work, &mut offers),
                 Client::Waiting { .. } => {}
             },
-            Who::Watchdog => watchdog(world, &mut offers),
-            Who::CycleManager => self.cycle(world, &mut offers),
-            Who::Person => {}
+            Who::Watchdog => self.watchdog(world, &mut offers),
+            Who::CycleManager => {
+                self.cycle(world, &mut offers);
+                Fleet::mend(world, &mut offers);
+            }
+            Who::Person => Fleet::unpause(world, &mut offers),
         }
         offers
     }
@@ -47,7 +53,8 @@ impl Fleet {
             .map_or(String::new(), |run| run.id.clone());
         let mut ask = |request| offers.push(message(who, work.slot, None, request));
         let lease = slot.lease.as_ref();
-        if lease.is_some_and(|lease| lease.token == token && lease.is_expired(NOW)) {
+        let unheard = |lease: &Lease| lease.is_expired(NOW) || lease.never_began(NOW);
+        if lease.is_some_and(|lease| lease.token == token && unheard(lease)) {
             ask(Request::Heartbeat { token });
         }
         match work.purpose {
@@ -64,6 +71,17 @@ impl Fleet {
                         result: Some("c".to_owned()),
                         packet: packet(task, &run_id, good),
                     });
+                }
+                if world.detours_left > 0 {
+                    finish(Ending::Quota {
+                        reset_at: None,
+                        account: "one".to_owned(),
+                    });
+                    finish(Ending::Postponed {
+                        until: Timestamp(NOW.0 + 1),
+                        reason: "no money".to_owned(),
+                    });
+                    finish(Ending::Lost);
                 }
                 if self.failures {
                     finish(Ending::Failed {
@@ -86,55 +104,54 @@ impl Fleet {
                     });
                 }
                 end(reject(ReworkCause::Verdict));
+                if world.detours_left > 0 {
+                    end(JudgeEnding::Quota {
+                        reset_at: None,
+                        account: "one".to_owned(),
+                    });
+                    end(step_back());
+                }
                 if self.failures {
                     end(JudgeEnding::Unable {
                         reason: "no reviewer".to_owned(),
                     });
                 }
             }
-            Purpose::Merge => match &task.intent {
-                None => {
-                    for good in [true, false] {
-                        ask(Request::RecordIntent {
-                            token,
-                            intent: Intent {
-                                old_base: TIP.to_owned(),
-                                merge_commit: merge_commit(task.version),
-                            },
-                            packet: packet(task, &run_id, good),
-                        });
-                    }
-                    let end = JudgeEnding::Reject {
-                        cause: ReworkCause::Conflict,
-                        remarks: Vec::new(),
-                        reason: "does not merge".to_owned(),
-                    };
-                    ask(Request::Judge { token, ending: end });
-                }
-                Some(intent) => {
-                    let base = if slot.landed {
-                        BasePosition::Merged
-                    } else if intent.old_base == TIP {
-                        BasePosition::Old
-                    } else {
-                        BasePosition::Elsewhere
-                    };
-                    if base == BasePosition::Old {
-                        offers.push(Message {
-                            from: who,
-                            slot: work.slot,
-                            body: Body::MoveBase { from: TIP },
-                        });
-                    } else {
-                        let intent = intent.clone();
-                        ask(Request::SettleIntent {
-                            token,
-                            intent,
-                            base,
-                        });
+            Purpose::Merge if world.detours_left > 0 => {
+                merge(world, who, work, offers);
+                let ending = step_back();
+                offers.push(message(
+                    who,
+                    work.slot,
+                    None,
+                    Request::Judge { token, ending },
+                ));
+            }
+            Purpose::Merge => merge(world, who, work, offers),
+        }
+    }
+
+    /// A lease ends when nobody renews it: at once where its owner is gone, and where the
+    /// heartbeats of a living one were lost for long enough. It is taken back where they
+    /// never came, and ends where the work takes too long.
+    fn watchdog(&self, world: &World, offers: &mut Vec<Message>) {
+        for (at, slot) in world.slots.iter().enumerate() {
+            let Some(lease) = &slot.lease else { continue };
+            let version = Some(slot.task.version);
+            let mut ask =
+                |request: Request| offers.push(message(Who::Watchdog, at, version, request));
+            let held = world.clients.iter().any(|client| holds(client, at, lease));
+            match look(lease, NOW, NOW) {
+                Look::NeverBegan => ask(Request::TakeBack),
+                Look::TimeboxOver if held => ask(Request::EndTimebox),
+                Look::Later(_) if held => {}
+                _ => {
+                    ask(Request::Expire { not_before: None });
+                    if self.lengths && lease.last_heartbeat_at == lease.claimed_at {
+                        ask(Request::TakeBack);
                     }
                 }
-            },
+            }
         }
     }
 
@@ -178,6 +195,57 @@ impl Fleet {
     }
 }
 
+/// What the head of the merge queue does next.
+fn merge(world: &World, who: Who, work: &Work, offers: &mut Vec<Message>) {
+    let slot = &world.slots[work.slot];
+    let (task, token) = (&slot.task, work.token);
+    let run_id = slot.run.as_ref().map_or("", |run| run.id.as_str());
+    let mut ask = |request| offers.push(message(who, work.slot, None, request));
+    match &task.intent {
+        None => {
+            for good in [true, false] {
+                ask(Request::RecordIntent {
+                    token,
+                    intent: Intent {
+                        old_base: TIP.to_owned(),
+                        merge_commit: merge_commit(task.version),
+                    },
+                    packet: packet(task, run_id, good),
+                });
+            }
+            let end = JudgeEnding::Reject {
+                cause: ReworkCause::Conflict,
+                remarks: Vec::new(),
+                reason: "does not merge".to_owned(),
+            };
+            ask(Request::Judge { token, ending: end });
+        }
+        Some(intent) => {
+            let base = if slot.landed {
+                BasePosition::Merged
+            } else if intent.old_base == TIP {
+                BasePosition::Old
+            } else {
+                BasePosition::Elsewhere
+            };
+            if base == BasePosition::Old {
+                offers.push(Message {
+                    from: who,
+                    slot: work.slot,
+                    body: Body::MoveBase { from: TIP },
+                });
+            } else {
+                let intent = intent.clone();
+                ask(Request::SettleIntent {
+                    token,
+                    intent,
+                    base,
+                });
+            }
+        }
+    }
+}
+
 fn judge_claims(world: &World, who: Who, offers: &mut Vec<Message>) {
     for (at, slot) in world.slots.iter().enumerate() {
         let due = slot.task.retry_at().is_none_or(|due| due <= NOW);
@@ -193,26 +261,15 @@ fn judge_claims(world: &World, who: Who, offers: &mut Vec<Message>) {
     }
 }
 
-/// A lease ends when nobody renews it: at once where its owner is gone, and where the
-/// heartbeats of a living one were lost for long enough.
-fn watchdog(world: &World, offers: &mut Vec<Message>) {
-    for (at, slot) in world.slots.iter().enumerate() {
-        let Some(lease) = &slot.lease else { continue };
-        let holds = |client: &Client| match client {
-            Client::Idle => false,
-            Client::Busy(work) => work.slot == at && work.token == lease.token,
-            Client::Waiting { message, work, .. } => {
-                let claims = message.claim().is_some_and(|claim| claim.key == lease.key);
-                claims
-                    || work
-                        .as_ref()
-                        .is_some_and(|w| w.slot == at && w.token == lease.token)
-            }
-        };
-        let version = Some(slot.task.version);
-        if lease.is_expired(NOW) || !world.clients.iter().any(holds) {
-            let request = Request::Expire { not_before: None };
-            offers.push(message(Who::Watchdog, at, version, request));
+/// Whether the client is the owner of that lease, or will be when it hears its answer.
+fn holds(client: &Client, at: usize, lease: &Lease) -> bool {
+    let mine = |work: &Work| work.slot == at && work.token == lease.token;
+    match client {
+        Client::Idle => false,
+        Client::Busy(work) => mine(work),
+        Client::Waiting { message, work, .. } => {
+            let claims = message.claim().is_some_and(|claim| claim.key == lease.key);
+            claims || work.as_ref().is_some_and(mine)
         }
     }
 }
@@ -255,11 +312,32 @@ pub(super) fn call(who: Who, expected_version: Option<u64>, request: Request) ->
     }
 }
 
-fn message(from: Who, slot: usize, version: Option<u64>, request: Request) -> Message {
+pub(super) fn message(from: Who, slot: usize, version: Option<u64>, request: Request) -> Message {
     Message {
         from,
         slot,
         body: Body::Call(Box::new(call(from, version, request))),
+    }
+}
+
+/// Whether nothing is counted when a lease ends so.
+pub(super) fn is_detour(request: &Request) -> bool {
+    match request {
+        Request::Finish { ending, .. } => matches!(
+            ending,
+            Ending::Quota { .. } | Ending::Postponed { .. } | Ending::Lost
+        ),
+        Request::Judge { ending, .. } => matches!(
+            ending,
+            JudgeEnding::Quota { .. } | JudgeEnding::StepBack { .. }
+        ),
+        _ => false,
+    }
+}
+
+fn step_back() -> JudgeEnding {
+    JudgeEnding::StepBack {
+        reason: "not now".to_owned(),
     }
 }
 
@@ -272,7 +350,7 @@ fn reject(cause: ReworkCause) -> JudgeEnding {
 }
 
 /// The next id of the lineage that is free.
-fn fresh_id(world: &World, task: &Task) -> TaskId {
+pub(super) fn fresh_id(world: &World, task: &Task) -> TaskId {
     let root = &task.lineage.root;
     let taken = |id: &TaskId| world.slots.iter().any(|slot| slot.task.id == *id);
     let mut ids = (2..=world.slots.len() + 2).map(|n| super::id(&format!("{root}.{n}")));

@@ -2,14 +2,15 @@
 
 use super::{Body, Client, Fleet, Kept, Message, NOW, STEP_RULES, Slot, TIP, Work, World, roles};
 use crate::decide::{Answer, Decision, LeaseChange, LockChange, Refusal, decide};
-use crate::event::extend;
+use crate::event::{Event, extend};
 use crate::lock::{Lock, first_conflict};
 use crate::policy::Rule;
 use crate::reconcile::{Snapshot, reconcile};
 use crate::request::{Call, Chain, Dependency, Facts, Request, Unmerged};
 use crate::row::{Task, TaskId};
-use crate::run::{Receipt, Run};
-use crate::words::{BasePosition, Code, Phase, RunStatus, State};
+use crate::run::{Lease, Receipt, Run};
+use crate::time::Timestamp;
+use crate::words::{BasePosition, Code, Phase, Reason, RunStatus, State};
 
 /// What comes back to a caller.
 pub(super) enum Reply {
@@ -79,10 +80,8 @@ impl Fleet {
                 if *from == TIP {
                     base_moves(world);
                     world.slots[at].landed = true;
-                    let root = &world.slots[at].task.lineage.root;
-                    if let Some(root) = self.tasks.iter().position(|task| task.id == *root) {
-                        world.merged[root] += 1;
-                    }
+                    let root = world.slots[at].task.lineage.root.clone();
+                    *world.merged.entry(root).or_insert(0) += 1;
                 }
                 return Reply::Git;
             }
@@ -90,6 +89,10 @@ impl Fleet {
         match self.decided(world, message) {
             Err(refusal) => Reply::Refusal(refusal),
             Ok(decision) => {
+                self.note_followed(&call.request);
+                if roles::is_detour(&call.request) && !decision.replayed {
+                    world.detours_left = world.detours_left.saturating_sub(1);
+                }
                 write(world, at, call, &decision);
                 Reply::Answer(decision.answer)
             }
@@ -108,25 +111,44 @@ impl Fleet {
         let mut facts = facts(world, at, call.request.token());
         if matches!(
             call.request,
-            Request::Judge { .. } | Request::RecordIntent { .. }
+            Request::Finish { .. } | Request::Judge { .. } | Request::RecordIntent { .. }
         ) {
             facts.inconsistencies = inconsistencies(world, &world.slots[at..=at], false);
+        }
+        if call.request == Request::Repair {
+            facts.inconsistencies = inconsistencies(world, &world.slots, true);
         }
         if matches!(call.request, Request::Expire { .. })
             && let Some(lease) = &mut facts.lease
             && !renews(world, at)
         {
             // Nobody renews it: time passes until it has ended.
-            lease.last_heartbeat_at = crate::time::Timestamp(0);
+            lease.last_heartbeat_at = Timestamp(0);
+        }
+        if call.request == Request::TakeBack
+            && let Some(lease) = &mut facts.lease
+            && !renews(world, at)
+            && lease.last_heartbeat_at == lease.claimed_at
+        {
+            let_interval_pass(lease);
         }
         decide(&self.policy, Some(&world.slots[at].task), call, &facts, NOW)
     }
 
     /// Writes what was decided on an earlier reading, unless that is stale: the version
     /// is compared, and locks are tested again where they are taken.
-    pub(super) fn commit(&self, world: &mut World, message: &Message, decision: &Decision) -> bool {
-        let task = &world.slots[message.slot].task;
-        let stale = decision.expected_version != Some(task.version);
+    /// So is the lease, where it ends: a heartbeat changes no version.
+    pub(super) fn commit(
+        &self,
+        world: &mut World,
+        message: &Message,
+        decision: &Decision,
+        lease: Option<&Lease>,
+    ) -> bool {
+        let slot = &world.slots[message.slot];
+        let task = &slot.task;
+        let heard = decision.lease != LeaseChange::Keep && slot.lease.as_ref() != lease;
+        let stale = decision.expected_version != Some(task.version) || heard;
         if stale && self.policy.enforces(Rule::CompareAndSet) {
             return false;
         }
@@ -139,9 +161,28 @@ impl Fleet {
         let Body::Call(call) = &message.body else {
             return false;
         };
+        self.note_followed(&call.request);
+        if roles::is_detour(&call.request) {
+            world.detours_left = world.detours_left.saturating_sub(1);
+        }
         write(world, message.slot, call, decision);
         true
     }
+}
+
+/// The lease of what a client is at.
+pub(super) fn lease_of(world: &mut World, client: usize) -> Option<&mut Lease> {
+    match &world.clients[client] {
+        Client::Busy(work) => world.slots[work.slot].lease.as_mut(),
+        _ => None,
+    }
+}
+
+/// One interval goes by after a claim, without a word.
+pub(super) fn let_interval_pass(lease: &mut Lease) {
+    let interval = i64::from(lease.heartbeat_interval_seconds) * 1000;
+    lease.claimed_at = Timestamp(NOW.0 - interval);
+    lease.last_heartbeat_at = lease.claimed_at;
 }
 
 fn write(world: &mut World, at: usize, call: &Call, decision: &Decision) {
@@ -172,23 +213,26 @@ fn write(world: &mut World, at: usize, call: &Call, decision: &Decision) {
         });
     }
     if let Some(created) = &decision.created {
-        let mut rebuilt = Task::blank(created.task.id.clone());
-        let folded = created
-            .events
-            .iter()
-            .try_for_each(|event| extend(&mut rebuilt, event));
-        if folded.is_err() || rebuilt != created.task {
-            world.broken = world.broken.or(Some(STEP_RULES[1]));
-        }
-        world.slots.push(Slot {
-            task: created.task.clone(),
-            lease: None,
-            locks: Vec::new(),
-            run: None,
-            receipts: Vec::new(),
-            landed: false,
-        });
+        add(world, &created.task, &created.events);
     }
+}
+
+/// A new task.
+pub(super) fn add(world: &mut World, task: &Task, events: &[Event]) {
+    let mut rebuilt = Task::blank(task.id.clone());
+    let mut events = events.iter();
+    let folded = events.try_for_each(|event| extend(&mut rebuilt, event));
+    if folded.is_err() || rebuilt != *task {
+        world.broken = world.broken.or(Some(STEP_RULES[1]));
+    }
+    world.slots.push(Slot {
+        task: task.clone(),
+        lease: None,
+        locks: Vec::new(),
+        run: None,
+        receipts: Vec::new(),
+        landed: false,
+    });
 }
 
 /// What a transaction may never do, whatever was asked.
@@ -200,7 +244,17 @@ fn broken_rule(slot: &Slot, call: &Call, decision: &Decision) -> Option<&'static
             return Some(STEP_RULES[0]);
         }
     }
-    if before.state.is_terminal() {
+    let lease = slot.lease.as_ref();
+    let begun = |lease: &Lease| lease.last_heartbeat_at > lease.claimed_at;
+    if call.request == Request::TakeBack && lease.is_some_and(begun) {
+        return Some(STEP_RULES[5]);
+    }
+    let starts = matches!(call.request, Request::Claim(_)) && !decision.replayed;
+    if starts && before.paused && before.intent.is_none() {
+        return Some(STEP_RULES[6]);
+    }
+    // A repair changes what stands beside the row.
+    if before.state.is_terminal() && call.request != Request::Repair {
         let kept = after.state == before.state
             && after.owner == before.owner
             && decision.locks == LockChange::Keep
@@ -305,11 +359,13 @@ pub(super) fn facts(world: &World, at: usize, token: Option<u64>) -> Facts {
         locks: locks(world),
         unmerged: unmerged(world),
         is_merge_head: is_merge_head(world, at),
+        repaired: (slot.task.blocked_on() == Some(Reason::LedgerInconsistent))
+            .then_some(!world.damaged),
         ..Facts::default()
     }
 }
 
-fn chain(world: &World, id: &TaskId) -> Chain {
+pub(super) fn chain(world: &World, id: &TaskId) -> Chain {
     let find = |id: &TaskId| world.slots.iter().find(|slot| slot.task.id == *id);
     let mut next = find(id);
     while let Some(slot) = next {
@@ -350,6 +406,7 @@ pub(super) fn is_merge_head(world: &World, at: usize) -> bool {
     let queued = |slot: &Slot| {
         !slot.task.state.is_terminal()
             && slot.task.phase == Phase::Judge
+            && (!slot.task.paused || slot.task.intent.is_some())
             && slot.run.as_ref().is_some_and(Run::is_approved)
     };
     world.slots.iter().position(queued) == Some(at)

@@ -161,7 +161,41 @@ fn each_contradiction_is_found() {
     }
     for kind in InconsistencyKind::ALL {
         assert!(seen.contains(kind.as_str()), "{kind} is never tested");
-        assert!(!kind.repair().is_empty());
+    }
+}
+
+#[test]
+fn of_two_overlapping_claims_the_younger_is_named() {
+    let mut store = sound();
+    store.tasks[1].state = State::InProgress;
+    store.events[1].to_state = State::InProgress;
+    store.tasks[1].owner = Some("v".to_owned());
+    store.locks.push(lock("b", "src/x"));
+    let claimed = |task: &str, at: i64| {
+        let mut lease = sound().leases.remove(0);
+        lease.task_id = id(task);
+        lease.claimed_at = Timestamp(at);
+        lease
+    };
+    for (leases, younger) in [
+        (vec![claimed("a", 1), claimed("b", 2)], "b"),
+        (vec![claimed("a", 2), claimed("b", 1)], "a"),
+        (vec![claimed("a", 1), claimed("b", 1)], "b"),
+        (vec![claimed("b", 1)], "a"),
+        (vec![], "b"),
+    ] {
+        store.leases = leases;
+        let found = reconcile(&Snapshot {
+            tasks: &[],
+            last_events: &[],
+            locks: &store.locks,
+            leases: &store.leases,
+            runs: &[],
+            complete: false,
+        });
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].task_id, id(younger));
+        assert!(found[0].concerns(&id("a")) && found[0].concerns(&id("b")));
     }
 }
 
@@ -170,6 +204,7 @@ fn only_blocking_ones_keep_a_task_from_being_done() {
     let of = |kind| Inconsistency {
         kind,
         task_id: id("a"),
+        other: None,
         words: "x".to_owned(),
     };
     let warning = of(InconsistencyKind::RunWithoutWork);

@@ -46,23 +46,26 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
         _ => {}
     }
     let store = store(dir, &args.store)?;
-    with_ledger(&store, out, async |ledger, out| match &args.command {
-        FleetCommand::Status { all } => status::run(ledger, *all, out).await,
-        FleetCommand::Pause { id } => pause(ledger, id.as_deref(), true, out).await,
-        FleetCommand::Resume { id } => pause(ledger, id.as_deref(), false, out).await,
-        FleetCommand::Cancel { id, reason } => {
-            let command = TaskCommand::Cancel {
-                id: id.clone(),
-                reason: reason.clone(),
-            };
-            task::dispatch(ledger, &by_hand(args, command), out).await
+    let reads = matches!(args.command, FleetCommand::Status { .. });
+    with_ledger(&store, reads, out, async |ledger, out| {
+        match &args.command {
+            FleetCommand::Status { all } => status::run(ledger, *all, out).await,
+            FleetCommand::Pause { id } => pause(ledger, id.as_deref(), true, out).await,
+            FleetCommand::Resume { id } => pause(ledger, id.as_deref(), false, out).await,
+            FleetCommand::Cancel { id, reason } => {
+                let command = TaskCommand::Cancel {
+                    id: id.clone(),
+                    reason: reason.clone(),
+                };
+                task::dispatch(ledger, &by_hand(args, command), out).await
+            }
+            FleetCommand::Retry(retry) => {
+                let command = TaskCommand::Retry(retry.clone());
+                task::dispatch(ledger, &by_hand(args, command), out).await
+            }
+            // Handled above: they open the ledger themselves.
+            _ => Ok(Exit::Success),
         }
-        FleetCommand::Retry(retry) => {
-            let command = TaskCommand::Retry(retry.clone());
-            task::dispatch(ledger, &by_hand(args, command), out).await
-        }
-        // Handled above: they open the ledger themselves.
-        _ => Ok(Exit::Success),
     })
 }
 

@@ -110,6 +110,7 @@ fn an_inconsistent_ledger_keeps_a_task_from_being_done() {
     desk.facts.inconsistencies = vec![crate::reconcile::Inconsistency {
         kind: crate::reconcile::InconsistencyKind::OverlappingLocks,
         task_id: id("t"),
+        other: None,
         words: "src and src/x".to_owned(),
     }];
     let request = desk.intent(token);
