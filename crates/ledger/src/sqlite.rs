@@ -368,6 +368,54 @@ mod tests {
         );
     }
 
+    /// What an older program wrote is there after the upgrade.
+    #[tokio::test]
+    async fn an_older_file_is_brought_up_to_date() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let options = SqliteConnectOptions::new()
+            .filename(&path)
+            .create_if_missing(true);
+        let pool = SqlitePool::connect_with(options).await.unwrap();
+        let run = |text: String| {
+            let pool = pool.clone();
+            async move {
+                let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(text));
+                sql.execute(&pool).await.map(drop).unwrap();
+            }
+        };
+        run(migrate::CREATE_VERSION_TABLE.to_owned()).await;
+        for (version, text) in migrate::pending(0, Dialect::Sqlite).unwrap() {
+            if version > 3 {
+                break;
+            }
+            run(text).await;
+            run(format!("INSERT INTO ledger_schema VALUES ({version})")).await;
+        }
+        for text in [
+            "INSERT INTO events (task_id, version, to_state, created_at, doc) \
+             VALUES ('t', 1, 'todo', 7, '{}'), ('t', 2, 'in_progress', 8, '{}')",
+            "INSERT INTO leases VALUES ('t', 't-1', 'w', 3, 'work', 'k', 1, 2, 90, 15, 4, 5)",
+            "INSERT INTO locks VALUES ('src', 't')",
+            "INSERT INTO receipts VALUES ('t', 2, '{}')",
+        ] {
+            run(text.to_owned()).await;
+        }
+        let engine = SqliteEngine::open(&path, 1, false).await.unwrap();
+        engine.migrate().await.unwrap();
+        let mut session = engine.begin(Access::Read).await.unwrap();
+        let sql = "SELECT l.owner || l.token || l.due_at || h.resource || r.doc || e.seq \
+             || e.to_state FROM leases l JOIN locks h ON h.task_id = l.task_id \
+             JOIN receipts r ON r.task_id = l.task_id JOIN events e ON e.task_id = l.task_id \
+             ORDER BY e.seq";
+        let rows = session.rows(sql.into(), &[]).await.unwrap();
+        let texts: Vec<String> = rows.iter().map(|row| row.text(0).unwrap()).collect();
+        assert_eq!(texts, ["w35src{}1todo", "w35src{}2in_progress"]);
+        drop(session);
+        let gone = sqlx::query("DELETE FROM events").execute(&pool).await;
+        assert!(gone.is_err(), "events are still guarded");
+    }
+
     /// A disk that is full, at the size of this file.
     #[tokio::test]
     async fn a_full_disk_leaves_nothing_half_written() {
