@@ -19,6 +19,7 @@ mod figures;
 mod hints;
 mod keeper;
 mod ledger;
+mod lending;
 mod lineage;
 mod masking;
 mod memory;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, Postgres};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::engine::{Access, Engine, Later, Session};
 use crate::error::StoreError;
 use crate::hints::Hints;
+use crate::lending::Lender;
 use crate::migrate::{self, Dialect};
 use crate::postgres_session::{PostgresSession, failed};
 use crate::postgres_write;
@@ -26,9 +27,6 @@ const ACQUIRE: Duration = Duration::from_secs(20);
 /// How far apart hints are at least.
 const BETWEEN_HINTS: Duration = Duration::from_millis(10);
 
-/// A connection that was idle for longer is tested before it is used.
-const STALE: Duration = Duration::from_secs(1);
-
 /// Whatever the server's defaults are: each statement, also of a function, sees what was
 /// committed before it began. A statement is planned once, not once for each value, for
 /// large tables even while they are small; nothing here is worth a compiler.
@@ -40,7 +38,7 @@ const NOT_DURABLE: &str = "SET synchronous_commit = off";
 
 /// A database on a server.
 pub(crate) struct PostgresEngine {
-    pool: PgPool,
+    lender: Arc<Lender<Postgres>>,
     options: PgConnectOptions,
     announcer: Arc<Announcer>,
     statements: Arc<AtomicU64>,
@@ -69,15 +67,6 @@ impl PostgresEngine {
                     connection.execute(prepared).await.map(drop)
                 })
             })
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    // What was used a moment ago need not be asked whether it lives.
-                    if meta.idle_for > STALE {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
             .connect_lazy_with(options.clone());
         let voice = PgPoolOptions::new()
             .max_connections(1)
@@ -86,8 +75,9 @@ impl PostgresEngine {
                 Box::pin(async move { connection.execute(NOT_DURABLE).await.map(drop) })
             })
             .connect_lazy_with(options.clone());
+        let room = usize::try_from(connections).unwrap_or(usize::MAX);
         Ok(PostgresEngine {
-            pool,
+            lender: Lender::new(pool, room),
             options,
             announcer: Arc::new(Announcer {
                 voice,
@@ -138,7 +128,7 @@ async fn version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 impl Engine for PostgresEngine {
     fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
         Box::pin(async move {
-            let got = self.pool.acquire().await;
+            let got = self.lender.lend().await;
             let connection = got.map_err(|error| failed(&error))?;
             let statements = Arc::clone(&self.statements);
             let session: Box<dyn Session> =
@@ -186,7 +176,7 @@ impl Engine for PostgresEngine {
         Box::pin(async move {
             self.announcer.wait().await;
             self.announcer.voice.close().await;
-            self.pool.close().await;
+            self.lender.close().await;
             Ok(())
         })
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use runner_lifecycle::lock::Resource;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgRow, Postgres};
+use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Executor as _};
 
 use crate::change::Change;
 use crate::engine::{Access, Arg, Later, Pick, Row, Session, Sql};
 use crate::error::StoreError;
+use crate::lending::Lent;
 use crate::postgres_write::literal;
 use crate::{postgres_write, records};
 
@@ -27,7 +27,7 @@ const LINEAGE: &str = "SELECT l_task_id, l_run_id, l_owner, l_token, l_purpose, 
 
 pub(crate) struct PostgresSession {
     /// None once it is given back.
-    connection: Option<PoolConnection<Postgres>>,
+    connection: Option<Lent<Postgres>>,
     access: Access,
     /// Whether a transaction is open, or may be: said before the server is told.
     begun: bool,
@@ -36,9 +36,23 @@ pub(crate) struct PostgresSession {
     statements: Arc<AtomicU64>,
 }
 
+/// Asks the connection something, and notes that it has answered.
+macro_rules! ask {
+    ($session:expr, $connection:ident => $question:expr) => {{
+        $session.statements.fetch_add(1, Ordering::Relaxed);
+        let lent = $session.connection.as_mut();
+        let lent = lent.ok_or_else(|| StoreError::Other("the transaction is over".to_owned()))?;
+        let gone = || StoreError::Other("the connection is gone".to_owned());
+        let $connection = lent.ask().ok_or_else(gone)?;
+        let answer = $question.await;
+        lent.answered(&answer);
+        answer.map_err(|error| failed(&error))
+    }};
+}
+
 impl PostgresSession {
     pub(crate) fn new(
-        connection: PoolConnection<Postgres>,
+        connection: Lent<Postgres>,
         access: Access,
         statements: Arc<AtomicU64>,
     ) -> PostgresSession {
@@ -51,57 +65,44 @@ impl PostgresSession {
         }
     }
 
-    /// The connection, for one more statement.
-    fn connection(&mut self) -> Result<&mut PoolConnection<Postgres>, StoreError> {
-        self.statements.fetch_add(1, Ordering::Relaxed);
-        let gone = || StoreError::Other("the transaction is over".to_owned());
-        self.connection.as_mut().ok_or_else(gone)
-    }
-
-    /// The connection with an open transaction, where one is wanted.
-    async fn inside(&mut self) -> Result<&mut PoolConnection<Postgres>, StoreError> {
+    /// Opens a transaction, where one is wanted.
+    async fn begin(&mut self) -> Result<(), StoreError> {
         let how = match self.access {
             Access::Read => BEGIN_READ,
             Access::Write => BEGIN_WRITE,
-            Access::Once => return self.connection(),
+            Access::Once => return Ok(()),
         };
         if !self.begun {
             self.begun = true;
-            let begun = self.connection()?.execute(how).await;
-            begun.map_err(|error| failed(&error))?;
+            ask!(self, connection => connection.execute(how))?;
         }
-        self.connection()
+        Ok(())
     }
 
     async fn end(mut self: Box<Self>, how: &'static str) -> Result<(), StoreError> {
         if self.begun {
-            let done = self.connection()?.execute(how).await;
-            done.map_err(|error| failed(&error))?;
+            ask!(self, connection => connection.execute(how))?;
             self.begun = false;
         }
         Ok(())
     }
 
     async fn fetch(&mut self, query: Query<'_, Postgres, PgArguments>) -> Rows {
-        let connection = self.inside().await?;
-        rows(query.fetch_all(&mut **connection).await)
+        self.begin().await?;
+        let rows = ask!(self, connection => query.fetch_all(connection))?;
+        Ok(rows.into_iter().map(Row::Postgres).collect())
     }
 }
 
 type Rows = Result<Vec<Row>, StoreError>;
 
-fn rows(got: Result<Vec<PgRow>, sqlx::Error>) -> Rows {
-    got.map(|rows| rows.into_iter().map(Row::Postgres).collect())
-        .map_err(|error| failed(&error))
-}
-
 impl Session for PostgresSession {
     fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
         Box::pin(async move {
-            let connection = self.inside().await?;
-            let done = bound(sql.postgres, args).execute(&mut **connection).await;
-            done.map(|done| done.rows_affected())
-                .map_err(|error| failed(&error))
+            self.begin().await?;
+            let query = bound(sql.postgres, args);
+            let done = ask!(self, connection => query.execute(connection))?;
+            Ok(done.rows_affected())
         })
     }
 
@@ -136,9 +137,9 @@ impl Session for PostgresSession {
                 wanted.repeated
             );
             self.begun = true;
-            let connection = self.connection()?;
             let query = sqlx::raw_sql(AssertSqlSafe(call));
-            rows(query.fetch_all(&mut **connection).await)
+            let rows = ask!(self, connection => query.fetch_all(connection))?;
+            Ok(rows.into_iter().map(Row::Postgres).collect())
         })
     }
 
@@ -156,18 +157,15 @@ impl Session for PostgresSession {
                 && self.last
                 && let Some(message) = postgres_write::claim_and_commit(change)?
             {
-                let connection = self.connection()?;
                 let query = sqlx::raw_sql(AssertSqlSafe(message));
-                let done = query.execute(&mut **connection).await;
-                done.map_err(|error| failed(&error))?;
+                ask!(self, connection => query.execute(connection))?;
                 self.begun = false;
                 return Ok(());
             }
-            let connection = self.inside().await?;
+            self.begin().await?;
             let sql = postgres_write::statement(change);
             let query = postgres_write::bind(sqlx::query(AssertSqlSafe(sql)), change);
-            let done = query.execute(&mut **connection).await;
-            done.map(drop).map_err(|error| failed(&error))
+            ask!(self, connection => query.execute(connection)).map(drop)
         })
     }
 
@@ -183,17 +181,22 @@ impl Session for PostgresSession {
 impl Drop for PostgresSession {
     /// A connection with an open transaction is not given back before that is undone.
     fn drop(&mut self) {
-        let Some(mut connection) = self.connection.take().filter(|_| self.begun) else {
+        let Some(mut lent) = self.connection.take().filter(|_| self.begun) else {
             return;
         };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             // Nobody is left who could wait for it: the server undoes it.
-            drop(connection.detach());
+            lent.cut();
             return;
         };
         runtime.spawn(async move {
-            if connection.execute("ROLLBACK").await.is_err() {
-                connection.close_on_drop();
+            let undone = match lent.ask() {
+                Some(connection) => connection.execute("ROLLBACK").await,
+                None => return,
+            };
+            lent.answered(&undone);
+            if undone.is_err() {
+                lent.close();
             }
         });
     }

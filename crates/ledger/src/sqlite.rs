@@ -20,6 +20,7 @@ use tokio::sync::{Mutex, watch};
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
 use crate::error::StoreError;
 use crate::hints::{self, Hints};
+use crate::lending::Lender;
 use crate::migrate::{self, Dialect};
 use crate::sqlite_session::SqliteWriter;
 
@@ -29,6 +30,8 @@ const BUSY: Duration = Duration::from_secs(20);
 /// A file.
 pub(crate) struct SqliteEngine {
     pool: SqlitePool,
+    /// Keeps a connection for the writer, unless that is the only one.
+    lender: Arc<Lender<Sqlite>>,
     heard: Heard,
     /// Writers of this process queue here, in order; only those of other processes wait
     /// for the file.
@@ -60,7 +63,9 @@ impl SqliteEngine {
     }
 
     fn new(pool: SqlitePool, heard: Heard) -> SqliteEngine {
+        let room = usize::from(pool.options().get_max_connections() > 1);
         SqliteEngine {
+            lender: Lender::new(pool.clone(), room),
             pool,
             heard,
             writer: Arc::new(Mutex::new(())),
@@ -145,7 +150,7 @@ impl Engine for SqliteEngine {
             let statements = Arc::clone(&self.statements);
             if access != Access::Read {
                 let turn = Arc::clone(&self.writer).lock_owned().await;
-                let open = self.pool.acquire().await.map_err(|e| failed(&e))?;
+                let open = self.lender.lend().await.map_err(|e| failed(&e))?;
                 let session: Box<dyn Session> = Box::new(SqliteWriter::new(open, statements, turn));
                 return Ok(session);
             }
@@ -201,7 +206,7 @@ impl Engine for SqliteEngine {
 
     fn close(&self) -> Later<'_, ()> {
         Box::pin(async move {
-            self.pool.close().await;
+            self.lender.close().await;
             Ok(())
         })
     }

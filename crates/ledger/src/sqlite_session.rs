@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use runner_lifecycle::lock::Resource;
-use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments};
 use sqlx::{AssertSqlSafe, Executor as _};
@@ -16,6 +15,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::engine::{Arg, Later, Row, Session, Sql};
 use crate::error::StoreError;
+use crate::lending::Lent;
 use crate::sqlite::{failed, json};
 
 /// A write lock from the beginning: one that is taken later can fail.
@@ -88,9 +88,24 @@ fn renumber(to: &mut String, sql: &str, after: usize) {
     }
 }
 
+/// Says what waits, and notes that the connection has answered.
+macro_rules! ask {
+    ($session:expr, $how:ident) => {{
+        $session.begun = true;
+        $session.statements.fetch_add(1, Ordering::Relaxed);
+        let gone = || StoreError::Other("the transaction is over".to_owned());
+        let lent = $session.connection.as_mut().ok_or_else(gone)?;
+        let connection = lent.ask().ok_or_else(gone)?;
+        let script = std::mem::take(&mut $session.waiting);
+        let answer = script.query().$how(connection).await;
+        lent.answered(&answer);
+        answer.map_err(|error| failed(&error))
+    }};
+}
+
 pub(crate) struct SqliteWriter {
     /// None once it is given back.
-    connection: Option<PoolConnection<Sqlite>>,
+    connection: Option<Lent<Sqlite>>,
     waiting: Script,
     /// Whether a transaction is open, or may be: said before the thread is told.
     begun: bool,
@@ -101,7 +116,7 @@ pub(crate) struct SqliteWriter {
 
 impl SqliteWriter {
     pub(crate) fn new(
-        connection: PoolConnection<Sqlite>,
+        connection: Lent<Sqlite>,
         statements: Arc<AtomicU64>,
         turn: OwnedMutexGuard<()>,
     ) -> SqliteWriter {
@@ -116,22 +131,11 @@ impl SqliteWriter {
         }
     }
 
-    /// The connection, and what waits to be said to it.
-    fn say(&mut self) -> Result<(&mut PoolConnection<Sqlite>, Script), StoreError> {
-        self.begun = true;
-        self.statements.fetch_add(1, Ordering::Relaxed);
-        let gone = || StoreError::Other("the transaction is over".to_owned());
-        let connection = self.connection.as_mut().ok_or_else(gone)?;
-        Ok((connection, std::mem::take(&mut self.waiting)))
-    }
-
     async fn send(&mut self) -> Result<(), StoreError> {
         if self.waiting.text.is_empty() {
             return Ok(());
         }
-        let (connection, script) = self.say()?;
-        let done = script.query().execute(&mut **connection).await;
-        done.map(drop).map_err(|error| failed(&error))
+        ask!(self, execute).map(drop)
     }
 }
 
@@ -141,20 +145,15 @@ impl Session for SqliteWriter {
             // Alone: together with others it would be counted together with them.
             self.send().await?;
             self.waiting.push(sql.sqlite, args);
-            let (connection, script) = self.say()?;
-            let done = script.query().execute(&mut **connection).await;
-            done.map(|done| done.rows_affected())
-                .map_err(|error| failed(&error))
+            Ok(ask!(self, execute)?.rows_affected())
         })
     }
 
     fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
         Box::pin(async move {
             self.waiting.push(sql.sqlite, args);
-            let (connection, script) = self.say()?;
-            let rows = script.query().fetch_all(&mut **connection).await;
-            rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
-                .map_err(|error| failed(&error))
+            let rows = ask!(self, fetch_all)?;
+            Ok(rows.into_iter().map(Row::Sqlite).collect())
         })
     }
 
@@ -206,13 +205,16 @@ impl Session for SqliteWriter {
 }
 
 /// Ends what is open, if anything is.
-async fn undo(mut connection: PoolConnection<Sqlite>) {
-    let Err(error) = connection.execute("ROLLBACK").await else {
+async fn undo(mut lent: Lent<Sqlite>) {
+    let Some(connection) = lent.ask() else {
         return;
     };
+    let undone = connection.execute("ROLLBACK").await;
+    lent.answered(&undone);
     // What could not begin, or was undone by the failure itself, is over.
-    if !error.to_string().contains("no transaction is active") {
-        connection.close_on_drop();
+    let over = |error: &sqlx::Error| error.to_string().contains("no transaction is active");
+    if undone.is_err_and(|error| !over(&error)) {
+        lent.close();
     }
 }
 
@@ -225,7 +227,7 @@ impl Drop for SqliteWriter {
         };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             // Nobody is left who could wait for it: closed it is undone.
-            drop(connection.detach());
+            connection.cut();
             return;
         };
         let turn = self.turn.take();
