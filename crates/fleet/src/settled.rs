@@ -7,7 +7,6 @@ use runner_lifecycle::{Reason, State, Timestamp};
 use crate::book::Booked;
 use crate::roles::Crew;
 use crate::roles::dispatcher::WORKING_ROLES;
-use crate::roles::planner::is_parked;
 
 /// A clock that runs out sooner is waited for; a person may take longer.
 const SOON_SECS: u64 = 60;
@@ -50,4 +49,19 @@ pub(crate) async fn is_settled(crew: &Crew) -> Booked<bool> {
         return Ok(false);
     }
     Ok(book.waits_for_dead(Timestamp(0), 1).await?.is_empty())
+}
+
+/// Whether a task with that blocker waits for a person or the outside, as far as a count
+/// can tell.
+pub(crate) fn is_parked(state: State, blocked_on: Option<Reason>) -> bool {
+    state == State::Blocked
+        && matches!(
+            blocked_on,
+            Some(
+                Reason::IssueLinking
+                    | Reason::DependencyNotMet
+                    | Reason::LedgerInconsistent
+                    | Reason::InvalidTransition
+            )
+        )
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use runner_lifecycle::request::{Issue, NewTask, PullRequest};
 
+use crate::rules::preflight::FailedSource;
 use crate::yard::Done;
 
 /// What waits outside.
@@ -17,7 +18,23 @@ pub struct Outside {
     /// What is known of pull requests, by the `source` of their tasks.
     pub pull_requests: BTreeMap<String, PullRequest>,
     /// What could not be read: the rest is there, but nobody knows whether it is all.
-    pub failures: Vec<String>,
+    pub failures: Vec<FailedSource>,
+}
+
+impl Outside {
+    /// The tasks that issues become; those of pull requests are not among them.
+    pub fn new_issues(&self) -> impl Iterator<Item = &NewTask> {
+        self.tasks.iter().filter(|new| {
+            let source = new.source.as_deref().unwrap_or_default();
+            !self.pull_requests.contains_key(source)
+        })
+    }
+
+    /// How many pull requests are open.
+    pub fn open_pull_requests(&self) -> u64 {
+        let open = self.pull_requests.values().filter(|pull| !pull.closed);
+        u64::try_from(open.count()).unwrap_or(u64::MAX)
+    }
 }
 
 /// A source of work. One that fails closes the gate to a new plan.
