@@ -17,9 +17,9 @@ use crate::yard::Later;
 /// The most issues that one look takes.
 const MAX_ISSUES: usize = 10_000;
 
-/// A pull request that is open.
+/// A pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenPullRequest {
+pub struct FoundPullRequest {
     /// Its number.
     pub number: u64,
     /// A few words.
@@ -28,6 +28,8 @@ pub struct OpenPullRequest {
     pub head: String,
     /// Its text.
     pub body: String,
+    /// Whether nothing is to be judged any more.
+    pub closed: bool,
 }
 
 /// What a source holds.
@@ -35,8 +37,8 @@ pub struct OpenPullRequest {
 pub struct Backlog {
     /// Open and closed issues, by number.
     pub issues: Vec<Issue>,
-    /// Open pull requests, by number.
-    pub pull_requests: Vec<OpenPullRequest>,
+    /// Open pull requests, and closed ones that may have been found before, by number.
+    pub pull_requests: Vec<FoundPullRequest>,
     /// What could not be read.
     pub failures: Vec<FailedSource>,
 }

@@ -70,6 +70,21 @@ impl ProjectBacklog {
         }
     }
 
+    /// With other sources in place of the project's.
+    pub(crate) fn with_sources(
+        requirement: String,
+        sources: Vec<Arc<dyn BacklogSource>>,
+        ledger: Ledger,
+        defaults: Defaults,
+    ) -> ProjectBacklog {
+        ProjectBacklog {
+            ledger,
+            requirement: Requirement::Text(requirement),
+            sources,
+            defaults,
+        }
+    }
+
     /// Looks once.
     pub async fn look(&self) -> Result<Seen, StoreError> {
         let outside = self.outside().await?;
@@ -165,17 +180,15 @@ impl ProjectBacklog {
             });
             outside.failures.extend(refused);
             for pull in backlog.pull_requests {
-                let (number, head) = (pull.number, pull.head);
+                let (number, head, closed) = (pull.number, pull.head, pull.closed);
                 let task = review_task(name, number, &pull.title, &head, &self.defaults);
                 if let Some(task) = task
+                    && !closed
                     && self.ledger.task(&task.id).await?.is_none()
                 {
                     outside.tasks.push(task);
                 }
-                let known = request::PullRequest {
-                    head,
-                    closed: false,
-                };
+                let known = request::PullRequest { head, closed };
                 let key = pull_request_source(name, number);
                 outside.pull_requests.insert(key, known);
             }

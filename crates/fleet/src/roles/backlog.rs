@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use runner_lifecycle::request::{Issue, NewTask, PullRequest};
+use tokio::sync::watch;
 
 use crate::rules::preflight::FailedSource;
 use crate::yard::Done;
@@ -44,6 +45,34 @@ pub trait Backlog: Send + Sync {
 
     /// What waits outside now.
     fn sync(&self) -> Done<'_, Outside>;
+
+    /// What hears when that may be something else, from now on.
+    fn changes(&self) -> Changes {
+        Changes::default()
+    }
+}
+
+/// Hears when requirement or issues change. A hint: whoever hears nothing looks anyway, in
+/// a while.
+#[derive(Clone, Debug, Default)]
+pub struct Changes(Option<watch::Receiver<u64>>);
+
+impl Changes {
+    /// Of a counter of changes.
+    pub fn of(counter: watch::Receiver<u64>) -> Changes {
+        Changes(Some(counter))
+    }
+
+    /// Returns once something has changed since the last time.
+    pub async fn next(&mut self) {
+        let heard = match &mut self.0 {
+            Some(counter) => counter.changed().await.is_ok(),
+            None => false,
+        };
+        if !heard {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// Nothing waits outside, and nothing is to be planned.

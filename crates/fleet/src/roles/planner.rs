@@ -7,7 +7,7 @@ use runner_ledger::{Ask, LedgerError};
 use runner_lifecycle::{Facts, Request};
 
 use super::seat::seated;
-use super::{Crew, LOOK_EVERY_SECS, Patience, Watch};
+use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch};
 use crate::book::Booked;
 use crate::outlook::with_counts;
 use crate::rules::plan::{self, MAX_TRIES, plan_signature};
@@ -51,13 +51,14 @@ pub async fn run_telling(crew: &Crew, name: &str, stop: StopSign, tell: Tell<'_>
         async move {
             let mut watch = Watch::new(crew, stop).await?;
             let mut patience = Patience::default();
+            let mut outside = crew.backlog.changes();
             let mut settled: Option<String> = None;
             while !watch.stop.is_raised() {
                 let turn = look(crew, name, &mut settled, &watch.stop, tell).await;
                 if let Some(planned) = patience.bear(crew, &mut watch.stop, turn).await? {
                     tell(&planned);
                     let next = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
-                    watch.until(next).await;
+                    watch.until_outside(next, &mut outside).await;
                 }
             }
             Ok(())
@@ -91,7 +92,9 @@ async fn look(
     if settled.as_ref() == Some(&signature) {
         return Ok(Planned::Before);
     }
-    if let Err(why) = inputs(crew, true).await?.may_plan() {
+    if crew.keeps(Rule::BacklogFirst)
+        && let Err(why) = inputs(crew, true).await?.may_plan()
+    {
         return Ok(Planned::BacklogFirst(why));
     }
     let planned = ask(crew, name, &requirement, &signature, stop, tell).await?;

@@ -1,6 +1,7 @@
 //! Seeds by the hundred, scenarios one by one, and rules left out on purpose.
 
 mod mutations;
+mod outside;
 mod repairs;
 mod scenarios;
 
