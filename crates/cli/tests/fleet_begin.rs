@@ -196,3 +196,26 @@ fn a_source_that_fails_while_a_planner_waits_keeps_it_from_planning() {
     assert_eq!(tasks["tasks"], Value::Array(Vec::new()));
     assert!(!repo.agent_dir().join("asked").exists());
 }
+
+#[test]
+fn what_is_written_while_it_runs_is_seen_at_once() {
+    let repo = parked();
+    plans(&repo, &[plan(&[planned_task("one", &[])])]);
+    let running = repo.spawn_runner(&["fleet", "up"]);
+    says(&running, "Ctrl-C stops it");
+    issue(&repo, 2, "Agent: worker\nAllowed paths: issue-2/**");
+    says(&running, "issue-2  merged after 1 run");
+    repo.write(".runner/fleet/issues/plain.md", "# No number\n");
+    says(
+        &running,
+        "warning: Backlog source local failed: plain.md: it has no number",
+    );
+    std::fs::remove_file(repo.path(".runner/fleet/issues/plain.md")).unwrap();
+    issue(&repo, 1, "Agent: worker\nAllowed paths: issue-1/**");
+    says(&running, "issue-1  merged after 1 run");
+    repo.write(".runner/fleet/requirement.md", "One file.\n");
+    says(&running, "planner begins: the requirement can be planned");
+    says(&running, "-one  merged after 1 run");
+    end(running);
+    assert!(repo.exists("one.txt"));
+}

@@ -14,6 +14,9 @@ use crate::rules::issue::{Issue, MAX_BYTES};
 use crate::rules::preflight::FailedSource;
 use crate::yard::Later;
 
+/// The folder of issues below the fleet's folder.
+pub const ISSUES: &str = "issues";
+
 /// The most issues that one look takes.
 const MAX_ISSUES: usize = 10_000;
 
@@ -62,7 +65,7 @@ impl LocalIssues {
     /// The issues of a project: `.runner/fleet/issues/*.md`.
     pub fn of_project(root: &Path) -> LocalIssues {
         LocalIssues {
-            folder: root.join(FLEET_DIR).join("issues"),
+            folder: root.join(FLEET_DIR).join(ISSUES),
         }
     }
 

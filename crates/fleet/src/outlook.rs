@@ -9,8 +9,9 @@ use runner_core::paths::FLEET_DIR;
 use runner_ledger::{Count, Filter, Ledger, StoreError};
 use runner_lifecycle::{Reason, State, TaskId, request};
 
-use crate::backlog::{BacklogSource, LocalIssues};
-use crate::roles::backlog::{Backlog, Outside};
+use crate::backlog::{BacklogSource, ISSUES, LocalIssues};
+use crate::folder::FolderWatch;
+use crate::roles::backlog::{Backlog, Changes, Outside};
 use crate::rules::draft::{Defaults, pull_request_source, review_task};
 use crate::rules::issue::{Issue, import};
 use crate::rules::plan::plan_signature;
@@ -30,6 +31,8 @@ pub struct ProjectBacklog {
     requirement: Requirement,
     sources: Vec<Arc<dyn BacklogSource>>,
     defaults: Defaults,
+    /// The fleet's folder, if requirement and issues are files in it.
+    folder: Option<PathBuf>,
 }
 
 #[derive(Clone)]
@@ -61,12 +64,14 @@ impl ProjectBacklog {
         ledger: Ledger,
         defaults: Defaults,
     ) -> ProjectBacklog {
-        let file = root.join(FLEET_DIR).join(REQUIREMENT);
+        let folder = root.join(FLEET_DIR);
+        let file = folder.join(REQUIREMENT);
         ProjectBacklog {
             ledger,
             requirement: requirement.map_or(Requirement::File(file), Requirement::Text),
             sources: vec![Arc::new(LocalIssues::of_project(root))],
             defaults,
+            folder: Some(folder),
         }
     }
 
@@ -82,6 +87,7 @@ impl ProjectBacklog {
             requirement: Requirement::Text(requirement),
             sources,
             defaults,
+            folder: None,
         }
     }
 
@@ -217,6 +223,15 @@ impl Backlog for ProjectBacklog {
     fn sync(&self) -> Done<'_, Outside> {
         Box::pin(async { self.outside().await.map_err(|error| trouble(&error)) })
     }
+
+    fn changes(&self) -> Changes {
+        let folder = self.folder.as_deref();
+        let watch = folder.map(|folder| FolderWatch::new(folder, ISSUES, &[REQUIREMENT]));
+        // What cannot be watched is looked at every few minutes.
+        watch
+            .and_then(Result::ok)
+            .map_or_else(Changes::default, Changes::in_folder)
+    }
 }
 
 /// Adds what the ledger counts.
@@ -250,4 +265,73 @@ pub(crate) fn with_counts(
     inputs.local_backlog = inputs.local_backlog.saturating_sub(parked);
     inputs.red_base |= red_base;
     inputs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use runner_core::config::FleetConfig;
+    use runner_ledger::{Ask, Options, Store};
+    use runner_lifecycle::Request;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_facts_and_failures_of_a_project() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join(FLEET_DIR);
+        fs::create_dir_all(folder.join(ISSUES)).unwrap();
+        for (name, text) in [
+            (
+                "1-a.md",
+                "---\nlabels: role:worker\n---\n# A\nDepends on: #2\n",
+            ),
+            ("2-b.md", "# B"),
+            ("3-c.md", "---\nstate: closed\n---\n# C\n"),
+            ("4-d.md", "# D\nDepends on: #9\n"),
+            ("x.md", "# X"),
+        ] {
+            fs::write(folder.join(ISSUES).join(name), text).unwrap();
+        }
+        let ledger = Ledger::open(&Store::Memory, Options::default())
+            .await
+            .unwrap();
+        let defaults = Defaults::from(&FleetConfig::default());
+        let backlog = ProjectBacklog::new(temp.path(), None, ledger.clone(), defaults);
+        assert_eq!(backlog.requirement().await, Ok(String::new()));
+        fs::write(folder.join(REQUIREMENT), "make it").unwrap();
+        assert_eq!(backlog.requirement().await, Ok("make it".to_owned()));
+
+        let outside = backlog.sync().await.unwrap();
+        let ids: Vec<&str> = outside.tasks.iter().map(|task| task.id.as_str()).collect();
+        assert_eq!(ids, ["issue-2", "issue-1"], "what others need comes first");
+        assert_eq!(outside.issues["local#1"].role.as_deref(), Some("worker"));
+        assert_eq!(outside.issues["local#2"].role, None);
+        assert!(outside.issues["local#3"].closed);
+        let reasons: Vec<&str> = outside.failures.iter().map(|one| &*one.reason).collect();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(
+            reasons[0].starts_with("x.md: it has no number"),
+            "{reasons:?}"
+        );
+        assert!(
+            reasons[1].starts_with("issue 4: it depends on issue-9"),
+            "{reasons:?}"
+        );
+
+        // Whatever is a task is not made again, and counts no longer as an issue.
+        let (_, inputs) = backlog.inputs().await.unwrap();
+        assert_eq!((inputs.issue_backlog, inputs.local_backlog), (2, 0));
+        let new = outside.tasks[0].clone();
+        let ask = Ask::new(new.id.clone(), "cycle", Request::Create(new));
+        ledger.call(&ask).await.unwrap();
+        let again = backlog.sync().await.unwrap();
+        assert_eq!(again.tasks, outside.tasks[1..]);
+        let (_, inputs) = backlog.inputs().await.unwrap();
+        // Without a role it is parked, and no backlog.
+        let counted = (inputs.issue_backlog, inputs.blocked, inputs.local_backlog);
+        assert_eq!(counted, (1, 1, 0));
+        assert!(inputs.may_plan().unwrap_err().contains("it has no number"));
+    }
 }

@@ -5,14 +5,29 @@ use runner_ledger::LedgerError;
 use runner_lifecycle::{Reason, State, Timestamp};
 
 use crate::book::Booked;
-use crate::roles::Crew;
 use crate::roles::dispatcher::WORKING_ROLES;
+use crate::roles::{Crew, planner};
 
 /// A clock that runs out sooner is waited for; a person may take longer.
 const SOON_SECS: u64 = 60;
 
+/// Whether nothing is left that a fleet could do: with the tasks that it has, with issues, or
+/// with a plan, unless the planner gave up. Several looks are one only if nobody wrote
+/// meanwhile: a task that moves from one place to another must not be missed at both.
+pub(crate) async fn is_at_rest(crew: &Crew, gave_up: bool) -> Booked<bool> {
+    let ledger = crew.book.ledger();
+    let head = ledger.event_head().await?;
+    if !is_settled(crew).await? {
+        return Ok(false);
+    }
+    let has_requirement = planner::has_requirement(crew).await && !gave_up;
+    let inputs = planner::inputs(crew, has_requirement).await?;
+    let rests = inputs.issue_backlog == 0 && inputs.may_plan().is_err();
+    Ok(rests && ledger.event_head().await?.seq() == head.seq())
+}
+
 /// Whether nothing is left that a fleet could do with the tasks that it has.
-pub(crate) async fn is_settled(crew: &Crew) -> Booked<bool> {
+async fn is_settled(crew: &Crew) -> Booked<bool> {
     let book = &crew.book;
     let counts = book.counts().await?;
     let led_on = |reason: Option<Reason>| {

@@ -23,7 +23,7 @@ use crate::roles::{Crew, Notes, Settings, clear_up, keeper};
 pub use crate::rules::begin::Post;
 use crate::rules::begin::{Work, due};
 use crate::rules::preflight::Inputs;
-use crate::settled::is_settled;
+use crate::settled::is_at_rest;
 use crate::yard::{Later, Presented, StopSign, Stopper, Trouble, Yard};
 
 /// What a fleet is made of.
@@ -179,7 +179,7 @@ impl Fleet {
         // Issues are read for the planner alone, and only where it might have its turn.
         let plans = waiting.contains(&Post::Planner)
             && !counts.iter().any(|count| count.state == State::InProgress);
-        work.inputs = if plans && self.has_requirement().await {
+        work.inputs = if plans && planner::has_requirement(&self.crew).await {
             planner::inputs(&self.crew, true).await?
         } else {
             with_counts(Inputs::default(), &counts, book.parked().await?, false)
@@ -191,24 +191,12 @@ impl Fleet {
         Ok(due(waiting, &work))
     }
 
-    /// Whether there is a requirement that can be read and was not planned yet.
-    async fn has_requirement(&self) -> bool {
-        let text = self.crew.backlog.requirement().await;
-        text.is_ok_and(|text| Inputs::says_something(&text))
-    }
-
     /// Whether everything is at an end or waits for a person, and nothing new comes: issues
     /// were brought in, and the planner has nothing to plan.
     pub async fn is_idle(&self) -> Booked<bool> {
         let brought_in = !self.begun.contains_key(&Post::Cycle)
             || self.cycles.cycles.load(Ordering::Relaxed) > 0;
-        // First this: a task that ends in between may be what a plan waits for.
-        if !brought_in || !is_settled(&self.crew).await? {
-            return Ok(false);
-        }
-        let has_requirement = self.has_requirement().await && !self.gave_up();
-        let inputs = planner::inputs(&self.crew, has_requirement).await?;
-        Ok(inputs.issue_backlog == 0 && inputs.may_plan().is_err())
+        Ok(brought_in && is_at_rest(&self.crew, self.gave_up()).await?)
     }
 
     /// Whether the planner asks no more before something changes.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use runner_lifecycle::request::{Issue, NewTask, PullRequest};
 use tokio::sync::watch;
 
+use crate::folder::FolderWatch;
 use crate::rules::preflight::FailedSource;
 use crate::yard::Done;
 
@@ -54,22 +55,37 @@ pub trait Backlog: Send + Sync {
 
 /// Hears when requirement or issues change. A hint: whoever hears nothing looks anyway, in
 /// a while.
-#[derive(Clone, Debug, Default)]
-pub struct Changes(Option<watch::Receiver<u64>>);
+#[derive(Debug, Default)]
+pub struct Changes(Heard);
+
+#[derive(Debug, Default)]
+enum Heard {
+    #[default]
+    Nothing,
+    Counter(watch::Receiver<u64>),
+    Folder(FolderWatch),
+}
 
 impl Changes {
     /// Of a counter of changes.
     pub fn of(counter: watch::Receiver<u64>) -> Changes {
-        Changes(Some(counter))
+        Changes(Heard::Counter(counter))
+    }
+
+    /// Of a folder.
+    pub(crate) fn in_folder(watch: FolderWatch) -> Changes {
+        Changes(Heard::Folder(watch))
     }
 
     /// Returns once something has changed since the last time.
     pub async fn next(&mut self) {
         let heard = match &mut self.0 {
-            Some(counter) => counter.changed().await.is_ok(),
-            None => false,
+            Heard::Nothing => false,
+            Heard::Counter(counter) => counter.changed().await.is_ok(),
+            Heard::Folder(watch) => watch.next().await.is_ok(),
         };
         if !heard {
+            self.0 = Heard::Nothing;
             std::future::pending::<()>().await;
         }
     }

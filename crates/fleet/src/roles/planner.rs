@@ -104,6 +104,12 @@ async fn look(
     Ok(planned)
 }
 
+/// Whether there is a requirement that can be read and was not planned yet.
+pub(crate) async fn has_requirement(crew: &Crew) -> bool {
+    let text = crew.backlog.requirement().await;
+    text.is_ok_and(|text| Inputs::says_something(&text))
+}
+
 /// What preflight goes by, as it is now. Fail-closed: a source that cannot be read has
 /// failed, and nobody plans before it can.
 pub(crate) async fn inputs(crew: &Crew, has_requirement: bool) -> Booked<Inputs> {

@@ -1,15 +1,17 @@
 //! `runner fleet up`: all roles in one process, told as they go on, until somebody says
 //! stop or nothing is left to do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner::{Code, Error, Result};
 use runner_exec::{Cancel, HangUp};
-use runner_fleet::outlook::Seen;
+use runner_fleet::outlook::{ProjectBacklog, Seen};
+use runner_fleet::roles::backlog::Backlog as _;
 use runner_fleet::roles::planner::Planned;
 use runner_fleet::rules::plan::MAX_TRIES;
-use runner_fleet::rules::preflight::{Preflight, preflight};
+use runner_fleet::rules::preflight::{FailedSource, Preflight, preflight};
 use runner_fleet::up::News;
 use runner_fleet::yard::Presented;
 use runner_ledger::{Ledger, LedgerError};
@@ -166,6 +168,7 @@ async fn up(
         staff: &mut staff,
         teller: &mut teller,
         signals: &mut signals,
+        complaints: Complaints::told(&ready),
         until_idle,
     };
     let ended = watch.run(out).await;
@@ -215,7 +218,43 @@ struct Watching<'u, 'g> {
     staff: &'u mut Staff<'g>,
     teller: &'u mut Teller,
     signals: &'u mut Signals,
+    complaints: Complaints,
     until_idle: bool,
+}
+
+/// What was said about sources that cannot be read.
+struct Complaints(BTreeSet<String>);
+
+impl Complaints {
+    /// Those that preflight told of.
+    fn told(ready: &Preflight) -> Complaints {
+        let failed = ready.inputs.failed_sources.iter();
+        Complaints(failed.map(|failed| failed.reason.clone()).collect())
+    }
+
+    /// Tells what is wrong with what was written since.
+    async fn tell(
+        &mut self,
+        backlog: &ProjectBacklog,
+        out: &mut Out,
+    ) -> std::result::Result<(), Failed> {
+        let now = backlog.look().await?.failures;
+        for failed in &now {
+            if self.0.contains(&failed.reason) {
+                continue;
+            }
+            if out.json {
+                out.object(json!({
+                    "event": "source_failed", "source": failed.source, "reason": failed.reason,
+                }));
+            } else {
+                let FailedSource { source, reason } = failed;
+                warn(&format!("Backlog source {source} failed: {reason}"), out);
+            }
+        }
+        self.0 = now.into_iter().map(|failed| failed.reason).collect();
+        Ok(())
+    }
 }
 
 impl Watching<'_, '_> {
@@ -223,6 +262,7 @@ impl Watching<'_, '_> {
     async fn run(&mut self, out: &mut Out) -> std::result::Result<End, Failed> {
         let fleet = &mut self.roles.fleet;
         let mut hints = fleet.listen().await?;
+        let mut outside = self.roles.backlog.changes();
         let quiet = if self.until_idle { WAITING } else { QUIET };
         let mut heard = Instant::now();
         let mut looked = None;
@@ -250,6 +290,10 @@ impl Watching<'_, '_> {
                     }
                 },
                 () = hints.next() => heard = Instant::now(),
+                () = outside.next() => {
+                    self.complaints.tell(&self.roles.backlog, out).await?;
+                    heard = Instant::now();
+                }
                 () = tick => {}
             }
         }

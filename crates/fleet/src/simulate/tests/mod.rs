@@ -3,6 +3,7 @@
 mod mutations;
 mod outside;
 mod repairs;
+mod rest;
 mod scenarios;
 
 use super::*;

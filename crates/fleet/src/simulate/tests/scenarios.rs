@@ -7,7 +7,7 @@ use runner_lifecycle::retry::LoopEnding;
 use super::super::script::{Behaviour, HEALTH, Odds, id};
 use super::*;
 
-fn task(at: usize) -> NewTask {
+pub(super) fn task(at: usize) -> NewTask {
     let scope = ["a", "b", "c"][at % 3];
     NewTask {
         title: format!("task {at}"),
