@@ -119,14 +119,12 @@ impl Signals {
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                loop {
-                    cancel.wait(Duration::from_secs(3600));
-                    if cancel.is_cancelled() && sender.send(cancel.level()).is_err() {
+                // After the second nobody waits for more.
+                let mut seen = 0;
+                while seen < 2 {
+                    seen = cancel.wait_above(seen);
+                    if sender.send(seen).is_err() {
                         return;
-                    }
-                    if cancel.is_cancelled() {
-                        // A raised token no longer sleeps: from here on somebody looks.
-                        std::thread::sleep(Duration::from_millis(50));
                     }
                 }
             })?;
