@@ -167,24 +167,23 @@ impl Fleet {
         }
         let book = &self.crew.book;
         let counts = book.counts().await?;
-        let is_open = |state: State| !state.is_terminal();
+        let in_state = |state: State| -> u64 {
+            let of_it = counts.iter().filter(|count| count.state == state);
+            of_it.map(|count| count.tasks).sum()
+        };
+        // Asked is only what somebody waits for: this is looked at whenever something
+        // happens. The parked matter to the planner alone, and only once nothing goes on.
         let mut work = Work {
-            todo: counts
-                .iter()
-                .filter(|count| count.state == State::Todo)
-                .map(|count| count.tasks)
-                .sum(),
+            inputs: with_counts(Inputs::default(), &counts, 0, false),
+            todo: in_state(State::Todo),
             ..Work::default()
         };
-        // Issues are read for the planner alone, and only where it might have its turn.
-        let plans = waiting.contains(&Post::Planner)
-            && !counts.iter().any(|count| count.state == State::InProgress);
-        work.inputs = if plans && planner::has_requirement(&self.crew).await {
-            planner::inputs(&self.crew, true).await?
-        } else {
-            with_counts(Inputs::default(), &counts, book.parked().await?, false)
-        };
-        if counts.iter().any(|count| is_open(count.state)) {
+        let quiet = work.todo == 0 && in_state(State::InProgress) == 0;
+        if quiet && waiting.contains(&Post::Planner) && planner::has_requirement(&self.crew).await {
+            work.inputs = planner::inputs(&self.crew, true).await?;
+        }
+        let mut working = [Post::Worker, Post::Tester, Post::Docser].iter();
+        if work.todo > 0 && working.any(|post| waiting.contains(post)) {
             let floor = book.floor(&WORKING_ROLES).await?;
             work.ready = floor.ready.into_iter().map(|(role, _)| role).collect();
         }
