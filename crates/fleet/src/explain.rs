@@ -8,8 +8,8 @@ use runner_lifecycle::run::Lease;
 use runner_lifecycle::{Purpose, Reason, State, Task, TaskId, Timestamp, order};
 use serde::Serialize;
 
+use crate::roles::planner::is_parked;
 use crate::rules::summary::{Story, summary};
-use crate::settled::is_parked;
 
 /// How far a chain of tasks that wait for each other is followed.
 const MAX_CHAIN: usize = 20;

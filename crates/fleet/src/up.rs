@@ -23,7 +23,7 @@ use crate::roles::{Crew, Notes, Settings, clear_up, keeper};
 pub use crate::rules::begin::Post;
 use crate::rules::begin::{Work, due};
 use crate::rules::preflight::Inputs;
-use crate::settled::is_at_rest;
+use crate::settled::is_settled;
 use crate::yard::{Later, Presented, StopSign, Stopper, Trouble, Yard};
 
 /// What a fleet is made of.
@@ -243,6 +243,21 @@ impl Fleet {
     pub async fn present(&self) -> Result<Presented, Trouble> {
         self.crew.yard.present().await
     }
+}
+
+/// Whether nothing is left that a fleet could do: with the tasks that it has, with issues, or
+/// with a plan, unless the planner gave up. Several looks are one only if nobody wrote
+/// meanwhile: an issue that becomes a task must not be missed as both.
+pub(crate) async fn is_at_rest(crew: &Crew, gave_up: bool) -> Booked<bool> {
+    let ledger = crew.book.ledger();
+    let head = ledger.event_head().await?;
+    if !is_settled(&crew.book).await? {
+        return Ok(false);
+    }
+    let has_requirement = planner::has_requirement(crew).await && !gave_up;
+    let inputs = planner::inputs(crew, has_requirement).await?;
+    let rests = inputs.issue_backlog == 0 && inputs.may_plan().is_err();
+    Ok(rests && ledger.event_head().await?.seq() == head.seq())
 }
 
 /// Whether a look of the planner says something else than the one before. How much of a

@@ -4,7 +4,7 @@
 //! wrong, three times at most; then nothing is asked again before something changes.
 
 use runner_ledger::{Ask, LedgerError};
-use runner_lifecycle::{Facts, Request};
+use runner_lifecycle::{Facts, Reason, Request, State};
 
 use super::seat::seated;
 use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch};
@@ -134,6 +134,21 @@ pub(crate) async fn inputs(crew: &Crew, has_requirement: bool) -> Booked<Inputs>
     let parked = crew.book.parked().await?;
     let red_base = crew.book.red_base().await?.is_some();
     Ok(with_counts(inputs, &counts, parked, red_base))
+}
+
+/// Whether a task with that blocker waits for a person or the outside, as far as a count
+/// can tell.
+pub fn is_parked(state: State, blocked_on: Option<Reason>) -> bool {
+    state == State::Blocked
+        && matches!(
+            blocked_on,
+            Some(
+                Reason::IssueLinking
+                    | Reason::DependencyNotMet
+                    | Reason::LedgerInconsistent
+                    | Reason::InvalidTransition
+            )
+        )
 }
 
 async fn ask(

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::scenarios::task;
 use super::*;
 use crate::roles::backlog::{Backlog, Outside};
-use crate::settled::is_at_rest;
+use crate::up::is_at_rest;
 use crate::yard::Done;
 
 /// Something is written, once, in the middle of a look.
