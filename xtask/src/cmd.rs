@@ -107,12 +107,6 @@ impl Cmd {
         Err(self.with_hint(failure))
     }
 
-    /// With its stdin coming from there.
-    pub(crate) fn stdin(mut self, stdin: Stdio) -> Self {
-        self.inner.stdin(stdin);
-        self
-    }
-
     /// Starts it with its stdout going there.
     pub(crate) fn spawn(mut self, stdout: Stdio) -> Result<Child> {
         let label = self.label();

@@ -1,10 +1,14 @@
 //! The fleet's API against its own OpenAPI: schemathesis asks a running server everything
 //! that the document allows, and much that it does not.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::cmd::{Cmd, target_dir};
 use crate::failure::{Context as _, Failure, Result};
@@ -36,19 +40,16 @@ pub(crate) fn install() -> Result<()> {
     Ok(())
 }
 
-/// Starts the example server with its seeded ledger and checks it.
+/// Starts `runner fleet serve` in a repository with some tasks, and checks it.
 pub(crate) fn check_api() -> Result<()> {
     if !is_there() {
         return Err(Failure::new("schemathesis is not there").hint("run `cargo xtask setup`"));
     }
-    Cmd::cargo("build --locked --quiet --package runner-server --example fleet_api").run()?;
-    let program = target_dir().join("debug/examples/fleet_api");
-    let mut server = Server(
-        Cmd::new(program)
-            .stdin(Stdio::piped())
-            .spawn(Stdio::piped())?,
-    );
-    let (address, token) = server.address()?;
+    Cmd::cargo("build --locked --quiet --package runner-cli").run()?;
+    let project = Project::new()?;
+    let server = project.serve()?;
+    project.seed()?;
+    let (url, token) = (&server.url, &server.token);
     // It leaves caches where it runs.
     let place = target_dir().join("tools/schemathesis-work");
     fs::create_dir_all(&place).context(place.display().to_string())?;
@@ -66,8 +67,8 @@ pub(crate) fn check_api() -> Result<()> {
         .words("--exclude-path /events")
         .args(["--seed", SEED, "--max-examples", EXAMPLES])
         .args(["--header", &format!("Authorization: Bearer {token}")])
-        .arg(format!("http://{address}/openapi.json"))
-        .hint("the report names each request; `cargo run -p runner-server --example fleet_api` starts the server")
+        .arg(format!("{url}/openapi.json"))
+        .hint("the report names each request; `runner fleet serve` starts the server")
         .run()
 }
 
@@ -75,25 +76,111 @@ fn folder() -> PathBuf {
     target_dir().join("tools/schemathesis")
 }
 
-/// Ends when its stdin does, which is when this is dropped.
-struct Server(Child);
+/// A repository with a fleet's ledger, gone when this is dropped.
+struct Project(TempDir);
 
-impl Server {
-    fn address(&mut self) -> Result<(String, String)> {
-        let unheard = || Failure::new("the example server did not say where it is");
-        let stdout = self.0.stdout.take().ok_or_else(unheard)?;
-        let mut line = String::new();
-        BufReader::new(stdout)
-            .read_line(&mut line)
-            .context("cannot read from the example server".to_owned())?;
-        let (address, token) = line.trim().split_once(' ').ok_or_else(unheard)?;
-        Ok((address.to_owned(), token.to_owned()))
+impl Project {
+    fn new() -> Result<Project> {
+        let project = Project(tempfile::tempdir().context("no temporary folder".to_owned())?);
+        project.git("init --quiet --initial-branch main")?;
+        project.git("commit --quiet --allow-empty --message begin")?;
+        Ok(project)
     }
+
+    /// Makes tasks in every state that a command can lead to.
+    fn seed(&self) -> Result<()> {
+        for words in [
+            "task add judged --scope a",
+            "task add cooling --scope b",
+            "task add running --scope c",
+            "task add canceled --scope d",
+            "task add first --scope e --role docser",
+            "task add second --scope f --depends first",
+            "task cancel canceled --reason no",
+        ] {
+            self.runner(words).stdout()?;
+        }
+        let packet = json!({
+            "schema_version": "1.0.0", "run_id": "judged-1", "task_id": "judged",
+            "status": "done", "worklog_path": "worklog.md", "notes_for_orchestrator": [],
+            "changes": [{"resource": "a/x", "action": "created"}],
+            "acceptance_check": [{"criterion": "guard", "status": "pass", "evidence": "0"}],
+        });
+        let file = self.0.path().join("packet.json");
+        fs::write(&file, packet.to_string()).context(file.display().to_string())?;
+        for (task, ending) in [
+            ("judged", "--success --result 1234567 --packet packet.json"),
+            ("cooling", "--failed test --note red"),
+        ] {
+            let token = self.start(task)?;
+            let words = format!("task finish {task} --owner w1 --token {token} {ending}");
+            self.runner(&words).stdout()?;
+        }
+        self.start("running").map(drop)
+    }
+
+    fn start(&self, task: &str) -> Result<u64> {
+        let start = self.runner(&format!("task start {task} --owner w1 --json"));
+        let said: Value = serde_json::from_slice(&start.stdout()?)
+            .context(format!("`task start {task}` printed no JSON"))?;
+        let token = said.pointer("/claimed/task/token").and_then(Value::as_u64);
+        token.ok_or_else(|| Failure::new(format!("`task start {task}` printed no token")))
+    }
+
+    fn command(&self, program: impl AsRef<OsStr>) -> Cmd {
+        let name = "runner";
+        Cmd::new(program)
+            .clear_env()
+            .env("HOME", self.0.path())
+            .env("GIT_AUTHOR_NAME", name)
+            .env("GIT_AUTHOR_EMAIL", name)
+            .env("GIT_COMMITTER_NAME", name)
+            .env("GIT_COMMITTER_EMAIL", name)
+            .dir(self.0.path())
+    }
+
+    fn git(&self, words: &str) -> Result<()> {
+        self.command("git").words(words).stdout().map(drop)
+    }
+
+    fn runner(&self, words: &str) -> Cmd {
+        self.command(target_dir().join("debug/runner")).words(words)
+    }
+
+    fn serve(&self) -> Result<Server> {
+        let serve = self.runner("fleet serve --port 0 --json --quiet");
+        let mut child = serve.spawn(Stdio::piped())?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            let read = BufReader::new(stdout).read_line(&mut line);
+            read.context("cannot read from `runner fleet serve`".to_owned())?;
+        }
+        let mut server = Server {
+            child,
+            url: String::new(),
+            token: String::new(),
+        };
+        let said: Value =
+            serde_json::from_str(&line).context(format!("`runner fleet serve` said {line:?}"))?;
+        let word = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+        server.url = word("api");
+        let file = word("token_file");
+        let token = fs::read_to_string(&file).context(file)?;
+        token.trim().clone_into(&mut server.token);
+        Ok(server)
+    }
+}
+
+/// Ends when this is dropped.
+struct Server {
+    child: Child,
+    url: String,
+    token: String,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -6,46 +6,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+mod fleet_project;
+
+use fleet_project::{BIN, WORKS, issue, merged, plan, planned_task, repo, three_issues};
 use runner_testkit::{Pty, Running, TestRepo, assert_no_process, assert_processes_end, eventually};
 use serde_json::Value;
-
-const BIN: &str = env!("CARGO_BIN_EXE_runner");
-
-/// Writes a file named after the task, in the folder that belongs to it.
-const WORKS: &str =
-    "id=${RUNNER_RUN_ID%-*}; mkdir -p \"$id\"; echo hi > \"$id/file\"; out done did";
-
-/// A project with a config and a guard that is always green.
-fn repo() -> TestRepo {
-    let mut repo = TestRepo::new(BIN);
-    repo.env("RUNNER_FLEET_COOLDOWN_SECS", "0");
-    repo.write("a/one.txt", "one\n");
-    repo.commit_all("A file");
-    repo.write_config();
-    repo
-}
-
-fn issue(repo: &TestRepo, number: u32, text: &str) {
-    let path = format!(".runner/fleet/issues/{number}-x.md");
-    repo.write(path, format!("# Issue {number}\n\n{text}\n"));
-}
-
-fn three_issues(repo: &TestRepo) {
-    for number in 1..=3 {
-        let paths = format!("Agent: worker\nAllowed paths: issue-{number}/**");
-        issue(repo, number, &paths);
-    }
-}
-
-/// How often each task is in a branch.
-fn merged(repo: &TestRepo, branch: &str) -> Vec<String> {
-    let format = "--format=%(trailers:key=Runner-Task,valueonly)";
-    let log = repo.git(&["log", format, branch]);
-    let ids = log.lines().filter(|line| !line.trim().is_empty());
-    let mut ids: Vec<String> = ids.map(str::to_owned).collect();
-    ids.sort();
-    ids
-}
 
 /// Nothing of a fleet is left but its ledger and its notes.
 fn assert_at_rest(repo: &TestRepo) {
@@ -182,18 +147,7 @@ fn a_terminal_shows_what_goes_on() {
 #[test]
 fn a_requirement_is_planned_once() {
     let repo = repo();
-    let task = |id: &str, needs: &str| {
-        format!(
-            r#"{{"id":"{id}","title":"T","goal":"G","role":"worker","allowed_paths":["{id}.txt"],
-            "forbidden_paths":[],"depends_on":[{needs}],"commands":[],"priority":"normal","risk":"low",
-            "acceptance":[{{"id":"guard","text":"green","check":"command"}}],"expects_change":true}}"#
-        )
-    };
-    let plan = format!(
-        r#"{{"tasks":[{},{}]}}"#,
-        task("one", ""),
-        task("two", r#""one""#)
-    );
+    let plan = plan(&[planned_task("one", &[]), planned_task("two", &["one"])]);
     std::fs::write(repo.agent_dir().join("plan"), plan).unwrap();
     repo.agent(
         "if [ \"$RUNNER_QUESTION\" = plan ]; then echo x >> \"$AGENT_DIR/asked\"\n\

@@ -84,6 +84,9 @@ pub fn mask_text(text: &str, secrets: &[&str]) -> String {
         let (token, after) = from.split_at(end);
         if hides(&shown, token, after) {
             shown.push_str(MASK);
+        } else if let Some(at) = key_in_path(token) {
+            shown.push_str(&token[..at]);
+            shown.push_str(MASK);
         } else {
             shown.push_str(token);
         }
@@ -119,6 +122,17 @@ fn looks_like_a_key(token: &str) -> bool {
         token.strip_prefix(prefix).is_some_and(|rest| {
             rest.len() >= *least && rest.bytes().any(|byte| byte.is_ascii_digit())
         })
+    })
+}
+
+/// Where a key begins that is a part of a path, as in `https://host/KEY`. It may hold
+/// slashes itself, so nobody can say where it ends.
+fn key_in_path(token: &str) -> Option<usize> {
+    let slashes = token.match_indices('/');
+    let mut parts = slashes.map(|(at, _)| at + 1);
+    parts.find(|at| {
+        let rest = &token[*at..];
+        looks_like_a_key(rest.split('/').next().unwrap_or(rest))
     })
 }
 
@@ -210,6 +224,9 @@ mod tests {
             ("sk-proj-abcdefgh12345678", "***"),
             ("a sk-ant-api03-abcdefgh12345678, b", "a ***, b"),
             ("ghp_0123456789abcdefghij", "***"),
+            ("https://host/ghp_0123456789abcdefghij", "https://host/***"),
+            ("/a/sk-proj-abcdefgh12345678/b1 c", "/a/*** c"),
+            ("x/../AKIAIOSFODNN7EXAMPLE1", "x/../***"),
             ("AKIAIOSFODNN7EXAMPLE1", "***"),
             (jwt.as_str(), "***"),
             ("api_key=\"opaque-value\"", "api_key=\"***\""),

@@ -143,6 +143,17 @@ impl Cancel {
         Self::sleep(duration, &[&self.inner.first], || self.is_cancelled())
     }
 
+    /// Sleeps until it was raised more often than `seen`, and says how often. There is
+    /// nothing to wait for beyond the second time: with more it returns at once after that.
+    pub fn wait_above(&self, seen: u32) -> u32 {
+        let fd = match seen {
+            0 => &self.inner.first,
+            _ => &self.inner.second,
+        };
+        Self::sleep(Duration::MAX, &[fd], || self.level() > seen.min(1));
+        self.level()
+    }
+
     /// As [`Cancel::wait`], but it also ends when somebody asks to stop. True: one of the two.
     pub fn wait_or_stop(&self, duration: Duration) -> bool {
         let fds = [&self.inner.first, &self.inner.stop];
@@ -205,6 +216,22 @@ mod tests {
         other.cancel();
         assert_eq!(token.level(), 3);
         assert_eq!(token.last_signal(), None);
+    }
+
+    #[test]
+    fn each_level_is_waited_for() {
+        let token = Cancel::new().unwrap();
+        let other = token.clone();
+        let waiter = std::thread::spawn(move || {
+            let first = other.wait_above(0);
+            (first, other.wait_above(1), other.wait_above(5))
+        });
+        token.cancel();
+        assert_eq!(token.wait_above(0), 1, "it is there already");
+        token.cancel();
+        let (first, second, later) = waiter.join().unwrap();
+        assert!((1..=2).contains(&first), "{first}");
+        assert_eq!((second, later), (2, 2));
     }
 
     #[test]

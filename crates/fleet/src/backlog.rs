@@ -7,23 +7,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use runner_core::paths::FLEET_DIR;
-use runner_lifecycle::request::PullRequest;
 
-use crate::roles::backlog::{Backlog as RolesBacklog, Outside};
-use crate::rules::draft::{Defaults, pull_request_source, review_task};
-use crate::rules::issue::{Issue, MAX_BYTES, import};
+use crate::rules::issue::{Issue, MAX_BYTES};
 use crate::rules::preflight::FailedSource;
-use crate::yard::{Done, Later, Trouble};
+use crate::yard::Later;
+
+/// The folder of issues below the fleet's folder.
+pub const ISSUES: &str = "issues";
 
 /// The most issues that one look takes.
 const MAX_ISSUES: usize = 10_000;
 
-/// A pull request that is open.
+/// A pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenPullRequest {
+pub struct FoundPullRequest {
     /// Its number.
     pub number: u64,
     /// A few words.
@@ -32,6 +31,8 @@ pub struct OpenPullRequest {
     pub head: String,
     /// Its text.
     pub body: String,
+    /// Whether nothing is to be judged any more.
+    pub closed: bool,
 }
 
 /// What a source holds.
@@ -39,8 +40,8 @@ pub struct OpenPullRequest {
 pub struct Backlog {
     /// Open and closed issues, by number.
     pub issues: Vec<Issue>,
-    /// Open pull requests, by number.
-    pub pull_requests: Vec<OpenPullRequest>,
+    /// Open pull requests, and closed ones that may have been found before, by number.
+    pub pull_requests: Vec<FoundPullRequest>,
     /// What could not be read.
     pub failures: Vec<FailedSource>,
 }
@@ -64,7 +65,7 @@ impl LocalIssues {
     /// The issues of a project: `.runner/fleet/issues/*.md`.
     pub fn of_project(root: &Path) -> LocalIssues {
         LocalIssues {
-            folder: root.join(FLEET_DIR).join("issues"),
+            folder: root.join(FLEET_DIR).join(ISSUES),
         }
     }
 
@@ -164,112 +165,6 @@ impl BacklogSource for LocalIssues {
     }
 }
 
-/// The longest requirement that is read.
-const MAX_REQUIREMENT_BYTES: u64 = 1024 * 1024;
-
-/// A requirement and sources, as the roles want them.
-pub struct ProjectBacklog {
-    requirement: Option<PathBuf>,
-    sources: Vec<Arc<dyn BacklogSource>>,
-    defaults: Defaults,
-}
-
-impl ProjectBacklog {
-    /// With the file of the requirement, if there shall be one.
-    pub fn new(
-        requirement: Option<PathBuf>,
-        sources: Vec<Arc<dyn BacklogSource>>,
-        defaults: Defaults,
-    ) -> ProjectBacklog {
-        ProjectBacklog {
-            requirement,
-            sources,
-            defaults,
-        }
-    }
-
-    /// The text of the requirement. A file that is not there says nothing.
-    fn read_requirement(&self) -> Result<String, Trouble> {
-        let Some(path) = &self.requirement else {
-            return Ok(String::new());
-        };
-        let file = match fs::File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(String::new()),
-            Err(error) => return Err(unreadable_requirement(&error)),
-        };
-        let mut text = String::new();
-        let read = file
-            .take(MAX_REQUIREMENT_BYTES + 1)
-            .read_to_string(&mut text);
-        let bytes = read.map_err(|error| unreadable_requirement(&error))?;
-        if u64::try_from(bytes).unwrap_or(u64::MAX) > MAX_REQUIREMENT_BYTES {
-            let words = format!("the requirement has more than {MAX_REQUIREMENT_BYTES} bytes");
-            return Err(Trouble(words));
-        }
-        Ok(text)
-    }
-
-    /// What all sources hold, as tasks.
-    async fn outside(&self) -> Outside {
-        let mut outside = Outside::default();
-        for source in &self.sources {
-            let name = source.name();
-            let backlog = source.look().await;
-            let complaint =
-                |failure: &FailedSource| format!("{}: {}", failure.source, failure.reason);
-            outside
-                .failures
-                .extend(backlog.failures.iter().map(complaint));
-            // Every task, also of those that are made already: their ids stay the same.
-            let known = std::collections::BTreeSet::new();
-            let made = import(name, &backlog.issues, &known, &self.defaults);
-            outside.tasks.extend(made.tasks);
-            for (number, finding) in made.refused {
-                outside
-                    .failures
-                    .push(format!("{name}: issue {number}: {finding}"));
-            }
-            for issue in &backlog.issues {
-                let key = Issue::source_of(name, issue.number);
-                outside.issues.insert(key, issue.facts());
-            }
-            for pull in &backlog.pull_requests {
-                let OpenPullRequest {
-                    number,
-                    title,
-                    head,
-                    ..
-                } = pull;
-                outside
-                    .tasks
-                    .extend(review_task(name, *number, title, head, &self.defaults));
-                let known = PullRequest {
-                    head: head.clone(),
-                    closed: false,
-                };
-                let key = pull_request_source(name, *number);
-                outside.pull_requests.insert(key, known);
-            }
-        }
-        outside
-    }
-}
-
-fn unreadable_requirement(error: &std::io::Error) -> Trouble {
-    Trouble(format!("the requirement cannot be read: {error}"))
-}
-
-impl RolesBacklog for ProjectBacklog {
-    fn requirement(&self) -> Done<'_, String> {
-        Box::pin(std::future::ready(self.read_requirement()))
-    }
-
-    fn sync(&self) -> Done<'_, Outside> {
-        Box::pin(async { Ok(self.outside().await) })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,39 +220,6 @@ mod tests {
                  N-words.md",
             ]
         );
-    }
-
-    #[tokio::test]
-    async fn the_roles_get_tasks_facts_and_failures() {
-        let (root, source) = folder(&[
-            (
-                "1-a.md",
-                b"---\nlabels: role:worker\n---\n# A\nDepends on: #2\n",
-            ),
-            ("2-b.md", b"# B"),
-            ("3-c.md", b"---\nstate: closed\n---\n# C\n"),
-            ("4-d.md", b"# D\nDepends on: #9\n"),
-            ("x.md", b"# X"),
-        ]);
-        let requirement = root.path().join("requirement.md");
-        let defaults = Defaults::from(&runner_core::config::FleetConfig::default());
-        let sources: Vec<Arc<dyn BacklogSource>> = vec![Arc::new(source)];
-        let backlog = ProjectBacklog::new(Some(requirement.clone()), sources, defaults);
-        assert_eq!(backlog.requirement().await, Ok(String::new()));
-        fs::write(&requirement, "make it").unwrap();
-        assert_eq!(backlog.requirement().await, Ok("make it".to_owned()));
-
-        let outside = backlog.sync().await.unwrap();
-        let ids: Vec<&str> = outside.tasks.iter().map(|task| task.id.as_str()).collect();
-        assert_eq!(ids, ["issue-2", "issue-1"]);
-        assert_eq!(outside.issues["local#1"].role.as_deref(), Some("worker"));
-        assert_eq!(outside.issues["local#2"].role, None);
-        assert!(outside.issues["local#3"].closed);
-        assert_eq!(outside.failures.len(), 2, "{:?}", outside.failures);
-        assert!(outside.failures[0].starts_with("local: x.md: it has no number"));
-        assert!(outside.failures[1].starts_with("local: issue 4: it depends on issue-9"));
-        let again = backlog.sync().await.unwrap();
-        assert_eq!(again.tasks, outside.tasks);
     }
 
     #[test]

@@ -220,6 +220,11 @@ impl Book {
         self.at("counts", Box::pin(self.ledger.counts())).await
     }
 
+    /// See [`Ledger::parked`].
+    pub async fn parked(&self) -> Booked<u64> {
+        self.at("parked", Box::pin(self.ledger.parked())).await
+    }
+
     /// The row of a task.
     pub async fn task(&self, id: &TaskId) -> Booked<Option<Task>> {
         self.at("task", Box::pin(self.ledger.task(id))).await

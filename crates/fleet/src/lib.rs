@@ -7,6 +7,7 @@
 pub mod backlog;
 pub mod book;
 pub mod explain;
+mod folder;
 pub mod host;
 pub mod local;
 pub mod names;

@@ -1,17 +1,19 @@
 //! What waits to be done in a project: its requirement, its issues, and what the ledger
 //! holds. Preflight and the roles are fed from here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use runner_core::paths::FLEET_DIR;
-use runner_ledger::{Filter, Ledger, StoreError};
+use runner_ledger::{Count, Filter, Ledger, StoreError};
 use runner_lifecycle::{Reason, State, TaskId, request};
 
-use crate::backlog::LocalIssues;
-use crate::roles::backlog::{Backlog, Outside};
-use crate::rules::draft::Defaults;
-use crate::rules::issue::{Import, Issue, import};
+use crate::backlog::{BacklogSource, ISSUES, LocalIssues};
+use crate::folder::FolderWatch;
+use crate::roles::backlog::{Backlog, Changes, Outside};
+use crate::rules::draft::{Defaults, pull_request_source, review_task};
+use crate::rules::issue::{Issue, import};
 use crate::rules::plan::plan_signature;
 use crate::rules::preflight::{FailedSource, Inputs};
 use crate::yard::{Done, Trouble};
@@ -22,16 +24,15 @@ pub const REQUIREMENT: &str = "requirement.md";
 /// The longest requirement.
 const MAX_REQUIREMENT: u64 = 1 << 20;
 
-/// The name of the source of local issues; ids of tasks are made of it.
-const LOCAL: &str = "local";
-
 /// What a project says is to be done.
 #[derive(Clone)]
 pub struct ProjectBacklog {
     ledger: Ledger,
     requirement: Requirement,
-    issues: LocalIssues,
+    sources: Vec<Arc<dyn BacklogSource>>,
     defaults: Defaults,
+    /// The fleet's folder, if requirement and issues are files in it.
+    folder: Option<PathBuf>,
 }
 
 #[derive(Clone)]
@@ -49,6 +50,8 @@ pub struct Seen {
     pub planned: bool,
     /// Issues that can become tasks, and are none.
     pub new_issues: u64,
+    /// Open pull requests.
+    pub open_pull_requests: u64,
     /// What could not be read or used.
     pub failures: Vec<FailedSource>,
 }
@@ -61,21 +64,40 @@ impl ProjectBacklog {
         ledger: Ledger,
         defaults: Defaults,
     ) -> ProjectBacklog {
-        let file = root.join(FLEET_DIR).join(REQUIREMENT);
+        let folder = root.join(FLEET_DIR);
+        let file = folder.join(REQUIREMENT);
         ProjectBacklog {
             ledger,
             requirement: requirement.map_or(Requirement::File(file), Requirement::Text),
-            issues: LocalIssues::of_project(root),
+            sources: vec![Arc::new(LocalIssues::of_project(root))],
             defaults,
+            folder: Some(folder),
+        }
+    }
+
+    /// With other sources in place of the project's.
+    pub(crate) fn with_sources(
+        requirement: String,
+        sources: Vec<Arc<dyn BacklogSource>>,
+        ledger: Ledger,
+        defaults: Defaults,
+    ) -> ProjectBacklog {
+        ProjectBacklog {
+            ledger,
+            requirement: Requirement::Text(requirement),
+            sources,
+            defaults,
+            folder: None,
         }
     }
 
     /// Looks once.
     pub async fn look(&self) -> Result<Seen, StoreError> {
-        let (import, failures) = self.import().await?.0;
+        let outside = self.outside().await?;
         let mut seen = Seen {
-            new_issues: u64::try_from(import.tasks.len()).unwrap_or(u64::MAX),
-            failures,
+            new_issues: outside.new_issues().count().try_into().unwrap_or(u64::MAX),
+            open_pull_requests: outside.open_pull_requests(),
+            failures: outside.failures,
             ..Seen::default()
         };
         match self.text() {
@@ -95,6 +117,7 @@ impl ProjectBacklog {
         let inputs = Inputs {
             has_requirement: Inputs::says_something(&seen.requirement) && !seen.planned,
             issue_backlog: seen.new_issues,
+            open_pull_requests: seen.open_pull_requests,
             failed_sources: seen.failures.clone(),
             ..Inputs::default()
         };
@@ -134,46 +157,49 @@ impl ProjectBacklog {
             .is_some_and(|task| task.id.as_str().starts_with(&format!("{prefix}-"))))
     }
 
-    /// What becomes of the issues, with what is wrong, and what the recovery asks about them.
-    #[allow(clippy::type_complexity)] // two answers of one look
-    async fn import(
-        &self,
-    ) -> Result<
-        (
-            (Import, Vec<FailedSource>),
-            BTreeMap<String, request::Issue>,
-        ),
-        StoreError,
-    > {
-        let backlog = self.issues.read();
-        let mut known = BTreeSet::new();
-        let mut facts = BTreeMap::new();
-        for issue in &backlog.issues {
-            let task = issue.task(LOCAL, &self.defaults);
-            let needs = task.as_ref().map(|task| task.dependencies.clone());
-            let own = Issue::task_id(LOCAL, issue.number);
-            for id in own.into_iter().chain(needs.unwrap_or_default()) {
-                if !known.contains(&id) && self.ledger.task(&id).await?.is_some() {
-                    known.insert(id);
+    /// What all sources hold: tasks that are not there yet, what the recovery asks about
+    /// the others, and what is wrong.
+    async fn outside(&self) -> Result<Outside, StoreError> {
+        let mut outside = Outside::default();
+        for source in &self.sources {
+            let backlog = source.look().await;
+            let name = source.name();
+            outside.failures.extend(backlog.failures);
+            let mut known = BTreeSet::new();
+            for issue in &backlog.issues {
+                let task = issue.task(name, &self.defaults);
+                let needs = task.map(|task| task.dependencies).unwrap_or_default();
+                let own = Issue::task_id(name, issue.number);
+                for id in own.into_iter().chain(needs) {
+                    if !known.contains(&id) && self.ledger.task(&id).await?.is_some() {
+                        known.insert(id);
+                    }
                 }
+                let key = Issue::source_of(name, issue.number);
+                outside.issues.insert(key, issue.facts());
             }
-            let role = task
-                .ok()
-                .map(|task| task.role)
-                .filter(|role| !role.is_empty());
-            let fact = request::Issue {
-                role,
-                closed: issue.closed,
-            };
-            facts.insert(Issue::source_of(LOCAL, issue.number), fact);
+            let made = import(name, &backlog.issues, &known, &self.defaults);
+            outside.tasks.extend(made.tasks);
+            let refused = made.refused.iter().map(|(number, why)| FailedSource {
+                source: name.to_owned(),
+                reason: format!("issue {number}: {why}"),
+            });
+            outside.failures.extend(refused);
+            for pull in backlog.pull_requests {
+                let (number, head, closed) = (pull.number, pull.head, pull.closed);
+                let task = review_task(name, number, &pull.title, &head, &self.defaults);
+                if let Some(task) = task
+                    && !closed
+                    && self.ledger.task(&task.id).await?.is_none()
+                {
+                    outside.tasks.push(task);
+                }
+                let known = request::PullRequest { head, closed };
+                let key = pull_request_source(name, number);
+                outside.pull_requests.insert(key, known);
+            }
         }
-        let import = import(LOCAL, &backlog.issues, &known, &self.defaults);
-        let mut failures = backlog.failures;
-        failures.extend(import.refused.iter().map(|(number, why)| FailedSource {
-            source: LOCAL.to_owned(),
-            reason: format!("issue {number}: {why}"),
-        }));
-        Ok(((import, failures), facts))
+        Ok(outside)
     }
 }
 
@@ -182,45 +208,48 @@ fn trouble(error: &StoreError) -> Trouble {
 }
 
 impl Backlog for ProjectBacklog {
-    /// Blank, too, once it was planned. An error where an issue cannot be read: nobody
-    /// plans while something may be hidden.
+    /// Blank, too, once it was planned.
     fn requirement(&self) -> Done<'_, String> {
         Box::pin(async {
             let text = self.text()?;
-            if text.trim().is_empty() {
-                return Ok(String::new());
-            }
-            if self
-                .is_planned(&text)
-                .await
-                .map_err(|error| trouble(&error))?
-            {
-                return Ok(String::new());
-            }
-            let ((_, failures), _) = self.import().await.map_err(|error| trouble(&error))?;
-            match failures.first() {
-                Some(failed) => Err(Trouble(failed.reason.clone())),
-                None => Ok(text),
+            match self.is_planned(&text).await {
+                Ok(true) => Ok(String::new()),
+                Ok(false) => Ok(text),
+                Err(error) => Err(trouble(&error)),
             }
         })
     }
 
-    /// What can be read; the rest is said at preflight.
     fn sync(&self) -> Done<'_, Outside> {
-        Box::pin(async {
-            let ((import, _), issues) = self.import().await.map_err(|error| trouble(&error))?;
-            Ok(Outside {
-                tasks: import.tasks,
-                issues,
-                ..Outside::default()
-            })
-        })
+        Box::pin(async { self.outside().await.map_err(|error| trouble(&error)) })
+    }
+
+    fn changes(&self) -> Changes {
+        let folder = self.folder.as_deref();
+        let watch = folder.map(|folder| FolderWatch::new(folder, ISSUES, &[REQUIREMENT]));
+        // What cannot be watched is looked at every few minutes.
+        watch
+            .and_then(Result::ok)
+            .map_or_else(Changes::default, Changes::in_folder)
     }
 }
 
 /// Adds what the ledger counts.
-pub async fn counted(ledger: &Ledger, mut inputs: Inputs) -> Result<Inputs, StoreError> {
-    for count in ledger.counts().await? {
+pub async fn counted(ledger: &Ledger, inputs: Inputs) -> Result<Inputs, StoreError> {
+    let counts = ledger.counts().await?;
+    let parked = ledger.parked().await?;
+    let red_base = ledger.red_base().await?.is_some();
+    Ok(with_counts(inputs, &counts, parked, red_base))
+}
+
+/// The same, of what was counted.
+pub(crate) fn with_counts(
+    mut inputs: Inputs,
+    counts: &[Count],
+    parked: u64,
+    red_base: bool,
+) -> Inputs {
+    for count in counts {
         match count.state {
             State::Todo | State::InProgress => inputs.local_backlog += count.tasks,
             State::Blocked => {
@@ -233,8 +262,76 @@ pub async fn counted(ledger: &Ledger, mut inputs: Inputs) -> Result<Inputs, Stor
             State::Done | State::Failed | State::Canceled => {}
         }
     }
-    let parked = ledger.parked().await?;
     inputs.local_backlog = inputs.local_backlog.saturating_sub(parked);
-    inputs.red_base |= ledger.red_base().await?.is_some();
-    Ok(inputs)
+    inputs.red_base |= red_base;
+    inputs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use runner_core::config::FleetConfig;
+    use runner_ledger::{Ask, Options, Store};
+    use runner_lifecycle::Request;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_facts_and_failures_of_a_project() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join(FLEET_DIR);
+        fs::create_dir_all(folder.join(ISSUES)).unwrap();
+        for (name, text) in [
+            (
+                "1-a.md",
+                "---\nlabels: role:worker\n---\n# A\nDepends on: #2\n",
+            ),
+            ("2-b.md", "# B"),
+            ("3-c.md", "---\nstate: closed\n---\n# C\n"),
+            ("4-d.md", "# D\nDepends on: #9\n"),
+            ("x.md", "# X"),
+        ] {
+            fs::write(folder.join(ISSUES).join(name), text).unwrap();
+        }
+        let ledger = Ledger::open(&Store::Memory, Options::default())
+            .await
+            .unwrap();
+        let defaults = Defaults::from(&FleetConfig::default());
+        let backlog = ProjectBacklog::new(temp.path(), None, ledger.clone(), defaults);
+        assert_eq!(backlog.requirement().await, Ok(String::new()));
+        fs::write(folder.join(REQUIREMENT), "make it").unwrap();
+        assert_eq!(backlog.requirement().await, Ok("make it".to_owned()));
+
+        let outside = backlog.sync().await.unwrap();
+        let ids: Vec<&str> = outside.tasks.iter().map(|task| task.id.as_str()).collect();
+        assert_eq!(ids, ["issue-2", "issue-1"], "what others need comes first");
+        assert_eq!(outside.issues["local#1"].role.as_deref(), Some("worker"));
+        assert_eq!(outside.issues["local#2"].role, None);
+        assert!(outside.issues["local#3"].closed);
+        let reasons: Vec<&str> = outside.failures.iter().map(|one| &*one.reason).collect();
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert!(
+            reasons[0].starts_with("x.md: it has no number"),
+            "{reasons:?}"
+        );
+        assert!(
+            reasons[1].starts_with("issue 4: it depends on issue-9"),
+            "{reasons:?}"
+        );
+
+        // Whatever is a task is not made again, and counts no longer as an issue.
+        let (_, inputs) = backlog.inputs().await.unwrap();
+        assert_eq!((inputs.issue_backlog, inputs.local_backlog), (2, 0));
+        let new = outside.tasks[0].clone();
+        let ask = Ask::new(new.id.clone(), "cycle", Request::Create(new));
+        ledger.call(&ask).await.unwrap();
+        let again = backlog.sync().await.unwrap();
+        assert_eq!(again.tasks, outside.tasks[1..]);
+        let (_, inputs) = backlog.inputs().await.unwrap();
+        // Without a role it is parked, and no backlog.
+        let counted = (inputs.issue_backlog, inputs.blocked, inputs.local_backlog);
+        assert_eq!(counted, (1, 1, 0));
+        assert!(inputs.may_plan().unwrap_err().contains("it has no number"));
+    }
 }

@@ -1,60 +1,30 @@
 //! A fleet that is up: roles of one process, each a task of its own, over one crew, until
 //! the stop sign or until there is nothing left to do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use runner_ledger::{Clock, Hints, Ledger, LedgerError};
+use runner_lifecycle::State;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::book::{Book, Booked};
 use crate::names::Name;
+use crate::outlook::with_counts;
 use crate::roles::backlog::Backlog;
 use crate::roles::cycle::{self, CycleStatistics};
+use crate::roles::dispatcher::{self, WORKING_ROLES};
 use crate::roles::judge::Judge;
 use crate::roles::planner::{self, Planned};
 use crate::roles::worker::Worker;
-use crate::roles::{Crew, Notes, Settings, clear_up, dispatcher, keeper};
+use crate::roles::{Crew, Notes, Settings, clear_up, keeper};
+pub use crate::rules::begin::Post;
+use crate::rules::begin::{Work, due};
+use crate::rules::preflight::Inputs;
 use crate::settled::is_settled;
 use crate::yard::{Later, Presented, StopSign, Stopper, Trouble, Yard};
-
-/// What a role does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Post {
-    /// Gives ready tasks to agents.
-    Dispatcher,
-    /// Leads on what is blocked.
-    Cycle,
-    /// Makes tasks of the requirement.
-    Planner,
-    /// Changes code.
-    Worker,
-    /// Finds out.
-    Tester,
-    /// Writes documentation.
-    Docser,
-    /// Judges and merges.
-    Judge,
-    /// Ends what nobody renewed.
-    Keeper,
-}
-
-impl Post {
-    /// Its name; agents and seats are called after it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Post::Dispatcher => "dispatcher",
-            Post::Cycle => "cycle",
-            Post::Planner => "planner",
-            Post::Worker => "worker",
-            Post::Tester => "tester",
-            Post::Docser => "docser",
-            Post::Judge => "judge",
-            Post::Keeper => "keeper",
-        }
-    }
-}
 
 /// What a fleet is made of.
 pub struct Gear {
@@ -85,7 +55,20 @@ pub struct Fleet {
     names: Vec<Name>,
     cycles: Arc<CycleStatistics>,
     planned: Arc<Mutex<Option<Planned>>>,
+    plan_news: (
+        mpsc::UnboundedSender<Planned>,
+        mpsc::UnboundedReceiver<Planned>,
+    ),
     begun: BTreeMap<Post, u32>,
+}
+
+/// What a fleet says while it is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A role has ended though nobody said so; why.
+    RoleEnded(String),
+    /// What the planner came to, where that is something else than before.
+    Planner(Planned),
 }
 
 /// Counts fleets of this process, so that no two lives of a role name a claim alike.
@@ -116,6 +99,7 @@ impl Fleet {
             names: Vec::new(),
             cycles: Arc::default(),
             planned: Arc::default(),
+            plan_news: mpsc::unbounded_channel(),
             begun: BTreeMap::new(),
         }
     }
@@ -125,13 +109,19 @@ impl Fleet {
         let (crew, stop) = (self.crew.clone(), self.sign.clone());
         let (account, word) = (self.account.clone(), name.as_str().to_owned());
         let (cycles, planned) = (Arc::clone(&self.cycles), Arc::clone(&self.planned));
+        let news = self.plan_news.0.clone();
         let role: Later<'static, Booked<()>> = match post {
             Post::Dispatcher => Box::pin(async move { dispatcher::run(&crew, &word, stop).await }),
             Post::Cycle => Box::pin(async move { cycle::run(&crew, &word, &cycles, stop).await }),
             Post::Keeper => Box::pin(async move { keeper::run(&crew, &word, stop).await }),
             Post::Planner => Box::pin(async move {
                 let tell = |look: &Planned| {
-                    *planned.lock().unwrap_or_else(PoisonError::into_inner) = Some(look.clone());
+                    let mut last = planned.lock().unwrap_or_else(PoisonError::into_inner);
+                    if is_news(last.as_ref(), look) {
+                        // Whoever could hear it may be gone, and that is all right.
+                        let _ = news.send(look.clone());
+                    }
+                    *last = Some(look.clone());
                 };
                 planner::run_telling(&crew, &word, stop, &tell).await
             }),
@@ -170,10 +160,34 @@ impl Fleet {
         self.crew.book.listen().await
     }
 
-    /// What the planner said last, if it has looked.
-    pub fn planned(&self) -> Option<Planned> {
-        let planned = self.planned.lock();
-        planned.unwrap_or_else(PoisonError::into_inner).clone()
+    /// Which of those that wait begin now, because their first work is there; why.
+    pub async fn due(&self, waiting: &BTreeSet<Post>) -> Booked<Vec<(Post, String)>> {
+        if waiting.is_empty() {
+            return Ok(Vec::new());
+        }
+        let book = &self.crew.book;
+        let counts = book.counts().await?;
+        let in_state = |state: State| -> u64 {
+            let of_it = counts.iter().filter(|count| count.state == state);
+            of_it.map(|count| count.tasks).sum()
+        };
+        // Asked is only what somebody waits for: this is looked at whenever something
+        // happens. The parked matter to the planner alone, and only once nothing goes on.
+        let mut work = Work {
+            inputs: with_counts(Inputs::default(), &counts, 0, false),
+            todo: in_state(State::Todo),
+            ..Work::default()
+        };
+        let quiet = work.todo == 0 && in_state(State::InProgress) == 0;
+        if quiet && waiting.contains(&Post::Planner) && planner::has_requirement(&self.crew).await {
+            work.inputs = planner::inputs(&self.crew, true).await?;
+        }
+        let mut working = [Post::Worker, Post::Tester, Post::Docser].iter();
+        if work.todo > 0 && working.any(|post| waiting.contains(post)) {
+            let floor = book.floor(&WORKING_ROLES).await?;
+            work.ready = floor.ready.into_iter().map(|(role, _)| role).collect();
+        }
+        Ok(due(waiting, &work))
     }
 
     /// Whether everything is at an end or waits for a person, and nothing new comes: issues
@@ -181,32 +195,29 @@ impl Fleet {
     pub async fn is_idle(&self) -> Booked<bool> {
         let brought_in = !self.begun.contains_key(&Post::Cycle)
             || self.cycles.cycles.load(Ordering::Relaxed) > 0;
-        let has_planned = !self.begun.contains_key(&Post::Planner)
-            || match self.planned() {
-                Some(Planned::NoRequirement | Planned::Before | Planned::Refused(_)) => true,
-                // What it said may be old, but for a source that cannot be read.
-                Some(Planned::BacklogFirst(_)) => self.crew.backlog.requirement().await.is_err(),
-                Some(Planned::Tasks(_)) | None => false,
-            };
-        if !brought_in || !has_planned {
-            return Ok(false);
+        Ok(brought_in && is_at_rest(&self.crew, self.gave_up()).await?)
+    }
+
+    /// Whether the planner asks no more before something changes.
+    fn gave_up(&self) -> bool {
+        let planned = self.planned.lock();
+        let planned = planned.unwrap_or_else(PoisonError::into_inner);
+        matches!(*planned, Some(Planned::Before | Planned::Refused(_)))
+    }
+
+    /// Waits for what the fleet has to say.
+    pub async fn news(&mut self) -> News {
+        tokio::select! {
+            biased;
+            // This process holds a sender too, so there is always a next one.
+            Some(planned) = self.plan_news.1.recv() => News::Planner(planned),
+            words = ended(&mut self.roles) => News::RoleEnded(words),
         }
-        let waiting = match self.crew.backlog.sync().await {
-            Ok(outside) => outside.tasks.len(),
-            // What cannot be read is no work that anybody could do.
-            Err(_) => 0,
-        };
-        Ok(waiting == 0 && is_settled(&self.crew).await?)
     }
 
     /// Waits for a role that ends though nobody said so, and says why.
     pub async fn role_ended(&mut self) -> String {
-        match self.roles.join_next().await {
-            None => std::future::pending().await,
-            Some(Ok((post, Ok(())))) => format!("the {} has ended", post.word()),
-            Some(Ok((post, Err(error)))) => format!("the {} cannot go on: {error}", post.word()),
-            Some(Err(error)) => format!("a role has crashed: {error}"),
-        }
+        ended(&mut self.roles).await
     }
 
     /// Says stop, and waits until everybody has ended their children and given back what
@@ -231,5 +242,36 @@ impl Fleet {
     /// Fast-forwards the user's branch where that is clean.
     pub async fn present(&self) -> Result<Presented, Trouble> {
         self.crew.yard.present().await
+    }
+}
+
+/// Whether nothing is left that a fleet could do: with the tasks that it has, with issues, or
+/// with a plan, unless the planner gave up. Several looks are one only if nobody wrote
+/// meanwhile: an issue that becomes a task must not be missed as both.
+pub(crate) async fn is_at_rest(crew: &Crew, gave_up: bool) -> Booked<bool> {
+    let ledger = crew.book.ledger();
+    let head = ledger.event_head().await?;
+    if !is_settled(&crew.book).await? {
+        return Ok(false);
+    }
+    let has_requirement = planner::has_requirement(crew).await && !gave_up;
+    let inputs = planner::inputs(crew, has_requirement).await?;
+    let rests = inputs.issue_backlog == 0 && inputs.may_plan().is_err();
+    Ok(rests && ledger.event_head().await?.seq() == head.seq())
+}
+
+/// Whether a look of the planner says something else than the one before. How much of a
+/// backlog is left is none.
+fn is_news(last: Option<&Planned>, look: &Planned) -> bool {
+    let waits = |look: &Planned| matches!(look, Planned::BacklogFirst(_));
+    last.is_none_or(|last| last != look && !(waits(last) && waits(look)))
+}
+
+async fn ended(roles: &mut JoinSet<(Post, Booked<()>)>) -> String {
+    match roles.join_next().await {
+        None => std::future::pending().await,
+        Some(Ok((post, Ok(())))) => format!("the {} has ended", post.word()),
+        Some(Ok((post, Err(error)))) => format!("the {} cannot go on: {error}", post.word()),
+        Some(Err(error)) => format!("a role has crashed: {error}"),
     }
 }

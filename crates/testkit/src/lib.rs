@@ -22,6 +22,7 @@
 mod agent;
 mod check;
 mod config;
+mod json;
 pub mod model;
 mod postgres;
 mod process;
@@ -31,6 +32,7 @@ mod repo;
 mod run;
 
 pub use config::Config;
+pub use json::set_json;
 pub use postgres::Postgres;
 pub use process::{
     Process, assert_no_process, assert_processes_end, eventually, processes_with_env, signal,

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use runner_lifecycle::request::{Issue, NewTask, PullRequest};
+use tokio::sync::watch;
 
+use crate::folder::FolderWatch;
+use crate::rules::preflight::FailedSource;
 use crate::yard::Done;
 
 /// What waits outside.
@@ -17,7 +20,23 @@ pub struct Outside {
     /// What is known of pull requests, by the `source` of their tasks.
     pub pull_requests: BTreeMap<String, PullRequest>,
     /// What could not be read: the rest is there, but nobody knows whether it is all.
-    pub failures: Vec<String>,
+    pub failures: Vec<FailedSource>,
+}
+
+impl Outside {
+    /// The tasks that issues become; those of pull requests are not among them.
+    pub fn new_issues(&self) -> impl Iterator<Item = &NewTask> {
+        self.tasks.iter().filter(|new| {
+            let source = new.source.as_deref().unwrap_or_default();
+            !self.pull_requests.contains_key(source)
+        })
+    }
+
+    /// How many pull requests are open.
+    pub fn open_pull_requests(&self) -> u64 {
+        let open = self.pull_requests.values().filter(|pull| !pull.closed);
+        u64::try_from(open.count()).unwrap_or(u64::MAX)
+    }
 }
 
 /// A source of work. One that fails closes the gate to a new plan.
@@ -27,6 +46,49 @@ pub trait Backlog: Send + Sync {
 
     /// What waits outside now.
     fn sync(&self) -> Done<'_, Outside>;
+
+    /// What hears when that may be something else, from now on.
+    fn changes(&self) -> Changes {
+        Changes::default()
+    }
+}
+
+/// Hears when requirement or issues change. A hint: whoever hears nothing looks anyway, in
+/// a while.
+#[derive(Debug, Default)]
+pub struct Changes(Heard);
+
+#[derive(Debug, Default)]
+enum Heard {
+    #[default]
+    Nothing,
+    Counter(watch::Receiver<u64>),
+    Folder(FolderWatch),
+}
+
+impl Changes {
+    /// Of a counter of changes.
+    pub fn of(counter: watch::Receiver<u64>) -> Changes {
+        Changes(Heard::Counter(counter))
+    }
+
+    /// Of a folder.
+    pub(crate) fn in_folder(watch: FolderWatch) -> Changes {
+        Changes(Heard::Folder(watch))
+    }
+
+    /// Returns once something has changed since the last time.
+    pub async fn next(&mut self) {
+        let heard = match &mut self.0 {
+            Heard::Nothing => false,
+            Heard::Counter(counter) => counter.changed().await.is_ok(),
+            Heard::Folder(watch) => watch.next().await.is_ok(),
+        };
+        if !heard {
+            self.0 = Heard::Nothing;
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// Nothing waits outside, and nothing is to be planned.

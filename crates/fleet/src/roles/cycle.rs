@@ -14,7 +14,7 @@ use runner_lifecycle::{
 use super::backlog::Outside;
 use super::seat::seated;
 use super::sweep::sweep;
-use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch};
+use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch, Woke};
 use crate::book::Booked;
 use crate::rules::policy::{has_safe_path, policy_packet, replan_packet, setup_packet};
 use crate::yard::StopSign;
@@ -96,6 +96,13 @@ pub async fn run(
     seated(crew, "cycle", name, stop.clone(), body).await
 }
 
+/// Whether what becomes of a task depends on what its pull request is now: it may have
+/// another head, and nobody works on what is out of date.
+fn needs_pull_request(task: &Task) -> bool {
+    let on = task.blocked_on();
+    task.kind == Kind::Review && matches!(on, Some(Reason::NeedsRework | Reason::AwaitingJudge))
+}
+
 struct Cycle<'c> {
     crew: &'c Crew,
     name: &'c str,
@@ -112,10 +119,14 @@ impl Cycle<'_> {
     async fn turn_around(&mut self, watch: &mut Watch) -> Booked<()> {
         let crew = self.crew;
         let mut patience = Patience::default();
+        let mut outside = crew.backlog.changes();
         while !watch.stop.is_raised() {
             let turn = self.turn().await;
             if patience.bear(crew, &mut watch.stop, turn).await?.is_some() {
-                watch.until(self.whole_look_at).await;
+                let woke = watch.until_outside(self.whole_look_at, &mut outside);
+                if woke.await == Woke::Outside {
+                    self.whole_look_at = crew.clock.now();
+                }
             }
         }
         Ok(())
@@ -125,13 +136,16 @@ impl Cycle<'_> {
         self.statistics.cycles.fetch_add(1, Ordering::Relaxed);
         let whole = self.crew.clock.now() >= self.whole_look_at;
         let now = self.crew.book.now().await?;
-        let mut outside = Outside::default();
+        let mut outside = None;
         if whole {
             self.since = Timestamp(0);
-            outside = self.bring_in().await?;
+            outside = self.crew.backlog.sync().await.ok();
+            if let Some(outside) = &outside {
+                self.bring_in(outside).await?;
+            }
         }
         if self.crew.keeps(Rule::Recovery) {
-            self.recover_all(&outside).await?;
+            self.recover_all(outside).await?;
         }
         self.since = Timestamp(now.0 - MARGIN_MILLIS);
         if whole {
@@ -142,13 +156,16 @@ impl Cycle<'_> {
     }
 
     /// Follows the recovery table for everything that changed, and for what that changes.
-    async fn recover_all(&mut self, outside: &Outside) -> Booked<()> {
+    async fn recover_all(&mut self, mut outside: Option<Outside>) -> Booked<()> {
         let mut since = self.since;
         loop {
             let blocked = self.crew.book.to_recover(since, BATCH).await?;
             let mut moved = false;
             for task in &blocked {
-                moved |= self.recover(task, outside).await?;
+                if needs_pull_request(task) && outside.is_none() {
+                    outside = self.crew.backlog.sync().await.ok();
+                }
+                moved |= self.recover(task, outside.as_ref()).await?;
             }
             let full = u32::try_from(blocked.len()).is_ok_and(|count| count >= BATCH);
             let last = blocked.last().map(|task| task.updated_at);
@@ -161,17 +178,24 @@ impl Cycle<'_> {
     }
 
     /// Whether the table had something to do for the task.
-    async fn recover(&self, task: &Task, outside: &Outside) -> Booked<bool> {
+    async fn recover(&self, task: &Task, outside: Option<&Outside>) -> Booked<bool> {
         let crew = self.crew;
         let source = task.source.as_deref().unwrap_or_default();
+        let issue = outside.and_then(|outside| outside.issues.get(source));
+        let pull_request = outside.and_then(|outside| outside.pull_requests.get(source));
+        let unread = outside.is_none_or(|outside| !outside.failures.is_empty());
+        if needs_pull_request(task) && pull_request.is_none() && unread && crew.keeps(Rule::NewHead)
+        {
+            return Ok(false);
+        }
         let mut facts = Facts {
             safe_path: has_safe_path(task),
-            issue: outside.issues.get(source).cloned(),
-            pull_request: outside.pull_requests.get(source).cloned(),
+            issue: issue.filter(|_| crew.keeps(Rule::IssueFacts)).cloned(),
+            pull_request: pull_request.filter(|_| crew.keeps(Rule::NewHead)).cloned(),
             ..Facts::default()
         };
         let mut version = task.version;
-        if task.blocked_on() == Some(Reason::LedgerInconsistent) {
+        if task.blocked_on() == Some(Reason::LedgerInconsistent) && crew.keeps(Rule::Repair) {
             facts.repaired = Some(crew.book.repair(&task.id).await?);
             // The repair itself may have been an event of this task.
             let repaired = crew.book.task(&task.id).await?;
@@ -201,11 +225,11 @@ impl Cycle<'_> {
 
     /// Makes tasks of what waits outside. A source that fails says so at preflight and
     /// keeps the planner from planning; what it would have said is not known.
-    async fn bring_in(&self) -> Booked<Outside> {
+    async fn bring_in(&self, outside: &Outside) -> Booked<()> {
         let crew = self.crew;
-        let Ok(outside) = crew.backlog.sync().await else {
-            return Ok(Outside::default());
-        };
+        if !crew.keeps(Rule::Import) {
+            return Ok(());
+        }
         let review_off = Facts {
             review_off: !crew.settings.review,
             ..Facts::default()
@@ -224,7 +248,7 @@ impl Cycle<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(outside)
+        Ok(())
     }
 
     /// Sweeps the yard when tasks have ended since the last time.

@@ -24,7 +24,7 @@ use crate::book::{Book, Booked};
 use crate::rules::draft::Defaults;
 use crate::rules::policy::PathRules;
 use crate::yard::{StopSign, Yard};
-use backlog::Backlog;
+use backlog::{Backlog, Changes};
 
 /// Removes from the yard what runs left that nobody needs any more.
 pub async fn clear_up(crew: &Crew) -> Booked<()> {
@@ -123,6 +123,18 @@ pub(crate) enum Rule {
     DeadDependency,
     /// The cycle manager looks at what needs rework.
     Recovery,
+    /// Issues and pull requests become tasks.
+    Import,
+    /// What is known of an issue leads its task on.
+    IssueFacts,
+    /// A review is led on by what its pull request is now.
+    NewHead,
+    /// What contradicts itself is repaired.
+    Repair,
+    /// Who is told to stop gives back what it holds.
+    GiveBack,
+    /// A backlog comes before a plan.
+    BacklogFirst,
 }
 
 impl Crew {
@@ -168,6 +180,8 @@ pub(crate) enum Woke {
     Hint,
     /// The time has come.
     Time,
+    /// Something changed outside.
+    Outside,
     /// Everything shall end.
     Stop,
 }
@@ -197,6 +211,15 @@ impl Watch {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// The same, or until something changes outside.
+    pub(crate) async fn until_outside(&mut self, at: Timestamp, outside: &mut Changes) -> Woke {
+        tokio::select! {
+            biased;
+            woke = self.until(at) => woke,
+            () = outside.next() => Woke::Outside,
         }
     }
 

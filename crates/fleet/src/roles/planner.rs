@@ -7,9 +7,11 @@ use runner_ledger::{Ask, LedgerError};
 use runner_lifecycle::{Facts, Reason, Request, State};
 
 use super::seat::seated;
-use super::{Crew, LOOK_EVERY_SECS, Patience, Watch};
+use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch};
 use crate::book::Booked;
+use crate::outlook::with_counts;
 use crate::rules::plan::{self, MAX_TRIES, plan_signature};
+use crate::rules::preflight::{FailedSource, Inputs};
 use crate::yard::{PlanOrder, StopSign};
 
 /// What a look of the planner came to.
@@ -23,9 +25,19 @@ pub enum Planned {
     Before,
     /// So many tasks were made.
     Tasks(usize),
+    /// A plan could not be used, and another one is asked for.
+    SentBack {
+        /// Which try it was, from 1.
+        attempt: u32,
+        /// What was wrong with it.
+        findings: Vec<String>,
+    },
     /// No plan could be used; what was wrong with the last one.
     Refused(Vec<String>),
 }
+
+/// Hears what the planner comes to, as it happens.
+pub type Tell<'a> = &'a (dyn Fn(&Planned) + Send + Sync);
 
 /// Plans while it holds its seat, until the sign is raised.
 pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
@@ -33,24 +45,20 @@ pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
 }
 
 /// The same, telling what each look came to.
-pub async fn run_telling(
-    crew: &Crew,
-    name: &str,
-    stop: StopSign,
-    tell: &(dyn Fn(&Planned) + Send + Sync),
-) -> Booked<()> {
+pub async fn run_telling(crew: &Crew, name: &str, stop: StopSign, tell: Tell<'_>) -> Booked<()> {
     let body = |_| {
         let stop = stop.clone();
         async move {
             let mut watch = Watch::new(crew, stop).await?;
             let mut patience = Patience::default();
+            let mut outside = crew.backlog.changes();
             let mut settled: Option<String> = None;
             while !watch.stop.is_raised() {
-                let turn = look(crew, name, &mut settled, &watch.stop).await;
+                let turn = look(crew, name, &mut settled, &watch.stop, tell).await;
                 if let Some(planned) = patience.bear(crew, &mut watch.stop, turn).await? {
                     tell(&planned);
                     let next = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
-                    watch.until(next).await;
+                    watch.until_outside(next, &mut outside).await;
                 }
             }
             Ok(())
@@ -60,14 +68,15 @@ pub async fn run_telling(
 }
 
 /// Looks once. `settled` is the signature that needs no further look.
-pub async fn look(
+async fn look(
     crew: &Crew,
     name: &str,
     settled: &mut Option<String>,
     stop: &StopSign,
+    tell: Tell<'_>,
 ) -> Booked<Planned> {
     let requirement = match crew.backlog.requirement().await {
-        Ok(text) if !text.trim().is_empty() => text,
+        Ok(text) if Inputs::says_something(&text) => text,
         Ok(_) => return Ok(Planned::NoRequirement),
         Err(trouble) => return Ok(Planned::BacklogFirst(trouble.0)),
     };
@@ -83,40 +92,48 @@ pub async fn look(
     if settled.as_ref() == Some(&signature) {
         return Ok(Planned::Before);
     }
-    if let Some(why) = backlog(crew).await? {
+    if crew.keeps(Rule::BacklogFirst)
+        && let Err(why) = inputs(crew, true).await?.may_plan()
+    {
         return Ok(Planned::BacklogFirst(why));
     }
-    let planned = ask(crew, name, &requirement, &signature, stop).await?;
+    let planned = ask(crew, name, &requirement, &signature, stop, tell).await?;
     if !stop.is_raised() {
         *settled = Some(signature);
     }
     Ok(planned)
 }
 
-/// What comes before a new plan, if anything does. Fail-closed: what cannot be seen is a
-/// backlog.
-async fn backlog(crew: &Crew) -> Booked<Option<String>> {
-    let counts = crew.book.counts().await?;
-    let open: u64 = counts
-        .iter()
-        .filter(|count| !count.state.is_terminal() && !is_parked(count.state, count.blocked_on))
-        .map(|count| count.tasks)
-        .sum();
-    if open > 0 {
-        return Ok(Some(format!("{open} open tasks")));
-    }
-    let outside = match crew.backlog.sync().await {
-        Ok(outside) => outside,
-        Err(trouble) => return Ok(Some(format!("a backlog source failed: {trouble}"))),
+/// Whether there is a requirement that can be read and was not planned yet.
+pub(crate) async fn has_requirement(crew: &Crew) -> bool {
+    let text = crew.backlog.requirement().await;
+    text.is_ok_and(|text| Inputs::says_something(&text))
+}
+
+/// What preflight goes by, as it is now. Fail-closed: a source that cannot be read has
+/// failed, and nobody plans before it can.
+pub(crate) async fn inputs(crew: &Crew, has_requirement: bool) -> Booked<Inputs> {
+    let mut inputs = Inputs {
+        has_requirement,
+        ..Inputs::default()
     };
-    if let Some(failure) = outside.failures.first() {
-        return Ok(Some(format!("a backlog source failed: {failure}")));
+    match crew.backlog.sync().await {
+        Ok(outside) => {
+            for new in outside.new_issues() {
+                inputs.issue_backlog += u64::from(crew.book.task(&new.id).await?.is_none());
+            }
+            inputs.open_pull_requests = outside.open_pull_requests();
+            inputs.failed_sources = outside.failures;
+        }
+        Err(trouble) => inputs.failed_sources.push(FailedSource {
+            source: "backlog".to_owned(),
+            reason: trouble.0,
+        }),
     }
-    let mut waiting = 0;
-    for new in &outside.tasks {
-        waiting += u32::from(crew.book.task(&new.id).await?.is_none());
-    }
-    Ok((waiting > 0).then(|| format!("{waiting} open issues")))
+    let counts = crew.book.counts().await?;
+    let parked = crew.book.parked().await?;
+    let red_base = crew.book.red_base().await?.is_some();
+    Ok(with_counts(inputs, &counts, parked, red_base))
 }
 
 /// Whether a task with that blocker waits for a person or the outside, as far as a count
@@ -140,6 +157,7 @@ async fn ask(
     requirement: &str,
     signature: &str,
     stop: &StopSign,
+    tell: Tell<'_>,
 ) -> Booked<Planned> {
     let mut findings: Vec<String> = Vec::new();
     for attempt in 1..=MAX_TRIES {
@@ -153,15 +171,17 @@ async fn ask(
             break;
         }
         let read = match answer {
-            Ok(text) => plan::read(&text, signature, &crew.settings.defaults),
-            Err(trouble) => {
-                findings = vec![trouble.0];
-                continue;
-            }
+            Ok(text) => plan::read(&text, signature, &crew.settings.defaults)
+                .map_err(|found| found.iter().map(ToString::to_string).collect()),
+            Err(trouble) => Err(vec![trouble.0]),
         };
         match read {
             Ok(tasks) => return save(crew, name, signature, tasks).await,
-            Err(found) => findings = found.iter().map(ToString::to_string).collect(),
+            Err(found) => findings = found,
+        }
+        if attempt < MAX_TRIES {
+            let findings = findings.clone();
+            tell(&Planned::SentBack { attempt, findings });
         }
     }
     Ok(Planned::Refused(findings))

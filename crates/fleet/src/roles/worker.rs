@@ -51,7 +51,21 @@ impl Worker {
         }
         // If this is not heard, it counts as gone a little later.
         drop(crew.book.leave(&self.name).await);
-        Ok(())
+        self.give_back(&mut watch.stop).await
+    }
+
+    /// Gives back what the dispatcher gave while this one was about to leave. What it gives
+    /// even later is taken back by itself, as from everybody who never says a word.
+    async fn give_back(&self, stop: &mut StopSign) -> Booked<()> {
+        if !self.crew.keeps(Rule::GiveBack) {
+            return Ok(());
+        }
+        match self.crew.book.assigned(&self.name).await {
+            Ok(Some(given)) => self.finish(&given, Ending::Lost, stop).await.map(drop),
+            Ok(None) => Ok(()),
+            Err(error) if error.is_transient() => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Does what it was given, or waits for something.
@@ -109,6 +123,9 @@ impl Worker {
         };
         if let Some(ended) = ended {
             return ended;
+        }
+        if !crew.keeps(Rule::GiveBack) {
+            return Ok(());
         }
         stopper.stop();
         work.await

@@ -6,6 +6,7 @@
 //! be green all the same.
 
 use runner_core::text::{cut_chars, escape_path};
+use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::{
     AcceptanceAnswer, CheckStatus, Extra, MAX_NOTES, ResourceChange, ResultPacket, ResultStatus,
     SCHEMA_VERSION,
@@ -155,13 +156,13 @@ pub fn worklog_path(run_id: &str) -> String {
     format!(".runner/fleet/worklogs/{run_id}.md")
 }
 
-/// A change as a packet can name it. The name of a file that is no resource, such as one
-/// with brackets, goes into the evidence.
+/// A change as a packet can name it. A name that none can carry, such as one with a line
+/// break, goes into the evidence, and its folder takes its place.
 fn in_packet(change: &ResourceChange) -> ResourceChange {
-    let resource = resource_of(&change.resource);
-    if resource.as_str() == change.resource {
+    if Resource::whole_repo().covers_file(&change.resource).is_ok() {
         return change.clone();
     }
+    let resource = resource_of(&change.resource);
     let name = escape_path(change.resource.as_bytes());
     let mut change = change.clone();
     change.resource = resource.to_string();
@@ -276,15 +277,17 @@ mod tests {
         let changes = [
             change("src/a.rs", ChangeAction::Modified),
             change("src/[id]/page.tsx", ChangeAction::Created),
+            change("src/odd/a\nb", ChangeAction::Created),
         ];
         let checks = worked().checks;
         let packet = merge_packet(&reviewed, "t-1", &changes, &checks, Some(&judge)).unwrap();
         check_result(&packet, &reviewed, "t-1").unwrap();
         evidence(&packet, &reviewed, |_| true).unwrap();
-        assert_eq!(packet.changes[1].resource, "src");
+        assert_eq!(packet.changes[1], changes[1]);
+        assert_eq!(packet.changes[2].resource, "src/odd");
         assert_eq!(
-            packet.changes[1].evidence.as_deref(),
-            Some("file src/[id]/page.tsx")
+            packet.changes[2].evidence.as_deref(),
+            Some("file src/odd/a\\nb")
         );
     }
 }

@@ -4,6 +4,7 @@
 //! tidy` holds this folder to it.
 
 pub mod answers;
+pub mod begin;
 pub mod classify;
 pub mod context;
 pub mod draft;

@@ -133,12 +133,11 @@ pub fn findings(
     let mut found = Vec::new();
     for change in changes {
         let path = change.resource.as_str();
-        let resource = resource_of(path);
-        if !covers(&task.lock_scope, &resource) {
+        if !covers(&task.lock_scope, path) {
             let why = "is outside the scope of the task";
             found.push(Finding::new(Breach::OutsideScope, path, why));
         }
-        if covers(&task.forbidden_scope, &resource) {
+        if covers(&task.forbidden_scope, path) {
             found.push(Finding::new(
                 Breach::Forbidden,
                 path,
@@ -179,11 +178,16 @@ pub fn findings(
     found
 }
 
-fn covers(scope: &[Resource], resource: &Resource) -> bool {
-    scope.iter().any(|one| one.covers(resource))
+/// Whether a file lies in a scope. One whose name no packet can carry lies where its folder
+/// does.
+fn covers(scope: &[Resource], path: &str) -> bool {
+    scope.iter().any(|one| {
+        one.covers_file(path)
+            .unwrap_or_else(|_| one.covers(&resource_of(path)))
+    })
 }
 
-/// The resource that a file counts as: its path, or the folder above the first part that
+/// What must be locked for a file: its path, or the folder above the first part that
 /// no resource can have (brackets, odd characters). No scope ends inside such a part, so
 /// whether a scope covers the file stays the same.
 pub fn resource_of(path: &str) -> Resource {
@@ -218,8 +222,8 @@ pub fn open_findings(task: &Task) -> Vec<Finding> {
         .iter()
         .filter_map(finding_in)
         .filter(|finding| {
-            let widened = finding.breach == Breach::OutsideScope
-                && covers(&task.lock_scope, &resource_of(&finding.about));
+            let widened =
+                finding.breach == Breach::OutsideScope && covers(&task.lock_scope, &finding.about);
             !widened
         })
         .collect();

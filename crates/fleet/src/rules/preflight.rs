@@ -46,11 +46,62 @@ impl Inputs {
         !requirement.trim().is_empty()
     }
 
-    fn issues(&self) -> bool {
+    /// Whether there is something to plan, and nothing that comes before it.
+    pub fn starts_planner(&self) -> bool {
+        self.has_requirement && !self.issues() && !self.judgements() && !self.tasks()
+    }
+
+    /// Whether a planner may start by hand, `running` of them being at work.
+    pub fn may_start_planner(&self, running: u32) -> Result<(), PlannerRefused> {
+        if running > 0 {
+            return Err(PlannerRefused(
+                "a planner is running already, and there is one at most".to_owned(),
+            ));
+        }
+        if self.starts_planner() {
+            return Ok(());
+        }
+        Err(PlannerRefused(if self.has_requirement {
+            format!("the backlog comes first: {}", self.backlog())
+        } else {
+            "there is no requirement to plan".to_owned()
+        }))
+    }
+
+    /// Whether a planner that runs may plan now. A source that could not be read may hide
+    /// a backlog, so it keeps the gate closed; why, otherwise.
+    pub fn may_plan(&self) -> Result<(), String> {
+        if let Some(failed) = self.failed_sources.first() {
+            return Err(format!(
+                "backlog source {} failed: {}",
+                failed.source, failed.reason
+            ));
+        }
+        self.may_start_planner(0).map_err(|refused| refused.0)
+    }
+
+    fn backlog(&self) -> String {
+        [
+            (self.issue_backlog, "open issue", ""),
+            (self.open_pull_requests, "open pull request", ""),
+            (self.awaiting_judge, "task", " waiting for a judge"),
+            (self.local_backlog, "open task", ""),
+        ]
+        .iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, more)| {
+            let plural = if *count == 1 { "" } else { "s" };
+            format!("{count} {what}{plural}{more}")
+        })
+        .collect::<Vec<String>>()
+        .join(", ")
+    }
+
+    pub(super) fn issues(&self) -> bool {
         self.issue_backlog > 0
     }
 
-    fn judgements(&self) -> bool {
+    pub(super) fn judgements(&self) -> bool {
         self.open_pull_requests > 0 || self.awaiting_judge > 0
     }
 
@@ -121,7 +172,7 @@ pub struct PlannerRefused(pub String);
 /// The formulas. Counts are those of the config.
 pub fn preflight(inputs: Inputs, config: &FleetConfig) -> Preflight {
     let (issues, judgements) = (inputs.issues(), inputs.judgements());
-    let start_planner = inputs.has_requirement && !issues && !judgements && !inputs.tasks();
+    let start_planner = inputs.starts_planner();
     let start_execution = start_planner || issues || inputs.tasks();
     let start_judge = judgements || start_execution;
     let start_cycle_manager = start_execution || judgements || inputs.blocked > 0;
@@ -192,53 +243,6 @@ impl Preflight {
             let _ = write!(words, "; backlog source {source} failed: {reason}");
         }
         Err(NothingToDo(words))
-    }
-
-    /// Whether a planner may start by hand, `running` of them being at work.
-    pub fn may_start_planner(&self, running: u32) -> Result<(), PlannerRefused> {
-        if running > 0 {
-            return Err(PlannerRefused(
-                "a planner is running already, and there is one at most".to_owned(),
-            ));
-        }
-        if self.recommendations.start_planner {
-            return Ok(());
-        }
-        Err(PlannerRefused(if self.inputs.has_requirement {
-            format!("the backlog comes first: {}", self.backlog())
-        } else {
-            "there is no requirement to plan".to_owned()
-        }))
-    }
-
-    /// Whether the cycle manager may ask for another plan. A source that could not be
-    /// read may hide a backlog, so it keeps the gate closed; why, otherwise.
-    pub fn may_replan(&self) -> Result<(), String> {
-        if let Some(failed) = self.inputs.failed_sources.first() {
-            return Err(format!(
-                "backlog source {} failed: {}",
-                failed.source, failed.reason
-            ));
-        }
-        self.may_start_planner(0).map_err(|refused| refused.0)
-    }
-
-    fn backlog(&self) -> String {
-        let inputs = &self.inputs;
-        [
-            (inputs.issue_backlog, "open issue", ""),
-            (inputs.open_pull_requests, "open pull request", ""),
-            (inputs.awaiting_judge, "task", " waiting for a judge"),
-            (inputs.local_backlog, "open task", ""),
-        ]
-        .iter()
-        .filter(|(count, ..)| *count > 0)
-        .map(|(count, what, more)| {
-            let plural = if *count == 1 { "" } else { "s" };
-            format!("{count} {what}{plural}{more}")
-        })
-        .collect::<Vec<String>>()
-        .join(", ")
     }
 }
 
@@ -318,10 +322,10 @@ mod tests {
             assert_eq!(skipped, has('R') && backlog, "{given}");
 
             assert_eq!(answer.check().is_err(), given == "....", "{given}");
-            let planner = answer.may_start_planner(0);
+            let planner = answer.inputs.may_start_planner(0);
             assert_eq!(planner.is_ok(), given == "R...", "{given}");
-            assert_eq!(answer.may_replan().is_ok(), planner.is_ok(), "{given}");
-            assert!(answer.may_start_planner(1).is_err(), "{given}");
+            assert_eq!(answer.inputs.may_plan().is_ok(), planner.is_ok(), "{given}");
+            assert!(answer.inputs.may_start_planner(1).is_err(), "{given}");
         }
         let distinct: std::collections::BTreeSet<&str> = ROWS.iter().map(|row| row.0).collect();
         assert_eq!(distinct.len(), ROWS.len());
@@ -379,7 +383,7 @@ mod tests {
         // A warning at preflight, a closed gate at run time.
         assert!(broken.recommendations.start_planner);
         assert_eq!(
-            broken.may_replan(),
+            broken.inputs.may_plan(),
             Err("backlog source local failed: 3.md line 1: no title".to_owned())
         );
         let nothing = run(Inputs {
@@ -389,12 +393,12 @@ mod tests {
         let words = nothing.check().unwrap_err().to_string();
         assert!(words.starts_with("there is nothing to do"), "{words}");
         assert!(words.ends_with("failed: 3.md line 1: no title"), "{words}");
-        let backlog = run(inputs(true, 2, 1, 3)).may_start_planner(0);
+        let backlog = run(inputs(true, 2, 1, 3)).inputs.may_start_planner(0);
         assert_eq!(
             backlog.unwrap_err().to_string(),
             "the backlog comes first: 2 open issues, 1 task waiting for a judge, 3 open tasks"
         );
-        let without = run(inputs(false, 0, 0, 0)).may_start_planner(0);
+        let without = run(inputs(false, 0, 0, 0)).inputs.may_start_planner(0);
         assert_eq!(
             without.unwrap_err().to_string(),
             "there is no requirement to plan"

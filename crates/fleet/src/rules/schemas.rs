@@ -42,16 +42,3 @@ pub(super) fn assert_fresh(file: &str, published: &str, fresh: &str) {
         "schemas/{file}.schema.json is stale; it should read\n{fresh}"
     );
 }
-
-/// Sets the value at a JSON pointer; with null, removes it.
-pub(super) fn set(document: &mut Value, pointer: &str, value: Value) {
-    let (parent, name) = pointer.rsplit_once('/').unwrap();
-    let parent = document.pointer_mut(parent).unwrap();
-    if value.is_null() {
-        parent.as_object_mut().unwrap().remove(name);
-    } else if let Ok(index) = name.parse::<usize>() {
-        parent.as_array_mut().unwrap()[index] = value;
-    } else {
-        parent[name] = value;
-    }
-}

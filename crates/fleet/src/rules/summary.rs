@@ -37,7 +37,7 @@ pub fn summary(story: &Story<'_>) -> String {
             None => format!("canceled: {}", why_canceled(story)),
         },
         State::Blocked => blocked(story),
-        State::InProgress => in_progress(task),
+        State::InProgress => in_progress(story),
         State::Todo if task.paused => "paused: nothing starts before it is resumed".to_owned(),
         State::Todo => match story.runs.len() {
             0 => "waits for its turn".to_owned(),
@@ -228,13 +228,21 @@ fn blocked(story: &Story<'_>) -> String {
     }
 }
 
-fn in_progress(task: &Task) -> String {
+fn in_progress(story: &Story<'_>) -> String {
+    let task = story.task;
     let owner = task.owner.as_deref().unwrap_or("somebody");
     match task.phase {
         Phase::Work => format!("{owner} works on it (run {})", task.counters.attempts),
-        Phase::Judge if task.intent.is_some() => format!("{owner} merges it"),
+        Phase::Judge if task.intent.is_some() || is_approved(story) => {
+            format!("{owner} merges it")
+        }
         Phase::Judge => format!("{owner} judges it"),
     }
+}
+
+/// Whether its last result was approved: whoever has it now is at its merge.
+fn is_approved(story: &Story<'_>) -> bool {
+    story.runs.last().is_some_and(Run::is_approved)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What must hold in the end, looked at in the raw ledger and the model of git alone.
 
+mod outside;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_ledger::{Filter, Ledger, LedgerError};
@@ -97,6 +99,9 @@ impl Everything {
         );
         self.merges(stage, &mut faults);
         self.thrown_away(&mut faults);
+        self.issues(stage, &mut faults);
+        self.pulls(stage, &mut faults);
+        self.plans(stage, &mut faults);
         faults.extend(stage.overlaps(sleepers));
         faults
     }
@@ -104,9 +109,11 @@ impl Everything {
     /// The base holds what is done, once, and nothing else.
     fn merges(&self, stage: &Stage, faults: &mut Vec<String>) {
         let merged = stage.repo.merged_results();
+        let reachable = stage.repo.reachable(&stage.repo.base);
         let mut by_lineage: BTreeMap<&TaskId, u32> = BTreeMap::new();
         for task in &self.tasks {
             let count = merged.get(&task.id).copied().unwrap_or(0);
+            let count = count + self.merged_heads(task, &reachable);
             *by_lineage.entry(&task.lineage.root).or_insert(0) += count;
             let due = u32::from(task.state == State::Done && task.needs_merge());
             if count != due {
@@ -129,7 +136,6 @@ impl Everything {
                 "the base holds a result of {task}, which nobody knows"
             ));
         }
-        let reachable = stage.repo.reachable(&stage.repo.base);
         for id in stage.pushed.iter().filter(|id| !reachable.contains(*id)) {
             faults.push(format!("{id} was pushed and is not in the base"));
         }
@@ -224,6 +230,15 @@ pub(super) fn waits_for_others(
     if task.blocker.is_some() && recovery::is_parked(policy, task, &facts, now) {
         // A grace that ends by itself is no end.
         return task.blocked_on() != Some(Reason::DependencyNotMet);
+    }
+    // Behind one that waits for a person, everybody does.
+    let waits_behind = |id: &TaskId| {
+        end(id).is_some_and(|other| {
+            !other.state.is_terminal() && waits_for_others(other, all, red, policy, now)
+        })
+    };
+    if task.state == State::Todo && task.dependencies.iter().any(waits_behind) {
+        return true;
     }
     // A red base that nobody mends any longer: a person must.
     let stuck = red

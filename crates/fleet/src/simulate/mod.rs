@@ -7,6 +7,7 @@
 mod chance;
 mod check;
 mod git;
+mod outside;
 mod schedule;
 pub mod script;
 #[cfg(test)]
@@ -21,17 +22,19 @@ use runner_core::config::FleetConfig;
 use runner_ledger::{Ask, Clock, Ledger, LedgerError, Store};
 use runner_lifecycle::{Policy, Request};
 
+use crate::backlog::BacklogSource;
 use crate::book::Book;
-use crate::roles::backlog::{Backlog, Outside};
+use crate::outlook::ProjectBacklog;
 use crate::roles::cycle::{self, CycleStatistics};
 use crate::roles::judge::Judge;
 use crate::roles::worker::Worker;
 use crate::roles::{Crew, NoNotes, Settings, dispatcher, keeper, planner};
 use crate::rules::draft::Defaults;
 use crate::rules::policy::PathRules;
-use crate::yard::{Done, Stopper};
+use crate::yard::Stopper;
 use chance::Chance;
 use check::Everything;
+use outside::{SimBacklog, SimSource};
 use schedule::{PERSON, Rest, Scheduler, Sleeper, Start};
 use script::{Deed, Script};
 use world::{START, SimClock, SimPoints, World};
@@ -241,10 +244,27 @@ impl Simulation {
                 replan: false,
             }),
             notes: Arc::new(NoNotes),
-            backlog: Arc::new(Wish(self.script.requirement.clone())),
+            backlog: Arc::new(self.backlog(actor, Defaults::from(&config))),
             life: 0,
             #[cfg(test)]
             without: options.without,
+        }
+    }
+
+    fn backlog(&self, actor: usize, defaults: Defaults) -> SimBacklog {
+        let source = SimSource {
+            world: self.world.clone(),
+            stage: Arc::clone(&self.stage),
+        };
+        let requirement = self.script.requirement.clone();
+        let ledger = self.ledger.clone();
+        let sources: Vec<Arc<dyn BacklogSource>> = vec![Arc::new(source)];
+        SimBacklog {
+            world: self.world.clone(),
+            actor,
+            runtime: Arc::clone(&self.runtime),
+            stage: Arc::clone(&self.stage),
+            inner: ProjectBacklog::with_sources(requirement, sources, ledger, defaults),
         }
     }
 
@@ -314,11 +334,8 @@ impl Simulation {
             };
             let (stopper, stop) = Stopper::new();
             let running = run(crew, stop);
-            Box::pin(async move {
-                // Nobody says stop in a simulation: roles end by crashing.
-                let _stopper = stopper;
-                running.await.map_err(|error| error.to_string())
-            })
+            let role = async move { running.await.map_err(|error| error.to_string()) };
+            (Box::pin(role), Some(stopper))
         });
         self.scheduler.add(name, start);
     }
@@ -333,7 +350,7 @@ impl Simulation {
             let (world, stage) = (world.clone(), Arc::clone(&stage));
             let (ledger, runtime) = (ledger.clone(), Arc::clone(&runtime));
             let deeds = deeds.clone();
-            Box::pin(async move {
+            let person = async move {
                 let clock = SimClock(world.clone());
                 let begin = runner_lifecycle::Timestamp(START);
                 for (at, deed) in deeds {
@@ -366,10 +383,15 @@ impl Simulation {
                             // Somebody may be at it, or it has ended.
                             drop(runtime.block_on(ledger.call(&Ask::new(id, "person", block))));
                         }
+                        Deed::Stop { name, secs } => world.state().stops.push((name, secs)),
+                        Deed::Issue { .. } | Deed::Pull { .. } | Deed::ClosePull(_) => {
+                            outdoors(&stage, deed, world.time());
+                        }
                     }
                 }
                 Ok(())
-            })
+            };
+            (Box::pin(person), None)
         });
         self.scheduler.add(PERSON, start);
     }
@@ -390,6 +412,9 @@ impl Simulation {
             if self.scheduler.polls > POLL_LIMIT {
                 faults.push("it runs in circles".to_owned());
                 break;
+            }
+            for name in std::mem::take(&mut self.scheduler.stopped) {
+                faults.extend(self.left_by(&name));
             }
             let now = self.world.time().0;
             if changes.as_mut().is_none_or(has_heard) {
@@ -425,18 +450,23 @@ impl Simulation {
         self.report(seed, faults)
     }
 
+    /// What a role holds that was told to stop and did.
+    fn left_by(&self, name: &str) -> Vec<String> {
+        let leases = self.runtime.block_on(self.ledger.leases());
+        let leases = leases.unwrap_or_default().into_iter();
+        // What it is given in the moment in which it leaves is taken back by itself.
+        let now = self.world.time();
+        leases
+            .filter(|lease| lease.owner == name && lease.claimed_at < now)
+            .map(|lease| format!("{name} has stopped and holds {}", lease.task_id))
+            .collect()
+    }
+
     /// Whether every task has ended, or waits for somebody outside. None: it is too soon to
     /// say.
     fn is_over(&self) -> Result<Option<bool>, LedgerError> {
         let seconds = (self.world.time().0 - START) / 1000;
-        let deeds = self
-            .script
-            .deeds
-            .iter()
-            .map(|(at, _)| *at)
-            .max()
-            .unwrap_or(0);
-        if seconds <= i64::try_from(deeds).unwrap_or(0) {
+        if seconds <= i64::try_from(self.script.last_deed()).unwrap_or(0) {
             return Ok(None);
         }
         if !self.script.requirement.is_empty() && seconds < 600 {
@@ -509,15 +539,26 @@ fn has_heard(hints: &mut runner_ledger::Hints) -> bool {
     next.as_mut().poll(&mut context).is_ready()
 }
 
-/// A requirement and nothing else.
-struct Wish(String);
-
-impl Backlog for Wish {
-    fn requirement(&self) -> Done<'_, String> {
-        Box::pin(std::future::ready(Ok(self.0.clone())))
+/// Something changes outside.
+fn outdoors(stage: &Mutex<Stage>, deed: Deed, now: runner_lifecycle::Timestamp) {
+    let mut stage = stage
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    match deed {
+        Deed::Issue { number, text } => {
+            stage.outdoors.issues.insert(number, text);
+        }
+        Deed::Pull {
+            number,
+            path,
+            content,
+        } => stage.pull(number, &path, &content, now),
+        Deed::ClosePull(number) => {
+            if let Some(pull) = stage.outdoors.pulls.get_mut(&number) {
+                pull.closed = true;
+            }
+        }
+        _ => {}
     }
-
-    fn sync(&self) -> Done<'_, Outside> {
-        Box::pin(std::future::ready(Ok(Outside::default())))
-    }
+    stage.outdoors.announce();
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::world::{Crash, World};
+use crate::yard::Stopper;
 
 /// The name of the one who is not a role.
 pub(super) const PERSON: &str = "person";
@@ -14,7 +15,7 @@ pub(super) const PERSON: &str = "person";
 pub(super) type Role = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// A role, started anew after each crash; the number counts its lives.
-pub(super) type Start = Box<dyn Fn(u64) -> Role>;
+pub(super) type Start = Box<dyn Fn(u64) -> (Role, Option<Stopper>)>;
 
 /// Set when a future wants to be polled.
 struct Flag(AtomicBool);
@@ -36,6 +37,10 @@ struct Actor {
     start: Start,
     future: Option<Role>,
     flag: Arc<Flag>,
+    /// Tells this life to stop.
+    stopper: Option<Stopper>,
+    /// It was told to, for so long, when so many answers could still get lost.
+    stopping: Option<(i64, u32)>,
     restart_at: Option<i64>,
     lives: u64,
 }
@@ -56,6 +61,8 @@ pub(super) struct Scheduler {
     actors: Vec<Actor>,
     /// Why a role ended that should not have.
     pub(super) ends: Vec<String>,
+    /// Roles that were told to stop, and did so with every answer heard.
+    pub(super) stopped: Vec<String>,
     pub(super) polls: u64,
 }
 
@@ -75,6 +82,7 @@ impl Scheduler {
             sleepers: Vec::new(),
             actors: Vec::new(),
             ends: Vec::new(),
+            stopped: Vec::new(),
             polls: 0,
         }
     }
@@ -92,6 +100,8 @@ impl Scheduler {
             start,
             future: None,
             flag: Arc::new(Flag(AtomicBool::new(false))),
+            stopper: None,
+            stopping: None,
             restart_at: Some(now),
             lives: 0,
         });
@@ -102,6 +112,7 @@ impl Scheduler {
         loop {
             self.crash();
             self.restart();
+            self.tell_to_stop();
             let now = self.world.time().0;
             let ready: Vec<usize> = self
                 .actors
@@ -158,8 +169,34 @@ impl Scheduler {
         };
         if let Poll::Ready(ended) = future.as_mut().poll(&mut context) {
             actor.future = None;
-            if let Err(error) = ended {
-                self.ends.push(format!("{} ended: {error}", actor.name));
+            actor.stopper = None;
+            match (ended, actor.stopping.take()) {
+                (Err(error), _) => self.ends.push(format!("{} ended: {error}", actor.name)),
+                (Ok(()), Some((millis, losses))) => {
+                    let state = self.world.state();
+                    actor.restart_at = Some(state.now + millis);
+                    if losses == state.losses_left {
+                        self.stopped.push(actor.name.clone());
+                    }
+                }
+                (Ok(()), None) if actor.is_person => {}
+                (Ok(()), None) => self.ends.push(format!("{} ended by itself", actor.name)),
+            }
+        }
+    }
+
+    /// Raises the signs of those who were told to stop.
+    fn tell_to_stop(&mut self) {
+        let stops = std::mem::take(&mut self.world.state().stops);
+        let losses = self.world.state().losses_left;
+        for (name, secs) in stops {
+            let actor = self.actors.iter_mut().find(|actor| actor.name == name);
+            if let Some(actor) = actor
+                && let Some(stopper) = &actor.stopper
+            {
+                stopper.stop();
+                let millis = i64::try_from(secs.max(1) * 1000).unwrap_or(1000);
+                actor.stopping = Some((millis, losses));
             }
         }
     }
@@ -184,6 +221,7 @@ impl Scheduler {
                 continue;
             };
             if actor.future.take().is_some() {
+                (actor.stopper, actor.stopping) = (None, None);
                 actor.restart_at = Some(now + delay);
                 let name = actor.name.clone();
                 self.world
@@ -199,7 +237,8 @@ impl Scheduler {
                 actor.restart_at = None;
                 actor.lives += 1;
                 actor.flag.0.store(true, Ordering::SeqCst);
-                actor.future = Some((actor.start)(actor.lives));
+                let (role, stopper) = (actor.start)(actor.lives);
+                (actor.future, actor.stopper) = (Some(role), stopper);
             }
         }
     }

@@ -9,6 +9,7 @@ use runner_lifecycle::row::Criterion;
 use runner_lifecycle::{Check, Lane, Priority, Risk, TaskId};
 
 use super::chance::Chance;
+use crate::roles::LOOK_EVERY_SECS;
 
 /// The file that says whether the base is healthy.
 pub(super) const HEALTH: &str = "health";
@@ -69,6 +70,31 @@ pub enum Deed {
     Pause(bool),
     /// Says that the ledger contradicts itself about a task.
     Distrust(TaskId),
+    /// Writes an issue, or another text of it.
+    Issue {
+        /// Its number.
+        number: u64,
+        /// Its text.
+        text: String,
+    },
+    /// Opens a pull request, or pushes another head of it.
+    Pull {
+        /// Its number.
+        number: u64,
+        /// The path that it changes.
+        path: String,
+        /// What is in it then.
+        content: String,
+    },
+    /// Closes a pull request.
+    ClosePull(u64),
+    /// Tells a role to stop; it comes back after so many seconds.
+    Stop {
+        /// Its name.
+        name: String,
+        /// How long it is away.
+        secs: u64,
+    },
 }
 
 /// Everything that is given before a simulation begins.
@@ -82,6 +108,8 @@ pub struct Script {
     pub odds: Odds,
     /// When the quota of the account is used up, in seconds from the start.
     pub storms: Vec<(u64, u64)>,
+    /// When the source of issues cannot be read, in seconds from the start.
+    pub outages: Vec<(u64, u64)>,
     /// What a person does, and when.
     pub deeds: Vec<(u64, Deed)>,
     /// Whether reviewers are asked.
@@ -116,6 +144,20 @@ impl Script {
             seats: 1,
             ..Script::default()
         }
+    }
+
+    /// When nothing happens any more that the fleet cannot know before it looks, in seconds.
+    pub(super) fn last_deed(&self) -> u64 {
+        let deeds = self.deeds.iter().map(|(at, _)| *at);
+        let last = deeds.chain(self.outages.iter().map(|(_, to)| *to)).max();
+        let outside = self.deeds.iter().any(|(_, deed)| {
+            matches!(
+                deed,
+                Deed::Issue { .. } | Deed::Pull { .. } | Deed::ClosePull(_)
+            )
+        });
+        // Somebody who heard nothing, or crashed, looks again in a while.
+        last.unwrap_or(0) + if outside { 3 * LOOK_EVERY_SECS } else { 0 }
     }
 
     /// A script by chance.
@@ -161,7 +203,93 @@ impl Script {
         if chance.one_in(4) {
             "make it better".clone_into(&mut script.requirement);
         }
+        script.outside(chance);
         script
+    }
+
+    /// What comes from outside, and roles that are told to stop.
+    fn outside(&mut self, chance: &mut Chance) {
+        if chance.one_in(3) {
+            for number in 1..=chance.between(1, 4) {
+                self.deeds.push((chance.below(900), issue(number, chance)));
+                if chance.one_in(2) {
+                    let later = chance.between(900, 1500);
+                    self.deeds.push((later, issue(number, chance)));
+                }
+            }
+            if chance.one_in(3) {
+                let from = chance.below(600);
+                self.outages.push((from, from + chance.between(60, 900)));
+            }
+        }
+        if chance.one_in(4) {
+            let number = 1;
+            for at in 0..chance.between(1, 3) {
+                let when = chance.between(at * 300, at * 300 + 300);
+                self.deeds.push((when, pull(number, chance)));
+            }
+            if chance.one_in(4) {
+                self.deeds
+                    .push((chance.between(900, 1200), Deed::ClosePull(number)));
+            }
+            if chance.one_in(2) {
+                self.behaviours.insert(pull_id(number), behaviour(chance));
+            }
+        }
+        if chance.one_in(4) {
+            let count = u64::try_from(self.tasks.len()).unwrap_or(1);
+            let at = usize::try_from(chance.below(count)).unwrap_or(0);
+            self.deeds.push((chance.below(600), Deed::Distrust(id(at))));
+        }
+        if chance.one_in(3) {
+            for _ in 0..chance.between(1, 3) {
+                let names = ["worker-1", "judge-1", "dispatcher-1", "cycle-1", "keeper"];
+                let name = chance.of(&names).copied().unwrap_or("worker-1").to_owned();
+                let secs = chance.between(1, 300);
+                self.deeds
+                    .push((chance.below(900), Deed::Stop { name, secs }));
+            }
+        }
+    }
+}
+
+/// The id of the task that judges a pull request.
+pub(super) fn pull_id(number: u64) -> TaskId {
+    TaskId::parse(&format!("local-pr-{number}")).unwrap_or_else(|_| id(0))
+}
+
+/// An issue that may name a role, its paths, what it needs, and whether it is closed.
+fn issue(number: u64, chance: &mut Chance) -> Deed {
+    let closed = chance.one_in(8);
+    let mut text = String::from(if closed {
+        "---\nstate: closed\n---\n"
+    } else {
+        ""
+    });
+    let mut lines = vec![format!("# Issue {number}\n")];
+    if chance.below(3) > 0 {
+        lines.push("Agent: worker".to_owned());
+    }
+    let path = chance
+        .of(&["a/**", "b/**", "i/**"])
+        .copied()
+        .unwrap_or("a/**");
+    lines.push(format!("Allowed paths: {path}"));
+    if chance.one_in(3) {
+        // Perhaps one that is not there, or itself.
+        let needs = chance.between(1, 5);
+        lines.push(format!("Depends on: #{needs}"));
+    }
+    text.push_str(&lines.join("\n"));
+    Deed::Issue { number, text }
+}
+
+fn pull(number: u64, chance: &mut Chance) -> Deed {
+    let path = chance.of(&["a/file", "pull/file"]).copied();
+    Deed::Pull {
+        number,
+        path: path.unwrap_or("pull/file").to_owned(),
+        content: format!("pulled {}", chance.below(1000)),
     }
 }
 

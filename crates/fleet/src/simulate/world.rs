@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) crashes: u32,
     pub(super) crashes_left: u32,
     pub(super) losses_left: u32,
+    /// Roles that are told to stop, and how long each is away.
+    pub(super) stops: Vec<(String, u64)>,
     crash_at: Option<CrashAt>,
     /// The last lines of the trace, for people.
     log: Option<Vec<String>>,
@@ -75,6 +77,7 @@ impl World {
             crashes: 0,
             crashes_left: 0,
             losses_left: 0,
+            stops: Vec::new(),
             crash_at,
             log: keep_log.then(Vec::new),
         })))

@@ -12,6 +12,7 @@ use runner_lifecycle::{BasePosition, Task, TaskId, Timestamp};
 use serde_json::json;
 
 use super::git::{Commit, Merged, Repo};
+use super::outside::Outdoors;
 use super::script::{HEALTH, Script};
 use super::world::{START, SimClock, World, reach};
 use crate::yard::{
@@ -36,7 +37,7 @@ struct Session {
 /// What all yards of a simulation share; it outlives every crash.
 pub(super) struct Stage {
     pub(super) repo: Repo,
-    script: Script,
+    pub(super) script: Script,
     /// Attempts so far, by lineage.
     attempts: BTreeMap<TaskId, u32>,
     /// Rejections so far, by lineage.
@@ -46,6 +47,10 @@ pub(super) struct Stage {
     pub(super) green: BTreeSet<String>,
     /// What a person pushed.
     pub(super) pushed: Vec<String>,
+    /// Issues and pull requests.
+    pub(super) outdoors: Outdoors,
+    /// When a planner was asked for a plan for the first time.
+    pub(super) planned_at: Vec<Timestamp>,
     /// Runs that left something.
     pub(super) kept: BTreeSet<Kept>,
     /// Questions to models.
@@ -78,6 +83,8 @@ impl Stage {
             sessions: Vec::new(),
             green: BTreeSet::new(),
             pushed: Vec::new(),
+            outdoors: Outdoors::new(),
+            planned_at: Vec::new(),
             kept: BTreeSet::new(),
             model_calls: 0,
             calls: 0,
@@ -237,7 +244,8 @@ impl SimYard {
                 tree.insert(HEALTH.to_owned(), format!("good by {}", order.run_id));
             } else {
                 let scope = task.lock_scope.first().map_or("a", |scope| scope.as_str());
-                tree.insert(format!("{scope}/file"), content.clone());
+                let folder = if scope == "." { "all" } else { scope };
+                tree.insert(format!("{folder}/file"), content.clone());
             }
             if attempt <= behaviour.outside {
                 tree.insert("far/away".to_owned(), content);
@@ -533,7 +541,13 @@ impl Yard for SimYard {
     fn plan(&self, order: PlanOrder, mut stop: StopSign) -> Done<'_, String> {
         Box::pin(async move {
             self.point("plan", false).await;
-            self.stage().model_calls += 1;
+            {
+                let mut stage = self.stage();
+                stage.model_calls += 1;
+                if order.attempt == 1 {
+                    stage.planned_at.push(self.world.time());
+                }
+            }
             let secs = self.world.draw(|chance| chance.between(10, 200));
             if self.take(secs, &mut stop).await {
                 return Err(Trouble("stopped".to_owned()));

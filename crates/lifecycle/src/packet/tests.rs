@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
+use runner_testkit::set_json;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, transform::transform_subschemas};
 use serde_json::{Value, json};
@@ -109,19 +110,6 @@ fn code(parse: Parse, packet: &Value) -> Option<Code> {
         .map(|refusal| refusal.code)
 }
 
-/// Sets the value at a JSON pointer; with null, removes it.
-fn set(packet: &mut Value, pointer: &str, value: Value) {
-    let (parent, name) = pointer.rsplit_once('/').unwrap();
-    let parent = packet.pointer_mut(parent).unwrap();
-    if value.is_null() {
-        parent.as_object_mut().unwrap().remove(name);
-    } else if let Ok(index) = name.parse::<usize>() {
-        parent.as_array_mut().unwrap()[index] = value;
-    } else {
-        parent[name] = value;
-    }
-}
-
 #[test]
 fn assignments_row_by_row() {
     use Code::{MissingRequiredInput, SchemaInvalid, UnknownSchemaVersion};
@@ -189,7 +177,7 @@ fn assignments_row_by_row() {
         ),
     ] {
         let mut packet = assignment();
-        set(&mut packet, pointer, value.clone());
+        set_json(&mut packet, pointer, value.clone());
         assert_eq!(
             code(PARSE_ASSIGNMENT, &packet),
             expected,
@@ -242,7 +230,7 @@ fn results_row_by_row() {
         ("/worklog_path", json!(""), Some(SchemaInvalid)),
     ] {
         let mut packet = result();
-        set(&mut packet, pointer, value.clone());
+        set_json(&mut packet, pointer, value.clone());
         assert_eq!(code(PARSE_RESULT, &packet), expected, "{pointer} {value}");
     }
     let twice = result()
@@ -257,7 +245,7 @@ fn results_row_by_row() {
 #[test]
 fn packets_survive_being_written_and_read() {
     let mut with_extra = result();
-    set(&mut with_extra, "/x_tool", json!({"name": "x"}));
+    set_json(&mut with_extra, "/x_tool", json!({"name": "x"}));
     for packet in [result(), with_extra] {
         let read = ResultPacket::parse(packet.to_string().as_bytes()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), packet);

@@ -137,7 +137,8 @@ pub(crate) async fn preflight(
     let conflict = |code, words| Failure::new(StatusCode::CONFLICT, code, words);
     if body.start_planner {
         let running = fleet.planners().await?;
-        said.may_start_planner(running)
+        said.inputs
+            .may_start_planner(running)
             .map_err(|refused| conflict("PLANNER_REFUSED", refused.0))?;
     }
     said.check()

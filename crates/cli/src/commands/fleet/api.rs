@@ -48,6 +48,7 @@ impl Known for Fed {
                     seen.requirement
                 },
                 issue_backlog: seen.new_issues,
+                open_pull_requests: seen.open_pull_requests,
                 failed_sources: seen.failures,
                 ..Outside::default()
             }

@@ -6,6 +6,7 @@ mod demo;
 mod ground;
 mod roles;
 mod simulate;
+mod staff;
 mod status;
 mod teller;
 mod up;

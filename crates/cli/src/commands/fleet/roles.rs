@@ -4,15 +4,19 @@ use std::path::Path;
 
 use runner::{Code, Error, Result};
 use runner_fleet::names::Name;
-use runner_fleet::up::Post;
+use runner_fleet::outlook::Seen;
+use runner_fleet::roles::planner::Planned;
+use runner_fleet::rules::preflight::Inputs;
+use runner_fleet::up::{News, Post};
 use serde_json::json;
 
 use super::api::{Api, TOKEN_SHOWN};
 use super::ground::{self, Ground};
-use super::up::{Failed, Signals, finish, runtime, said};
+use super::up::{Failed, Signals, finish, runtime, said, say_planned};
 use crate::commands::Exit;
 use crate::fleet_args::{FleetArgs, FleetCommand};
 use crate::out::Out;
+use crate::style;
 
 /// What one process does.
 struct Duty<'a> {
@@ -99,6 +103,14 @@ async fn stay(
 ) -> std::result::Result<Exit, Failed> {
     let ledger = ground.open().await?;
     let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
+    if names.iter().any(|(post, _)| *post == Post::Planner) {
+        let (seen, inputs) = roles.backlog.inputs().await?;
+        // Whoever plans already is stood by for.
+        if let Err(refused) = inputs.may_start_planner(0) {
+            ledger.close().await?;
+            return Ok(refuse_to_plan(&seen, &refused.0, out));
+        }
+    }
     let api = if serves {
         Some(Api::start(ground, &ledger, &roles).map_err(said)?)
     } else {
@@ -126,10 +138,17 @@ async fn stay(
         }
         roles.fleet.begin(post, name);
     }
-    let broken = tokio::select! {
-        biased;
-        () = signals.reached(1) => None,
-        words = roles.fleet.role_ended() => Some(words),
+    let broken = loop {
+        let news = tokio::select! {
+            biased;
+            () = signals.reached(1) => break None,
+            news = roles.fleet.news() => news,
+        };
+        match news {
+            News::RoleEnded(words) => break Some(words),
+            News::Planner(Planned::Tasks(count)) => say_planned_tasks(count, out),
+            News::Planner(planned) => say_planned(&planned, out),
+        }
     };
     let errors = tokio::select! {
         errors = roles.fleet.end() => errors,
@@ -146,4 +165,35 @@ async fn stay(
         Some(error) => Err(error.into()),
         None => Ok(Exit::Interrupted),
     }
+}
+
+fn say_planned_tasks(count: usize, out: &mut Out) {
+    if out.json {
+        out.object(json!({"event": "planned", "tasks": count}));
+    } else {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        out.say(&format!("planned: {}", style::counted(count, "task")));
+    }
+}
+
+/// A backlog comes before a new plan, and without a requirement there is none.
+fn refuse_to_plan(seen: &Seen, words: &str, out: &mut Out) -> Exit {
+    let (words, hint) = if seen.planned {
+        let words = "the requirement was planned before";
+        (words, "say another one with --requirement")
+    } else if Inputs::says_something(&seen.requirement) {
+        let hint = "start it again once that is done; `runner fleet up` does so by itself";
+        (words, hint)
+    } else {
+        let hint = "for example: --requirement 'What shall be true in the end'";
+        (words, hint)
+    };
+    if out.json {
+        out.object(json!({"error": {
+            "code": "PLANNER_REFUSED", "message": words, "hint": hint,
+        }}));
+    } else {
+        out.problem(words, Some(hint));
+    }
+    Exit::NothingToDo
 }

@@ -1,16 +1,18 @@
 //! `runner fleet up`: all roles in one process, told as they go on, until somebody says
 //! stop or nothing is left to do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner::{Code, Error, Result};
 use runner_exec::{Cancel, HangUp};
-use runner_fleet::names::Name;
-use runner_fleet::outlook::Seen;
+use runner_fleet::outlook::{ProjectBacklog, Seen};
+use runner_fleet::roles::backlog::Backlog as _;
 use runner_fleet::roles::planner::Planned;
-use runner_fleet::rules::preflight::{Counts, Preflight, preflight};
-use runner_fleet::up::{Fleet, Post};
+use runner_fleet::rules::plan::MAX_TRIES;
+use runner_fleet::rules::preflight::{FailedSource, Preflight, preflight};
+use runner_fleet::up::News;
 use runner_fleet::yard::Presented;
 use runner_ledger::{Ledger, LedgerError};
 use serde_json::json;
@@ -18,6 +20,7 @@ use tokio::sync::watch;
 
 use super::api::{self, Api};
 use super::ground::{self, Ground, Roles};
+use super::staff::Staff;
 use super::teller::{self, Teller};
 use crate::commands::Exit;
 use crate::commands::ledger::refuse;
@@ -116,14 +119,12 @@ impl Signals {
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
-                loop {
-                    cancel.wait(Duration::from_secs(3600));
-                    if cancel.is_cancelled() && sender.send(cancel.level()).is_err() {
+                // After the second nobody waits for more.
+                let mut seen = 0;
+                while seen < 2 {
+                    seen = cancel.wait_above(seen);
+                    if sender.send(seen).is_err() {
                         return;
-                    }
-                    if cancel.is_cancelled() {
-                        // A raised token no longer sleeps: from here on somebody looks.
-                        std::thread::sleep(Duration::from_millis(50));
                     }
                 }
             })?;
@@ -158,9 +159,17 @@ async fn up(
     }
     let api = Api::start(ground, &ledger, &roles).map_err(said)?;
     let mut teller = Teller::new(&ledger, &ground.doing).await?;
-    say_what_begins(ground, &ready, &api, &ledger, out).await?;
-    staff(&mut roles.fleet, ground, counts(ground))?;
-    let ended = run_until(&mut roles, &mut teller, until_idle, &mut signals, out).await;
+    let mut staff = Staff::begin(&mut roles.fleet, ground, &ready.recommendations.counts)?;
+    say_what_begins(ground, &ready, &staff, &api, &ledger, out).await?;
+    let mut watch = Watching {
+        roles: &mut roles,
+        staff: &mut staff,
+        teller: &mut teller,
+        signals: &mut signals,
+        complaints: Complaints::told(&ready),
+        until_idle,
+    };
+    let ended = watch.run(out).await;
     out.clear_line();
     let stopped = matches!(ended, Ok(End::Signal));
     if stopped {
@@ -195,95 +204,98 @@ async fn up(
 }
 
 /// Why a fleet ends.
-pub(super) enum End {
+enum End {
     Signal,
     Idle,
     Role(String),
 }
 
-/// Tells what happens until there is a reason to end.
-pub(super) async fn run_until(
-    roles: &mut Roles,
-    teller: &mut Teller,
+/// Who looks after a fleet that is up.
+struct Watching<'u, 'g> {
+    roles: &'u mut Roles,
+    staff: &'u mut Staff<'g>,
+    teller: &'u mut Teller,
+    signals: &'u mut Signals,
+    complaints: Complaints,
     until_idle: bool,
-    signals: &mut Signals,
-    out: &mut Out,
-) -> std::result::Result<End, Failed> {
-    let mut hints = roles.fleet.listen().await?;
-    let quiet = if until_idle { WAITING } else { QUIET };
-    let mut planned = None;
-    let mut heard = Instant::now();
-    let mut looked = None;
-    loop {
-        // Shortly after something happened, and seldom while nothing does.
-        if looked.is_none_or(|at: Instant| heard.elapsed() < LIVELY || at.elapsed() > quiet) {
-            teller.tell(out).await?;
-            if until_idle && roles.fleet.is_idle().await? {
-                return Ok(End::Idle);
+}
+
+/// What was said about sources that cannot be read.
+struct Complaints(BTreeSet<String>);
+
+impl Complaints {
+    /// Those that preflight told of.
+    fn told(ready: &Preflight) -> Complaints {
+        let failed = ready.inputs.failed_sources.iter();
+        Complaints(failed.map(|failed| failed.reason.clone()).collect())
+    }
+
+    /// Tells what is wrong with what was written since.
+    async fn tell(
+        &mut self,
+        backlog: &ProjectBacklog,
+        out: &mut Out,
+    ) -> std::result::Result<(), Failed> {
+        let now = backlog.look().await?.failures;
+        for failed in &now {
+            if self.0.contains(&failed.reason) {
+                continue;
             }
-            looked = Some(Instant::now());
-        }
-        teller.draw(out);
-        let says = roles.fleet.planned();
-        if says != planned {
-            if let Some(Planned::Refused(findings)) = &says {
-                say_no_plan(findings, out);
+            if out.json {
+                out.object(json!({
+                    "event": "source_failed", "source": failed.source, "reason": failed.reason,
+                }));
+            } else {
+                let FailedSource { source, reason } = failed;
+                warn(&format!("Backlog source {source} failed: {reason}"), out);
             }
-            planned = says;
-            heard = Instant::now();
         }
-        let awake = out.live || until_idle || heard.elapsed() < LIVELY;
-        let tick = tokio::time::sleep(if awake { TICK } else { quiet });
-        tokio::select! {
-            biased;
-            () = signals.reached(1) => return Ok(End::Signal),
-            words = roles.fleet.role_ended() => return Ok(End::Role(words)),
-            () = hints.next() => heard = Instant::now(),
-            () = tick => {}
-        }
+        self.0 = now.into_iter().map(|failed| failed.reason).collect();
+        Ok(())
     }
 }
 
-/// How many of each role there are.
-pub(super) fn counts(ground: &Ground) -> Counts {
-    let config = ground.settings();
-    Counts {
-        planner: 1,
-        dispatcher: 1,
-        worker: config.workers,
-        tester: config.testers,
-        docser: config.docsers,
-        judge: config.judges,
-        cycle_manager: 1,
-    }
-}
-
-/// Lets everybody begin; whoever has nothing to do waits and costs nothing.
-pub(super) fn staff(
-    fleet: &mut Fleet,
-    ground: &Ground,
-    counts: Counts,
-) -> std::result::Result<(), Failed> {
-    for (post, count) in [
-        (Post::Keeper, 1),
-        (Post::Dispatcher, counts.dispatcher),
-        (Post::Cycle, counts.cycle_manager),
-        (Post::Planner, counts.planner),
-        (Post::Worker, counts.worker),
-        (Post::Tester, counts.tester),
-        (Post::Docser, counts.docser),
-        (Post::Judge, counts.judge),
-    ] {
-        for _ in 0..count {
-            let name = name(ground, post).map_err(said)?;
-            fleet.begin(post, name);
+impl Watching<'_, '_> {
+    /// Tells what happens, and lets roles begin, until there is a reason to end.
+    async fn run(&mut self, out: &mut Out) -> std::result::Result<End, Failed> {
+        let fleet = &mut self.roles.fleet;
+        let mut hints = fleet.listen().await?;
+        let mut outside = self.roles.backlog.changes();
+        let quiet = if self.until_idle { WAITING } else { QUIET };
+        let mut heard = Instant::now();
+        let mut looked = None;
+        loop {
+            // Shortly after something happened, and seldom while nothing does.
+            if looked.is_none_or(|at: Instant| heard.elapsed() < LIVELY || at.elapsed() > quiet) {
+                self.teller.tell(out).await?;
+                self.staff.look(fleet, out).await?;
+                if self.until_idle && fleet.is_idle().await? {
+                    return Ok(End::Idle);
+                }
+                looked = Some(Instant::now());
+            }
+            self.teller.draw(out);
+            let awake = out.live || self.until_idle || heard.elapsed() < LIVELY;
+            let tick = tokio::time::sleep(if awake { TICK } else { quiet });
+            tokio::select! {
+                biased;
+                () = self.signals.reached(1) => return Ok(End::Signal),
+                news = fleet.news() => match news {
+                    News::RoleEnded(words) => return Ok(End::Role(words)),
+                    News::Planner(planned) => {
+                        say_planned(&planned, out);
+                        heard = Instant::now();
+                    }
+                },
+                () = hints.next() => heard = Instant::now(),
+                () = outside.next() => {
+                    self.complaints.tell(&self.roles.backlog, out).await?;
+                    heard = Instant::now();
+                }
+                () = tick => {}
+            }
         }
     }
-    Ok(())
-}
-
-fn name(ground: &Ground, post: Post) -> Result<Name> {
-    Ok(ground.names.next(post.word())?)
 }
 
 fn refuse_to_start(
@@ -322,11 +334,11 @@ fn warn(words: &str, out: &mut Out) {
 async fn say_what_begins(
     ground: &Ground,
     ready: &Preflight,
+    staff: &Staff<'_>,
     api: &Api,
     ledger: &Ledger,
     out: &mut Out,
 ) -> std::result::Result<(), Failed> {
-    let config = ground.settings();
     let paused = ledger.is_paused().await?;
     if out.json {
         out.object(json!({
@@ -336,14 +348,19 @@ async fn say_what_begins(
         }));
         return Ok(());
     }
+    let (there, wait) = staff.told();
+    let there = if there.is_empty() {
+        "nobody works yet".to_owned()
+    } else {
+        there
+    };
+    let base = ground.base();
     out.say(&format!(
-        "fleet up: {}, {}, {}, {}; results are merged into {}",
-        style::counted(config.workers, "worker"),
-        style::counted(config.testers, "tester"),
-        style::counted(config.docsers, "docser"),
-        style::counted(config.judges, "judge"),
-        ground.base(),
+        "fleet up: {there}; results are merged into {base}"
     ));
+    if !wait.is_empty() {
+        out.say(&format!("later, with their first work: {wait}"));
+    }
     ground.tell_guess(out);
     out.say(&format!("API: {} (token in {})", api.url, api::TOKEN_SHOWN));
     for warning in &ready.warnings {
@@ -362,15 +379,41 @@ async fn say_what_begins(
     Ok(())
 }
 
-fn say_no_plan(findings: &[String], out: &mut Out) {
-    if out.json {
-        out.object(json!({"event": "no_plan", "findings": findings}));
-        return;
-    }
-    warn(
-        "no plan could be used, and nobody asks again before something changes:",
-        out,
-    );
+/// Says what the planner came to, where the tasks do not say it themselves.
+pub(super) fn say_planned(planned: &Planned, out: &mut Out) {
+    let (words, findings) = match planned {
+        Planned::SentBack { attempt, findings } => {
+            if out.json {
+                out.object(json!({
+                    "event": "plan_sent_back", "attempt": attempt, "findings": findings,
+                }));
+                return;
+            }
+            let words = format!(
+                "plan {attempt} of {MAX_TRIES} cannot be used and is sent back to the planner:"
+            );
+            (words, findings)
+        }
+        Planned::Refused(findings) => {
+            if out.json {
+                out.object(json!({"event": "no_plan", "findings": findings}));
+                return;
+            }
+            let words = "no plan could be used, and nobody asks again before something changes:";
+            (words.to_owned(), findings)
+        }
+        Planned::BacklogFirst(why) => {
+            if out.json {
+                out.object(json!({"event": "plan_waits", "why": why}));
+            } else {
+                let why = style::one_line(why, 200);
+                out.say(&format!("the planner waits: {why}"));
+            }
+            return;
+        }
+        Planned::NoRequirement | Planned::Before | Planned::Tasks(_) => return,
+    };
+    warn(&words, out);
     for finding in findings {
         out.say(&format!("  {}", style::one_line(finding, 200)));
     }

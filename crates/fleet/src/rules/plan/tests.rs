@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use runner_core::config::FleetConfig;
+use runner_testkit::set_json;
 use serde_json::{Value, json};
 
-use super::super::schemas::{assert_fresh, generated, set};
+use super::super::schemas::{assert_fresh, generated};
 use super::*;
 
 #[test]
@@ -51,7 +52,7 @@ fn read_json(plan: &Value) -> Result<Vec<NewTask>, Vec<String>> {
 #[test]
 fn a_good_plan_becomes_tasks() {
     let mut good = plan();
-    set(&mut good, "/tasks/0/role", json!("docser"));
+    set_json(&mut good, "/tasks/0/role", json!("docser"));
     let tasks = read_json(&good).unwrap();
     let ids: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
     assert_eq!(
@@ -169,7 +170,7 @@ fn findings_row_by_row() {
         ),
     ] {
         let mut wrong = plan();
-        set(&mut wrong, pointer, value);
+        set_json(&mut wrong, pointer, value);
         let findings = read_json(&wrong).unwrap_err();
         // One id less also breaks what depends on it.
         assert!(
@@ -197,7 +198,7 @@ fn the_shape_is_strict() {
         ("/tasks/0/acceptance/0/by", json!("me")),
     ] {
         let mut wrong = plan();
-        set(&mut wrong, pointer, value.clone());
+        set_json(&mut wrong, pointer, value.clone());
         let findings = read_json(&wrong).unwrap_err();
         assert_eq!(findings.len(), 1, "{pointer}");
         assert!(findings[0].starts_with("the plan is not as the schema says"));
@@ -250,7 +251,7 @@ fn signatures() {
 #[test]
 fn reviews_when_they_are_on() {
     let mut reviewed = plan();
-    set(
+    set_json(
         &mut reviewed,
         "/tasks/0/acceptance/0/check",
         json!("review"),

@@ -1,7 +1,7 @@
 //! Every sentence.
 
-use runner_lifecycle::Timestamp;
 use runner_lifecycle::row::Intent;
+use runner_lifecycle::{RunStatus, Timestamp, Verdict};
 use serde_json::{Map, json};
 
 use super::super::fixtures::{id, task};
@@ -272,6 +272,17 @@ fn open_ones() {
     assert_eq!(told(&task, 2, &[], &[]), "worker-1 works on it (run 2)");
     task.phase = Phase::Judge;
     assert_eq!(told(&task, 2, &[], &[]), "worker-1 judges it");
+    let mut approved = runs_of(&task, 1).remove(0);
+    approved.status = RunStatus::Success;
+    approved.verdict = Some(Verdict::Approve);
+    let story = Story {
+        task: &task,
+        runs: &[approved],
+        events: &[],
+        successors: &[],
+        parked: false,
+    };
+    assert_eq!(summary(&story), "worker-1 merges it");
     task.intent = Some(Intent {
         old_base: "a".to_owned(),
         merge_commit: "b".to_owned(),

@@ -1,10 +1,11 @@
 //! Verdicts: the published schema, the strict parser, and that both agree.
 
 use runner_lifecycle::Check;
+use runner_testkit::set_json;
 use serde_json::{Value, json};
 
 use super::super::fixtures::criterion;
-use super::super::schemas::{assert_fresh, generated, set};
+use super::super::schemas::{assert_fresh, generated};
 use super::*;
 
 #[test]
@@ -52,7 +53,7 @@ fn rows() {
         ("/criteria/0/evidence", json!(""), false, false),
     ] {
         let mut changed = verdict();
-        set(&mut changed, pointer, value.clone());
+        set_json(&mut changed, pointer, value.clone());
         let read = read(&changed.to_string());
         assert_eq!(read.is_ok(), good, "{pointer} {value} {read:?}");
         assert_eq!(schema.is_valid(&changed), shape, "{pointer} {value}");

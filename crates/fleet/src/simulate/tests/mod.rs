@@ -1,7 +1,9 @@
 //! Seeds by the hundred, scenarios one by one, and rules left out on purpose.
 
 mod mutations;
+mod outside;
 mod repairs;
+mod rest;
 mod scenarios;
 
 use super::*;

@@ -8,7 +8,7 @@ use crate::roles::Rule;
 
 /// Whether a run of these options shows a fault with such words.
 #[track_caller]
-fn is_found(options: &Options, words: &str) {
+pub(super) fn is_found(options: &Options, words: &str) {
     let mut seen = Vec::new();
     for seed in 1..=60 {
         let report = simulate(seed, options);
@@ -32,7 +32,7 @@ fn crash(call: &'static str, after: bool, options: Options) -> Options {
     }
 }
 
-fn without(rule: Rule, options: Options) -> Options {
+pub(super) fn without(rule: Rule, options: Options) -> Options {
     Options {
         without: Some(rule),
         ..options

@@ -7,7 +7,7 @@ use runner_lifecycle::retry::LoopEnding;
 use super::super::script::{Behaviour, HEALTH, Odds, id};
 use super::*;
 
-fn task(at: usize) -> NewTask {
+pub(super) fn task(at: usize) -> NewTask {
     let scope = ["a", "b", "c"][at % 3];
     NewTask {
         title: format!("task {at}"),
@@ -31,7 +31,7 @@ pub(super) fn calm(script: Script) -> Options {
 }
 
 #[track_caller]
-fn play(script: Script) -> Report {
+pub(super) fn play(script: Script) -> Report {
     let report = simulate(1, &calm(script));
     assert!(
         report.is_clean(),
@@ -43,13 +43,13 @@ fn play(script: Script) -> Report {
 }
 
 #[track_caller]
-fn ends(script: Script, expected: &[&str]) -> Report {
+pub(super) fn ends(script: Script, expected: &[&str]) -> Report {
     let report = play(script);
     assert_eq!(report.tasks, expected, "{:#?}", report.history);
     report
 }
 
-fn happened(report: &Report, event: &str) -> usize {
+pub(super) fn happened(report: &Report, event: &str) -> usize {
     let events = report.history.iter();
     events.filter(|one| one.as_str() == event).count()
 }
@@ -362,6 +362,7 @@ fn an_idle_fleet_costs_nothing() {
         ("to_recover", looks + agents),
         ("keep", looks + agents),
         ("counts", looks),
+        ("sync", looks),
         ("kept", 1),
     ];
     for (call, count) in &report.calls {

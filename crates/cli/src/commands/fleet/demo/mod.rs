@@ -19,8 +19,9 @@ use runner_lifecycle::{Purpose, Task};
 use serde_json::json;
 
 use super::ground::{Ground, Roles};
+use super::staff::{Staff, wanted};
 use super::teller::{self, Teller, Told};
-use super::up::{Failed, Signals, finish, runtime, said, staff};
+use super::up::{Failed, Signals, finish, runtime, said};
 use crate::commands::Exit;
 use crate::demo::make_folder;
 use crate::ledger_args::StoreArgs;
@@ -111,17 +112,12 @@ async fn play(
     let ledger = ground.open().await?;
     let mut roles = ground.roles(ledger.clone(), None).map_err(said)?;
     let mut teller = Teller::new(&ledger, &ground.doing).await?;
-    let config = ground.settings();
+    // Workers are processes of their own here, so that one can be killed.
     let counts = Counts {
-        planner: 1,
-        dispatcher: 1,
         worker: 0,
-        tester: config.testers,
-        docser: config.docsers,
-        judge: config.judges,
-        cycle_manager: 1,
+        ..wanted(ground)
     };
-    staff(&mut roles.fleet, ground, counts)?;
+    Staff::begin(&mut roles.fleet, ground, &counts)?;
     let mut hands = Vec::new();
     for number in 1..=WORKERS {
         hands.push(hire(ground, &format!("worker-{number}"))?);

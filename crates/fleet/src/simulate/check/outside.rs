@@ -1,0 +1,94 @@
+//! What must hold of issues, pull requests and plans.
+
+use std::collections::BTreeSet;
+
+use runner_core::config::FleetConfig;
+use runner_lifecycle::{Kind, Reason, State, Task, TaskId, Timestamp};
+
+use super::super::outside::SOURCE;
+use super::super::script::pull_id;
+use super::super::yard::Stage;
+use super::Everything;
+use crate::rules::draft::Defaults;
+use crate::rules::issue::{Issue, import};
+
+impl Everything {
+    /// Every issue that can be one is a task, once, and is led on by what it says.
+    pub(super) fn issues(&self, stage: &Stage, faults: &mut Vec<String>) {
+        let issues = stage.outdoors.issues();
+        let known: BTreeSet<TaskId> = self.tasks.iter().map(|task| task.id.clone()).collect();
+        let defaults = Defaults::from(&FleetConfig::default());
+        for left in import(SOURCE, &issues, &known, &defaults).tasks {
+            faults.push(format!("{} waits outside and is no task", left.id));
+        }
+        for issue in &issues {
+            let key = Issue::source_of(SOURCE, issue.number);
+            let is_first = |task: &&Task| task.source.as_ref() == Some(&key);
+            let is_first = |task: &&Task| is_first(task) && task.rework_of.is_none();
+            let tasks: Vec<&Task> = self.tasks.iter().filter(is_first).collect();
+            if tasks.len() > 1 {
+                faults.push(format!("{key} became {} tasks", tasks.len()));
+            }
+            let facts = issue.facts();
+            let told = facts.closed || facts.role.is_some();
+            let waits = |task: &&&Task| task.blocked_on() == Some(Reason::IssueLinking);
+            if told && tasks.iter().any(|task| waits(&task)) {
+                faults.push(format!("{key} says how to go on, and nobody does"));
+            }
+        }
+    }
+
+    /// Every open pull request is judged as it is.
+    pub(super) fn pulls(&self, stage: &Stage, faults: &mut Vec<String>) {
+        for (number, pull) in &stage.outdoors.pulls {
+            let id = pull_id(*number);
+            let Some(task) = self.tasks.iter().find(|task| task.id == id) else {
+                if !pull.closed {
+                    faults.push(format!("{id} waits outside and is no task"));
+                }
+                continue;
+            };
+            let ended = task.updated_at;
+            let mut heads = pull.heads.iter().rev();
+            let head = heads.find(|(since, _)| *since < ended);
+            let head = head.map(|(_, head)| head);
+            let runs = self.runs.get(&id).into_iter().flatten();
+            let judged = runs.last().and_then(|run| run.result.as_ref());
+            if task.state == State::Failed && !pull.closed && head != judged {
+                faults.push(format!("{id} was given to a worker, and has another head"));
+            }
+        }
+    }
+
+    /// How often the base holds a head of the pull request that a review is of.
+    pub(super) fn merged_heads(&self, task: &Task, reachable: &BTreeSet<String>) -> u32 {
+        if task.kind != Kind::Review {
+            return 0;
+        }
+        let runs = self.runs.get(&task.id).into_iter().flatten();
+        let heads: BTreeSet<&String> = runs.filter_map(|run| run.result.as_ref()).collect();
+        let merged = heads.iter().filter(|head| reachable.contains(**head));
+        u32::try_from(merged.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Nobody plans while something is to be done or goes on.
+    pub(super) fn plans(&self, stage: &Stage, faults: &mut Vec<String>) {
+        for at in &stage.planned_at {
+            let open = self.tasks.iter().find(|task| self.was_open(&task.id, *at));
+            if let Some(task) = open {
+                faults.push(format!("a plan was asked for while {} was open", task.id));
+            }
+        }
+    }
+
+    /// Whether a task was todo or in progress right before and right after that time.
+    fn was_open(&self, id: &TaskId, at: Timestamp) -> bool {
+        let state = |until: Timestamp| {
+            let mut events = self.events.get(id)?.iter().rev();
+            let last = events.find(|event| event.created_at <= until);
+            last.map(|event| event.to_state)
+        };
+        let is_open = |state| matches!(state, Some(State::Todo | State::InProgress));
+        is_open(state(Timestamp(at.0 - 1))) && is_open(state(at))
+    }
+}

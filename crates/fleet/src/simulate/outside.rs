@@ -1,0 +1,160 @@
+//! What is outside of a simulated fleet: issues and pull requests that come, change and
+//! go while it runs, and a source that cannot be read at times.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use runner_lifecycle::Timestamp;
+use tokio::sync::watch;
+
+use super::git::Commit;
+use super::world::{START, World, reach};
+use super::yard::Stage;
+use crate::backlog::{BacklogSource, FoundPullRequest};
+use crate::outlook::ProjectBacklog;
+use crate::roles::backlog::{Backlog, Changes, Outside};
+use crate::rules::issue::Issue;
+use crate::rules::preflight::FailedSource;
+use crate::yard::{Done, Later};
+
+/// The name of the source; ids of tasks are made of it.
+pub(super) const SOURCE: &str = "local";
+
+/// A pull request as it is now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pull {
+    /// Its heads, and since when each is there.
+    pub(super) heads: Vec<(Timestamp, String)>,
+    pub(super) closed: bool,
+}
+
+/// Issues and pull requests by number.
+#[derive(Debug)]
+pub(super) struct Outdoors {
+    pub(super) issues: BTreeMap<u64, String>,
+    pub(super) pulls: BTreeMap<u64, Pull>,
+    changes: watch::Sender<u64>,
+}
+
+impl Outdoors {
+    pub(super) fn new() -> Outdoors {
+        Outdoors {
+            issues: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// Lets everybody hear that something is different.
+    pub(super) fn announce(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The issues that can be read.
+    pub(super) fn issues(&self) -> Vec<Issue> {
+        let all = self.issues.iter();
+        all.filter_map(|(number, text)| issue(*number, text).ok())
+            .collect()
+    }
+}
+
+impl Stage {
+    /// Opens a pull request or pushes another head of it: a commit on the base as it is.
+    pub(super) fn pull(&mut self, number: u64, path: &str, content: &str, now: Timestamp) {
+        let base = self.repo.base.clone();
+        let mut tree = self.repo.tree(&base);
+        tree.insert(path.to_owned(), content.to_owned());
+        let head = self.repo.commit(Commit {
+            parents: vec![base],
+            tree,
+            trailer: None,
+            is_merge: false,
+        });
+        let pull = self.outdoors.pulls.entry(number).or_default();
+        pull.heads.push((now, head));
+    }
+}
+
+fn issue(number: u64, text: &str) -> Result<Issue, String> {
+    let name = format!("{number}-x.md");
+    Issue::parse(text.as_bytes(), &name).map_err(|all| {
+        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+        all.join(", ")
+    })
+}
+
+/// The source.
+pub(super) struct SimSource {
+    pub(super) world: World,
+    pub(super) stage: Arc<Mutex<Stage>>,
+}
+
+impl BacklogSource for SimSource {
+    fn name(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn look(&self) -> Later<'_, crate::backlog::Backlog> {
+        let mut found = crate::backlog::Backlog::default();
+        let failed = |reason: String| FailedSource {
+            source: SOURCE.to_owned(),
+            reason,
+        };
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let seconds = u64::try_from((self.world.time().0 - START) / 1000).unwrap_or(0);
+        let mut outages = stage.script.outages.iter();
+        if outages.any(|(from, to)| (*from..*to).contains(&seconds)) {
+            found.failures.push(failed("nobody answers".to_owned()));
+            return Box::pin(std::future::ready(found));
+        }
+        for (number, text) in &stage.outdoors.issues {
+            match issue(*number, text) {
+                Ok(issue) => found.issues.push(issue),
+                Err(why) => found.failures.push(failed(why)),
+            }
+        }
+        for (number, pull) in &stage.outdoors.pulls {
+            found.pull_requests.push(FoundPullRequest {
+                number: *number,
+                title: format!("pull {number}"),
+                head: pull
+                    .heads
+                    .last()
+                    .map(|head| head.1.clone())
+                    .unwrap_or_default(),
+                body: String::new(),
+                closed: pull.closed,
+            });
+        }
+        Box::pin(std::future::ready(found))
+    }
+}
+
+/// The same reading of requirement and source as in a project, between points.
+pub(super) struct SimBacklog {
+    pub(super) world: World,
+    pub(super) actor: usize,
+    pub(super) runtime: Arc<tokio::runtime::Runtime>,
+    pub(super) stage: Arc<Mutex<Stage>>,
+    pub(super) inner: ProjectBacklog,
+}
+
+impl Backlog for SimBacklog {
+    fn requirement(&self) -> Done<'_, String> {
+        Box::pin(async { self.runtime.block_on(self.inner.requirement()) })
+    }
+
+    fn sync(&self) -> Done<'_, Outside> {
+        Box::pin(async {
+            reach(&self.world, self.actor, "sync", false).await;
+            let outside = self.runtime.block_on(self.inner.sync());
+            reach(&self.world, self.actor, "sync", true).await;
+            outside
+        })
+    }
+
+    fn changes(&self) -> Changes {
+        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        Changes::of(stage.outdoors.changes.subscribe())
+    }
+}

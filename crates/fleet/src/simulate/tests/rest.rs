@@ -1,0 +1,63 @@
+//! When a fleet is at rest: nobody is told so while something moves.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::scenarios::task;
+use super::*;
+use crate::roles::backlog::{Backlog, Outside};
+use crate::up::is_at_rest;
+use crate::yard::Done;
+
+/// Something is written, once, in the middle of a look.
+struct InBetween {
+    ledger: Ledger,
+    written: AtomicBool,
+}
+
+impl Backlog for InBetween {
+    fn requirement(&self) -> Done<'_, String> {
+        Box::pin(async {
+            if !self.written.swap(true, Ordering::SeqCst) {
+                for request in [
+                    Request::Create(task(0)),
+                    Request::Cancel {
+                        reason: "no".to_owned(),
+                    },
+                ] {
+                    let ask = Ask::new(task(0).id, "person", request);
+                    self.ledger.call(&ask).await.unwrap();
+                }
+            }
+            Ok(String::new())
+        })
+    }
+
+    fn sync(&self) -> Done<'_, Outside> {
+        Box::pin(std::future::ready(Ok(Outside::default())))
+    }
+}
+
+#[test]
+fn looks_between_which_somebody_wrote_are_no_rest() {
+    let options = Options::default();
+    let world = World::new(1, None, false);
+    let script = Script::calm(Vec::new());
+    let simulation = Simulation::new(world, script, &options).unwrap();
+    let ledger = simulation.ledger.clone();
+    let crew = Crew {
+        book: Book::new(ledger.clone()),
+        backlog: Arc::new(InBetween {
+            ledger,
+            written: AtomicBool::new(false),
+        }),
+        ..simulation.crew(0, &options)
+    };
+    let rests = || {
+        simulation
+            .runtime
+            .block_on(is_at_rest(&crew, false))
+            .unwrap()
+    };
+    assert!(!rests(), "a task was made and called off meanwhile");
+    assert!(rests());
+}
