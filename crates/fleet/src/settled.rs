@@ -4,8 +4,7 @@
 use runner_ledger::LedgerError;
 use runner_lifecycle::{Reason, State, Timestamp};
 
-use crate::book::Booked;
-use crate::roles::Crew;
+use crate::book::{Book, Booked};
 use crate::roles::dispatcher::WORKING_ROLES;
 use crate::roles::planner::is_parked;
 
@@ -13,8 +12,19 @@ use crate::roles::planner::is_parked;
 const SOON_SECS: u64 = 60;
 
 /// Whether nothing is left that a fleet could do with the tasks that it has.
-pub(crate) async fn is_settled(crew: &Crew) -> Booked<bool> {
-    let book = &crew.book;
+pub(crate) async fn is_settled(book: &Book) -> Booked<bool> {
+    // Several looks make one answer only if nothing moves between them: a result that a
+    // judge takes after the first look and before the last is in neither.
+    let ledger = book.ledger();
+    let mut head = ledger.event_head().await.map_err(LedgerError::from)?;
+    if !is_at_rest(book).await? {
+        return Ok(false);
+    }
+    let moved = ledger.follow(&mut head).await.map_err(LedgerError::from)?;
+    Ok(!moved && !head.is_behind())
+}
+
+async fn is_at_rest(book: &Book) -> Booked<bool> {
     let counts = book.counts().await?;
     let led_on = |reason: Option<Reason>| {
         !matches!(reason, Some(Reason::AwaitingJudge)) && !is_parked(State::Blocked, reason)
@@ -50,4 +60,81 @@ pub(crate) async fn is_settled(crew: &Crew) -> Booked<bool> {
         return Ok(false);
     }
     Ok(book.waits_for_dead(Timestamp(0), 1).await?.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use runner_ledger::{Ledger, Options, Store, Wanted};
+    use runner_lifecycle::lock::Resource;
+    use runner_lifecycle::request::NewTask;
+    use runner_lifecycle::{Facts, Kind, Purpose, TaskId};
+
+    use super::*;
+    use crate::book::Points;
+    use crate::yard::Later;
+
+    /// Before one call of whoever looks, a judge claims a result.
+    struct JudgeComes {
+        ledger: Ledger,
+        before: &'static str,
+    }
+
+    impl Points for JudgeComes {
+        fn reach<'a>(&'a self, call: &'static str, after: bool) -> Later<'a, ()> {
+            Box::pin(async move {
+                if call == self.before && !after {
+                    let mut wanted = Wanted::work("judge-1", "", "judge-1/1");
+                    wanted.purpose = Purpose::Judge;
+                    let book = Book::new(self.ledger.clone());
+                    assert!(book.claim_next(&wanted).await.unwrap().is_some());
+                    // One that was heard of is not due for a while.
+                    let lease = book.leases().await.unwrap().remove(0);
+                    book.heartbeat(&lease).await.unwrap();
+                }
+            })
+        }
+
+        fn carry<'a>(&'a self, call: Later<'a, ()>) -> Later<'a, ()> {
+            call
+        }
+
+        fn loses(&self, _call: &'static str) -> bool {
+            false
+        }
+    }
+
+    fn look_while_a_judge_comes(before: &'static str) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let ledger = Ledger::open(&Store::Memory, Options::default());
+            let ledger = ledger.await.unwrap();
+            let id = TaskId::parse("pr-1").unwrap();
+            let new = NewTask {
+                kind: Kind::Review,
+                head: Some("c1".to_owned()),
+                ..NewTask::new(id, Resource::parse("src").unwrap())
+            };
+            let made = Book::new(ledger.clone());
+            made.create("test", new, Facts::default()).await.unwrap();
+            let points = JudgeComes {
+                ledger: ledger.clone(),
+                before,
+            };
+            is_settled(&Book::with_points(ledger, Arc::new(points)))
+                .await
+                .unwrap()
+        })
+    }
+
+    #[test]
+    fn what_is_taken_up_during_the_look_is_not_settled() {
+        for before in ["counts", "floor", "bench"] {
+            assert!(!look_while_a_judge_comes(before), "{before}");
+        }
+    }
 }

@@ -196,7 +196,7 @@ impl Fleet {
             // What cannot be read is no work that anybody could do.
             Err(_) => 0,
         };
-        Ok(waiting == 0 && is_settled(&self.crew).await?)
+        Ok(waiting == 0 && is_settled(&self.crew.book).await?)
     }
 
     /// Waits for a role that ends though nobody said so, and says why.
