@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use runner_testkit::{Pty, Running, TestRepo, assert_no_process, assert_processes_end, eventually};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const BIN: &str = env!("CARGO_BIN_EXE_runner");
 
@@ -132,6 +132,8 @@ fn cut_off_and_gone_on_with() {
     let status = repo.runner(&["fleet", "status", "--json"]).success().json();
     for task in status["tasks"].as_array().unwrap() {
         assert_eq!(task["task"]["state"], "todo", "{task}");
+        let lost = &task["task"]["counters"]["lost_work"];
+        assert_eq!(lost, 0, "a stop says nothing about the task: {task}");
     }
 
     repo.agent(WORKS);
@@ -228,7 +230,9 @@ fn nothing_to_do_in_a_project_without_a_config() {
     assert!(!repo.exists(".runner/state"));
     let said = repo.runner(&["fleet", "up", "--json"]).code(2).json();
     assert_eq!(said["error"]["code"], "NOTHING_TO_DO", "{said}");
-    repo.runner(&["fleet", "status"]).success();
+    repo.runner(&["fleet", "status"])
+        .success()
+        .says("no tasks yet");
 }
 
 #[test]
@@ -245,6 +249,7 @@ fn what_is_wrong_with_the_backlog_is_told_and_the_rest_is_done() {
         "warning: Planner is skipped for this launch",
         "warning: Backlog source local failed: plain.md: it has no number",
         "1 task not done",
+        "warning: no task was made of it: plain.md: it has no number",
     ] {
         assert!(run.stderr.contains(words), "{words}: {}", run.describe());
     }
@@ -254,6 +259,58 @@ fn what_is_wrong_with_the_backlog_is_told_and_the_rest_is_done() {
         status["tasks"][0]["why"]["why"], "issue_linking",
         "{status}"
     );
+}
+
+#[test]
+fn nobody_begins_without_an_agent_or_a_guard() {
+    for (what, key) in [("agent", "executor.command"), ("guard", "guard.command")] {
+        let mut repo = repo();
+        repo.config(|config| {
+            config.set(key, json!(["no-such"]));
+        });
+        repo.write_config();
+        three_issues(&repo);
+        let words = format!("the {what} cannot start `no-such`");
+        for role in ["up", "worker"] {
+            repo.runner(&["fleet", role]).code(1).says(&words);
+        }
+        let status = ["fleet", "status", "--all", "--json"];
+        let status = repo.runner(&status).success();
+        assert_eq!(status.json()["tasks"], json!([]), "{}", status.describe());
+    }
+}
+
+#[test]
+fn a_session_cannot_reach_the_project_around_it() {
+    // The project lies in the temp folder, in which sessions may write.
+    let repo = repo();
+    repo.agent(&format!(
+        "for file in .git/evil .runner/fleet/evil evil; do touch \"{root}/$file\" || :; done\n{WORKS}",
+        root = repo.root().display()
+    ));
+    three_issues(&repo);
+    let run = repo.runner(&["fleet", "up", "--until-idle"]).success();
+    for file in [".git/evil", ".runner/fleet/evil", "evil"] {
+        assert!(!repo.exists(file), "{file}: {}", run.describe());
+    }
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+}
+
+#[test]
+fn why_a_task_was_given_up_is_told_in_the_words_of_what_happened() {
+    let mut repo = repo();
+    repo.config(|config| {
+        config.set("guard.protected", json!(["guard.sh"]));
+    });
+    repo.write_config();
+    repo.agent("echo 'exit 0' > guard.sh; out done did");
+    repo.write("guard.sh", "true\n");
+    repo.commit_all("A guard");
+    issue(&repo, 1, "Agent: worker\nAllowed paths: guard.sh");
+    let run = repo.runner(&["fleet", "up", "--until-idle"]).code(3);
+    let words =
+        "a leaf used up its attempts: guard.sh is protected: it was changed and has been restored";
+    assert!(run.stderr.contains(words), "{}", run.describe());
 }
 
 #[test]

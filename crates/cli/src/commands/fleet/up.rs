@@ -156,6 +156,7 @@ async fn up(
         drop(roles.fleet.present().await);
         return Ok(refuse_to_start(ground, &seen, &ready, &nothing.0, out));
     }
+    ground.check_programs(true, true).map_err(said)?;
     let api = Api::start(ground, &ledger, &roles).map_err(said)?;
     let mut teller = Teller::new(&ledger, &ground.doing).await?;
     say_what_begins(ground, &ready, &api, &ledger, out).await?;
@@ -401,11 +402,9 @@ async fn say_the_end(
 ) -> std::result::Result<Exit, Failed> {
     let told = teller::everything_told(ledger).await?;
     let undone = teller::undone(&told);
-    let exit = if undone.is_empty() {
-        Exit::Success
-    } else {
-        Exit::Stuck
-    };
+    let left_out = left_out(roles).await?;
+    let done = undone.is_empty() && left_out.is_empty();
+    let exit = if done { Exit::Success } else { Exit::Stuck };
     let presented = roles.fleet.present().await;
     let behind = match &presented {
         Ok(Presented::UpToDate) => None,
@@ -413,10 +412,10 @@ async fn say_the_end(
         Err(trouble) => Some(trouble.0.clone()),
     };
     if out.json {
-        let status = if undone.is_empty() { "done" } else { "stuck" };
+        let status = if done { "done" } else { "stuck" };
         out.object(json!({
             "event": "finished", "status": status, "tasks": teller::values(&told),
-            "base_behind": behind,
+            "base_behind": behind, "left_out": left_out,
         }));
         return Ok(exit);
     }
@@ -431,6 +430,9 @@ async fn say_the_end(
             out,
         );
     }
+    for words in &left_out {
+        warn(&format!("no task was made of it: {words}"), out);
+    }
     if !undone.is_empty() {
         out.say(&format!(
             "{} not done; `runner why TASK` tells more, `runner fleet retry TASK` tries again",
@@ -438,4 +440,22 @@ async fn say_the_end(
         ));
     }
     Ok(exit)
+}
+
+/// What somebody asked for and no task came of: issues that cannot be read, and a
+/// requirement without a plan.
+async fn left_out(roles: &Roles) -> std::result::Result<Vec<String>, Failed> {
+    let seen = roles.backlog.look().await?;
+    let mut words: Vec<String> = seen
+        .failures
+        .iter()
+        .map(|failed| failed.reason.clone())
+        .collect();
+    if let Some(Planned::Refused(findings)) = roles.fleet.planned() {
+        let first = findings.first().map_or("no answer", String::as_str);
+        words.push(format!(
+            "the requirement, for which there is no plan: {first}"
+        ));
+    }
+    Ok(words)
 }
