@@ -314,6 +314,39 @@ fn why_a_task_was_given_up_is_told_in_the_words_of_what_happened() {
 }
 
 #[test]
+fn a_base_that_is_gone_is_no_failure_of_any_task() {
+    let repo = repo();
+    three_issues(&repo);
+    let started = repo.agent_dir().join("started");
+    repo.agent(&format!(
+        ": > \"$AGENT_DIR/started\"\n\
+         while [ ! -e \"$AGENT_DIR/go\" ]; do sleep 0.05; done\n{WORKS}"
+    ));
+    let running = repo.spawn_runner(&["fleet", "up", "--until-idle"]);
+    eventually("a session has begun", Duration::from_secs(60), || {
+        started.exists()
+    });
+    repo.git(&["checkout", "-q", "-b", "other"]);
+    repo.git(&["branch", "-D", "main"]);
+    std::fs::write(repo.agent_dir().join("go"), "").unwrap();
+    running
+        .wait_within(Duration::from_secs(60))
+        .code(1)
+        .says("nobody can go on: there is no branch \"main\" any more");
+    let list = ["fleet", "status", "--all", "--json"];
+    let status = repo.runner(&list).success().json();
+    for task in status["tasks"].as_array().unwrap() {
+        assert_eq!(task["task"]["counters"]["failures"], json!({}), "{task}");
+        assert_ne!(task["task"]["state"], "in_progress", "{task}");
+    }
+
+    repo.git(&["checkout", "-q", "-b", "main"]);
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+    assert_at_rest(&repo);
+}
+
+#[test]
 fn a_dirty_checkout_is_left_alone() {
     let repo = repo();
     repo.agent("echo theirs > a/one.txt; out done did");

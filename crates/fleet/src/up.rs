@@ -12,6 +12,7 @@ use crate::book::{Book, Booked};
 use crate::names::Name;
 use crate::roles::backlog::Backlog;
 use crate::roles::cycle::{self, CycleStatistics};
+use crate::roles::halt::Halt;
 use crate::roles::judge::Judge;
 use crate::roles::planner::{self, Planned};
 use crate::roles::worker::Worker;
@@ -106,6 +107,7 @@ impl Fleet {
                 notes: gear.notes,
                 backlog: gear.backlog,
                 life,
+                halt: Halt::default(),
                 #[cfg(test)]
                 without: None,
             },
@@ -199,9 +201,15 @@ impl Fleet {
         Ok(waiting == 0 && is_settled(&self.crew.book).await?)
     }
 
-    /// Waits for a role that ends though nobody said so, and says why.
+    /// Waits for a role that ends though nobody said so, or says that nobody can go on, and
+    /// says why.
     pub async fn role_ended(&mut self) -> String {
-        match self.roles.join_next().await {
+        let ended = tokio::select! {
+            biased;
+            words = self.crew.halt.called() => return format!("nobody can go on: {words}"),
+            ended = self.roles.join_next() => ended,
+        };
+        match ended {
             None => std::future::pending().await,
             Some(Ok((post, Ok(())))) => format!("the {} has ended", post.word()),
             Some(Ok((post, Err(error)))) => format!("the {} cannot go on: {error}", post.word()),

@@ -125,6 +125,7 @@ impl Worker {
             Ok(worked) => self.ending(given, worked).await,
             // Told to end while it began: that is no trouble of the machine's.
             Err(_) if sign.is_raised() => Ending::Lost,
+            Err(_) if crew.is_everybodys_trouble(&mut stop).await => Ending::GivenBack,
             Err(trouble) => classify::failed(Category::Env, &trouble.0, &trouble.0),
         };
         // Everybody is told to stop, and this one is still there to say so.
