@@ -281,9 +281,8 @@ impl Judge {
             cut_off()
         } else {
             match self.evaluate(case, sign.clone()).await {
-                Ok(_) if sign.is_raised() => cut_off(),
+                Ok(_) | Err(Stopped::Yard(_)) if sign.is_raised() => cut_off(),
                 Ok(ending) => ending,
-                Err(Stopped::Yard(_)) if sign.is_raised() => cut_off(),
                 Err(Stopped::Yard(trouble)) => self.trouble(trouble, &mut stop).await,
                 Err(Stopped::Ledger(error)) => return Err(error),
             }

@@ -278,11 +278,12 @@ fn why(end: &LoopEnd, bench: &Bench, last: Option<&Meta>) -> String {
         (None, None, None) => format!("the loop ended: {}", end.status.as_str()),
     };
     let told = last.and_then(|meta| last_words(bench, meta));
-    match (&end.error, told) {
-        (_, None) => general,
-        (Some(_), Some(told)) => format!("{general}\n{told}"),
-        // That a limit is reached is known from the status; why it was is not.
-        (None, Some(told)) => told,
+    // That attempts or iterations are used up is known from the status; why is not.
+    let used_up = end.error.as_ref().is_none_or(|it| it.code == Code::Limit);
+    match told {
+        None => general,
+        Some(told) if used_up => told,
+        Some(told) => format!("{general}\n{told}"),
     }
 }
 

@@ -70,7 +70,7 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
                 account: reason,
             }),
         ),
-        13 if n % 2 == 0 => (holder, finish(Ending::Lost)),
+        13 if n.is_multiple_of(2) => (holder, finish(Ending::Lost)),
         13 => (holder, finish(Ending::GivenBack)),
         14..=16 => (holder, judge(JudgeEnding::Approve { packet })),
         17 => (holder, judge(rejection(cause))),
