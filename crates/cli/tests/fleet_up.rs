@@ -220,6 +220,18 @@ fn a_requirement_is_planned_once() {
 }
 
 #[test]
+fn a_requirement_without_a_plan_is_not_done() {
+    let repo = repo();
+    repo.agent("echo x >> \"$AGENT_DIR/asked\"; echo '{\"tasks\":[]}' > \"$RUNNER_OUTPUT_PATH\"");
+    let up = ["fleet", "up", "--until-idle", "--requirement", "Two files."];
+    repo.runner(&up)
+        .code(3)
+        .says("no task was made of it: the requirement: there is no plan for it");
+    let asked = std::fs::read_to_string(repo.agent_dir().join("asked")).unwrap();
+    assert_eq!(asked, "x\nx\nx\n");
+}
+
+#[test]
 fn nothing_to_do_in_a_project_without_a_config() {
     let repo = TestRepo::new(BIN);
     repo.runner(&["fleet", "up"])

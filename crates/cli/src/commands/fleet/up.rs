@@ -9,7 +9,7 @@ use runner_exec::{Cancel, HangUp};
 use runner_fleet::names::Name;
 use runner_fleet::outlook::Seen;
 use runner_fleet::roles::planner::Planned;
-use runner_fleet::rules::preflight::{Counts, Preflight, preflight};
+use runner_fleet::rules::preflight::{Counts, Inputs, Preflight, preflight};
 use runner_fleet::up::{Fleet, Post};
 use runner_fleet::yard::Presented;
 use runner_ledger::{Ledger, LedgerError};
@@ -451,11 +451,8 @@ async fn left_out(roles: &Roles) -> std::result::Result<Vec<String>, Failed> {
         .iter()
         .map(|failed| failed.reason.clone())
         .collect();
-    if let Some(Planned::Refused(findings)) = roles.fleet.planned() {
-        let first = findings.first().map_or("no answer", String::as_str);
-        words.push(format!(
-            "the requirement, for which there is no plan: {first}"
-        ));
+    if Inputs::says_something(&seen.requirement) && !seen.planned {
+        words.push("the requirement: there is no plan for it".to_owned());
     }
     Ok(words)
 }
