@@ -274,6 +274,20 @@ fn what_is_wrong_with_the_backlog_is_told_and_the_rest_is_done() {
 }
 
 #[test]
+fn a_bare_repository_is_refused_as_one() {
+    let repo = TestRepo::new(BIN);
+    repo.git(&["init", "-q", "--bare", "bare.git"]);
+    let bare = repo.path("bare.git").display().to_string();
+    // The checkout around it is another repository's.
+    let outside = tempfile::tempdir().unwrap();
+    let moved = outside.path().join("bare.git");
+    std::fs::rename(&bare, &moved).unwrap();
+    repo.runner(&["-C", &moved.display().to_string(), "fleet", "up"])
+        .code(1)
+        .says("is a git repository without a work tree");
+}
+
+#[test]
 fn nobody_begins_without_an_agent_or_a_guard() {
     for (what, key) in [("agent", "executor.command"), ("guard", "guard.command")] {
         let mut repo = repo();
