@@ -240,6 +240,11 @@ fn what_is_said_about_it() {
         panic!("it failed");
     };
     assert_eq!(note, "`cargo test parser` is red: error: left 1 right 2");
+    red.checks[1] = checked("parses", CheckEnd::Red, "\n");
+    let Ending::Failed { note, .. } = end(&task(), &red) else {
+        panic!("it failed");
+    };
+    assert_eq!(note, "`cargo test parser` is red: evidence of parses");
     let mut unable = worked();
     unable.checks[1] = checked("parses", CheckEnd::Unable, "");
     let Ending::Failed { note, .. } = end(&task(), &unable) else {
