@@ -228,6 +228,9 @@ pub(crate) struct FinishArgs {
     /// Work: it was cut off
     #[arg(long, group = "ending")]
     pub(crate) lost: bool,
+    /// Work: it was stopped in order; nothing is counted
+    #[arg(long, group = "ending")]
+    pub(crate) give_back: bool,
     /// Work, judge, merge: the quota of that account is used up; nothing is counted
     #[arg(long, group = "ending", value_name = "ACCOUNT")]
     pub(crate) quota: Option<String>,

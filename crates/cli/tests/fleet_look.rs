@@ -24,6 +24,23 @@ fn why(repo: &TestRepo, id: &str) -> Value {
 }
 
 #[test]
+fn a_mistyped_store_is_no_empty_fleet() {
+    let repo = TestRepo::new(BIN);
+    let store = repo.root().join("mistyped.db").display().to_string();
+    for words in [
+        ["status"].as_slice(),
+        &["pause"],
+        &["cancel", "x"],
+        &["retry", "x"],
+    ] {
+        let mut args = vec!["fleet", "--store", &store];
+        args.extend(words);
+        repo.runner(&args).code(1).says("there is no ledger");
+    }
+    assert!(!repo.exists("mistyped.db"));
+}
+
+#[test]
 fn each_thing_that_a_task_waits_for() {
     let repo = repo();
     add(&repo, "base", "src", &[]);
@@ -75,9 +92,6 @@ fn each_thing_that_a_task_waits_for() {
 #[test]
 fn status_and_pause_and_cancel_and_retry() {
     let repo = repo();
-    repo.runner(&["fleet", "status"])
-        .success()
-        .says("no tasks yet");
     add(&repo, "one", "src", &[]);
     repo.runner(&["fleet", "pause"])
         .success()

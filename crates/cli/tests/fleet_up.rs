@@ -10,7 +10,7 @@ mod fleet_project;
 
 use fleet_project::{BIN, WORKS, issue, merged, plan, planned_task, repo, three_issues};
 use runner_testkit::{Pty, Running, TestRepo, assert_no_process, assert_processes_end, eventually};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Nothing of a fleet is left but its ledger and its notes.
 fn assert_at_rest(repo: &TestRepo) {
@@ -97,6 +97,8 @@ fn cut_off_and_gone_on_with() {
     let status = repo.runner(&["fleet", "status", "--json"]).success().json();
     for task in status["tasks"].as_array().unwrap() {
         assert_eq!(task["task"]["state"], "todo", "{task}");
+        let lost = &task["task"]["counters"]["lost_work"];
+        assert_eq!(lost, 0, "a stop says nothing about the task: {task}");
     }
 
     repo.agent(WORKS);
@@ -172,6 +174,18 @@ fn a_requirement_is_planned_once() {
 }
 
 #[test]
+fn a_requirement_without_a_plan_is_not_done() {
+    let repo = repo();
+    repo.agent("echo x >> \"$AGENT_DIR/asked\"; echo '{\"tasks\":[]}' > \"$RUNNER_OUTPUT_PATH\"");
+    let up = ["fleet", "up", "--until-idle", "--requirement", "Two files."];
+    repo.runner(&up)
+        .code(3)
+        .says("no task was made of it: the requirement: there is no plan for it");
+    let asked = std::fs::read_to_string(repo.agent_dir().join("asked")).unwrap();
+    assert_eq!(asked, "x\nx\nx\n");
+}
+
+#[test]
 fn nothing_to_do_in_a_project_without_a_config() {
     let repo = TestRepo::new(BIN);
     repo.runner(&["fleet", "up"])
@@ -182,7 +196,9 @@ fn nothing_to_do_in_a_project_without_a_config() {
     assert!(!repo.exists(".runner/state"));
     let said = repo.runner(&["fleet", "up", "--json"]).code(2).json();
     assert_eq!(said["error"]["code"], "NOTHING_TO_DO", "{said}");
-    repo.runner(&["fleet", "status"]).success();
+    repo.runner(&["fleet", "status"])
+        .success()
+        .says("no tasks yet");
 }
 
 #[test]
@@ -199,6 +215,7 @@ fn what_is_wrong_with_the_backlog_is_told_and_the_rest_is_done() {
         "warning: Planner is skipped for this launch",
         "warning: Backlog source local failed: plain.md: it has no number",
         "1 task not done",
+        "warning: no task was made of it: plain.md: it has no number",
     ] {
         assert!(run.stderr.contains(words), "{words}: {}", run.describe());
     }
@@ -208,6 +225,105 @@ fn what_is_wrong_with_the_backlog_is_told_and_the_rest_is_done() {
         status["tasks"][0]["why"]["why"], "issue_linking",
         "{status}"
     );
+}
+
+#[test]
+fn a_bare_repository_is_refused_as_one() {
+    let repo = TestRepo::new(BIN);
+    repo.git(&["init", "-q", "--bare", "bare.git"]);
+    let bare = repo.path("bare.git").display().to_string();
+    // The checkout around it is another repository's.
+    let outside = tempfile::tempdir().unwrap();
+    let moved = outside.path().join("bare.git");
+    std::fs::rename(&bare, &moved).unwrap();
+    repo.runner(&["-C", &moved.display().to_string(), "fleet", "up"])
+        .code(1)
+        .says("is a git repository without a work tree");
+}
+
+#[test]
+fn nobody_begins_without_an_agent_or_a_guard() {
+    for (what, key) in [("agent", "executor.command"), ("guard", "guard.command")] {
+        let mut repo = repo();
+        repo.config(|config| {
+            config.set(key, json!(["no-such"]));
+        });
+        repo.write_config();
+        three_issues(&repo);
+        let words = format!("the {what} cannot start `no-such`");
+        for role in ["up", "worker"] {
+            repo.runner(&["fleet", role]).code(1).says(&words);
+        }
+        let status = ["fleet", "status", "--all", "--json"];
+        let status = repo.runner(&status).success();
+        assert_eq!(status.json()["tasks"], json!([]), "{}", status.describe());
+    }
+}
+
+#[test]
+fn a_session_cannot_reach_the_project_around_it() {
+    // The project lies in the temp folder, in which sessions may write.
+    let repo = repo();
+    repo.agent(&format!(
+        "for file in .git/evil .runner/fleet/evil evil; do touch \"{root}/$file\" || :; done\n{WORKS}",
+        root = repo.root().display()
+    ));
+    three_issues(&repo);
+    let run = repo.runner(&["fleet", "up", "--until-idle"]).success();
+    for file in [".git/evil", ".runner/fleet/evil", "evil"] {
+        assert!(!repo.exists(file), "{file}: {}", run.describe());
+    }
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+}
+
+#[test]
+fn why_a_task_was_given_up_is_told_in_the_words_of_what_happened() {
+    let mut repo = repo();
+    repo.config(|config| {
+        config.set("guard.protected", json!(["guard.sh"]));
+    });
+    repo.write_config();
+    repo.agent("echo 'exit 0' > guard.sh; out done did");
+    repo.write("guard.sh", "true\n");
+    repo.commit_all("A guard");
+    issue(&repo, 1, "Agent: worker\nAllowed paths: guard.sh");
+    let run = repo.runner(&["fleet", "up", "--until-idle"]).code(3);
+    let words =
+        "a leaf used up its attempts: guard.sh is protected: it was changed and has been restored";
+    assert!(run.stderr.contains(words), "{}", run.describe());
+}
+
+#[test]
+fn a_base_that_is_gone_is_no_failure_of_any_task() {
+    let repo = repo();
+    three_issues(&repo);
+    let started = repo.agent_dir().join("started");
+    repo.agent(&format!(
+        ": > \"$AGENT_DIR/started\"\n\
+         while [ ! -e \"$AGENT_DIR/go\" ]; do sleep 0.05; done\n{WORKS}"
+    ));
+    let running = repo.spawn_runner(&["fleet", "up", "--until-idle"]);
+    eventually("a session has begun", Duration::from_secs(60), || {
+        started.exists()
+    });
+    repo.git(&["checkout", "-q", "-b", "other"]);
+    repo.git(&["branch", "-D", "main"]);
+    std::fs::write(repo.agent_dir().join("go"), "").unwrap();
+    running
+        .wait_within(Duration::from_secs(60))
+        .code(1)
+        .says("nobody can go on: there is no branch \"main\" any more");
+    let list = ["fleet", "status", "--all", "--json"];
+    let status = repo.runner(&list).success().json();
+    for task in status["tasks"].as_array().unwrap() {
+        assert_eq!(task["task"]["counters"]["failures"], json!({}), "{task}");
+        assert_ne!(task["task"]["state"], "in_progress", "{task}");
+    }
+
+    repo.git(&["checkout", "-q", "-b", "main"]);
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+    assert_at_rest(&repo);
 }
 
 #[test]

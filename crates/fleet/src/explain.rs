@@ -227,7 +227,10 @@ impl Sight {
         });
         let (why, words, until) = if live().next().is_none() {
             let words = match of_role().count() {
-                0 => format!("no agent of the role {} was ever there", task.role),
+                0 => format!(
+                    "no agent of the role {} is there: `runner fleet up` starts them",
+                    task.role
+                ),
                 _ => format!("every agent of the role {} is away", task.role),
             };
             ("no_agent", words, None)

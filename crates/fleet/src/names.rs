@@ -54,12 +54,18 @@ impl Names {
 
     /// One name, if it is free.
     pub fn take(&self, word: &str) -> io::Result<Option<Name>> {
+        let path = self.folder.join(format!("{word}.lock"));
         runner::files::make_folder(&self.folder)?;
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(self.folder.join(format!("{word}.lock")))?;
+            .open(&path);
+        // Whoever may not write here wants to know where.
+        let file = file.map_err(|error| {
+            let words = format!("{}: {error}", path.display());
+            io::Error::new(error.kind(), words)
+        })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Name {
                 text: format!("{word}{}", self.suffix),
@@ -85,6 +91,9 @@ mod tests {
         drop(first);
         assert_eq!(names.next("worker").unwrap().as_str(), "worker-1");
         assert!(names.take("worker-2").unwrap().is_none());
+        std::fs::create_dir(temp.path().join("agents/taken.lock")).unwrap();
+        let error = names.take("taken").unwrap_err().to_string();
+        assert!(error.contains("agents/taken.lock: "), "{error}");
         let far = Names::of_project(temp.path(), Some("oak"));
         assert_eq!(far.next("judge").unwrap().as_str(), "judge-1@oak");
     }

@@ -16,6 +16,7 @@ use crate::outlook::with_counts;
 use crate::roles::backlog::Backlog;
 use crate::roles::cycle::{self, CycleStatistics};
 use crate::roles::dispatcher::{self, WORKING_ROLES};
+use crate::roles::halt::Halt;
 use crate::roles::judge::Judge;
 use crate::roles::planner::{self, Planned};
 use crate::roles::worker::Worker;
@@ -89,6 +90,7 @@ impl Fleet {
                 notes: gear.notes,
                 backlog: gear.backlog,
                 life,
+                halt: Halt::default(),
                 #[cfg(test)]
                 without: None,
             },
@@ -211,13 +213,14 @@ impl Fleet {
             biased;
             // This process holds a sender too, so there is always a next one.
             Some(planned) = self.plan_news.1.recv() => News::Planner(planned),
-            words = ended(&mut self.roles) => News::RoleEnded(words),
+            words = ended(&mut self.roles, &self.crew.halt) => News::RoleEnded(words),
         }
     }
 
-    /// Waits for a role that ends though nobody said so, and says why.
+    /// Waits for a role that ends though nobody said so, or says that nobody can go on, and
+    /// says why.
     pub async fn role_ended(&mut self) -> String {
-        ended(&mut self.roles).await
+        ended(&mut self.roles, &self.crew.halt).await
     }
 
     /// Says stop, and waits until everybody has ended their children and given back what
@@ -267,8 +270,13 @@ fn is_news(last: Option<&Planned>, look: &Planned) -> bool {
     last.is_none_or(|last| last != look && !(waits(last) && waits(look)))
 }
 
-async fn ended(roles: &mut JoinSet<(Post, Booked<()>)>) -> String {
-    match roles.join_next().await {
+async fn ended(roles: &mut JoinSet<(Post, Booked<()>)>, halt: &Halt) -> String {
+    let ended = tokio::select! {
+        biased;
+        words = halt.called() => return format!("nobody can go on: {words}"),
+        ended = roles.join_next() => ended,
+    };
+    match ended {
         None => std::future::pending().await,
         Some(Ok((post, Ok(())))) => format!("the {} has ended", post.word()),
         Some(Ok((post, Err(error)))) => format!("the {} cannot go on: {error}", post.word()),

@@ -73,7 +73,7 @@ fn mask_ending(ending: &mut Ending) {
         }
         Ending::Postponed { reason, .. } => mask(reason),
         Ending::Quota { account, .. } => mask(account),
-        Ending::Lost => {}
+        Ending::Lost | Ending::GivenBack => {}
     }
 }
 

@@ -14,7 +14,7 @@ use sqlx::sqlite::{
     Sqlite, SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool,
     SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{Row as _, SqliteConnection, Transaction};
+use sqlx::{Connection as _, Row as _, SqliteConnection, Transaction};
 use tokio::sync::{Mutex, watch};
 
 use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
@@ -100,6 +100,9 @@ impl SqliteEngine {
             .max_connections(connections)
             .acquire_timeout(BUSY)
             .test_before_acquire(false)
+            // A transaction that SQLite ended by itself, as on a full disk, is still counted
+            // as open: such a connection could begin no other one.
+            .before_acquire(|open, _| Box::pin(async move { Ok(!open.is_in_transaction()) }))
             .connect_with(options)
             .await
             .map_err(|error| failed(&error))?;
@@ -419,6 +422,27 @@ mod tests {
         drop(session);
         let gone = sqlx::query("DELETE FROM events").execute(&pool).await;
         assert!(gone.is_err(), "events are still guarded");
+    }
+
+    /// As SQLite does it on a full disk or a failing one.
+    #[tokio::test]
+    async fn a_transaction_that_sqlite_ends_by_itself_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let engine = SqliteEngine::open(&path, 1, false).await.unwrap();
+        let end = Sql {
+            sqlite: "ROLLBACK",
+            postgres: "",
+        };
+        for access in [Access::Read, Access::Write] {
+            let mut session = engine.begin(access).await.unwrap();
+            session.rows(end, &[]).await.unwrap();
+            assert!(session.commit().await.is_err());
+            let mut session = engine.begin(access).await.unwrap();
+            session.rows(end, &[]).await.unwrap();
+            drop(session);
+        }
+        engine.begin(Access::Write).await.unwrap();
     }
 
     /// A disk that is full, at the size of this file.

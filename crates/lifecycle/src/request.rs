@@ -286,6 +286,8 @@ pub enum Ending {
     },
     /// The session was cut off.
     Lost,
+    /// Somebody stopped the worker, which ended its session in order; nothing is counted.
+    GivenBack,
 }
 
 /// How a judgement, or a place at the head of the merge queue, ended.

@@ -202,6 +202,17 @@ pub(crate) fn make_homes(homes: &[PathBuf]) {
     }
 }
 
+/// The project inside which a fleet keeps this work tree. Nothing of it is the child's, also
+/// where it lies in the temp folder or in another one that is writable.
+fn project_around(root: &Path) -> Option<&Path> {
+    let fleet = root.parent()?.parent()?;
+    let folders = Path::new(paths::FLEET_DIR).components().count();
+    fleet
+        .ends_with(paths::FLEET_DIR)
+        .then(|| fleet.ancestors().nth(folders))
+        .flatten()
+}
+
 /// What a child needs room for.
 pub(crate) struct Room<'a> {
     pub(crate) project: &'a Project,
@@ -225,6 +236,7 @@ impl Room<'_> {
         ];
         writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
         let mut read_only = vec![self.project.runner_dir()];
+        read_only.extend(project_around(root).map(Path::to_owned));
         if let Some(iteration) = self.iteration {
             writable.push(iteration.to_owned());
             read_only.extend(LOGS.iter().map(|name| iteration.join(name)));
@@ -262,5 +274,24 @@ impl Room<'_> {
             read_only,
             tmp: std::env::temp_dir(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_project_around_a_place_of_a_fleet() {
+        for (root, expected) in [
+            ("/tmp/p/.runner/fleet/worktrees/a-1-1", Some("/tmp/p")),
+            ("/tmp/p/.runner/fleet/checkouts/guard-7", Some("/tmp/p")),
+            ("/tmp/p/runner/fleet/worktrees/a", None),
+            ("/tmp/p", None),
+            ("/", None),
+        ] {
+            let around = project_around(Path::new(root));
+            assert_eq!(around, expected.map(Path::new), "{root}");
+        }
     }
 }

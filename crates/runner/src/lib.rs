@@ -31,6 +31,7 @@ mod lock;
 mod log;
 mod notes;
 mod notify;
+mod programs;
 mod project;
 mod recover;
 mod repair;
@@ -65,6 +66,7 @@ pub use init::{Guess, InitOptions, InitReport, detect_guard, guess, init, split_
 pub use landing::{
     AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandReport, Landed, abandon, land,
 };
+pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;
 pub use replay::{ReplayReport, replay};
 pub use report::report;

@@ -53,13 +53,7 @@ impl Project {
             .map(|root| Project {
                 root: root.to_owned(),
             })
-            .ok_or_else(|| {
-                Error::new(
-                    Code::Git,
-                    format!("{} is not in a git repository", start.display()),
-                )
-                .hint("make it one with `git init`")
-            })
+            .ok_or_else(|| no_work_tree(&start))
     }
 
     /// Whether anything of a run is here but the logs, which stay behind when a
@@ -160,4 +154,17 @@ pub(crate) fn iteration_number(name: &OsStr) -> Option<u32> {
     let name = name.to_str()?;
     let number: u32 = name.parse().ok()?;
     (number.to_string() == name).then_some(number)
+}
+
+fn no_work_tree(start: &Path) -> Error {
+    let place = start.display();
+    if start.join("HEAD").is_file() && start.join("objects").is_dir() {
+        return Error::new(
+            Code::Git,
+            format!("{place} is a git repository without a work tree"),
+        )
+        .hint("clone it, and run the command in the clone");
+    }
+    Error::new(Code::Git, format!("{place} is not in a git repository"))
+        .hint("make it one with `git init`")
 }

@@ -63,7 +63,7 @@ pub(crate) fn of(
 }
 
 /// What the agent said, or what was not accepted of it.
-fn words(project: &Project, meta: &Meta) -> Option<String> {
+pub(crate) fn words(project: &Project, meta: &Meta) -> Option<String> {
     let folder = project.iteration(&meta.run_id, meta.iter);
     let read = |name: &str, max: u64| files::read_regular(&folder.join(name), max).ok();
     if meta.class != Class::Ok {

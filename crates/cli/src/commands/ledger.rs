@@ -72,7 +72,7 @@ pub(crate) fn store_to_read(dir: &Path, args: &StoreArgs) -> Result<Store> {
             Code::Config,
             format!("there is no ledger {}", path.display()),
         )
-        .hint("`runner task add` and `runner ledger import` make one")),
+        .hint("`runner fleet up`, `runner task add` and `runner ledger import` make one")),
         _ => Ok(found),
     }
 }

@@ -281,9 +281,9 @@ impl Judge {
             cut_off()
         } else {
             match self.evaluate(case, sign.clone()).await {
-                Ok(_) if sign.is_raised() => cut_off(),
+                Ok(_) | Err(Stopped::Yard(_)) if sign.is_raised() => cut_off(),
                 Ok(ending) => ending,
-                Err(Stopped::Yard(trouble)) => JudgeEnding::Unable { reason: trouble.0 },
+                Err(Stopped::Yard(trouble)) => self.trouble(trouble, &mut stop).await,
                 Err(Stopped::Ledger(error)) => return Err(error),
             }
         };
@@ -298,6 +298,16 @@ impl Judge {
             self.crew.book.quota_met(&account, at).await?;
         }
         Ok(())
+    }
+
+    /// A result is not to blame where there is no base to merge it into.
+    pub(super) async fn trouble(&self, trouble: Trouble, stop: &mut StopSign) -> JudgeEnding {
+        let reason = trouble.0;
+        if self.crew.is_everybodys_trouble(stop).await {
+            JudgeEnding::StepBack { reason }
+        } else {
+            JudgeEnding::Unable { reason }
+        }
     }
 
     /// Lets guard, policy and review look, in this order.

@@ -59,7 +59,7 @@ impl Judge {
                     break;
                 }
                 Err(Stopped::Yard(trouble)) => {
-                    ending = JudgeEnding::Unable { reason: trouble.0 };
+                    ending = self.trouble(trouble, &mut stop).await;
                     break;
                 }
                 Err(Stopped::Ledger(error)) => return Err(error),

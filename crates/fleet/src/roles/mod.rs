@@ -6,6 +6,7 @@
 pub mod backlog;
 pub mod cycle;
 pub mod dispatcher;
+pub mod halt;
 pub mod judge;
 pub mod keeper;
 mod lease;
@@ -99,6 +100,8 @@ pub struct Crew {
     pub backlog: Arc<dyn Backlog>,
     /// A number that no other life of this process had: names of claims carry it.
     pub life: u64,
+    /// Hears of what nobody here can mend.
+    pub halt: halt::Halt,
     /// The rule that is left out, to see that the simulation notices.
     #[cfg(test)]
     pub(crate) without: Option<Rule>,

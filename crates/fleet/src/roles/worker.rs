@@ -61,7 +61,7 @@ impl Worker {
             return Ok(());
         }
         match self.crew.book.assigned(&self.name).await {
-            Ok(Some(given)) => self.finish(&given, Ending::Lost, stop).await.map(drop),
+            Ok(Some(given)) => self.finish(&given, Ending::GivenBack, stop).await.map(drop),
             Ok(None) => Ok(()),
             Err(error) if error.is_transient() => Ok(()),
             Err(error) => Err(error),
@@ -137,10 +137,18 @@ impl Worker {
         let Some(order) = self.order(given, &mut stop).await? else {
             return Ok(());
         };
-        let worked = crew.yard.work(order, sign).await;
+        let worked = crew.yard.work(order, sign.clone()).await;
         let ending = match &worked {
             Ok(worked) => self.ending(given, worked).await,
+            // Told to end while it began: that is no trouble of the machine's.
+            Err(_) if sign.is_raised() => Ending::Lost,
+            Err(_) if crew.is_everybodys_trouble(&mut stop).await => Ending::GivenBack,
             Err(trouble) => classify::failed(Category::Env, &trouble.0, &trouble.0),
+        };
+        // Everybody is told to stop, and this one is still there to say so.
+        let ending = match ending {
+            Ending::Lost if stop.is_raised() => Ending::GivenBack,
+            other => other,
         };
         if let Ok(worked) = &worked {
             self.charge(given, worked, &mut stop).await?;

@@ -116,7 +116,7 @@ fn complete(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) ->
         return unable(task, check);
     }
     if let Some(check) = with_end(&worked.checks, CheckEnd::Red) {
-        let note = format!("{} is red: {}", shown(task, check), gist(&check.tail));
+        let note = format!("{} is red: {}", shown(task, check), words_of(check));
         return failed(Category::Test, &note, &check.tail);
     }
     let answers = match command_answers(task, &worked.checks) {
@@ -171,6 +171,16 @@ fn unable(task: &Task, check: &Checked) -> Ending {
         None => format!("{} could not run: {why}", check.id),
     };
     failed(category, &note, &cut_front(&text, 20_000))
+}
+
+/// Why a check is red: what it printed, or where it printed nothing how it ended.
+pub(super) fn words_of(check: &Checked) -> String {
+    let gist = gist(&check.tail);
+    if gist.is_empty() {
+        check.evidence.clone()
+    } else {
+        gist
+    }
 }
 
 /// The command of a check, for people.

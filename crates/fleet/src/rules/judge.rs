@@ -10,8 +10,8 @@ use runner_lifecycle::row::Remark;
 use runner_lifecycle::{Check, ReworkCause, Task, Timestamp};
 
 use super::answers::{command_answers, done_packet, pass, recorded_answers};
+use super::classify::words_of;
 use super::policy::Finding;
-use super::signature::gist;
 use super::verdict::{Verdict, Word};
 use crate::yard::{CheckEnd, Checked, Reviewed};
 
@@ -171,7 +171,7 @@ pub fn not_green(checks: &[Checked]) -> Option<JudgeEnding> {
         .filter(|check| check.end == CheckEnd::Red)
         .map(|check| Remark {
             id: format!("check:{}", check.id),
-            text: format!("{} is red: {}", check.id, gist(&check.tail)),
+            text: format!("{} is red: {}", check.id, words_of(check)),
         })
         .collect();
     let reason = joined(&remarks);

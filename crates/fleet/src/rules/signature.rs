@@ -37,7 +37,7 @@ const TELLING: [&str; 12] = [
 const LINES: usize = 10;
 
 /// The longest gist, in characters.
-const GIST_CHARS: usize = 110;
+const GIST_CHARS: usize = 200;
 
 /// The signature of a failure: its category and a hash of its normal form.
 pub fn signature(category: Category, text: &str) -> String {
@@ -45,10 +45,14 @@ pub fn signature(category: Category, text: &str) -> String {
     format!("{category}:{}", &digest[..12])
 }
 
-/// One line that says what went wrong, in its normal form; empty if nothing does.
+/// One line that says what went wrong, as it was written; empty if nothing does.
 pub fn gist(text: &str) -> String {
-    let line = telling_lines(text).into_iter().next().unwrap_or_default();
-    cut_chars(&line, GIST_CHARS).into_owned()
+    let Some(normal) = telling_lines(text).into_iter().next() else {
+        return String::new();
+    };
+    let plain = without_escapes(text);
+    let mut written = plain.lines().filter(|line| normal_line(line) == normal);
+    cut_chars(written.next().unwrap_or(&normal).trim(), GIST_CHARS).into_owned()
 }
 
 /// The lines that tell a failure, in their normal form: those that name an error, each
@@ -265,6 +269,15 @@ mod tests {
             ("nothing telling\nlast line", "nothing telling"),
             ("", ""),
             ("12 34\n...", ""),
+            // People look for what is named, so nothing is left out.
+            (
+                "kept in refs/runner/lost/issue-7-1\r\n",
+                "kept in refs/runner/lost/issue-7-1",
+            ),
+            (
+                "ok\n  \u{1b}[31mcannot open\u{1b}[0m /tmp/p/a.rs:12",
+                "cannot open /tmp/p/a.rs:12",
+            ),
         ] {
             assert_eq!(gist(text), expected, "{text:?}");
         }

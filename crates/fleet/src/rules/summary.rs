@@ -3,7 +3,7 @@
 use runner_lifecycle::event::Event;
 use runner_lifecycle::row::{Blocker, Change};
 use runner_lifecycle::run::Run;
-use runner_lifecycle::{Category, Origin, Phase, Reason, State, Task};
+use runner_lifecycle::{Category, Origin, Phase, Reason, RunStatus, State, Task};
 
 /// What is known of a task when it is summed up.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,14 @@ fn runs(story: &Story<'_>) -> String {
         let names: Vec<&str> = counters.failures.keys().map(|one| one.as_str()).collect();
         details.push(format!("{failed} failed: {}", names.join(", ")));
     }
+    let stopped = story.runs.iter();
+    let stopped = stopped.filter(|run| run.status == RunStatus::Canceled);
     for (count, word) in [
         (counters.lost_work, "lost"),
+        (
+            u32::try_from(stopped.count()).unwrap_or(u32::MAX),
+            "stopped",
+        ),
         (counters.quota_waits, "stopped by a quota"),
     ] {
         if count > 0 {

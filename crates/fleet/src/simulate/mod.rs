@@ -229,6 +229,7 @@ impl Simulation {
         };
         let _ = options;
         Crew {
+            halt: crate::roles::halt::Halt::default(),
             book: Book::with_points(self.ledger.clone(), Arc::new(points)),
             yard: Arc::new(self.yard(actor)),
             clock: Arc::new(SimClock(self.world.clone())),

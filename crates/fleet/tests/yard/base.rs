@@ -211,6 +211,23 @@ fn a_base_that_nobody_has_checked_out_is_moved_itself() {
 }
 
 #[test]
+fn a_branch_that_was_begun_anew_stays_where_it_is() {
+    let repo = project();
+    repo.agent("echo x > a/x; out done did");
+    let result = worked(&repo, "task");
+    let merged = merge(&repo, "task", &result);
+    repo.git(&["checkout", "-q", "--orphan", "new"]);
+    repo.git(&["commit", "-q", "--allow-empty", "-m", "Anew"]);
+    repo.git(&["branch", "-f", "main"]);
+    repo.git(&["checkout", "-q", "main"]);
+    let head = repo.head();
+    assert_eq!(ask(&repo, "base", &json!({})), json!(merged));
+    let words = text(&ask(&repo, "present", &json!({}))["behind"]);
+    assert!(words.contains("no commit in common"), "{words}");
+    assert_eq!(repo.head(), head);
+}
+
+#[test]
 fn what_cannot_be_a_base() {
     let repo = project();
     let order = json!({"base_branch": "nowhere"});

@@ -220,7 +220,7 @@ fn how_runs_end_that_do_not_complete() {
     repo.agent("echo x > a/x; out done did");
     let stuck = work(&repo, "task", 1);
     assert_eq!(stuck["ending"], "stuck", "{stuck}");
-    assert!(text(&stuck["why"]).ends_with("\nbroken"), "{stuck}");
+    assert_eq!(stuck["why"], "broken", "{stuck}");
     assert_eq!(stuck["changes"], json!(["created a/x"]));
     assert_eq!(stuck["checks"], json!([]));
     let message = repo.git(&["log", "-1", "--format=%B", &text(&stuck["commit"])]);
@@ -232,7 +232,9 @@ fn how_runs_end_that_do_not_complete() {
     repo.write_config();
     repo.agent("out retry more");
     let order = json!({"run_id": "task-2", "token": 2});
-    assert_eq!(ask(&repo, "work", &order)["ending"], "iteration_limit");
+    let limited = ask(&repo, "work", &order);
+    assert_eq!(limited["ending"], "iteration_limit");
+    assert_eq!(limited["why"], "more", "the session's last words");
 
     repo.config(|config| {
         config.set("guard.command", json!(["no-such-guard"]));

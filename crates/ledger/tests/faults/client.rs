@@ -363,6 +363,7 @@ impl Client {
                 reset_at: None,
                 account: "main".to_owned(),
             },
+            18 => Ending::GivenBack,
             _ => Ending::Lost,
         };
         let ask = support::finish(claimed, &self.name, ending);

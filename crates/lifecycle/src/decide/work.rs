@@ -68,6 +68,12 @@ pub(super) fn finish(draft: Draft<'_>, run_id: &str, ending: &Ending) -> Result<
             let why = "the session was cut off";
             lose(&mut draft, "interrupted", why, Map::new(), true)?;
         }
+        // A task that ends its workers comes to an end by its count; a person who stops
+        // a fleet every evening says nothing about the task.
+        Ending::GivenBack => {
+            let why = "its worker was stopped";
+            lose(&mut draft, "given_back", why, Map::new(), false)?;
+        }
     }
     Ok(draft.moved())
 }

@@ -26,6 +26,7 @@ kinds! {
     Request::Finish { ending: Ending::Quota { .. }, .. } => "finish: quota",
     Request::Finish { ending: Ending::Postponed { .. }, .. } => "finish: postponed",
     Request::Finish { ending: Ending::Lost, .. } => "finish: lost",
+    Request::Finish { ending: Ending::GivenBack, .. } => "finish: given back",
     Request::Judge { ending: JudgeEnding::Approve { .. }, .. } => "judge: approve",
     Request::Judge { ending: JudgeEnding::Reject { .. }, .. } => "judge: reject",
     Request::Judge { ending: JudgeEnding::Unable { .. }, .. } => "judge: unable",

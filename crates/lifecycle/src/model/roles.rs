@@ -82,6 +82,7 @@ impl Fleet {
                         reason: "no money".to_owned(),
                     });
                     finish(Ending::Lost);
+                    finish(Ending::GivenBack);
                 }
                 if self.failures {
                     finish(Ending::Failed {
@@ -325,7 +326,7 @@ pub(super) fn is_detour(request: &Request) -> bool {
     match request {
         Request::Finish { ending, .. } => matches!(
             ending,
-            Ending::Quota { .. } | Ending::Postponed { .. } | Ending::Lost
+            Ending::Quota { .. } | Ending::Postponed { .. } | Ending::Lost | Ending::GivenBack
         ),
         Request::Judge { ending, .. } => matches!(
             ending,

@@ -201,7 +201,7 @@ impl Workshop {
     }
 
     /// The base's commit, after the user's own commits were taken in; the files in which
-    /// they do not fit, if so.
+    /// they do not fit, if so. No file: they have no commit in common.
     fn with_users_commits(&self) -> Result<(String, Option<Vec<String>>)> {
         let target = self.target()?;
         for _ in 0..TRIES {
@@ -212,6 +212,8 @@ impl Workshop {
             }
             let new = if self.git.is_ancestor(&ours, &theirs)? {
                 theirs
+            } else if self.git.ask(&["merge-base", &ours, &theirs])?.is_none() {
+                return Ok((ours, Some(Vec::new())));
             } else {
                 match self.git.merge_commits(&ours, &theirs)? {
                     Merge::Clean(tree) => {
@@ -241,6 +243,13 @@ impl Workshop {
     }
 
     fn words_about(&self, paths: &[String]) -> String {
+        if paths.is_empty() {
+            return format!(
+                "{0} was begun anew and has no commit in common with fleet/{0}; rename \
+                 fleet/{0} to begin there: `git branch -m fleet/{0} fleet-{0}-before`",
+                self.base
+            );
+        }
         format!(
             "{0} and fleet/{0} both changed {1}; merge them by hand: \
              `git switch {0} && git merge fleet/{0}`",

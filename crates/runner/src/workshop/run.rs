@@ -24,6 +24,7 @@ use crate::run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
 use crate::runs::full_name;
 use crate::start::{StartOptions, start};
 use crate::step::{Workplace, branch_of, read_meta};
+use crate::trouble;
 
 /// How much of a red guard's output is told.
 const TAIL_BYTES: usize = 4000;
@@ -267,7 +268,7 @@ fn why(end: &LoopEnd, bench: &Bench, last: Option<&Meta>) -> String {
     if end.status == LoopStatus::Complete {
         return String::new();
     }
-    let mut words = match (&end.error, &end.stuck, &end.reason) {
+    let general = match (&end.error, &end.stuck, &end.reason) {
         (Some(error), ..) => error.message.clone(),
         (None, Some(leaf), _) => format!(
             "leaf {} used up its {} attempts",
@@ -276,14 +277,26 @@ fn why(end: &LoopEnd, bench: &Bench, last: Option<&Meta>) -> String {
         (None, None, Some(reason)) => reason.clone(),
         (None, None, None) => format!("the loop ended: {}", end.status.as_str()),
     };
-    if let Some(meta) = last.filter(|meta| meta.guard == Guard::Fail) {
+    let told = last.and_then(|meta| last_words(bench, meta));
+    // That attempts or iterations are used up is known from the status; why is not.
+    let used_up = end.error.as_ref().is_none_or(|it| it.code == Code::Limit);
+    match told {
+        None => general,
+        Some(told) if used_up => told,
+        Some(told) => format!("{general}\n{told}"),
+    }
+}
+
+/// Why the last iteration was none that helped: the guard's words, what was not accepted,
+/// or what the session said.
+fn last_words(bench: &Bench, meta: &Meta) -> Option<String> {
+    let words = if meta.guard == Guard::Fail {
         let folder = bench.project.iteration(&meta.run_id, meta.iter);
         let log = files::read_regular(&folder.join("guard.log"), MAX_LOG).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
-        let tail = cut_front(log.trim_end(), TAIL_BYTES);
-        if !tail.is_empty() {
-            let _ = write!(words, "\n{tail}");
-        }
-    }
-    words
+        cut_front(log.trim_end(), TAIL_BYTES).into_owned()
+    } else {
+        trouble::words(&bench.project, meta)?
+    };
+    (!words.is_empty()).then_some(words)
 }

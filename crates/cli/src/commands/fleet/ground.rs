@@ -109,6 +109,18 @@ impl Ground {
         })
     }
 
+    /// Refuses to begin where everybody would fail: a task that is given up because a program
+    /// was not installed needs a person to come back.
+    pub(super) fn check_programs(&self, agent: bool, guard: bool) -> Result<()> {
+        if agent {
+            runner::agent_is_there(&self.config, &self.root)?;
+        }
+        if guard {
+            runner::guard_is_there(&self.config, &self.root)?;
+        }
+        Ok(())
+    }
+
     /// The branch that results are merged into.
     pub(super) fn base(&self) -> &str {
         self.yard.base_branch()

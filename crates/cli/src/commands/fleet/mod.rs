@@ -19,7 +19,7 @@ use runner_lifecycle::Request;
 use serde_json::json;
 
 use super::Exit;
-use super::ledger::{store, with_ledger};
+use super::ledger::{store_to_read, with_ledger};
 use super::task::{self, Ended};
 use crate::fleet_args::{FleetArgs, FleetCommand};
 use crate::ledger_args::{TaskArgs, TaskCommand};
@@ -46,7 +46,7 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
         | FleetCommand::Planner { .. } => return roles::run(dir, args, out),
         _ => {}
     }
-    let store = store(dir, &args.store)?;
+    let store = store_to_read(dir, &args.store)?;
     let reads = matches!(args.command, FleetCommand::Status { .. });
     with_ledger(&store, reads, out, async |ledger, out| {
         match &args.command {

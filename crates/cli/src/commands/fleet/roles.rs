@@ -62,6 +62,10 @@ pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
     if let FleetCommand::Serve { port: Some(port) } = args.command {
         ground.config.fleet.port = port;
     }
+    for (post, _) in &duty.posts {
+        let (agent, guard) = needs(*post, ground.settings().review);
+        ground.check_programs(agent, guard)?;
+    }
     let mut names = Vec::new();
     for (post, wanted) in &duty.posts {
         names.push((*post, name(&ground, *post, *wanted)?));
@@ -69,6 +73,16 @@ pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
     let signals = Signals::listen()?;
     let ended = runtime()?.block_on(stay(&ground, requirement, names, duty.serves, signals, out));
     finish(ended, &ground, out)
+}
+
+/// Whether a role starts the agent, and whether it starts the guard.
+fn needs(post: Post, review: bool) -> (bool, bool) {
+    match post {
+        Post::Worker | Post::Tester | Post::Docser => (true, true),
+        Post::Planner => (true, false),
+        Post::Judge => (review, true),
+        Post::Dispatcher | Post::Cycle | Post::Keeper => (false, false),
+    }
 }
 
 fn name(ground: &Ground, post: Post, wanted: Option<&str>) -> Result<Name> {

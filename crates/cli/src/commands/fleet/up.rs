@@ -11,7 +11,7 @@ use runner_fleet::outlook::{ProjectBacklog, Seen};
 use runner_fleet::roles::backlog::Backlog as _;
 use runner_fleet::roles::planner::Planned;
 use runner_fleet::rules::plan::MAX_TRIES;
-use runner_fleet::rules::preflight::{FailedSource, Preflight, preflight};
+use runner_fleet::rules::preflight::{FailedSource, Inputs, Preflight, preflight};
 use runner_fleet::up::News;
 use runner_fleet::yard::Presented;
 use runner_ledger::{Ledger, LedgerError};
@@ -157,6 +157,7 @@ async fn up(
         drop(roles.fleet.present().await);
         return Ok(refuse_to_start(ground, &seen, &ready, &nothing.0, out));
     }
+    ground.check_programs(true, true).map_err(said)?;
     let api = Api::start(ground, &ledger, &roles).map_err(said)?;
     let mut teller = Teller::new(&ledger, &ground.doing).await?;
     let mut staff = Staff::begin(&mut roles.fleet, ground, &ready.recommendations.counts)?;
@@ -444,11 +445,9 @@ async fn say_the_end(
 ) -> std::result::Result<Exit, Failed> {
     let told = teller::everything_told(ledger).await?;
     let undone = teller::undone(&told);
-    let exit = if undone.is_empty() {
-        Exit::Success
-    } else {
-        Exit::Stuck
-    };
+    let left_out = left_out(roles).await?;
+    let done = undone.is_empty() && left_out.is_empty();
+    let exit = if done { Exit::Success } else { Exit::Stuck };
     let presented = roles.fleet.present().await;
     let behind = match &presented {
         Ok(Presented::UpToDate) => None,
@@ -456,10 +455,10 @@ async fn say_the_end(
         Err(trouble) => Some(trouble.0.clone()),
     };
     if out.json {
-        let status = if undone.is_empty() { "done" } else { "stuck" };
+        let status = if done { "done" } else { "stuck" };
         out.object(json!({
             "event": "finished", "status": status, "tasks": teller::values(&told),
-            "base_behind": behind,
+            "base_behind": behind, "left_out": left_out,
         }));
         return Ok(exit);
     }
@@ -474,6 +473,9 @@ async fn say_the_end(
             out,
         );
     }
+    for words in &left_out {
+        warn(&format!("no task was made of it: {words}"), out);
+    }
     if !undone.is_empty() {
         out.say(&format!(
             "{} not done; `runner why TASK` tells more, `runner fleet retry TASK` tries again",
@@ -481,4 +483,19 @@ async fn say_the_end(
         ));
     }
     Ok(exit)
+}
+
+/// What somebody asked for and no task came of: issues that cannot be read, and a
+/// requirement without a plan.
+async fn left_out(roles: &Roles) -> std::result::Result<Vec<String>, Failed> {
+    let seen = roles.backlog.look().await?;
+    let mut words: Vec<String> = seen
+        .failures
+        .iter()
+        .map(|failed| failed.reason.clone())
+        .collect();
+    if Inputs::says_something(&seen.requirement) && !seen.planned {
+        words.push("the requirement: there is no plan for it".to_owned());
+    }
+    Ok(words)
 }

@@ -150,6 +150,8 @@ fn of_work(args: &FinishArgs) -> Found<Ending> {
             signature: args.signature.clone(),
             note: args.note.clone(),
         }
+    } else if args.give_back {
+        Ending::GivenBack
     } else {
         Ending::Lost
     })

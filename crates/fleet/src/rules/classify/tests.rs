@@ -16,6 +16,7 @@ fn words(ending: &Ending) -> String {
         Ending::Blocked { code, .. } => format!("blocked {code}"),
         Ending::Quota { account, .. } => format!("quota {account}"),
         Ending::Postponed { .. } => "postponed".to_owned(),
+        Ending::GivenBack => "given back".to_owned(),
         Ending::Lost => "lost".to_owned(),
     }
 }
@@ -238,7 +239,12 @@ fn what_is_said_about_it() {
     let Ending::Failed { note, .. } = end(&task(), &red) else {
         panic!("it failed");
     };
-    assert_eq!(note, "`cargo test parser` is red: error: left # right #");
+    assert_eq!(note, "`cargo test parser` is red: error: left 1 right 2");
+    red.checks[1] = checked("parses", CheckEnd::Red, "\n");
+    let Ending::Failed { note, .. } = end(&task(), &red) else {
+        panic!("it failed");
+    };
+    assert_eq!(note, "`cargo test parser` is red: evidence of parses");
     let mut unable = worked();
     unable.checks[1] = checked("parses", CheckEnd::Unable, "");
     let Ending::Failed { note, .. } = end(&task(), &unable) else {

@@ -237,8 +237,17 @@ impl Reader {
 /// `Key: value`, also with the key in bold.
 fn key_line(line: &str) -> Option<(Key, &str)> {
     let (name, value) = line.split_once(':')?;
-    let key = Key::of(name.trim_start_matches('*').trim_end_matches('*'))?;
-    Some((key, value.trim().trim_start_matches('*').trim()))
+    let word = name.trim_start_matches('*');
+    let stars = &name[..name.len() - word.len()];
+    let key = Key::of(word.trim_end_matches('*'))?;
+    // `**Key:** value` closes behind the colon, `**Key**: **` before it: there the stars
+    // of the value are a glob.
+    let value = if word.ends_with('*') {
+        value
+    } else {
+        value.strip_prefix(stars).unwrap_or(value)
+    };
+    Some((key, value.trim()))
 }
 
 /// The values on the line of a key. A command and a criterion may have commas in them.

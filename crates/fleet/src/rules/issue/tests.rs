@@ -45,6 +45,27 @@ cargo clippy
 Nothing more.
 ";
 
+#[test]
+fn stars_of_bold_keys_and_stars_of_globs() {
+    let scope = |paths: &[&str]| -> Vec<Resource> {
+        let one = |path: &&str| Resource::parse(path).unwrap();
+        paths.iter().map(one).collect()
+    };
+    for (line, allowed, forbidden) in [
+        ("Forbidden paths: **", &["."][..], &["."][..]),
+        ("**Forbidden paths:** **", &["."], &["."]),
+        ("**Forbidden paths**: gen/**", &["."], &["gen"]),
+        ("Allowed paths: **/*.md", &["."], &[]),
+        ("**Allowed paths:** docs/*.md", &["docs"], &[]),
+        ("*Allowed paths:* src", &["src"], &[]),
+    ] {
+        let text = format!("---\nnumber: 1\ntitle: T\n---\nAgent: worker\n{line}\n");
+        let task = task(&text).unwrap();
+        assert_eq!(task.lock_scope, scope(allowed), "{line}");
+        assert_eq!(task.forbidden_scope, scope(forbidden), "{line}");
+    }
+}
+
 fn defaults() -> Defaults {
     Defaults::from(&FleetConfig::default())
 }

@@ -164,6 +164,7 @@ fn how_a_run_ends() {
             RunStatus::Failed,
         ),
         (Ending::Lost, "todo", RunStatus::Failed),
+        (Ending::GivenBack, "todo", RunStatus::Canceled),
     ];
     for (ending, stands, status) in rows {
         let mut desk = Desk::new();
@@ -373,6 +374,29 @@ fn five_losses_are_tried_again() {
         assert_eq!(desk.stands(), expected, "{lost}");
     }
     assert_eq!(desk.task.counters.runs, 0, "lost runs do not count");
+}
+
+#[test]
+fn a_worker_that_is_stopped_costs_nothing() {
+    let mut desk = Desk::new();
+    for _ in 0..20 {
+        let token = desk.claim("w", Purpose::Work);
+        desk.ask("w", Request::Heartbeat { token });
+        let request = desk.finish(token, Ending::GivenBack);
+        let decision = desk.ask("w", request);
+        let states: Vec<State> = decision.events.iter().map(|event| event.to_state).collect();
+        assert_eq!(states, [State::Blocked, State::Todo]);
+        assert_eq!(desk.stands(), "todo");
+    }
+    assert_eq!(
+        (desk.task.counters.lost_work, desk.task.counters.runs),
+        (0, 0)
+    );
+    // One that was lost still counts.
+    let token = desk.claim("w", Purpose::Work);
+    let request = desk.finish(token, Ending::Lost);
+    desk.ask("w", request);
+    assert_eq!(desk.task.counters.lost_work, 1);
 }
 
 #[test]

@@ -1,0 +1,56 @@
+//! The end of everybody's work: what only a person can mend is no task's failure.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::Crew;
+use crate::yard::{StopSign, Trouble};
+
+/// How long somebody waits before a base that could not be read is asked for again: git
+/// may have been in the middle of something.
+const SECOND_LOOK_SECS: u64 = 2;
+
+/// Says to whoever put the roles to work that nobody can go on.
+#[derive(Clone, Debug)]
+pub struct Halt(Arc<watch::Sender<Option<String>>>);
+
+impl Default for Halt {
+    fn default() -> Halt {
+        Halt(Arc::new(watch::Sender::new(None)))
+    }
+}
+
+impl Halt {
+    fn call(&self, trouble: Trouble) {
+        self.0.send_replace(Some(trouble.0));
+    }
+
+    /// Waits until somebody says so, and why.
+    pub async fn called(&self) -> String {
+        let mut calls = self.0.subscribe();
+        match calls.wait_for(Option::is_some).await {
+            Ok(words) => words.clone().unwrap_or_default(),
+            // Nobody is left who could.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Crew {
+    /// Whether a trouble of the yard is everybody's: there is no base to work for. Then no
+    /// task is to blame, and everybody hears of it.
+    pub(crate) async fn is_everybodys_trouble(&self, stop: &mut StopSign) -> bool {
+        if self.yard.base().await.is_ok() {
+            return false;
+        }
+        self.pause(SECOND_LOOK_SECS, stop).await;
+        match self.yard.base().await {
+            Ok(_) => false,
+            Err(trouble) => {
+                self.halt.call(trouble);
+                true
+            }
+        }
+    }
+}
