@@ -69,9 +69,8 @@ pub(crate) enum FleetCommand {
     },
     /// Serve the API alone
     Serve {
-        /// The port; 0 takes a free one (default: `[fleet] port`)
-        #[arg(long, value_name = "PORT")]
-        port: Option<u16>,
+        #[command(flatten)]
+        at: ApiArgs,
     },
     /// Give ready tasks to agents, alone, and watch over leases
     Dispatcher,
@@ -100,8 +99,19 @@ pub(crate) enum FleetCommand {
     },
 }
 
+/// Where the API is.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ApiArgs {
+    /// The port of the API; 0 takes a free one (default: `[fleet] port`)
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// The address that the API listens on; beyond this machine every request takes the token
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
+    pub(crate) bind: std::net::IpAddr,
+}
+
 /// `runner fleet up`.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct UpArgs {
     /// What shall be true in the end, or @FILE: it becomes tasks, once (default:
     /// .runner/fleet/requirement.md). Issues in .runner/fleet/issues/*.md come first
@@ -119,9 +129,8 @@ pub(crate) struct UpArgs {
     /// How many judges (default: `[fleet] judges`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) judges: Option<u32>,
-    /// The port of the API on 127.0.0.1; 0 takes a free one (default: `[fleet] port`)
-    #[arg(long, value_name = "PORT")]
-    pub(crate) port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) api: ApiArgs,
     /// End when every task has ended or waits for a person
     #[arg(long)]
     pub(crate) until_idle: bool,

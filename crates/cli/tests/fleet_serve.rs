@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use fleet_project::{issue, repo};
-use runner_testkit::eventually;
+use runner_testkit::{Running, TestRepo, eventually};
 use serde_json::{Value, json};
 
 struct Api {
@@ -46,11 +46,10 @@ impl Api {
     }
 }
 
-#[test]
-fn the_api_alone() {
-    let repo = repo();
-    issue(&repo, 1, "Agent: worker\nAllowed paths: issue-1/**");
-    let running = repo.spawn_runner(&["fleet", "serve", "--port", "0", "--json"]);
+/// Serves, and says how to ask.
+fn serve(repo: &TestRepo, more: &[&str]) -> (Running, Api) {
+    let args = [&["fleet", "serve", "--port", "0", "--json"], more].concat();
+    let running = repo.spawn_runner(&args);
     eventually("it says where it is", Duration::from_secs(60), || {
         running.stdout_so_far().contains('\n')
     });
@@ -64,6 +63,27 @@ fn the_api_alone() {
         address: url.strip_prefix("http://").unwrap().to_owned(),
         token: std::fs::read_to_string(file).unwrap().trim().to_owned(),
     };
+    (running, api)
+}
+
+#[test]
+fn beyond_this_machine_every_request_takes_the_token() {
+    let repo = repo();
+    let (_running, api) = serve(&repo, &["--bind", "0.0.0.0"]);
+    assert!(api.address.starts_with("0.0.0.0:"), "{}", api.address);
+    for path in ["/tasks", "/events", "/metrics", "/openapi.json"] {
+        let (status, said) = api.get(path);
+        assert_eq!(status, 401, "{path}: {said}");
+    }
+    let token = format!("Authorization: Bearer {}\r\n", api.token);
+    assert_eq!(api.ask("GET", "/tasks", &token, "").0, 200);
+}
+
+#[test]
+fn the_api_alone() {
+    let repo = repo();
+    issue(&repo, 1, "Agent: worker\nAllowed paths: issue-1/**");
+    let (running, api) = serve(&repo, &[]);
 
     assert_eq!(api.get("/health").0, 200);
     let task = json!({"id": "a", "title": "A", "goal": "G", "lock_scope": ["a"]});

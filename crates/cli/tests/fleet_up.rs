@@ -31,6 +31,23 @@ fn assert_at_rest(repo: &TestRepo) {
 }
 
 #[test]
+fn work_for_a_role_that_nobody_has_is_not_waited_for() {
+    let repo = repo();
+    repo.agent(WORKS);
+    issue(&repo, 1, "Agent: worker\nAllowed paths: issue-1/**");
+    issue(&repo, 2, "Agent: tester\nAllowed paths: issue-2/**");
+    let run = repo.runner(&["fleet", "up", "--until-idle", "--testers", "0"]);
+    assert_eq!(run.code, Some(3), "{}", run.describe());
+    assert!(run.stdout.contains("issue-1  merged"), "{}", run.describe());
+    assert_eq!(merged(&repo, "main"), ["issue-1"]);
+    let why = repo.runner(&["why", "issue-2"]).success();
+    let words = "no agent of the role tester is there";
+    assert!(why.stdout.contains(words), "{}", why.describe());
+    // Until somebody is.
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+}
+
+#[test]
 fn issues_become_commits() {
     let repo = repo();
     repo.agent(WORKS);

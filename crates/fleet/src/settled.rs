@@ -12,19 +12,19 @@ use crate::roles::planner::is_parked;
 const SOON_SECS: u64 = 60;
 
 /// Whether nothing is left that a fleet could do with the tasks that it has.
-pub(crate) async fn is_settled(book: &Book) -> Booked<bool> {
+pub(crate) async fn is_settled(book: &Book, staffed: &[String]) -> Booked<bool> {
     // Several looks make one answer only if nothing moves between them: a result that a
     // judge takes after the first look and before the last is in neither.
     let ledger = book.ledger();
     let mut head = ledger.event_head().await.map_err(LedgerError::from)?;
-    if !is_at_rest(book).await? {
+    if !is_at_rest(book, staffed).await? {
         return Ok(false);
     }
     let moved = ledger.follow(&mut head).await.map_err(LedgerError::from)?;
     Ok(!moved && !head.is_behind())
 }
 
-async fn is_at_rest(book: &Book) -> Booked<bool> {
+async fn is_at_rest(book: &Book, staffed: &[String]) -> Booked<bool> {
     let counts = book.counts().await?;
     let led_on = |reason: Option<Reason>| {
         !matches!(reason, Some(Reason::AwaitingJudge)) && !is_parked(State::Blocked, reason)
@@ -38,7 +38,11 @@ async fn is_at_rest(book: &Book) -> Booked<bool> {
         return Ok(false);
     }
     let floor = book.floor(&WORKING_ROLES).await?;
-    if !floor.ready.is_empty() && !floor.paused {
+    // What nobody is there for, and nobody will be, waits for a person.
+    let somebody = |role: &String| {
+        staffed.contains(role) || floor.agents.iter().any(|agent| agent.role == *role)
+    };
+    if !floor.paused && floor.ready.iter().any(|(role, _)| somebody(role)) {
         return Ok(false);
     }
     let bench = book.bench().await?;
@@ -125,7 +129,7 @@ mod tests {
                 ledger: ledger.clone(),
                 before,
             };
-            is_settled(&Book::with_points(ledger, Arc::new(points)))
+            is_settled(&Book::with_points(ledger, Arc::new(points)), &[])
                 .await
                 .unwrap()
         })

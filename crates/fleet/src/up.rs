@@ -254,7 +254,7 @@ impl Fleet {
 pub(crate) async fn is_at_rest(crew: &Crew, gave_up: bool) -> Booked<bool> {
     let ledger = crew.book.ledger();
     let head = ledger.event_head().await?;
-    if !is_settled(&crew.book).await? {
+    if !is_settled(&crew.book, &crew.settings.staffed).await? {
         return Ok(false);
     }
     let has_requirement = planner::has_requirement(crew).await && !gave_up;

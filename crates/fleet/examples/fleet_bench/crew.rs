@@ -60,6 +60,7 @@ pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Yard>, folder: &Path) -> Flee
             host: "bench".to_owned(),
             defaults: Defaults::from(&config),
             replan: false,
+            staffed: vec!["worker".to_owned()],
         },
         notes: Arc::new(NoNotes),
         backlog: Arc::new(NoBacklog),

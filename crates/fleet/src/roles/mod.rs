@@ -60,6 +60,8 @@ pub struct Settings {
     pub defaults: Defaults,
     /// Whether there is a new plan once everything is done and the repo is another one.
     pub replan: bool,
+    /// The roles that this fleet has agents for, or will have once there is work.
+    pub staffed: Vec<String>,
 }
 
 /// What sessions are told besides their packet, and what is learned from failures.

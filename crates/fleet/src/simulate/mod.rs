@@ -243,6 +243,7 @@ impl Simulation {
                 host: "here".to_owned(),
                 defaults: Defaults::from(&config),
                 replan: false,
+                staffed: dispatcher::WORKING_ROLES.map(str::to_owned).to_vec(),
             }),
             notes: Arc::new(NoNotes),
             backlog: Arc::new(self.backlog(actor, Defaults::from(&config))),

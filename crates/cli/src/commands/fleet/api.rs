@@ -1,6 +1,5 @@
-//! The API of a fleet on loopback, as long as the fleet is up.
+//! The API of a fleet, as long as the fleet is up.
 
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,7 +63,7 @@ impl Api {
     /// Serves in the runtime that this is called in.
     pub(super) fn start(ground: &Ground, ledger: &Ledger, roles: &Roles) -> Result<Api> {
         let listening = runner_server::bind(Address {
-            ip: Ipv4Addr::LOCALHOST.into(),
+            ip: ground.bind,
             port: ground.settings().port,
         })
         .map_err(in_words)?;
@@ -78,7 +77,7 @@ impl Api {
             }),
             FleetOptions {
                 token,
-                beyond_loopback: false,
+                beyond_loopback: !ground.bind.is_loopback(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 config: ground.settings().clone(),
             },
@@ -109,7 +108,8 @@ fn in_words(error: ServeError) -> Error {
         ServeError::InUse(_) => {
             Error::new(Code::Io, words).hint("`--port 0` takes a free one for the API")
         }
-        ServeError::Bind(..) => Error::new(Code::Io, words),
+        ServeError::Bind(..) => Error::new(Code::Io, words)
+            .hint("--bind takes an address of this machine, such as 127.0.0.1 or 0.0.0.0"),
         ServeError::Io(error) => error.into(),
     }
 }

@@ -1,6 +1,7 @@
 //! What every role of a fleet stands on: the project, its config, the ledger and the yard.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,6 +25,7 @@ use runner_ledger::{Clock, Ledger, Options, Store, StoreError, SystemClock};
 use runner_lifecycle::policy::Policy;
 
 use crate::commands::ledger::store;
+use crate::fleet_args::ApiArgs;
 use crate::ledger_args::StoreArgs;
 use crate::out::Out;
 use crate::style;
@@ -44,6 +46,8 @@ pub(super) struct Ground {
     /// What was found out because there was no config.
     pub(super) guessed: Option<runner::Guess>,
     pub(super) doing: Doing,
+    /// The address that the API listens on.
+    pub(super) bind: IpAddr,
     /// How long a task waits after its first failed run, if not as always.
     pub(super) cooldown_secs: Option<u64>,
     yard: Arc<LocalYard>,
@@ -58,6 +62,14 @@ pub(super) struct Roles {
 }
 
 impl Ground {
+    /// Goes by what was said about the API.
+    pub(super) fn serve_at(&mut self, at: &ApiArgs) {
+        self.bind = at.bind;
+        if let Some(port) = at.port {
+            self.config.fleet.port = port;
+        }
+    }
+
     /// Looks at the project. The only thing written is in the fleet's own folder.
     pub(super) fn find(dir: &Path, args: &StoreArgs) -> Result<Ground> {
         let project = Project::of_work_tree(dir)?;
@@ -102,6 +114,7 @@ impl Ground {
             store,
             guessed,
             doing,
+            bind: Ipv4Addr::LOCALHOST.into(),
             cooldown_secs: std::env::var(COOLDOWN_VARIABLE)
                 .ok()
                 .and_then(|text| text.parse().ok()),
@@ -197,6 +210,15 @@ impl Ground {
             host: self.host.clone(),
             defaults,
             replan: false,
+            staffed: [
+                ("worker", fleet.workers),
+                ("tester", fleet.testers),
+                ("docser", fleet.docsers),
+            ]
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(role, _)| role.to_owned())
+            .collect(),
         })
     }
 

@@ -59,8 +59,8 @@ pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
     let duty = duty(&args.command);
     let requirement = ground::requirement(duty.requirement)?;
     let mut ground = Ground::find(dir, &args.store)?;
-    if let FleetCommand::Serve { port: Some(port) } = args.command {
-        ground.config.fleet.port = port;
+    if let FleetCommand::Serve { at } = &args.command {
+        ground.serve_at(at);
     }
     for (post, _) in &duty.posts {
         let (agent, guard) = needs(*post, ground.settings().review);

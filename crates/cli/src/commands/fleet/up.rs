@@ -42,6 +42,7 @@ const WAITING: Duration = Duration::from_secs(15);
 pub(crate) fn run(dir: &Path, store: &StoreArgs, options: &UpArgs, out: &mut Out) -> Result<Exit> {
     let requirement = ground::requirement(options.requirement.as_deref())?;
     let mut ground = Ground::find(dir, store)?;
+    ground.serve_at(&options.api);
     let fleet = &mut ground.config.fleet;
     for (given, setting) in [
         (options.workers, &mut fleet.workers),
@@ -51,7 +52,6 @@ pub(crate) fn run(dir: &Path, store: &StoreArgs, options: &UpArgs, out: &mut Out
     ] {
         *setting = given.unwrap_or(*setting);
     }
-    fleet.port = options.port.unwrap_or(fleet.port);
     let Some(only) = ground.names.take("up")? else {
         return Err(
             Error::new(Code::Locked, "another `runner fleet up` is at work here").hint(
