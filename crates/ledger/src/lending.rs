@@ -82,6 +82,21 @@ impl<DB: Database> Lender<DB> {
     }
 }
 
+impl<DB: Database> Drop for Lender<DB> {
+    /// Whoever wants them ended in order has said so before.
+    fn drop(&mut self) {
+        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (connection, _) in free.take().into_iter().flatten() {
+            cut(connection);
+        }
+    }
+}
+
+/// Ends a connection here and now: the pool would need a runtime for it.
+fn cut<DB: Database>(connection: PoolConnection<DB>) {
+    drop(connection.detach());
+}
+
 /// A connection for one caller.
 pub(crate) struct Lent<DB: Database> {
     connection: Option<PoolConnection<DB>>,
@@ -117,19 +132,74 @@ impl<DB: Database> Lent<DB> {
 
     /// Ended here and now, for those who cannot wait for it.
     pub(crate) fn cut(mut self) {
-        drop(self.connection.take().map(PoolConnection::detach));
+        if let Some(connection) = self.connection.take() {
+            cut(connection);
+        }
     }
 }
 
 impl<DB: Database> Drop for Lent<DB> {
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take().filter(|_| self.clean) else {
+        let Some(connection) = self.connection.take() else {
             return;
         };
-        let free = &self.lender.free;
-        let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(free) = free.as_mut().filter(|free| free.len() < self.lender.room) {
-            free.push((connection, Instant::now()));
+        let mut free = self.lender.free.lock();
+        let free = free.as_deref_mut().ok().and_then(Option::as_mut);
+        let room = self.lender.room;
+        match free.filter(|free| self.clean && free.len() < room) {
+            Some(free) => free.push((connection, Instant::now())),
+            // The pool finds out whether it lives.
+            None if tokio::runtime::Handle::try_current().is_ok() => drop(connection),
+            None => cut(connection),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::sqlite::{Sqlite, SqliteConnectOptions, SqlitePoolOptions};
+
+    use super::*;
+
+    fn lender(room: usize) -> Arc<Lender<Sqlite>> {
+        let pool = SqlitePoolOptions::new()
+            .max_connections(2)
+            .acquire_timeout(Duration::from_millis(50))
+            .connect_lazy_with(SqliteConnectOptions::new().in_memory(true));
+        Lender::new(pool, room)
+    }
+
+    #[test]
+    fn what_is_kept_can_be_dropped_anywhere() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let (lender, lent) = runtime.block_on(async {
+            let lender = lender(2);
+            let (one, mut other) = (lender.lend().await.unwrap(), lender.lend().await.unwrap());
+            drop(one);
+            // Asked, and never answered.
+            assert!(other.ask().is_some());
+            (lender, other)
+        });
+        drop(runtime);
+        drop(lent);
+        drop(lender);
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_when_all_are_lent_waits_for_one() {
+        let lender = lender(1);
+        let one = lender.lend().await.unwrap();
+        assert!(matches!(
+            lender.lend().await,
+            Err(sqlx::Error::PoolTimedOut)
+        ));
+        let (next, ()) = tokio::join!(lender.lend(), async { drop(one) });
+        drop(next.unwrap());
+        assert_eq!(lender.free.lock().unwrap().as_ref().map(Vec::len), Some(1));
+        lender.close().await;
+        assert!(lender.lend().await.is_err());
     }
 }
