@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use runner_ledger::{Clock, Hints, Ledger, LedgerError};
 use runner_lifecycle::State;
@@ -51,6 +52,7 @@ pub struct Fleet {
     account: String,
     stopper: Stopper,
     sign: StopSign,
+    giving: Giving,
     roles: JoinSet<(Post, Booked<()>)>,
     /// They are given back when the fleet has ended.
     names: Vec<Name>,
@@ -63,6 +65,38 @@ pub struct Fleet {
     begun: BTreeMap<Post, u32>,
 }
 
+/// Who gives out work is stopped before everybody else: what somebody gives back on leaving
+/// is not given out again.
+struct Giving {
+    stopper: Stopper,
+    sign: StopSign,
+    /// Held by whoever gives out work, and by the fleet until it ends.
+    at_work: Option<mpsc::Sender<()>>,
+    over: mpsc::Receiver<()>,
+}
+
+impl Giving {
+    fn new() -> Giving {
+        let (stopper, sign) = Stopper::new();
+        let (at_work, over) = mpsc::channel(1);
+        Giving {
+            stopper,
+            sign,
+            at_work: Some(at_work),
+            over,
+        }
+    }
+
+    async fn end(&mut self) {
+        self.stopper.stop();
+        self.at_work = None;
+        // Nobody ever sends anything: this ends with the last who holds it. A store that does
+        // not answer holds nobody up.
+        let over = tokio::time::timeout(PATIENCE, self.over.recv());
+        drop(over.await);
+    }
+}
+
 /// What a fleet says while it is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
@@ -71,6 +105,9 @@ pub enum News {
     /// What the planner came to, where that is something else than before.
     Planner(Planned),
 }
+
+/// How long the end of the others waits for those who give out work.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Counts fleets of this process, so that no two lives of a role name a claim alike.
 static LIVES: AtomicU64 = AtomicU64::new(0);
@@ -97,6 +134,7 @@ impl Fleet {
             account: gear.account,
             stopper,
             sign,
+            giving: Giving::new(),
             roles: JoinSet::new(),
             names: Vec::new(),
             cycles: Arc::default(),
@@ -113,7 +151,14 @@ impl Fleet {
         let (cycles, planned) = (Arc::clone(&self.cycles), Arc::clone(&self.planned));
         let news = self.plan_news.0.clone();
         let role: Later<'static, Booked<()>> = match post {
-            Post::Dispatcher => Box::pin(async move { dispatcher::run(&crew, &word, stop).await }),
+            Post::Dispatcher => {
+                let (stop, at_work) = (self.giving.sign.clone(), self.giving.at_work.clone());
+                Box::pin(async move {
+                    let ended = dispatcher::run(&crew, &word, stop).await;
+                    drop(at_work);
+                    ended
+                })
+            }
             Post::Cycle => Box::pin(async move { cycle::run(&crew, &word, &cycles, stop).await }),
             Post::Keeper => Box::pin(async move { keeper::run(&crew, &word, stop).await }),
             Post::Planner => Box::pin(async move {
@@ -226,6 +271,7 @@ impl Fleet {
     /// Says stop, and waits until everybody has ended their children and given back what
     /// they held. Errors: what some could not give back is lost when its lease ends.
     pub async fn end(&mut self) -> Vec<LedgerError> {
+        self.giving.end().await;
         self.stopper.stop();
         let mut errors = Vec::new();
         while let Some(ended) = self.roles.join_next().await {
