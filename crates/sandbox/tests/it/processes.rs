@@ -214,12 +214,26 @@ fn bubblewrap_dies_with_its_parent() {
         let mut parent = parent.args(argv).spawn().unwrap();
         wait_for("all to run", || descendants(parent.id()).len() >= 4);
         let inside = descendants(parent.id());
+        // The monitor lets its child run before it binds its own life to that of its parent;
+        // the signals that it watches come after that.
+        wait_for("the monitor to watch", || watches_signals(inside[0]));
         parent.kill().unwrap();
         parent.wait().unwrap();
         wait_for("the end of all", || {
             !inside.iter().any(|pid| is_alive(*pid))
         });
     });
+}
+
+/// Whether a process waits for signals by a descriptor, as far as that can be seen.
+fn watches_signals(pid: u32) -> bool {
+    let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return true;
+    };
+    descriptors
+        .flatten()
+        .filter_map(|one| std::fs::read_link(one.path()).ok())
+        .any(|to| to.to_string_lossy().contains("signalfd"))
 }
 
 const TIDIES_UP: &str = "trap 'sleep 0.3; echo tidied > log; exit 7' TERM; echo ready; \
