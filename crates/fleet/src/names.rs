@@ -4,9 +4,14 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+/// How long whoever was killed may still hold its name.
+const LETTING_GO: Duration = Duration::from_secs(1);
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// The most agents of one role on one machine.
 const MAX_NUMBER: u32 = 1000;
@@ -45,15 +50,27 @@ impl Names {
     /// The first free name of a role: `worker-1`, `worker-2`.
     pub fn next(&self, role: &str) -> io::Result<Name> {
         for number in 1..=MAX_NUMBER {
-            if let Some(name) = self.take(&format!("{role}-{number}"))? {
+            if let Some(name) = self.try_take(&format!("{role}-{number}"))? {
                 return Ok(name);
             }
         }
         Err(io::Error::other(format!("{MAX_NUMBER} names are taken")))
     }
 
-    /// One name, if it is free.
+    /// One name, if it is free or becomes so in a moment: of somebody who was killed while
+    /// starting a program, the name is held until that program has begun.
     pub fn take(&self, word: &str) -> io::Result<Option<Name>> {
+        let give_up_at = Instant::now() + LETTING_GO;
+        loop {
+            let taken = self.try_take(word)?;
+            if taken.is_some() || Instant::now() >= give_up_at {
+                return Ok(taken);
+            }
+            std::thread::sleep(BETWEEN_TRIES);
+        }
+    }
+
+    fn try_take(&self, word: &str) -> io::Result<Option<Name>> {
         let path = self.folder.join(format!("{word}.lock"));
         runner::files::make_folder(&self.folder)?;
         let file = OpenOptions::new()
@@ -91,6 +108,13 @@ mod tests {
         drop(first);
         assert_eq!(names.next("worker").unwrap().as_str(), "worker-1");
         assert!(names.take("worker-2").unwrap().is_none());
+        // Given back while somebody asks for it.
+        let asked = std::thread::spawn({
+            let names = names.clone();
+            move || names.take("worker-2").unwrap().is_some()
+        });
+        drop(second);
+        assert!(asked.join().unwrap());
         std::fs::create_dir(temp.path().join("agents/taken.lock")).unwrap();
         let error = names.take("taken").unwrap_err().to_string();
         assert!(error.contains("agents/taken.lock: "), "{error}");
