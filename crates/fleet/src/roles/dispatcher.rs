@@ -136,6 +136,7 @@ pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
                 silent: Silent::new(),
                 given: Silent::new(),
                 dead_since: Timestamp(0),
+                whole_look_at: crew.clock.now(),
             };
             dispatcher.dispatch(&mut watch).await
         }
@@ -154,6 +155,9 @@ struct Dispatcher<'c> {
     given: Silent,
     /// The dead before that were looked at.
     dead_since: Timestamp,
+    /// When all of them are looked at again: what was blocked when one died, and is `todo`
+    /// again, was not found with it.
+    whole_look_at: Timestamp,
 }
 
 impl Dispatcher<'_> {
@@ -230,6 +234,10 @@ impl Dispatcher<'_> {
     async fn bury(&mut self) -> Booked<()> {
         if !self.crew.keeps(Rule::DeadDependency) {
             return Ok(());
+        }
+        if self.crew.clock.now() >= self.whole_look_at {
+            self.dead_since = Timestamp(0);
+            self.whole_look_at = self.crew.next_look();
         }
         let now = self.crew.book.now().await?;
         let dead = self
