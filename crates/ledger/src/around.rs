@@ -87,13 +87,17 @@ fn add(to: &mut Overlapping, row: &Row) -> Result<(), StoreError> {
         to.0.push(Lock { task_id, resource });
         return Ok(());
     };
-    match to.1.iter_mut().find(|result| result.task_id == task_id) {
-        Some(result) => result.scope.push(resource),
-        None => to.1.push(Unmerged {
-            task_id,
-            lineage: records::task_id(&lineage)?,
-            scope: vec![resource],
-        }),
+    // In the order of their ids, whatever order the store has.
+    match to.1.binary_search_by(|result| result.task_id.cmp(&task_id)) {
+        Ok(at) => to.1[at].scope.push(resource),
+        Err(at) => {
+            let result = Unmerged {
+                task_id,
+                lineage: records::task_id(&lineage)?,
+                scope: vec![resource],
+            };
+            to.1.insert(at, result);
+        }
     }
     Ok(())
 }
@@ -119,12 +123,24 @@ pub(crate) struct Around {
     pub(crate) first_waiting: Option<(Timestamp, Task)>,
 }
 
+/// The first in order of those that wait for locks.
+macro_rules! first_waiting {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM tasks WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NOT NULL \
+             ORDER BY rank, created_at, id LIMIT 1"
+        )
+    };
+}
+
 const AROUND: &str = concat!(
     overlapping_on_sqlite!(),
     " UNION ALL SELECT NULL, value, NULL FROM flags WHERE name = 'paused' \
-     UNION ALL SELECT * FROM (SELECT NULL, doc, CAST(ready_since AS TEXT) FROM tasks \
-     WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NOT NULL \
-     ORDER BY rank, created_at, id LIMIT 1)"
+     UNION ALL SELECT * FROM (",
+    first_waiting!("NULL, doc, CAST(ready_since AS TEXT)"),
+    ")"
 );
 
 pub(crate) async fn around(
@@ -153,9 +169,7 @@ pub(crate) fn resource(text: &str) -> Result<Resource, StoreError> {
     Resource::parse(text).map_err(|error| StoreError::Damaged(error.to_string()))
 }
 
-const FIRST_WAITING: &str = "SELECT ready_since, doc FROM tasks \
-     WHERE awaits = 'work' AND unmet = 0 AND waits_for IS NOT NULL \
-     ORDER BY rank, created_at, id LIMIT 1";
+const FIRST_WAITING: &str = first_waiting!("ready_since, doc");
 
 /// The scope that the first of those that wait for locks keeps free, if it waited long
 /// enough and comes before the task in question.

@@ -248,13 +248,12 @@ impl Ledger {
         }
         match self.compare_and_write(loaded, &decision, alone, now).await {
             Ok(()) => Ok(Some(self.written(decision))),
-            Err(StoreError::Contention(_)) => {
-                self.memory.forget(&ask.task);
-                Ok(None)
-            }
             Err(error) => {
                 self.memory.forget(&ask.task);
-                Err(error.into())
+                match error {
+                    StoreError::Contention(_) => Ok(None),
+                    error => Err(error.into()),
+                }
             }
         }
     }

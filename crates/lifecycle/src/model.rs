@@ -100,6 +100,20 @@ struct Slot {
     landed: bool,
 }
 
+impl Slot {
+    /// A task that nobody has touched yet.
+    fn of(task: &Task) -> Slot {
+        Slot {
+            task: task.clone(),
+            lease: None,
+            locks: Vec::new(),
+            run: None,
+            receipts: Vec::new(),
+            landed: false,
+        }
+    }
+}
+
 /// A receipt, with the request itself instead of its digest: tokens are renamed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kept {
@@ -207,16 +221,8 @@ impl Step {
 
 impl Fleet {
     fn world(&self) -> World {
-        let slot = |task: &Task| Slot {
-            task: task.clone(),
-            lease: None,
-            locks: Vec::new(),
-            run: None,
-            receipts: Vec::new(),
-            landed: false,
-        };
         World {
-            slots: self.tasks.iter().map(slot).collect(),
+            slots: self.tasks.iter().map(Slot::of).collect(),
             clients: vec![Client::Idle; self.workers + self.judges],
             network: Vec::new(),
             merged: BTreeMap::new(),

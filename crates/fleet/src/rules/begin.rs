@@ -129,16 +129,7 @@ mod tests {
     use super::*;
 
     fn wanted() -> Counts {
-        let config = FleetConfig::default();
-        Counts {
-            planner: 1,
-            dispatcher: 1,
-            worker: config.workers,
-            tester: config.testers,
-            docser: config.docsers,
-            judge: config.judges,
-            cycle_manager: 1,
-        }
+        Counts::from(&FleetConfig::default())
     }
 
     fn words(posts: impl IntoIterator<Item = Post>) -> String {

@@ -159,6 +159,21 @@ pub struct Counts {
     pub cycle_manager: u32,
 }
 
+impl From<&FleetConfig> for Counts {
+    /// How many of each role the project wants.
+    fn from(config: &FleetConfig) -> Counts {
+        Counts {
+            planner: 1,
+            dispatcher: 1,
+            worker: config.workers,
+            tester: config.testers,
+            docser: config.docsers,
+            judge: config.judges,
+            cycle_manager: 1,
+        }
+    }
+}
+
 /// There is nothing at all to do, in words with what would give some.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -57,14 +57,18 @@ fn slow_judges() -> Fleet {
     }
 }
 
-/// A person who holds a task back, and corrects its packet.
-fn pause_and_replan() -> Fleet {
-    let policy = Policy {
+/// Rules under which a lineage ends with its first task.
+fn without_successors() -> Policy {
+    Policy {
         max_lineage: 1,
         ..small_policy()
-    };
+    }
+}
+
+/// A person who holds a task back, and corrects its packet.
+fn pause_and_replan() -> Fleet {
     Fleet {
-        policy,
+        policy: without_successors(),
         faults: 1,
         wishes: vec![Wish::Pause, Wish::Replan],
         ..a_couple()
@@ -73,12 +77,8 @@ fn pause_and_replan() -> Fleet {
 
 /// A person who wants it done after all, and says twice what is said.
 fn retry() -> Fleet {
-    let policy = Policy {
-        max_lineage: 1,
-        ..small_policy()
-    };
     Fleet {
-        policy,
+        policy: without_successors(),
         wishes: vec![Wish::Cancel, Wish::Retry, Wish::Retry, Wish::Reassert],
         ..a_couple()
     }
@@ -95,12 +95,8 @@ fn creation() -> Fleet {
 
 /// Runs and judgements that end in ways that are not counted.
 fn detours() -> Fleet {
-    let policy = Policy {
-        max_lineage: 1,
-        ..small_policy()
-    };
     Fleet {
-        policy,
+        policy: without_successors(),
         faults: 1,
         detours: 2,
         ..a_couple()
@@ -134,12 +130,8 @@ fn a_damaged_store() -> Fleet {
 
 /// The same while a result is judged and merged.
 fn a_damaged_result() -> Fleet {
-    let policy = Policy {
-        max_lineage: 1,
-        ..small_policy()
-    };
     Fleet {
-        policy,
+        policy: without_successors(),
         faults: 1,
         harms: 1,
         ..a_couple()

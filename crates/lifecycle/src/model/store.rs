@@ -225,14 +225,7 @@ pub(super) fn add(world: &mut World, task: &Task, events: &[Event]) {
     if folded.is_err() || rebuilt != *task {
         world.broken = world.broken.or(Some(STEP_RULES[1]));
     }
-    world.slots.push(Slot {
-        task: task.clone(),
-        lease: None,
-        locks: Vec::new(),
-        run: None,
-        receipts: Vec::new(),
-        landed: false,
-    });
+    world.slots.push(Slot::of(task));
 }
 
 /// What a transaction may never do, whatever was asked.

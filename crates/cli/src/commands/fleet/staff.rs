@@ -27,7 +27,7 @@ impl<'g> Staff<'g> {
         ground: &'g Ground,
         at_once: &Counts,
     ) -> std::result::Result<Staff<'g>, Failed> {
-        let wanted = wanted(ground);
+        let wanted = Counts::from(ground.settings());
         let staff = Staff {
             ground,
             waiting: waiting(&wanted, at_once),
@@ -108,19 +108,5 @@ fn shown(post: Post) -> &'static str {
     match post {
         Post::Cycle => "cycle manager",
         post => post.word(),
-    }
-}
-
-/// How many of each role the project wants.
-pub(super) fn wanted(ground: &Ground) -> Counts {
-    let config = ground.settings();
-    Counts {
-        planner: 1,
-        dispatcher: 1,
-        worker: config.workers,
-        tester: config.testers,
-        docser: config.docsers,
-        judge: config.judges,
-        cycle_manager: 1,
     }
 }

@@ -19,7 +19,7 @@ use runner_lifecycle::{Purpose, Task};
 use serde_json::json;
 
 use super::ground::{Ground, Roles};
-use super::staff::{Staff, wanted};
+use super::staff::Staff;
 use super::teller::{self, Teller, Told};
 use super::up::{Failed, Signals, finish, runtime, said};
 use crate::commands::Exit;
@@ -115,7 +115,7 @@ async fn play(
     // Workers are processes of their own here, so that one can be killed.
     let counts = Counts {
         worker: 0,
-        ..wanted(ground)
+        ..Counts::from(ground.settings())
     };
     Staff::begin(&mut roles.fleet, ground, &counts)?;
     let mut hands = Vec::new();
