@@ -6,7 +6,7 @@ use runner_lifecycle::{Call, Code, Facts, Refusal, Request, Task, TaskId, Timest
 
 use crate::change::{self, Change, Record};
 use crate::claims;
-use crate::engine::{Access, Arg, Session, one};
+use crate::engine::{Access, Arg, FromMemory, Session, one};
 use crate::error::{LedgerError, StoreError};
 use crate::facts::{self, Loaded};
 use crate::ledger::{Ladder, Ledger};
@@ -207,7 +207,7 @@ impl Ledger {
     /// what is remembered and written if that still is so. None: it must be read.
     async fn call_from_memory(&self, ask: &Ask) -> Result<Option<Outcome>, LedgerError> {
         let request = &ask.call.request;
-        if ask.request_id.is_some() || !self.engine.compares() {
+        if ask.request_id.is_some() || self.engine.memory_writes() == FromMemory::Never {
             return Ok(None);
         }
         let known = match request {
@@ -225,7 +225,7 @@ impl Ledger {
                 let Some(scope) = known.alone() else {
                     return Ok(None);
                 };
-                Some(change::with_ancestors(&scope))
+                Some(change::nobody_elses(&ask.task, &scope))
             }
             _ => None,
         };
@@ -266,12 +266,12 @@ impl Ledger {
         alone: Option<Vec<String>>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(Access::Once).await?;
-        if session.writes_at_once() {
+        if self.engine.memory_writes() == FromMemory::AtOnce {
             let mut change = Change::of(&self.policy, loaded, decision, None, now)?;
             change.alone = alone;
-            return session.write_at_once(&change).await;
+            return self.engine.write(change).await;
         }
+        let mut session = self.engine.begin(Access::Once).await?;
         if let Some(loaded) = loaded {
             writes::compare(&mut *session, loaded, alone.as_deref()).await?;
         }

@@ -4,7 +4,7 @@ use runner_lifecycle::decide::{Decision, LeaseChange, LockChange};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::run::{Lease, Run};
 use runner_lifecycle::watchdog::lease_deadline;
-use runner_lifecycle::{Policy, State, Timestamp};
+use runner_lifecycle::{Policy, State, TaskId, Timestamp};
 
 use crate::error::StoreError;
 use crate::facts::Loaded;
@@ -19,6 +19,32 @@ pub(crate) type Numbers = Vec<Option<i64>>;
 
 /// A recorded answer: its name, the digest of the request and the answer.
 pub(crate) type Record = [String; 3];
+
+/// What becomes of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum RunsWrite {
+    /// There is one, and it is the first or follows the one that was read.
+    Add,
+    /// There is one, and it was read.
+    Change,
+    /// Some may be new.
+    Put,
+}
+
+/// What becomes of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LeaseWrite {
+    Set,
+    Beat,
+    End,
+}
+
+/// What becomes of a result that waits for its merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ResultWrite {
+    Put,
+    End,
+}
 
 /// Everything that one decision writes.
 #[derive(Debug, Default)]
@@ -38,10 +64,9 @@ pub struct Change {
     pub(crate) runs: Vec<String>,
     /// For each run its number, start, judgements and how long its task had waited.
     pub(crate) run_numbers: Numbers,
-    /// Whether some of them may be new; otherwise there is one, and it was read.
-    pub(crate) new_runs: bool,
-    /// `set`, `beat` or `end`.
-    pub(crate) lease: Option<&'static str>,
+    /// None: nothing becomes of any.
+    pub(crate) runs_write: Option<RunsWrite>,
+    pub(crate) lease: Option<LeaseWrite>,
     pub(crate) lease_texts: Option<Vec<String>>,
     pub(crate) lease_numbers: Option<Vec<i64>>,
     /// The lease that was read.
@@ -50,8 +75,7 @@ pub struct Change {
     pub(crate) was_owner: Option<String>,
     pub(crate) take: Option<Vec<String>>,
     pub(crate) release: bool,
-    /// `put` or `end`.
-    pub(crate) result: Option<&'static str>,
+    pub(crate) result: Option<ResultWrite>,
     pub(crate) result_scope: Option<Vec<String>>,
     pub(crate) receipt_token: Option<i64>,
     pub(crate) receipt: Option<String>,
@@ -61,8 +85,8 @@ pub struct Change {
     /// What has ended besides the locks.
     pub(crate) wake: Vec<String>,
     pub(crate) done_at: Option<i64>,
-    /// Decided from memory: the one resource that nobody else may hold a part of, with
-    /// everything that lies above it first.
+    /// Decided from memory: the one resource that nobody else may hold a part of, after
+    /// whatever else nobody may hold: what its judge would, and all that lies above it.
     pub(crate) alone: Option<Vec<String>>,
 }
 
@@ -101,9 +125,12 @@ impl Change {
             change.event_docs.push(records::text("an event", event)?);
         }
         let read = before.and_then(|loaded| loaded.run.as_ref());
-        change.new_runs = match decision.runs.as_slice() {
-            [run] => read.is_none_or(|read| read.id != run.id),
-            _ => true,
+        change.runs_write = match (decision.runs.as_slice(), read) {
+            ([], _) => None,
+            ([_], None) => Some(RunsWrite::Add),
+            ([run], Some(read)) if run.id == read.id => Some(RunsWrite::Change),
+            ([run], Some(read)) if run.number > read.number => Some(RunsWrite::Add),
+            _ => Some(RunsWrite::Put),
         };
         for run in &decision.runs {
             change.run(run, writes::waited_millis(before, run))?;
@@ -111,7 +138,7 @@ impl Change {
         match &decision.lease {
             LeaseChange::Keep => {}
             LeaseChange::Set(lease) => change.lease(lease, decision.events.is_empty()),
-            LeaseChange::End => change.lease = Some("end"),
+            LeaseChange::End => change.lease = Some(LeaseWrite::End),
         }
         if let LockChange::Take(scope) = &decision.locks {
             change.take = Some(texts(scope));
@@ -141,10 +168,10 @@ impl Change {
         let is = records::is_unmerged(task);
         let was = before.is_some_and(|loaded| records::is_unmerged(&loaded.task));
         if is && !was {
-            self.result = Some("put");
+            self.result = Some(ResultWrite::Put);
             self.result_scope = Some(texts(&task.lock_scope));
         } else if was && !is {
-            self.result = Some("end");
+            self.result = Some(ResultWrite::End);
             self.wake.push(Key::Result(task.id.clone()).text());
         }
         let passed = before.map(|loaded| wakes::passed_on(loaded, task));
@@ -171,7 +198,12 @@ impl Change {
     }
 
     fn lease(&mut self, lease: &Lease, beat: bool) {
-        self.lease = Some(if beat { "beat" } else { "set" });
+        let write = if beat {
+            LeaseWrite::Beat
+        } else {
+            LeaseWrite::Set
+        };
+        self.lease = Some(write);
         self.lease_texts = Some(vec![
             lease.run_id.clone(),
             lease.owner.clone(),
@@ -190,9 +222,11 @@ impl Change {
     }
 }
 
-/// A resource after everything that lies above it.
-pub(crate) fn with_ancestors(resource: &Resource) -> Vec<String> {
-    let mut names = texts(&resource.ancestors());
+/// What nobody else may hold when a task ends: what its judge would lock, everything above
+/// its one resource, and that.
+pub(crate) fn nobody_elses(task: &TaskId, resource: &Resource) -> Vec<String> {
+    let mut names = vec![Resource::judge(task).as_str().to_owned()];
+    names.extend(texts(&resource.ancestors()));
     names.push(resource.as_str().to_owned());
     names
 }

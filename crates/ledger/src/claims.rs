@@ -7,7 +7,7 @@ use runner_lifecycle::ready::{self, NotReady};
 use runner_lifecycle::request::Claim;
 use runner_lifecycle::{Call, Code, Facts, Lane, Purpose, Request, State, Task, TaskId, Timestamp};
 
-use crate::engine::{Access, Arg, Session, Sql, all, one};
+use crate::engine::{Access, Arg, FromMemory, Session, Sql, all, one};
 use crate::error::LedgerError;
 use crate::facts::{self, Loaded};
 use crate::ledger::{Ladder, Ledger};
@@ -96,7 +96,7 @@ pub(crate) struct Found {
 }
 
 /// What one transaction came to.
-enum Attempt {
+pub(crate) enum Attempt {
     Claimed(Box<Claimed>),
     /// Some were put aside; there may be more.
     Again,
@@ -153,7 +153,11 @@ impl Ledger {
         // The task whose claim was lost last.
         let mut lost = None;
         loop {
-            match Box::pin(self.claim_once(wanted, ladder.is_again(), &mut lost)).await {
+            let tried = match self.claim_in_company(wanted, &ladder, &mut lost).await {
+                Some(tried) => tried,
+                None => Box::pin(self.claim_once(wanted, ladder.is_again(), &mut lost)).await,
+            };
+            match tried {
                 Ok(Attempt::Claimed(claimed)) => return Ok(Some(*claimed)),
                 Ok(Attempt::Nothing) => return Ok(None),
                 Ok(Attempt::Again) => {}
@@ -171,9 +175,27 @@ impl Ledger {
         }
     }
 
+    /// The first try, together with others who want the same; none: it must be tried alone.
+    async fn claim_in_company(
+        &self,
+        wanted: &Wanted,
+        ladder: &Ladder,
+        lost: &mut Option<TaskId>,
+    ) -> Option<Result<Attempt, LedgerError>> {
+        let first = !ladder.is_again() && wanted.purpose == Purpose::Work;
+        if !first || self.engine.memory_writes() != FromMemory::AtOnce {
+            return None;
+        }
+        let line = (wanted.role.clone(), wanted.lane);
+        let tried = self.claims.ask(line, wanted.clone(), self).await;
+        let (tried, tried_for) = tried.flatten()?;
+        *lost = tried_for;
+        Some(tried)
+    }
+
     /// `repeated`: somebody was faster, and that may have been this very claim. `tried` is
     /// the task that it is about, once that is known.
-    async fn claim_once(
+    pub(crate) async fn claim_once(
         &self,
         wanted: &Wanted,
         repeated: bool,
@@ -390,7 +412,7 @@ const DEPENDENTS: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      SELECT d.task_id FROM dependencies d \
      WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) ORDER BY d.task_id";
 
-fn claimed(decision: runner_lifecycle::Decision) -> Attempt {
+pub(crate) fn claimed(decision: runner_lifecycle::Decision) -> Attempt {
     match decision.answer {
         Answer::Claimed {
             token,

@@ -128,6 +128,32 @@ pub struct Pick<'a> {
     pub repeated: bool,
 }
 
+/// Which tasks several workers want.
+#[derive(Clone, Copy, Debug)]
+pub struct PickSome<'a> {
+    /// The role whose tasks they get.
+    pub role: &'a str,
+    /// The one lane to take from.
+    pub lane: Option<&'a str>,
+    /// The time; none: that of the server.
+    pub now: Option<i64>,
+    /// After how many milliseconds of waiting a scope is kept free.
+    pub reserve_after: i64,
+    /// How many they are.
+    pub most: usize,
+}
+
+/// How a store writes what was decided from memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromMemory {
+    /// Not at all: what is there is read first.
+    Never,
+    /// In a transaction that compares first, and then writes step by step.
+    StepByStep,
+    /// By [`Engine::write`], which compares and writes at once.
+    AtOnce,
+}
+
 /// A store.
 pub trait Engine: Send + Sync {
     /// Begins a transaction.
@@ -145,10 +171,16 @@ pub trait Engine: Send + Sync {
     /// Begins to listen.
     fn listen(&self) -> Later<'_, Hints>;
 
-    /// Whether a decision can be written from memory: all of it at once, where the store
-    /// still has what it was decided by.
-    fn compares(&self) -> bool {
-        false
+    /// How a decision is written from memory: all of it, where the store still has what it
+    /// was decided by.
+    fn memory_writes(&self) -> FromMemory {
+        FromMemory::Never
+    }
+
+    /// Writes a decision where the store still has what it was decided by, together with
+    /// those of others who come at the same time.
+    fn write(&self, _change: Change) -> Later<'_, ()> {
+        Box::pin(async { Err(unknown_to_the_store()) })
     }
 
     /// How many statements were sent so far.
@@ -204,6 +236,11 @@ pub trait Session: Send {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 
+    /// The first tasks in order, likewise.
+    fn pick_some<'a>(&'a mut self, _wanted: PickSome<'a>) -> Later<'a, Vec<Row>> {
+        Box::pin(async { Err(unknown_to_the_store()) })
+    }
+
     /// What the end of a task must know about its lineage: the rows of `ledger_lineage`.
     fn lineage<'a>(&'a mut self, _task: &'a str) -> Later<'a, Vec<Row>> {
         Box::pin(async { Err(unknown_to_the_store()) })
@@ -212,8 +249,8 @@ pub trait Session: Send {
     /// Says that the next decision is the last: it may be written and committed at once.
     fn last_write(&mut self) {}
 
-    /// Writes a whole decision.
-    fn write_at_once<'a>(&'a mut self, _change: &'a Change) -> Later<'a, ()> {
+    /// Writes whole decisions, all of which have the same parts.
+    fn write_at_once<'a>(&'a mut self, _changes: &'a [Change]) -> Later<'a, ()> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 

@@ -37,6 +37,17 @@ pub enum StoreError {
     Other(String),
 }
 
+impl StoreError {
+    /// Whether it says something about the store, and nothing about what was asked: whoever
+    /// asked something else at the same time would be told the same.
+    pub(crate) fn is_for_everybody(&self) -> bool {
+        matches!(
+            self,
+            StoreError::Unavailable(_) | StoreError::Full(_) | StoreError::ReadOnly(_)
+        )
+    }
+}
+
 /// Why a call did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {

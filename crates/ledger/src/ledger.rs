@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use runner_lifecycle::retry::conflict_delay_millis;
 use runner_lifecycle::{Code, Policy, Refusal, Timestamp};
 
+use crate::claims::Wanted;
+use crate::claims_together::{Line, Tried};
 use crate::clock::{Clock, SystemClock};
+use crate::company::Company;
 use crate::engine::{self, Access, Engine, Session, Sql};
 use crate::error::{LedgerError, StoreError};
 use crate::hints::Hints;
@@ -52,6 +55,8 @@ pub struct Ledger {
     /// Whether decisions go by the clock of the server.
     pub(crate) server_clock: bool,
     pub(crate) memory: Arc<Memory>,
+    /// Those who want something to do at the same time.
+    pub(crate) claims: Arc<Company<Line, Wanted, Tried>>,
 }
 
 const SERVER_NOW: Sql = Sql {
@@ -105,6 +110,7 @@ impl Ledger {
             clock: options.clock,
             server_clock: server && options.server_clock,
             memory: Arc::default(),
+            claims: Company::new(),
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 
 /// The newest schema that this program knows.
-pub const SCHEMA: i64 = 4;
+pub const SCHEMA: i64 = 5;
 
 /// One step: what both engines run, and what each runs besides.
 struct Step {
@@ -32,6 +32,11 @@ static STEPS: &[Step] = &[
         common: include_str!("../migrations/0004.sql"),
         sqlite: include_str!("../migrations/0004_sqlite.sql"),
         postgres: include_str!("../migrations/0004_postgres.sql"),
+    },
+    Step {
+        common: "",
+        sqlite: "",
+        postgres: include_str!("../migrations/0005_postgres.sql"),
     },
 ];
 

@@ -4,7 +4,8 @@ use runner_lifecycle::{Facts, Lane, Timestamp};
 
 use crate::around;
 use crate::claims::{Found, Wanted};
-use crate::engine::{Pick, Row, Session};
+use crate::claims_together::Line;
+use crate::engine::{Pick, PickSome, Row, Session};
 use crate::error::{LedgerError, StoreError};
 use crate::facts::{self, Loaded};
 use crate::ledger::Ledger;
@@ -18,16 +19,15 @@ pub(crate) async fn pick(
     wanted: &Wanted,
     repeated: bool,
 ) -> Result<Option<Found>, LedgerError> {
-    let own_clock = (!ledger.server_clock).then(|| ledger.clock.now().0);
     let rows = session
         .pick(Pick {
             owner: &wanted.owner,
             key: &wanted.key,
             role: &wanted.role,
             lane: wanted.lane.map(Lane::as_str),
-            now: own_clock,
+            now: own_clock(ledger),
             repeated,
-            reserve_after: int(ledger.policy.reserve_after_secs.saturating_mul(1000)),
+            reserve_after: reserve_after(ledger),
         })
         .await?;
     let Some(row) = rows.first() else {
@@ -37,19 +37,10 @@ pub(crate) async fn pick(
         let id = records::task_id(&before)?;
         return ledger.look_at(session, wanted, &wanted.call(), &id).await;
     }
-    let (loaded, now) = (loaded(row)?, ledger.time(Timestamp(row.int(5)?)));
-    let mut facts = Facts {
-        lease: None,
-        run: loaded.run.clone(),
-        receipt: None,
-        fleet_paused: row.int(6)? != 0,
-        dependencies: Vec::new(),
-        locks: Vec::new(),
-        unmerged: Vec::new(),
-        reservations: Vec::new(),
-        ..wanted.outside.clone()
-    };
-    let (task, more) = (&loaded.task, row.int(7)?);
+    let picked = Picked::from(ledger, row)?;
+    let (mut facts, now) = (picked.facts(wanted), picked.now);
+    let (loaded, more) = (picked.loaded, picked.more);
+    let task = &loaded.task;
     if more & OVERLAPS != 0 {
         (facts.locks, facts.unmerged) = around::overlapping(session, &task.work_scope()).await?;
     }
@@ -61,6 +52,73 @@ pub(crate) async fn pick(
         facts.reservations = around::reserved(session, policy, task, outside, now).await?;
     }
     Ok(Some(Found { loaded, facts, now }))
+}
+
+/// The first tasks in order, at most so many, their rows locked and their scopes serialised.
+pub(crate) async fn pick_some(
+    ledger: &Ledger,
+    session: &mut dyn Session,
+    (role, lane): &Line,
+    most: usize,
+) -> Result<Vec<Picked>, LedgerError> {
+    let rows = session
+        .pick_some(PickSome {
+            role,
+            lane: lane.map(Lane::as_str),
+            now: own_clock(ledger),
+            reserve_after: reserve_after(ledger),
+            most,
+        })
+        .await?;
+    let picked = rows.iter().map(|row| Ok(Picked::from(ledger, row)?));
+    picked.collect()
+}
+
+fn own_clock(ledger: &Ledger) -> Option<i64> {
+    (!ledger.server_clock).then(|| ledger.clock.now().0)
+}
+
+fn reserve_after(ledger: &Ledger) -> i64 {
+    int(ledger.policy.reserve_after_secs.saturating_mul(1000))
+}
+
+/// A task that a worker may try.
+pub(crate) struct Picked {
+    pub(crate) loaded: Loaded,
+    pub(crate) now: Timestamp,
+    paused: bool,
+    more: i64,
+}
+
+impl Picked {
+    fn from(ledger: &Ledger, row: &Row) -> Result<Picked, StoreError> {
+        Ok(Picked {
+            loaded: loaded(row)?,
+            now: ledger.time(Timestamp(row.int(5)?)),
+            paused: row.int(6)? != 0,
+            more: row.int(7)?,
+        })
+    }
+
+    /// Whether there is nothing more to know.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.more == 0 && self.loaded.task.dependencies.is_empty()
+    }
+
+    /// What a claim must know, if there is nothing more.
+    pub(crate) fn facts(&self, wanted: &Wanted) -> Facts {
+        Facts {
+            lease: None,
+            run: self.loaded.run.clone(),
+            receipt: None,
+            fleet_paused: self.paused,
+            dependencies: Vec::new(),
+            locks: Vec::new(),
+            unmerged: Vec::new(),
+            reservations: Vec::new(),
+            ..wanted.outside.clone()
+        }
+    }
 }
 
 /// What there is more to know, as `ledger_pick` says it: something overlaps the scope,

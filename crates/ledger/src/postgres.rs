@@ -10,13 +10,15 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::{Access, Engine, Later, Session};
+use crate::change::Change;
+use crate::engine::{Access, Engine, FromMemory, Later, Session};
 use crate::error::StoreError;
 use crate::hints::Hints;
 use crate::lending::Lender;
 use crate::migrate::{self, Dialect};
 use crate::postgres_session::{PostgresSession, failed};
 use crate::postgres_write;
+use crate::together::Writer;
 
 const CHANNEL: &str = "runner_ledger";
 /// The advisory lock of the upgrade: the first letters of the crate's name.
@@ -30,7 +32,7 @@ const BETWEEN_HINTS: Duration = Duration::from_millis(10);
 /// Whatever the server's defaults are: each statement, also of a function, sees what was
 /// committed before it began. A statement is planned once, not once for each value, for
 /// large tables even while they are small; nothing here is worth a compiler.
-const SETTINGS: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL \
+pub(crate) const SETTINGS: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL \
      READ COMMITTED; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
      SET jit = off";
 /// A hint that a crash loses need not be on disk before it is heard.
@@ -39,6 +41,7 @@ const NOT_DURABLE: &str = "SET synchronous_commit = off";
 /// A database on a server.
 pub(crate) struct PostgresEngine {
     lender: Arc<Lender<Postgres>>,
+    writer: Writer,
     options: PgConnectOptions,
     announcer: Arc<Announcer>,
     statements: Arc<AtomicU64>,
@@ -76,8 +79,11 @@ impl PostgresEngine {
             })
             .connect_lazy_with(options.clone());
         let room = usize::try_from(connections).unwrap_or(usize::MAX);
+        let lender = Lender::new(pool, room);
+        let statements = Arc::new(AtomicU64::new(0));
         Ok(PostgresEngine {
-            lender: Lender::new(pool, room),
+            writer: Writer::new(Arc::clone(&lender), Arc::clone(&statements)),
+            lender,
             options,
             announcer: Arc::new(Announcer {
                 voice,
@@ -85,7 +91,7 @@ impl PostgresEngine {
                 next: Mutex::new(Instant::now()),
                 told: Notify::new(),
             }),
-            statements: Arc::new(AtomicU64::new(0)),
+            statements,
         })
     }
 
@@ -164,8 +170,12 @@ impl Engine for PostgresEngine {
         })
     }
 
-    fn compares(&self) -> bool {
-        true
+    fn memory_writes(&self) -> FromMemory {
+        FromMemory::AtOnce
+    }
+
+    fn write(&self, change: Change) -> Later<'_, ()> {
+        Box::pin(self.writer.write(change))
     }
 
     fn statements(&self) -> u64 {

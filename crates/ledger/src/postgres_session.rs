@@ -9,11 +9,12 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Executor as _};
 
 use crate::change::Change;
-use crate::engine::{Access, Arg, Later, Pick, Row, Session, Sql};
+use crate::engine::{Access, Arg, Later, Pick, PickSome, Row, Session, Sql};
 use crate::error::StoreError;
 use crate::lending::Lent;
-use crate::postgres_write::literal;
-use crate::{postgres_write, records};
+use crate::postgres_arguments::literal;
+use crate::postgres_write::{self, Shape, Statement};
+use crate::records;
 
 const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
@@ -24,6 +25,8 @@ const SERIALISE: &str =
 const LINEAGE: &str = "SELECT l_task_id, l_run_id, l_owner, l_token, l_purpose, l_claim_key, \
      l_claimed_at, l_last_heartbeat_at, l_timeout_seconds, l_heartbeat_interval_seconds, \
      l_ends_at, kind, a, b, c FROM ledger_lineage($1)";
+
+type Rows = Result<Vec<Row>, StoreError>;
 
 pub(crate) struct PostgresSession {
     /// None once it is given back.
@@ -87,14 +90,21 @@ impl PostgresSession {
         Ok(())
     }
 
+    /// Something that the connection knows by name, in one message with the beginning.
+    async fn execute(&mut self, call: &str) -> Rows {
+        let begin = if self.begun { "" } else { BEGIN_WRITE };
+        let query = sqlx::raw_sql(AssertSqlSafe(format!("{begin}; EXECUTE {call}")));
+        self.begun = true;
+        let rows = ask!(self, connection => query.fetch_all(connection))?;
+        Ok(rows.into_iter().map(Row::Postgres).collect())
+    }
+
     async fn fetch(&mut self, query: Query<'_, Postgres, PgArguments>) -> Rows {
         self.begin().await?;
         let rows = ask!(self, connection => query.fetch_all(connection))?;
         Ok(rows.into_iter().map(Row::Postgres).collect())
     }
 }
-
-type Rows = Result<Vec<Row>, StoreError>;
 
 impl Session for PostgresSession {
     fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
@@ -125,21 +135,31 @@ impl Session for PostgresSession {
 
     fn pick<'a>(&'a mut self, wanted: Pick<'a>) -> Later<'a, Vec<Row>> {
         Box::pin(async move {
-            let begin = if self.begun { "" } else { BEGIN_WRITE };
-            let now = wanted.now.map_or("NULL".to_owned(), |now| now.to_string());
             let call = format!(
-                "{begin}; EXECUTE ledger_look({}, {}, {}, {}, {now}, {}, {})",
+                "ledger_look({}, {}, {}, {}, {}, {}, {})",
                 literal(wanted.owner)?,
                 literal(wanted.key)?,
                 literal(wanted.role)?,
                 wanted.lane.map_or(Ok("NULL".to_owned()), literal)?,
+                wanted.now.map_or("NULL".to_owned(), |now| now.to_string()),
                 wanted.reserve_after,
                 wanted.repeated
             );
-            self.begun = true;
-            let query = sqlx::raw_sql(AssertSqlSafe(call));
-            let rows = ask!(self, connection => query.fetch_all(connection))?;
-            Ok(rows.into_iter().map(Row::Postgres).collect())
+            self.execute(&call).await
+        })
+    }
+
+    fn pick_some<'a>(&'a mut self, wanted: PickSome<'a>) -> Later<'a, Vec<Row>> {
+        Box::pin(async move {
+            let call = format!(
+                "ledger_look_around({}, {}, {}, {}, {})",
+                literal(wanted.role)?,
+                wanted.lane.map_or(Ok("NULL".to_owned()), literal)?,
+                wanted.now.map_or("NULL".to_owned(), |now| now.to_string()),
+                wanted.reserve_after,
+                wanted.most
+            );
+            self.execute(&call).await
         })
     }
 
@@ -151,11 +171,14 @@ impl Session for PostgresSession {
         self.last = true;
     }
 
-    fn write_at_once<'a>(&'a mut self, change: &'a Change) -> Later<'a, ()> {
+    fn write_at_once<'a>(&'a mut self, changes: &'a [Change]) -> Later<'a, ()> {
         Box::pin(async move {
+            let Some(shape) = changes.first().map(Shape::of) else {
+                return Ok(());
+            };
             if self.begun
                 && self.last
-                && let Some(message) = postgres_write::claim_and_commit(change)?
+                && let Some(message) = postgres_write::claim_and_commit(changes)?
             {
                 let query = sqlx::raw_sql(AssertSqlSafe(message));
                 ask!(self, connection => query.execute(connection))?;
@@ -163,8 +186,7 @@ impl Session for PostgresSession {
                 return Ok(());
             }
             self.begin().await?;
-            let sql = postgres_write::statement(change);
-            let query = postgres_write::bind(sqlx::query(AssertSqlSafe(sql)), change);
+            let query = Statement::of(shape, changes.len() > 1).query(changes);
             ask!(self, connection => query.execute(connection)).map(drop)
         })
     }

@@ -17,7 +17,7 @@ use sqlx::sqlite::{
 use sqlx::{Connection as _, Row as _, SqliteConnection, Transaction};
 use tokio::sync::{Mutex, watch};
 
-use crate::engine::{Access, Arg, Engine, Later, Row, Session, Sql};
+use crate::engine::{Access, Arg, Engine, FromMemory, Later, Row, Session, Sql};
 use crate::error::StoreError;
 use crate::hints::{self, Hints};
 use crate::lending::Lender;
@@ -199,8 +199,8 @@ impl Engine for SqliteEngine {
         })
     }
 
-    fn compares(&self) -> bool {
-        true
+    fn memory_writes(&self) -> FromMemory {
+        FromMemory::StepByStep
     }
 
     fn statements(&self) -> u64 {

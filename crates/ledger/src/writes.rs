@@ -32,7 +32,7 @@ pub(crate) async fn write(
     }
     if session.writes_at_once() && change::fits(before, decision) {
         let change = Change::of(policy, before, decision, request, now)?;
-        return session.write_at_once(&change).await;
+        return session.write_at_once(&[change]).await;
     }
     if !session.holds() {
         // What was read may have changed, and going step by step nobody would notice.
@@ -124,7 +124,8 @@ const SAME_LEASE: &str = compared!(
      AND l.last_heartbeat_at = $3 AND l.owner = $4)"
 );
 /// What ends from memory also wants that nothing contradicts itself, and that the task has
-/// no relatives. `$4` has the names of its one resource, `$3`, and of what lies above.
+/// no relatives. `$4` has what nobody else may hold, `$3`, its one resource,
+/// among them.
 const ALONE: &str = compared!(
     "EXISTS (SELECT 1 FROM tasks t WHERE t.id = $1 AND t.state = 'in_progress') \
      AND EXISTS (SELECT 1 FROM runs r WHERE r.task_id = $1 AND r.status = 'running') \
@@ -133,8 +134,6 @@ const ALONE: &str = compared!(
      WHERE e.task_id = $1 ORDER BY e.version DESC LIMIT 1), 0) \
      AND NOT EXISTS (SELECT 1 FROM locks h WHERE h.task_id <> $1 \
      AND h.resource IN (SELECT value FROM json_each($4))) \
-     AND NOT EXISTS (SELECT 1 FROM locks h WHERE h.resource = '@judge/' || $1 \
-     AND h.task_id <> $1) \
      AND NOT EXISTS (SELECT 1 FROM locks h WHERE h.resource >= $3 || '/' \
      AND h.resource < $3 || '0' AND h.task_id <> $1) \
      AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.lineage = $1 AND t.lineage <> t.id)"

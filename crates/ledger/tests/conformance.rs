@@ -10,6 +10,7 @@ mod conformance {
     pub(crate) mod order;
     pub(crate) mod pages;
     pub(crate) mod protocol;
+    pub(crate) mod together;
 }
 mod support;
 
@@ -54,6 +55,13 @@ on_both! {
     memory::whoever_holds_work_asks_nothing,
     memory::what_others_did_meanwhile_is_noticed,
     memory::damage_is_found_behind_a_memory,
+    together::whole_lives_at_once,
+    together::whoever_is_refused_harms_nobody,
+    together::claims_at_once_keep_the_rules,
+    together::a_claim_in_company_with_itself_gets_one_lease,
+    together::nothing_is_claimed_at_once_while_paused,
+    together::the_first_in_order_is_not_overtaken,
+    together::what_cannot_be_kept_harms_nobody,
     order::claims_use_the_index,
     order::the_order_is_that_of_the_rules,
     order::dependencies_open_the_way,
@@ -119,4 +127,10 @@ fn in_memory() {
 fn an_event_that_is_being_written_is_waited_for() {
     let world = support::World::postgres();
     support::block_on(conformance::pages::an_event_that_is_being_written_is_waited_for(world));
+}
+
+#[test]
+fn ends_wait_for_nobody_elses() {
+    let world = support::World::postgres();
+    support::block_on(conformance::together::ends_wait_for_nobody_elses(world));
 }

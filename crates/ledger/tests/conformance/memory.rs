@@ -114,8 +114,12 @@ pub(crate) async fn damage_is_found_behind_a_memory(world: World) {
             let new = simple(name, &format!("{name}{deep}"));
             claims.push(held(&ledger, new, "w").await);
         }
+        let sound = held(&ledger, simple(&format!("c{at}"), &format!("c{at}")), "w").await;
         world.raw(sql).await.unwrap();
-        let remembered = ledger.call(&succeed(&claims[0], "w")).await;
+        // Together with one that is sound.
+        let (remembered, sound) = (succeed(&claims[0], "w"), succeed(&sound, "w"));
+        let (sound, remembered) = tokio::join!(ledger.call(&sound), ledger.call(&remembered));
+        assert_eq!(sound.unwrap().task.state, State::Done, "{what}, beside it");
         let read = fresh.call(&succeed(&claims[1], "w")).await;
         assert_eq!(read.err().and_then(|e| e.code()), expected, "{what}, read");
         let code = remembered.err().and_then(|error| error.code());
