@@ -8,14 +8,17 @@ use runner_lifecycle::{BasePosition, Purpose, Request, State, Task};
 use super::client::FastClock;
 use crate::support::{self, id, packet};
 
-const STEPS: usize = 2_000;
+/// How many steps every open task may take on the whole, and some for what they make.
+const STEPS_EACH: usize = 4;
+const STEPS_MORE: usize = 500;
 
 /// Lets workers, judges, keeper and manager take turns until every task has ended.
 pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
     clock.freeze();
     let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
     let mut key = 0;
-    for step in 0..STEPS {
+    let steps = open_tasks(ledger).await.len() * STEPS_EACH + STEPS_MORE;
+    for step in 0..steps {
         let mut busy = false;
         for purpose in [Purpose::Merge, Purpose::Judge, Purpose::Work] {
             key += 1;
@@ -44,7 +47,8 @@ pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
         clock.jump(i64::try_from(left).unwrap());
         keeper.look().await.unwrap();
     }
-    panic!("not settled: {:#?}", open_tasks(ledger).await);
+    let open = open_tasks(ledger).await;
+    panic!("not settled in {steps} steps: {open:#?}");
 }
 
 async fn open_tasks(ledger: &Ledger) -> Vec<Task> {
