@@ -11,7 +11,7 @@ use runner_ledger::{Ledger, LedgerError};
 use runner_lifecycle::{State, Task};
 
 /// How long git may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Text(Vec<u8>);
 

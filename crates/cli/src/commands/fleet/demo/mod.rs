@@ -83,7 +83,7 @@ fn prepare(folder: &Path) -> Result<()> {
     Ok(std::fs::write(requirement, script::REQUIREMENT)?)
 }
 
-/// Git, as somebody who works here, too.
+/// Git, as somebody who works here, too: while the fleet moves the checkout, it is said again.
 fn by_user(folder: &Path, words: &[&str]) -> Result<String> {
     let mut all = vec!["-c", "user.name=A user", "-c", "user.email=user@localhost"];
     all.extend([
@@ -93,7 +93,20 @@ fn by_user(folder: &Path, words: &[&str]) -> Result<String> {
         "core.hooksPath=/dev/null",
     ]);
     all.extend(words);
-    check::git(folder, &all)
+    let until = Instant::now() + check::PATIENCE;
+    loop {
+        match check::git(folder, &all) {
+            Err(error) if is_at_work(&error.to_string()) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Whether another git was at work on the same.
+fn is_at_work(said: &str) -> bool {
+    said.contains(".lock': File exists") || said.contains("cannot lock ref")
 }
 
 /// What the demo does besides letting the fleet work.
@@ -360,4 +373,31 @@ fn say_where_to_look(folder: &Path, told: &[Told], out: &mut Out) {
     out.say("With your own project and agent (codex, claude or opencode on PATH), in its folder:");
     out.say("  runner fleet up --requirement 'What shall be true in the end'");
     out.say("  or write issues to .runner/fleet/issues/1-title.md, and then: runner fleet up");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_git_is_known_by_what_git_says() {
+        let cases = [
+            (
+                "fatal: Unable to create '/p/.git/index.lock': File exists.",
+                true,
+            ),
+            (
+                "fatal: cannot lock ref 'HEAD': is at 12 but expected 34",
+                true,
+            ),
+            ("error: pathspec 'x' did not match any file(s)", false),
+            (
+                "fatal: Unable to create '/p/.git/index.lock': Permission denied",
+                false,
+            ),
+        ];
+        for (said, expected) in cases {
+            assert_eq!(is_at_work(said), expected, "{said}");
+        }
+    }
 }
