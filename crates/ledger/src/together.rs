@@ -1,16 +1,17 @@
 //! Changes of several callers in one statement.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use sqlx::postgres::Postgres;
 
 use crate::change::Change;
 use crate::company::{Company, Host};
+use crate::engine::{Access, Session as _};
 use crate::error::StoreError;
 use crate::lending::Lender;
-use crate::postgres_session::failed;
-use crate::postgres_write::{Shape, Statement};
+use crate::postgres_session::{PostgresSession, failed};
+use crate::postgres_write::Shape;
 
 /// Writes changes that were decided from memory.
 #[derive(Clone)]
@@ -41,7 +42,7 @@ impl Writer {
         let shape = Shape::of(&change);
         match self.company.ask(shape, change, self).await {
             Some(Written::Told(written)) => written,
-            Some(Written::Alone(change)) => self.say(shape, &[*change]).await,
+            Some(Written::Alone(change)) => self.say(&[*change]).await,
             None => {
                 let words = "nobody is left to write it".to_owned();
                 Err(StoreError::Unavailable(words))
@@ -49,26 +50,23 @@ impl Writer {
         }
     }
 
-    async fn say(&self, shape: Shape, changes: &[Change]) -> Result<(), StoreError> {
+    async fn say(&self, changes: &[Change]) -> Result<(), StoreError> {
         let lent = self.lender.lend().await;
-        let mut lent = lent.map_err(|error| failed(&error))?;
-        let query = Statement::of(shape, changes.len() > 1).query(changes);
-        self.statements.fetch_add(1, Ordering::Relaxed);
-        let gone = || StoreError::Other("the connection is gone".to_owned());
-        let answer = query.execute(lent.ask().ok_or_else(gone)?).await;
-        lent.answered(&answer);
-        answer.map(drop).map_err(|error| failed(&error))
+        let lent = lent.map_err(|error| failed(&error))?;
+        let statements = Arc::clone(&self.statements);
+        let mut session = PostgresSession::new(lent, Access::Once, statements);
+        session.write_at_once(changes).await
     }
 }
 
 impl Host<Shape, Change, Written> for Writer {
-    async fn serve(self, shape: Shape, changes: Vec<Change>) -> Vec<Written> {
+    async fn serve(self, _: Shape, changes: Vec<Change>) -> Vec<Written> {
         // In the order of their ids, so that two batches do not wait for each other.
         let mut places: Vec<usize> = (0..changes.len()).collect();
         places.sort_by(|one, other| changes[*one].id.cmp(&changes[*other].id));
         let mut changes: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
         let sorted: Vec<Change> = places.iter().filter_map(|at| changes[*at].take()).collect();
-        let written = self.say(shape, &sorted).await;
+        let written = self.say(&sorted).await;
         let alone = |error: &StoreError| places.len() > 1 && !error.is_for_everybody();
         if !written.as_ref().is_err_and(alone) {
             return places
