@@ -1,5 +1,7 @@
 //! The words of the ledger on the wire: the same ones, with their schemas.
 
+use std::borrow::Cow;
+
 use runner_lifecycle as law;
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -7,23 +9,27 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 macro_rules! wire_words {
-    ($($(#[$meta:meta])* $name:ident;)+) => { $(
+    ($($(#[$meta:meta])* $name:ident of $word:ident as $schema:literal;)+) => { $(
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub(crate) struct $name(pub(crate) law::$name);
+        pub(crate) struct $name(pub(crate) law::$word);
 
-        impl From<law::$name> for $name {
-            fn from(word: law::$name) -> Self {
+        impl From<law::$word> for $name {
+            fn from(word: law::$word) -> Self {
                 $name(word)
             }
         }
 
-        impl ToSchema for $name {}
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                Cow::Borrowed($schema)
+            }
+        }
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
-                let words = law::$name::ALL.iter().map(|word| word.as_str());
+                let words = law::$word::ALL.iter().map(|word| word.as_str());
                 one_of(words)
             }
         }
@@ -40,39 +46,39 @@ fn one_of<'w>(words: impl IntoIterator<Item = &'w str>) -> RefOr<Schema> {
 
 wire_words! {
     /// Where a task stands.
-    State;
+    State of State as "State";
     /// What a blocked task waits for.
-    Reason;
+    Reason of Reason as "Reason";
     /// Why something is refused.
-    Code;
+    Code of Code as "Code";
     /// Who is next.
-    Phase;
+    Phase of Phase as "Phase";
     /// What kind of work it is.
-    Kind;
+    Kind of Kind as "Kind";
     /// Which slots it competes for.
-    Lane;
+    Lane of Lane as "Lane";
     /// Where it comes from.
-    Origin;
+    Origin of Origin as "Origin";
     /// How much it matters.
-    Priority;
+    Priority of Priority as "Priority";
     /// How likely it breaks something.
-    Risk;
+    Risk of Risk as "Risk";
     /// Whether it runs beside others.
-    TaskType;
+    TaskType of TaskType as "TaskType";
     /// What happened to a failed run.
-    Category;
+    Category of Category as "Category";
     /// Why rework is needed.
-    ReworkCause;
+    ReworkCause of ReworkCause as "ReworkCause";
     /// What became of a run.
-    RunStatus;
+    RunStatus of RunStatus as "RunStatus";
     /// What a judge said.
-    Verdict;
+    Verdict of Verdict as "Verdict";
     /// How a criterion is checked.
-    Check;
+    Check of Check as "Check";
     /// What an item of the context is.
-    ContextKind;
+    ContextKind of ContextKind as "ContextKind";
     /// What a lease is for.
-    Purpose;
+    Purpose of Purpose as "Purpose";
 }
 
 macro_rules! with_aliases {
