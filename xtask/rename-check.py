@@ -7,7 +7,7 @@ Compares every Rust file token by token, moved files with where they came from. 
 differ only where the pair (old, new) stands in the table of
 docs/decisions/0084-one-word-for-one-thing.md; words of comments and of string literals are
 compared like tokens. Not compared, because rustfmt and moves change them and the compiler
-checks them: commas and braces, `use` and `mod` items, the module segments of a path,
+checks them: commas, semicolons and braces, `use` and `mod` items, the module segments of a path,
 `pub(super)` against `pub(crate)`, and attributes that keep an old name in a format
 (`#[cfg_attr(test, ts(rename = …))]`, `#[schema(as = …)]`), which are counted.
 """
@@ -17,7 +17,7 @@ TABLE = "docs/decisions/0084-one-word-for-one-thing.md"
 TOKEN = re.compile(
     r"""(?P<doc>//[^\n]*)|(?P<block>/\*.*?\*/)|(?P<raw>\b(?:b|c)?r(?P<h>\#*)".*?"(?P=h))"""
     r"""|(?P<str>(?:\b[bc])?"(?:\\.|[^"\\])*")|(?P<chr>b?'(?:\\(?:x..|u\{[^}]*\}|.)|[^\\'\n])')"""
-    r"""|(?P<id>[A-Za-z_]\w*)|(?P<num>\d[\w.]*)|(?P<sep>::)|(?P<op>\S)""",
+    r"""|(?P<id>[A-Za-z_]\w*)|(?P<num>\d\w*(?:\.\d\w*)?)|(?P<sep>::)|(?P<op>\S)""",
     re.S,
 )
 KEEP = re.compile(
@@ -56,7 +56,7 @@ def tokens(source, kept):
             kind = "raw"
         if kind in ("doc", "block", "raw", "str"):
             out += re.findall(r"\w+|[^\w\s]", text)
-        elif text not in (",", "{", "}"):
+        elif text not in (",", ";", "{", "}"):
             out.append(text)
     # Module segments of paths, in code and in doc links.
     path = []
@@ -79,7 +79,7 @@ def tokens(source, kept):
     for at in range(len(text) - 3):
         if text[at : at + 4] == ["pub", "(", "super", ")"]:
             text[at + 2] = "crate"
-    return [it for it in text if it not in (",", "{", "}")]
+    return [it for it in text if it not in (",", ";", "{", "}")]
 
 
 def read(revision, path):

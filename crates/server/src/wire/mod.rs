@@ -8,10 +8,10 @@
 /// Gives a wire word for every word of the core, one to one.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident of $core:ty { $($(#[$variant_doc:meta])* $variant:ident,)* }) => {
-        $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
         #[cfg_attr(test, derive(ts_rs::TS))]
         #[serde(rename_all = "snake_case")]
+        $(#[$doc])*
         pub enum $name {
             $($(#[$variant_doc])* $variant,)*
         }
