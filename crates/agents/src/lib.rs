@@ -114,12 +114,12 @@ pub trait Backend: Send + Sync {
 }
 
 /// The backend for a word of the configuration.
-pub fn backend(kind: config::Backend) -> Box<dyn Backend> {
+pub fn backend(kind: config::BackendKind) -> Box<dyn Backend> {
     match kind {
-        config::Backend::Codex => Box::new(codex::Codex),
-        config::Backend::Claude => Box::new(claude::Claude),
-        config::Backend::Opencode => Box::new(opencode::Opencode),
-        config::Backend::Command => Box::new(command::AnyCommand),
+        config::BackendKind::Codex => Box::new(codex::Codex),
+        config::BackendKind::Claude => Box::new(claude::Claude),
+        config::BackendKind::Opencode => Box::new(opencode::Opencode),
+        config::BackendKind::Command => Box::new(command::AnyCommand),
     }
 }
 

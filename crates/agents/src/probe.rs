@@ -146,13 +146,13 @@ mod tests {
 
     #[test]
     fn versions_are_compared() {
-        let probe = crate::backend(runner_core::config::Backend::Codex).probe();
+        let probe = crate::backend(runner_core::config::BackendKind::Codex).probe();
         let (first, last) = probe.known_good.unwrap();
         assert_eq!(probe.fit(first), VersionFit::Known);
         assert_eq!(probe.fit(last), VersionFit::Known);
         assert_eq!(probe.fit(Version::new(0, 1, 0)), VersionFit::Older);
         assert_eq!(probe.fit(Version::new(9, 0, 0)), VersionFit::Newer);
-        let probe = crate::backend(runner_core::config::Backend::Command).probe();
+        let probe = crate::backend(runner_core::config::BackendKind::Command).probe();
         assert_eq!(probe.fit(first), VersionFit::Known);
     }
 

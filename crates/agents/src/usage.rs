@@ -1,6 +1,6 @@
 //! Tokens and money.
 
-use runner_core::config::Price;
+use runner_core::config::TokenPrice;
 use serde::{Deserialize, Serialize};
 
 /// What a session has used; `None` is unknown, which is not the same as nothing.
@@ -49,7 +49,7 @@ impl Usage {
     }
 
     /// What the tokens cost in US dollars by a price list; unknown when a count is.
-    pub fn priced(&self, price: &Price) -> Option<f64> {
+    pub fn priced(&self, price: &TokenPrice) -> Option<f64> {
         let (input, output) = (self.input_tokens?, self.output_tokens?);
         let cached = self.cached_input_tokens.unwrap_or_default().min(input);
         let usd = |tokens: u64, per_million: f64| as_f64(tokens) * per_million / 1_000_000.0;
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn prices_tell_cached_tokens_apart() {
-        let price = Price {
+        let price = TokenPrice {
             input: 2.0,
             cached: 0.5,
             output: 10.0,

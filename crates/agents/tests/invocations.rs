@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use runner_agents::{Invocation, Session, backend};
-use runner_core::config::Backend;
+use runner_core::config::BackendKind;
 use runner_core::schema::AGENT_OUTPUT_FOR_MODELS;
 
 fn session() -> Session<'static> {
@@ -25,11 +25,11 @@ fn session() -> Session<'static> {
     }
 }
 
-fn invocation(kind: Backend, session: &Session<'_>) -> Invocation {
+fn invocation(kind: BackendKind, session: &Session<'_>) -> Invocation {
     backend(kind).invocation(session)
 }
 
-fn argv(kind: Backend, session: &Session<'_>) -> Vec<String> {
+fn argv(kind: BackendKind, session: &Session<'_>) -> Vec<String> {
     invocation(kind, session)
         .argv
         .into_iter()
@@ -44,7 +44,7 @@ fn has(argv: &[String], words: &[&str]) -> bool {
 
 #[test]
 fn codex() {
-    let words = argv(Backend::Codex, &session());
+    let words = argv(BackendKind::Codex, &session());
     assert_eq!(
         words[..5],
         [
@@ -79,7 +79,7 @@ fn codex() {
         agent_home: Some(Path::new("/agent")),
         ..session()
     };
-    let words = argv(Backend::Codex, &bare);
+    let words = argv(BackendKind::Codex, &bare);
     assert!(has(&words, &["-s", "workspace-write"]) && has(&words, &["-m", "some-model"]));
     assert!(!has(
         &words,
@@ -87,14 +87,14 @@ fn codex() {
     ));
     // After ours, where it wins, and before the mark of the prompt.
     assert!(words.ends_with(&[extra[0].clone(), extra[1].clone(), "-".to_owned()]));
-    let invocation = invocation(Backend::Codex, &bare);
+    let invocation = invocation(BackendKind::Codex, &bare);
     assert_eq!(invocation.env, [("CODEX_HOME".into(), "/agent".into())]);
     assert!(invocation.writable_home.is_empty());
 }
 
 #[test]
 fn claude() {
-    let words = argv(Backend::Claude, &session());
+    let words = argv(BackendKind::Claude, &session());
     assert_eq!(words[..2], ["claude", "-p"]);
     for part in [
         &["--output-format", "stream-json"][..],
@@ -110,12 +110,12 @@ fn claude() {
         model: "some-model",
         ..session()
     };
-    let words = argv(Backend::Claude, &root);
+    let words = argv(BackendKind::Claude, &root);
     assert!(!has(&words, &["--dangerously-skip-permissions"]));
     assert!(has(&words, &["--permission-mode", "dontAsk"]));
     assert!(has(&words, &["--allowedTools", "Bash,Edit,Write,Read"]));
     assert!(has(&words, &["--model", "some-model"]));
-    let env = invocation(Backend::Claude, &root).env;
+    let env = invocation(BackendKind::Claude, &root).env;
     let set = |name: &str| env.contains(&(OsString::from(name), OsString::from("1")));
     assert!(set("DISABLE_AUTO_COMPACT") && set("DISABLE_TELEMETRY") && set("DISABLE_AUTOUPDATER"));
 }
@@ -127,7 +127,7 @@ fn opencode() {
         agent_home: Some(Path::new("/agent")),
         ..session()
     };
-    let words = argv(Backend::Opencode, &with_model);
+    let words = argv(BackendKind::Opencode, &with_model);
     let expected = [
         "opencode",
         "run",
@@ -140,7 +140,7 @@ fn opencode() {
         "--auto",
     ];
     assert_eq!(words, expected);
-    let env = invocation(Backend::Opencode, &with_model).env;
+    let env = invocation(BackendKind::Opencode, &with_model).env;
     assert!(env.contains(&("OPENCODE_DISABLE_AUTOCOMPACT".into(), "1".into())));
     assert!(env.contains(&("XDG_DATA_HOME".into(), "/agent/data".into())));
 }
@@ -154,15 +154,15 @@ fn command() {
         extra_args: &extra,
         ..session()
     };
-    let invocation = invocation(Backend::Command, &session);
+    let invocation = invocation(BackendKind::Command, &session);
     assert_eq!(invocation.argv, ["my-agent", "--go", "more"]);
     assert!(invocation.env.is_empty() && invocation.passed_env.is_empty());
-    assert_eq!(backend(Backend::Command).program(), None);
+    assert_eq!(backend(BackendKind::Command).program(), None);
 }
 
 #[test]
 fn every_backend_has_its_word_and_probes_what_it_passes() {
-    for kind in Backend::ALL {
+    for kind in BackendKind::ALL {
         let backend = backend(*kind);
         assert_eq!(backend.name(), kind.as_str());
         let Some(program) = backend.program() else {

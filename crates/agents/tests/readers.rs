@@ -11,14 +11,14 @@ use std::time::Instant;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use runner_agents::{Ending, Event, FailureKind, LocalZone, Reader, Usage, backend};
-use runner_core::config::Backend;
+use runner_core::config::BackendKind;
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES, OutputError};
 
-const AGENTS: [Backend; 4] = [
-    Backend::Codex,
-    Backend::Claude,
-    Backend::Opencode,
-    Backend::Command,
+const AGENTS: [BackendKind; 4] = [
+    BackendKind::Codex,
+    BackendKind::Claude,
+    BackendKind::Opencode,
+    BackendKind::Command,
 ];
 
 fn finish(reader: Box<dyn Reader>, exit: Option<i32>) -> Ending {
@@ -34,53 +34,53 @@ fn a_huge_line_is_fine_and_cut() {
     let text = "x".repeat(10_000_000);
     for (kind, line) in [
         (
-            Backend::Codex,
+            BackendKind::Codex,
             format!(
                 r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#
             ),
         ),
         (
-            Backend::Codex,
+            BackendKind::Codex,
             format!(
                 r#"{{"type":"item.completed","item":{{"type":"command_execution","command":"{text}","aggregated_output":"{text}","exit_code":0}}}}"#
             ),
         ),
         (
-            Backend::Codex,
+            BackendKind::Codex,
             format!(r#"{{"type":"turn.failed","error":{{"message":"{text}"}}}}"#),
         ),
         (
-            Backend::Claude,
+            BackendKind::Claude,
             format!(
                 r#"{{"type":"assistant","message":{{"id":"{text}","content":[{{"type":"text","text":"{text}"}}],"usage":{{"input_tokens":1}}}}}}"#
             ),
         ),
         (
-            Backend::Claude,
+            BackendKind::Claude,
             format!(
                 r#"{{"type":"assistant","message":{{"content":[{{"type":"tool_use","id":"{text}","name":"Bash","input":{{"command":"{text}"}}}}]}}}}"#
             ),
         ),
         (
-            Backend::Claude,
+            BackendKind::Claude,
             format!(r#"{{"type":"result","is_error":true,"result":"{text}"}}"#),
         ),
         (
-            Backend::Opencode,
+            BackendKind::Opencode,
             format!(r#"{{"type":"text","part":{{"text":"{text}"}}}}"#),
         ),
         (
-            Backend::Opencode,
+            BackendKind::Opencode,
             format!(
                 r#"{{"type":"error","error":{{"name":"{text}","data":{{"message":"{text}","responseBody":"{text}"}}}}}}"#
             ),
         ),
         (
-            Backend::Command,
+            BackendKind::Command,
             format!(r#"{{"event":"message","text":"{text}"}}"#),
         ),
-        (Backend::Command, format!(r#"{{"event":"{text}"}}"#)),
-        (Backend::Command, text.clone()),
+        (BackendKind::Command, format!(r#"{{"event":"{text}"}}"#)),
+        (BackendKind::Command, text.clone()),
     ] {
         let mut reader = backend(kind).reader();
         let events = reader.line(line.as_bytes());
@@ -104,7 +104,7 @@ fn too_long_a_report_is_seen_to_be_too_long() {
     );
     let line =
         format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{long}"}}}}"#);
-    let mut reader = backend(Backend::Codex).reader();
+    let mut reader = backend(BackendKind::Codex).reader();
     reader.line(line.as_bytes());
     let output = finish(reader, Some(0)).output.unwrap();
     let parsed = AgentOutput::parse(&output);
@@ -116,7 +116,7 @@ fn too_long_a_report_is_seen_to_be_too_long() {
 
 #[test]
 fn many_commands_under_way_are_forgotten_one_by_one() {
-    let mut reader = backend(Backend::Claude).reader();
+    let mut reader = backend(BackendKind::Claude).reader();
     for id in 0..100_000 {
         let line = format!(
             r#"{{"type":"assistant","message":{{"content":[{{"type":"tool_use","id":"t{id}","name":"Bash","input":{{"command":"c{id}"}}}}]}}}}"#
@@ -170,15 +170,15 @@ fn odd_lines_are_ignored() {
 fn an_error_in_an_unknown_shape_still_fails_the_session() {
     for (kind, line) in [
         (
-            Backend::Codex,
+            BackendKind::Codex,
             r#"{"type":"turn.failed","error":"usage limit reached"}"#,
         ),
-        (Backend::Codex, r#"{"type":"turn.failed"}"#),
+        (BackendKind::Codex, r#"{"type":"turn.failed"}"#),
         (
-            Backend::Claude,
+            BackendKind::Claude,
             r#"{"type":"result","is_error":true,"result":{"new":"shape"}}"#,
         ),
-        (Backend::Opencode, r#"{"type":"error","error":"boom"}"#),
+        (BackendKind::Opencode, r#"{"type":"error","error":"boom"}"#),
     ] {
         let mut reader = backend(kind).reader();
         reader.line(line.as_bytes());
@@ -188,7 +188,7 @@ fn an_error_in_an_unknown_shape_still_fails_the_session() {
 
 #[test]
 fn a_later_turn_of_codex_counts_the_whole_session() {
-    let mut reader = backend(Backend::Codex).reader();
+    let mut reader = backend(BackendKind::Codex).reader();
     for tokens in [100, 250] {
         let line = format!(
             r#"{{"type":"turn.completed","usage":{{"input_tokens":{tokens},"output_tokens":1}}}}"#
@@ -200,13 +200,13 @@ fn a_later_turn_of_codex_counts_the_whole_session() {
 
 #[test]
 fn remarks_of_a_session_that_went_through_are_no_failure() {
-    let mut reader = backend(Backend::Codex).reader();
+    let mut reader = backend(BackendKind::Codex).reader();
     reader.line(br#"{"type":"error","message":"Reconnecting... 1/5"}"#);
     reader.line(br#"{"type":"item.completed","item":{"type":"agent_message","text":"{}"}}"#);
     reader.line(br#"{"type":"turn.completed","usage":{}}"#);
     assert_eq!(finish(reader, Some(0)).failure, None);
     // One that ended with nothing but the remark failed by it.
-    let mut reader = backend(Backend::Codex).reader();
+    let mut reader = backend(BackendKind::Codex).reader();
     reader.line(br#"{"type":"error","message":"Connection failed: refused"}"#);
     let failure = finish(reader, Some(1)).failure.unwrap();
     assert_eq!(failure.kind, FailureKind::Network);
@@ -215,19 +215,22 @@ fn remarks_of_a_session_that_went_through_are_no_failure() {
 #[test]
 fn codex_changes_files() {
     let line = br#"{"type":"item.completed","item":{"id":"i","type":"file_change","changes":[{"path":"a","kind":"add"},{"path":"b","kind":"delete"},{"path":"c","kind":"update"}],"status":"completed"}}"#;
-    let events = backend(Backend::Codex).reader().line(line);
+    let events = backend(BackendKind::Codex).reader().line(line);
     let json = serde_json::to_string(&events).unwrap();
     assert_eq!(
         json,
         r#"[{"event":"file_change","path":"a","kind":"add"},{"event":"file_change","path":"b","kind":"delete"},{"event":"file_change","path":"c","kind":"update"}]"#
     );
     let failed = String::from_utf8_lossy(line).replace("completed\"}}", "failed\"}}");
-    assert_eq!(backend(Backend::Codex).reader().line(failed.as_bytes()), []);
+    assert_eq!(
+        backend(BackendKind::Codex).reader().line(failed.as_bytes()),
+        []
+    );
 }
 
 #[test]
 fn any_command_may_speak_our_vocabulary() {
-    let mut reader = backend(Backend::Command).reader();
+    let mut reader = backend(BackendKind::Command).reader();
     for event in [
         r#"{"event":"turn_started"}"#,
         r#"{"event":"command","command":"ls","exit_code":2,"running":false}"#,
@@ -242,7 +245,7 @@ fn any_command_may_speak_our_vocabulary() {
     let ending = finish(reader, Some(0));
     assert_eq!(ending.usage.cost_usd, Some(0.5));
     assert_eq!(ending.failure.unwrap().kind, FailureKind::RateLimit);
-    let silent = finish(backend(Backend::Command).reader(), Some(0));
+    let silent = finish(backend(BackendKind::Command).reader(), Some(0));
     assert_eq!((silent.output, silent.failure), (None, None));
 }
 
@@ -326,7 +329,7 @@ fn reading_costs_little_more_than_a_typed_parse() {
         std::hint::black_box(typed);
     }
     let typed = start.elapsed();
-    let mut reader = backend(Backend::Codex).reader();
+    let mut reader = backend(BackendKind::Codex).reader();
     let start = Instant::now();
     for _ in 0..LINES {
         std::hint::black_box(reader.line(std::hint::black_box(line)));

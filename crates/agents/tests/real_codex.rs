@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runner_agents::{Event, FailureKind, Session};
-use runner_core::config::Backend;
+use runner_core::config::BackendKind;
 use runner_core::output::AgentOutput;
 use runner_core::schema::AGENT_OUTPUT_FOR_MODELS;
 use runner_testkit::model::{self, ModelServer, Turn};
@@ -171,7 +171,7 @@ fn play(codex: &Path, scenario: &Scenario) -> Played {
         is_root: true,
         agent_home: None,
     };
-    let invocation = runner_agents::backend(Backend::Codex).invocation(&session);
+    let invocation = runner_agents::backend(BackendKind::Codex).invocation(&session);
 
     let server = ModelServer::start(scenario.turns.clone());
     let mut command = server.loopback_only(codex);
@@ -198,7 +198,7 @@ fn play(codex: &Path, scenario: &Scenario) -> Played {
         .map(str::to_owned)
         .collect();
     let recorded = support::read(
-        Backend::Codex,
+        BackendKind::Codex,
         &output.stdout,
         &stderr,
         output.status.code(),
@@ -288,7 +288,7 @@ fn the_prompt_and_the_schema_reach_the_model() {
         is_root: true,
         agent_home: Some(temp.path()),
     };
-    let invocation = runner_agents::backend(Backend::Codex).invocation(&session);
+    let invocation = runner_agents::backend(BackendKind::Codex).invocation(&session);
     fs::write(temp.path().join("prompt"), "the very prompt").unwrap();
     let mut child = server
         .loopback_only(&codex)
@@ -318,7 +318,7 @@ fn the_prompt_and_the_schema_reach_the_model() {
 #[ignore = "needs the codex binary: RUNNER_CODEX"]
 fn the_probe_fits_the_binary() {
     let codex = codex();
-    let probe = runner_agents::backend(Backend::Codex).probe();
+    let probe = runner_agents::backend(BackendKind::Codex).probe();
     let home = tempfile::tempdir().unwrap();
     let server = ModelServer::start(Vec::new());
     let run = |command: &[&str]| {

@@ -13,7 +13,7 @@ use std::fs;
 
 use jiff::tz::TimeZone;
 use runner_agents::LocalZone;
-use runner_core::config::Backend;
+use runner_core::config::BackendKind;
 use runner_core::output::AgentOutput;
 
 /// What each session is about: the kind of failure, or what becomes of its report.
@@ -77,9 +77,9 @@ enum Outcome {
     Failure(&'static str),
 }
 
-fn backend_of(name: &str) -> Backend {
+fn backend_of(name: &str) -> BackendKind {
     let (word, _) = name.split_once('-').unwrap();
-    Backend::from_word(word).unwrap()
+    BackendKind::from_word(word).unwrap()
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn check_finished(repo: &TestRepo, finish: &Run, label: &str) {
             context()
         );
         last = subject.iter;
-        if subject.guard == runner_core::meta::Guard::Pass {
+        if subject.guard == runner_core::meta::GuardResult::Pass {
             *passes.entry(subject.node_id).or_default() += 1;
         }
     }

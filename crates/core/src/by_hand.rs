@@ -5,11 +5,11 @@ use std::collections::HashMap;
 
 use crate::text::{ALIKE, nearest};
 use crate::transition::derive_parents;
-use crate::tree::{Finding, Node, Order, TreeChanges, check, compare};
+use crate::tree::{Node, TreeChanges, TreeFinding, TreeOrder, check, compare};
 
 /// A leaf that got more attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retried {
+pub struct RetriedLeaf {
     /// `root/a/b`.
     pub path: String,
     /// So many more.
@@ -53,7 +53,7 @@ pub fn retry(
     id: &str,
     attempts: Option<u32>,
     default: u32,
-) -> Result<Retried, RetryError> {
+) -> Result<RetriedLeaf, RetryError> {
     let path = root.path_of(id);
     let nearest = nearest_id(root, id);
     let (Some(path), Some(node)) = (path, root.find_mut(id)) else {
@@ -83,7 +83,7 @@ pub fn retry(
         .max_attempts
         .checked_add(added)
         .ok_or(RetryError::TooMany)?;
-    Ok(Retried {
+    Ok(RetriedLeaf {
         path,
         added,
         attempts: node.attempts,
@@ -119,7 +119,7 @@ pub struct TreeEdit<'a> {
 }
 
 /// Judges an edited tree by the one before it, or says all that is wrong.
-pub fn edit<'a>(before: &Node<'_>, after: Node<'a>) -> Result<TreeEdit<'a>, Vec<Finding>> {
+pub fn edit<'a>(before: &Node<'_>, after: Node<'a>) -> Result<TreeEdit<'a>, Vec<TreeFinding>> {
     let old: HashMap<&str, &Node<'_>> = before.walk().map(|node| (&*node.id, node)).collect();
     let mut tree = after;
     tree.sort();
@@ -155,7 +155,7 @@ pub fn edit<'a>(before: &Node<'_>, after: Node<'a>) -> Result<TreeEdit<'a>, Vec<
             findings.push(finding(&violation.id, violation.what));
         }
     }
-    findings.extend(check(&tree, Order::Sorted));
+    findings.extend(check(&tree, TreeOrder::Sorted));
     if !findings.is_empty() {
         return Err(findings);
     }
@@ -199,8 +199,8 @@ fn set_passes(node: &mut Node<'_>, proven: &dyn Fn(&str) -> bool) {
     }
 }
 
-fn finding(id: &str, what: String) -> Finding {
-    Finding {
+fn finding(id: &str, what: String) -> TreeFinding {
+    TreeFinding {
         place: format!("node {id}"),
         message: what,
     }

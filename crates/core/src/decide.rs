@@ -5,11 +5,11 @@
 //! Both are used by the step and by replay.
 
 use crate::ids::REPAIR_NODE;
-use crate::meta::{Class, Facts, Guard, Mode};
-use crate::output::{AgentOutput, Status};
+use crate::meta::{GuardResult, IterationMode, OutcomeClass, StepFacts};
+use crate::output::{AgentOutput, AgentStatus};
 use crate::text::cut_end;
 use crate::transition;
-use crate::tree::{self, Finding, Node, Order, TreeChanges};
+use crate::tree::{self, Node, TreeChanges, TreeFinding, TreeOrder};
 
 /// So many refused repairs in a row bring the last valid tree back.
 pub const MAX_REFUSED_REPAIRS: u32 = 3;
@@ -31,7 +31,7 @@ pub enum AgentTree<'a> {
 
 /// What was to be done.
 #[derive(Clone, Copy, Debug)]
-pub enum Task<'t, 'a> {
+pub enum StepTask<'t, 'a> {
     /// Work on a leaf of this tree.
     Work {
         /// The tree before the session.
@@ -63,13 +63,13 @@ pub enum TreeAfter<'a> {
 #[derive(Clone, Debug)]
 pub struct Outcome<'a> {
     /// Which rule applied.
-    pub class: Class,
+    pub class: OutcomeClass,
     /// The recorded status.
-    pub status: Status,
+    pub status: AgentStatus,
     /// What the guard said.
-    pub guard: Guard,
+    pub guard: GuardResult,
     /// What kind of iteration it was.
-    pub mode: Mode,
+    pub mode: IterationMode,
     /// The tree afterwards.
     pub tree: TreeAfter<'a>,
     /// Attempts of the selected node afterwards; `None` in a repair.
@@ -101,16 +101,16 @@ pub struct Accepted<'a> {
     tree: Node<'a>,
     node_id: String,
     changes: TreeChanges,
-    mode: Mode,
+    mode: IterationMode,
     summary: String,
 }
 
 /// Decides in one go what [`assess`] and [`conclude`] decide in two.
 pub fn decide<'a>(
-    task: Task<'_, 'a>,
+    task: StepTask<'_, 'a>,
     agent_tree: AgentTree<'a>,
     output: Option<&AgentOutput>,
-    facts: &Facts,
+    facts: &StepFacts,
 ) -> Outcome<'a> {
     match assess(task, agent_tree, output, facts) {
         Assessment::Settled(outcome) => *outcome,
@@ -120,10 +120,10 @@ pub fn decide<'a>(
 
 /// Everything up to the guard.
 pub fn assess<'a>(
-    task: Task<'_, 'a>,
+    task: StepTask<'_, 'a>,
     agent_tree: AgentTree<'a>,
     output: Option<&AgentOutput>,
-    facts: &Facts,
+    facts: &StepFacts,
 ) -> Assessment<'a> {
     let mode = mode(task, agent_tree, facts);
     let judge = Judge {
@@ -137,8 +137,8 @@ pub fn assess<'a>(
     };
     let misdeeds = misdeeds(facts);
     match task {
-        Task::Repair { valid } => judge.repair(valid, agent_tree, misdeeds),
-        Task::Work { before, node_id } => {
+        StepTask::Repair { valid } => judge.repair(valid, agent_tree, misdeeds),
+        StepTask::Work { before, node_id } => {
             if !misdeeds.is_empty() {
                 return judge.agent_error(misdeeds);
             }
@@ -148,7 +148,11 @@ pub fn assess<'a>(
 }
 
 /// The guard has spoken (or could not be heard, which is a runner error).
-pub fn conclude<'a>(accepted: Accepted<'a>, task: Task<'_, 'a>, facts: &Facts) -> Outcome<'a> {
+pub fn conclude<'a>(
+    accepted: Accepted<'a>,
+    task: StepTask<'_, 'a>,
+    facts: &StepFacts,
+) -> Outcome<'a> {
     let judge = Judge {
         task,
         mode: accepted.mode,
@@ -166,13 +170,17 @@ pub fn conclude<'a>(accepted: Accepted<'a>, task: Task<'_, 'a>, facts: &Facts) -
             .collect();
         return judge.agent_error_outcome(findings);
     }
-    let guard = if exit == 0 { Guard::Pass } else { Guard::Fail };
+    let guard = if exit == 0 {
+        GuardResult::Pass
+    } else {
+        GuardResult::Fail
+    };
     let mut root = accepted.tree;
-    let passed = transition::apply(&mut root, &accepted.node_id, Status::Done, guard);
+    let passed = transition::apply(&mut root, &accepted.node_id, AgentStatus::Done, guard);
     judge.recorded(
         root,
         &accepted.node_id,
-        Status::Done,
+        AgentStatus::Done,
         guard,
         accepted.changes,
         passed,
@@ -180,17 +188,17 @@ pub fn conclude<'a>(accepted: Accepted<'a>, task: Task<'_, 'a>, facts: &Facts) -
 }
 
 /// `decompose` when the agent changed the tree and nothing outside `.runner/`.
-fn mode(task: Task<'_, '_>, agent_tree: AgentTree<'_>, facts: &Facts) -> Mode {
+fn mode(task: StepTask<'_, '_>, agent_tree: AgentTree<'_>, facts: &StepFacts) -> IterationMode {
     match (task, agent_tree) {
-        (Task::Repair { .. }, _) => Mode::Repair,
-        (_, AgentTree::Same) => Mode::Execute,
-        _ if facts.changed_outside => Mode::Execute,
-        _ => Mode::Decompose,
+        (StepTask::Repair { .. }, _) => IterationMode::Repair,
+        (_, AgentTree::Same) => IterationMode::Execute,
+        _ if facts.changed_outside => IterationMode::Execute,
+        _ => IterationMode::Decompose,
     }
 }
 
 /// What the session touched that it may not touch, one line each.
-fn misdeeds(facts: &Facts) -> Vec<String> {
+fn misdeeds(facts: &StepFacts) -> Vec<String> {
     let lists: [(&[String], &str); 4] = [
         (
             &facts.owned_changed,
@@ -216,9 +224,9 @@ fn misdeeds(facts: &Facts) -> Vec<String> {
 }
 
 struct Judge<'t, 'a, 'f> {
-    task: Task<'t, 'a>,
-    mode: Mode,
-    facts: &'f Facts,
+    task: StepTask<'t, 'a>,
+    mode: IterationMode,
+    facts: &'f StepFacts,
     summary: Option<&'f str>,
 }
 
@@ -229,10 +237,12 @@ impl<'a> Judge<'_, 'a, '_> {
 
     fn runner_error_outcome(&self) -> Outcome<'a> {
         let (attempts, passes) = match self.task {
-            Task::Work { before, node_id } => before.find(node_id).map_or((None, None), |node| {
-                (Some(node.attempts), Some(node.passes))
-            }),
-            Task::Repair { .. } => (None, None),
+            StepTask::Work { before, node_id } => {
+                before.find(node_id).map_or((None, None), |node| {
+                    (Some(node.attempts), Some(node.passes))
+                })
+            }
+            StepTask::Repair { .. } => (None, None),
         };
         let message = match (&self.facts.runner_error, self.summary) {
             (Some(error), _) => error.message.clone(),
@@ -240,7 +250,7 @@ impl<'a> Judge<'_, 'a, '_> {
             (None, Some(_)) => "the guard left no exit code".to_owned(),
         };
         Outcome {
-            class: Class::RunnerError,
+            class: OutcomeClass::RunnerError,
             attempts,
             passes,
             findings: vec![message],
@@ -254,32 +264,33 @@ impl<'a> Judge<'_, 'a, '_> {
 
     /// The tree is restored and one attempt is used up.
     fn agent_error_outcome(&self, findings: Vec<String>) -> Outcome<'a> {
-        let Task::Work { before, node_id } = self.task else {
+        let StepTask::Work { before, node_id } = self.task else {
             return self.refused(findings);
         };
         let mut root = before.clone();
-        let passed = transition::apply(&mut root, node_id, Status::Retry, Guard::Skipped);
+        let passed =
+            transition::apply(&mut root, node_id, AgentStatus::Retry, GuardResult::Skipped);
         let feedback = self.feedback("The session was not accepted:", &findings);
         Outcome {
-            class: Class::AgentError,
+            class: OutcomeClass::AgentError,
             feedback,
             findings,
             ..self.recorded(
                 root,
                 node_id,
-                Status::Retry,
-                Guard::Skipped,
+                AgentStatus::Retry,
+                GuardResult::Skipped,
                 TreeChanges::default(),
                 passed,
             )
         }
     }
 
-    fn invalid_tree(&self, findings: &[Finding]) -> Assessment<'a> {
+    fn invalid_tree(&self, findings: &[TreeFinding]) -> Assessment<'a> {
         let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
         let runner_error = self.runner_error_outcome();
         Assessment::Settled(Box::new(Outcome {
-            class: Class::InvalidTree,
+            class: OutcomeClass::InvalidTree,
             attempts: runner_error.attempts,
             passes: runner_error.passes,
             feedback: self.feedback("The session left an invalid tree:", &findings),
@@ -314,7 +325,7 @@ impl<'a> Judge<'_, 'a, '_> {
         if !broken.is_empty() {
             return self.agent_error(broken);
         }
-        if output.status == Status::Done {
+        if output.status == AgentStatus::Done {
             return Assessment::AskGuard(Box::new(Accepted {
                 tree: root,
                 node_id: node_id.to_owned(),
@@ -324,12 +335,12 @@ impl<'a> Judge<'_, 'a, '_> {
             }));
         }
         let mut root = root;
-        let passed = transition::apply(&mut root, node_id, output.status, Guard::Skipped);
+        let passed = transition::apply(&mut root, node_id, output.status, GuardResult::Skipped);
         Assessment::Settled(Box::new(self.recorded(
             root,
             node_id,
             output.status,
-            Guard::Skipped,
+            GuardResult::Skipped,
             changes,
             passed,
         )))
@@ -366,7 +377,7 @@ impl<'a> Judge<'_, 'a, '_> {
             return settled(self.refused(violations.iter().map(ToString::to_string).collect()));
         }
         settled(Outcome {
-            class: Class::Repaired,
+            class: OutcomeClass::Repaired,
             changes,
             ..self.retry(TreeAfter::New(root))
         })
@@ -375,9 +386,9 @@ impl<'a> Judge<'_, 'a, '_> {
     fn refused(&self, findings: Vec<String>) -> Outcome<'a> {
         let last = self.facts.refused_repairs.saturating_add(1) >= MAX_REFUSED_REPAIRS;
         let (class, tree) = if last {
-            (Class::RepairRestored, TreeAfter::LastValid)
+            (OutcomeClass::RepairRestored, TreeAfter::LastValid)
         } else {
-            (Class::RepairRefused, TreeAfter::Restore)
+            (OutcomeClass::RepairRefused, TreeAfter::Restore)
         };
         Outcome {
             class,
@@ -388,11 +399,11 @@ impl<'a> Judge<'_, 'a, '_> {
     }
 
     /// Parse, overwrite what the runner owns, sort, then check.
-    fn accept(&self, bytes: &'a [u8], before: &Node<'a>) -> Result<Node<'a>, Vec<Finding>> {
+    fn accept(&self, bytes: &'a [u8], before: &Node<'a>) -> Result<Node<'a>, Vec<TreeFinding>> {
         let mut root = tree::parse(bytes)?;
         transition::reset_owned_fields(before, &mut root, self.facts.max_attempts_default);
         root.sort();
-        let findings = tree::check(&root, Order::Any);
+        let findings = tree::check(&root, TreeOrder::Any);
         if findings.is_empty() {
             Ok(root)
         } else {
@@ -400,21 +411,21 @@ impl<'a> Judge<'_, 'a, '_> {
         }
     }
 
-    fn unusable(&self) -> Finding {
+    fn unusable(&self) -> TreeFinding {
         let why = self
             .facts
             .tree_unusable
             .as_deref()
             .unwrap_or("it cannot be read");
-        Finding::new("tree.json", why)
+        TreeFinding::new("tree.json", why)
     }
 
     /// The common part of everything that is recorded as a retry.
     fn retry(&self, tree: TreeAfter<'a>) -> Outcome<'a> {
         Outcome {
-            class: Class::Ok,
-            status: Status::Retry,
-            guard: Guard::Skipped,
+            class: OutcomeClass::Ok,
+            status: AgentStatus::Retry,
+            guard: GuardResult::Skipped,
             mode: self.mode,
             tree,
             attempts: None,
@@ -430,8 +441,8 @@ impl<'a> Judge<'_, 'a, '_> {
         &self,
         root: Node<'a>,
         node_id: &str,
-        status: Status,
-        guard: Guard,
+        status: AgentStatus,
+        guard: GuardResult,
         changes: TreeChanges,
         passed: Vec<String>,
     ) -> Outcome<'a> {
@@ -468,7 +479,7 @@ fn broken_status_rules(
     before: &Node<'_>,
     after: &Node<'_>,
     node_id: &str,
-    status: Status,
+    status: AgentStatus,
 ) -> Vec<String> {
     let (Some(old), Some(new)) = (before.find(node_id), after.find(node_id)) else {
         return vec![format!("node {node_id} is gone")];
@@ -476,16 +487,16 @@ fn broken_status_rules(
     let gained = !new.children.is_empty();
     let mut broken = Vec::new();
     match status {
-        Status::Decomposed if !gained => broken.push(format!(
+        AgentStatus::Decomposed if !gained => broken.push(format!(
             "status decomposed needs children under the selected node {node_id}, but it has none"
         )),
-        Status::Done | Status::Retry if gained => broken.push(format!(
+        AgentStatus::Done | AgentStatus::Retry if gained => broken.push(format!(
             "status {status} does not allow children under the selected node {node_id}; \
              with children the status is decomposed"
         )),
         _ => {}
     }
-    if status == Status::Done && (old.goal != new.goal || old.acceptance != new.acceptance) {
+    if status == AgentStatus::Done && (old.goal != new.goal || old.acceptance != new.acceptance) {
         broken.push(format!(
             "status done does not allow another goal or acceptance for the selected node {node_id}"
         ));
@@ -494,10 +505,10 @@ fn broken_status_rules(
 }
 
 /// The node id under which a task is recorded.
-pub fn recorded_node<'t>(task: &Task<'t, '_>) -> &'t str {
+pub fn recorded_node<'t>(task: &StepTask<'t, '_>) -> &'t str {
     match task {
-        Task::Work { node_id, .. } => node_id,
-        Task::Repair { .. } => REPAIR_NODE,
+        StepTask::Work { node_id, .. } => node_id,
+        StepTask::Repair { .. } => REPAIR_NODE,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::tree::Node;
 /// The reason in words; `None` if there is no such node.
 ///
 /// With no id the answer is about the next step itself.
-pub fn why(root: &Node<'_>, id: Option<&str>) -> Option<Why> {
+pub fn why(root: &Node<'_>, id: Option<&str>) -> Option<NodeReasons> {
     let selection = select(root);
     let next = match &selection {
         Selection::Open(target) | Selection::Stuck(target) => Some(target),
@@ -17,7 +17,7 @@ pub fn why(root: &Node<'_>, id: Option<&str>) -> Option<Why> {
         None => match next {
             Some(target) => &target.node.id,
             None => {
-                return Some(Why {
+                return Some(NodeReasons {
                     path: root.id.to_string(),
                     state: "complete",
                     reasons: vec!["every leaf has passed: there is nothing left to do".to_owned()],
@@ -77,7 +77,7 @@ pub fn why(root: &Node<'_>, id: Option<&str>) -> Option<Why> {
         }
         ("waiting", reasons)
     };
-    Some(Why {
+    Some(NodeReasons {
         path,
         state,
         reasons,
@@ -86,7 +86,7 @@ pub fn why(root: &Node<'_>, id: Option<&str>) -> Option<Why> {
 
 /// The answer of [`why`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
+pub struct NodeReasons {
     /// `root/a/b`.
     pub path: String,
     /// `next`, `stuck`, `passed`, `waiting` or `complete`.

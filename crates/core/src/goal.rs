@@ -107,7 +107,7 @@ impl Goal {
         } else {
             0
         };
-        let mut lines = Lines::new(text, start);
+        let mut lines = GoalLines::new(text, start);
         let mut goal = Goal {
             text: text.to_owned(),
             id: None,
@@ -249,7 +249,7 @@ pub fn check_run_id(id: &str) -> Result<(), String> {
     }
 }
 
-struct Line<'t> {
+struct GoalLine<'t> {
     /// From 1.
     number: usize,
     /// Offset of the line in the whole text.
@@ -259,15 +259,15 @@ struct Line<'t> {
 }
 
 /// Lines with their offsets; both kinds of line ends.
-struct Lines<'t> {
+struct GoalLines<'t> {
     text: &'t str,
     position: usize,
     number: usize,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> GoalLines<'t> {
     fn new(text: &'t str, position: usize) -> Self {
-        Lines {
+        GoalLines {
             text,
             position,
             number: 0,
@@ -275,16 +275,16 @@ impl<'t> Lines<'t> {
     }
 }
 
-impl<'t> Iterator for Lines<'t> {
-    type Item = Line<'t>;
+impl<'t> Iterator for GoalLines<'t> {
+    type Item = GoalLine<'t>;
 
-    fn next(&mut self) -> Option<Line<'t>> {
+    fn next(&mut self) -> Option<GoalLine<'t>> {
         let start = self.position;
         let line = self.text[start..].split_inclusive('\n').next()?;
         self.position += line.len();
         self.number += 1;
         let text = line.strip_suffix('\n').unwrap_or(line);
-        Some(Line {
+        Some(GoalLine {
             number: self.number,
             start,
             text: text.strip_suffix('\r').unwrap_or(text),

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Record {
+pub enum JournalRecord {
     /// Written before anything changes.
-    Started(Started),
+    Started(JournalStart),
     /// The agent and all that it started are gone.
     AgentEnded {
         /// Its exit code, if it ended by itself.
@@ -28,7 +28,7 @@ pub enum Record {
     /// After a crash: git's own files are what they were before the session.
     GitRestored,
     /// From here on the step is finished exactly as written here.
-    Decided(Box<Decided>),
+    Decided(Box<JournalDecision>),
     /// The iteration is in git.
     Committed,
 }
@@ -36,7 +36,7 @@ pub enum Record {
 /// How a step began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Started {
+pub struct JournalStart {
     /// The run.
     pub run_id: String,
     /// The iteration.
@@ -62,7 +62,7 @@ pub struct Started {
 /// What was decided, ready to be written and committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Decided {
+pub struct JournalDecision {
     /// The commit on which the iteration's commit will stand.
     pub parent: String,
     /// SHA-256 of `tree.after.json`; `None` when there is no tree file.
@@ -79,7 +79,7 @@ pub struct Decided {
 pub const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// One record as a line.
-pub fn to_line(record: &Record) -> String {
+pub fn to_line(record: &JournalRecord) -> String {
     // Strings and integers only: there is nothing that could fail.
     let mut line = serde_json::to_string(record).unwrap_or_default();
     line.push('\n');
@@ -88,7 +88,7 @@ pub fn to_line(record: &Record) -> String {
 
 /// The records of a journal up to the first line that is not whole: a torn last
 /// line counts as not written, which is what it is.
-pub fn parse(bytes: &[u8]) -> Vec<Record> {
+pub fn parse(bytes: &[u8]) -> Vec<JournalRecord> {
     if bytes.len() > MAX_BYTES {
         return Vec::new();
     }
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn started() -> Record {
-        Record::Started(Started {
+    fn started() -> JournalRecord {
+        JournalRecord::Started(JournalStart {
             run_id: "r".into(),
             iter: 3,
             node_id: "n".into(),
@@ -125,8 +125,8 @@ mod tests {
     fn a_torn_line_counts_as_not_written() {
         let records = vec![
             started(),
-            Record::AgentEnded { exit_code: Some(0) },
-            Record::Committed,
+            JournalRecord::AgentEnded { exit_code: Some(0) },
+            JournalRecord::Committed,
         ];
         let text: String = records.iter().map(to_line).collect();
         assert_eq!(parse(text.as_bytes()), records);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::message::{self, Proof};
+use crate::message::{self, GuardProof};
 use crate::text::cut_chars;
 
 /// Names the run that a commit brought home.
@@ -44,7 +44,7 @@ pub struct LandMessage<'a> {
     /// The leaves that did not.
     pub open: &'a [LandedLeaf],
     /// What the guard said of the result.
-    pub guard: Proof<'a>,
+    pub guard: GuardProof<'a>,
 }
 
 impl LandMessage<'_> {
@@ -90,7 +90,7 @@ pub struct TaskMessage<'a> {
     /// The result that was merged, if this is a merge.
     pub result: Option<&'a str>,
     /// What the guard said in the run.
-    pub guard: Option<Proof<'a>>,
+    pub guard: Option<GuardProof<'a>>,
 }
 
 impl TaskMessage<'_> {
@@ -180,7 +180,7 @@ mod tests {
             tip: "tip1",
             passed,
             open,
-            guard: Proof {
+            guard: GuardProof {
                 command: &["just".to_owned(), "ci".to_owned()],
                 exit: 0,
                 log_sha256: "ab",
@@ -213,7 +213,7 @@ mod tests {
             task_id: "parser",
             run_id: "parser-2",
             result: None,
-            guard: Some(Proof {
+            guard: Some(GuardProof {
                 command: &["true".to_owned()],
                 exit: 0,
                 log_sha256: "ab",

@@ -1,8 +1,8 @@
 //! Commit messages: written here, and read here again.
 
 use crate::ids;
-use crate::meta::{Guard, Mode};
-use crate::output::Status;
+use crate::meta::{GuardResult, IterationMode};
+use crate::output::AgentStatus;
 
 /// Names the commit at which a session began that committed by itself: whatever
 /// lies in between was not said by the runner.
@@ -18,15 +18,15 @@ pub struct IterationMessage<'a> {
     /// The node, or `repair-tree`.
     pub node_id: &'a str,
     /// The recorded status.
-    pub status: Status,
+    pub status: AgentStatus,
     /// What the guard said.
-    pub guard: Guard,
+    pub guard: GuardResult,
     /// What kind of iteration it was.
-    pub mode: Mode,
+    pub mode: IterationMode,
     /// SHA-256 of the tree in this commit; `None` if there is no such file.
     pub tree_sha256: Option<&'a str>,
     /// The guard's argv, exit code and log hash, if it ran.
-    pub proof: Option<Proof<'a>>,
+    pub proof: Option<GuardProof<'a>>,
     /// The commit with the last valid tree, if the one in this commit is not.
     pub last_valid: Option<&'a str>,
     /// How a repair ended: `refused`, `accepted`, `restored`.
@@ -37,7 +37,7 @@ pub struct IterationMessage<'a> {
 
 /// What the guard's run left as evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proof<'a> {
+pub struct GuardProof<'a> {
     /// The argv.
     pub command: &'a [String],
     /// The exit code.
@@ -170,7 +170,7 @@ pub fn edit_message(what: &str, tree_sha256: Option<&str>) -> String {
 
 /// What a subject line of an iteration says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct CommitSubject {
     /// The run.
     pub run_id: String,
     /// The iteration.
@@ -178,13 +178,13 @@ pub struct Subject {
     /// The node.
     pub node_id: String,
     /// The recorded status.
-    pub status: Status,
+    pub status: AgentStatus,
     /// What the guard said.
-    pub guard: Guard,
+    pub guard: GuardResult,
 }
 
 /// Reads a subject line; `None` for anything that is not an iteration's.
-pub fn parse_subject(line: &str) -> Option<Subject> {
+pub fn parse_subject(line: &str) -> Option<CommitSubject> {
     let rest = line.strip_prefix("chore(loop): run ")?;
     let mut words = rest.split(' ');
     let run_id = words.next()?.to_owned();
@@ -192,12 +192,12 @@ pub fn parse_subject(line: &str) -> Option<Subject> {
     let node_id = (words.next()? == "node").then(|| words.next())??;
     let status = words.next()?.strip_prefix("status=")?.parse().ok()?;
     let guard = match words.next()?.strip_prefix("guard=")? {
-        "pass" => Guard::Pass,
-        "fail" => Guard::Fail,
-        "skipped" => Guard::Skipped,
+        "pass" => GuardResult::Pass,
+        "fail" => GuardResult::Fail,
+        "skipped" => GuardResult::Skipped,
         _ => return None,
     };
-    words.next().is_none().then_some(Subject {
+    words.next().is_none().then_some(CommitSubject {
         run_id,
         iter: iter.parse().ok()?,
         node_id: node_id.to_owned(),
@@ -215,7 +215,7 @@ pub fn trailer<'m>(message: &'m str, name: &str) -> Option<&'m str> {
         .map(str::trim)
 }
 
-/// Reads `Runner-Guard`: the argv and the exit code.
+/// Reads `Runner-GuardResult`: the argv and the exit code.
 pub fn parse_guard_trailer(value: &str) -> Option<(Vec<String>, i32)> {
     let (argv, exit) = value.rsplit_once(" exit=")?;
     Some((serde_json::from_str(argv).ok()?, exit.parse().ok()?))
@@ -236,11 +236,11 @@ mod tests {
             run_id: "run-1",
             iter: 12,
             node_id: "a.b",
-            status: Status::Done,
-            guard: Guard::Pass,
-            mode: Mode::Execute,
+            status: AgentStatus::Done,
+            guard: GuardResult::Pass,
+            mode: IterationMode::Execute,
             tree_sha256: Some("ab"),
-            proof: Some(Proof {
+            proof: Some(GuardProof {
                 command: &command,
                 exit: 0,
                 log_sha256: "cd",

@@ -5,13 +5,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::config::OnTimeout;
-use crate::output::Status;
+use crate::output::AgentStatus;
 use crate::tree::TreeChanges;
 
 /// What the guard said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Guard {
+pub enum GuardResult {
     /// Exit code 0.
     Pass,
     /// Any other exit.
@@ -20,18 +20,18 @@ pub enum Guard {
     Skipped,
 }
 
-impl Guard {
+impl GuardResult {
     /// The word that is printed and recorded.
     pub fn as_str(self) -> &'static str {
         match self {
-            Guard::Pass => "pass",
-            Guard::Fail => "fail",
-            Guard::Skipped => "skipped",
+            GuardResult::Pass => "pass",
+            GuardResult::Fail => "fail",
+            GuardResult::Skipped => "skipped",
         }
     }
 }
 
-impl fmt::Display for Guard {
+impl fmt::Display for GuardResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -40,7 +40,7 @@ impl fmt::Display for Guard {
 /// What kind of iteration it was, judged by what changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum IterationMode {
     /// Only the plan changed.
     Decompose,
     /// Everything else.
@@ -49,13 +49,13 @@ pub enum Mode {
     Repair,
 }
 
-impl Mode {
+impl IterationMode {
     /// The word that is printed and recorded.
     pub fn as_str(self) -> &'static str {
         match self {
-            Mode::Decompose => "decompose",
-            Mode::Execute => "execute",
-            Mode::Repair => "repair",
+            IterationMode::Decompose => "decompose",
+            IterationMode::Execute => "execute",
+            IterationMode::Repair => "repair",
         }
     }
 }
@@ -63,7 +63,7 @@ impl Mode {
 /// Which row of the table of outcomes applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum OutcomeClass {
     /// The agent's word fits the tree, the guard (if asked) has spoken.
     Ok,
     /// The agent did what it may not do.
@@ -83,7 +83,7 @@ pub enum Class {
 /// What went wrong around the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
+pub enum IterationErrorKind {
     /// The agent's program could not be started.
     Spawn,
     /// The agent did not end in time.
@@ -139,57 +139,59 @@ pub enum AfterError {
     End,
 }
 
-impl ErrorKind {
+impl IterationErrorKind {
     /// The word that is printed and recorded.
     pub fn as_str(self) -> &'static str {
         match self {
-            ErrorKind::Spawn => "spawn",
-            ErrorKind::Timeout => "timeout",
-            ErrorKind::Idle => "idle",
-            ErrorKind::NoOutput => "no_output",
-            ErrorKind::MalformedOutput => "malformed_output",
-            ErrorKind::GuardSpawn => "guard_spawn",
-            ErrorKind::GuardTimeout => "guard_timeout",
-            ErrorKind::Branch => "branch",
-            ErrorKind::Git => "git",
-            ErrorKind::Io => "io",
-            ErrorKind::Disk => "disk",
-            ErrorKind::Interrupted => "interrupted",
-            ErrorKind::Quota => "quota",
-            ErrorKind::RateLimit => "rate_limit",
-            ErrorKind::Auth => "auth",
-            ErrorKind::ContextFull => "context_full",
-            ErrorKind::Network => "network",
-            ErrorKind::Overloaded => "overloaded",
-            ErrorKind::Agent => "agent",
-            ErrorKind::Budget => "budget",
+            IterationErrorKind::Spawn => "spawn",
+            IterationErrorKind::Timeout => "timeout",
+            IterationErrorKind::Idle => "idle",
+            IterationErrorKind::NoOutput => "no_output",
+            IterationErrorKind::MalformedOutput => "malformed_output",
+            IterationErrorKind::GuardSpawn => "guard_spawn",
+            IterationErrorKind::GuardTimeout => "guard_timeout",
+            IterationErrorKind::Branch => "branch",
+            IterationErrorKind::Git => "git",
+            IterationErrorKind::Io => "io",
+            IterationErrorKind::Disk => "disk",
+            IterationErrorKind::Interrupted => "interrupted",
+            IterationErrorKind::Quota => "quota",
+            IterationErrorKind::RateLimit => "rate_limit",
+            IterationErrorKind::Auth => "auth",
+            IterationErrorKind::ContextFull => "context_full",
+            IterationErrorKind::Network => "network",
+            IterationErrorKind::Overloaded => "overloaded",
+            IterationErrorKind::Agent => "agent",
+            IterationErrorKind::Budget => "budget",
         }
     }
 
     /// Whether the loop tries again: passing troubles yes, lasting ones no.
     pub fn after(self, on_timeout: OnTimeout) -> AfterError {
         match self {
-            ErrorKind::NoOutput
-            | ErrorKind::MalformedOutput
-            | ErrorKind::RateLimit
-            | ErrorKind::ContextFull
-            | ErrorKind::Network
-            | ErrorKind::Overloaded
-            | ErrorKind::Agent => AfterError::Retry,
-            ErrorKind::Quota => AfterError::WaitForQuota,
-            ErrorKind::Budget => AfterError::Limit,
-            ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout => match on_timeout {
+            IterationErrorKind::NoOutput
+            | IterationErrorKind::MalformedOutput
+            | IterationErrorKind::RateLimit
+            | IterationErrorKind::ContextFull
+            | IterationErrorKind::Network
+            | IterationErrorKind::Overloaded
+            | IterationErrorKind::Agent => AfterError::Retry,
+            IterationErrorKind::Quota => AfterError::WaitForQuota,
+            IterationErrorKind::Budget => AfterError::Limit,
+            IterationErrorKind::Timeout
+            | IterationErrorKind::Idle
+            | IterationErrorKind::GuardTimeout => match on_timeout {
                 OnTimeout::Retry => AfterError::Retry,
                 OnTimeout::Stop => AfterError::End,
             },
-            ErrorKind::Spawn
-            | ErrorKind::GuardSpawn
-            | ErrorKind::Branch
-            | ErrorKind::Git
-            | ErrorKind::Io
-            | ErrorKind::Disk
-            | ErrorKind::Auth
-            | ErrorKind::Interrupted => AfterError::End,
+            IterationErrorKind::Spawn
+            | IterationErrorKind::GuardSpawn
+            | IterationErrorKind::Branch
+            | IterationErrorKind::Git
+            | IterationErrorKind::Io
+            | IterationErrorKind::Disk
+            | IterationErrorKind::Auth
+            | IterationErrorKind::Interrupted => AfterError::End,
         }
     }
 }
@@ -199,7 +201,7 @@ impl ErrorKind {
 #[serde(deny_unknown_fields)]
 pub struct RunnerError {
     /// What kind.
-    pub kind: ErrorKind,
+    pub kind: IterationErrorKind,
     /// In words.
     pub message: String,
     /// When the agent's service said that it can be used again (RFC 3339, UTC).
@@ -209,7 +211,7 @@ pub struct RunnerError {
 
 impl RunnerError {
     /// An error without a time.
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub fn new(kind: IterationErrorKind, message: impl Into<String>) -> Self {
         RunnerError {
             kind,
             message: message.into(),
@@ -222,7 +224,7 @@ impl RunnerError {
 /// decide again, which is what `runner replay` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Facts {
+pub struct StepFacts {
     /// `max_attempts_default` of the config at that time.
     pub max_attempts_default: u32,
     /// How many repairs in a row were refused before this one.
@@ -293,7 +295,7 @@ pub struct GuardRun {
 
 /// `meta.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Meta {
+pub struct IterationMeta {
     /// Version of this format.
     pub schema_version: u32,
     /// The run.
@@ -303,13 +305,13 @@ pub struct Meta {
     /// The selected leaf, or `repair-tree`.
     pub node_id: String,
     /// What kind of iteration it was.
-    pub mode: Mode,
+    pub mode: IterationMode,
     /// The recorded status.
-    pub status: Status,
+    pub status: AgentStatus,
     /// What the guard said.
-    pub guard: Guard,
+    pub guard: GuardResult,
     /// Which rule applied.
-    pub class: Class,
+    pub class: OutcomeClass,
     /// Attempts of the node afterwards; null in a repair.
     pub attempts: Option<u32>,
     /// Whether the node has passed; null in a repair.
@@ -341,7 +343,7 @@ pub struct Meta {
     /// HEAD when the step began.
     pub head: String,
     /// What the decision used.
-    pub facts: Facts,
+    pub facts: StepFacts,
 }
 
 /// The version of `meta.json` that this code writes.
@@ -350,7 +352,7 @@ pub const META_VERSION: u32 = 1;
 /// What an iteration came to, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum IterationVerdict {
     /// Done, and the guard was green.
     Passed,
     /// Done, but the guard was red.
@@ -369,43 +371,45 @@ pub enum Verdict {
     RunnerError,
 }
 
-impl Verdict {
+impl IterationVerdict {
     /// In words for people.
     pub fn words(self) -> &'static str {
         match self {
-            Verdict::Passed => "passed",
-            Verdict::GuardFailed => "guard failed",
-            Verdict::Retry => "wants another try",
-            Verdict::Decomposed => "decomposed",
-            Verdict::NotAccepted => "not accepted",
-            Verdict::InvalidTree => "invalid tree",
-            Verdict::Repair => "repair",
-            Verdict::RunnerError => "runner error",
+            IterationVerdict::Passed => "passed",
+            IterationVerdict::GuardFailed => "guard failed",
+            IterationVerdict::Retry => "wants another try",
+            IterationVerdict::Decomposed => "decomposed",
+            IterationVerdict::NotAccepted => "not accepted",
+            IterationVerdict::InvalidTree => "invalid tree",
+            IterationVerdict::Repair => "repair",
+            IterationVerdict::RunnerError => "runner error",
         }
     }
 
     /// As far as a commit's subject and mode tell it: what was not accepted and
     /// what was a runner error looks like a retry there.
-    pub fn of_commit(status: Status, guard: Guard, repair: bool) -> Self {
+    pub fn of_commit(status: AgentStatus, guard: GuardResult, repair: bool) -> Self {
         match (status, guard) {
-            _ if repair => Verdict::Repair,
-            (Status::Done, Guard::Pass) => Verdict::Passed,
-            (Status::Done, _) => Verdict::GuardFailed,
-            (Status::Decomposed, _) => Verdict::Decomposed,
-            (Status::Retry, _) => Verdict::Retry,
+            _ if repair => IterationVerdict::Repair,
+            (AgentStatus::Done, GuardResult::Pass) => IterationVerdict::Passed,
+            (AgentStatus::Done, _) => IterationVerdict::GuardFailed,
+            (AgentStatus::Decomposed, _) => IterationVerdict::Decomposed,
+            (AgentStatus::Retry, _) => IterationVerdict::Retry,
         }
     }
 }
 
-impl Meta {
+impl IterationMeta {
     /// What the iteration came to.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> IterationVerdict {
         match self.class {
-            Class::Ok => Verdict::of_commit(self.status, self.guard, false),
-            Class::AgentError => Verdict::NotAccepted,
-            Class::InvalidTree => Verdict::InvalidTree,
-            Class::RunnerError => Verdict::RunnerError,
-            Class::Repaired | Class::RepairRefused | Class::RepairRestored => Verdict::Repair,
+            OutcomeClass::Ok => IterationVerdict::of_commit(self.status, self.guard, false),
+            OutcomeClass::AgentError => IterationVerdict::NotAccepted,
+            OutcomeClass::InvalidTree => IterationVerdict::InvalidTree,
+            OutcomeClass::RunnerError => IterationVerdict::RunnerError,
+            OutcomeClass::Repaired | OutcomeClass::RepairRefused | OutcomeClass::RepairRestored => {
+                IterationVerdict::Repair
+            }
         }
     }
 }
@@ -415,16 +419,16 @@ pub(crate) mod tests {
     use super::*;
 
     /// A record in which nothing happened yet.
-    pub(crate) fn meta(iter: u32, node_id: &str) -> Meta {
-        Meta {
+    pub(crate) fn meta(iter: u32, node_id: &str) -> IterationMeta {
+        IterationMeta {
             schema_version: META_VERSION,
             run_id: "demo".to_owned(),
             iter,
             node_id: node_id.to_owned(),
-            mode: Mode::Execute,
-            status: Status::Retry,
-            guard: Guard::Skipped,
-            class: Class::Ok,
+            mode: IterationMode::Execute,
+            status: AgentStatus::Retry,
+            guard: GuardResult::Skipped,
+            class: OutcomeClass::Ok,
             attempts: Some(1),
             passes: Some(false),
             started_at: "2026-01-01T00:00:00.000Z".to_owned(),
@@ -440,7 +444,7 @@ pub(crate) mod tests {
             notes: Vec::new(),
             sandbox: "none".to_owned(),
             head: "0".repeat(40),
-            facts: Facts::default(),
+            facts: StepFacts::default(),
         }
     }
 
@@ -448,37 +452,52 @@ pub(crate) mod tests {
     fn one_word_for_each_class() {
         let mut it = meta(1, "a");
         for (class, status, guard, word) in [
-            (Class::Ok, Status::Done, Guard::Pass, "passed"),
-            (Class::Ok, Status::Done, Guard::Fail, "guard failed"),
             (
-                Class::Ok,
-                Status::Retry,
-                Guard::Skipped,
+                OutcomeClass::Ok,
+                AgentStatus::Done,
+                GuardResult::Pass,
+                "passed",
+            ),
+            (
+                OutcomeClass::Ok,
+                AgentStatus::Done,
+                GuardResult::Fail,
+                "guard failed",
+            ),
+            (
+                OutcomeClass::Ok,
+                AgentStatus::Retry,
+                GuardResult::Skipped,
                 "wants another try",
             ),
-            (Class::Ok, Status::Decomposed, Guard::Skipped, "decomposed"),
             (
-                Class::AgentError,
-                Status::Retry,
-                Guard::Skipped,
+                OutcomeClass::Ok,
+                AgentStatus::Decomposed,
+                GuardResult::Skipped,
+                "decomposed",
+            ),
+            (
+                OutcomeClass::AgentError,
+                AgentStatus::Retry,
+                GuardResult::Skipped,
                 "not accepted",
             ),
             (
-                Class::InvalidTree,
-                Status::Retry,
-                Guard::Skipped,
+                OutcomeClass::InvalidTree,
+                AgentStatus::Retry,
+                GuardResult::Skipped,
                 "invalid tree",
             ),
             (
-                Class::RepairRefused,
-                Status::Retry,
-                Guard::Skipped,
+                OutcomeClass::RepairRefused,
+                AgentStatus::Retry,
+                GuardResult::Skipped,
                 "repair",
             ),
             (
-                Class::RunnerError,
-                Status::Retry,
-                Guard::Skipped,
+                OutcomeClass::RunnerError,
+                AgentStatus::Retry,
+                GuardResult::Skipped,
                 "runner error",
             ),
         ] {
@@ -491,26 +510,26 @@ pub(crate) mod tests {
     fn what_the_loop_does_after_each_kind_of_error() {
         use AfterError::{End, Limit, Retry, WaitForQuota};
         for (kind, stop, retry) in [
-            (ErrorKind::Spawn, End, End),
-            (ErrorKind::Timeout, End, Retry),
-            (ErrorKind::Idle, End, Retry),
-            (ErrorKind::NoOutput, Retry, Retry),
-            (ErrorKind::MalformedOutput, Retry, Retry),
-            (ErrorKind::GuardSpawn, End, End),
-            (ErrorKind::GuardTimeout, End, Retry),
-            (ErrorKind::Branch, End, End),
-            (ErrorKind::Git, End, End),
-            (ErrorKind::Io, End, End),
-            (ErrorKind::Disk, End, End),
-            (ErrorKind::Interrupted, End, End),
-            (ErrorKind::Quota, WaitForQuota, WaitForQuota),
-            (ErrorKind::RateLimit, Retry, Retry),
-            (ErrorKind::Auth, End, End),
-            (ErrorKind::ContextFull, Retry, Retry),
-            (ErrorKind::Network, Retry, Retry),
-            (ErrorKind::Overloaded, Retry, Retry),
-            (ErrorKind::Agent, Retry, Retry),
-            (ErrorKind::Budget, Limit, Limit),
+            (IterationErrorKind::Spawn, End, End),
+            (IterationErrorKind::Timeout, End, Retry),
+            (IterationErrorKind::Idle, End, Retry),
+            (IterationErrorKind::NoOutput, Retry, Retry),
+            (IterationErrorKind::MalformedOutput, Retry, Retry),
+            (IterationErrorKind::GuardSpawn, End, End),
+            (IterationErrorKind::GuardTimeout, End, Retry),
+            (IterationErrorKind::Branch, End, End),
+            (IterationErrorKind::Git, End, End),
+            (IterationErrorKind::Io, End, End),
+            (IterationErrorKind::Disk, End, End),
+            (IterationErrorKind::Interrupted, End, End),
+            (IterationErrorKind::Quota, WaitForQuota, WaitForQuota),
+            (IterationErrorKind::RateLimit, Retry, Retry),
+            (IterationErrorKind::Auth, End, End),
+            (IterationErrorKind::ContextFull, Retry, Retry),
+            (IterationErrorKind::Network, Retry, Retry),
+            (IterationErrorKind::Overloaded, Retry, Retry),
+            (IterationErrorKind::Agent, Retry, Retry),
+            (IterationErrorKind::Budget, Limit, Limit),
         ] {
             assert_eq!(kind.after(OnTimeout::Stop), stop, "{kind:?}");
             assert_eq!(kind.after(OnTimeout::Retry), retry, "{kind:?}");

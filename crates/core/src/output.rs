@@ -18,7 +18,7 @@ pub const MAX_SUMMARY_CHARS: usize = 20_000;
 /// What the agent says about the selected leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, DeriveDeserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum AgentStatus {
     /// Its goal is reached: the guard may judge.
     Done,
     /// Not finished: another session shall go on.
@@ -27,31 +27,35 @@ pub enum Status {
     Decomposed,
 }
 
-impl Status {
+impl AgentStatus {
     /// Every status, in the order in which they are documented.
-    pub const ALL: [Status; 3] = [Status::Done, Status::Retry, Status::Decomposed];
+    pub const ALL: [AgentStatus; 3] = [
+        AgentStatus::Done,
+        AgentStatus::Retry,
+        AgentStatus::Decomposed,
+    ];
 
     /// The word in files and messages.
     pub fn as_str(self) -> &'static str {
         match self {
-            Status::Done => "done",
-            Status::Retry => "retry",
-            Status::Decomposed => "decomposed",
+            AgentStatus::Done => "done",
+            AgentStatus::Retry => "retry",
+            AgentStatus::Decomposed => "decomposed",
         }
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for AgentStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-impl FromStr for Status {
+impl FromStr for AgentStatus {
     type Err = OutputError;
 
     fn from_str(word: &str) -> Result<Self, OutputError> {
-        Status::ALL
+        AgentStatus::ALL
             .into_iter()
             .find(|status| status.as_str() == word)
             .ok_or_else(|| OutputError::UnknownStatus(shown(word)))
@@ -62,7 +66,7 @@ impl FromStr for Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentOutput {
     /// What became of the leaf.
-    pub status: Status,
+    pub status: AgentStatus,
     /// What was done or tried, for the next session and for people.
     pub summary: String,
 }
@@ -221,17 +225,17 @@ mod tests {
         for (json, status, summary) in [
             (
                 r#"{"status":"done","summary":"ok"}"#.to_owned(),
-                Status::Done,
+                AgentStatus::Done,
                 "ok",
             ),
             (
                 "\n{ \"summary\": \"a\\nb\",\r\n\"status\": \"retry\" }\n".to_owned(),
-                Status::Retry,
+                AgentStatus::Retry,
                 "a\nb",
             ),
             (
                 format!(r#"{{"status":"decomposed","summary":"{longest}"}}"#),
-                Status::Decomposed,
+                AgentStatus::Decomposed,
                 &longest,
             ),
         ] {
@@ -319,14 +323,14 @@ mod tests {
 
     #[test]
     fn words() {
-        for status in Status::ALL {
+        for status in AgentStatus::ALL {
             assert_eq!(status.to_string().parse(), Ok(status));
             assert_eq!(
                 serde_json::to_value(status).unwrap(),
                 Value::from(status.as_str())
             );
         }
-        assert!("Done".parse::<Status>().is_err());
+        assert!("Done".parse::<AgentStatus>().is_err());
     }
 
     proptest! {
@@ -337,7 +341,7 @@ mod tests {
 
         #[test]
         fn what_is_written_is_read_back(index in 0usize..3, summary in "(?s).{1,200}") {
-            let output = AgentOutput { status: Status::ALL[index], summary };
+            let output = AgentOutput { status: AgentStatus::ALL[index], summary };
             let json = serde_json::to_vec(&output).unwrap();
             prop_assert_eq!(AgentOutput::parse(&json), Ok(output));
         }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::decide::Outcome;
-use crate::meta::{Class, Guard};
-use crate::output::Status;
+use crate::meta::{GuardResult, OutcomeClass};
+use crate::output::AgentStatus;
 
 /// The bookkeeping of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,11 +15,11 @@ pub struct RunState {
     /// The number of the next iteration.
     pub next_iter: u32,
     /// Status of the last iteration that was not a runner error.
-    pub last_status: Option<Status>,
+    pub last_status: Option<AgentStatus>,
     /// Its summary, or what the agent did wrong.
     pub last_summary: Option<String>,
     /// What the guard said of it.
-    pub last_guard: Option<Guard>,
+    pub last_guard: Option<GuardResult>,
     /// The node it worked on.
     pub last_node_id: Option<String>,
 }
@@ -66,7 +66,7 @@ impl RunState {
     pub fn after(&self, node_id: &str, outcome: &Outcome<'_>) -> Self {
         let mut next = self.clone();
         next.next_iter = next.next_iter.saturating_add(1);
-        if outcome.class != Class::RunnerError {
+        if outcome.class != OutcomeClass::RunnerError {
             next.last_status = Some(outcome.status);
             next.last_summary = Some(outcome.feedback.clone());
             next.last_guard = Some(outcome.guard);
@@ -78,14 +78,14 @@ impl RunState {
     /// What the agent said last about this node, if it is to try again.
     pub fn history_for(&self, node_id: &str) -> Option<&str> {
         let same = self.last_node_id.as_deref() == Some(node_id);
-        (same && self.last_status == Some(Status::Retry))
+        (same && self.last_status == Some(AgentStatus::Retry))
             .then_some(self.last_summary.as_deref())
             .flatten()
     }
 
     /// Whether the guard's last word on this node was no.
     pub fn failed_for(&self, node_id: &str) -> bool {
-        self.last_node_id.as_deref() == Some(node_id) && self.last_guard == Some(Guard::Fail)
+        self.last_node_id.as_deref() == Some(node_id) && self.last_guard == Some(GuardResult::Fail)
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn reads_what_it_writes_and_refuses_the_rest() {
         let mut state = RunState::new(Some("r".into()));
-        state.last_status = Some(Status::Retry);
+        state.last_status = Some(AgentStatus::Retry);
         state.last_summary = Some("half way\n\"there\"".into());
         state.last_node_id = Some("a".into());
         assert_eq!(RunState::parse(&state.to_bytes()).unwrap(), state);
@@ -115,13 +115,13 @@ mod tests {
     #[test]
     fn history_belongs_to_one_node() {
         let mut state = RunState::new(Some("r".into()));
-        state.last_status = Some(Status::Retry);
+        state.last_status = Some(AgentStatus::Retry);
         state.last_summary = Some("s".into());
         state.last_node_id = Some("a".into());
         assert_eq!(state.history_for("a"), Some("s"));
         assert_eq!(state.history_for("b"), None);
-        state.last_status = Some(Status::Done);
-        state.last_guard = Some(Guard::Fail);
+        state.last_status = Some(AgentStatus::Done);
+        state.last_guard = Some(GuardResult::Fail);
         assert_eq!(state.history_for("a"), None);
         assert!(state.failed_for("a") && !state.failed_for("b"));
     }

@@ -6,23 +6,23 @@ use crate::tree::Node;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Selection<'t, 'a> {
     /// Work on this leaf.
-    Open(Target<'t, 'a>),
+    Open(SelectedLeaf<'t, 'a>),
     /// This leaf is next, but its attempts are used up.
-    Stuck(Target<'t, 'a>),
+    Stuck(SelectedLeaf<'t, 'a>),
     /// No open leaf is left.
     Complete,
 }
 
 /// A selected leaf and the way to it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Target<'t, 'a> {
+pub struct SelectedLeaf<'t, 'a> {
     /// The leaf.
     pub node: &'t Node<'a>,
     /// From the root down to the leaf's parent.
     pub ancestors: Vec<&'t Node<'a>>,
 }
 
-impl Target<'_, '_> {
+impl SelectedLeaf<'_, '_> {
     /// `root/a/b`.
     pub fn path(&self) -> String {
         let mut path = String::new();
@@ -43,7 +43,7 @@ pub fn select<'t, 'a>(root: &'t Node<'a>) -> Selection<'t, 'a> {
     match first_open(root, &mut ancestors) {
         None => Selection::Complete,
         Some(node) => {
-            let target = Target { node, ancestors };
+            let target = SelectedLeaf { node, ancestors };
             if node.attempts >= node.max_attempts {
                 Selection::Stuck(target)
             } else {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::meta::Guard;
-use crate::output::Status;
+use crate::meta::GuardResult;
+use crate::output::AgentStatus;
 use crate::tree::Node;
 
 /// Overwrites the runner-owned fields of a tree that an agent left: existing
@@ -30,16 +30,21 @@ fn reset(node: &mut Node<'_>, owned: &HashMap<&str, (bool, u32, u32)>, default: 
 
 /// Applies one outcome to the selected node, then derives the parents.
 /// Returns the ids that turned to passed: the leaf, then parents from below.
-pub fn apply(root: &mut Node<'_>, selected: &str, status: Status, guard: Guard) -> Vec<String> {
+pub fn apply(
+    root: &mut Node<'_>,
+    selected: &str,
+    status: AgentStatus,
+    guard: GuardResult,
+) -> Vec<String> {
     let mut passed = Vec::new();
     if let Some(node) = root.find_mut(selected) {
         match (status, guard) {
-            (Status::Done, Guard::Pass) => {
+            (AgentStatus::Done, GuardResult::Pass) => {
                 node.passes = true;
                 passed.push(node.id.to_string());
             }
-            (Status::Done, Guard::Fail) | (Status::Retry, _) => use_attempt(node),
-            (Status::Done, Guard::Skipped) | (Status::Decomposed, _) => {}
+            (AgentStatus::Done, GuardResult::Fail) | (AgentStatus::Retry, _) => use_attempt(node),
+            (AgentStatus::Done, GuardResult::Skipped) | (AgentStatus::Decomposed, _) => {}
         }
     }
     derive(root, &mut passed);

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::meta::{ExecutorRun, Meta};
+use crate::meta::{ExecutorRun, IterationMeta};
 
 /// The sum over some iterations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -42,7 +42,7 @@ pub struct NodeUsage {
 
 impl Usage {
     /// The sum over these iterations.
-    pub fn of<'m>(metas: impl IntoIterator<Item = &'m Meta>) -> Self {
+    pub fn of<'m>(metas: impl IntoIterator<Item = &'m IterationMeta>) -> Self {
         let mut usage = Usage::default();
         for meta in metas {
             usage.add(meta);
@@ -51,7 +51,7 @@ impl Usage {
     }
 
     /// Adds one iteration.
-    pub fn add(&mut self, meta: &Meta) {
+    pub fn add(&mut self, meta: &IterationMeta) {
         let run = meta.executor.as_ref();
         let pick = |field: fn(&ExecutorRun) -> Option<u64>| run.and_then(field);
         self.iterations += 1;
@@ -87,7 +87,7 @@ fn add(sum: &mut Option<u64>, more: Option<u64>) {
 }
 
 /// What each node used, in the order in which they were first worked on.
-pub fn by_node<'m>(metas: impl IntoIterator<Item = &'m Meta>) -> Vec<NodeUsage> {
+pub fn by_node<'m>(metas: impl IntoIterator<Item = &'m IterationMeta>) -> Vec<NodeUsage> {
     let mut nodes: Vec<NodeUsage> = Vec::new();
     let mut places = std::collections::HashMap::new();
     for meta in metas {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::meta::tests::meta;
 
-    fn used(iter: u32, node: &str, tokens: Option<u64>, cost: Option<f64>) -> Meta {
+    fn used(iter: u32, node: &str, tokens: Option<u64>, cost: Option<f64>) -> IterationMeta {
         let mut meta = meta(iter, node);
         meta.duration_ms = 10;
         meta.executor = Some(ExecutorRun {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use runner_core::config::Config;
 use runner_core::digest::hex;
 use runner_core::message;
-use runner_core::meta::Guard;
+use runner_core::meta::GuardResult;
 use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree::Node;
@@ -426,7 +426,7 @@ impl<'t> Belongings<'t> {
             if subject == start_subject {
                 starts.push(commit);
             } else if message::parse_subject(subject)
-                .is_some_and(|it| it.run_id == run_id && it.guard == Guard::Pass)
+                .is_some_and(|it| it.run_id == run_id && it.guard == GuardResult::Pass)
             {
                 greens.push(commit);
             }

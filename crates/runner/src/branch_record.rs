@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use runner_core::message::{self, ByHand};
-use runner_core::meta::Verdict;
-use runner_core::report::Committed;
+use runner_core::meta::IterationVerdict;
+use runner_core::report::ReportCommit;
 
 use crate::error::Result;
 use crate::git::{Commit, Git, History};
@@ -63,17 +63,17 @@ impl BranchRecord {
     }
 
     /// What the commit of an iteration says.
-    pub(crate) fn committed(&self, iter: u32) -> Option<Committed> {
+    pub(crate) fn committed(&self, iter: u32) -> Option<ReportCommit> {
         let commit = self.iterations.get(&iter)?;
         let subject = message::parse_subject(commit.subject())?;
         let trailer = |name| message::trailer(&commit.message, name);
         let repair = trailer("Runner-Mode") == Some("repair");
         let guard = trailer("Runner-Guard").and_then(message::parse_guard_trailer);
         let log = trailer("Runner-Guard-Log").and_then(|value| value.strip_prefix("sha256:"));
-        Some(Committed {
+        Some(ReportCommit {
             id: commit.id.clone(),
             node_id: subject.node_id,
-            verdict: Verdict::of_commit(subject.status, subject.guard, repair),
+            verdict: IterationVerdict::of_commit(subject.status, subject.guard, repair),
             guard_exit: guard.map(|(_, exit)| exit),
             log_sha256: log.map(str::to_owned),
         })

@@ -1,7 +1,7 @@
 //! What a run may use, and what it has used.
 
 use runner_agents::Usage;
-use runner_core::config::{Config, Price};
+use runner_core::config::{Config, TokenPrice};
 use runner_core::meta::ExecutorRun;
 
 use crate::error::{Code, Error, Result};
@@ -15,7 +15,7 @@ pub(crate) struct Budget {
     max_cost_usd: f64,
     tokens: u64,
     cost_usd: f64,
-    price: Option<Price>,
+    price: Option<TokenPrice>,
 }
 
 impl Budget {
@@ -94,7 +94,7 @@ impl Budget {
 }
 
 /// The price of the configured model.
-pub(crate) fn price(config: &Config) -> Option<Price> {
+pub(crate) fn price(config: &Config) -> Option<TokenPrice> {
     config.prices.get(&config.executor.model).copied()
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn cost_comes_from_the_cli_else_from_the_table_else_it_is_unknown() {
-        let price = Price {
+        let price = TokenPrice {
             input: 1.0,
             cached: 0.1,
             output: 10.0,

@@ -3,7 +3,7 @@
 
 mod edit;
 
-use runner_core::by_hand::{self, Retried, RetryError};
+use runner_core::by_hand::{self, RetriedLeaf, RetryError};
 use runner_core::digest::sha256_hex;
 use runner_core::message;
 use runner_core::paths;
@@ -33,7 +33,7 @@ pub struct RetryReport {
     /// The leaf.
     pub node_id: String,
     /// Its attempts now.
-    pub granted: Retried,
+    pub granted: RetriedLeaf,
     /// The commit.
     pub commit: String,
     /// What the next step takes.

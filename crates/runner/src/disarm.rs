@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use runner_core::journal::{Record, Started};
+use runner_core::journal::{JournalRecord, JournalStart};
 
 use crate::error::{Code, Error, Result};
 use crate::files;
@@ -22,8 +22,8 @@ const MAX_SAVED: u64 = 1 << 30;
 
 /// A session after which nobody has cleaned up.
 struct CutOff {
-    started: Started,
-    records: Vec<Record>,
+    started: JournalStart,
+    records: Vec<JournalRecord>,
     folder: PathBuf,
 }
 
@@ -66,13 +66,15 @@ fn cut_off(project: &Project) -> Vec<CutOff> {
             let iter = *project.iteration_numbers(run).last()?;
             let folder = project.iteration(run, iter);
             let records = Journal::read(&folder);
-            let Some(Record::Started(started)) = records.first().cloned() else {
+            let Some(JournalRecord::Started(started)) = records.first().cloned() else {
                 return None;
             };
-            let over = |record: &Record| {
+            let over = |record: &JournalRecord| {
                 matches!(
                     record,
-                    Record::Decided(_) | Record::Committed | Record::GitRestored
+                    JournalRecord::Decided(_)
+                        | JournalRecord::Committed
+                        | JournalRecord::GitRestored
                 )
             };
             let open = !records.iter().any(over);
@@ -116,7 +118,7 @@ impl CutOff {
                 quarantine.display()
             )));
         }
-        Journal::open(&self.folder, &self.records)?.promise(&Record::GitRestored)?;
+        Journal::open(&self.folder, &self.records)?.promise(&JournalRecord::GitRestored)?;
         Ok(())
     }
 

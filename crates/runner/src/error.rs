@@ -2,7 +2,7 @@
 
 use std::io;
 
-use runner_core::meta::ErrorKind;
+use runner_core::meta::IterationErrorKind;
 
 /// The kinds of errors that scripts can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum Code {
     /// Reading or writing failed.
     Io,
     /// An iteration was recorded as a runner error of this kind.
-    Step(ErrorKind),
+    Step(IterationErrorKind),
 }
 
 impl Code {

@@ -4,8 +4,8 @@
 //! It reads only what is new, and of a flood only the end: see [`crate::tail`].
 
 use runner_agents::{Event, Reader};
-use runner_core::config::Backend;
-use runner_core::meta::Meta;
+use runner_core::config::BackendKind;
+use runner_core::meta::IterationMeta;
 
 use crate::activity::{Activity, LoopEvent, Trail, events_path};
 use crate::lock::Lock;
@@ -33,7 +33,7 @@ pub enum Followed {
         event: Event,
     },
     /// An iteration is recorded.
-    Outcome(Box<Meta>),
+    Outcome(Box<IterationMeta>),
     /// So many bytes of a log were too many to show.
     Skipped(u64),
 }
@@ -126,7 +126,7 @@ impl Follower {
         match (event.event.as_str(), event.iter) {
             ("agent_started", Some(iter)) => {
                 let word = event.text("backend").unwrap_or_default();
-                let kind = Backend::from_word(word).unwrap_or(Backend::Command);
+                let kind = BackendKind::from_word(word).unwrap_or(BackendKind::Command);
                 let folder = self.project.iteration(&self.run_id, iter);
                 let mut tail = Tail::new(folder.join("stream.jsonl"));
                 let skipped = if is_old {

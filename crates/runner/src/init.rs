@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runner_core::config::{self, Backend, NewProject};
+use runner_core::config::{self, BackendKind, NewProject};
 use runner_core::goal;
 use runner_core::paths;
 use runner_core::run_state::RunState;
@@ -312,9 +312,9 @@ fn goal_text(words: Option<&str>) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-fn parse_backend(name: &str) -> Result<Backend> {
-    Backend::from_word(name).ok_or_else(|| {
-        let known: Vec<&str> = Backend::ALL
+fn parse_backend(name: &str) -> Result<BackendKind> {
+    BackendKind::from_word(name).ok_or_else(|| {
+        let known: Vec<&str> = BackendKind::ALL
             .iter()
             .map(|backend| backend.as_str())
             .collect();

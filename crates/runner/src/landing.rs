@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use runner_core::digest::sha256_hex;
 use runner_core::landing::{LandMessage, LandedLeaf};
-use runner_core::message::Proof;
+use runner_core::message::GuardProof;
 use runner_core::paths;
 use runner_core::text::cut_front;
 
@@ -498,7 +498,7 @@ impl Lander<'_> {
             tip: &self.work.commit,
             passed: &self.work.passed,
             open: &self.work.open,
-            guard: Proof {
+            guard: GuardProof {
                 command: &guard.command,
                 exit: 0,
                 log_sha256: &guard.log_sha256,

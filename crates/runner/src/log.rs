@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use runner_core::journal::{self, Record};
+use runner_core::journal::{self, JournalRecord};
 use serde_json::{Map, Value, json};
 
 use crate::fault;
@@ -26,14 +26,14 @@ impl Journal {
     }
 
     /// Reads the journal in an iteration's folder.
-    pub(crate) fn read(folder: &Path) -> Vec<Record> {
+    pub(crate) fn read(folder: &Path) -> Vec<JournalRecord> {
         files::read_regular(&Self::path(folder), journal::MAX_BYTES as u64)
             .map(|bytes| journal::parse(&bytes))
             .unwrap_or_default()
     }
 
     /// Begins or continues a journal with the records it has so far.
-    pub(crate) fn open(folder: &Path, records: &[Record]) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Path, records: &[JournalRecord]) -> io::Result<Self> {
         let path = Self::path(folder);
         let text: String = records.iter().map(journal::to_line).collect();
         files::write_whole(&path, text.as_bytes())?;
@@ -42,7 +42,7 @@ impl Journal {
     }
 
     /// Adds a record that a crash may lose. After an error it is not there.
-    pub(crate) fn note(&mut self, record: &Record) -> io::Result<()> {
+    pub(crate) fn note(&mut self, record: &JournalRecord) -> io::Result<()> {
         fault::point("journal")?;
         let before = self.text.len();
         let in_place = self.is_in_place();
@@ -60,7 +60,7 @@ impl Journal {
 
     /// Adds a record that must be there after a crash. After an error it is not
     /// there: whoever goes on may decide otherwise.
-    pub(crate) fn promise(&mut self, record: &Record) -> io::Result<()> {
+    pub(crate) fn promise(&mut self, record: &JournalRecord) -> io::Result<()> {
         let before = self.text.len();
         self.note(record)?;
         let synced = fault::point("journal-fsync").and_then(|()| self.file.sync_data());

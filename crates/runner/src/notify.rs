@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_core::config::NotifyConfig;
-use runner_core::meta::ErrorKind;
+use runner_core::meta::IterationErrorKind;
 use runner_core::text::cut_chars;
 use runner_exec::{Ended, Spec};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub(crate) fn loop_ended(
         (LoopStatus::Complete, _) => "complete",
         (LoopStatus::Stuck, _) => "stuck",
         (LoopStatus::Limit, _) => "limit",
-        (LoopStatus::Error, Some(Code::Step(ErrorKind::Quota))) => "quota",
+        (LoopStatus::Error, Some(Code::Step(IterationErrorKind::Quota))) => "quota",
         (LoopStatus::Error, _) => "error",
         // Whoever stopped it knows.
         (LoopStatus::Stopped | LoopStatus::Interrupted, _) => return,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runner_core::config::Config;
-use runner_core::decide::{self, AgentTree, Task};
+use runner_core::decide::{self, AgentTree, StepTask};
 use runner_core::ids::REPAIR_NODE;
-use runner_core::journal::{Decided, Record as JournalRecord, Started};
-use runner_core::meta::{ErrorKind, ExecutorRun, Facts, RunnerError};
+use runner_core::journal::{JournalDecision, JournalRecord, JournalStart};
+use runner_core::meta::{ExecutorRun, IterationErrorKind, RunnerError, StepFacts};
 use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::tree;
@@ -26,12 +26,12 @@ use crate::step::{self, Before, Iteration, StepReport, Workplace};
 
 /// An iteration without an end.
 struct Unfinished {
-    started: Started,
+    started: JournalStart,
     records: Vec<JournalRecord>,
 }
 
 impl Unfinished {
-    fn decided(&self) -> Option<&Decided> {
+    fn decided(&self) -> Option<&JournalDecision> {
         self.records.iter().find_map(|record| match record {
             JournalRecord::Decided(decided) => Some(&**decided),
             _ => None,
@@ -86,7 +86,7 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
         "finished"
     } else {
         let error = RunnerError::new(
-            ErrorKind::Interrupted,
+            IterationErrorKind::Interrupted,
             "the runner was interrupted before the iteration was decided",
         );
         roll_up(place, &mut it, error)?;
@@ -118,7 +118,7 @@ fn is_elsewhere(git: &Git, branch: &str) -> bool {
 /// Whether the iteration can be settled on what is checked out. A person may
 /// have gone elsewhere or reset the branch since; then it is not ours to move
 /// them.
-fn belongs_here(place: &Workplace<'_, '_>, started: &Started) -> Result<bool> {
+fn belongs_here(place: &Workplace<'_, '_>, started: &JournalStart) -> Result<bool> {
     let full = format!("refs/heads/{}", started.branch);
     let head = place.git.head_ref()?;
     let tip = place.git.commit_of(&full)?;
@@ -190,19 +190,19 @@ pub(crate) fn roll_up(
         .map_err(|findings| step::invalid_tree(&findings))?;
     let belongings =
         Belongings::capture(place.git, &head, &config, Some(&root), Source::Commit, None)?;
-    let mut facts = Facts {
+    let mut facts = StepFacts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
         tree_before_sha256: it.before.sha256().to_owned(),
         runner_error: Some(error),
-        ..Facts::default()
+        ..StepFacts::default()
     };
     let found = step::after_session(place, it, &config, &belongings, &mut facts)?;
     let node_id = it.started.node_id.clone();
     let task = if repairing {
-        Task::Repair { valid: &root }
+        StepTask::Repair { valid: &root }
     } else {
-        Task::Work {
+        StepTask::Work {
             before: &root,
             node_id: &node_id,
         }

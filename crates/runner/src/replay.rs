@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use runner_core::decide::{self, AgentTree, Outcome, Task, TreeAfter};
+use runner_core::decide::{self, AgentTree, Outcome, StepTask, TreeAfter};
 use runner_core::digest::sha256_hex;
 use runner_core::ids::REPAIR_NODE;
-use runner_core::journal::Record;
+use runner_core::journal::JournalRecord;
 use runner_core::message;
-use runner_core::meta::Meta;
+use runner_core::meta::IterationMeta;
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
 use runner_core::paths;
 use runner_core::run_state::RunState;
-use runner_core::tree::{self, Finding};
+use runner_core::tree::{self, TreeFinding};
 
 use crate::branch_record::BranchRecord;
 use crate::disarm;
@@ -106,7 +106,7 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
 
 fn is_finished(folder: &Path) -> bool {
     let records = Journal::read(folder);
-    records.contains(&Record::Committed)
+    records.contains(&JournalRecord::Committed)
         || (records.is_empty() && folder.join("meta.json").exists())
 }
 
@@ -120,7 +120,7 @@ struct Done {
 fn one(folder: &Path, iter: u32, run_id: &str, commit: Option<&String>) -> Result<Done, String> {
     let read = |name: &str| files::read_regular(&folder.join(name), tree::MAX_BYTES).ok();
     let meta_bytes = read("meta.json").ok_or("meta.json is missing")?;
-    let meta: Meta =
+    let meta: IterationMeta =
         serde_json::from_slice(&meta_bytes).map_err(|error| format!("meta.json: {error}"))?;
     if meta.run_id != run_id || meta.iter != iter {
         return Err(format!(
@@ -147,9 +147,9 @@ fn one(folder: &Path, iter: u32, run_id: &str, commit: Option<&String>) -> Resul
     let root = tree::parse(root_bytes.as_deref().unwrap_or_default())
         .map_err(|findings| first(&findings))?;
     let task = if repairing {
-        Task::Repair { valid: &root }
+        StepTask::Repair { valid: &root }
     } else {
-        Task::Work {
+        StepTask::Work {
             before: &root,
             node_id: &meta.node_id,
         }
@@ -200,7 +200,7 @@ fn one(folder: &Path, iter: u32, run_id: &str, commit: Option<&String>) -> Resul
     })
 }
 
-fn compare_meta(meta: &Meta, outcome: &Outcome<'_>) -> Result<(), String> {
+fn compare_meta(meta: &IterationMeta, outcome: &Outcome<'_>) -> Result<(), String> {
     let differs = |what: &str, derived: String, recorded: String| {
         if derived == recorded {
             Ok(())
@@ -251,13 +251,13 @@ fn compare_meta(meta: &Meta, outcome: &Outcome<'_>) -> Result<(), String> {
 /// The journal promised these very bytes.
 fn compare_journal(
     folder: &Path,
-    meta: &Meta,
+    meta: &IterationMeta,
     meta_bytes: &[u8],
     outcome: &Outcome<'_>,
 ) -> Result<(), String> {
     let records = Journal::read(folder);
     let decided = records.iter().find_map(|record| match record {
-        Record::Decided(decided) => Some(decided),
+        JournalRecord::Decided(decided) => Some(decided),
         _ => None,
     });
     let Some(decided) = decided else {
@@ -280,7 +280,7 @@ fn compare_journal(
     Ok(())
 }
 
-fn first(findings: &[Finding]) -> String {
+fn first(findings: &[TreeFinding]) -> String {
     findings
         .first()
         .map(|finding| format!("the tree before: {finding}"))

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use runner_core::by_hand;
-use runner_core::journal::Record;
-use runner_core::meta::Meta;
+use runner_core::journal::JournalRecord;
+use runner_core::meta::IterationMeta;
 use runner_core::paths;
-use runner_core::report::{self, Ended, Inputs, InvalidTree, Recorded, Report, Running};
+use runner_core::report::{
+    self, EndedLoop, InvalidTree, ReportInputs, ReportIteration, RunReport, RunningLoop,
+};
 use runner_core::run_state::RunState;
 
 use crate::activity::activity;
@@ -27,7 +29,7 @@ use crate::view;
 
 /// Puts the page together. Works while a loop runs, with an invalid tree, and
 /// without logs: what cannot be had is named.
-pub fn report(project: &Project) -> Result<Report> {
+pub fn report(project: &Project) -> Result<RunReport> {
     project.need_state()?;
     let run_state =
         state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
@@ -46,7 +48,7 @@ pub fn report(project: &Project) -> Result<Report> {
         None => (None, None),
     };
     let iterations = iterations(project, run_id.as_deref(), record, &run_state, &mut missing);
-    let metas: Vec<&Meta> = iterations
+    let metas: Vec<&IterationMeta> = iterations
         .iter()
         .filter_map(|it| it.meta.as_ref())
         .collect();
@@ -67,7 +69,7 @@ pub fn report(project: &Project) -> Result<Report> {
     let start = record.and_then(|record| record.start.as_deref());
     let added = |path: &str| added_lines(project, git, start, path);
     let wall_ms = wall_ms(&metas);
-    Ok(report::assemble(Inputs {
+    Ok(report::assemble(ReportInputs {
         branch: run_id.as_deref().map(branch_of),
         base: record.and_then(|record| record.base.clone()),
         title,
@@ -121,11 +123,11 @@ fn iterations(
     record: Option<&BranchRecord>,
     run_state: &RunState,
     missing: &mut Vec<String>,
-) -> Vec<Recorded> {
+) -> Vec<ReportIteration> {
     let Some(run_id) = run_id else {
         return Vec::new();
     };
-    let mut metas: BTreeMap<u32, Meta> = BTreeMap::new();
+    let mut metas: BTreeMap<u32, IterationMeta> = BTreeMap::new();
     for iter in project.iteration_numbers(run_id) {
         if let Some(meta) = view::meta_of(project, run_id, iter) {
             metas.insert(iter, meta);
@@ -143,7 +145,7 @@ fn iterations(
     }
     numbers
         .into_iter()
-        .map(|iter| Recorded {
+        .map(|iter| ReportIteration {
             iter,
             meta: metas.remove(&iter),
             commit: record.and_then(|record| record.committed(iter)),
@@ -152,19 +154,21 @@ fn iterations(
 }
 
 /// Who works, and on what.
-fn running(project: &Project, run_id: &str) -> Option<Running> {
+fn running(project: &Project, run_id: &str) -> Option<RunningLoop> {
     let pid = Lock::holder(project)?;
     let newest = project.iteration_numbers(run_id).last().copied();
     let started = newest.and_then(|iter| {
         let records = Journal::read(&project.iteration(run_id, iter));
         match records.first() {
-            Some(Record::Started(started)) if !records.contains(&Record::Committed) => {
+            Some(JournalRecord::Started(started))
+                if !records.contains(&JournalRecord::Committed) =>
+            {
                 Some(started.clone())
             }
             _ => None,
         }
     });
-    Some(Running {
+    Some(RunningLoop {
         pid,
         iter: started.as_ref().map(|it| it.iter),
         node_id: started.map(|it| it.node_id),
@@ -172,10 +176,10 @@ fn running(project: &Project, run_id: &str) -> Option<Running> {
 }
 
 /// How the last loop ended, unless something has begun since.
-fn last_end(project: &Project) -> Option<Ended> {
+fn last_end(project: &Project) -> Option<EndedLoop> {
     let now = activity(project);
     let end = now.last_end.filter(|_| now.pid.is_none() && !now.cut_off)?;
-    Some(Ended {
+    Some(EndedLoop {
         status: end.status,
         reason: end.message,
     })
@@ -206,7 +210,7 @@ fn added_lines(
 }
 
 /// From the beginning of the first iteration to the end of the last.
-fn wall_ms(metas: &[&Meta]) -> Option<u64> {
+fn wall_ms(metas: &[&IterationMeta]) -> Option<u64> {
     let begun: Timestamp = metas.first()?.started_at.parse().ok()?;
     let ended: Timestamp = metas.last()?.ended_at.parse().ok()?;
     u64::try_from(ended.as_millisecond() - begun.as_millisecond()).ok()

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use runner_core::meta::{AfterError, Class, ErrorKind, RunnerError};
+use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass, RunnerError};
 use serde_json::{Value, json};
 
 use crate::containment::Chosen;
@@ -215,7 +215,7 @@ fn iterate(
         };
         end.steps += 1;
         report(&step);
-        if step.class != Class::RunnerError {
+        if step.class != OutcomeClass::RunnerError {
             (errors, quotas) = (0, 0);
             continue;
         }
@@ -265,7 +265,7 @@ fn iterate(
             why: &error.message,
         });
         // Once: while it lasts there is nothing new to tell.
-        if error.kind == ErrorKind::Quota && quotas == 1 {
+        if error.kind == IterationErrorKind::Quota && quotas == 1 {
             let notice = Notice {
                 event: "quota",
                 status: "waiting",
@@ -383,24 +383,24 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
     let kind = step
         .error
         .as_ref()
-        .map_or(ErrorKind::Io, |error| error.kind);
+        .map_or(IterationErrorKind::Io, |error| error.kind);
     let advice = match (
         kind,
         step.error
             .as_ref()
             .and_then(|error| error.retry_at.as_deref()),
     ) {
-        (ErrorKind::Quota, Some(at)) => {
+        (IterationErrorKind::Quota, Some(at)) => {
             format!("the quota is back at {at}; `runner loop --wait-quota` waits for it; ")
         }
-        (ErrorKind::Quota, None) => {
+        (IterationErrorKind::Quota, None) => {
             "`runner loop --wait-quota` waits and goes on when the quota is back; ".to_owned()
         }
-        (ErrorKind::Auth, _) => {
+        (IterationErrorKind::Auth, _) => {
             "log in with the agent's own command or set its key (`runner doctor` looks for it); "
                 .to_owned()
         }
-        (ErrorKind::Budget, _) => "raise [budget] with `runner edit config`; ".to_owned(),
+        (IterationErrorKind::Budget, _) => "raise [budget] with `runner edit config`; ".to_owned(),
         _ => String::new(),
     };
     Error::new(Code::Step(kind), message).hint(format!(
@@ -412,7 +412,7 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
 impl StepReport {
     /// The runner error of this iteration as an error, if it was one.
     pub fn as_error(&self) -> Option<Error> {
-        (self.class == Class::RunnerError).then(|| step_error(self))
+        (self.class == OutcomeClass::RunnerError).then(|| step_error(self))
     }
 }
 
@@ -425,7 +425,7 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let error = |at: Option<i64>| RunnerError {
             retry_at: at.map(|at| Timestamp::from_second(1_000_000 + at).unwrap().to_string()),
-            ..RunnerError::new(ErrorKind::Quota, "used up")
+            ..RunnerError::new(IterationErrorKind::Quota, "used up")
         };
         let delays = [10, 60, 300];
         let quota = |at, quotas| quota_pause(&error(at), quotas, &delays, now).as_secs();

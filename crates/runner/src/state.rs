@@ -5,7 +5,7 @@ use runner_core::goal::Goal;
 use runner_core::paths;
 use runner_core::run_state::{self, RunState};
 use runner_core::schema;
-use runner_core::tree::{self, Finding, Node, Order};
+use runner_core::tree::{self, Node, TreeFinding, TreeOrder};
 
 use crate::error::{Code, Error, Result};
 use crate::files::{self, ReadError};
@@ -187,12 +187,12 @@ pub(crate) fn tree_bytes(project: &Project) -> Result<Vec<u8>, ReadError> {
 }
 
 /// Parses and checks a tree as it lies on disk.
-pub(crate) fn check_tree(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
-    tree::parse_and_check(bytes, Order::Sorted)
+pub(crate) fn check_tree(bytes: &[u8]) -> Result<Node<'_>, Vec<TreeFinding>> {
+    tree::parse_and_check(bytes, TreeOrder::Sorted)
 }
 
 /// Findings about the tree as problems.
-pub(crate) fn tree_problems(findings: &[Finding]) -> Vec<Problem> {
+pub(crate) fn tree_problems(findings: &[TreeFinding]) -> Vec<Problem> {
     findings
         .iter()
         .map(|finding| {

@@ -2,9 +2,9 @@
 //! last no.
 
 use runner_core::decide::MAX_FEEDBACK_BYTES;
-use runner_core::meta::{Class, Guard, Meta, Verdict};
+use runner_core::meta::{GuardResult, IterationMeta, IterationVerdict, OutcomeClass};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
-use runner_core::report::{GuardFailure, Trouble, Try};
+use runner_core::report::{GuardFailure, NodeAttempt, NodeHistory};
 use runner_core::run_state::RunState;
 use runner_core::text;
 
@@ -25,19 +25,19 @@ const MAX_LOG: u64 = 64 * 1024 * 1024;
 pub(crate) fn of(
     project: &Project,
     node_id: &str,
-    metas: &[&Meta],
+    metas: &[&IterationMeta],
     run_state: &RunState,
-) -> Trouble {
-    let ours: Vec<&Meta> = metas
+) -> NodeHistory {
+    let ours: Vec<&IterationMeta> = metas
         .iter()
         .copied()
-        .filter(|meta| meta.node_id == node_id && meta.class != Class::RunnerError)
+        .filter(|meta| meta.node_id == node_id && meta.class != OutcomeClass::RunnerError)
         .collect();
-    let mut tries: Vec<Try> = ours
+    let mut tries: Vec<NodeAttempt> = ours
         .iter()
         .rev()
         .take(TRIES)
-        .map(|meta| Try {
+        .map(|meta| NodeAttempt {
             iter: Some(meta.iter),
             outcome: meta.verdict(),
             summary: words(project, meta),
@@ -49,24 +49,27 @@ pub(crate) fn of(
         && let (Some(status), Some(guard)) = (run_state.last_status, run_state.last_guard)
     {
         // A clone without logs: the bookkeeping has the last words.
-        tries.push(Try {
+        tries.push(NodeAttempt {
             iter: None,
-            outcome: Verdict::of_commit(status, guard, false),
+            outcome: IterationVerdict::of_commit(status, guard, false),
             summary: run_state.last_summary.clone(),
         });
     }
-    let red = ours.iter().rev().find(|meta| meta.guard == Guard::Fail);
-    Trouble {
+    let red = ours
+        .iter()
+        .rev()
+        .find(|meta| meta.guard == GuardResult::Fail);
+    NodeHistory {
         tries,
         guard: red.map(|meta| failure(project, meta)),
     }
 }
 
 /// What the agent said, or what was not accepted of it.
-pub(crate) fn words(project: &Project, meta: &Meta) -> Option<String> {
+pub(crate) fn words(project: &Project, meta: &IterationMeta) -> Option<String> {
     let folder = project.iteration(&meta.run_id, meta.iter);
     let read = |name: &str, max: u64| files::read_regular(&folder.join(name), max).ok();
-    if meta.class != Class::Ok {
+    if meta.class != OutcomeClass::Ok {
         let bytes = read("agent_error.log", MAX_LOG)?;
         let log = String::from_utf8_lossy(&bytes);
         return Some(text::cut_end(log.trim_end(), MAX_FEEDBACK_BYTES).into_owned());
@@ -75,7 +78,7 @@ pub(crate) fn words(project: &Project, meta: &Meta) -> Option<String> {
     Some(AgentOutput::parse(&bytes).ok()?.summary)
 }
 
-fn failure(project: &Project, meta: &Meta) -> GuardFailure {
+fn failure(project: &Project, meta: &IterationMeta) -> GuardFailure {
     let run = meta.guard_run.as_ref();
     let path = project.iteration(&meta.run_id, meta.iter).join("guard.log");
     let log = files::read_regular(&path, MAX_LOG).ok();

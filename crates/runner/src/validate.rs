@@ -1,13 +1,13 @@
 //! Looking at a project without changing it: is it in order, what is next, why.
 
 use runner_core::by_hand;
-use runner_core::explain::{self, Why};
-use runner_core::meta::Meta;
+use runner_core::explain::{self, NodeReasons};
+use runner_core::meta::IterationMeta;
 use runner_core::paths;
-use runner_core::report::{self, Next, Trouble};
+use runner_core::report::{self, NextCommand, NodeHistory};
 use runner_core::run_state::RunState;
 use runner_core::select::{Selection, select};
-use runner_core::tree::{self, Finding};
+use runner_core::tree::{self, TreeFinding};
 
 use crate::disarm;
 use crate::error::{Code, Error, Result};
@@ -156,7 +156,7 @@ pub(crate) fn repair_is_pending(project: &Project) -> bool {
     look().unwrap_or(false)
 }
 
-fn selected(target: &runner_core::select::Target<'_, '_>) -> Selected {
+fn selected(target: &runner_core::select::SelectedLeaf<'_, '_>) -> Selected {
     Selected {
         id: target.node.id.to_string(),
         path: target.path(),
@@ -169,11 +169,11 @@ fn selected(target: &runner_core::select::Target<'_, '_>) -> Selected {
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// The reason.
-    pub why: Why,
+    pub why: NodeReasons,
     /// What went before, if its attempts are used up.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<NodeHistory>,
     /// What helps then.
-    pub next: Vec<Next>,
+    pub next: Vec<NextCommand>,
 }
 
 /// Why a node is, or is not, next.
@@ -195,7 +195,7 @@ pub fn why(project: &Project, node: Option<&str>) -> Result<Explained> {
     }
     let run_state = state::load_run_state(project).unwrap_or_else(|_| RunState::new(None));
     let run = run_state.run_id.as_deref().unwrap_or_default();
-    let metas: Vec<Meta> = project
+    let metas: Vec<IterationMeta> = project
         .iteration_numbers(run)
         .into_iter()
         .filter_map(|iter| view::meta_of(project, run, iter))
@@ -218,7 +218,7 @@ pub fn find_node(project: &Project, id: &str) -> Result<()> {
 }
 
 /// The tree cannot be shown: whose turn is it to mend it?
-pub(crate) fn no_tree(project: &Project, findings: &[Finding]) -> Error {
+pub(crate) fn no_tree(project: &Project, findings: &[TreeFinding]) -> Error {
     let error = step::invalid_tree(findings);
     if repair_is_pending(project) {
         error.hint("a session left it so: the next step will have it repaired")

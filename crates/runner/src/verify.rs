@@ -3,7 +3,7 @@
 use runner_core::by_hand;
 use runner_core::digest::sha256_hex;
 use runner_core::message;
-use runner_core::meta::Guard;
+use runner_core::meta::GuardResult;
 use runner_core::paths;
 use runner_core::tree;
 
@@ -114,7 +114,7 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
         let Some(subject) = message::parse_subject(text.lines().next().unwrap_or_default()) else {
             continue;
         };
-        if subject.run_id != run_id || subject.guard != Guard::Pass {
+        if subject.run_id != run_id || subject.guard != GuardResult::Pass {
             continue;
         }
         let Some(bytes) = git.file_at(commit, paths::TREE)? else {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use runner_core::config::{BudgetConfig, Config};
 use runner_core::goal::Goal;
 use runner_core::message;
-use runner_core::meta::Meta;
+use runner_core::meta::IterationMeta;
 use runner_core::run_state::RunState;
-use runner_core::tree::{Node, Progress};
+use runner_core::tree::{Node, TreeProgress};
 
 use crate::activity::{self, Activity};
 use crate::disarm;
@@ -32,7 +32,7 @@ pub struct RunView {
     /// What comes next, or why that cannot be said.
     pub next: Result<SelectResult>,
     /// Leaves passed of all, if the tree can be read.
-    pub progress: Option<Progress>,
+    pub progress: Option<TreeProgress>,
     /// The bookkeeping.
     pub state: RunState,
     /// The iteration limit.
@@ -53,7 +53,7 @@ pub struct IterationView {
     /// Its number.
     pub iter: u32,
     /// Its record; `None` while it runs or after a crash.
-    pub meta: Option<Meta>,
+    pub meta: Option<IterationMeta>,
 }
 
 /// Reads where the run is.
@@ -84,7 +84,7 @@ pub fn run_view(project: &Project) -> Result<RunView> {
 }
 
 /// Leaves passed of all, if the tree can be read.
-pub(crate) fn progress(project: &Project) -> Option<Progress> {
+pub(crate) fn progress(project: &Project) -> Option<TreeProgress> {
     let bytes = state::tree_bytes(project).ok()?;
     Some(state::check_tree(&bytes).ok()?.progress())
 }
@@ -101,7 +101,7 @@ fn iterations(project: &Project, run: &str) -> Vec<IterationView> {
 }
 
 /// The record of one iteration.
-pub fn meta_of(project: &Project, run: &str, iter: u32) -> Option<Meta> {
+pub fn meta_of(project: &Project, run: &str, iter: u32) -> Option<IterationMeta> {
     step::read_meta(&project.iteration(run, iter))
 }
 

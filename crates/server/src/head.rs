@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use runner::{Activity, Phase, Project, SelectResult};
 use runner_core::config::Config;
-use runner_core::meta::{Class, ErrorKind, Meta};
+use runner_core::meta::{IterationErrorKind, IterationMeta, OutcomeClass};
 use runner_core::paths;
 use runner_core::run_state::RunState;
 
@@ -24,7 +24,7 @@ struct Known {
     tree: Option<Checked>,
     now: Activity,
     /// The last recorded iteration of the run.
-    last: Option<std::sync::Arc<Meta>>,
+    last: Option<std::sync::Arc<IterationMeta>>,
 }
 
 impl Known {
@@ -54,22 +54,23 @@ impl Known {
     }
 
     /// The error of the last iteration, if it was one.
-    fn last_error(&self) -> Option<(&Meta, ErrorKind)> {
+    fn last_error(&self) -> Option<(&IterationMeta, IterationErrorKind)> {
         let meta = self.last.as_deref()?;
         let error = meta.error.as_ref()?;
-        (meta.class == Class::RunnerError).then_some((meta, error.kind))
+        (meta.class == OutcomeClass::RunnerError).then_some((meta, error.kind))
     }
 
     /// Whether the quota is what keeps the run from going on.
     fn lacks_quota(&self) -> bool {
         match (&self.now.waiting, &self.now.last_end) {
-            (Some(waiting), _) => waiting.kind == ErrorKind::Quota.as_str(),
-            (None, Some(end)) => end.code.as_deref() == Some(ErrorKind::Quota.as_str()),
+            (Some(waiting), _) => waiting.kind == IterationErrorKind::Quota.as_str(),
+            (None, Some(end)) => end.code.as_deref() == Some(IterationErrorKind::Quota.as_str()),
             (None, None) => {
                 !self.now.is_running()
                     && self.last_error().is_some_and(|(meta, kind)| {
                         // A later iteration that was cut off has another story.
-                        kind == ErrorKind::Quota && self.now.iter.is_none_or(|it| it <= meta.iter)
+                        kind == IterationErrorKind::Quota
+                            && self.now.iter.is_none_or(|it| it <= meta.iter)
                     })
             }
         }
@@ -198,9 +199,9 @@ fn totals(source: &Source, project: &Project, run: Option<&str>) -> wire::Totals
             continue;
         };
         totals.iterations += 1;
-        totals.guard_passes += u32::from(meta.guard == runner_core::meta::Guard::Pass);
-        totals.guard_fails += u32::from(meta.guard == runner_core::meta::Guard::Fail);
-        totals.errors += u32::from(meta.class == Class::RunnerError);
+        totals.guard_passes += u32::from(meta.guard == runner_core::meta::GuardResult::Pass);
+        totals.guard_fails += u32::from(meta.guard == runner_core::meta::GuardResult::Fail);
+        totals.errors += u32::from(meta.class == OutcomeClass::RunnerError);
         totals.duration_ms += meta.duration_ms;
         totals.guard_ms += meta.guard_run.as_ref().map_or(0, |run| run.duration_ms);
         if let Some(run) = &meta.executor {

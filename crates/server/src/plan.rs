@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use runner_core::tree::{Node, Order, parse_and_check};
+use runner_core::tree::{Node, TreeOrder, parse_and_check};
 
 use crate::wire::{ChangeKind, Plan, PlanChange, PlanNode};
 
 /// The differences between two tree files; none if one of them is not valid.
 pub(crate) fn changes(before: &[u8], after: &[u8]) -> Plan {
     let (Ok(before), Ok(after)) = (
-        parse_and_check(before, Order::Sorted),
-        parse_and_check(after, Order::Sorted),
+        parse_and_check(before, TreeOrder::Sorted),
+        parse_and_check(after, TreeOrder::Sorted),
     ) else {
         return Plan {
             changes: Vec::new(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use runner::Project;
-use runner_core::meta::Meta;
+use runner_core::meta::IterationMeta;
 use runner_core::output::AgentOutput;
 
 use crate::source::{self, Found, Source};
@@ -123,7 +123,7 @@ pub(crate) fn row(
     row
 }
 
-fn recorded(meta: &Meta) -> wire::IterationRow {
+fn recorded(meta: &IterationMeta) -> wire::IterationRow {
     let executor = meta.executor.as_ref();
     let error = meta.error.as_ref();
     wire::IterationRow {
@@ -243,7 +243,7 @@ pub(crate) fn detail(source: &Source, project: &Project, it: &Found) -> wire::It
     }
 }
 
-fn full(meta: &Meta) -> wire::Meta {
+fn full(meta: &IterationMeta) -> wire::Meta {
     let guard = meta.guard_run.as_ref();
     wire::Meta {
         backend: meta.executor.as_ref().map(|run| run.backend.clone()),

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
 use runner::Project;
-use runner_core::journal::{self, Record, Started};
-use runner_core::meta::Meta;
+use runner_core::journal::{self, JournalRecord, JournalStart};
+use runner_core::meta::IterationMeta;
 
 use crate::beneath::{self, FileId};
 use crate::reply::Refusal;
@@ -34,7 +34,7 @@ pub(crate) struct Source {
     trees: Trees,
     /// Apart, so that looking back does not cost the tree of today.
     past: Trees,
-    records: Mutex<HashMap<PathBuf, (FileId, Arc<Meta>)>>,
+    records: Mutex<HashMap<PathBuf, (FileId, Arc<IterationMeta>)>>,
     bases: Mutex<HashMap<(PathBuf, String), String>>,
     old_runs: Mutex<HashMap<PathBuf, (RunId, Arc<RunIterations>)>>,
 }
@@ -77,14 +77,14 @@ impl Found {
     }
 
     /// How it began, if its journal says so.
-    pub(crate) fn started(&self, root: &Path) -> Option<Started> {
+    pub(crate) fn started(&self, root: &Path) -> Option<JournalStart> {
         use std::io::Read as _;
         let file = self.open(root, "journal.jsonl").ok()?;
         let mut bytes = Vec::new();
         file.take(MAX_JOURNAL).read_to_end(&mut bytes).ok()?;
         let end = bytes.iter().position(|byte| *byte == b'\n')?;
         match journal::parse(&bytes[..=end]).pop()? {
-            Record::Started(started) => Some(started),
+            JournalRecord::Started(started) => Some(started),
             _ => None,
         }
     }
@@ -183,7 +183,7 @@ impl Source {
     }
 
     /// The record of an iteration; `None` while it is under way or after a crash.
-    pub(crate) fn meta(&self, root: &Path, it: &Found) -> Option<Arc<Meta>> {
+    pub(crate) fn meta(&self, root: &Path, it: &Found) -> Option<Arc<IterationMeta>> {
         let path = root
             .join(".runner/iterations")
             .join(&it.run)
@@ -197,7 +197,7 @@ impl Source {
             return Some(meta.clone());
         }
         let bytes = it.read(root, "meta.json", MAX_META).ok()?;
-        let meta: Meta = serde_json::from_slice(&bytes).ok()?;
+        let meta: IterationMeta = serde_json::from_slice(&bytes).ok()?;
         // What lies in the folder of one iteration cannot speak for another.
         if meta.iter != it.iter || meta.run_id != it.run {
             return None;

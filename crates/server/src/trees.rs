@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::body::Bytes;
 use runner_core::select::{Selection, select};
-use runner_core::tree::{self, Node, Order};
+use runner_core::tree::{self, Node, TreeOrder};
 
 use crate::beneath::{self, FileId};
 use crate::reply;
@@ -57,7 +57,7 @@ impl Tree {
     }
 
     fn new(bytes: Vec<u8>) -> Checked {
-        let root = match tree::parse_and_check(&bytes, Order::Sorted) {
+        let root = match tree::parse_and_check(&bytes, TreeOrder::Sorted) {
             Ok(root) => root,
             Err(findings) => {
                 let findings = findings.into_iter().map(|finding| Finding {
@@ -68,7 +68,7 @@ impl Tree {
             }
         };
         let progress = root.progress();
-        let leaf = |target: &runner_core::select::Target<'_, '_>| Leaf {
+        let leaf = |target: &runner_core::select::SelectedLeaf<'_, '_>| Leaf {
             id: target.node.id.to_string(),
             path: target.path(),
             attempts: target.node.attempts,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_agents::{Ending, Event, LocalZone, Reset, Usage};
-use runner_core::config::Backend;
+use runner_core::config::BackendKind;
 use serde::{Deserialize, Serialize};
 
 /// When every recorded session is said to have ended.
@@ -42,7 +42,7 @@ pub(crate) struct RecordedFailure {
 
 /// Reads a session as the runner does.
 pub(crate) fn read(
-    backend: Backend,
+    backend: BackendKind,
     stdout: &[u8],
     stderr: &[String],
     exit: Option<i32>,

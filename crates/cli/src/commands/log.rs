@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use runner::{Code, Error, Project, Result};
-use runner_core::meta::{Class, ExecutorRun, Meta};
+use runner_core::meta::{ExecutorRun, IterationMeta, OutcomeClass};
 use runner_core::usage::Usage;
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ fn list(project: &Project, node: Option<&str>, out: &mut Out) -> Result<Exit> {
 }
 
 /// One line an iteration; the columns are as wide as their longest words.
-pub(crate) fn row(meta: &Meta, with_usage: bool, out: &Out) -> String {
+pub(crate) fn row(meta: &IterationMeta, with_usage: bool, out: &Out) -> String {
     let tone = tone(meta);
     let usage = if with_usage {
         used(meta)
@@ -103,7 +103,7 @@ pub(crate) fn row(meta: &Meta, with_usage: bool, out: &Out) -> String {
     )
 }
 
-fn used(meta: &Meta) -> String {
+fn used(meta: &IterationMeta) -> String {
     let run = meta.executor.as_ref();
     let tokens = run.and_then(ExecutorRun::tokens);
     let tokens = tokens.map_or_else(|| "? tokens".to_owned(), |it| format!("{it} tokens"));
@@ -113,9 +113,9 @@ fn used(meta: &Meta) -> String {
 }
 
 /// The same for a narrow place.
-pub(crate) fn short_row(meta: &Meta) -> String {
+pub(crate) fn short_row(meta: &IterationMeta) -> String {
     let status = match meta.class {
-        Class::Ok => format!("{:?}, ", meta.status).to_lowercase(),
+        OutcomeClass::Ok => format!("{:?}, ", meta.status).to_lowercase(),
         _ => String::new(),
     };
     format!(
@@ -128,30 +128,30 @@ pub(crate) fn short_row(meta: &Meta) -> String {
 }
 
 /// How good an outcome is.
-pub(crate) fn tone(meta: &Meta) -> Tone {
+pub(crate) fn tone(meta: &IterationMeta) -> Tone {
     match meta.class {
-        Class::Ok if meta.passes == Some(true) => Tone::Good,
-        Class::Ok | Class::Repaired => Tone::Busy,
+        OutcomeClass::Ok if meta.passes == Some(true) => Tone::Good,
+        OutcomeClass::Ok | OutcomeClass::Repaired => Tone::Busy,
         _ => Tone::Bad,
     }
 }
 
-fn outcome(meta: &Meta) -> String {
+fn outcome(meta: &IterationMeta) -> String {
     match meta.class {
-        Class::Ok => format!("guard {}", meta.guard),
+        OutcomeClass::Ok => format!("guard {}", meta.guard),
         class => class_word(class).to_owned(),
     }
 }
 
-fn class_word(class: Class) -> &'static str {
+fn class_word(class: OutcomeClass) -> &'static str {
     match class {
-        Class::Ok => "ok",
-        Class::AgentError => "agent error",
-        Class::InvalidTree => "invalid tree",
-        Class::RunnerError => "runner error",
-        Class::Repaired => "repaired",
-        Class::RepairRefused => "repair refused",
-        Class::RepairRestored => "tree restored",
+        OutcomeClass::Ok => "ok",
+        OutcomeClass::AgentError => "agent error",
+        OutcomeClass::InvalidTree => "invalid tree",
+        OutcomeClass::RunnerError => "runner error",
+        OutcomeClass::Repaired => "repaired",
+        OutcomeClass::RepairRefused => "repair refused",
+        OutcomeClass::RepairRestored => "tree restored",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use runner::{Activity, Phase, Project, Result, RunView, SelectResult};
-use runner_core::meta::Meta;
+use runner_core::meta::IterationMeta;
 use runner_core::usage::{self, Usage};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub(crate) fn state_word(view: &RunView, now: &Activity) -> &'static str {
 }
 
 /// What is recorded of the run.
-pub(crate) fn metas(view: &RunView) -> impl Iterator<Item = &Meta> {
+pub(crate) fn metas(view: &RunView) -> impl Iterator<Item = &IterationMeta> {
     view.iterations.iter().filter_map(|it| it.meta.as_ref())
 }
 

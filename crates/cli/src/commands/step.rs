@@ -7,8 +7,8 @@ use runner::{
     Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport,
     StepResult,
 };
-use runner_core::meta::{Class, Guard};
-use runner_core::output::Status;
+use runner_core::meta::{GuardResult, OutcomeClass};
+use runner_core::output::AgentStatus;
 use runner_exec::HangUp;
 use serde_json::{Value, json};
 
@@ -204,9 +204,11 @@ fn step_value(report: &StepReport) -> Value {
 /// One line an iteration, and what a person should know below it.
 fn print_step(report: &StepReport, out: &mut Out) {
     let (mark, tone) = match (report.class, report.status, report.guard) {
-        (Class::Ok, Status::Done, Guard::Pass) | (Class::Repaired, ..) => ("✓", Tone::Good),
-        (Class::Ok, Status::Decomposed, _) => ("◆", Tone::Busy),
-        (Class::Ok, Status::Retry, _) => ("↻", Tone::Busy),
+        (OutcomeClass::Ok, AgentStatus::Done, GuardResult::Pass) | (OutcomeClass::Repaired, ..) => {
+            ("✓", Tone::Good)
+        }
+        (OutcomeClass::Ok, AgentStatus::Decomposed, _) => ("◆", Tone::Busy),
+        (OutcomeClass::Ok, AgentStatus::Retry, _) => ("↻", Tone::Busy),
         _ => ("✗", Tone::Bad),
     };
     let mark = out.paint.paint(tone, mark);
@@ -219,7 +221,7 @@ fn print_step(report: &StepReport, out: &mut Out) {
         report.iter, report.node_id
     );
     out.data(&line);
-    if report.class != Class::RunnerError {
+    if report.class != OutcomeClass::RunnerError {
         for finding in &report.findings {
             out.say(&format!("       {}", style::one_line(finding, 200)));
         }
@@ -234,17 +236,17 @@ fn describe(report: &StepReport) -> String {
         .attempts
         .map_or_else(String::new, |n| format!(", attempts used: {n}"));
     match report.class {
-        Class::Ok => match (report.status, report.guard) {
-            (Status::Done, Guard::Pass) => "done, guard passed".to_owned(),
-            (Status::Done, _) => format!("done, but the guard failed{attempts}"),
-            (Status::Retry, _) => format!("wants another try{attempts}"),
-            (Status::Decomposed, _) => "decomposed".to_owned(),
+        OutcomeClass::Ok => match (report.status, report.guard) {
+            (AgentStatus::Done, GuardResult::Pass) => "done, guard passed".to_owned(),
+            (AgentStatus::Done, _) => format!("done, but the guard failed{attempts}"),
+            (AgentStatus::Retry, _) => format!("wants another try{attempts}"),
+            (AgentStatus::Decomposed, _) => "decomposed".to_owned(),
         },
-        Class::AgentError => format!("not accepted{attempts}"),
-        Class::InvalidTree => "left an invalid tree; it will be repaired".to_owned(),
-        Class::RunnerError => "runner error, no attempt used".to_owned(),
-        Class::Repaired => "tree repaired".to_owned(),
-        Class::RepairRefused => "repair refused".to_owned(),
-        Class::RepairRestored => "repair refused; the last valid tree is back".to_owned(),
+        OutcomeClass::AgentError => format!("not accepted{attempts}"),
+        OutcomeClass::InvalidTree => "left an invalid tree; it will be repaired".to_owned(),
+        OutcomeClass::RunnerError => "runner error, no attempt used".to_owned(),
+        OutcomeClass::Repaired => "tree repaired".to_owned(),
+        OutcomeClass::RepairRefused => "repair refused".to_owned(),
+        OutcomeClass::RepairRestored => "repair refused; the last valid tree is back".to_owned(),
     }
 }

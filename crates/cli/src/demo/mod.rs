@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use runner::{Code, Error, InitOptions, LoopOptions, LoopStatus, Project, Result, StartOptions};
-use runner_core::config::{self, Backend, NewProject};
+use runner_core::config::{self, BackendKind, NewProject};
 use runner_core::paths;
 use serde_json::json;
 
@@ -67,7 +67,7 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
         guard: &guard,
         protected: &["ci.sh".to_owned()],
         watched: &[],
-        backend: Backend::Command,
+        backend: BackendKind::Command,
         command: &agent,
     });
     std::fs::write(folder.join(paths::CONFIG), config)?;

@@ -61,7 +61,7 @@ fn more_attempts() {
         let result = retry(&mut root, id, number, 2);
         let short = result.map(|it| (it.added, it.attempts, it.max_attempts));
         assert_eq!(short, expected, "{id} {number:?}");
-        assert_eq!(check(&root, Order::Sorted), []);
+        assert_eq!(check(&root, TreeOrder::Sorted), []);
         if expected.is_err() {
             assert_eq!(root, tree(), "{id}: a refusal changes nothing");
         }
@@ -148,7 +148,7 @@ fn edits_that_are_taken() {
             expected,
             "{what}"
         );
-        assert_eq!(check(&it.tree, Order::Sorted), [], "{what}");
+        assert_eq!(check(&it.tree, TreeOrder::Sorted), [], "{what}");
     }
 }
 

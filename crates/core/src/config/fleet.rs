@@ -1,6 +1,6 @@
 //! `[fleet]`: how many agents work side by side, and within which limits.
 
-use super::reader::{Reader, Table};
+use super::reader::{TomlReader, TomlTable};
 
 /// The most agents of one role in one process.
 const MAX_AGENTS: u32 = 64;
@@ -77,7 +77,7 @@ pub(super) const KEYS: &[&str] = &[
     "port",
 ];
 
-pub(super) fn read(reader: &mut Reader<'_>, root: Table<'_, '_>) -> FleetConfig {
+pub(super) fn read(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> FleetConfig {
     let default = FleetConfig::default();
     let table = reader.known_table(root, "fleet");
     let most = i64::MAX.unsigned_abs();
@@ -132,7 +132,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: Table<'_, '_>) -> FleetConfig 
 }
 
 /// What the single values do not say.
-fn check(reader: &mut Reader<'_>, table: Table<'_, '_>, config: &FleetConfig) {
+fn check(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>, config: &FleetConfig) {
     if config.models.iter().any(|model| model.trim().is_empty()) {
         reader.find(table, "models", "a model must not be empty", None);
     }

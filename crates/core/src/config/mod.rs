@@ -42,7 +42,7 @@ pub struct Config {
     /// `[commit]`
     pub commit: CommitConfig,
     /// `[prices]`: by model.
-    pub prices: BTreeMap<String, Price>,
+    pub prices: BTreeMap<String, TokenPrice>,
     /// `[notify]`
     pub notify: NotifyConfig,
     /// `[budget]`
@@ -79,8 +79,8 @@ pub struct LoopConfig {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExecutorConfig {
     /// The agent CLI.
-    pub backend: Backend,
-    /// The command of [`Backend::Command`].
+    pub backend: BackendKind,
+    /// The command of [`BackendKind::Command`].
     pub command: Vec<String>,
     /// The model; empty leaves it to the CLI.
     pub model: String,
@@ -117,7 +117,7 @@ pub struct CommitConfig {
 
 /// USD per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Price {
+pub struct TokenPrice {
     /// Tokens read afresh.
     pub input: f64,
     /// Tokens read from the provider's cache; `input` where the file does not say.
@@ -153,7 +153,7 @@ pub struct SandboxConfig {
 }
 
 /// A word of a fixed set in the file.
-trait Word: Copy + 'static {
+trait ConfigWord: Copy + 'static {
     const ALL: &'static [Self];
     fn word(self) -> &'static str;
 }
@@ -183,7 +183,7 @@ macro_rules! words {
             }
         }
 
-        impl Word for $name {
+        impl ConfigWord for $name {
             const ALL: &'static [Self] = $name::ALL;
 
             fn word(self) -> &'static str {
@@ -201,7 +201,7 @@ macro_rules! words {
 
 words! {
     /// The agent CLIs that the runner knows how to call.
-    Backend {
+    BackendKind {
         /// OpenAI's codex.
         Codex = "codex",
         /// Anthropic's claude.
@@ -317,7 +317,7 @@ impl Default for LoopConfig {
 impl Default for ExecutorConfig {
     fn default() -> Self {
         ExecutorConfig {
-            backend: Backend::Codex,
+            backend: BackendKind::Codex,
             command: Vec::new(),
             model: String::new(),
             extra_args: Vec::new(),

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
 use super::fleet;
-use super::reader::{Reader, Table, is_empty_array};
+use super::reader::{TomlReader, TomlTable, is_empty_array};
 use super::{
-    Backend, BudgetConfig, CommitConfig, Config, ConfigFinding, ExecutorConfig, GuardConfig,
-    LoopConfig, MIN_PROMPT_BUDGET, NotifyConfig, Price, SandboxConfig,
+    BackendKind, BudgetConfig, CommitConfig, Config, ConfigFinding, ExecutorConfig, GuardConfig,
+    LoopConfig, MIN_PROMPT_BUDGET, NotifyConfig, SandboxConfig, TokenPrice,
 };
 use crate::text::nearest;
 
@@ -25,7 +25,7 @@ const MAX_TOML: u64 = i64::MAX.unsigned_abs();
 const PRICE_KEYS: [&str; 3] = ["input", "cached", "output"];
 
 pub(super) fn read(text: &str) -> Result<Config, Vec<ConfigFinding>> {
-    let mut reader = Reader::new(text);
+    let mut reader = TomlReader::new(text);
     match DeTable::parse(text) {
         Ok(document) => {
             let config = config(&mut reader, document.get_ref());
@@ -41,9 +41,9 @@ pub(super) fn read(text: &str) -> Result<Config, Vec<ConfigFinding>> {
     }
 }
 
-fn config(reader: &mut Reader<'_>, document: &DeTable<'_>) -> Config {
+fn config(reader: &mut TomlReader<'_>, document: &DeTable<'_>) -> Config {
     let default = Config::default();
-    let root = Table::root(document);
+    let root = TomlTable::root(document);
     reader.unknown_keys(root);
     let kept = 1..=MAX_KEPT_BYTES as u64;
     Config {
@@ -95,7 +95,7 @@ fn config(reader: &mut Reader<'_>, document: &DeTable<'_>) -> Config {
     }
 }
 
-fn guard(reader: &mut Reader<'_>, root: Table<'_, '_>) -> GuardConfig {
+fn guard(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> GuardConfig {
     let default = GuardConfig::default();
     let table = reader.known_table(root, "guard");
     if table.get("command").is_some_and(is_empty_array) {
@@ -109,7 +109,7 @@ fn guard(reader: &mut Reader<'_>, root: Table<'_, '_>) -> GuardConfig {
     }
 }
 
-fn run_loop(reader: &mut Reader<'_>, root: Table<'_, '_>) -> LoopConfig {
+fn run_loop(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> LoopConfig {
     let default = LoopConfig::default();
     let table = reader.known_table(root, "loop");
     LoopConfig {
@@ -124,11 +124,11 @@ fn run_loop(reader: &mut Reader<'_>, root: Table<'_, '_>) -> LoopConfig {
     }
 }
 
-fn executor(reader: &mut Reader<'_>, root: Table<'_, '_>) -> ExecutorConfig {
+fn executor(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> ExecutorConfig {
     let default = ExecutorConfig::default();
     let table = reader.known_table(root, "executor");
     let backend = reader.word(table, "backend", default.backend);
-    if backend == Backend::Command && table.get("command").is_none_or(is_empty_array) {
+    if backend == BackendKind::Command && table.get("command").is_none_or(is_empty_array) {
         let at = table.get("command").or(table.get("backend"));
         reader.note(
             at.map(|value| value.span().start),
@@ -155,7 +155,7 @@ fn executor(reader: &mut Reader<'_>, root: Table<'_, '_>) -> ExecutorConfig {
     }
 }
 
-fn commit(reader: &mut Reader<'_>, root: Table<'_, '_>) -> CommitConfig {
+fn commit(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> CommitConfig {
     let default = CommitConfig::default();
     let table = reader.known_table(root, "commit");
     CommitConfig {
@@ -169,7 +169,7 @@ fn commit(reader: &mut Reader<'_>, root: Table<'_, '_>) -> CommitConfig {
     }
 }
 
-fn prices(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, Price> {
+fn prices(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> BTreeMap<String, TokenPrice> {
     let models = reader.table(root, "prices");
     let mut prices = BTreeMap::new();
     for (model, value) in models.entries() {
@@ -178,7 +178,7 @@ fn prices(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, Pric
             reader.wrong_type(value, name, "a table with input, cached and output");
             continue;
         };
-        let table = Table::root(entries).named(&name);
+        let table = TomlTable::root(entries).named(&name);
         for (key, _) in table.entries() {
             if !PRICE_KEYS.contains(&&**key.get_ref()) {
                 let (_, known) = nearest(key.get_ref(), &PRICE_KEYS);
@@ -191,7 +191,7 @@ fn prices(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, Pric
             }
         }
         let input = reader.amount(table, "input", 0.0);
-        let price = Price {
+        let price = TokenPrice {
             input,
             // Rather too dear than free.
             cached: reader.amount(table, "cached", input),
@@ -202,7 +202,7 @@ fn prices(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, Pric
     prices
 }
 
-fn notify(reader: &mut Reader<'_>, root: Table<'_, '_>) -> NotifyConfig {
+fn notify(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> NotifyConfig {
     let default = NotifyConfig::default();
     let table = reader.known_table(root, "notify");
     NotifyConfig {
@@ -210,7 +210,7 @@ fn notify(reader: &mut Reader<'_>, root: Table<'_, '_>) -> NotifyConfig {
     }
 }
 
-fn budget(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BudgetConfig {
+fn budget(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> BudgetConfig {
     let default = BudgetConfig::default();
     let table = reader.known_table(root, "budget");
     BudgetConfig {
@@ -219,7 +219,7 @@ fn budget(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BudgetConfig {
     }
 }
 
-fn sandbox(reader: &mut Reader<'_>, root: Table<'_, '_>) -> SandboxConfig {
+fn sandbox(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> SandboxConfig {
     let default = SandboxConfig::default();
     let table = reader.known_table(root, "sandbox");
     let writable = table

@@ -9,15 +9,15 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigFinding, Word, fleet};
+use super::{ConfigFinding, ConfigWord, fleet};
 use crate::paths;
 use crate::text::{ALIKE, cut_chars, escape_path, nearest};
 
 /// Tables with their keys.
-pub type Known = [(&'static str, &'static [&'static str])];
+pub type KnownKeys = [(&'static str, &'static [&'static str])];
 
 /// Every table with its keys. Tables whose keys are the user's have none here.
-const KNOWN: &Known = &[
+const KNOWN: &KnownKeys = &[
     (
         "",
         &[
@@ -62,19 +62,19 @@ const KNOWN: &Known = &[
 ];
 
 /// A value with its place.
-pub type Value<'i> = Spanned<DeValue<'i>>;
+pub type TomlValue<'i> = Spanned<DeValue<'i>>;
 
 /// One table of the document, or its absence.
 #[derive(Clone, Copy)]
-pub struct Table<'t, 'i> {
+pub struct TomlTable<'t, 'i> {
     name: &'t str,
     entries: Option<&'t DeTable<'i>>,
 }
 
-impl<'t, 'i> Table<'t, 'i> {
+impl<'t, 'i> TomlTable<'t, 'i> {
     /// The document itself.
     pub fn root(entries: &'t DeTable<'i>) -> Self {
-        Table {
+        TomlTable {
             name: "",
             entries: Some(entries),
         }
@@ -83,18 +83,18 @@ impl<'t, 'i> Table<'t, 'i> {
     /// The same table under its full name.
     #[must_use]
     pub fn named(self, name: &'t str) -> Self {
-        Table { name, ..self }
+        TomlTable { name, ..self }
     }
 
     /// The value of a key.
-    pub fn get(&self, key: &str) -> Option<&'t Value<'i>> {
+    pub fn get(&self, key: &str) -> Option<&'t TomlValue<'i>> {
         self.entries?.get(key)
     }
 
     /// Every key with its value.
     pub fn entries(
         &self,
-    ) -> impl Iterator<Item = (&'t Spanned<toml::de::DeString<'i>>, &'t Value<'i>)> + use<'t, 'i>
+    ) -> impl Iterator<Item = (&'t Spanned<toml::de::DeString<'i>>, &'t TomlValue<'i>)> + use<'t, 'i>
     {
         self.entries.into_iter().flatten()
     }
@@ -110,21 +110,21 @@ impl<'t, 'i> Table<'t, 'i> {
 }
 
 /// Collects the findings about one file.
-pub struct Reader<'s> {
+pub struct TomlReader<'s> {
     text: &'s str,
-    known: &'static Known,
+    known: &'static KnownKeys,
     findings: Vec<ConfigFinding>,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> TomlReader<'s> {
     /// For `config.toml`.
     pub(super) fn new(text: &'s str) -> Self {
-        Reader::knowing(text, KNOWN)
+        TomlReader::knowing(text, KNOWN)
     }
 
     /// For a file with these tables and keys.
-    pub fn knowing(text: &'s str, known: &'static Known) -> Self {
-        Reader {
+    pub fn knowing(text: &'s str, known: &'static KnownKeys) -> Self {
+        TomlReader {
             text,
             known,
             findings: Vec::new(),
@@ -160,7 +160,7 @@ impl<'s> Reader<'s> {
     /// A finding about the value of a key.
     pub fn find(
         &mut self,
-        table: Table<'_, '_>,
+        table: TomlTable<'_, '_>,
         key: &str,
         message: impl Into<String>,
         hint: Option<String>,
@@ -170,7 +170,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A finding about a value that is of another type.
-    pub fn wrong_type(&mut self, value: &Value<'_>, key: String, wanted: &str) {
+    pub fn wrong_type(&mut self, value: &TomlValue<'_>, key: String, wanted: &str) {
         let found = match value.get_ref() {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "an integer",
@@ -185,7 +185,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A table in a table, or its absence.
-    pub fn table<'t, 'i>(&mut self, parent: Table<'t, 'i>, name: &'t str) -> Table<'t, 'i> {
+    pub fn table<'t, 'i>(&mut self, parent: TomlTable<'t, 'i>, name: &'t str) -> TomlTable<'t, 'i> {
         let mut entries = None;
         if let Some(value) = parent.get(name) {
             match value.get_ref() {
@@ -193,18 +193,22 @@ impl<'s> Reader<'s> {
                 _ => self.wrong_type(value, parent.full_name(name), "a table"),
             }
         }
-        Table { name, entries }
+        TomlTable { name, entries }
     }
 
     /// A table in which only the known keys may be.
-    pub fn known_table<'t, 'i>(&mut self, parent: Table<'t, 'i>, name: &'t str) -> Table<'t, 'i> {
+    pub fn known_table<'t, 'i>(
+        &mut self,
+        parent: TomlTable<'t, 'i>,
+        name: &'t str,
+    ) -> TomlTable<'t, 'i> {
         let table = self.table(parent, name);
         self.unknown_keys(table);
         table
     }
 
     /// A finding for every key that the table may not have.
-    pub fn unknown_keys(&mut self, table: Table<'_, '_>) {
+    pub fn unknown_keys(&mut self, table: TomlTable<'_, '_>) {
         let known = self
             .known
             .iter()
@@ -225,7 +229,7 @@ impl<'s> Reader<'s> {
     /// An integer in a range.
     pub fn integer<T>(
         &mut self,
-        table: Table<'_, '_>,
+        table: TomlTable<'_, '_>,
         key: &str,
         range: RangeInclusive<T>,
         default: T,
@@ -253,7 +257,7 @@ impl<'s> Reader<'s> {
 
     /// A number that is neither negative nor one of a float's odd ones; integers are
     /// fine.
-    pub fn amount(&mut self, table: Table<'_, '_>, key: &str, default: f64) -> f64 {
+    pub fn amount(&mut self, table: TomlTable<'_, '_>, key: &str, default: f64) -> f64 {
         let Some(value) = table.get(key) else {
             return default;
         };
@@ -277,7 +281,7 @@ impl<'s> Reader<'s> {
     }
 
     /// True or false.
-    pub fn boolean(&mut self, table: Table<'_, '_>, key: &str, default: bool) -> bool {
+    pub fn boolean(&mut self, table: TomlTable<'_, '_>, key: &str, default: bool) -> bool {
         let Some(value) = table.get(key) else {
             return default;
         };
@@ -289,7 +293,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A text.
-    pub fn string(&mut self, table: Table<'_, '_>, key: &str, default: String) -> String {
+    pub fn string(&mut self, table: TomlTable<'_, '_>, key: &str, default: String) -> String {
         table
             .get(key)
             .and_then(|value| self.text_of(value, &table.full_name(key)))
@@ -297,7 +301,12 @@ impl<'s> Reader<'s> {
     }
 
     /// A word of a fixed set.
-    pub(super) fn word<W: Word>(&mut self, table: Table<'_, '_>, key: &str, default: W) -> W {
+    pub(super) fn word<W: ConfigWord>(
+        &mut self,
+        table: TomlTable<'_, '_>,
+        key: &str,
+        default: W,
+    ) -> W {
         let text = table
             .get(key)
             .and_then(|value| self.text_of(value, &table.full_name(key)));
@@ -322,7 +331,7 @@ impl<'s> Reader<'s> {
     /// A list of texts.
     pub fn strings(
         &mut self,
-        table: Table<'_, '_>,
+        table: TomlTable<'_, '_>,
         key: &str,
         default: Vec<String>,
     ) -> Vec<String> {
@@ -342,7 +351,12 @@ impl<'s> Reader<'s> {
     }
 
     /// A command line: empty, or with a program to start.
-    pub fn argv(&mut self, table: Table<'_, '_>, key: &str, default: Vec<String>) -> Vec<String> {
+    pub fn argv(
+        &mut self,
+        table: TomlTable<'_, '_>,
+        key: &str,
+        default: Vec<String>,
+    ) -> Vec<String> {
         let words = self.strings(table, key, default);
         if words
             .first()
@@ -355,7 +369,12 @@ impl<'s> Reader<'s> {
     }
 
     /// A list of globs that can match something.
-    pub fn globs(&mut self, table: Table<'_, '_>, key: &str, default: Vec<String>) -> Vec<String> {
+    pub fn globs(
+        &mut self,
+        table: TomlTable<'_, '_>,
+        key: &str,
+        default: Vec<String>,
+    ) -> Vec<String> {
         let globs = self.strings(table, key, default);
         for glob in &globs {
             if let Err(error) = paths::check_glob(glob) {
@@ -367,7 +386,7 @@ impl<'s> Reader<'s> {
     }
 
     /// Variables of an environment.
-    pub fn variables(&mut self, table: Table<'_, '_>) -> BTreeMap<String, String> {
+    pub fn variables(&mut self, table: TomlTable<'_, '_>) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::new();
         for (key, value) in table.entries() {
             let name: &str = key.get_ref();
@@ -384,7 +403,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A string that can be handed to a process.
-    pub fn text_of(&mut self, value: &Value<'_>, key: &str) -> Option<String> {
+    pub fn text_of(&mut self, value: &TomlValue<'_>, key: &str) -> Option<String> {
         match value.get_ref() {
             DeValue::String(text) if text.contains('\0') => {
                 let message = "must not contain a NUL character".to_owned();
@@ -401,13 +420,13 @@ impl<'s> Reader<'s> {
 }
 
 /// Whether a value is a list without items.
-pub fn is_empty_array(value: &Value<'_>) -> bool {
+pub fn is_empty_array(value: &TomlValue<'_>) -> bool {
     matches!(value.get_ref(), DeValue::Array(items) if items.is_empty())
 }
 
 /// Names the known key that was most likely meant, with its table. Keys of the same
 /// table are preferred.
-fn nearest_key(known: &Known, table: &str, key: &str) -> String {
+fn nearest_key(known: &KnownKeys, table: &str, key: &str) -> String {
     let preferred = |home: &str, score: f64| score + if home == table { 0.1 } else { 0.0 };
     let ((score, meant), home) = known
         .iter()

@@ -1,6 +1,6 @@
 //! The commented `config.toml` of a new project.
 
-use super::{Backend, CommitConfig, Config};
+use super::{BackendKind, CommitConfig, Config};
 
 /// What is known about a new project.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct NewProject<'a> {
     /// Globs whose changes are pointed out.
     pub watched: &'a [String],
     /// The agent.
-    pub backend: Backend,
+    pub backend: BackendKind,
     /// Its argv, for `command`.
     pub command: &'a [String],
 }

@@ -68,7 +68,7 @@ writable = []
 "#,
     )
     .unwrap();
-    let price = |input, cached, output| Price {
+    let price = |input, cached, output| TokenPrice {
         input,
         cached,
         output,
@@ -91,7 +91,7 @@ writable = []
             wait_quota: true,
         },
         executor: ExecutorConfig {
-            backend: Backend::Command,
+            backend: BackendKind::Command,
             command: strings(&["./agent", ""]),
             model: "m".to_owned(),
             extra_args: strings(&["-x"]),
@@ -373,7 +373,7 @@ fn the_template_is_the_default_configuration() {
         guard: &default.guard.command,
         protected: &default.guard.protected,
         watched: &default.guard.watched,
-        backend: Backend::Codex,
+        backend: BackendKind::Codex,
         command: &[],
     });
     assert_eq!(Config::parse(&text), Ok(default));
@@ -381,8 +381,8 @@ fn the_template_is_the_default_configuration() {
 
 #[test]
 fn words_are_read_back() {
-    for &backend in Backend::ALL {
-        assert_eq!(Backend::from_word(&backend.to_string()), Some(backend));
+    for &backend in BackendKind::ALL {
+        assert_eq!(BackendKind::from_word(&backend.to_string()), Some(backend));
     }
     assert_eq!(OnTimeout::from_word("Stop"), None);
     assert_eq!(SandboxMode::from_word("auto"), Some(SandboxMode::Auto));
@@ -426,13 +426,13 @@ proptest! {
         expected.guard.command.clone_from(&guard);
         expected.guard.protected.clone_from(&protected);
         expected.guard.watched.clone_from(&watched);
-        expected.executor.backend = Backend::ALL[index];
+        expected.executor.backend = BackendKind::ALL[index];
         expected.executor.command.clone_from(&command);
         let text = template(NewProject {
             guard: &guard,
             protected: &protected,
             watched: &watched,
-            backend: Backend::ALL[index],
+            backend: BackendKind::ALL[index],
             command: &command,
         });
         prop_assert_eq!(Config::parse(&text), Ok(expected), "{}", text);

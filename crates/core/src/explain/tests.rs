@@ -99,7 +99,7 @@ fn reasons() {
         ),
         ("root(a b)", Some("x"), None),
     ] {
-        let expected = expected.map(|(path, state, reasons)| Why {
+        let expected = expected.map(|(path, state, reasons)| NodeReasons {
             path: path.to_owned(),
             state,
             reasons: reasons.into_iter().map(str::to_owned).collect(),

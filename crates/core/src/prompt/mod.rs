@@ -4,7 +4,7 @@
 mod pack;
 mod words;
 
-use pack::{Cut, Pack, Part, Section};
+use pack::{PromptCut, PromptPack, PromptPart, PromptSection};
 
 use crate::text::{cut_end, cut_front, cut_middle};
 
@@ -84,105 +84,112 @@ pub fn build(input: &PromptInput<'_>) -> String {
 fn work(input: &PromptInput<'_>) -> String {
     // GOAL.md, history and failure never take more than this each.
     let share = input.budget_bytes / 4;
-    let mut pack = Pack::new(input.budget_bytes, words::output_contract(input));
+    let mut pack = PromptPack::new(input.budget_bytes, words::output_contract(input));
 
     pack.push(
-        Part::Rules,
-        Section::plain("# Runner contract", &words::rules(input), Cut::End),
+        PromptPart::Rules,
+        PromptSection::plain("# Runner contract", &words::rules(input), PromptCut::End),
     );
     pack.push_text(
-        Part::GoalFile,
+        PromptPart::GoalFile,
         "## The goal of the whole run (`.runner/GOAL.md`)",
         &cut_end(tidy(input.goal_md), share),
-        Cut::End,
+        PromptCut::End,
     );
     pack.push_text(
-        Part::Instructions,
+        PromptPart::Instructions,
         "## Standing instructions (`.runner/INSTRUCTIONS.md`)",
         input.instructions.unwrap_or_default(),
-        Cut::End,
+        PromptCut::End,
     );
     pack.push_text(
-        Part::Goal,
+        PromptPart::Goal,
         "## Your task (`.runner/context/goal.md`)",
         input.context_goal,
-        Cut::End,
+        PromptCut::End,
     );
     pack.push_text(
-        Part::History,
+        PromptPart::History,
         "## What the last attempt left (`.runner/context/history.md`)",
         &cut_middle(
             tidy(input.context_history.unwrap_or_default()),
             share,
             HISTORY_TAIL,
         ),
-        Cut::Middle(HISTORY_TAIL),
+        PromptCut::Middle(HISTORY_TAIL),
     );
     pack.push_text(
-        Part::Failure,
+        PromptPart::Failure,
         "## How the guard failed (`.runner/context/failure.md`)",
         &cut_middle(
             tidy(input.context_failure.unwrap_or_default()),
             share,
             FAILURE_TAIL,
         ),
-        Cut::Middle(FAILURE_TAIL),
+        PromptCut::Middle(FAILURE_TAIL),
     );
     pack.push(
-        Part::Leaf,
-        Section::fenced(
+        PromptPart::Leaf,
+        PromptSection::fenced(
             &format!(
                 "## Selected leaf\n\nIts place in the tree: `{}`",
                 cut_front(input.selected_path, 200)
             ),
             "json",
             tidy(input.selected_json),
-            Cut::End,
+            PromptCut::End,
         ),
     );
     for (path, text) in input.sidecars {
         pack.push_text(
-            Part::Sidecar,
+            PromptPart::Sidecar,
             &format!("## Notes of a node (`{}`)", words::shown(path)),
             text,
-            Cut::End,
+            PromptCut::End,
         );
     }
     pack.push_text(
-        Part::Summary,
+        PromptPart::Summary,
         "## The rest of the tree",
         input.tree_summary,
-        Cut::End,
+        PromptCut::End,
     );
     pack.push_text(
-        Part::Assumptions,
+        PromptPart::Assumptions,
         "## Assumptions so far (`.runner/state/assumptions.md`)",
         input.assumptions,
-        Cut::Front,
+        PromptCut::Front,
     );
     pack.push_text(
-        Part::Questions,
+        PromptPart::Questions,
         "## Open questions so far (`.runner/state/questions.md`)",
         input.questions,
-        Cut::Front,
+        PromptCut::Front,
     );
 
     // Without floors that leave room for each, a huge leaf would push out the rules.
     let room = pack.room();
-    let contract = (room / 2).max(pack.len_of(Part::Rules).min(room / 3 * 2));
+    let contract = (room / 2).max(pack.len_of(PromptPart::Rules).min(room / 3 * 2));
     let goal = (room - contract) / 2;
     let leaf = room - contract - goal;
     pack.fit(&[
-        (&[Part::Summary], 0),
-        (&[Part::Sidecar], 0),
-        (&[Part::Assumptions], 0),
-        (&[Part::Questions], 0),
-        (&[Part::History], 0),
-        (&[Part::Failure], 0),
+        (&[PromptPart::Summary], 0),
+        (&[PromptPart::Sidecar], 0),
+        (&[PromptPart::Assumptions], 0),
+        (&[PromptPart::Questions], 0),
+        (&[PromptPart::History], 0),
+        (&[PromptPart::Failure], 0),
         // These three are the contract: its end goes first.
-        (&[Part::Instructions, Part::GoalFile, Part::Rules], contract),
-        (&[Part::Goal], goal),
-        (&[Part::Leaf], leaf),
+        (
+            &[
+                PromptPart::Instructions,
+                PromptPart::GoalFile,
+                PromptPart::Rules,
+            ],
+            contract,
+        ),
+        (&[PromptPart::Goal], goal),
+        (&[PromptPart::Leaf], leaf),
     ])
 }
 
@@ -192,42 +199,42 @@ fn repair(
     valid_tree: &str,
     refused_before: Option<&str>,
 ) -> String {
-    let mut pack = Pack::new(input.budget_bytes, words::output_contract(input));
+    let mut pack = PromptPack::new(input.budget_bytes, words::output_contract(input));
     pack.push(
-        Part::Rules,
-        Section::plain(
+        PromptPart::Rules,
+        PromptSection::plain(
             "# Repair the task tree",
             &words::repair_rules(input),
-            Cut::End,
+            PromptCut::End,
         ),
     );
     pack.push_text(
-        Part::Refused,
+        PromptPart::Refused,
         "## Why the last repair was not accepted",
         refused_before.unwrap_or_default(),
-        Cut::End,
+        PromptCut::End,
     );
     pack.push_text(
-        Part::Findings,
+        PromptPart::Findings,
         "## What is wrong with the tree",
         &words::list(findings),
-        Cut::End,
+        PromptCut::End,
     );
     pack.push(
-        Part::ValidTree,
-        Section::fenced(
+        PromptPart::ValidTree,
+        PromptSection::fenced(
             "## The last valid tree",
             "json",
             tidy(valid_tree),
-            Cut::Middle(50),
+            PromptCut::Middle(50),
         ),
     );
     let room = pack.room();
     pack.fit(&[
-        (&[Part::ValidTree], room / 4),
-        (&[Part::Findings], room / 4),
-        (&[Part::Refused], room / 8),
-        (&[Part::Rules], room - room / 4 * 2 - room / 8),
+        (&[PromptPart::ValidTree], room / 4),
+        (&[PromptPart::Findings], room / 4),
+        (&[PromptPart::Refused], room / 8),
+        (&[PromptPart::Rules], room - room / 4 * 2 - room / 8),
     ])
 }
 

@@ -10,7 +10,7 @@ const MIN_BODY_BYTES: usize = 120;
 
 /// Which part of the prompt a section is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PromptPart {
     Rules,
     GoalFile,
     Instructions,
@@ -29,7 +29,7 @@ pub(super) enum Part {
 
 /// Where a section may be shortened.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cut {
+pub(super) enum PromptCut {
     Front,
     End,
     /// The number is the end's share in percent.
@@ -38,17 +38,17 @@ pub(super) enum Cut {
 
 /// A heading with a text that can be shortened.
 #[derive(Clone, Debug)]
-pub(super) struct Section {
+pub(super) struct PromptSection {
     before: String,
     body: String,
     after: String,
-    cut: Cut,
+    cut: PromptCut,
 }
 
-impl Section {
+impl PromptSection {
     /// Text of our own.
-    pub(super) fn plain(head: &str, body: &str, cut: Cut) -> Self {
-        Section {
+    pub(super) fn plain(head: &str, body: &str, cut: PromptCut) -> Self {
+        PromptSection {
             before: format!("{head}\n\n"),
             body: body.to_owned(),
             after: "\n\n".to_owned(),
@@ -58,9 +58,9 @@ impl Section {
 
     /// Text of others: in a fence that it cannot close, so that nothing in it reads as
     /// a part of the prompt.
-    pub(super) fn fenced(head: &str, language: &str, body: &str, cut: Cut) -> Self {
+    pub(super) fn fenced(head: &str, language: &str, body: &str, cut: PromptCut) -> Self {
         let fence = fence(body);
-        Section {
+        PromptSection {
             before: format!("{head}\n\n{fence}{language}\n"),
             body: body.to_owned(),
             after: format!("\n{fence}\n\n"),
@@ -79,9 +79,9 @@ impl Section {
             return None;
         }
         let short = match self.cut {
-            Cut::Front => cut_front(&self.body, room),
-            Cut::End => cut_end(&self.body, room),
-            Cut::Middle(tail) => cut_middle(&self.body, room, tail),
+            PromptCut::Front => cut_front(&self.body, room),
+            PromptCut::End => cut_end(&self.body, room),
+            PromptCut::Middle(tail) => cut_middle(&self.body, room, tail),
         };
         if let Cow::Owned(short) = short {
             self.body = short;
@@ -91,30 +91,30 @@ impl Section {
 }
 
 /// The sections in their order, and the end that is never cut.
-pub(super) struct Pack {
+pub(super) struct PromptPack {
     budget: usize,
-    sections: Vec<(Part, Section)>,
+    sections: Vec<(PromptPart, PromptSection)>,
     end: String,
 }
 
-impl Pack {
+impl PromptPack {
     pub(super) fn new(budget: usize, end: String) -> Self {
-        Pack {
+        PromptPack {
             budget,
             sections: Vec::new(),
             end,
         }
     }
 
-    pub(super) fn push(&mut self, part: Part, section: Section) {
+    pub(super) fn push(&mut self, part: PromptPart, section: PromptSection) {
         self.sections.push((part, section));
     }
 
     /// Adds a Markdown text, unless it is blank.
-    pub(super) fn push_text(&mut self, part: Part, head: &str, text: &str, cut: Cut) {
+    pub(super) fn push_text(&mut self, part: PromptPart, head: &str, text: &str, cut: PromptCut) {
         let text = tidy(text);
         if !text.is_empty() {
-            self.push(part, Section::fenced(head, "markdown", text, cut));
+            self.push(part, PromptSection::fenced(head, "markdown", text, cut));
         }
     }
 
@@ -123,11 +123,11 @@ impl Pack {
         self.budget.saturating_sub(self.end.len())
     }
 
-    pub(super) fn len_of(&self, part: Part) -> usize {
+    pub(super) fn len_of(&self, part: PromptPart) -> usize {
         self.len_of_all(&[part])
     }
 
-    fn len_of_all(&self, parts: &[Part]) -> usize {
+    fn len_of_all(&self, parts: &[PromptPart]) -> usize {
         let of_parts = self
             .sections
             .iter()
@@ -140,7 +140,7 @@ impl Pack {
     /// a floor as long as a later step can give way instead.
     ///
     /// Everything fits in the end if the floors together do.
-    pub(super) fn fit(mut self, steps: &[(&[Part], usize)]) -> String {
+    pub(super) fn fit(mut self, steps: &[(&[PromptPart], usize)]) -> String {
         for (parts, floor) in steps {
             for part in *parts {
                 for index in (0..self.sections.len()).rev() {
@@ -160,7 +160,7 @@ impl Pack {
         prompt
     }
 
-    fn give_way(&mut self, index: usize, group: &[Part], floor: usize) {
+    fn give_way(&mut self, index: usize, group: &[PromptPart], floor: usize) {
         let total: usize = self.sections.iter().map(|(_, s)| s.len()).sum();
         let excess = total.saturating_sub(self.room());
         let spare = self.len_of_all(group).saturating_sub(floor);

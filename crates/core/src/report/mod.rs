@@ -1,7 +1,7 @@
 //! The morning page as data: what a run came to, put together from its records.
 //!
 //! Nothing here reads a file or a clock. What is not known stays `None`, and what
-//! could not be had is named in [`Report::missing`].
+//! could not be had is named in [`RunReport::missing`].
 
 mod next;
 
@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use crate::message::ByHand;
-use crate::meta::{ErrorKind, Meta, Verdict};
+use crate::meta::{IterationErrorKind, IterationMeta, IterationVerdict};
 use crate::select::{Selection, select};
-use crate::tree::{Node, Progress};
+use crate::tree::{Node, TreeProgress};
 use crate::usage::{self, NodeUsage, Usage};
 
-pub use next::{Next, unstick};
+pub use next::{NextCommand, unstick};
 
 /// Everything that the page is made of.
 #[derive(Debug)]
-pub struct Inputs<'a> {
+pub struct ReportInputs<'a> {
     /// The run; `None` before the first start.
     pub run_id: Option<String>,
     /// Its branch.
@@ -31,15 +31,15 @@ pub struct Inputs<'a> {
     /// The tree, or what is wrong with it.
     pub tree: Result<&'a Node<'a>, InvalidTree>,
     /// Every iteration of which there is a record, rising.
-    pub iterations: Vec<Recorded>,
+    pub iterations: Vec<ReportIteration>,
     /// What people did through the runner: after which iteration, and what.
     pub by_hand: Vec<(u32, ByHand)>,
     /// The runner at work.
-    pub running: Option<Running>,
+    pub running: Option<RunningLoop>,
     /// How the last loop ended, if nothing came after it.
-    pub ended: Option<Ended>,
+    pub ended: Option<EndedLoop>,
     /// What went before, of each leaf that has used up its attempts.
-    pub troubles: HashMap<String, Trouble>,
+    pub troubles: HashMap<String, NodeHistory>,
     /// Lines that this run added to assumptions.md.
     pub assumptions: Vec<String>,
     /// Lines that this run added to questions.md.
@@ -61,24 +61,24 @@ pub struct InvalidTree {
 
 /// One iteration: its commit, its record, or both.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct ReportIteration {
     /// Its number.
     pub iter: u32,
     /// The record in this clone.
-    pub meta: Option<Meta>,
+    pub meta: Option<IterationMeta>,
     /// What the branch says.
-    pub commit: Option<Committed>,
+    pub commit: Option<ReportCommit>,
 }
 
 /// What the commit of an iteration says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct ReportCommit {
     /// Its name.
     pub id: String,
     /// The node.
     pub node_id: String,
     /// What the iteration came to, as far as the commit tells.
-    pub verdict: Verdict,
+    pub verdict: IterationVerdict,
     /// The guard's exit code.
     pub guard_exit: Option<i32>,
     /// SHA-256 of the guard's log.
@@ -87,7 +87,7 @@ pub struct Committed {
 
 /// The runner at work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Running {
+pub struct RunningLoop {
     /// Its process.
     pub pid: u32,
     /// The iteration that has begun and not ended.
@@ -98,7 +98,7 @@ pub struct Running {
 
 /// How a loop ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedLoop {
     /// `stopped`, `limit`, `error`, `interrupted`…
     pub status: String,
     /// Why, in words.
@@ -107,20 +107,20 @@ pub struct Ended {
 
 /// What went before on a node that does not get on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct NodeHistory {
     /// Its last iterations that were not runner errors, rising.
-    pub tries: Vec<Try>,
+    pub tries: Vec<NodeAttempt>,
     /// The guard's last no.
     pub guard: Option<GuardFailure>,
 }
 
 /// One try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Try {
+pub struct NodeAttempt {
     /// The iteration; null where only the bookkeeping is known.
     pub iter: Option<u32>,
     /// What it came to.
-    pub outcome: Verdict,
+    pub outcome: IterationVerdict,
     /// What the agent said, or what was not accepted.
     pub summary: Option<String>,
 }
@@ -140,16 +140,16 @@ pub struct GuardFailure {
 
 /// The page.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct RunReport {
     /// The run; null before the first start.
     pub run_id: Option<String>,
     /// Its branch.
     pub branch: Option<String>,
     /// Where it began.
-    pub base: Option<Base>,
+    pub base: Option<ReportBase>,
     /// The goal's title.
     pub title: String,
-    /// One word, see [`Report::verdict`].
+    /// One word, see [`RunReport::verdict`].
     pub state: &'static str,
     /// One line that says it all.
     pub verdict: String,
@@ -158,7 +158,7 @@ pub struct Report {
     /// All leaves.
     pub leaves: Option<usize>,
     /// The runner at work.
-    pub running: Option<Running>,
+    pub running: Option<RunningLoop>,
     /// The leaves that have passed, with their proofs.
     pub passed: Vec<PassedNode>,
     /// The leaves that have used up their attempts.
@@ -168,7 +168,7 @@ pub struct Report {
     /// How the plan changed.
     pub plan_changes: Vec<PlanChange>,
     /// Files of special interest that sessions touched.
-    pub touched: Vec<Touched>,
+    pub touched: Vec<TouchedFiles>,
     /// What agents took for granted in this run.
     pub assumptions: Vec<String>,
     /// What they would have asked.
@@ -184,12 +184,12 @@ pub struct Report {
     /// What could not be had.
     pub missing: Vec<String>,
     /// What to type next, the best first.
-    pub next: Vec<Next>,
+    pub next: Vec<NextCommand>,
 }
 
 /// Where a run began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Base {
+pub struct ReportBase {
     /// The branch.
     pub branch: String,
     /// The commit.
@@ -230,7 +230,7 @@ pub struct StuckNode {
     pub is_next: bool,
     /// What went before.
     #[serde(flatten)]
-    pub trouble: Trouble,
+    pub trouble: NodeHistory,
 }
 
 /// What one iteration, or a person after it, did to the plan.
@@ -256,7 +256,7 @@ pub struct PlanChange {
 
 /// Files of special interest that an iteration touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Touched {
+pub struct TouchedFiles {
     /// The iteration.
     pub iter: u32,
     /// The node.
@@ -268,7 +268,7 @@ pub struct Touched {
     pub files: Vec<String>,
 }
 
-impl Touched {
+impl TouchedFiles {
     /// What became of them, in words.
     pub fn words(&self) -> &'static str {
         match self.kind {
@@ -286,19 +286,19 @@ impl Touched {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OutcomeCount {
     /// What they came to.
-    pub outcome: Verdict,
+    pub outcome: IterationVerdict,
     /// How many.
     pub count: u32,
 }
 
 /// Puts the page together.
-pub fn assemble(inputs: Inputs<'_>) -> Report {
+pub fn assemble(inputs: ReportInputs<'_>) -> RunReport {
     let metas = || inputs.iterations.iter().filter_map(|it| it.meta.as_ref());
     let tree = inputs.tree.as_ref().ok().copied();
     let progress = tree.map(Node::progress);
     let (state, verdict) = verdict(&inputs, progress);
     let next = next::commands(&inputs, state);
-    Report {
+    RunReport {
         state,
         verdict,
         passed: passed(tree, &inputs.iterations),
@@ -317,7 +317,9 @@ pub fn assemble(inputs: Inputs<'_>) -> Report {
         next,
         run_id: inputs.run_id,
         branch: inputs.branch,
-        base: inputs.base.map(|(branch, commit)| Base { branch, commit }),
+        base: inputs
+            .base
+            .map(|(branch, commit)| ReportBase { branch, commit }),
         title: inputs.title,
         running: inputs.running,
         assumptions: inputs.assumptions,
@@ -329,7 +331,7 @@ pub fn assemble(inputs: Inputs<'_>) -> Report {
 
 /// The state in one word and in one line. Who works comes first, then what the
 /// tree says, then how the last loop ended.
-fn verdict(inputs: &Inputs<'_>, progress: Option<Progress>) -> (&'static str, String) {
+fn verdict(inputs: &ReportInputs<'_>, progress: Option<TreeProgress>) -> (&'static str, String) {
     if inputs.run_id.is_none() {
         return ("not_started", "no run has been started here".to_owned());
     }
@@ -394,12 +396,12 @@ fn verdict(inputs: &Inputs<'_>, progress: Option<Progress>) -> (&'static str, St
 }
 
 /// The leaves that have passed, in the order in which they did.
-fn passed(tree: Option<&Node<'_>>, iterations: &[Recorded]) -> Vec<PassedNode> {
+fn passed(tree: Option<&Node<'_>>, iterations: &[ReportIteration]) -> Vec<PassedNode> {
     let mut proofs: BTreeMap<&str, PassedNode> = BTreeMap::new();
     for it in iterations {
-        let verdict = it.meta.as_ref().map(Meta::verdict);
+        let verdict = it.meta.as_ref().map(IterationMeta::verdict);
         let verdict = verdict.or(it.commit.as_ref().map(|commit| commit.verdict));
-        if verdict != Some(Verdict::Passed) {
+        if verdict != Some(IterationVerdict::Passed) {
             continue;
         }
         let (meta, commit) = (it.meta.as_ref(), it.commit.as_ref());
@@ -447,7 +449,7 @@ fn passed(tree: Option<&Node<'_>>, iterations: &[Recorded]) -> Vec<PassedNode> {
     passed
 }
 
-fn stuck(root: &Node<'_>, troubles: &HashMap<String, Trouble>) -> Vec<StuckNode> {
+fn stuck(root: &Node<'_>, troubles: &HashMap<String, NodeHistory>) -> Vec<StuckNode> {
     let next = match select(root) {
         Selection::Stuck(leaf) => Some(&leaf.node.id),
         _ => None,
@@ -464,7 +466,7 @@ fn stuck(root: &Node<'_>, troubles: &HashMap<String, Trouble>) -> Vec<StuckNode>
         .collect()
 }
 
-fn plan_changes(inputs: &Inputs<'_>) -> Vec<PlanChange> {
+fn plan_changes(inputs: &ReportInputs<'_>) -> Vec<PlanChange> {
     let mut changes: Vec<PlanChange> = Vec::new();
     for meta in inputs.iterations.iter().filter_map(|it| it.meta.as_ref()) {
         let what = &meta.tree_changes;
@@ -476,7 +478,7 @@ fn plan_changes(inputs: &Inputs<'_>) -> Vec<PlanChange> {
             by: "agent",
             node_id: Some(meta.node_id.clone()),
             command: None,
-            decomposed: meta.verdict() == Verdict::Decomposed,
+            decomposed: meta.verdict() == IterationVerdict::Decomposed,
             added: what.added.clone(),
             edited: what.edited.clone(),
             moved: what.moved.clone(),
@@ -500,7 +502,7 @@ fn plan_changes(inputs: &Inputs<'_>) -> Vec<PlanChange> {
     changes
 }
 
-fn touched(meta: &Meta) -> impl Iterator<Item = Touched> {
+fn touched(meta: &IterationMeta) -> impl Iterator<Item = TouchedFiles> {
     let facts = &meta.facts;
     let kinds = [
         ("watched", &meta.watched_changed),
@@ -513,7 +515,7 @@ fn touched(meta: &Meta) -> impl Iterator<Item = Touched> {
     kinds
         .into_iter()
         .filter(|(_, files)| !files.is_empty())
-        .map(|(kind, files)| Touched {
+        .map(|(kind, files)| TouchedFiles {
             iter: meta.iter,
             node_id: meta.node_id.clone(),
             kind,
@@ -521,10 +523,10 @@ fn touched(meta: &Meta) -> impl Iterator<Item = Touched> {
         })
 }
 
-fn outcomes(iterations: &[Recorded]) -> Vec<OutcomeCount> {
-    let mut counts: BTreeMap<Verdict, u32> = BTreeMap::new();
+fn outcomes(iterations: &[ReportIteration]) -> Vec<OutcomeCount> {
+    let mut counts: BTreeMap<IterationVerdict, u32> = BTreeMap::new();
     for it in iterations {
-        let verdict = it.meta.as_ref().map(Meta::verdict);
+        let verdict = it.meta.as_ref().map(IterationMeta::verdict);
         let verdict = verdict.or(it.commit.as_ref().map(|commit| commit.verdict));
         if let Some(verdict) = verdict {
             *counts.entry(verdict).or_default() += 1;
@@ -539,7 +541,7 @@ fn outcomes(iterations: &[Recorded]) -> Vec<OutcomeCount> {
 }
 
 /// The kind of the runner error that the last iteration was, if it was one.
-fn last_error(inputs: &Inputs<'_>) -> Option<ErrorKind> {
+fn last_error(inputs: &ReportInputs<'_>) -> Option<IterationErrorKind> {
     let meta = inputs.iterations.last()?.meta.as_ref()?;
     meta.error.as_ref().map(|error| error.kind)
 }

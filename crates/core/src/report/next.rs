@@ -2,28 +2,28 @@
 
 use serde::Serialize;
 
-use super::{Inputs, last_error};
-use crate::meta::ErrorKind;
+use super::{ReportInputs, last_error};
+use crate::meta::IterationErrorKind;
 use crate::select::{Selection, select};
 
 /// A command to type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Next {
+pub struct NextCommand {
     /// The command.
     pub command: String,
     /// What it does here.
     pub why: String,
 }
 
-fn next(command: impl Into<String>, why: &str) -> Next {
-    Next {
+fn next(command: impl Into<String>, why: &str) -> NextCommand {
+    NextCommand {
         command: command.into(),
         why: why.to_owned(),
     }
 }
 
 /// What helps a leaf that has used up its attempts; `iter` is its last try.
-pub fn unstick(node_id: &str, iter: Option<u32>) -> Vec<Next> {
+pub fn unstick(node_id: &str, iter: Option<u32>) -> Vec<NextCommand> {
     let mut list = vec![
         next(format!("runner retry {node_id}"), "give it more attempts"),
         next("runner edit tree", "change, split or remove it"),
@@ -35,7 +35,7 @@ pub fn unstick(node_id: &str, iter: Option<u32>) -> Vec<Next> {
 }
 
 /// What to type in this state of the run, the best first.
-pub(super) fn commands(inputs: &Inputs<'_>, state: &str) -> Vec<Next> {
+pub(super) fn commands(inputs: &ReportInputs<'_>, state: &str) -> Vec<NextCommand> {
     let go_on = || next("runner loop", "go on");
     match state {
         "not_started" => vec![next("runner start", "begin the run that GOAL.md describes")],
@@ -82,15 +82,23 @@ pub(super) fn commands(inputs: &Inputs<'_>, state: &str) -> Vec<Next> {
             next("runner loop", "then go on"),
         ],
         "error" => match last_error(inputs) {
-            Some(ErrorKind::Auth | ErrorKind::Spawn | ErrorKind::GuardSpawn) => vec![
+            Some(
+                IterationErrorKind::Auth
+                | IterationErrorKind::Spawn
+                | IterationErrorKind::GuardSpawn,
+            ) => vec![
                 next("runner doctor", "see what is missing"),
                 next("runner loop", "then go on"),
             ],
-            Some(ErrorKind::Quota) => vec![next(
+            Some(IterationErrorKind::Quota) => vec![next(
                 "runner loop --wait-quota",
                 "go on when the quota is back",
             )],
-            Some(ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout) => vec![
+            Some(
+                IterationErrorKind::Timeout
+                | IterationErrorKind::Idle
+                | IterationErrorKind::GuardTimeout,
+            ) => vec![
                 next("runner edit config", "give it more time"),
                 next("runner loop", "then go on"),
             ],

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::meta::tests::meta;
-use crate::meta::{Class, Guard, GuardRun, RunnerError};
-use crate::output::Status;
+use crate::meta::{GuardResult, GuardRun, OutcomeClass, RunnerError};
+use crate::output::AgentStatus;
 
-fn inputs<'a>(tree: Result<&'a Node<'a>, InvalidTree>) -> Inputs<'a> {
-    Inputs {
+fn inputs<'a>(tree: Result<&'a Node<'a>, InvalidTree>) -> ReportInputs<'a> {
+    ReportInputs {
         run_id: Some("demo".to_owned()),
         branch: Some("runner/demo".to_owned()),
         base: Some(("main".to_owned(), "ba5e".to_owned())),
@@ -35,14 +35,14 @@ fn tree(a_passes: bool, b_attempts: u32, b_passes: bool) -> Node<'static> {
     root
 }
 
-fn ended(status: &str, reason: &str) -> Ended {
-    Ended {
+fn ended(status: &str, reason: &str) -> EndedLoop {
+    EndedLoop {
         status: status.to_owned(),
         reason: (!reason.is_empty()).then(|| reason.to_owned()),
     }
 }
 
-fn check(inputs: Inputs<'_>, state: &str, verdict: &str, commands: &[&str]) {
+fn check(inputs: ReportInputs<'_>, state: &str, verdict: &str, commands: &[&str]) {
     let report = assemble(inputs);
     assert_eq!(report.state, state);
     assert_eq!(report.verdict, verdict);
@@ -85,7 +85,7 @@ fn the_verdict_and_what_to_type() {
     );
     let open = tree(true, 1, false);
     let mut it = inputs(Ok(&open));
-    it.running = Some(Running {
+    it.running = Some(RunningLoop {
         pid: 7,
         iter: Some(4),
         node_id: Some("b".to_owned()),
@@ -130,8 +130,8 @@ fn the_verdict_and_what_to_type() {
     ] {
         let mut it = inputs(Ok(&open));
         let mut last = meta(1, "b");
-        last.error = Some(RunnerError::new(ErrorKind::Auth, "no key"));
-        it.iterations = vec![Recorded {
+        last.error = Some(RunnerError::new(IterationErrorKind::Auth, "no key"));
+        it.iterations = vec![ReportIteration {
             iter: 1,
             meta: Some(last),
             commit: None,
@@ -165,9 +165,9 @@ fn the_verdict_and_what_to_type() {
     );
 }
 
-fn passed_at(iter: u32, node: &str) -> Meta {
+fn passed_at(iter: u32, node: &str) -> IterationMeta {
     let mut it = meta(iter, node);
-    (it.status, it.guard) = (Status::Done, Guard::Pass);
+    (it.status, it.guard) = (AgentStatus::Done, GuardResult::Pass);
     it.guard_run = Some(GuardRun {
         command: vec!["ci".to_owned()],
         exit_code: Some(0),
@@ -177,8 +177,8 @@ fn passed_at(iter: u32, node: &str) -> Meta {
     it
 }
 
-fn committed(iter: u32, node: &str, verdict: Verdict) -> Committed {
-    Committed {
+fn committed(iter: u32, node: &str, verdict: IterationVerdict) -> ReportCommit {
+    ReportCommit {
         id: format!("c{iter}"),
         node_id: node.to_owned(),
         verdict,
@@ -197,10 +197,10 @@ fn proofs_come_from_commits_else_from_records_else_are_missing() {
         (false, false, (None, None, None)),
     ] {
         let mut it = inputs(Ok(&root));
-        it.iterations = vec![Recorded {
+        it.iterations = vec![ReportIteration {
             iter: 5,
             meta: meta.then(|| passed_at(5, "b")),
-            commit: commit.then(|| committed(5, "b", Verdict::Passed)),
+            commit: commit.then(|| committed(5, "b", IterationVerdict::Passed)),
         }];
         let report = assemble(it);
         // Those without a proof come first, and none is left out.
@@ -220,7 +220,7 @@ fn an_invalid_tree_still_shows_what_passed() {
         findings: vec!["x".to_owned()],
         repair: true,
     }));
-    it.iterations = vec![Recorded {
+    it.iterations = vec![ReportIteration {
         iter: 2,
         meta: Some(passed_at(2, "a")),
         commit: None,
@@ -234,16 +234,16 @@ fn an_invalid_tree_still_shows_what_passed() {
 fn changes_touches_and_counts() {
     let root = tree(false, 0, false);
     let mut split = meta(1, "root");
-    split.status = Status::Decomposed;
+    split.status = AgentStatus::Decomposed;
     split.tree_changes.added = vec!["a".to_owned(), "b".to_owned()];
     let mut bad = meta(2, "a");
-    bad.class = Class::AgentError;
+    bad.class = OutcomeClass::AgentError;
     bad.facts.protected_changed = vec!["ci.sh".to_owned()];
     bad.watched_changed = vec!["tests/a".to_owned()];
     let mut it = inputs(Ok(&root));
     it.iterations = [split, bad, meta(3, "a"), meta(4, "a")]
         .into_iter()
-        .map(|meta| Recorded {
+        .map(|meta| ReportIteration {
             iter: meta.iter,
             meta: Some(meta),
             commit: None,
@@ -280,9 +280,9 @@ fn changes_touches_and_counts() {
     assert_eq!(
         counts,
         [
-            (Verdict::Retry, 2),
-            (Verdict::Decomposed, 1),
-            (Verdict::NotAccepted, 1)
+            (IterationVerdict::Retry, 2),
+            (IterationVerdict::Decomposed, 1),
+            (IterationVerdict::NotAccepted, 1)
         ]
     );
     assert_eq!(report.usage.iterations, 4);

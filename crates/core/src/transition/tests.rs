@@ -2,11 +2,16 @@
 
 use super::*;
 use crate::tree::tests::{plan, sketch};
-use Guard::{Fail, Pass, Skipped};
-use Status::{Decomposed, Done, Retry};
+use AgentStatus::{Decomposed, Done, Retry};
+use GuardResult::{Fail, Pass, Skipped};
 
 /// The tree and the newly passed ids after one outcome.
-fn applied(before: &str, selected: &str, status: Status, guard: Guard) -> (String, Vec<String>) {
+fn applied(
+    before: &str,
+    selected: &str,
+    status: AgentStatus,
+    guard: GuardResult,
+) -> (String, Vec<String>) {
     let mut root = plan(before);
     let passed = apply(&mut root, selected, status, guard);
     (sketch(&root), passed)

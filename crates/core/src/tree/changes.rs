@@ -28,14 +28,14 @@ impl TreeChanges {
 
 /// A change that no session may make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct TreeViolation {
     /// The node.
     pub id: String,
     /// What happened to it, as a fragment that follows the id.
     pub what: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for TreeViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {}: {}", self.id, self.what)
     }
@@ -43,13 +43,13 @@ impl fmt::Display for Violation {
 
 /// Compares the tree before a session with the one after it, whose runner-owned
 /// fields have been overwritten and whose children have been sorted already.
-pub fn compare(before: &Node<'_>, after: &Node<'_>) -> (TreeChanges, Vec<Violation>) {
+pub fn compare(before: &Node<'_>, after: &Node<'_>) -> (TreeChanges, Vec<TreeViolation>) {
     let places_after = places(after);
     let places_before = places(before);
     let mut changes = TreeChanges::default();
     let mut violations = Vec::new();
     let mut forbid = |id: &str, what: String| {
-        violations.push(Violation {
+        violations.push(TreeViolation {
             id: id.to_owned(),
             what,
         });
@@ -105,16 +105,16 @@ pub fn compare(before: &Node<'_>, after: &Node<'_>) -> (TreeChanges, Vec<Violati
     (changes, violations)
 }
 
-struct Place<'t, 'a> {
+struct TreePlace<'t, 'a> {
     node: &'t Node<'a>,
     parent: Option<&'t str>,
 }
 
-fn places<'t, 'a>(root: &'t Node<'a>) -> HashMap<&'t str, Place<'t, 'a>> {
+fn places<'t, 'a>(root: &'t Node<'a>) -> HashMap<&'t str, TreePlace<'t, 'a>> {
     let mut map = HashMap::new();
     map.insert(
         &*root.id,
-        Place {
+        TreePlace {
             node: root,
             parent: None,
         },
@@ -123,7 +123,7 @@ fn places<'t, 'a>(root: &'t Node<'a>) -> HashMap<&'t str, Place<'t, 'a>> {
         for node in &parent.children {
             map.insert(
                 &*node.id,
-                Place {
+                TreePlace {
                     node,
                     parent: Some(&*parent.id),
                 },

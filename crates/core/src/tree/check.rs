@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::{Finding, Node};
+use super::{Node, TreeFinding};
 use crate::ids::REPAIR_NODE;
 
 /// Which tree is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum TreeOrder {
     /// One that lies on disk between steps: sorted, its parents derived.
     Sorted,
     /// One that an agent just left: the runner sorts it and derives its parents,
@@ -16,7 +16,7 @@ pub enum Order {
 }
 
 /// Every breach of the invariants; an empty list is a valid tree.
-pub fn check(root: &Node<'_>, order: Order) -> Vec<Finding> {
+pub fn check(root: &Node<'_>, order: TreeOrder) -> Vec<TreeFinding> {
     let mut checker = Checker {
         order,
         seen: HashSet::new(),
@@ -28,10 +28,10 @@ pub fn check(root: &Node<'_>, order: Order) -> Vec<Finding> {
 }
 
 struct Checker<'t> {
-    order: Order,
+    order: TreeOrder,
     seen: HashSet<&'t str>,
     path: Vec<&'t str>,
-    findings: Vec<Finding>,
+    findings: Vec<TreeFinding>,
 }
 
 impl<'t> Checker<'t> {
@@ -49,13 +49,13 @@ impl<'t> Checker<'t> {
                 node.attempts, node.max_attempts
             ));
         }
-        if self.order == Order::Sorted
+        if self.order == TreeOrder::Sorted
             && node.passes
             && node.children.iter().any(|child| !child.passes)
         {
             self.report("it is marked as passed, but not all of its children are");
         }
-        if self.order == Order::Sorted
+        if self.order == TreeOrder::Sorted
             && !node
                 .children
                 .is_sorted_by(|a, b| (a.order, &a.id) <= (b.order, &b.id))
@@ -70,6 +70,6 @@ impl<'t> Checker<'t> {
 
     fn report(&mut self, message: &str) {
         self.findings
-            .push(Finding::new(self.path.join("/"), message));
+            .push(TreeFinding::new(self.path.join("/"), message));
     }
 }

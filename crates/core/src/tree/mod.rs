@@ -9,8 +9,8 @@ mod write;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use changes::{TreeChanges, Violation, compare};
-pub use check::{Order, check};
+pub use changes::{TreeChanges, TreeViolation, compare};
+pub use check::{TreeOrder, check};
 pub use parse::{parse, parse_and_check};
 pub use summary::summary;
 pub use write::{to_bytes, to_json};
@@ -76,8 +76,8 @@ impl<'a> Node<'a> {
     }
 
     /// Every node of this subtree, parents before children, in order.
-    pub fn walk(&self) -> Walk<'_, 'a> {
-        Walk { stack: vec![self] }
+    pub fn walk(&self) -> TreeWalk<'_, 'a> {
+        TreeWalk { stack: vec![self] }
     }
 
     /// The node with this id, if it is in this subtree.
@@ -123,8 +123,8 @@ impl<'a> Node<'a> {
     }
 
     /// How many leaves there are and how many of them passed.
-    pub fn progress(&self) -> Progress {
-        let mut progress = Progress::default();
+    pub fn progress(&self) -> TreeProgress {
+        let mut progress = TreeProgress::default();
         for node in self.walk().filter(|node| node.is_leaf()) {
             progress.leaves += 1;
             progress.passed += usize::from(node.passes);
@@ -135,7 +135,7 @@ impl<'a> Node<'a> {
 
 /// Leaves passed of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct TreeProgress {
     /// Leaves that passed.
     pub passed: usize,
     /// All leaves.
@@ -143,11 +143,11 @@ pub struct Progress {
 }
 
 /// Iterator of [`Node::walk`].
-pub struct Walk<'t, 'a> {
+pub struct TreeWalk<'t, 'a> {
     stack: Vec<&'t Node<'a>>,
 }
 
-impl<'t, 'a> Iterator for Walk<'t, 'a> {
+impl<'t, 'a> Iterator for TreeWalk<'t, 'a> {
     type Item = &'t Node<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -159,23 +159,23 @@ impl<'t, 'a> Iterator for Walk<'t, 'a> {
 
 /// One thing that is wrong with a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct TreeFinding {
     /// The node's path, or the place in the file.
     pub place: String,
     /// What is wrong there, as a lowercase fragment.
     pub message: String,
 }
 
-impl Finding {
+impl TreeFinding {
     pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Finding {
+        TreeFinding {
             place: place.into(),
             message: message.into(),
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for TreeFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)
     }

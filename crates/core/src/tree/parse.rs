@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::{Finding, MAX_LEVELS, Node, Order, check};
+use super::{MAX_LEVELS, Node, TreeFinding, TreeOrder, check};
 use crate::ids;
 use crate::text::{cut_chars, cut_end, cut_middle, escape_path};
 
@@ -19,7 +19,7 @@ use crate::text::{cut_chars, cut_end, cut_middle, escape_path};
 ///
 /// What concerns nodes together (unique ids, order, levels of attempts) is
 /// [`super::check`]'s.
-pub fn parse(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
+pub fn parse(bytes: &[u8]) -> Result<Node<'_>, Vec<TreeFinding>> {
     let root = read(bytes)?;
     let findings = field_findings(&root);
     valid(root, findings)
@@ -27,7 +27,7 @@ pub fn parse(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
 
 /// Parses a tree and reports everything that is wrong with it at once, also what
 /// concerns nodes together.
-pub fn parse_and_check(bytes: &[u8], order: Order) -> Result<Node<'_>, Vec<Finding>> {
+pub fn parse_and_check(bytes: &[u8], order: TreeOrder) -> Result<Node<'_>, Vec<TreeFinding>> {
     let root = read(bytes)?;
     let mut findings = field_findings(&root);
     findings.extend(check(&root, order));
@@ -35,7 +35,7 @@ pub fn parse_and_check(bytes: &[u8], order: Order) -> Result<Node<'_>, Vec<Findi
 }
 
 /// The tree as far as syntax goes: what is wrong there ends the reading.
-fn read(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
+fn read(bytes: &[u8]) -> Result<Node<'_>, Vec<TreeFinding>> {
     let mut input = serde_json::Deserializer::from_slice(bytes);
     input.disable_recursion_limit();
     NodeSeed { level: 1 }
@@ -44,7 +44,7 @@ fn read(bytes: &[u8]) -> Result<Node<'_>, Vec<Finding>> {
         .map_err(|error| vec![syntax_finding(&error)])
 }
 
-fn valid(root: Node<'_>, findings: Vec<Finding>) -> Result<Node<'_>, Vec<Finding>> {
+fn valid(root: Node<'_>, findings: Vec<TreeFinding>) -> Result<Node<'_>, Vec<TreeFinding>> {
     if findings.is_empty() {
         Ok(root)
     } else {
@@ -55,28 +55,28 @@ fn valid(root: Node<'_>, findings: Vec<Finding>) -> Result<Node<'_>, Vec<Finding
 /// The longest message of one finding.
 const MAX_MESSAGE_BYTES: usize = 400;
 
-fn syntax_finding(error: &serde_json::Error) -> Finding {
+fn syntax_finding(error: &serde_json::Error) -> TreeFinding {
     let text = error.to_string();
     let place = format!("line {} column {}", error.line(), error.column());
     // A message can quote a whole value, however long it is.
     let message = |text| cut_middle(text, MAX_MESSAGE_BYTES, 50).into_owned();
     match text.strip_suffix(&format!(" at {place}")) {
-        Some(text) => Finding::new(place, message(text)),
-        None => Finding::new("tree.json", message(&text)),
+        Some(text) => TreeFinding::new(place, message(text)),
+        None => TreeFinding::new("tree.json", message(&text)),
     }
 }
 
-fn field_findings(root: &Node<'_>) -> Vec<Finding> {
+fn field_findings(root: &Node<'_>) -> Vec<TreeFinding> {
     let mut findings = Vec::new();
     for node in root.walk() {
         if !ids::is_well_formed(&node.id) {
-            findings.push(Finding::new(
+            findings.push(TreeFinding::new(
                 format!("node {:?}", cut_end(&node.id, 80)),
                 "the id must be 1 to 64 characters of A-Z a-z 0-9 . _ - and not . or ..",
             ));
         }
         if node.max_attempts == 0 {
-            findings.push(Finding::new(
+            findings.push(TreeFinding::new(
                 format!("node {:?}", cut_end(&node.id, 80)),
                 "max_attempts must be at least 1",
             ));

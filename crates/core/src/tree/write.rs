@@ -34,7 +34,7 @@ pub fn to_json(node: &Node<'_>) -> String {
 
 fn write(node: &Node<'_>) -> Vec<u8> {
     // A large tree is written once into a buffer that does not have to grow.
-    let mut writer = Writer {
+    let mut writer = TreeWriter {
         bytes: Vec::with_capacity(estimated_len(node, 0)),
     };
     writer.node(node, 0);
@@ -43,11 +43,11 @@ fn write(node: &Node<'_>) -> Vec<u8> {
 
 /// What serde_json's pretty printer writes, in a third of the time: there are nine known fields, and
 /// most texts need no escapes. A property test holds the two together.
-struct Writer {
+struct TreeWriter {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl TreeWriter {
     fn node(&mut self, node: &Node<'_>, level: usize) {
         self.bytes.push(b'{');
         self.field(level, "\"id\": ", |it| it.text(&node.id));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use runner_core::config::ConfigFinding;
-use runner_core::config::reader::{Known, Reader, Table, Value};
+use runner_core::config::reader::{KnownKeys, TomlReader, TomlTable, TomlValue};
 use runner_core::digest::sha256_hex;
 use runner_core::goal::check_run_id;
 use runner_core::text::{escape_path, nearest};
@@ -19,7 +19,7 @@ use super::{
 /// A year, as in config.toml.
 const MAX_SECS: u64 = 366 * 24 * 60 * 60;
 
-const KNOWN: &Known = &[
+const KNOWN: &KnownKeys = &[
     (
         "",
         &[
@@ -67,7 +67,7 @@ const CHECKS: &[(&str, &[&str])] = &[
 
 /// Reads a case file. Otherwise everything that is wrong with it, by line.
 pub(crate) fn parse(file: &Path, text: &str) -> Result<Case, Vec<Problem>> {
-    let mut reader = Reader::knowing(text, KNOWN);
+    let mut reader = TomlReader::knowing(text, KNOWN);
     let read = match DeTable::parse(text) {
         Ok(document) => {
             let case = case(&mut reader, document.get_ref(), file, text);
@@ -96,8 +96,13 @@ pub(crate) fn parse(file: &Path, text: &str) -> Result<Case, Vec<Problem>> {
 }
 
 /// `None` only where something was found.
-fn case(reader: &mut Reader<'_>, document: &DeTable<'_>, file: &Path, text: &str) -> Option<Case> {
-    let root = Table::root(document);
+fn case(
+    reader: &mut TomlReader<'_>,
+    document: &DeTable<'_>,
+    file: &Path,
+    text: &str,
+) -> Option<Case> {
+    let root = TomlTable::root(document);
     reader.unknown_keys(root);
     let table = reader.known_table(root, "case");
     if root.get("case").is_none() {
@@ -172,7 +177,12 @@ fn case(reader: &mut Reader<'_>, document: &DeTable<'_>, file: &Path, text: &str
 }
 
 /// A text that must be there and say something.
-fn required(reader: &mut Reader<'_>, table: Table<'_, '_>, key: &str, hint: &str) -> String {
+fn required(
+    reader: &mut TomlReader<'_>,
+    table: TomlTable<'_, '_>,
+    key: &str,
+    hint: &str,
+) -> String {
     let text = reader.string(table, key, String::new());
     if text.trim().is_empty() {
         let there = table.get(key).is_some();
@@ -196,11 +206,11 @@ fn required(reader: &mut Reader<'_>, table: Table<'_, '_>, key: &str, hint: &str
 }
 
 /// Where a table begins, as near as its keys tell.
-fn first_key(table: Table<'_, '_>) -> Option<usize> {
+fn first_key(table: TomlTable<'_, '_>) -> Option<usize> {
     table.entries().map(|(key, _)| key.span().start).min()
 }
 
-fn check_id(reader: &mut Reader<'_>, table: Table<'_, '_>, id: &str) {
+fn check_id(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>, id: &str) {
     let wrong = match check_run_id(id) {
         Err(why) => Some(why),
         Ok(()) if id.ends_with("_latest") => {
@@ -220,7 +230,7 @@ fn check_id(reader: &mut Reader<'_>, table: Table<'_, '_>, id: &str) {
     }
 }
 
-fn outcome(reader: &mut Reader<'_>, table: Table<'_, '_>) -> Outcome {
+fn outcome(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> Outcome {
     let word = reader.string(table, "expect", "success".to_owned());
     if let Some(outcome) = Outcome::from_word(&word) {
         return outcome;
@@ -241,7 +251,7 @@ fn outcome(reader: &mut Reader<'_>, table: Table<'_, '_>) -> Outcome {
     Outcome::Success
 }
 
-fn files(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, String> {
+fn files(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> BTreeMap<String, String> {
     let table = reader.table(root, "files");
     let mut files = BTreeMap::new();
     for (key, value) in table.entries() {
@@ -273,7 +283,7 @@ fn files(reader: &mut Reader<'_>, root: Table<'_, '_>) -> BTreeMap<String, Strin
     files
 }
 
-fn source(reader: &mut Reader<'_>, root: Table<'_, '_>, file: &Path) -> Option<Source> {
+fn source(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>, file: &Path) -> Option<Source> {
     root.get("source")?;
     let table = reader.known_table(root, "source");
     let commit = required(
@@ -313,7 +323,7 @@ fn source(reader: &mut Reader<'_>, root: Table<'_, '_>, file: &Path) -> Option<S
     })
 }
 
-fn checks(reader: &mut Reader<'_>, root: Table<'_, '_>) -> Vec<Check> {
+fn checks(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> Vec<Check> {
     let hint = "add at least one, such as\n[[checks]]\ntype = \"runner_completed\"";
     let Some(value) = root.get("checks") else {
         reader.note(
@@ -346,7 +356,7 @@ fn checks(reader: &mut Reader<'_>, root: Table<'_, '_>) -> Vec<Check> {
         let name = format!("checks[{index}]");
         match item.get_ref() {
             DeValue::Table(entries) => {
-                let table = Table::root(entries).named(&name);
+                let table = TomlTable::root(entries).named(&name);
                 checks.extend(check(reader, table, item));
             }
             _ => reader.wrong_type(item, name, "a table"),
@@ -355,7 +365,11 @@ fn checks(reader: &mut Reader<'_>, root: Table<'_, '_>) -> Vec<Check> {
     checks
 }
 
-fn check(reader: &mut Reader<'_>, table: Table<'_, '_>, item: &Value<'_>) -> Option<Check> {
+fn check(
+    reader: &mut TomlReader<'_>,
+    table: TomlTable<'_, '_>,
+    item: &TomlValue<'_>,
+) -> Option<Check> {
     let kinds: Vec<&str> = CHECKS.iter().map(|(kind, _)| *kind).collect();
     let Some(value) = table.get("type") else {
         let hint = format!("one of {}", kinds.join(", "));
@@ -421,7 +435,7 @@ fn check(reader: &mut Reader<'_>, table: Table<'_, '_>, item: &Value<'_>) -> Opt
     })
 }
 
-fn path(reader: &mut Reader<'_>, table: Table<'_, '_>) -> String {
+fn path(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> String {
     let path = required(reader, table, "path", "a path in the workspace");
     if !path.is_empty()
         && let Err((message, hint)) = check_workspace_path(&path)
@@ -431,7 +445,7 @@ fn path(reader: &mut Reader<'_>, table: Table<'_, '_>) -> String {
     path
 }
 
-fn command(reader: &mut Reader<'_>, table: Table<'_, '_>) -> Vec<String> {
+fn command(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> Vec<String> {
     let cmd = reader.argv(table, "cmd", Vec::new());
     if cmd.is_empty() {
         let there = table.get("cmd").is_some();
@@ -451,12 +465,12 @@ fn command(reader: &mut Reader<'_>, table: Table<'_, '_>) -> Vec<String> {
     cmd
 }
 
-fn timeout(reader: &mut Reader<'_>, table: Table<'_, '_>) -> u64 {
+fn timeout(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> u64 {
     reader.integer(table, "timeout_secs", 1..=MAX_SECS, CHECK_TIMEOUT_SECS)
 }
 
-fn wants(reader: &mut Reader<'_>, table: Table<'_, '_>) -> Wants {
-    let text = |reader: &mut Reader<'_>, key: &str| {
+fn wants(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> Wants {
+    let text = |reader: &mut TomlReader<'_>, key: &str| {
         let value = table.get(key)?;
         reader.text_of(value, &table.full_name(key))
     };
@@ -476,7 +490,7 @@ fn wants(reader: &mut Reader<'_>, table: Table<'_, '_>) -> Wants {
     }
 }
 
-fn tree(reader: &mut Reader<'_>, table: Table<'_, '_>) -> TreeCheck {
+fn tree(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> TreeCheck {
     let mut number = |key: &str, least: u32| {
         table.get(key)?;
         Some(reader.integer(table, key, least..=u32::MAX, least))

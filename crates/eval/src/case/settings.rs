@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use runner::{Code, Error, Result};
-use runner_core::config::reader::Reader;
-use runner_core::config::{Backend, Config};
+use runner_core::config::reader::TomlReader;
+use runner_core::config::{BackendKind, Config};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
@@ -32,7 +32,7 @@ pub struct Overrides {
 impl Settings {
     /// Reads and checks both tables. `None` only where something was found.
     pub(super) fn read(
-        reader: &mut Reader<'_>,
+        reader: &mut TomlReader<'_>,
         document: &DeTable<'_>,
         env: &BTreeMap<String, String>,
     ) -> Option<Self> {
@@ -122,7 +122,7 @@ impl Settings {
 }
 
 /// A table of the document as plain data; absent is empty. `None`: it is none.
-fn table(reader: &mut Reader<'_>, document: &DeTable<'_>, name: &str) -> Option<Table> {
+fn table(reader: &mut TomlReader<'_>, document: &DeTable<'_>, name: &str) -> Option<Table> {
     let Some(value) = document.get(name) else {
         return Some(Table::new());
     };
@@ -197,7 +197,7 @@ pub fn parse_executor(text: &str) -> Result<Table> {
         None => (text, None),
     };
     let usage = "for example: codex, claude:MODEL, 'command:sh agent.sh', or a .toml file";
-    let Some(backend) = Backend::from_word(name) else {
+    let Some(backend) = BackendKind::from_word(name) else {
         return Err(Error::new(
             Code::Config,
             format!("--executor: there is no backend {name:?}"),
@@ -207,14 +207,14 @@ pub fn parse_executor(text: &str) -> Result<Table> {
     let mut table = Table::new();
     table.insert("backend".to_owned(), Value::String(name.to_owned()));
     match (backend, rest) {
-        (Backend::Command, None) => {
+        (BackendKind::Command, None) => {
             return Err(Error::new(
                 Code::Config,
                 "--executor command: it does not say which command",
             )
             .hint(usage));
         }
-        (Backend::Command, Some(line)) => {
+        (BackendKind::Command, Some(line)) => {
             let words = runner::split_words(line)?;
             let words = words.into_iter().map(Value::String).collect();
             table.insert("command".to_owned(), Value::Array(words));

@@ -406,7 +406,7 @@ fn tells_cost(config: &Config) -> bool {
 
 fn refuse_unknown_cost(case: &Case, config: &Config) -> Result<()> {
     // A command tells what it costs, if it costs anything, while it runs.
-    if tells_cost(config) || config.executor.backend == runner_core::config::Backend::Command {
+    if tells_cost(config) || config.executor.backend == runner_core::config::BackendKind::Command {
         return Ok(());
     }
     Err(Error::new(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use runner::{Clock, Code, Error, Result, files};
 use runner_core::config::Config;
 use runner_core::digest::sha256_hex;
-use runner_core::meta::Meta;
+use runner_core::meta::IterationMeta;
 use runner_core::paths;
 use runner_core::tree::{self, Node};
 use runner_core::usage::Usage;
@@ -66,7 +66,7 @@ struct Made {
     logs: Logs,
     loop_log: Vec<u8>,
     checks: Vec<CheckResult>,
-    metas: Vec<Meta>,
+    metas: Vec<IterationMeta>,
     prompt: Option<Vec<u8>>,
     tree: Option<Vec<u8>>,
 }
@@ -255,7 +255,9 @@ fn collect(job: &Job, workspace: &Path, made: &mut Made) {
             continue;
         };
         let meta = read(&entry.path().join("meta.json"));
-        if let Some(meta) = meta.and_then(|bytes| serde_json::from_slice::<Meta>(&bytes).ok()) {
+        if let Some(meta) =
+            meta.and_then(|bytes| serde_json::from_slice::<IterationMeta>(&bytes).ok())
+        {
             metas.insert(iter, meta);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner_core::config::{Backend, Config};
+use runner_core::config::{BackendKind, Config};
 
 use crate::case::Case;
 
@@ -23,7 +23,7 @@ pub(crate) fn missing(case: &Case, config: &Config) -> Option<String> {
 /// Every program by the name under which it is looked up on PATH.
 fn needed(case: &Case, config: &Config) -> Vec<String> {
     let agent = match config.executor.backend {
-        Backend::Command => config.executor.command.first().cloned(),
+        BackendKind::Command => config.executor.command.first().cloned(),
         other => runner_agents::backend(other).program().map(str::to_owned),
     };
     let guard = config.guard.command.first().cloned();
@@ -57,7 +57,7 @@ mod tests {
         });
         let config = Config {
             executor: runner_core::config::ExecutorConfig {
-                backend: Backend::Command,
+                backend: BackendKind::Command,
                 command: vec!["sh".to_owned()],
                 ..Config::default().executor
             },

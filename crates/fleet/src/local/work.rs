@@ -3,7 +3,7 @@
 use runner::workshop::{RunName, RunOrder, RunReport, Used};
 use runner::{Code, LoopEnd, LoopStatus};
 use runner_core::config::{BudgetConfig, Config};
-use runner_core::meta::ErrorKind;
+use runner_core::meta::IterationErrorKind;
 use runner_lifecycle::Timestamp;
 use runner_lifecycle::retry::LoopEnding;
 
@@ -121,12 +121,17 @@ fn loop_ending(end: &LoopEnd, time_up: bool) -> LoopEnding {
         (LoopStatus::Stuck, _) => LoopEnding::Stuck,
         (LoopStatus::Interrupted, _) if time_up => LoopEnding::Timeout,
         (LoopStatus::Interrupted | LoopStatus::Stopped, _) => LoopEnding::Interrupted,
-        (_, Some(Code::Step(ErrorKind::Budget))) => LoopEnding::Budget,
-        (_, Some(Code::Step(ErrorKind::Quota))) => LoopEnding::Quota,
-        (_, Some(Code::Step(ErrorKind::Timeout | ErrorKind::Idle | ErrorKind::GuardTimeout))) => {
-            LoopEnding::Timeout
-        }
-        (_, Some(Code::Interrupted | Code::Step(ErrorKind::Interrupted))) => {
+        (_, Some(Code::Step(IterationErrorKind::Budget))) => LoopEnding::Budget,
+        (_, Some(Code::Step(IterationErrorKind::Quota))) => LoopEnding::Quota,
+        (
+            _,
+            Some(Code::Step(
+                IterationErrorKind::Timeout
+                | IterationErrorKind::Idle
+                | IterationErrorKind::GuardTimeout,
+            )),
+        ) => LoopEnding::Timeout,
+        (_, Some(Code::Interrupted | Code::Step(IterationErrorKind::Interrupted))) => {
             LoopEnding::Interrupted
         }
         (LoopStatus::Limit, _) => LoopEnding::IterationLimit,
@@ -172,37 +177,37 @@ mod tests {
             ),
             (
                 LoopStatus::Limit,
-                step(ErrorKind::Budget),
+                step(IterationErrorKind::Budget),
                 false,
                 LoopEnding::Budget,
             ),
             (
                 LoopStatus::Error,
-                step(ErrorKind::Quota),
+                step(IterationErrorKind::Quota),
                 false,
                 LoopEnding::Quota,
             ),
             (
                 LoopStatus::Error,
-                step(ErrorKind::Timeout),
+                step(IterationErrorKind::Timeout),
                 false,
                 LoopEnding::Timeout,
             ),
             (
                 LoopStatus::Error,
-                step(ErrorKind::Idle),
+                step(IterationErrorKind::Idle),
                 false,
                 LoopEnding::Timeout,
             ),
             (
                 LoopStatus::Error,
-                step(ErrorKind::GuardTimeout),
+                step(IterationErrorKind::GuardTimeout),
                 false,
                 LoopEnding::Timeout,
             ),
             (
                 LoopStatus::Error,
-                step(ErrorKind::GuardSpawn),
+                step(IterationErrorKind::GuardSpawn),
                 false,
                 LoopEnding::RunnerError,
             ),

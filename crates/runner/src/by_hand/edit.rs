@@ -8,7 +8,7 @@ use runner_core::goal::Goal;
 use runner_core::message;
 use runner_core::paths;
 use runner_core::run_state::RunState;
-use runner_core::tree::{self, Node, Order, TreeChanges};
+use runner_core::tree::{self, Node, TreeChanges, TreeOrder};
 
 use super::Desk;
 use crate::error::{Code, Error, Result};
@@ -293,12 +293,12 @@ fn root_has_words_of(project: &Project) -> bool {
 }
 
 fn check_tree(bytes: &[u8], base: Option<&[u8]>) -> Result<Accepted> {
-    let refused = |findings: &[tree::Finding]| {
+    let refused = |findings: &[tree::TreeFinding]| {
         let mut error = state::into_error(&state::tree_problems(findings));
         error.code = Code::Tree;
         error
     };
-    let after = tree::parse_and_check(bytes, Order::Any).map_err(|found| refused(&found))?;
+    let after = tree::parse_and_check(bytes, TreeOrder::Any).map_err(|found| refused(&found))?;
     let fresh = Node::leaf(after.id.clone(), "", "", 1);
     let before = match base {
         Some(bytes) => tree::parse(bytes).map_err(|found| refused(&found))?,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use runner_agents::{Help, Probe, Session, Version, VersionFit, mask_text};
-use runner_core::config::{Backend, Config};
+use runner_core::config::{BackendKind, Config};
 use runner_exec::{Ended, Spec};
 use runner_sandbox::ProgramError;
 
@@ -27,13 +27,17 @@ const MAX_TEXT: u64 = 1 << 20;
 /// The CLIs that there are, for `doctor` outside a project.
 pub(super) fn installed(place: &Path) -> Check {
     let env = environment::inherited();
-    let found: Vec<String> = [Backend::Codex, Backend::Claude, Backend::Opencode]
-        .iter()
-        .filter_map(|kind| {
-            let path = environment::resolve(OsStr::new(kind.as_str()), place, &env).ok()?;
-            Some(format!("{kind} ({})", path.display()))
-        })
-        .collect();
+    let found: Vec<String> = [
+        BackendKind::Codex,
+        BackendKind::Claude,
+        BackendKind::Opencode,
+    ]
+    .iter()
+    .filter_map(|kind| {
+        let path = environment::resolve(OsStr::new(kind.as_str()), place, &env).ok()?;
+        Some(format!("{kind} ({})", path.display()))
+    })
+    .collect();
     any_installed(&found)
 }
 
@@ -167,7 +171,7 @@ impl Asker<'_, '_> {
     }
 }
 
-fn program_check(kind: Backend, found: Result<&PathBuf, &ProgramError>) -> Check {
+fn program_check(kind: BackendKind, found: Result<&PathBuf, &ProgramError>) -> Check {
     const NAME: &str = "agent";
     match found {
         Ok(path) => Check::ok(NAME, format!("{kind}: {}", path.display())),
@@ -175,12 +179,12 @@ fn program_check(kind: Backend, found: Result<&PathBuf, &ProgramError>) -> Check
     }
 }
 
-fn install(kind: Backend) -> String {
+fn install(kind: BackendKind) -> String {
     let package = match kind {
-        Backend::Codex => "@openai/codex",
-        Backend::Claude => "@anthropic-ai/claude-code",
-        Backend::Opencode => "opencode-ai",
-        Backend::Command => {
+        BackendKind::Codex => "@openai/codex",
+        BackendKind::Claude => "@anthropic-ai/claude-code",
+        BackendKind::Opencode => "opencode-ai",
+        BackendKind::Command => {
             return "name the program of your agent in [executor] command, with its path if it is not on PATH"
                 .to_owned();
         }
@@ -316,7 +320,7 @@ mod tests {
 
     #[test]
     fn versions() {
-        let probe = runner_agents::backend(Backend::Codex).probe();
+        let probe = runner_agents::backend(BackendKind::Codex).probe();
         for (answer, verdict, words) in [
             (said(0, "codex-cli 0.166.0\n"), Verdict::Ok, "known to work"),
             (said(0, "codex-cli 0.166.9\n"), Verdict::Ok, "known to work"),
@@ -353,7 +357,7 @@ mod tests {
 
     #[test]
     fn what_is_quoted_has_no_secrets() {
-        let probe = runner_agents::backend(Backend::Codex).probe();
+        let probe = runner_agents::backend(BackendKind::Codex).probe();
         let check = version_check(
             &probe,
             &said(1, "bad key hunter2hunter2"),
@@ -395,19 +399,19 @@ mod tests {
     fn programs() {
         let path = PathBuf::from("/usr/bin/codex");
         assert_eq!(
-            program_check(Backend::Codex, Ok(&path)).verdict,
+            program_check(BackendKind::Codex, Ok(&path)).verdict,
             Verdict::Ok
         );
         let error = ProgramError {
             not_found: true,
             message: "cannot start `x`: no such file or directory".to_owned(),
         };
-        for kind in Backend::ALL {
+        for kind in BackendKind::ALL {
             let check = program_check(*kind, Err(&error));
             assert_eq!(check.verdict, Verdict::Fail);
             assert!(check.message.contains("no such file"), "{check:?}");
             let remedy = check.remedy.unwrap_or_default();
-            let npm = *kind != Backend::Command;
+            let npm = *kind != BackendKind::Command;
             assert_eq!(remedy.contains("npm install"), npm, "{remedy}");
         }
         assert_eq!(any_installed(&[]).verdict, Verdict::Warn);

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use runner_agents::Login;
-use runner_core::config::{Backend, Config};
+use runner_core::config::{BackendKind, Config};
 
 use super::Check;
 use crate::files;
@@ -34,7 +34,7 @@ pub(super) enum Seen {
 /// `is_own` tells which variables the runner itself was started with: they do not
 /// get into any commit.
 pub(super) fn look(
-    kind: Backend,
+    kind: BackendKind,
     login: &Login,
     config: &Config,
     env: &[(OsString, OsString)],
@@ -82,7 +82,7 @@ fn below_home(path: &Path, home: Option<&Path>) -> String {
 
 /// What makes a login of the usual kind needless: a provider of the user's own.
 fn perhaps<'v>(
-    kind: Backend,
+    kind: BackendKind,
     config: &Config,
     value: &impl Fn(&str) -> Option<&'v OsStr>,
     home: Option<&Path>,
@@ -93,28 +93,28 @@ fn perhaps<'v>(
         moved.or_else(|| Some(home?.join(usual)))
     };
     let (folder, names, word): (_, &[&str], &str) = match kind {
-        Backend::Codex => (
+        BackendKind::Codex => (
             folder("CODEX_HOME", ".codex"),
             &["config.toml"],
             "model_provider",
         ),
-        Backend::Claude => (
+        BackendKind::Claude => (
             folder("CLAUDE_CONFIG_DIR", ".claude"),
             &["settings.json"],
             "apiKeyHelper",
         ),
-        Backend::Opencode => (
+        BackendKind::Opencode => (
             folder("XDG_CONFIG_HOME", ".config").map(|it| it.join("opencode")),
             &["opencode.json", "opencode.jsonc"],
             "\"provider\"",
         ),
-        Backend::Command => return None,
+        BackendKind::Command => return None,
     };
     let mut settings: Vec<PathBuf> = folder
         .iter()
         .flat_map(|folder| names.iter().map(|name| folder.join(name)))
         .collect();
-    if kind == Backend::Opencode {
+    if kind == BackendKind::Opencode {
         settings.extend(names.iter().map(|name| place.join(name)));
     }
     let names_one = |path: &PathBuf| {
@@ -132,11 +132,11 @@ fn perhaps<'v>(
 }
 
 /// What that means.
-pub(super) fn check(kind: Backend, login: &Login, seen: &Seen) -> Check {
+pub(super) fn check(kind: BackendKind, login: &Login, seen: &Seen) -> Check {
     let remedy = || {
         match kind {
-        Backend::Codex => "log in with `codex login`, or set CODEX_API_KEY".to_owned(),
-        Backend::Claude => {
+        BackendKind::Codex => "log in with `codex login`, or set CODEX_API_KEY".to_owned(),
+        BackendKind::Claude => {
             "start `claude` once and log in, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN (`claude setup-token`)"
                 .to_owned()
         }
@@ -173,7 +173,7 @@ mod tests {
     const KEY: &str = "value-that-must-not-be-seen";
 
     /// `vars` are the child's environment besides HOME, `files` lie below HOME.
-    fn seen(kind: Backend, vars: &[(&str, &str)], files: &[(&str, &str)], toml: &str) -> Check {
+    fn seen(kind: BackendKind, vars: &[(&str, &str)], files: &[(&str, &str)], toml: &str) -> Check {
         let home = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = home.path().join(path);
@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn what_shows_a_login() {
-        use Backend::{Claude, Codex, Opencode};
+        use BackendKind::{Claude, Codex, Opencode};
         type Pairs<'a> = &'a [(&'a str, &'a str)];
-        let cases: &[(Backend, Pairs<'_>, Pairs<'_>, &str, Verdict, &str)] = &[
+        let cases: &[(BackendKind, Pairs<'_>, Pairs<'_>, &str, Verdict, &str)] = &[
             (Codex, &[], &[], "", Verdict::Fail, "codex is not logged in"),
             (
                 Codex,

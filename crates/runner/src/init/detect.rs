@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_core::config::Backend;
+use runner_core::config::BackendKind;
 
 /// A way to check a project of a certain kind.
 type Probe = fn(&Path) -> Option<(&'static str, String)>;
@@ -341,12 +341,16 @@ pub(super) fn watched(root: &Path) -> Vec<String> {
 }
 
 /// The agent backend, and why.
-pub(super) fn backend(is_there: impl Fn(&str) -> bool) -> (Backend, String) {
-    let known = [Backend::Codex, Backend::Claude, Backend::Opencode];
+pub(super) fn backend(is_there: impl Fn(&str) -> bool) -> (BackendKind, String) {
+    let known = [
+        BackendKind::Codex,
+        BackendKind::Claude,
+        BackendKind::Opencode,
+    ];
     match known.into_iter().find(|backend| is_there(backend.as_str())) {
         Some(backend) => (backend, format!("{backend} is installed")),
         None => (
-            Backend::Codex,
+            BackendKind::Codex,
             "no agent was found on PATH: install codex, claude or opencode, or name a program of \
              your own with --backend command"
                 .to_owned(),

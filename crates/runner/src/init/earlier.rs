@@ -2,7 +2,7 @@
 //! the run before.
 
 use runner_core::config::Config;
-use runner_core::journal::Record;
+use runner_core::journal::JournalRecord;
 use runner_core::paths;
 
 use crate::activity::LoopEvent;
@@ -43,7 +43,7 @@ fn logged_commit(place: &Project, run_id: &str) -> Option<String> {
     let last = place.iteration_numbers(run_id).pop();
     let records = last.map(|iter| Journal::read(&place.iteration(run_id, iter)));
     let head = records.iter().flatten().find_map(|record| match record {
-        Record::Started(started) => Some(started.head.clone()),
+        JournalRecord::Started(started) => Some(started.head.clone()),
         _ => None,
     });
     head.or_else(|| begun_at(place, run_id))

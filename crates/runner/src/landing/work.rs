@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use runner_core::config::Config;
 use runner_core::landing::LandedLeaf;
 use runner_core::message;
-use runner_core::meta::Guard;
+use runner_core::meta::GuardResult;
 use runner_core::paths;
 use runner_core::select::{Selection, select};
 use runner_core::tree::Node;
@@ -99,7 +99,7 @@ impl GreenHistory {
             let Some(subject) = message::parse_subject(commit.subject()) else {
                 continue;
             };
-            if subject.run_id == run.run_id && subject.guard == Guard::Pass {
+            if subject.run_id == run.run_id && subject.guard == GuardResult::Pass {
                 green.last.get_or_insert_with(|| commit.id.clone());
                 let proof = (subject.iter, commit.id);
                 green.passed.entry(subject.node_id).or_insert(proof);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use runner_core::message;
 use runner_core::paths;
 use runner_core::select::{Selection, select};
-use runner_core::tree::Progress;
+use runner_core::tree::TreeProgress;
 use serde_json::Value;
 
 use super::{Base, Known, Landing, base_of, full_name, known, landings, merged_by_hand, title_of};
@@ -34,7 +34,7 @@ pub struct RunSummary {
     /// Where it stands.
     pub standing: RunStanding,
     /// Leaves passed of all, if the tree can be read.
-    pub progress: Option<Progress>,
+    pub progress: Option<TreeProgress>,
     /// When it was last heard of.
     pub last_activity: Timestamp,
     /// Where its branch is checked out.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use runner_agents::{Failure, FailureKind, Reset, Session};
-use runner_core::config::{Backend, Config};
-use runner_core::journal::Record;
-use runner_core::meta::{ErrorKind, ExecutorRun, RunnerError};
+use runner_core::config::{BackendKind, Config};
+use runner_core::journal::JournalRecord;
+use runner_core::meta::{ExecutorRun, IterationErrorKind, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
 use runner_core::paths;
 use runner_core::schema;
@@ -118,7 +118,7 @@ pub(super) fn run_agent(
     let tz = runner_agents::LocalZone::new(jiff::tz::TimeZone::system);
     let (ending, exceeded) =
         stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
-    it.journal.note(&Record::AgentEnded { exit_code })?;
+    it.journal.note(&JournalRecord::AgentEnded { exit_code })?;
     it.log_event(
         place.host.clock,
         "agent_ended",
@@ -134,23 +134,24 @@ pub(super) fn run_agent(
     hand_over_output(it, ending.output)?;
     let error = match &report.ended {
         Ended::Exited(_) | Ended::Signaled(_) => None,
-        Ended::StoppedBySink => Some((ErrorKind::Budget, exceeded.unwrap_or_default())),
-        Ended::NotStarted(failure) => {
-            Some((ErrorKind::Spawn, format!("the agent {}", failure.message)))
-        }
+        Ended::StoppedBySink => Some((IterationErrorKind::Budget, exceeded.unwrap_or_default())),
+        Ended::NotStarted(failure) => Some((
+            IterationErrorKind::Spawn,
+            format!("the agent {}", failure.message),
+        )),
         Ended::TimedOut => Some((
-            ErrorKind::Timeout,
+            IterationErrorKind::Timeout,
             format!(
                 "the agent did not end within {} s",
                 config.iteration_timeout_secs
             ),
         )),
         Ended::Idle => Some((
-            ErrorKind::Idle,
+            IterationErrorKind::Idle,
             format!("the agent printed nothing for {idle} s ([executor] idle_timeout_secs)"),
         )),
         Ended::SupervisorLost => Some((
-            ErrorKind::Io,
+            IterationErrorKind::Io,
             "the agent's supervisor was killed; everything it had started was ended".to_owned(),
         )),
         Ended::Interrupted => return Err(interrupted()),
@@ -158,7 +159,7 @@ pub(super) fn run_agent(
     let error = error.or_else(|| {
         let words = containment.setup_failure(exit_code, &log)?;
         Some((
-            ErrorKind::Spawn,
+            IterationErrorKind::Spawn,
             format!("the sandbox could not be set up: {words}"),
         ))
     });
@@ -206,14 +207,14 @@ fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
 
 fn runner_error(failure: &Failure, config: &Config, now: jiff::Timestamp) -> RunnerError {
     let kind = match failure.kind {
-        FailureKind::Quota => ErrorKind::Quota,
-        FailureKind::RateLimit => ErrorKind::RateLimit,
-        FailureKind::Auth => ErrorKind::Auth,
-        FailureKind::ContextFull => ErrorKind::ContextFull,
-        FailureKind::Network => ErrorKind::Network,
-        FailureKind::Overloaded => ErrorKind::Overloaded,
-        FailureKind::Malformed => ErrorKind::MalformedOutput,
-        FailureKind::Other => ErrorKind::Agent,
+        FailureKind::Quota => IterationErrorKind::Quota,
+        FailureKind::RateLimit => IterationErrorKind::RateLimit,
+        FailureKind::Auth => IterationErrorKind::Auth,
+        FailureKind::ContextFull => IterationErrorKind::ContextFull,
+        FailureKind::Network => IterationErrorKind::Network,
+        FailureKind::Overloaded => IterationErrorKind::Overloaded,
+        FailureKind::Malformed => IterationErrorKind::MalformedOutput,
+        FailureKind::Other => IterationErrorKind::Agent,
     };
     let retry_at = match &failure.reset {
         Some(Reset::At(time)) => Some(*time),
@@ -236,19 +237,27 @@ pub(super) fn read_output(
     let (kind, message) = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
         Ok(bytes) => match AgentOutput::parse(&bytes) {
             Ok(output) => return Ok(output),
-            Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
+            Err(error) => (
+                IterationErrorKind::MalformedOutput,
+                format!("output.json: {error}"),
+            ),
         },
         Err(ReadError::Absent) => (
-            ErrorKind::NoOutput,
+            IterationErrorKind::NoOutput,
             "the agent ended without writing output.json".to_owned(),
         ),
-        Err(error) => (ErrorKind::MalformedOutput, format!("output.json: {error}")),
+        Err(error) => (
+            IterationErrorKind::MalformedOutput,
+            format!("output.json: {error}"),
+        ),
     };
     let own = RunnerError::new(kind, message);
     Err(match failure {
         None => own,
         // Any program may end with any code: what counts is what it left.
-        Some(said) if said.kind == ErrorKind::Agent && it.backend == Backend::Command => {
+        Some(said)
+            if said.kind == IterationErrorKind::Agent && it.backend == BackendKind::Command =>
+        {
             RunnerError::new(kind, format!("{} ({})", own.message, said.message))
         }
         Some(said) => said.clone(),

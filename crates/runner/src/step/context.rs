@@ -2,7 +2,7 @@
 
 use runner_core::context;
 use runner_core::ids::REPAIR_NODE;
-use runner_core::meta::{Class, Guard, Meta};
+use runner_core::meta::{GuardResult, IterationMeta, OutcomeClass};
 use runner_core::paths;
 use runner_core::prompt::{self, PromptInput, PromptMode};
 use runner_core::tree::{self, Node};
@@ -149,10 +149,10 @@ fn failure(project: &Project, it: &Iteration, state: &State, job: &Job<'_, '_>) 
     let last = (1..it.started.iter).rev().find_map(|iter| {
         let folder = project.iteration(&it.started.run_id, iter);
         let meta = read_meta(&folder)?;
-        (meta.class != Class::RunnerError).then_some((folder, meta))
+        (meta.class != OutcomeClass::RunnerError).then_some((folder, meta))
     });
     let Some((folder, meta)) =
-        last.filter(|(_, meta)| meta.node_id == job.node_id && meta.guard == Guard::Fail)
+        last.filter(|(_, meta)| meta.node_id == job.node_id && meta.guard == GuardResult::Fail)
     else {
         return Some(context::failure_md(None, command, None));
     };
@@ -164,7 +164,7 @@ fn failure(project: &Project, it: &Iteration, state: &State, job: &Job<'_, '_>) 
 }
 
 /// Reads the record of an iteration.
-pub(crate) fn read_meta(folder: &std::path::Path) -> Option<Meta> {
+pub(crate) fn read_meta(folder: &std::path::Path) -> Option<IterationMeta> {
     let bytes = files::read_regular(&folder.join("meta.json"), MAX_LOG).ok()?;
     serde_json::from_slice(&bytes).ok()
 }

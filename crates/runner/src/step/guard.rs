@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use runner_core::digest::sha256_hex;
-use runner_core::journal::Record;
-use runner_core::meta::{ErrorKind, GuardRun, RunnerError};
+use runner_core::journal::JournalRecord;
+use runner_core::meta::{GuardRun, IterationErrorKind, RunnerError};
 use runner_exec::{Ended, Ready, Spec};
 use serde_json::json;
 
@@ -79,7 +79,7 @@ pub(super) fn run_guard(
         _ => None,
     };
     run.duration_ms = millis(report.duration);
-    it.journal.note(&Record::GuardEnded {
+    it.journal.note(&JournalRecord::GuardEnded {
         exit_code: run.exit_code,
     })?;
     it.log_event(
@@ -92,17 +92,17 @@ pub(super) fn run_guard(
         Ended::Exited(_) | Ended::Signaled(_) => {
             containment.setup_failure(run.exit_code, &log).map(|words| {
                 (
-                    ErrorKind::GuardSpawn,
+                    IterationErrorKind::GuardSpawn,
                     format!("the sandbox could not be set up: {words}"),
                 )
             })
         }
         Ended::NotStarted(failure) => Some((
-            ErrorKind::GuardSpawn,
+            IterationErrorKind::GuardSpawn,
             format!("the guard {}", failure.message),
         )),
         Ended::TimedOut => Some((
-            ErrorKind::GuardTimeout,
+            IterationErrorKind::GuardTimeout,
             format!(
                 "the guard did not end within the {} s that agent and guard have together",
                 state.config.iteration_timeout_secs
@@ -110,7 +110,7 @@ pub(super) fn run_guard(
         )),
         Ended::Interrupted => return Err(interrupted()),
         Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => Some((
-            ErrorKind::Io,
+            IterationErrorKind::Io,
             "the guard's supervisor was killed; everything it had started was ended".to_owned(),
         )),
     };

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runner_core::config::Config;
-use runner_core::meta::{Facts, RunnerError};
+use runner_core::meta::{RunnerError, StepFacts};
 use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree;
@@ -68,7 +68,7 @@ pub(crate) fn after_session(
     it: &mut Iteration,
     config: &Config,
     belongings: &Belongings<'_>,
-    facts: &mut Facts,
+    facts: &mut StepFacts,
 ) -> Result<Found> {
     let root = place.project.root();
     let base = it.started.head.clone();
@@ -119,7 +119,7 @@ pub(crate) fn after_guard(
     belongings: &Belongings<'_>,
     tree_before: Option<&[u8]>,
     status_before: &Status,
-    facts: &mut Facts,
+    facts: &mut StepFacts,
 ) -> Result<()> {
     let root = place.project.root();
     let base = it.parent.clone();
@@ -376,7 +376,7 @@ fn read_tree(root: &Path) -> Result<Vec<u8>, ReadError> {
 
 /// The tree as the agent left it. What is not a readable file is taken away:
 /// a link must not lead a later session elsewhere.
-fn take_tree(root: &Path, it: &Iteration, facts: &mut Facts) -> Result<Option<Arc<Vec<u8>>>> {
+fn take_tree(root: &Path, it: &Iteration, facts: &mut StepFacts) -> Result<Option<Arc<Vec<u8>>>> {
     let path = root.join(paths::TREE);
     // The usual case, and a large tree need not be held twice.
     let same = it.before.shared().filter(|bytes| has_content(&path, bytes));

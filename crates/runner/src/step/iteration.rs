@@ -8,9 +8,9 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runner_core::config::Backend;
+use runner_core::config::BackendKind;
 use runner_core::digest::sha256_hex;
-use runner_core::journal::{Record, Started};
+use runner_core::journal::{JournalRecord, JournalStart};
 use runner_core::paths;
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ impl Before {
 /// An iteration under way.
 #[derive(Debug)]
 pub(crate) struct Iteration {
-    pub(crate) started: Started,
+    pub(crate) started: JournalStart,
     pub(crate) folder: PathBuf,
     pub(crate) journal: Journal,
     pub(crate) before: Before,
@@ -91,7 +91,7 @@ pub(crate) struct Iteration {
     /// What the guard left untracked.
     pub(crate) guard_untracked: Vec<String>,
     /// Which backend its agent has.
-    pub(crate) backend: Backend,
+    pub(crate) backend: BackendKind,
     /// How its children are contained.
     pub(crate) sandbox: &'static str,
     /// Remarks for people.
@@ -110,7 +110,7 @@ impl Iteration {
     pub(crate) fn begin(
         project: &Project,
         git: &Git,
-        started: Started,
+        started: JournalStart,
         git_files: &[u8],
         before: Before,
     ) -> Result<Self> {
@@ -129,7 +129,7 @@ impl Iteration {
             files::write_whole(&saved, git_files)?;
         }
         files::make_folder(&folder)?;
-        let journal = Journal::open(&folder, &[Record::Started(started.clone())])?;
+        let journal = Journal::open(&folder, &[JournalRecord::Started(started.clone())])?;
         files::sync_folder(&run_folder)?;
         let mut it = Iteration::assemble(project, started, folder, journal, before);
         it.index_signature = git.index_signature();
@@ -141,8 +141,8 @@ impl Iteration {
     /// Takes an unfinished iteration up again.
     pub(crate) fn reopen(
         project: &Project,
-        started: Started,
-        records: &[Record],
+        started: JournalStart,
+        records: &[JournalRecord],
         before: Before,
     ) -> Result<Self> {
         let folder = project.iteration(&started.run_id, started.iter);
@@ -154,7 +154,7 @@ impl Iteration {
 
     fn assemble(
         project: &Project,
-        started: Started,
+        started: JournalStart,
         folder: PathBuf,
         journal: Journal,
         before: Before,
@@ -169,7 +169,7 @@ impl Iteration {
             own_files: None,
             index_signature: None,
             guard_untracked: Vec::new(),
-            backend: Backend::Command,
+            backend: BackendKind::Command,
             sandbox: "unknown",
             notes: Vec::new(),
             beside: None,

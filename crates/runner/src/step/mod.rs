@@ -14,12 +14,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use runner_core::decide::{self, AgentTree, Assessment, Task};
+use runner_core::decide::{self, AgentTree, Assessment, StepTask};
 use runner_core::goal::Goal;
 use runner_core::ids::REPAIR_NODE;
-use runner_core::journal::Started;
-use runner_core::meta::{Class, ErrorKind, Facts, Guard, RunnerError};
-use runner_core::output::{AgentOutput, Status};
+use runner_core::journal::JournalStart;
+use runner_core::meta::{GuardResult, IterationErrorKind, OutcomeClass, RunnerError, StepFacts};
+use runner_core::output::{AgentOutput, AgentStatus};
 use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::select::{Selection, select};
@@ -78,11 +78,11 @@ pub struct StepReport {
     /// The leaf, or `repair-tree`.
     pub node_id: String,
     /// The recorded status.
-    pub status: Status,
+    pub status: AgentStatus,
     /// What the guard said.
-    pub guard: Guard,
+    pub guard: GuardResult,
     /// Which rule applied.
-    pub class: Class,
+    pub class: OutcomeClass,
     /// Attempts of the node afterwards; `None` in a repair.
     pub attempts: Option<u32>,
     /// Whether the node has passed; `None` in a repair.
@@ -187,7 +187,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
     let own_files = OwnFiles::capture(place.git)?;
     let (git_files, stored) = own_files.stored();
 
-    let started = Started {
+    let started = JournalStart {
         run_id: run_id.clone(),
         iter: state.run_state.next_iter,
         node_id: job.node_id.clone(),
@@ -239,14 +239,14 @@ pub(crate) struct Job<'t, 'a> {
     /// The tree to work on; in a repair the last valid one.
     pub(crate) root: &'t tree::Node<'a>,
     pub(crate) repair: Option<RepairJob>,
-    pub(crate) progress: tree::Progress,
+    pub(crate) progress: tree::TreeProgress,
 }
 
 impl<'t, 'a> Job<'t, 'a> {
-    fn task(&'t self) -> Task<'t, 'a> {
+    fn task(&'t self) -> StepTask<'t, 'a> {
         match self.repair {
-            Some(_) => Task::Repair { valid: self.root },
-            None => Task::Work {
+            Some(_) => StepTask::Repair { valid: self.root },
+            None => StepTask::Work {
                 before: self.root,
                 node_id: &self.node_id,
             },
@@ -278,16 +278,16 @@ fn work(
     let containment = place.containment.for_config(&state.config)?;
     it.sandbox = containment.as_str();
     let agent = agent::run_agent(place, it, ready, state, &containment, budget, deadline)?;
-    let mut facts = Facts {
+    let mut facts = StepFacts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
         tree_before_sha256: it.before.sha256().to_owned(),
         runner_error: agent.error.clone(),
-        ..Facts::default()
+        ..StepFacts::default()
     };
     // A link or a pipe is taken away below, but it is the better reason.
     let as_left = agent::read_output(it, agent.failure.as_ref());
-    let wants_guard = |output: &AgentOutput| output.status == Status::Done;
+    let wants_guard = |output: &AgentOutput| output.status == AgentStatus::Done;
     let ready = if as_left.as_ref().is_ok_and(wants_guard) {
         child::prepare(place)
     } else {
@@ -471,25 +471,25 @@ fn check_limit(state: &State) -> Result<()> {
 }
 
 /// Why a tree file could not be read, as findings.
-pub(crate) fn unreadable(error: &ReadError) -> Vec<tree::Finding> {
-    vec![tree::Finding {
+pub(crate) fn unreadable(error: &ReadError) -> Vec<tree::TreeFinding> {
+    vec![tree::TreeFinding {
         place: "tree.json".to_owned(),
         message: error.to_string(),
     }]
 }
 
 /// The tree on disk is invalid and no session is to blame.
-pub(crate) fn invalid_tree(findings: &[tree::Finding]) -> Error {
+pub(crate) fn invalid_tree(findings: &[tree::TreeFinding]) -> Error {
     let mut error = state::into_error(&state::tree_problems(findings));
     error.code = Code::Tree;
     error.hint("mend it with `runner edit tree`, or bring it back with git and commit it")
 }
 
-fn kind_of(error: &Error) -> ErrorKind {
+fn kind_of(error: &Error) -> IterationErrorKind {
     match error.code {
         Code::Step(kind) => kind,
-        Code::Git => ErrorKind::Git,
-        Code::Io if error.message.contains("space") => ErrorKind::Disk,
-        _ => ErrorKind::Io,
+        Code::Git => IterationErrorKind::Git,
+        Code::Io if error.message.contains("space") => IterationErrorKind::Disk,
+        _ => IterationErrorKind::Io,
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use runner_core::decide::{Outcome, TreeAfter};
 use runner_core::digest::sha256_hex;
-use runner_core::journal::{Decided, Record as JournalRecord};
-use runner_core::message::{IterationMessage, Proof};
-use runner_core::meta::{Class, ExecutorRun, Facts, GuardRun, META_VERSION, Meta};
+use runner_core::journal::{JournalDecision, JournalRecord};
+use runner_core::message::{GuardProof, IterationMessage};
+use runner_core::meta::{
+    ExecutorRun, GuardRun, IterationMeta, META_VERSION, OutcomeClass, StepFacts,
+};
 use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::tree;
@@ -26,7 +28,7 @@ use crate::project::Project;
 /// Everything that is to be recorded.
 pub(crate) struct Record<'a> {
     pub(crate) outcome: Outcome<'a>,
-    pub(crate) facts: Facts,
+    pub(crate) facts: StepFacts,
     pub(crate) agent_bytes: Option<&'a [u8]>,
     pub(crate) valid_bytes: Option<Vec<u8>>,
     pub(crate) executor: Option<ExecutorRun>,
@@ -70,7 +72,7 @@ pub(crate) fn settle(
         ));
     }
 
-    let meta = Meta {
+    let meta = IterationMeta {
         schema_version: META_VERSION,
         run_id: it.started.run_id.clone(),
         iter: it.started.iter,
@@ -107,23 +109,23 @@ pub(crate) fn settle(
         mode: meta.mode,
         tree_sha256: tree_sha256.as_deref(),
         proof: meta.guard_run.as_ref().and_then(|run| {
-            Some(Proof {
+            Some(GuardProof {
                 command: &run.command,
                 exit: run.exit_code?,
                 log_sha256: &run.log_sha256,
             })
         }),
-        last_valid: (meta.class == Class::InvalidTree).then_some(&*it.started.head),
+        last_valid: (meta.class == OutcomeClass::InvalidTree).then_some(&*it.started.head),
         repair: match meta.class {
-            Class::Repaired => Some("accepted"),
-            Class::RepairRefused => Some("refused"),
-            Class::RepairRestored => Some("restored"),
+            OutcomeClass::Repaired => Some("accepted"),
+            OutcomeClass::RepairRefused => Some("refused"),
+            OutcomeClass::RepairRestored => Some("restored"),
             _ => None,
         },
         session_head: (it.parent != it.started.head).then_some(&*it.started.head),
     }
     .text();
-    let decided = Decided {
+    let decided = JournalDecision {
         parent: it.parent.clone(),
         tree_sha256,
         run_state: String::from_utf8_lossy(&run_state.to_bytes()).into_owned(),
@@ -189,20 +191,21 @@ fn save_trees(it: &Iteration, agent: Option<&[u8]>, after: Option<&[u8]>) -> Res
     Ok(batch.commit()?)
 }
 
-fn write_error_log(it: &Iteration, class: Class, findings: &[String]) -> Result<()> {
+fn write_error_log(it: &Iteration, class: OutcomeClass, findings: &[String]) -> Result<()> {
     let name = match class {
-        Class::RunnerError => "runner_error.log",
-        Class::AgentError | Class::InvalidTree | Class::RepairRefused | Class::RepairRestored => {
-            "agent_error.log"
-        }
-        Class::Ok | Class::Repaired => return Ok(()),
+        OutcomeClass::RunnerError => "runner_error.log",
+        OutcomeClass::AgentError
+        | OutcomeClass::InvalidTree
+        | OutcomeClass::RepairRefused
+        | OutcomeClass::RepairRestored => "agent_error.log",
+        OutcomeClass::Ok | OutcomeClass::Repaired => return Ok(()),
     };
     let mut text = findings.join("\n");
     text.push('\n');
     Ok(files::write_whole(&it.folder.join(name), text.as_bytes())?)
 }
 
-fn meta_text(meta: &Meta) -> Result<String> {
+fn meta_text(meta: &IterationMeta) -> Result<String> {
     let mut text = serde_json::to_string_pretty(meta)
         .map_err(|error| Error::new(Code::Io, format!("meta.json: {error}")))?;
     text.push('\n');
@@ -214,7 +217,7 @@ fn meta_text(meta: &Meta) -> Result<String> {
 pub(crate) fn apply_decided(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
-    decided: &Decided,
+    decided: &JournalDecision,
 ) -> Result<()> {
     if already_committed(place.git, decided)? {
         return record_commit(place, it, decided);
@@ -229,7 +232,7 @@ pub(crate) fn apply_decided(
 fn carry_out(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
-    decided: &Decided,
+    decided: &JournalDecision,
     after: Option<&[u8]>,
 ) -> Result<()> {
     write_state(place.project, it, decided, after)?;
@@ -254,7 +257,7 @@ fn read_after(it: &Iteration, expected: &str) -> Result<Vec<u8>> {
 fn record_commit(
     place: &mut Workplace<'_, '_>,
     it: &mut Iteration,
-    decided: &Decided,
+    decided: &JournalDecision,
 ) -> Result<()> {
     files::write_whole(&it.folder.join("meta.json"), decided.meta.as_bytes())?;
     it.journal.note(&JournalRecord::Committed)?;
@@ -267,7 +270,7 @@ fn record_commit(
 }
 
 /// Whether the commit stands on the parent already.
-fn already_committed(git: &Git, decided: &Decided) -> Result<bool> {
+fn already_committed(git: &Git, decided: &JournalDecision) -> Result<bool> {
     let Some(head) = git.commit_of("HEAD")? else {
         return Ok(false);
     };
@@ -295,7 +298,7 @@ fn already_committed(git: &Git, decided: &Decided) -> Result<bool> {
 fn write_state(
     project: &Project,
     it: &Iteration,
-    decided: &Decided,
+    decided: &JournalDecision,
     after: Option<&[u8]>,
 ) -> Result<()> {
     let root = project.root();
@@ -321,7 +324,7 @@ fn write_state(
     Ok(batch.commit()?)
 }
 
-fn commit(place: &mut Workplace<'_, '_>, it: &Iteration, decided: &Decided) -> Result<()> {
+fn commit(place: &mut Workplace<'_, '_>, it: &Iteration, decided: &JournalDecision) -> Result<()> {
     let git = place.git;
     if let Err(error) = git.add_all() {
         add_what_can_be_added(git, it, &error)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_agents::{FailureKind, Session};
-use runner_core::config::{Backend, Config};
+use runner_core::config::{BackendKind, Config};
 use runner_core::output::MAX_OUTPUT_BYTES;
 use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
 
@@ -64,11 +64,11 @@ impl Workshop {
 }
 
 /// Where the answer goes, and how that is said.
-fn how_to_answer(backend: Backend, output: &Path) -> String {
+fn how_to_answer(backend: BackendKind, output: &Path) -> String {
     let form = "Answer with one JSON document that follows the schema in RUNNER_OUTPUT_SCHEMA";
     match backend {
-        Backend::Codex | Backend::Claude => format!("{form}, and nothing else."),
-        Backend::Opencode | Backend::Command => {
+        BackendKind::Codex | BackendKind::Claude => format!("{form}, and nothing else."),
+        BackendKind::Opencode | BackendKind::Command => {
             format!("{form}. Write it to the file {}.", output.display())
         }
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use runner_core::landing::TaskMessage;
-use runner_core::message::Proof;
-use runner_core::meta::{ErrorKind, Guard, GuardRun, Meta};
+use runner_core::message::GuardProof;
+use runner_core::meta::{GuardResult, GuardRun, IterationErrorKind, IterationMeta};
 use runner_core::paths;
 use runner_core::text::cut_front;
 
@@ -100,7 +100,10 @@ impl Workshop {
         start(&bench.project, options, host)?;
         let mut quota_until = None;
         let end = run_loop(&bench.project, host, &LoopOptions::default(), &mut |step| {
-            let quota = step.error.as_ref().filter(|it| it.kind == ErrorKind::Quota);
+            let quota = step
+                .error
+                .as_ref()
+                .filter(|it| it.kind == IterationErrorKind::Quota);
             quota_until = quota.and_then(|it| it.retry_at.as_deref()?.parse().ok());
         });
         let metas = metas(&bench, &run_id);
@@ -185,7 +188,7 @@ impl Workshop {
             task_id: &name.task,
             run_id: &name.run_id,
             result: None,
-            guard: guard.map(|run| Proof {
+            guard: guard.map(|run| GuardProof {
                 command: &run.command,
                 exit: 0,
                 log_sha256: &run.log_sha256,
@@ -237,7 +240,7 @@ fn with_id(goal: &str, run_id: &str) -> Result<String> {
 }
 
 /// The records of all iterations.
-fn metas(bench: &Bench, run_id: &str) -> Vec<Meta> {
+fn metas(bench: &Bench, run_id: &str) -> Vec<IterationMeta> {
     let project = &bench.project;
     let numbers = project.iteration_numbers(run_id).into_iter();
     numbers
@@ -245,7 +248,7 @@ fn metas(bench: &Bench, run_id: &str) -> Vec<Meta> {
         .collect()
 }
 
-fn used(metas: &[Meta]) -> Used {
+fn used(metas: &[IterationMeta]) -> Used {
     let mut used = Used::default();
     for run in metas.iter().filter_map(|meta| meta.executor.as_ref()) {
         used.input_tokens += run.input_tokens.unwrap_or(0);
@@ -256,15 +259,15 @@ fn used(metas: &[Meta]) -> Used {
 }
 
 /// The last guard run, if it was green.
-fn green(metas: &[Meta]) -> Option<&GuardRun> {
+fn green(metas: &[IterationMeta]) -> Option<&GuardRun> {
     let mut asked = metas.iter().rev().filter(|it| it.guard_run.is_some());
     let last = asked.next()?;
     last.guard_run
         .as_ref()
-        .filter(|_| last.guard == Guard::Pass)
+        .filter(|_| last.guard == GuardResult::Pass)
 }
 
-fn why(end: &LoopEnd, bench: &Bench, last: Option<&Meta>) -> String {
+fn why(end: &LoopEnd, bench: &Bench, last: Option<&IterationMeta>) -> String {
     if end.status == LoopStatus::Complete {
         return String::new();
     }
@@ -289,8 +292,8 @@ fn why(end: &LoopEnd, bench: &Bench, last: Option<&Meta>) -> String {
 
 /// Why the last iteration was none that helped: the guard's words, what was not accepted,
 /// or what the session said.
-fn last_words(bench: &Bench, meta: &Meta) -> Option<String> {
-    let words = if meta.guard == Guard::Fail {
+fn last_words(bench: &Bench, meta: &IterationMeta) -> Option<String> {
+    let words = if meta.guard == GuardResult::Fail {
         let folder = bench.project.iteration(&meta.run_id, meta.iter);
         let log = files::read_regular(&folder.join("guard.log"), MAX_LOG).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);

@@ -227,7 +227,7 @@ pub struct Diff {
 
 super::words! {
     /// What kind of iteration it was, judged by what changed.
-    Mode of runner_core::meta::Mode {
+    Mode of runner_core::meta::IterationMode {
         /// Only the plan changed.
         Decompose,
         /// Everything else.
@@ -239,7 +239,7 @@ super::words! {
 
 super::words! {
     /// What became of the leaf.
-    SessionStatus of runner_core::output::Status {
+    SessionStatus of runner_core::output::AgentStatus {
         /// Its goal is reached, says the agent.
         Done,
         /// Not finished.
@@ -251,7 +251,7 @@ super::words! {
 
 super::words! {
     /// What the guard said.
-    GuardVerdict of runner_core::meta::Guard {
+    GuardVerdict of runner_core::meta::GuardResult {
         /// Exit code 0.
         Pass,
         /// Any other exit.
@@ -263,7 +263,7 @@ super::words! {
 
 super::words! {
     /// Which rule applied.
-    Class of runner_core::meta::Class {
+    Class of runner_core::meta::OutcomeClass {
         /// The agent's word fits the tree, the guard (if asked) has spoken.
         Ok,
         /// The agent did what it may not do.
@@ -283,7 +283,7 @@ super::words! {
 
 super::words! {
     /// What went wrong around the agent.
-    ErrorKind of runner_core::meta::ErrorKind {
+    ErrorKind of runner_core::meta::IterationErrorKind {
         /// The agent's program could not be started.
         Spawn,
         /// The agent did not end in time.

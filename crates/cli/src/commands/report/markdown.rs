@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use runner_core::report::{Report, Trouble};
+use runner_core::report::{NodeHistory, RunReport};
 use runner_core::text::fence;
 
 use super::{NODE_COLUMNS, item, node_rows, outcomes, place, plan_change, proof, time};
@@ -15,7 +15,7 @@ use crate::style;
 const WORDS: usize = 400;
 
 /// The whole page.
-pub(crate) fn page(report: &Report) -> String {
+pub(crate) fn page(report: &RunReport) -> String {
     let mut text = format!("# {}\n\n", plain(&report.verdict));
     let title = code(&report.title);
     match place(report) {
@@ -81,7 +81,7 @@ fn list(title: &str, items: impl Iterator<Item = String>, text: &mut String) {
     }
 }
 
-fn passed(report: &Report, text: &mut String) {
+fn passed(report: &RunReport, text: &mut String) {
     let items = report.passed.iter().map(|node| {
         let name = node.path.as_deref().unwrap_or(&node.node_id);
         let words: Vec<String> = proof(node)
@@ -98,7 +98,7 @@ fn passed(report: &Report, text: &mut String) {
     list("Passed", items, text);
 }
 
-fn stuck(report: &Report, text: &mut String) {
+fn stuck(report: &RunReport, text: &mut String) {
     if report.stuck.is_empty() {
         return;
     }
@@ -113,7 +113,7 @@ fn stuck(report: &Report, text: &mut String) {
     }
 }
 
-fn trouble(trouble: &Trouble, text: &mut String) {
+fn trouble(trouble: &NodeHistory, text: &mut String) {
     for one in &trouble.tries {
         let iter = one
             .iter
@@ -142,7 +142,7 @@ fn trouble(trouble: &Trouble, text: &mut String) {
     }
 }
 
-fn used(report: &Report, text: &mut String) {
+fn used(report: &RunReport, text: &mut String) {
     if report.run_id.is_none() {
         return;
     }

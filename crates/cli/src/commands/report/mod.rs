@@ -6,7 +6,7 @@ pub(crate) mod terminal;
 use std::path::Path;
 
 use runner::{Code, Error, Project, Result};
-use runner_core::report::{PassedNode, PlanChange, Report};
+use runner_core::report::{PassedNode, PlanChange, RunReport};
 
 use super::Exit;
 use crate::out::Out;
@@ -97,7 +97,7 @@ fn plan_change(change: &PlanChange, name: &dyn Fn(&str) -> String) -> String {
 }
 
 /// `12 iterations: 5 passed, 4 guard failed, …`.
-fn outcomes(report: &Report) -> String {
+fn outcomes(report: &RunReport) -> String {
     let total: u32 = report.outcomes.iter().map(|it| it.count).sum();
     let parts: Vec<String> = report
         .outcomes
@@ -113,7 +113,7 @@ fn outcomes(report: &Report) -> String {
 }
 
 /// `8h02m from first to last; agent 7h, guard 40m`.
-fn time(report: &Report) -> String {
+fn time(report: &RunReport) -> String {
     let usage = &report.usage;
     let wall = report.wall_ms.map_or_else(
         || "unknown".to_owned(),
@@ -132,7 +132,7 @@ fn time(report: &Report) -> String {
 /// The columns of the table of nodes.
 const NODE_COLUMNS: [&str; 5] = ["node", "iterations", "time", "tokens", "cost"];
 
-fn node_rows(report: &Report) -> Vec<[String; 5]> {
+fn node_rows(report: &RunReport) -> Vec<[String; 5]> {
     report
         .nodes
         .iter()
@@ -164,7 +164,7 @@ fn node_rows(report: &Report) -> Vec<[String; 5]> {
 }
 
 /// Where the run lives: `run demo on runner/demo, from main`.
-fn place(report: &Report) -> Option<String> {
+fn place(report: &RunReport) -> Option<String> {
     let run_id = report.run_id.as_deref()?;
     let branch = report.branch.as_deref().unwrap_or("?");
     let from = report
@@ -176,10 +176,10 @@ fn place(report: &Report) -> Option<String> {
 
 /// A document for tests of the renderers.
 #[cfg(test)]
-pub(super) fn hostile(text: &str) -> Report {
-    use runner_core::meta::Verdict;
-    use runner_core::report::{GuardFailure, StuckNode, Touched, Trouble, Try};
-    Report {
+pub(super) fn hostile(text: &str) -> RunReport {
+    use runner_core::meta::IterationVerdict;
+    use runner_core::report::{GuardFailure, NodeAttempt, NodeHistory, StuckNode, TouchedFiles};
+    RunReport {
         run_id: Some("demo".to_owned()),
         branch: Some("runner/demo".to_owned()),
         base: None,
@@ -204,10 +204,10 @@ pub(super) fn hostile(text: &str) -> Report {
             title: text.to_owned(),
             attempts: 3,
             is_next: true,
-            trouble: Trouble {
-                tries: vec![Try {
+            trouble: NodeHistory {
+                tries: vec![NodeAttempt {
                     iter: Some(3),
-                    outcome: Verdict::GuardFailed,
+                    outcome: IterationVerdict::GuardFailed,
                     summary: Some(text.to_owned()),
                 }],
                 guard: Some(GuardFailure {
@@ -220,7 +220,7 @@ pub(super) fn hostile(text: &str) -> Report {
         }],
         tree_findings: vec![text.to_owned()],
         plan_changes: Vec::new(),
-        touched: vec![Touched {
+        touched: vec![TouchedFiles {
             iter: 3,
             node_id: "b".to_owned(),
             kind: "watched",

@@ -1,6 +1,6 @@
 //! The page for a terminal: readable in ten seconds, and without colours too.
 
-use runner_core::report::{Next, Report, Trouble};
+use runner_core::report::{NextCommand, NodeHistory, RunReport};
 
 use super::{NODE_COLUMNS, item, node_rows, outcomes, place, plan_change, proof, time};
 use crate::style::{self, Paint, Tone};
@@ -12,7 +12,7 @@ const SHOWN: usize = 30;
 const WORDS: usize = 160;
 
 /// The lines of the page.
-pub(crate) fn page(report: &Report, paint: Paint) -> Vec<String> {
+pub(crate) fn page(report: &RunReport, paint: Paint) -> Vec<String> {
     let tone = match report.state {
         "complete" => Tone::Good,
         "stuck" | "invalid" | "error" => Tone::Bad,
@@ -47,7 +47,7 @@ pub(crate) fn page(report: &Report, paint: Paint) -> Vec<String> {
 }
 
 /// What went before on a leaf.
-pub(crate) fn trouble(trouble: &Trouble, paint: Paint, indent: &str) -> Vec<String> {
+pub(crate) fn trouble(trouble: &NodeHistory, paint: Paint, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for one in &trouble.tries {
         let iter = one
@@ -85,7 +85,7 @@ pub(crate) fn trouble(trouble: &Trouble, paint: Paint, indent: &str) -> Vec<Stri
 }
 
 /// Commands with what they do, in two columns.
-pub(crate) fn commands(list: &[Next], paint: Paint, indent: &str) -> Vec<String> {
+pub(crate) fn commands(list: &[NextCommand], paint: Paint, indent: &str) -> Vec<String> {
     let width = list.iter().map(|it| it.command.len()).max().unwrap_or(0);
     list.iter()
         .map(|it| {
@@ -123,7 +123,7 @@ impl Page {
         lines
     }
 
-    fn passed(&mut self, report: &Report) {
+    fn passed(&mut self, report: &RunReport) {
         let of = |list: &[_]| list.len().saturating_sub(SHOWN);
         let hidden = of(&report.passed);
         let name = |node: &runner_core::report::PassedNode| {
@@ -161,7 +161,7 @@ impl Page {
         self.section("passed", &lines);
     }
 
-    fn stuck(&mut self, report: &Report) {
+    fn stuck(&mut self, report: &RunReport) {
         let mut lines = Vec::new();
         for node in &report.stuck {
             let mark = self.paint.paint(Tone::Bad, "✗");
@@ -176,7 +176,7 @@ impl Page {
         self.section("stuck", &lines);
     }
 
-    fn touched(&mut self, report: &Report) {
+    fn touched(&mut self, report: &RunReport) {
         let list: Vec<String> = report
             .touched
             .iter()
@@ -194,7 +194,7 @@ impl Page {
         self.section("files to look at", &lines);
     }
 
-    fn used(&mut self, report: &Report) {
+    fn used(&mut self, report: &RunReport) {
         if report.run_id.is_none() {
             return;
         }

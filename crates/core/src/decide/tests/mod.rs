@@ -8,12 +8,12 @@ mod rows;
 use proptest::prelude::*;
 
 pub(super) use super::*;
-use crate::meta::{ErrorKind, RunnerError};
+use crate::meta::{IterationErrorKind, RunnerError};
 use crate::run_state::{self, RunState};
 use crate::select::{Selection, select};
 use crate::tree::tests::{any_tree, damaged, plan, sketch, take};
 use crate::tree::to_bytes;
-use Status::{Decomposed, Done, Retry};
+use AgentStatus::{Decomposed, Done, Retry};
 
 /// What most cases begin with; `s` is selected.
 pub(super) const BEFORE: &str = "root(p+(a+) s*1 z)";
@@ -25,10 +25,10 @@ pub(super) struct Session {
     pub(super) after: Node<'static>,
     pub(super) raw: Option<Vec<u8>>,
     pub(super) output: Option<AgentOutput>,
-    pub(super) facts: Facts,
+    pub(super) facts: StepFacts,
 }
 
-pub(super) fn session(status: Status) -> Session {
+pub(super) fn session(status: AgentStatus) -> Session {
     Session {
         before: plan(BEFORE),
         repairing: false,
@@ -38,9 +38,9 @@ pub(super) fn session(status: Status) -> Session {
             status,
             summary: "words".to_owned(),
         }),
-        facts: Facts {
+        facts: StepFacts {
             max_attempts_default: 3,
-            ..Facts::default()
+            ..StepFacts::default()
         },
     }
 }
@@ -72,7 +72,7 @@ impl Session {
         self
     }
 
-    pub(super) fn facts(mut self, set: impl FnOnce(&mut Facts)) -> Self {
+    pub(super) fn facts(mut self, set: impl FnOnce(&mut StepFacts)) -> Self {
         set(&mut self.facts);
         self
     }
@@ -81,13 +81,13 @@ impl Session {
         self.facts(|facts| facts.guard_exit = Some(exit))
     }
 
-    pub(super) fn task(&self) -> Task<'_, 'static> {
+    pub(super) fn task(&self) -> StepTask<'_, 'static> {
         if self.repairing {
-            Task::Repair {
+            StepTask::Repair {
                 valid: &self.before,
             }
         } else {
-            Task::Work {
+            StepTask::Work {
                 before: &self.before,
                 node_id: "s",
             }
@@ -149,12 +149,12 @@ pub(super) fn line(outcome: &Outcome<'_>) -> String {
     )
 }
 
-pub(super) fn boom(kind: ErrorKind) -> RunnerError {
+pub(super) fn boom(kind: IterationErrorKind) -> RunnerError {
     RunnerError::new(kind, "boom")
 }
 
 pub(super) type Edit = fn(&mut Node<'static>);
-pub(super) type List = fn(&mut Facts) -> &mut Vec<String>;
+pub(super) type List = fn(&mut StepFacts) -> &mut Vec<String>;
 pub(super) type Spoil = fn(Session) -> Session;
 
 /// What an agent hears of an error.

@@ -3,54 +3,54 @@
 use super::*;
 
 /// Every row of the table in order of precedence, as a fault of a `done`.
-type Fault = (fn(&mut Session), Class, &'static str);
+type Fault = (fn(&mut Session), OutcomeClass, &'static str);
 
 const FAULTS: [Fault; 9] = [
     (
-        |session| session.facts.runner_error = Some(boom(ErrorKind::Timeout)),
-        Class::RunnerError,
+        |session| session.facts.runner_error = Some(boom(IterationErrorKind::Timeout)),
+        OutcomeClass::RunnerError,
         "boom",
     ),
     (
         |session| session.facts.owned_changed.push("GOAL.md".into()),
-        Class::AgentError,
+        OutcomeClass::AgentError,
         "GOAL.md belongs to the runner",
     ),
     (
         |session| session.facts.protected_changed.push("justfile".into()),
-        Class::AgentError,
+        OutcomeClass::AgentError,
         "justfile is protected",
     ),
     (
         |session| session.facts.tree_unusable = Some("it is a link".into()),
-        Class::InvalidTree,
+        OutcomeClass::InvalidTree,
         "tree.json: it is a link",
     ),
     (
         |session| session.raw = Some(b"{".into()),
-        Class::InvalidTree,
+        OutcomeClass::InvalidTree,
         "line 1 column 1: EOF while parsing an object",
     ),
     (
         |session| session.after.children.push(plan("p")),
-        Class::InvalidTree,
+        OutcomeClass::InvalidTree,
         "root/p: this id is used by another node too",
     ),
     (
         |session| drop(take(&mut session.after, "z")),
-        Class::AgentError,
+        OutcomeClass::AgentError,
         "node z: an open node must not vanish",
     ),
     (
         |session| {
             session.after.children[1] = plan("s*1(n)");
         },
-        Class::AgentError,
+        OutcomeClass::AgentError,
         "status done does not allow children",
     ),
     (
         |session| session.facts.changed_by_guard.push("justfile".into()),
-        Class::AgentError,
+        OutcomeClass::AgentError,
         "justfile was changed while the guard ran",
     ),
 ];
@@ -73,9 +73,12 @@ fn the_first_row_that_applies_decides() {
                 assert_eq!(outcome.class, *class, "{finding}");
                 let first = &outcome.findings[0];
                 assert!(first.starts_with(finding), "{first}");
-                assert_eq!((outcome.status, outcome.guard), (Retry, Guard::Skipped));
+                assert_eq!(
+                    (outcome.status, outcome.guard),
+                    (Retry, GuardResult::Skipped)
+                );
                 assert_eq!(outcome.passes, Some(false));
-                let attempts = 1 + u32::from(*class == Class::AgentError);
+                let attempts = 1 + u32::from(*class == OutcomeClass::AgentError);
                 assert_eq!(outcome.attempts, Some(attempts));
             }
         }
@@ -108,10 +111,10 @@ fn only_a_consistent_done_asks_the_guard() {
 fn modes() {
     let grown = "root(p+(a+) s*1 y z)";
     for (left, outside, expected) in [
-        (BEFORE, false, Mode::Execute),
-        (BEFORE, true, Mode::Execute),
-        (grown, false, Mode::Decompose),
-        (grown, true, Mode::Execute),
+        (BEFORE, false, IterationMode::Execute),
+        (BEFORE, true, IterationMode::Execute),
+        (grown, false, IterationMode::Decompose),
+        (grown, true, IterationMode::Execute),
     ] {
         for exit in [0, 1] {
             let session = session(Done)
@@ -123,7 +126,7 @@ fn modes() {
         let repair = repair(0)
             .leaves(left)
             .facts(|facts| facts.changed_outside = outside);
-        assert_eq!(repair.outcome().mode, Mode::Repair);
+        assert_eq!(repair.outcome().mode, IterationMode::Repair);
         assert_eq!(recorded_node(&repair.task()), "repair-tree");
     }
     assert_eq!(recorded_node(&session(Done).task()), "s");

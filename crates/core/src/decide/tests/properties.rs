@@ -60,17 +60,17 @@ fn commit(root: &mut Node<'static>, deed: &Deed) {
     }
 }
 
-fn any_facts() -> impl Strategy<Value = Facts> {
+fn any_facts() -> impl Strategy<Value = StepFacts> {
     let files = || prop_oneof![9 => Just(vec![]), 1 => Just(vec!["file".to_owned()])];
     (
         (1_u32..5, 0_u32..4),
-        prop::option::weighted(0.1, Just(boom(ErrorKind::Io))),
+        prop::option::weighted(0.1, Just(boom(IterationErrorKind::Io))),
         (files(), files(), files(), files(), files()),
         any::<bool>(),
         prop::option::weighted(0.9, prop_oneof![Just(0), -1_i32..3]),
     )
         .prop_map(
-            |(counts, runner_error, lists, changed_outside, guard_exit)| Facts {
+            |(counts, runner_error, lists, changed_outside, guard_exit)| StepFacts {
                 max_attempts_default: counts.0,
                 refused_repairs: counts.1,
                 runner_error,
@@ -81,13 +81,13 @@ fn any_facts() -> impl Strategy<Value = Facts> {
                 changed_by_guard: lists.4,
                 changed_outside,
                 guard_exit,
-                ..Facts::default()
+                ..StepFacts::default()
             },
         )
 }
 
 fn any_output() -> impl Strategy<Value = Option<AgentOutput>> {
-    let output = prop::sample::select(Status::ALL.to_vec()).prop_map(|status| AgentOutput {
+    let output = prop::sample::select(AgentStatus::ALL.to_vec()).prop_map(|status| AgentOutput {
         status,
         summary: "words".to_owned(),
     });
@@ -95,21 +95,25 @@ fn any_output() -> impl Strategy<Value = Option<AgentOutput>> {
 }
 
 /// Nothing that an agent leaves may break these.
-fn promises(task: Task<'_, '_>, outcome: &Outcome<'_>, facts: &Facts) -> Result<(), TestCaseError> {
+fn promises(
+    task: StepTask<'_, '_>,
+    outcome: &Outcome<'_>,
+    facts: &StepFacts,
+) -> Result<(), TestCaseError> {
     let (before, selected) = match task {
-        Task::Work { before, node_id } => (before, Some(node_id)),
-        Task::Repair { valid } => (valid, None),
+        StepTask::Work { before, node_id } => (before, Some(node_id)),
+        StepTask::Repair { valid } => (valid, None),
     };
     let after = match &outcome.tree {
         TreeAfter::New(after) => after,
         TreeAfter::AsLeft => {
-            prop_assert_eq!(outcome.class, Class::InvalidTree);
+            prop_assert_eq!(outcome.class, OutcomeClass::InvalidTree);
             return Ok(());
         }
         TreeAfter::Restore | TreeAfter::LastValid => return Ok(()),
     };
     // It is a valid tree in canonical form.
-    prop_assert_eq!(tree::check(after, Order::Sorted), vec![]);
+    prop_assert_eq!(tree::check(after, TreeOrder::Sorted), vec![]);
     let bytes = to_bytes(after);
     let read = tree::parse(&bytes);
     prop_assert_eq!(read.as_ref(), Ok(after));
@@ -140,7 +144,7 @@ fn promises(task: Task<'_, '_>, outcome: &Outcome<'_>, facts: &Facts) -> Result<
         // No pass without a green guard.
         if new.passes && new.is_leaf() && !old.is_some_and(|old| old.passes) {
             prop_assert_eq!(selected, Some(&*new.id));
-            prop_assert_eq!((outcome.status, outcome.guard), (Done, Guard::Pass));
+            prop_assert_eq!((outcome.status, outcome.guard), (Done, GuardResult::Pass));
             prop_assert_eq!(
                 (facts.guard_exit, facts.runner_error.is_none()),
                 (Some(0), true)
@@ -172,9 +176,9 @@ proptest! {
             return Ok(());
         };
         let task = if repairing {
-            Task::Repair { valid: &before }
+            StepTask::Repair { valid: &before }
         } else {
-            Task::Work { before: &before, node_id: &target.node.id }
+            StepTask::Work { before: &before, node_id: &target.node.id }
         };
         let mut left = before.clone();
         for deed in &deeds {
@@ -186,7 +190,7 @@ proptest! {
         prop_assert_eq!(outcome.attempts.is_some(), !repairing);
 
         // In two steps, as a real one goes, it comes to the same.
-        let early = Facts {
+        let early = StepFacts {
             guard_exit: None,
             changed_by_guard: vec![],
             ..facts.clone()
@@ -201,7 +205,7 @@ proptest! {
     #[test]
     fn any_bytes_are_decided(bytes: Vec<u8>, output in any_output(), facts in any_facts()) {
         let before = plan(BEFORE);
-        for task in [Task::Work { before: &before, node_id: "s" }, Task::Repair { valid: &before }] {
+        for task in [StepTask::Work { before: &before, node_id: "s" }, StepTask::Repair { valid: &before }] {
             for left in [AgentTree::Bytes(&bytes), AgentTree::Same, AgentTree::Unusable] {
                 let outcome = decide(task, left, output.as_ref(), &facts);
                 promises(task, &outcome, &facts)?;

@@ -112,7 +112,7 @@ fn runner_errors_in_a_repair_refuse_nothing() {
         let expected = "RunnerError retry/skipped repair - - restored";
         repair(refused)
             .facts(|facts| {
-                facts.runner_error = Some(boom(ErrorKind::Idle));
+                facts.runner_error = Some(boom(IterationErrorKind::Idle));
                 facts.owned_changed.push("GOAL.md".into());
             })
             .comes_to(expected, &["boom"]);
@@ -127,40 +127,61 @@ fn run_state_after_each_class() {
     let begun = RunState {
         last_status: Some(Done),
         last_summary: Some("earlier".to_owned()),
-        last_guard: Some(Guard::Fail),
+        last_guard: Some(GuardResult::Fail),
         last_node_id: Some("s".to_owned()),
         ..RunState::new(Some("run".to_owned()))
     };
-    let errors = session(Done).facts(|facts| facts.runner_error = Some(boom(ErrorKind::Git)));
+    let errors =
+        session(Done).facts(|facts| facts.runner_error = Some(boom(IterationErrorKind::Git)));
     for (session, class, status, guard) in [
-        (session(Done).guard_exit(0), Class::Ok, Done, Guard::Pass),
-        (session(Done).guard_exit(1), Class::Ok, Done, Guard::Fail),
-        (session(Retry), Class::Ok, Retry, Guard::Skipped),
+        (
+            session(Done).guard_exit(0),
+            OutcomeClass::Ok,
+            Done,
+            GuardResult::Pass,
+        ),
+        (
+            session(Done).guard_exit(1),
+            OutcomeClass::Ok,
+            Done,
+            GuardResult::Fail,
+        ),
+        (
+            session(Retry),
+            OutcomeClass::Ok,
+            Retry,
+            GuardResult::Skipped,
+        ),
         (
             session(Decomposed),
-            Class::AgentError,
+            OutcomeClass::AgentError,
             Retry,
-            Guard::Skipped,
+            GuardResult::Skipped,
         ),
         (
             session(Done).leaves_bytes(""),
-            Class::InvalidTree,
+            OutcomeClass::InvalidTree,
             Retry,
-            Guard::Skipped,
+            GuardResult::Skipped,
         ),
-        (errors, Class::RunnerError, Done, Guard::Fail),
-        (repair(0), Class::Repaired, Retry, Guard::Skipped),
+        (errors, OutcomeClass::RunnerError, Done, GuardResult::Fail),
+        (
+            repair(0),
+            OutcomeClass::Repaired,
+            Retry,
+            GuardResult::Skipped,
+        ),
         (
             repair(0).leaves_bytes(""),
-            Class::RepairRefused,
+            OutcomeClass::RepairRefused,
             Retry,
-            Guard::Skipped,
+            GuardResult::Skipped,
         ),
         (
             repair(2).leaves_bytes(""),
-            Class::RepairRestored,
+            OutcomeClass::RepairRestored,
             Retry,
-            Guard::Skipped,
+            GuardResult::Skipped,
         ),
     ] {
         let outcome = session.outcome();
@@ -171,14 +192,18 @@ fn run_state_after_each_class() {
             next_iter: 2,
             ..begun.clone()
         };
-        if class != Class::RunnerError {
+        if class != OutcomeClass::RunnerError {
             expected.last_status = Some(status);
             expected.last_summary = Some(outcome.feedback.clone());
             expected.last_guard = Some(guard);
             expected.last_node_id = Some(node.to_owned());
         }
         assert_eq!(state, expected, "{class:?}");
-        assert_eq!(state.failed_for("s"), guard == Guard::Fail, "{class:?}");
+        assert_eq!(
+            state.failed_for("s"),
+            guard == GuardResult::Fail,
+            "{class:?}"
+        );
     }
     let last = RunState {
         next_iter: u32::MAX,

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn runner_errors() {
-    use ErrorKind as E;
+    use IterationErrorKind as E;
     for kind in [
         E::Spawn,
         E::Timeout,
@@ -19,7 +19,7 @@ fn runner_errors() {
         E::Disk,
         E::Interrupted,
     ] {
-        for status in Status::ALL {
+        for status in AgentStatus::ALL {
             for exit in [None, Some(0), Some(1)] {
                 let session = session(status).facts(|facts| {
                     facts.runner_error = Some(boom(kind));
@@ -76,7 +76,7 @@ fn touched_files() {
         |facts| &mut facts.denied_files,
     ];
     for list in lists {
-        for status in Status::ALL {
+        for status in AgentStatus::ALL {
             let outcome = session(status)
                 .guard_exit(0)
                 .facts(|facts| list(facts).push("it".into()))
@@ -113,7 +113,7 @@ fn invalid_trees() {
             "line 769 column 256: the tree is deeper than 64 levels",
         ),
     ] {
-        for status in Status::ALL {
+        for status in AgentStatus::ALL {
             let session = session(status).guard_exit(0).leaves(sketch);
             let expected = "InvalidTree retry/skipped decompose 1 false as left";
             let outcome = session.comes_to(expected, &[finding]);
@@ -188,7 +188,7 @@ fn what_must_stay() {
             ],
         ),
     ] {
-        for status in Status::ALL {
+        for status in AgentStatus::ALL {
             let session = session(status).guard_exit(0).leaves(left);
             let expected = "AgentError retry/skipped decompose 2 false root(p+(a+) s*2 z)";
             let outcome = session.comes_to(expected, findings);
@@ -248,16 +248,19 @@ fn words_and_deeds() {
         let done = session(Done).guard_exit(0).edits("s", edit);
         if allowed {
             let outcome = done.outcome();
-            assert_eq!((outcome.class, outcome.passes), (Class::Ok, Some(true)));
+            assert_eq!(
+                (outcome.class, outcome.passes),
+                (OutcomeClass::Ok, Some(true))
+            );
             assert_eq!(outcome.changes.edited, ["s"]);
         } else {
             done.comes_to(error, &[goal]);
         }
         // Other leaves may be planned anew, and with another word this one too.
         let other = session(Done).guard_exit(0).edits("z", edit).outcome();
-        assert_eq!((other.class, other.passes), (Class::Ok, Some(true)));
+        assert_eq!((other.class, other.passes), (OutcomeClass::Ok, Some(true)));
         let retry = session(Retry).edits("s", edit).outcome();
-        assert_eq!((retry.class, retry.attempts), (Class::Ok, Some(2)));
+        assert_eq!((retry.class, retry.attempts), (OutcomeClass::Ok, Some(2)));
         assert_eq!(retry.changes.edited, ["s"]);
     }
     session(Done)

@@ -62,7 +62,7 @@ fn ways_through_a_tree() {
     assert_eq!(root.path_of("b").as_deref(), Some("root/p/b"));
     assert_eq!((root.path_of("x"), root.find("x")), (None, None));
     assert!(root.find_mut("x").is_none());
-    let progress = Progress {
+    let progress = TreeProgress {
         passed: 2,
         leaves: 4,
     };

@@ -28,7 +28,7 @@ pub(super) fn leaf_with(changes: &[(&str, &str)]) -> String {
 
 /// What is wrong with a document as it lies on disk.
 pub(super) fn findings(bytes: &[u8]) -> Vec<String> {
-    let found = parse(bytes).map_or_else(|found| found, |root| check(&root, Order::Sorted));
+    let found = parse(bytes).map_or_else(|found| found, |root| check(&root, TreeOrder::Sorted));
     found.iter().map(ToString::to_string).collect()
 }
 
@@ -297,18 +297,18 @@ fn invariants() {
             vec![("root", open_child), ("root", unsorted)],
         ),
     ] {
-        let expect = |parts: Vec<(&str, &str)>| -> Vec<Finding> {
+        let expect = |parts: Vec<(&str, &str)>| -> Vec<TreeFinding> {
             parts
                 .into_iter()
-                .map(|(place, message)| Finding::new(place, message))
+                .map(|(place, message)| TreeFinding::new(place, message))
                 .collect()
         };
         let mut root = plan(tree);
-        assert_eq!(check(&root, Order::Any), expect(any.clone()), "{tree}");
+        assert_eq!(check(&root, TreeOrder::Any), expect(any.clone()), "{tree}");
         let all = expect([any.clone(), sorted].concat());
-        assert_eq!(check(&root, Order::Sorted), all, "{tree}");
+        assert_eq!(check(&root, TreeOrder::Sorted), all, "{tree}");
         root.sort();
-        let left = check(&root, Order::Sorted);
+        let left = check(&root, TreeOrder::Sorted);
         assert!(left.iter().all(|it| it.message != unsorted), "{tree}");
     }
 }
@@ -328,7 +328,7 @@ fn sixty_four_levels_and_no_more() {
     let text = chain(64);
     let root = parse(text.as_bytes()).unwrap();
     assert_eq!(root.lineage("n64").unwrap().len(), MAX_LEVELS);
-    assert!(check(&root, Order::Sorted).is_empty());
+    assert!(check(&root, TreeOrder::Sorted).is_empty());
     assert_eq!(parse(&to_bytes(&root)).unwrap(), root);
     let leaf = root.find("n64").unwrap();
     assert!(leaf.is_leaf() && root.path_of("n64").unwrap().ends_with("/n63/n64"));

@@ -1,7 +1,7 @@
 //! The run's branch: still checked out, still containing where it began?
 
-use runner_core::journal::Record;
-use runner_core::meta::{ErrorKind, RunnerError};
+use runner_core::journal::JournalRecord;
+use runner_core::meta::{IterationErrorKind, RunnerError};
 
 use super::{Iteration, Who};
 use crate::error::{Code, Error, Result};
@@ -37,7 +37,7 @@ pub(super) fn put_back(
         return Ok(None);
     }
     let head = base.to_owned();
-    it.journal.promise(&Record::Rescuing { head })?;
+    it.journal.promise(&JournalRecord::Rescuing { head })?;
     let (run_id, iter) = (&it.started.run_id, it.started.iter);
     let lost = git::rescue(git, run_id, iter, &branch, base, &it.quarantine())?;
     it.index_signature = None;
@@ -52,7 +52,7 @@ pub(super) fn put_back(
         Who::Guard => "while the guard ran",
     };
     Ok(Some(RunnerError::new(
-        ErrorKind::Branch,
+        IterationErrorKind::Branch,
         format!("the branch {branch} {what} {when}; all is kept in {lost}"),
     )))
 }
