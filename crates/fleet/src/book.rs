@@ -9,10 +9,10 @@ use runner_ledger::{
     Agent, Ask, Assigned, Bench, Claimed, Count, Floor, Hints, Keeper, Ledger, LedgerError,
     NewAgent, Outcome, RedBase, RunSpending, SeatTry, StoreError, Wanted, Woken,
 };
-use runner_lifecycle::lock::Lock;
-use runner_lifecycle::request::{Claim, Ending, JudgeEnding, NewTask};
+use runner_lifecycle::lock::ScopeLock;
+use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
 use runner_lifecycle::row::Intent;
-use runner_lifecycle::run::{Lease, Run};
+use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::{BasePosition, Facts, Request, Task, TaskId, Timestamp};
 
 use crate::yard::Later;
@@ -231,7 +231,7 @@ impl Book {
     }
 
     /// The runs of a task, oldest first.
-    pub async fn runs(&self, id: &TaskId) -> Booked<Vec<Run>> {
+    pub async fn runs(&self, id: &TaskId) -> Booked<Vec<TaskRun>> {
         self.at("runs", Box::pin(self.ledger.runs(id))).await
     }
 
@@ -250,7 +250,7 @@ impl Book {
     }
 
     /// The locks that are held.
-    pub async fn locks(&self) -> Booked<Vec<Lock>> {
+    pub async fn locks(&self) -> Booked<Vec<ScopeLock>> {
         self.at("locks", Box::pin(self.ledger.locks())).await
     }
 
@@ -280,7 +280,12 @@ impl Book {
     }
 
     /// Ends a worker's run.
-    pub async fn finish(&self, lease: &Lease, ending: Ending, outside: Facts) -> Booked<Outcome> {
+    pub async fn finish(
+        &self,
+        lease: &Lease,
+        ending: WorkEnding,
+        outside: Facts,
+    ) -> Booked<Outcome> {
         let request = Request::Finish {
             token: lease.token,
             run_id: lease.run_id.clone(),

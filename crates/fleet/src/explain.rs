@@ -5,7 +5,7 @@ use runner_ledger::{Agent, Floor, Ledger, LedgerError};
 use runner_lifecycle::ready::NotReady;
 use runner_lifecycle::row::Blocker;
 use runner_lifecycle::run::Lease;
-use runner_lifecycle::{Purpose, Reason, State, Task, TaskId, Timestamp, order};
+use runner_lifecycle::{BlockReason, LeasePurpose, Task, TaskId, TaskState, Timestamp, order};
 use serde::Serialize;
 
 use crate::roles::planner::is_parked;
@@ -23,7 +23,7 @@ pub struct Explained {
     /// The task.
     pub task_id: TaskId,
     /// Its state.
-    pub state: State,
+    pub state: TaskState,
     /// The reason in a word: of the ledger's blockers, of readiness, or the state.
     pub why: String,
     /// The same for people.
@@ -107,12 +107,14 @@ impl Sight {
             waits_for: None,
         };
         Ok(match task.state {
-            State::Done | State::Failed | State::Canceled => Explained {
+            TaskState::Done | TaskState::Failed | TaskState::Canceled => Explained {
                 waits_for: task.superseded_by.clone(),
                 ..explained(task.state.as_str(), sentence(&self.ledger, task).await?)
             },
-            State::InProgress => self.in_progress(task, explained("in_progress", String::new())),
-            State::Blocked => match &task.blocker {
+            TaskState::InProgress => {
+                self.in_progress(task, explained("in_progress", String::new()))
+            }
+            TaskState::Blocked => match &task.blocker {
                 Some(blocker) => self.blocked(
                     task,
                     blocker,
@@ -120,7 +122,7 @@ impl Sight {
                 ),
                 None => explained("blocked", "nobody said why".to_owned()),
             },
-            State::Todo => match self.ledger.why(&task.id).await? {
+            TaskState::Todo => match self.ledger.why(&task.id).await? {
                 Some(not_ready) => self.not_ready(&not_ready, task, explained("", String::new())),
                 None => self.ready(task, explained("ready", String::new())),
             },
@@ -135,9 +137,9 @@ impl Sight {
             };
         };
         let doing = match lease.purpose {
-            Purpose::Work => "works on it",
-            Purpose::Judge => "judges it",
-            Purpose::Merge => "merges it",
+            LeasePurpose::Work => "works on it",
+            LeasePurpose::Judge => "judges it",
+            LeasePurpose::Merge => "merges it",
         };
         let since = ago(lease.claimed_at, self.now());
         Explained {
@@ -149,23 +151,24 @@ impl Sight {
 
     fn blocked(&self, task: &Task, blocker: &Blocker, explained: Explained) -> Explained {
         let words = match blocker.code {
-            Reason::AwaitingJudge if task.intent.is_some() => {
+            BlockReason::AwaitingJudge if task.intent.is_some() => {
                 "its merge is under way: the next judge goes on with it".to_owned()
             }
-            Reason::AwaitingJudge if blocker.retry_at.is_none() => {
+            BlockReason::AwaitingJudge if blocker.retry_at.is_none() => {
                 let judges = self.live(&["judge"]);
                 match judges {
                     0 => format!("{}; no judge is there", blocker.reason),
                     _ => blocker.reason.clone(),
                 }
             }
-            Reason::QuotaWait => {
+            BlockReason::QuotaWait => {
                 let account = blocker.waits_for.as_deref().unwrap_or_default();
                 format!("the quota of the account {account:?} is used up")
             }
             _ => blocker.reason.clone(),
         };
-        let dependency = (blocker.code == Reason::DependencyNotMet).then_some(&blocker.waits_for);
+        let dependency =
+            (blocker.code == BlockReason::DependencyNotMet).then_some(&blocker.waits_for);
         Explained {
             words,
             until: blocker.retry_at,
@@ -217,7 +220,7 @@ impl Sight {
         let of_role = || self.agents.iter().filter(|a| a.role == task.role);
         let live = || of_role().filter(|agent| !agent.is_offline(self.now()));
         let in_lane = self.floor.busy.iter().filter(|busy| {
-            busy.purpose == Purpose::Work && busy.lane == task.lane && busy.task_id != task.id
+            busy.purpose == LeasePurpose::Work && busy.lane == task.lane && busy.task_id != task.id
         });
         let lane_is_full =
             order::lane_limit(task.lane).is_some_and(|limit| in_lane.count() >= limit);

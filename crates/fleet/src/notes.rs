@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runner_ledger::Clock;
-use runner_lifecycle::{Category, Task, Timestamp};
+use runner_lifecycle::{FailureCategory, Task, Timestamp};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::host::HostProfile;
@@ -47,7 +47,7 @@ impl LocalNotes {
 
     fn add(
         &self,
-        category: Category,
+        category: FailureCategory,
         signature: &str,
         note: &str,
         now: Timestamp,
@@ -79,7 +79,7 @@ impl Notes for LocalNotes {
     fn failed(&self, _task: &Task, signature: &str, note: &str, now: Timestamp) {
         // A failure that nothing tells from others teaches nothing.
         let category = signature.split_once(':').map(|(word, _)| word);
-        if let Some(category) = category.and_then(Category::parse) {
+        if let Some(category) = category.and_then(FailureCategory::parse) {
             // It only helps: work does not stop for it.
             let _ = self.add(category, signature, note, now);
         }
@@ -129,7 +129,12 @@ mod tests {
                 let notes = &notes;
                 scope.spawn(move || {
                     notes
-                        .add(Category::Env, &format!("env:{at}"), "x", Timestamp(at))
+                        .add(
+                            FailureCategory::Env,
+                            &format!("env:{at}"),
+                            "x",
+                            Timestamp(at),
+                        )
                         .unwrap();
                 });
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use runner_core::paths::FLEET_DIR;
 use runner_ledger::{Count, Filter, Ledger, StoreError};
-use runner_lifecycle::{Reason, State, TaskId, request};
+use runner_lifecycle::{BlockReason, TaskId, TaskState, request};
 
 use crate::backlog::{BacklogSource, ISSUES, LocalIssues};
 use crate::folder::FolderWatch;
@@ -251,15 +251,15 @@ pub(crate) fn with_counts(
 ) -> Inputs {
     for count in counts {
         match count.state {
-            State::Todo | State::InProgress => inputs.local_backlog += count.tasks,
-            State::Blocked => {
+            TaskState::Todo | TaskState::InProgress => inputs.local_backlog += count.tasks,
+            TaskState::Blocked => {
                 inputs.blocked += count.tasks;
                 inputs.local_backlog += count.tasks;
-                if count.blocked_on == Some(Reason::AwaitingJudge) {
+                if count.blocked_on == Some(BlockReason::AwaitingJudge) {
                     inputs.awaiting_judge += count.tasks;
                 }
             }
-            State::Done | State::Failed | State::Canceled => {}
+            TaskState::Done | TaskState::Failed | TaskState::Canceled => {}
         }
     }
     inputs.local_backlog = inputs.local_backlog.saturating_sub(parked);

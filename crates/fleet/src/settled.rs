@@ -2,7 +2,7 @@
 //! ended or waits for a person or the outside.
 
 use runner_ledger::LedgerError;
-use runner_lifecycle::{Reason, State, Timestamp};
+use runner_lifecycle::{BlockReason, TaskState, Timestamp};
 
 use crate::book::{Book, Booked};
 use crate::roles::dispatcher::WORKING_ROLES;
@@ -26,12 +26,13 @@ pub(crate) async fn is_settled(book: &Book, staffed: &[String]) -> Booked<bool> 
 
 async fn is_at_rest(book: &Book, staffed: &[String]) -> Booked<bool> {
     let counts = book.counts().await?;
-    let led_on = |reason: Option<Reason>| {
-        !matches!(reason, Some(Reason::AwaitingJudge)) && !is_parked(State::Blocked, reason)
+    let led_on = |reason: Option<BlockReason>| {
+        !matches!(reason, Some(BlockReason::AwaitingJudge))
+            && !is_parked(TaskState::Blocked, reason)
     };
     let moving = counts.iter().any(|count| match count.state {
-        State::InProgress => true,
-        State::Blocked => led_on(count.blocked_on),
+        TaskState::InProgress => true,
+        TaskState::Blocked => led_on(count.blocked_on),
         _ => false,
     });
     if moving {
@@ -73,7 +74,7 @@ mod tests {
     use runner_ledger::{Ledger, Options, Store, Wanted};
     use runner_lifecycle::lock::Resource;
     use runner_lifecycle::request::NewTask;
-    use runner_lifecycle::{Facts, Kind, Purpose, TaskId};
+    use runner_lifecycle::{Facts, LeasePurpose, TaskId, TaskKind};
 
     use super::*;
     use crate::book::Points;
@@ -90,7 +91,7 @@ mod tests {
             Box::pin(async move {
                 if call == self.before && !after {
                     let mut wanted = Wanted::work("judge-1", "", "judge-1/1");
-                    wanted.purpose = Purpose::Judge;
+                    wanted.purpose = LeasePurpose::Judge;
                     let book = Book::new(self.ledger.clone());
                     assert!(book.claim_next(&wanted).await.unwrap().is_some());
                     // One that was heard of is not due for a while.
@@ -119,7 +120,7 @@ mod tests {
             let ledger = ledger.await.unwrap();
             let id = TaskId::parse("pr-1").unwrap();
             let new = NewTask {
-                kind: Kind::Review,
+                kind: TaskKind::Review,
                 head: Some("c1".to_owned()),
                 ..NewTask::new(id, Resource::parse("src").unwrap())
             };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use runner_ledger::{Clock, Hints, Ledger, LedgerError};
-use runner_lifecycle::State;
+use runner_lifecycle::TaskState;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -214,7 +214,7 @@ impl Fleet {
         }
         let book = &self.crew.book;
         let counts = book.counts().await?;
-        let in_state = |state: State| -> u64 {
+        let in_state = |state: TaskState| -> u64 {
             let of_it = counts.iter().filter(|count| count.state == state);
             of_it.map(|count| count.tasks).sum()
         };
@@ -222,10 +222,10 @@ impl Fleet {
         // happens. The parked matter to the planner alone, and only once nothing goes on.
         let mut work = Work {
             inputs: with_counts(Inputs::default(), &counts, 0, false),
-            todo: in_state(State::Todo),
+            todo: in_state(TaskState::Todo),
             ..Work::default()
         };
-        let quiet = work.todo == 0 && in_state(State::InProgress) == 0;
+        let quiet = work.todo == 0 && in_state(TaskState::InProgress) == 0;
         if quiet && waiting.contains(&Post::Planner) && planner::has_requirement(&self.crew).await {
             work.inputs = planner::inputs(&self.crew, true).await?;
         }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 
 use runner_lifecycle::packet::{Assignment, ResourceChange};
 use runner_lifecycle::retry::LoopEnding;
-use runner_lifecycle::row::{Criterion, Intent, Remark};
+use runner_lifecycle::row::{Criterion, Intent, ReviewRemark};
 use runner_lifecycle::{BasePosition, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -159,7 +159,7 @@ pub struct ReviewOrder {
     /// The criteria that a review answers.
     pub criteria: Vec<Criterion>,
     /// Findings that were settled: they are not raised again.
-    pub settled: Vec<Remark>,
+    pub settled: Vec<ReviewRemark>,
 }
 
 /// What a reviewer said.

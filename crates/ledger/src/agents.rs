@@ -1,6 +1,6 @@
 //! Agents: who is there to work, and what each was given.
 
-use runner_lifecycle::run::{Lease, Run};
+use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::watchdog::is_offline;
 use runner_lifecycle::{Task, TaskId, Timestamp};
 
@@ -63,7 +63,7 @@ pub struct Assigned {
     /// The right to work on it.
     pub lease: Lease,
     /// The newest run.
-    pub run: Option<Run>,
+    pub run: Option<TaskRun>,
     /// The newest result of the runs before, if one had any.
     pub earlier: Option<String>,
 }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use runner_lifecycle::lock::{Lock, Resource, WHOLE_REPO};
+use runner_lifecycle::lock::{Resource, ScopeLock, WHOLE_REPO};
 use runner_lifecycle::ready;
-use runner_lifecycle::request::{Reservation, Unmerged};
+use runner_lifecycle::request::{Reservation, UnmergedResult};
 use runner_lifecycle::{Facts, Policy, Task, Timestamp};
 
 use crate::engine::{Arg, Row, Session, Sql, all, one};
@@ -77,21 +77,21 @@ impl Names {
 }
 
 /// The locks and the unmerged results that overlap a scope.
-pub(crate) type Overlapping = (Vec<Lock>, Vec<Unmerged>);
+pub(crate) type Overlapping = (Vec<ScopeLock>, Vec<UnmergedResult>);
 
 /// Adds one that overlaps: a lock, or a result, which has a lineage.
 fn add(to: &mut Overlapping, row: &Row) -> Result<(), StoreError> {
     let task_id = records::task_id(&row.text(0)?)?;
     let resource = resource(&row.text(1)?)?;
     let Some(lineage) = row.maybe_text(2)? else {
-        to.0.push(Lock { task_id, resource });
+        to.0.push(ScopeLock { task_id, resource });
         return Ok(());
     };
     // In the order of their ids, whatever order the store has.
     match to.1.binary_search_by(|result| result.task_id.cmp(&task_id)) {
         Ok(at) => to.1[at].scope.push(resource),
         Err(at) => {
-            let result = Unmerged {
+            let result = UnmergedResult {
                 task_id,
                 lineage: records::task_id(&lineage)?,
                 scope: vec![resource],

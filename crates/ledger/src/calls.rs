@@ -1,8 +1,10 @@
 //! Calls: a request goes in, and what the rules decide is written, or nothing is.
 
 use runner_lifecycle::decide::{Answer, Decision};
-use runner_lifecycle::event::Event;
-use runner_lifecycle::{Call, Code, Facts, Refusal, Request, Task, TaskId, Timestamp, decide};
+use runner_lifecycle::event::TaskEvent;
+use runner_lifecycle::{
+    Facts, Refusal, RefusalCode, Request, Task, TaskCall, TaskId, Timestamp, decide,
+};
 
 use crate::change::{self, Change, Record};
 use crate::claims;
@@ -20,7 +22,7 @@ pub struct Ask {
     /// Which task.
     pub task: TaskId,
     /// Who asks, and what.
-    pub call: Call,
+    pub call: TaskCall,
     /// What the caller knows that is in no ledger. The rest of these facts is read.
     pub outside: Facts,
     /// The caller's own name for this request: a repeat with the same name and content
@@ -33,7 +35,7 @@ impl Ask {
     pub fn new(task: TaskId, actor: &str, request: Request) -> Ask {
         Ask {
             task,
-            call: Call {
+            call: TaskCall {
                 actor: actor.to_owned(),
                 expected_version: None,
                 request,
@@ -74,7 +76,7 @@ pub struct Outcome {
     /// The successor, if one was made.
     pub created: Option<Task>,
     /// The events that were written.
-    pub events: Vec<Event>,
+    pub events: Vec<TaskEvent>,
     /// Whether this had been answered before.
     pub replayed: bool,
 }
@@ -138,11 +140,11 @@ impl Ledger {
         };
         let (code, reason) = match found.first() {
             None => (
-                Code::ConcurrencyConflict,
+                RefusalCode::ConcurrencyConflict,
                 "others were faster at every try".to_owned(),
             ),
             Some(one) => (
-                Code::LedgerInconsistent,
+                RefusalCode::LedgerInconsistent,
                 format!("{}: {}", one.kind, one.words),
             ),
         };
@@ -327,7 +329,7 @@ impl Ledger {
         &self,
         session: &mut dyn Session,
         loaded: Option<&Loaded>,
-        call: &Call,
+        call: &TaskCall,
         facts: &Facts,
         ask: Option<&Ask>,
         now: Timestamp,
@@ -371,7 +373,7 @@ async fn recorded(session: &mut dyn Session, ask: &Ask) -> Result<Option<Outcome
     };
     if row.text(0)? != ask.digest()? {
         return Err(Refusal::new(
-            Code::ConcurrencyConflict,
+            RefusalCode::ConcurrencyConflict,
             format!("the name {name:?} belongs to another request: choose a new one"),
         )
         .into());
@@ -405,7 +407,7 @@ async fn refuse_taken(session: &mut dyn Session, id: &TaskId) -> Result<(), Ledg
     match one(session, taken, &[Arg::Text(id.as_str())]).await? {
         None => Ok(()),
         Some(_) => Err(Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!("task {id} exists already: choose another id for the successor"),
         )
         .into()),
@@ -425,7 +427,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use runner_lifecycle::Reason;
+    use runner_lifecycle::BlockReason;
     use runner_lifecycle::lock::Resource;
     use runner_lifecycle::request::NewTask;
 
@@ -530,8 +532,8 @@ mod tests {
         plain.call(&create).await.unwrap();
         // Both ways to claim: this very task, and whatever is first.
         for (races, by_name, blocked) in [
-            (5, true, Some(Reason::ConcurrencyConflict)),
-            (5, false, Some(Reason::ConcurrencyConflict)),
+            (5, true, Some(BlockReason::ConcurrencyConflict)),
+            (5, false, Some(BlockReason::ConcurrencyConflict)),
             (4, false, None),
         ] {
             let engine = Contended {
@@ -548,7 +550,11 @@ mod tests {
                 ledger.claim_next(&wanted).await.err()
             };
             let code = error.and_then(|error| error.code());
-            assert_eq!(code, blocked.map(|_| Code::ConcurrencyConflict), "{races}");
+            assert_eq!(
+                code,
+                blocked.map(|_| RefusalCode::ConcurrencyConflict),
+                "{races}"
+            );
             let task = plain.task(&id).await.unwrap().unwrap();
             assert_eq!(task.blocked_on(), blocked, "{races}");
             if blocked.is_some() {

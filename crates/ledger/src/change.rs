@@ -2,9 +2,9 @@
 
 use runner_lifecycle::decide::{Decision, LeaseChange, LockChange};
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::run::{Lease, Run};
+use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::watchdog::lease_deadline;
-use runner_lifecycle::{Policy, State, TaskId, Timestamp};
+use runner_lifecycle::{Policy, TaskId, TaskState, Timestamp};
 
 use crate::error::StoreError;
 use crate::facts::Loaded;
@@ -147,8 +147,8 @@ impl Change {
             change.receipt_token = Some(int(receipt.token));
             change.receipt = Some(records::text("a receipt", receipt)?);
         }
-        let was_done = before.is_some_and(|loaded| loaded.task.state == State::Done);
-        change.done_at = (task.state == State::Done && !was_done).then_some(now.0);
+        let was_done = before.is_some_and(|loaded| loaded.task.state == TaskState::Done);
+        change.done_at = (task.state == TaskState::Done && !was_done).then_some(now.0);
         Ok(change)
     }
 
@@ -184,7 +184,7 @@ impl Change {
         Ok(())
     }
 
-    fn run(&mut self, run: &Run, waited_millis: Option<u64>) -> Result<(), StoreError> {
+    fn run(&mut self, run: &TaskRun, waited_millis: Option<u64>) -> Result<(), StoreError> {
         let doc = records::text("a run", run)?;
         let status = run.status.as_str().to_owned();
         self.runs.extend([run.id.clone(), status, doc]);

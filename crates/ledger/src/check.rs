@@ -1,7 +1,7 @@
 //! `check`: whether everything in the ledger fits together.
 
-use runner_lifecycle::lock::Lock;
-use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
+use runner_lifecycle::lock::ScopeLock;
+use runner_lifecycle::reconcile::{Inconsistency, ReconcileSnapshot, reconcile};
 use runner_lifecycle::{Task, TaskId};
 
 use crate::engine::{Access, Arg, Session, all};
@@ -48,10 +48,10 @@ impl Ledger {
 /// Everything that is compared.
 struct Everything {
     tasks: Vec<Task>,
-    last_events: Vec<runner_lifecycle::event::Event>,
-    locks: Vec<Lock>,
+    last_events: Vec<runner_lifecycle::event::TaskEvent>,
+    locks: Vec<ScopeLock>,
     leases: Vec<runner_lifecycle::run::Lease>,
-    runs: Vec<runner_lifecycle::run::Run>,
+    runs: Vec<runner_lifecycle::run::TaskRun>,
 }
 
 async fn read_all(session: &mut dyn Session) -> Result<Everything, LedgerError> {
@@ -102,7 +102,7 @@ fn reconcile_by_lineage(all: &Everything) -> Vec<Inconsistency> {
     for group in groups.values() {
         let tasks: Vec<Task> = group.iter().map(|task| (*task).clone()).collect();
         let mine = |id: &TaskId| tasks.iter().any(|task| task.id == *id);
-        let own = reconcile(&Snapshot {
+        let own = reconcile(&ReconcileSnapshot {
             last_events: &of_group(&events, &tasks),
             leases: &of_group(&leases, &tasks),
             runs: &of_group(&runs, &tasks),
@@ -122,7 +122,7 @@ fn reconcile_by_lineage(all: &Everything) -> Vec<Inconsistency> {
         }
     }
     // Locks of different lineages.
-    let empty = Snapshot {
+    let empty = ReconcileSnapshot {
         tasks: &[],
         last_events: &[],
         locks: &all.locks,

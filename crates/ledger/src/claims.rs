@@ -1,11 +1,13 @@
 //! Claims of whatever is first in order: no table is ever scanned for them.
 
 use runner_lifecycle::decide::{Answer, assignment};
-use runner_lifecycle::lock::Lock;
+use runner_lifecycle::lock::ScopeLock;
 use runner_lifecycle::packet::Assignment;
 use runner_lifecycle::ready::{self, NotReady};
 use runner_lifecycle::request::Claim;
-use runner_lifecycle::{Call, Code, Facts, Lane, Purpose, Request, State, Task, TaskId, Timestamp};
+use runner_lifecycle::{
+    Facts, Lane, LeasePurpose, RefusalCode, Request, Task, TaskCall, TaskId, TaskState, Timestamp,
+};
 
 use crate::engine::{Access, Arg, FromMemory, Session, Sql, all, one};
 use crate::error::LedgerError;
@@ -28,7 +30,7 @@ pub struct Wanted {
     /// The one lane to take from; none: every lane.
     pub lane: Option<Lane>,
     /// What for.
-    pub purpose: Purpose,
+    pub purpose: LeasePurpose,
     /// The owner's own name for this claim, never used twice. A repeat gets the same
     /// lease.
     pub key: String,
@@ -45,15 +47,15 @@ impl Wanted {
             owner: owner.to_owned(),
             role: role.to_owned(),
             lane: None,
-            purpose: Purpose::Work,
+            purpose: LeasePurpose::Work,
             key: key.to_owned(),
             base: None,
             outside: Facts::default(),
         }
     }
 
-    pub(crate) fn call(&self) -> Call {
-        Call {
+    pub(crate) fn call(&self) -> TaskCall {
+        TaskCall {
             actor: self.owner.clone(),
             expected_version: None,
             request: Request::Claim(Claim {
@@ -83,7 +85,7 @@ pub struct Claimed {
 
 impl Claimed {
     /// What the owner is given: the task, and the locks that others hold.
-    pub fn assignment(&self, objective: &str, locks: &[Lock]) -> Assignment {
+    pub fn assignment(&self, objective: &str, locks: &[ScopeLock]) -> Assignment {
         assignment(&self.task, &self.run_id, objective, locks)
     }
 }
@@ -182,7 +184,7 @@ impl Ledger {
         ladder: &Ladder,
         lost: &mut Option<TaskId>,
     ) -> Option<Result<Attempt, LedgerError>> {
-        let first = !ladder.is_again() && wanted.purpose == Purpose::Work;
+        let first = !ladder.is_again() && wanted.purpose == LeasePurpose::Work;
         if !first || self.engine.memory_writes() != FromMemory::AtOnce {
             return None;
         }
@@ -203,7 +205,7 @@ impl Ledger {
     ) -> Result<Attempt, LedgerError> {
         let mut session = self.engine.begin(Access::Write).await?;
         let call = wanted.call();
-        let found = if wanted.purpose == Purpose::Work && session.writes_at_once() {
+        let found = if wanted.purpose == LeasePurpose::Work && session.writes_at_once() {
             picks::pick(self, &mut *session, wanted, repeated).await?
         } else {
             self.find(&mut *session, wanted, &call).await?
@@ -225,8 +227,8 @@ impl Ledger {
                 Ok(claimed(decision))
             }
             Err(LedgerError::Refused(refusal)) => {
-                let waits = refusal.code == Code::LockConflict;
-                if !waits || wanted.purpose != Purpose::Work {
+                let waits = refusal.code == RefusalCode::LockConflict;
+                if !waits || wanted.purpose != LeasePurpose::Work {
                     session.rollback().await?;
                     return Ok(Attempt::Nothing);
                 }
@@ -247,9 +249,9 @@ impl Ledger {
         &self,
         session: &mut dyn Session,
         wanted: &Wanted,
-        call: &Call,
+        call: &TaskCall,
     ) -> Result<Option<Found>, LedgerError> {
-        if wanted.purpose == Purpose::Work && session.is_lone_writer() {
+        if wanted.purpose == LeasePurpose::Work && session.is_lone_writer() {
             let Some(loaded) = facts::look_for_work(session, wanted).await? else {
                 return Ok(None);
             };
@@ -272,7 +274,7 @@ impl Ledger {
         &self,
         session: &mut dyn Session,
         wanted: &Wanted,
-        call: &Call,
+        call: &TaskCall,
         id: &TaskId,
     ) -> Result<Option<Found>, LedgerError> {
         facts::lock_row(session, id).await?;
@@ -286,7 +288,7 @@ impl Ledger {
         &self,
         session: &mut dyn Session,
         wanted: &Wanted,
-        call: &Call,
+        call: &TaskCall,
         loaded: Loaded,
         server_now: Timestamp,
     ) -> Result<Option<Found>, LedgerError> {
@@ -347,7 +349,7 @@ impl Ledger {
         wanted: &Wanted,
     ) -> Result<Option<TaskId>, LedgerError> {
         let row = match wanted.purpose {
-            Purpose::Work => {
+            LeasePurpose::Work => {
                 let sql = if wanted.lane.is_some() {
                     READY_IN_LANE
                 } else {
@@ -357,9 +359,9 @@ impl Ledger {
                 let args = [Arg::Text(&wanted.role), Arg::MaybeText(lane)];
                 one(session, sql, &args).await?
             }
-            Purpose::Judge | Purpose::Merge => {
+            LeasePurpose::Judge | LeasePurpose::Merge => {
                 let now = self.now_in(session).await?;
-                let sql = if wanted.purpose == Purpose::Judge {
+                let sql = if wanted.purpose == LeasePurpose::Judge {
                     TO_JUDGE
                 } else {
                     TO_MERGE
@@ -390,7 +392,7 @@ impl Ledger {
         let Some(loaded) = facts::load(&mut *session, id, None).await? else {
             return Err(unknown(id).into());
         };
-        if loaded.task.state != State::Todo {
+        if loaded.task.state != TaskState::Todo {
             return Ok(None);
         }
         self.not_ready(&mut *session, &loaded, &Facts::default())
@@ -447,10 +449,13 @@ pub(crate) async fn check_key(
         "the key {:?} belongs to the claim of task {other}: choose a new one",
         claim.key
     );
-    Err(runner_lifecycle::Refusal::new(Code::ConcurrencyConflict, words).into())
+    Err(runner_lifecycle::Refusal::new(RefusalCode::ConcurrencyConflict, words).into())
 }
 
 pub(crate) fn unknown(id: &TaskId) -> runner_lifecycle::Refusal {
-    runner_lifecycle::Refusal::new(Code::MissingRequiredInput, format!("there is no task {id}"))
-        .detail("task_id", id.as_str())
+    runner_lifecycle::Refusal::new(
+        RefusalCode::MissingRequiredInput,
+        format!("there is no task {id}"),
+    )
+    .detail("task_id", id.as_str())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use runner_lifecycle::run::Lease;
-use runner_lifecycle::{Lane, Purpose, Task, TaskId, Timestamp};
+use runner_lifecycle::{Lane, LeasePurpose, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::agents::{self, Agent, agent_columns};
@@ -31,7 +31,7 @@ pub struct Busy {
     /// Whose.
     pub owner: String,
     /// What for.
-    pub purpose: Purpose,
+    pub purpose: LeasePurpose,
     /// Its lane.
     pub lane: Lane,
 }
@@ -170,7 +170,7 @@ impl Ledger {
             floor.busy.push(Busy {
                 task_id: records::task_id(&row.text(0)?)?,
                 owner: row.text(1)?,
-                purpose: word(&row.text(2)?, Purpose::parse)?,
+                purpose: word(&row.text(2)?, LeasePurpose::parse)?,
                 lane: word(&row.text(3)?, Lane::parse)?,
             });
         }

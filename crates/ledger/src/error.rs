@@ -1,6 +1,6 @@
 //! What can go wrong with a store, in words for people.
 
-use runner_lifecycle::{Code, Refusal};
+use runner_lifecycle::{Refusal, RefusalCode};
 
 /// Why a store did not do what it was asked. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum LedgerError {
 
 impl LedgerError {
     /// The code of the refusal, if it is one.
-    pub fn code(&self) -> Option<Code> {
+    pub fn code(&self) -> Option<RefusalCode> {
         match self {
             LedgerError::Refused(refusal) => Some(refusal.code),
             LedgerError::Store(_) => None,

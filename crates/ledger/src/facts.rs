@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::request::{Chain, Claim, Dependency, Ending, JudgeEnding, NewTask};
-use runner_lifecycle::run::{Lease, Receipt, Run};
-use runner_lifecycle::{Facts, Lane, Policy, Purpose, Request, RunStatus, Task, TaskId, Timestamp};
+use runner_lifecycle::request::{
+    Claim, Dependency, DependencyChain, JudgeEnding, NewTask, WorkEnding,
+};
+use runner_lifecycle::run::{Lease, Receipt, TaskRun};
+use runner_lifecycle::{
+    Facts, Lane, LeasePurpose, Policy, Request, Task, TaskId, TaskRunStatus, Timestamp,
+};
 
 use crate::around::{around, is_paused, overlapping, reserved, reserves};
 use crate::claims::Wanted;
@@ -20,7 +24,7 @@ use crate::records::{self, LEASE_COLUMNS, lease_columns};
 pub(crate) struct Loaded {
     pub(crate) task: Task,
     pub(crate) lease: Option<Lease>,
-    pub(crate) run: Option<Run>,
+    pub(crate) run: Option<TaskRun>,
     pub(crate) receipt: Option<Receipt>,
     pub(crate) waits_for: Option<String>,
     pub(crate) woken_from: Option<String>,
@@ -201,10 +205,10 @@ fn looked(row: Option<Row>, for_end: bool) -> Result<(Option<Loaded>, Timestamp)
 
 /// The runs of a task that say they are running, oldest first: one, unless something is
 /// wrong.
-async fn running(session: &mut dyn Session, id: &TaskId) -> Result<Vec<Run>, StoreError> {
+async fn running(session: &mut dyn Session, id: &TaskId) -> Result<Vec<TaskRun>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number";
     let mut runs = reads::docs(session, sql, &[Arg::Text(id.as_str())], records::run).await?;
-    runs.retain(|run| run.status == RunStatus::Running);
+    runs.retain(|run| run.status == TaskRunStatus::Running);
     Ok(runs)
 }
 
@@ -240,7 +244,7 @@ pub(crate) async fn serialise(
 
 /// What a claim locks.
 fn claim_scope(task: &Task, claim: &Claim) -> Vec<Resource> {
-    if claim.purpose == Purpose::Work {
+    if claim.purpose == LeasePurpose::Work {
         return task.work_scope();
     }
     let base = claim.base.as_deref().map(Resource::merge);
@@ -266,7 +270,9 @@ pub(crate) async fn gather(
         ..outside.clone()
     };
     match request {
-        Request::Claim(claim) if claim.purpose == Purpose::Work && session.is_lone_writer() => {
+        Request::Claim(claim)
+            if claim.purpose == LeasePurpose::Work && session.is_lone_writer() =>
+        {
             facts.dependencies = dependencies(session, &task.dependencies).await?;
             let around = around(session, &claim_scope(task, claim)).await?;
             (facts.locks, facts.unmerged) = around.overlapping;
@@ -279,12 +285,12 @@ pub(crate) async fn gather(
             facts.fleet_paused = is_paused(session).await?;
             let scope = claim_scope(task, claim);
             match claim.purpose {
-                Purpose::Work => {
+                LeasePurpose::Work => {
                     facts.dependencies = dependencies(session, &task.dependencies).await?;
                     (facts.locks, facts.unmerged) = overlapping(session, &scope).await?;
                     facts.reservations = reserved(session, policy, task, outside, now).await?;
                 }
-                Purpose::Judge | Purpose::Merge => {
+                LeasePurpose::Judge | LeasePurpose::Merge => {
                     facts.locks = overlapping(session, &scope).await?.0;
                     facts.is_merge_head = is_merge_head(session, task, now).await?;
                 }
@@ -308,7 +314,7 @@ pub(crate) async fn gather(
 
 /// Whether the request may check the preconditions of `done`, whatever the task is.
 pub(crate) fn is_for_end(request: &Request) -> bool {
-    let success = |ending: &Ending| matches!(ending, Ending::Success { .. });
+    let success = |ending: &WorkEnding| matches!(ending, WorkEnding::Success { .. });
     let approval = |ending: &JudgeEnding| matches!(ending, JudgeEnding::Approve { .. });
     match request {
         Request::Finish { ending, .. } => success(ending),
@@ -375,9 +381,9 @@ pub(crate) async fn dependencies(
             continue;
         }
         let chain = match row.text(2)?.as_str() {
-            "done" => Chain::Done(Timestamp(row.int(4)?)),
-            "failed" | "canceled" => Chain::Dead,
-            _ => Chain::Alive,
+            "done" => DependencyChain::Done(Timestamp(row.int(4)?)),
+            "failed" | "canceled" => DependencyChain::Dead,
+            _ => DependencyChain::Alive,
         };
         ends.push(Dependency {
             id: records::task_id(&row.text(0)?)?,

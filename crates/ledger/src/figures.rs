@@ -1,6 +1,6 @@
 //! Figures: what was spent, how many tasks stand where, how long the first one waits.
 
-use runner_lifecycle::{Reason, State, TaskId, Timestamp};
+use runner_lifecycle::{BlockReason, TaskId, TaskState, Timestamp};
 
 use crate::engine::{Access, Arg, all, one, run};
 use crate::error::StoreError;
@@ -37,9 +37,9 @@ pub struct RunSpending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
     /// Their state.
-    pub state: State,
+    pub state: TaskState,
     /// What they wait for, if they are blocked.
-    pub blocked_on: Option<Reason>,
+    pub blocked_on: Option<BlockReason>,
     /// How many.
     pub tasks: u64,
 }
@@ -106,9 +106,9 @@ impl Ledger {
         rows.iter()
             .map(|row| {
                 let (state, reason) = (row.text(0)?, row.maybe_text(1)?);
-                let parse = |text: &String| Reason::parse(text).ok_or_else(|| damaged(text));
+                let parse = |text: &String| BlockReason::parse(text).ok_or_else(|| damaged(text));
                 Ok(Count {
-                    state: State::parse(&state).ok_or_else(|| damaged(&state))?,
+                    state: TaskState::parse(&state).ok_or_else(|| damaged(&state))?,
                     blocked_on: reason.as_ref().map(parse).transpose()?,
                     tasks: u64::try_from(row.int(2)?).unwrap_or(0),
                 })

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use runner_lifecycle::watchdog::{Look, look};
-use runner_lifecycle::{Facts, Reason, Request, Task, TaskId, Timestamp};
+use runner_lifecycle::watchdog::{LeaseCheck, look};
+use runner_lifecycle::{BlockReason, Facts, Request, Task, TaskId, Timestamp};
 
 use crate::calls::Ask;
 use crate::error::{LedgerError, StoreError};
@@ -84,16 +84,16 @@ impl Keeper {
                 continue;
             }
             let request = match look(&lease, armed, now) {
-                Look::Later(_) => continue,
-                Look::Grace(until) => {
+                LeaseCheck::Later(_) => continue,
+                LeaseCheck::Grace(until) => {
                     self.grace.insert(key, until);
                     continue;
                 }
-                Look::Expired => Request::Expire {
+                LeaseCheck::Expired => Request::Expire {
                     not_before: self.grace.get(&key).copied(),
                 },
-                Look::TimeboxOver => Request::EndTimebox,
-                Look::NeverBegan => Request::TakeBack,
+                LeaseCheck::TimeboxOver => Request::EndTimebox,
+                LeaseCheck::NeverBegan => Request::TakeBack,
             };
             if self.ask(&lease.task_id, request, Facts::default()).await? {
                 woken.ended.push(lease.task_id);
@@ -163,6 +163,6 @@ impl Keeper {
 fn by_clock_alone(task: &Task) -> bool {
     matches!(
         task.blocked_on(),
-        Some(Reason::Cooldown | Reason::QuotaWait | Reason::DependencyNotMet)
+        Some(BlockReason::Cooldown | BlockReason::QuotaWait | BlockReason::DependencyNotMet)
     )
 }

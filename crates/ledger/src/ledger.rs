@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use runner_lifecycle::retry::conflict_delay_millis;
-use runner_lifecycle::{Code, Policy, Refusal, Timestamp};
+use runner_lifecycle::{Policy, Refusal, RefusalCode, Timestamp};
 
 use crate::claims::Wanted;
 use crate::claims_together::{Line, Tried};
@@ -201,7 +201,7 @@ impl Ladder {
         self.tries += 1;
         let Some(millis) = conflict_delay_millis(self.tries) else {
             let refusal = Refusal::new(
-                Code::ConcurrencyConflict,
+                RefusalCode::ConcurrencyConflict,
                 format!("somebody else was faster {} times: {words}", self.tries),
             );
             return Err(refusal.into());

@@ -1,10 +1,10 @@
 //! A task with its relatives: what must fit together before it may end.
 
 use runner_lifecycle::Task;
-use runner_lifecycle::event::Event;
-use runner_lifecycle::lock::{Lock, Resource};
-use runner_lifecycle::reconcile::{Inconsistency, Snapshot, reconcile};
-use runner_lifecycle::run::{Lease, Run};
+use runner_lifecycle::event::TaskEvent;
+use runner_lifecycle::lock::{Resource, ScopeLock};
+use runner_lifecycle::reconcile::{Inconsistency, ReconcileSnapshot, reconcile};
+use runner_lifecycle::run::{Lease, TaskRun};
 
 use crate::around;
 use crate::engine::{Arg, Row, Session, all};
@@ -33,10 +33,10 @@ const RUNS_OF_LINEAGE: &str = concat!("SELECT r.doc FROM runs r WHERE r.task_id 
 #[derive(Default)]
 pub(crate) struct Lineage {
     tasks: Vec<Task>,
-    last_events: Vec<Event>,
+    last_events: Vec<TaskEvent>,
     leases: Vec<Lease>,
-    runs: Vec<Run>,
-    locks: Vec<Lock>,
+    runs: Vec<TaskRun>,
+    locks: Vec<ScopeLock>,
 }
 
 impl Lineage {
@@ -59,7 +59,7 @@ impl Lineage {
         let locks = row.maybe_text(from + 2)?.unwrap_or_default();
         let lock = |line: &str| {
             let task_id = loaded.task.id.clone();
-            around::resource(line).map(|resource| Lock { task_id, resource })
+            around::resource(line).map(|resource| ScopeLock { task_id, resource })
         };
         Ok(Lineage {
             tasks: vec![loaded.task.clone()],
@@ -82,7 +82,7 @@ impl Lineage {
             match row.int(at)? {
                 5 => lineage.member(row)?,
                 6 => lineage.runs.push(records::run(&row.text(at + 1)?)?),
-                _ if row.maybe_text(at + 3)?.is_none() => lineage.locks.push(Lock {
+                _ if row.maybe_text(at + 3)?.is_none() => lineage.locks.push(ScopeLock {
                     task_id: records::task_id(&row.text(at + 1)?)?,
                     resource: around::resource(&row.text(at + 2)?)?,
                 }),
@@ -118,7 +118,7 @@ impl Lineage {
                 loaded.task.id, loaded.task.version
             )));
         }
-        let mut found = reconcile(&Snapshot {
+        let mut found = reconcile(&ReconcileSnapshot {
             tasks: &self.tasks,
             last_events: &self.last_events,
             locks: &self.locks,

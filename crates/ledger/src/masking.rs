@@ -2,8 +2,8 @@
 //! stored, so that no event, run or receipt ever holds them.
 
 use runner_core::mask::mask_text;
-use runner_lifecycle::packet::{Extra, ResultPacket};
-use runner_lifecycle::request::{Ending, JudgeEnding};
+use runner_lifecycle::packet::{PacketExtra, ResultPacket};
+use runner_lifecycle::request::{JudgeEnding, WorkEnding};
 use runner_lifecycle::row::ContextItem;
 use runner_lifecycle::{ContextKind, Request};
 use serde_json::Value;
@@ -56,24 +56,24 @@ fn mask(text: &mut String) {
     *text = mask_text(text, &[]);
 }
 
-fn mask_ending(ending: &mut Ending) {
+fn mask_ending(ending: &mut WorkEnding) {
     match ending {
-        Ending::Success { packet, .. } => mask_packet(packet),
-        Ending::Failed {
+        WorkEnding::Success { packet, .. } => mask_packet(packet),
+        WorkEnding::Failed {
             signature, note, ..
         } => {
             mask(note);
             signature.iter_mut().for_each(mask);
         }
-        Ending::Blocked {
+        WorkEnding::Blocked {
             reason, waits_for, ..
         } => {
             mask(reason);
             waits_for.iter_mut().for_each(mask);
         }
-        Ending::Postponed { reason, .. } => mask(reason),
-        Ending::Quota { account, .. } => mask(account),
-        Ending::Lost | Ending::GivenBack => {}
+        WorkEnding::Postponed { reason, .. } => mask(reason),
+        WorkEnding::Quota { account, .. } => mask(account),
+        WorkEnding::Lost | WorkEnding::GivenBack => {}
     }
 }
 
@@ -106,7 +106,7 @@ fn mask_packet(packet: &mut ResultPacket) {
     }
 }
 
-fn mask_extra(extra: &mut Extra) {
+fn mask_extra(extra: &mut PacketExtra) {
     extra.values_mut().for_each(mask_value);
 }
 

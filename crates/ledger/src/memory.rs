@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use runner_lifecycle::decide::{Decision, LeaseChange};
 use runner_lifecycle::lock::{Resource, WHOLE_REPO};
-use runner_lifecycle::run::{Lease, Run};
-use runner_lifecycle::{State, Task, TaskId, Timestamp};
+use runner_lifecycle::run::{Lease, TaskRun};
+use runner_lifecycle::{Task, TaskId, TaskState, Timestamp};
 
 /// How many tasks are remembered: more than one process works on at a time.
 const ROOM: usize = 4096;
@@ -27,7 +27,7 @@ const ASLEEP: Duration = Duration::from_secs(1);
 pub(crate) struct Known {
     pub(crate) task: Task,
     pub(crate) lease: Lease,
-    pub(crate) run: Option<Run>,
+    pub(crate) run: Option<TaskRun>,
 }
 
 impl Known {
@@ -84,7 +84,7 @@ impl Memory {
         let task = &decision.task;
         let mut work = held(&self.work);
         let run = match (&decision.lease, decision.runs.last()) {
-            _ if task.state != State::InProgress => None,
+            _ if task.state != TaskState::InProgress => None,
             (LeaseChange::Set(lease), Some(run)) => Some((lease, Some(run.clone()))),
             (LeaseChange::Set(lease), None) => {
                 work.get(&task.id).map(|known| (lease, known.run.clone()))

@@ -3,10 +3,10 @@
 //! A page goes on where the last one ended, by a key that never changes: whatever is
 //! written meanwhile, nothing that was there is passed over or told twice.
 
-use runner_lifecycle::event::Event;
-use runner_lifecycle::lock::Lock;
-use runner_lifecycle::run::{Lease, Run};
-use runner_lifecycle::{Reason, RunStatus, State, Task, TaskId, Timestamp};
+use runner_lifecycle::event::TaskEvent;
+use runner_lifecycle::lock::ScopeLock;
+use runner_lifecycle::run::{Lease, TaskRun};
+use runner_lifecycle::{BlockReason, Task, TaskId, TaskRunStatus, TaskState, Timestamp};
 
 use crate::around;
 use crate::engine::{Access, Arg, Sql, all, one};
@@ -19,9 +19,9 @@ use crate::records::{self, LEASE_COLUMNS, lease_columns};
 #[derive(Clone, Debug, Default)]
 pub struct TaskPage {
     /// In that state.
-    pub state: Option<State>,
+    pub state: Option<TaskState>,
     /// Blocked with that reason.
-    pub blocked_on: Option<Reason>,
+    pub blocked_on: Option<BlockReason>,
     /// Of that role.
     pub role: Option<String>,
     /// After that id.
@@ -41,7 +41,7 @@ pub struct RunPlace {
 
 impl RunPlace {
     /// Where that run is.
-    pub fn of(run: &Run) -> RunPlace {
+    pub fn of(run: &TaskRun) -> RunPlace {
         RunPlace {
             started_at: run.started_at,
             id: run.id.clone(),
@@ -55,7 +55,7 @@ pub struct RunPage {
     /// Of that task.
     pub task: Option<TaskId>,
     /// With that status.
-    pub status: Option<RunStatus>,
+    pub status: Option<TaskRunStatus>,
     /// Only those that a judge claimed at least once.
     pub judged: bool,
     /// Older than that one.
@@ -68,7 +68,7 @@ pub struct RunPage {
 #[derive(Clone, Debug)]
 pub struct HeldLock {
     /// What is held.
-    pub lock: Lock,
+    pub lock: ScopeLock,
     /// By whom and until when; none where the ledger contradicts itself.
     pub lease: Option<Lease>,
 }
@@ -79,7 +79,7 @@ pub struct NumberedEvent {
     /// Its place. It grows; numbers may be missing.
     pub seq: i64,
     /// The event.
-    pub event: Event,
+    pub event: TaskEvent,
 }
 
 macro_rules! task_page {
@@ -192,9 +192,9 @@ impl Ledger {
         ];
         let sql = match (page.state, page.blocked_on) {
             // Two conditions that exclude each other.
-            (Some(state), Some(_)) if state != State::Blocked => return Ok(Vec::new()),
+            (Some(state), Some(_)) if state != TaskState::Blocked => return Ok(Vec::new()),
             (_, Some(reason)) => {
-                args.push(Arg::Text(State::Blocked.as_str()));
+                args.push(Arg::Text(TaskState::Blocked.as_str()));
                 args.push(Arg::Text(reason.as_str()));
                 TASKS_BLOCKED_ON
             }
@@ -208,14 +208,14 @@ impl Ledger {
     }
 
     /// A page of runs.
-    pub async fn run_page(&self, page: &RunPage) -> Result<Vec<Run>, StoreError> {
+    pub async fn run_page(&self, page: &RunPage) -> Result<Vec<TaskRun>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
         let (at, id) = match &page.before {
             Some(place) => (place.started_at.0, place.id.as_str()),
             None => (i64::MAX, ""),
         };
         let judged = Arg::Int(i64::from(page.judged));
-        let status = page.status.map(RunStatus::as_str);
+        let status = page.status.map(TaskRunStatus::as_str);
         let mut args = vec![Arg::Int(at), Arg::Text(id), Arg::Int(i64::from(page.limit))];
         let sql = match (&page.task, status) {
             (Some(task), _) => {
@@ -233,7 +233,7 @@ impl Ledger {
     }
 
     /// A run.
-    pub async fn run(&self, id: &str) -> Result<Option<Run>, StoreError> {
+    pub async fn run(&self, id: &str) -> Result<Option<TaskRun>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
         let sql = "SELECT doc FROM runs WHERE id = $1";
         let row = one(&mut *session, sql, &[Arg::Text(id)]).await?;
@@ -246,7 +246,7 @@ impl Ledger {
         task: &TaskId,
         after_version: u64,
         limit: u32,
-    ) -> Result<Vec<Event>, StoreError> {
+    ) -> Result<Vec<TaskEvent>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
         let args = [
             Arg::Text(task.as_str()),
@@ -313,7 +313,7 @@ impl Ledger {
         let held = rows.iter().map(|row| {
             Ok(HeldLock {
                 lease: records::lease(row, 0)?,
-                lock: Lock {
+                lock: ScopeLock {
                     task_id: records::task_id(&row.text(LEASE_COLUMNS)?)?,
                     resource: around::resource(&row.text(LEASE_COLUMNS + 1)?)?,
                 },

@@ -3,10 +3,10 @@
 use std::io::{BufRead, Write};
 
 use runner_core::digest::sha256_hex;
-use runner_lifecycle::event::{Event, fold};
-use runner_lifecycle::lock::Lock;
-use runner_lifecycle::run::{Lease, Receipt, Run};
-use runner_lifecycle::{Code, Policy, Refusal, TaskId};
+use runner_lifecycle::event::{TaskEvent, fold};
+use runner_lifecycle::lock::ScopeLock;
+use runner_lifecycle::run::{Lease, Receipt, TaskRun};
+use runner_lifecycle::{Policy, Refusal, RefusalCode, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Access, Arg, Session, all, one};
@@ -27,11 +27,11 @@ enum Line {
         schema_version: u32,
         ledger_schema: i64,
     },
-    Event(Event),
-    Run(Box<Run>),
+    Event(TaskEvent),
+    Run(Box<TaskRun>),
     Receipt(Receipt),
     Lease(Lease),
-    Lock(Lock),
+    Lock(ScopeLock),
     Request {
         id: String,
         task_id: String,
@@ -157,7 +157,7 @@ impl Ledger {
             .is_some()
         {
             return Err(Refusal::new(
-                Code::LedgerInconsistent,
+                RefusalCode::LedgerInconsistent,
                 "the ledger is not empty: import into a new store",
             )
             .into());
@@ -278,7 +278,7 @@ async fn rebuild_rows(session: &mut dyn Session, policy: &Policy) -> Result<u64,
     for id in &all_ids(session).await? {
         let task = fold(&events_of(session, id).await?).map_err(|error| {
             Refusal::new(
-                Code::LedgerInconsistent,
+                RefusalCode::LedgerInconsistent,
                 format!("the events of task {id} do not add up: {error}"),
             )
         })?;
@@ -299,7 +299,7 @@ fn unwritten(line: u64, error: StoreError) -> LedgerError {
 
 fn bad(line: u64, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(
-        Code::SchemaInvalid,
+        RefusalCode::SchemaInvalid,
         format!("line {line} of the import: {error}"),
     )
 }

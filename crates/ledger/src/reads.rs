@@ -1,9 +1,9 @@
 //! Looking at the ledger without changing it.
 
-use runner_lifecycle::event::Event;
-use runner_lifecycle::lock::Lock;
-use runner_lifecycle::run::{Lease, Run};
-use runner_lifecycle::{State, Task, TaskId, Timestamp};
+use runner_lifecycle::event::TaskEvent;
+use runner_lifecycle::lock::ScopeLock;
+use runner_lifecycle::run::{Lease, TaskRun};
+use runner_lifecycle::{Task, TaskId, TaskState, Timestamp};
 
 use crate::around;
 use crate::engine::{Access, Arg, Session, Sql, all, run};
@@ -16,7 +16,7 @@ use crate::records::{self, lease_columns};
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// In that state.
-    pub state: Option<State>,
+    pub state: Option<TaskState>,
     /// Of that role.
     pub role: Option<String>,
     /// After that id, for the next page.
@@ -67,7 +67,7 @@ impl Ledger {
         let after = filter.after.as_ref().map_or("", |id| id.as_str());
         let args = [
             Arg::Text(after),
-            Arg::MaybeText(filter.state.map(State::as_str)),
+            Arg::MaybeText(filter.state.map(TaskState::as_str)),
             Arg::MaybeText(filter.role.as_deref()),
             Arg::Int(i64::from(limit)),
         ];
@@ -80,20 +80,20 @@ impl Ledger {
     }
 
     /// The events of a task, oldest first.
-    pub async fn events(&self, id: &TaskId) -> Result<Vec<Event>, StoreError> {
+    pub async fn events(&self, id: &TaskId) -> Result<Vec<TaskEvent>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
         events_of(&mut *session, id).await
     }
 
     /// The runs of a task, oldest first.
-    pub async fn runs(&self, id: &TaskId) -> Result<Vec<Run>, StoreError> {
+    pub async fn runs(&self, id: &TaskId) -> Result<Vec<TaskRun>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
         let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number";
         docs(&mut *session, sql, &[Arg::Text(id.as_str())], records::run).await
     }
 
     /// The locks that are held.
-    pub async fn locks(&self) -> Result<Vec<Lock>, StoreError> {
+    pub async fn locks(&self) -> Result<Vec<ScopeLock>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
         locks(&mut *session).await
     }
@@ -169,16 +169,16 @@ pub(crate) async fn docs<T>(
 pub(crate) async fn events_of(
     session: &mut dyn Session,
     id: &TaskId,
-) -> Result<Vec<Event>, StoreError> {
+) -> Result<Vec<TaskEvent>, StoreError> {
     let sql = "SELECT doc FROM events WHERE task_id = $1 ORDER BY version";
     docs(session, sql, &[Arg::Text(id.as_str())], records::event).await
 }
 
-pub(crate) async fn locks(session: &mut dyn Session) -> Result<Vec<Lock>, StoreError> {
+pub(crate) async fn locks(session: &mut dyn Session) -> Result<Vec<ScopeLock>, StoreError> {
     let sql = "SELECT task_id, resource FROM locks ORDER BY resource";
     let rows = all(session, sql, &[]).await?;
     let lock = |row: &crate::engine::Row| {
-        Ok(Lock {
+        Ok(ScopeLock {
             task_id: records::task_id(&row.text(0)?)?,
             resource: around::resource(&row.text(1)?)?,
         })

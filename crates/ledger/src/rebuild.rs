@@ -3,8 +3,8 @@
 use runner_lifecycle::decide::Answer;
 use runner_lifecycle::event::fold;
 use runner_lifecycle::order::rank;
-use runner_lifecycle::reconcile::{Inconsistency, Repair, Severity};
-use runner_lifecycle::run::Run;
+use runner_lifecycle::reconcile::{Inconsistency, InconsistencyRepair, InconsistencySeverity};
+use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{Policy, Request, Task, TaskId};
 
 use crate::calls::Ask;
@@ -80,7 +80,7 @@ async fn stored(session: &mut dyn Session, id: &TaskId) -> Result<Option<Stored>
 }
 
 /// What the columns of a row should say.
-fn columns_of(task: &Task, newest: Option<&Run>) -> [Option<String>; 10] {
+fn columns_of(task: &Task, newest: Option<&TaskRun>) -> [Option<String>; 10] {
     let text = |text: &str| Some(text.to_owned());
     [
         Some(task.version.to_string()),
@@ -96,7 +96,7 @@ fn columns_of(task: &Task, newest: Option<&Run>) -> [Option<String>; 10] {
     ]
 }
 
-async fn newest_run(session: &mut dyn Session, id: &TaskId) -> Result<Option<Run>, StoreError> {
+async fn newest_run(session: &mut dyn Session, id: &TaskId) -> Result<Option<TaskRun>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number DESC LIMIT 1";
     let row = one(session, sql, &[Arg::Text(id.as_str())]).await?;
     row.map(|row| records::run(&row.text(0)?)).transpose()
@@ -153,7 +153,7 @@ fn difference(
     id: &TaskId,
     row: Option<&Stored>,
     folded: Result<&Task, &String>,
-    newest: Option<&Run>,
+    newest: Option<&TaskRun>,
 ) -> Option<RowDifference> {
     let (words, repairable) = match (row, folded) {
         (_, Err(words)) => (format!("its events do not add up: {words}"), false),
@@ -249,7 +249,8 @@ impl Ledger {
         let mut found = lineage::to_repair(&mut *session, &loaded).await?;
         found.retain(|one| {
             let kind = one.kind;
-            kind.severity() == Severity::Blocking || kind.repair() != Repair::Person
+            kind.severity() == InconsistencySeverity::Blocking
+                || kind.repair() != InconsistencyRepair::Person
         });
         Ok(found)
     }
@@ -307,7 +308,10 @@ pub(crate) async fn refresh_index(session: &mut dyn Session) -> Result<(), Store
         let id = records::task_id(&row.text(0)?)?;
         let ends = facts::dependencies(session, std::slice::from_ref(&id)).await?;
         let done = |one: &runner_lifecycle::request::Dependency| {
-            matches!(one.chain, runner_lifecycle::request::Chain::Done(_))
+            matches!(
+                one.chain,
+                runner_lifecycle::request::DependencyChain::Done(_)
+            )
         };
         if ends.iter().any(done) {
             let sql = "UPDATE dependencies SET met = 1 WHERE dependency = $1";

@@ -1,9 +1,11 @@
 //! Rows of the store as what they mean, and back.
 
-use runner_lifecycle::event::Event;
+use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::run::{Lease, Receipt, Run};
-use runner_lifecycle::{Kind, Phase, Purpose, Reason, State, Task, TaskId, Timestamp};
+use runner_lifecycle::run::{Lease, Receipt, TaskRun};
+use runner_lifecycle::{
+    BlockReason, LeasePurpose, Task, TaskId, TaskKind, TaskPhase, TaskState, Timestamp,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,11 +26,11 @@ pub(crate) fn task(text: &str) -> Result<Task, StoreError> {
     parse("the row of a task", text)
 }
 
-pub(crate) fn run(text: &str) -> Result<Run, StoreError> {
+pub(crate) fn run(text: &str) -> Result<TaskRun, StoreError> {
     parse("a run", text)
 }
 
-pub(crate) fn event(text: &str) -> Result<Event, StoreError> {
+pub(crate) fn event(text: &str) -> Result<TaskEvent, StoreError> {
     parse("an event", text)
 }
 
@@ -76,7 +78,7 @@ pub(crate) fn lease(row: &Row, from: usize) -> Result<Option<Lease>, StoreError>
         run_id: row.text(from + 1)?,
         owner: row.text(from + 2)?,
         token: count(row.int(from + 3)?)?,
-        purpose: Purpose::parse(&purpose)
+        purpose: LeasePurpose::parse(&purpose)
             .ok_or_else(|| StoreError::Damaged(format!("a lease for {purpose:?}")))?,
         key: row.text(from + 5)?,
         claimed_at: Timestamp(row.int(from + 6)?),
@@ -103,21 +105,21 @@ pub(crate) fn scope_lines(scope: &[Resource]) -> String {
 
 /// Which claim may come next. The index of claims is made of this; the claim itself is
 /// decided by the rules.
-pub(crate) fn awaits(task: &Task, run: Option<&Run>) -> Option<Purpose> {
+pub(crate) fn awaits(task: &Task, run: Option<&TaskRun>) -> Option<LeasePurpose> {
     if task.paused && task.intent.is_none() {
         return None;
     }
     match task.state {
-        State::Todo => {
-            let work = task.phase == Phase::Work && task.kind != Kind::Review;
-            work.then_some(Purpose::Work)
+        TaskState::Todo => {
+            let work = task.phase == TaskPhase::Work && task.kind != TaskKind::Review;
+            work.then_some(LeasePurpose::Work)
         }
-        State::Blocked if task.blocked_on() == Some(Reason::AwaitingJudge) => {
+        TaskState::Blocked if task.blocked_on() == Some(BlockReason::AwaitingJudge) => {
             let run = run?;
             if run.is_approved() {
-                Some(Purpose::Merge)
+                Some(LeasePurpose::Merge)
             } else {
-                (run.is_unjudged_success() && task.intent.is_none()).then_some(Purpose::Judge)
+                (run.is_unjudged_success() && task.intent.is_none()).then_some(LeasePurpose::Judge)
             }
         }
         _ => None,
@@ -126,7 +128,7 @@ pub(crate) fn awaits(task: &Task, run: Option<&Run>) -> Option<Purpose> {
 
 /// Whether a result of the task waits for its merge.
 pub(crate) fn is_unmerged(task: &Task) -> bool {
-    task.phase == Phase::Judge && !task.state.is_terminal() && task.needs_merge()
+    task.phase == TaskPhase::Judge && !task.state.is_terminal() && task.needs_merge()
 }
 
 #[cfg(test)]

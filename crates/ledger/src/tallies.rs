@@ -1,8 +1,8 @@
 //! Counts over runs and events, for those who watch a fleet from outside.
 
 use runner_lifecycle::recovery::is_parked;
-use runner_lifecycle::run::Run;
-use runner_lifecycle::{Facts, Request, RunStatus, TaskId};
+use runner_lifecycle::run::TaskRun;
+use runner_lifecycle::{Facts, Request, TaskId, TaskRunStatus};
 
 use crate::engine::{Access, Arg, Sql, all, one};
 use crate::error::StoreError;
@@ -75,10 +75,12 @@ impl Ledger {
     }
 
     /// How many runs have each status.
-    pub async fn runs_by_status(&self) -> Result<Vec<(RunStatus, u64)>, StoreError> {
+    pub async fn runs_by_status(&self) -> Result<Vec<(TaskRunStatus, u64)>, StoreError> {
         let mut session = self.engine.begin(Access::Read).await?;
-        let mut counts: Vec<(RunStatus, u64)> =
-            RunStatus::ALL.iter().map(|status| (*status, 0)).collect();
+        let mut counts: Vec<(TaskRunStatus, u64)> = TaskRunStatus::ALL
+            .iter()
+            .map(|status| (*status, 0))
+            .collect();
         for row in all(&mut *session, BY_STATUS, &[]).await? {
             let word = row.text(0)?;
             let known = counts
@@ -118,7 +120,7 @@ impl Ledger {
     }
 
     /// The newest run of each of these tasks that has one.
-    pub async fn newest_runs(&self, tasks: &[TaskId]) -> Result<Vec<Run>, StoreError> {
+    pub async fn newest_runs(&self, tasks: &[TaskId]) -> Result<Vec<TaskRun>, StoreError> {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }

@@ -92,7 +92,8 @@ pub(crate) async fn park(
 /// Who must be told when this row changes.
 pub(crate) fn passed_on(before: &Loaded, after: &Task) -> Vec<Key> {
     let mut keys = Vec::new();
-    let still_ready = crate::records::awaits(after, None) == Some(runner_lifecycle::Purpose::Work);
+    let still_ready =
+        crate::records::awaits(after, None) == Some(runner_lifecycle::LeasePurpose::Work);
     if !still_ready {
         keys.extend(before.woken_from.clone().map(Key::Stored));
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use runner_lifecycle::decide::{Decision, LeaseChange, LockChange};
-use runner_lifecycle::event::Event;
+use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::order::rank;
-use runner_lifecycle::request::{Chain, Dependency};
-use runner_lifecycle::run::{Lease, Receipt, Run};
+use runner_lifecycle::request::{Dependency, DependencyChain};
+use runner_lifecycle::run::{Lease, Receipt, TaskRun};
 use runner_lifecycle::watchdog::{lease_deadline, next_deadline};
-use runner_lifecycle::{Policy, Purpose, RunStatus, State, Task, TaskId, Timestamp};
+use runner_lifecycle::{LeasePurpose, Policy, Task, TaskId, TaskRunStatus, TaskState, Timestamp};
 
 use crate::change::{self, Change, Record};
 use crate::engine::{Arg, Session, all, later, run};
@@ -86,8 +86,8 @@ pub(crate) async fn write(
         insert_row(session, policy, &created.task, None, &known).await?;
         append(session, &created.events).await?;
     }
-    let was_done = before.is_some_and(|loaded| loaded.task.state == State::Done);
-    if task.state == State::Done && !was_done {
+    let was_done = before.is_some_and(|loaded| loaded.task.state == TaskState::Done);
+    if task.state == TaskState::Done && !was_done {
         meet_dependents(session, task, now).await?;
     }
     wakes::wake(session, &ended).await
@@ -190,7 +190,7 @@ pub(crate) struct Columns {
     queue: String,
     doc: String,
     scope: String,
-    awaits: Option<Purpose>,
+    awaits: Option<LeasePurpose>,
     due_at: Option<Timestamp>,
 }
 
@@ -198,7 +198,7 @@ impl Columns {
     pub(crate) fn of(
         policy: &Policy,
         task: &Task,
-        newest: Option<&Run>,
+        newest: Option<&TaskRun>,
     ) -> Result<Columns, StoreError> {
         Ok(Columns {
             queue: format!("{}/{}", task.role, task.lane),
@@ -252,12 +252,12 @@ impl Columns {
             Arg::Int(rank(task)),
             Arg::Int(task.created_at.0),
             Arg::Int(task.updated_at.0),
-            Arg::MaybeText(task.blocked_on().map(runner_lifecycle::Reason::as_str)),
+            Arg::MaybeText(task.blocked_on().map(runner_lifecycle::BlockReason::as_str)),
             Arg::MaybeInt(task.retry_at().map(|at| at.0)),
             Arg::Text(task.lineage.root.as_str()),
             Arg::MaybeText(task.rework_of.as_ref().map(TaskId::as_str)),
             Arg::MaybeText(task.superseded_by.as_ref().map(TaskId::as_str)),
-            Arg::MaybeText(self.awaits.map(Purpose::as_str)),
+            Arg::MaybeText(self.awaits.map(LeasePurpose::as_str)),
             Arg::Text(&self.doc),
             Arg::MaybeInt(self.due_at.map(|at| at.0)),
             Arg::Text(&self.scope),
@@ -270,7 +270,7 @@ async fn update_row(
     session: &mut dyn Session,
     policy: &Policy,
     task: &Task,
-    newest: Option<&Run>,
+    newest: Option<&TaskRun>,
     version: u64,
 ) -> Result<(), StoreError> {
     let columns = Columns::of(policy, task, newest)?;
@@ -294,13 +294,13 @@ pub(crate) async fn insert_row(
     session: &mut dyn Session,
     policy: &Policy,
     task: &Task,
-    newest: Option<&Run>,
+    newest: Option<&TaskRun>,
     known: &[Dependency],
 ) -> Result<(), StoreError> {
     let is_met = |id: &TaskId| {
         known
             .iter()
-            .any(|one| one.id == *id && matches!(one.chain, Chain::Done(_)))
+            .any(|one| one.id == *id && matches!(one.chain, DependencyChain::Done(_)))
     };
     let unmet = task.dependencies.iter().filter(|id| !is_met(id)).count();
     let columns = Columns::of(policy, task, newest)?;
@@ -324,7 +324,10 @@ pub(crate) async fn insert_row(
 const APPEND: &str = "INSERT INTO events (task_id, version, to_state, created_at, doc) \
      VALUES ($1, $2, $3, $4, $5)";
 
-pub(crate) async fn append(session: &mut dyn Session, events: &[Event]) -> Result<(), StoreError> {
+pub(crate) async fn append(
+    session: &mut dyn Session,
+    events: &[TaskEvent],
+) -> Result<(), StoreError> {
     for event in events {
         let doc = records::text("an event", event)?;
         let args = [
@@ -340,9 +343,9 @@ pub(crate) async fn append(session: &mut dyn Session, events: &[Event]) -> Resul
 }
 
 /// How long a task could have started before this run began, if it just did.
-pub(crate) fn waited_millis(before: Option<&Loaded>, one: &Run) -> Option<u64> {
-    let loaded = before.filter(|loaded| loaded.task.state == State::Todo)?;
-    (one.status == RunStatus::Running).then(|| one.started_at.millis_since(loaded.ready_since))
+pub(crate) fn waited_millis(before: Option<&Loaded>, one: &TaskRun) -> Option<u64> {
+    let loaded = before.filter(|loaded| loaded.task.state == TaskState::Todo)?;
+    (one.status == TaskRunStatus::Running).then(|| one.started_at.millis_since(loaded.ready_since))
 }
 
 const PUT_RUN: &str = "INSERT INTO runs (id, task_id, number, status, doc, started_at, \
@@ -352,7 +355,7 @@ const PUT_RUN: &str = "INSERT INTO runs (id, task_id, number, status, doc, start
 
 pub(crate) async fn put_run(
     session: &mut dyn Session,
-    one: &Run,
+    one: &TaskRun,
     waited_millis: Option<u64>,
 ) -> Result<(), StoreError> {
     let doc = records::text("a run", one)?;

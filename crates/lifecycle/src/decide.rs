@@ -14,14 +14,14 @@ mod work;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::event::Event;
+use crate::event::TaskEvent;
 use crate::lock::Resource;
-use crate::policy::{Policy, Rule};
-use crate::request::{Call, Facts, Request};
+use crate::policy::{Policy, PolicyRule};
+use crate::request::{Facts, Request, TaskCall};
 use crate::row::Task;
-use crate::run::{Lease, Receipt, Run};
+use crate::run::{Lease, Receipt, TaskRun};
 use crate::time::Timestamp;
-use crate::words::{Code, Reason, State};
+use crate::words::{BlockReason, RefusalCode, TaskState};
 use draft::Draft;
 
 pub use claim::assignment;
@@ -33,7 +33,7 @@ pub use manage::{blockers, dependency_cycle};
 #[error("{code}: {reason}")]
 pub struct Refusal {
     /// The one code.
-    pub code: Code,
+    pub code: RefusalCode,
     /// The same for people.
     pub reason: String,
     /// What else is known.
@@ -42,7 +42,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal without details.
-    pub fn new(code: Code, reason: impl Into<String>) -> Refusal {
+    pub fn new(code: RefusalCode, reason: impl Into<String>) -> Refusal {
         Refusal {
             code,
             reason: reason.into(),
@@ -79,9 +79,9 @@ pub enum Answer {
     /// The task stands there now.
     Moved {
         /// Its state.
-        state: State,
+        state: TaskState,
         /// What it waits for.
-        blocked_on: Option<Reason>,
+        blocked_on: Option<BlockReason>,
         /// When it is tried again.
         retry_at: Option<Timestamp>,
     },
@@ -117,7 +117,7 @@ pub struct Created {
     /// Its row.
     pub task: Task,
     /// Its events.
-    pub events: Vec<Event>,
+    pub events: Vec<TaskEvent>,
 }
 
 /// What one transaction writes.
@@ -129,13 +129,13 @@ pub struct Decision {
     /// The new row.
     pub task: Task,
     /// Its new events, one for each version.
-    pub events: Vec<Event>,
+    pub events: Vec<TaskEvent>,
     /// Its locks.
     pub locks: LockChange,
     /// Its lease.
     pub lease: LeaseChange,
     /// Runs that are new or changed, whole.
-    pub runs: Vec<Run>,
+    pub runs: Vec<TaskRun>,
     /// The receipt for repeats of this request.
     pub receipt: Option<Receipt>,
     /// The successor.
@@ -157,7 +157,7 @@ impl Decision {
 pub fn decide(
     policy: &Policy,
     task: Option<&Task>,
-    call: &Call,
+    call: &TaskCall,
     facts: &Facts,
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
@@ -165,13 +165,13 @@ pub fn decide(
         return match &call.request {
             Request::Create(new) => manage::create(policy, new, call, facts, now),
             _ => Err(Refusal::new(
-                Code::MissingRequiredInput,
+                RefusalCode::MissingRequiredInput,
                 "there is no such task",
             )),
         };
     };
     let draft = Draft::new(policy, task, call, facts, now);
-    if policy.enforces(Rule::Receipts)
+    if policy.enforces(PolicyRule::Receipts)
         && let Some(repeat) = repeat(task, call, facts)?
     {
         return Ok(draft.replay(repeat));
@@ -183,7 +183,7 @@ pub fn decide(
     }
     // What stands beside a task that has ended can be mended all the same.
     let ended = task.state.is_terminal() && call.request != Request::Repair;
-    if ended && policy.enforces(Rule::TerminalStates) {
+    if ended && policy.enforces(PolicyRule::TerminalStates) {
         return manage::terminal(draft);
     }
     check_version(policy, task, call)?;
@@ -191,7 +191,7 @@ pub fn decide(
     check_intent(policy, task, call)?;
     match &call.request {
         Request::Create(_) => Err(Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!("task {} exists already", task.id),
         )),
         Request::Claim(claim) => claim::claim(draft, claim),
@@ -216,7 +216,7 @@ pub fn decide(
         Request::Pause { paused } => Ok(manage::pause(draft, *paused)),
         Request::Repair => repair::repair(draft),
         Request::Retry { .. } | Request::Reassert { .. } => Err(Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!("task {} is {}, it has not ended", task.id, task.state),
         )),
     }
@@ -224,7 +224,7 @@ pub fn decide(
 
 /// The recorded answer, if the request ended a lease before; a refusal, if another
 /// request did.
-fn repeat(task: &Task, call: &Call, facts: &Facts) -> Result<Option<Answer>, Refusal> {
+fn repeat(task: &Task, call: &TaskCall, facts: &Facts) -> Result<Option<Answer>, Refusal> {
     let Some(receipt) = &facts.receipt else {
         return Ok(None);
     };
@@ -235,7 +235,7 @@ fn repeat(task: &Task, call: &Call, facts: &Facts) -> Result<Option<Answer>, Ref
         return Ok(Some(receipt.answer.clone()));
     }
     Err(Refusal::new(
-        Code::ConcurrencyConflict,
+        RefusalCode::ConcurrencyConflict,
         format!(
             "the lease with token {} has ended with another request",
             receipt.token
@@ -243,11 +243,13 @@ fn repeat(task: &Task, call: &Call, facts: &Facts) -> Result<Option<Answer>, Ref
     ))
 }
 
-fn check_version(policy: &Policy, task: &Task, call: &Call) -> Result<(), Refusal> {
+fn check_version(policy: &Policy, task: &Task, call: &TaskCall) -> Result<(), Refusal> {
     match call.expected_version {
-        Some(expected) if expected != task.version && policy.enforces(Rule::CompareAndSet) => {
+        Some(expected)
+            if expected != task.version && policy.enforces(PolicyRule::CompareAndSet) =>
+        {
             Err(Refusal::new(
-                Code::ConcurrencyConflict,
+                RefusalCode::ConcurrencyConflict,
                 format!("task {} has version {} by now", task.id, task.version),
             )
             .detail("expected_version", expected)
@@ -258,24 +260,24 @@ fn check_version(policy: &Policy, task: &Task, call: &Call) -> Result<(), Refusa
 }
 
 /// Only the holder of the current lease writes for it.
-fn check_token(policy: &Policy, call: &Call, facts: &Facts) -> Result<(), Refusal> {
+fn check_token(policy: &Policy, call: &TaskCall, facts: &Facts) -> Result<(), Refusal> {
     let Some(token) = call.request.token() else {
         return Ok(());
     };
     let current = facts.lease.as_ref();
     let holds = current.is_some_and(|lease| lease.token == token && lease.owner == call.actor);
-    if holds || !policy.enforces(Rule::Fencing) {
+    if holds || !policy.enforces(PolicyRule::Fencing) {
         return Ok(());
     }
     Err(Refusal::new(
-        Code::ConcurrencyConflict,
+        RefusalCode::ConcurrencyConflict,
         format!("token {token} is not that of the current lease: stop the work"),
     )
     .detail("token", token))
 }
 
 /// An open intent is rolled forward before anything else.
-fn check_intent(policy: &Policy, task: &Task, call: &Call) -> Result<(), Refusal> {
+fn check_intent(policy: &Policy, task: &Task, call: &TaskCall) -> Result<(), Refusal> {
     let forward = match &call.request {
         Request::Heartbeat { .. }
         | Request::SettleIntent { .. }
@@ -290,11 +292,11 @@ fn check_intent(policy: &Policy, task: &Task, call: &Call) -> Result<(), Refusal
         Request::Judge { ending, .. } => judge::keeps_intent(ending),
         _ => false,
     };
-    if task.intent.is_none() || forward || !policy.enforces(Rule::IntentFirst) {
+    if task.intent.is_none() || forward || !policy.enforces(PolicyRule::IntentFirst) {
         return Ok(());
     }
     Err(Refusal::new(
-        Code::ConcurrencyConflict,
+        RefusalCode::ConcurrencyConflict,
         format!(
             "task {} is being merged; try again when that is through",
             task.id

@@ -3,22 +3,22 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::row::{Change, Task, TaskId};
+use crate::row::{FieldChange, Task, TaskId};
 use crate::time::Timestamp;
-use crate::words::State;
+use crate::words::TaskState;
 
 /// One change of one row. Appended, never changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Event {
+pub struct TaskEvent {
     /// Whose row it is.
     pub task_id: TaskId,
     /// The version that the row has after it. `(task_id, version)` is unique.
     pub version: u64,
     /// The state before; none for the creation.
-    pub from_state: Option<State>,
+    pub from_state: Option<TaskState>,
     /// The state after.
-    pub to_state: State,
+    pub to_state: TaskState,
     /// Who did it.
     pub actor: String,
     /// A word for what happened.
@@ -33,11 +33,14 @@ pub struct Event {
         serialize_with = "changes_as_object",
         deserialize_with = "changes_from_object"
     )]
-    pub changes: Vec<Change>,
+    pub changes: Vec<FieldChange>,
 }
 
 /// Changes are written as one object: `{"state": "todo", "blocker": null}`.
-fn changes_as_object<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::Error> {
+fn changes_as_object<S: Serializer>(
+    changes: &[FieldChange],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     use serde::ser::Error as _;
     let mut object = Map::new();
     for change in changes {
@@ -51,9 +54,9 @@ fn changes_as_object<S: Serializer>(changes: &[Change], serializer: S) -> Result
 
 fn changes_from_object<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Vec<Change>, D::Error> {
+) -> Result<Vec<FieldChange>, D::Error> {
     let object = Map::deserialize(deserializer)?;
-    let changes: Result<Vec<Change>, D::Error> = object
+    let changes: Result<Vec<FieldChange>, D::Error> = object
         .into_iter()
         .map(|(field, value)| {
             let one = Value::Object(Map::from_iter([(field, value)]));
@@ -62,7 +65,7 @@ fn changes_from_object<'de, D: Deserializer<'de>>(
         .collect();
     // An object has its own order of keys; an event has that of the row.
     let mut changes = changes?;
-    changes.sort_by_key(Change::place);
+    changes.sort_by_key(FieldChange::place);
     Ok(changes)
 }
 
@@ -108,14 +111,14 @@ pub enum FoldError {
         /// Its version.
         version: u64,
         /// The state before.
-        from: State,
+        from: TaskState,
         /// The state after.
-        to: State,
+        to: TaskState,
     },
 }
 
 /// Rebuilds a row from all its events.
-pub fn fold(events: &[Event]) -> Result<Task, FoldError> {
+pub fn fold(events: &[TaskEvent]) -> Result<Task, FoldError> {
     let first = events.first().ok_or(FoldError::Empty)?;
     let mut row = Task::blank(first.task_id.clone());
     for event in events {
@@ -125,7 +128,7 @@ pub fn fold(events: &[Event]) -> Result<Task, FoldError> {
 }
 
 /// Applies the next event to a row.
-pub fn extend(row: &mut Task, event: &Event) -> Result<(), FoldError> {
+pub fn extend(row: &mut Task, event: &TaskEvent) -> Result<(), FoldError> {
     let version = event.version;
     if event.task_id != row.id {
         return Err(FoldError::OtherTask {

@@ -1,8 +1,8 @@
 //! What several tests make in the same way.
 
 use crate::packet::{
-    AcceptanceAnswer, ChangeAction, CheckStatus, Extra, ResourceChange, ResultPacket, ResultStatus,
-    SCHEMA_VERSION,
+    AcceptanceAnswer, ChangeAction, CheckStatus, PacketExtra, ResourceChange, ResultPacket,
+    ResultStatus, SCHEMA_VERSION,
 };
 use crate::row::{Criterion, Task};
 
@@ -12,7 +12,7 @@ pub(crate) fn packet(task: &Task, run_id: &str, evidence: &str) -> ResultPacket 
         criterion: criterion.id.clone(),
         status: CheckStatus::Pass,
         evidence: evidence.to_owned(),
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     };
     ResultPacket {
         schema_version: SCHEMA_VERSION.to_owned(),
@@ -23,11 +23,11 @@ pub(crate) fn packet(task: &Task, run_id: &str, evidence: &str) -> ResultPacket 
             resource: task.lock_scope[0].to_string(),
             action: ChangeAction::Modified,
             evidence: None,
-            extra: Extra::new(),
+            extra: PacketExtra::new(),
         }],
         acceptance_check: task.acceptance.iter().map(answer).collect(),
         worklog_path: "log.md".to_owned(),
         notes_for_orchestrator: Vec::new(),
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     }
 }

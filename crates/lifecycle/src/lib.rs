@@ -32,10 +32,11 @@ mod model;
 
 pub use decide::{Decision, Refusal, decide};
 pub use policy::Policy;
-pub use request::{Call, Facts, Request};
+pub use request::{Facts, Request, TaskCall};
 pub use row::{Task, TaskId};
 pub use time::Timestamp;
 pub use words::{
-    BasePosition, Category, Check, Code, ContextKind, Kind, Lane, Origin, Phase, Priority, Purpose,
-    Reason, ReworkCause, Risk, RunStatus, State, TaskType, Verdict,
+    BasePosition, BlockReason, ContextKind, CriterionCheck, FailureCategory, JudgeVerdict, Lane,
+    LeasePurpose, RefusalCode, ReworkCause, TaskKind, TaskOrigin, TaskPhase, TaskPriority,
+    TaskRisk, TaskRunStatus, TaskState, TaskType,
 };

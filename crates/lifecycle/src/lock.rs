@@ -204,7 +204,7 @@ impl schemars::JsonSchema for Resource {
 
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Lock {
+pub struct ScopeLock {
     /// Whose it is.
     pub task_id: TaskId,
     /// What it covers.
@@ -215,8 +215,8 @@ pub struct Lock {
 pub fn first_conflict<'l>(
     task: &TaskId,
     scope: &[Resource],
-    locks: &'l [Lock],
-) -> Option<&'l Lock> {
+    locks: &'l [ScopeLock],
+) -> Option<&'l ScopeLock> {
     locks
         .iter()
         .filter(|lock| lock.task_id != *task)

@@ -28,11 +28,11 @@ use stateright::{Model, Property};
 use crate::decide::Answer;
 use crate::lock::Resource;
 use crate::policy::Policy;
-use crate::request::{Call, Claim, Request};
+use crate::request::{Claim, Request, TaskCall};
 use crate::row::{Task, TaskId};
-use crate::run::{Lease, Run};
+use crate::run::{Lease, TaskRun};
 use crate::time::Timestamp;
-use crate::words::{Purpose, State};
+use crate::words::{LeasePurpose, TaskState};
 use person::{Harm, Wish};
 
 /// The present; everything else is before it or after it.
@@ -94,7 +94,7 @@ struct Slot {
     task: Task,
     lease: Option<Lease>,
     locks: Vec<Resource>,
-    run: Option<Run>,
+    run: Option<TaskRun>,
     receipts: Vec<Kept>,
     /// Whether the merge commit of the open intent is in the base.
     landed: bool,
@@ -142,7 +142,7 @@ enum Client {
 struct Work {
     slot: usize,
     token: u64,
-    purpose: Purpose,
+    purpose: LeasePurpose,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -155,7 +155,7 @@ struct Message {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Body {
     /// A call of the store.
-    Call(Box<Call>),
+    Call(Box<TaskCall>),
     /// Move the base from there to the merge commit, by compare-and-set.
     MoveBase { from: &'static str },
 }
@@ -256,7 +256,7 @@ impl Fleet {
         }
         for (at, client) in world.clients.iter().enumerate() {
             // A place in the merge queue costs no attempt, so dying there has no end.
-            let dies = matches!(client, Client::Busy(work) if work.purpose != Purpose::Merge);
+            let dies = matches!(client, Client::Busy(work) if work.purpose != LeasePurpose::Merge);
             if self.deadly && dies {
                 steps.push(Step::Die(at));
             }
@@ -586,7 +586,7 @@ impl Model for Fleet {
                 world
                     .slots
                     .iter()
-                    .all(|slot| slot.task.state == State::Done)
+                    .all(|slot| slot.task.state == TaskState::Done)
             }),
         ]
     }

@@ -2,7 +2,7 @@
 
 use crate::row::{Task, TaskId};
 use crate::time::Timestamp;
-use crate::words::{Lane, Priority, Risk};
+use crate::words::{Lane, TaskPriority, TaskRisk};
 
 /// A quarter of an hour is half a point of age.
 const MILLIS_PER_HALF_POINT: i64 = 15 * 60 * 1000;
@@ -12,15 +12,15 @@ const MILLIS_PER_HOUR: f64 = 3_600_000.0;
 /// whole: `10 · priority × risk`, and 5 if its timebox is half an hour or less.
 fn doubled_points(task: &Task) -> i64 {
     let priority = match task.priority {
-        Priority::Low => 1,
-        Priority::Normal => 4,
-        Priority::High => 6,
-        Priority::Critical => 9,
+        TaskPriority::Low => 1,
+        TaskPriority::Normal => 4,
+        TaskPriority::High => 6,
+        TaskPriority::Critical => 9,
     };
     let doubled_risk = match task.risk {
-        Risk::Low => 3,
-        Risk::Medium => 2,
-        Risk::High => 1,
+        TaskRisk::Low => 3,
+        TaskRisk::Medium => 2,
+        TaskRisk::High => 1,
     };
     let short = if task.timebox_seconds <= 30 * 60 {
         10
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn task(priority: Priority, risk: Risk, timebox_minutes: u32, created_at: i64) -> Task {
+    fn task(priority: TaskPriority, risk: TaskRisk, timebox_minutes: u32, created_at: i64) -> Task {
         Task {
             priority,
             risk,
@@ -96,15 +96,15 @@ mod tests {
     #[test]
     fn scores() {
         for (priority, risk, timebox, age_hours, expected) in [
-            (Priority::Low, Risk::Medium, 60, 0, 10.0),
-            (Priority::Normal, Risk::Medium, 60, 0, 40.0),
-            (Priority::High, Risk::Medium, 60, 0, 60.0),
-            (Priority::Critical, Risk::Medium, 60, 0, 90.0),
-            (Priority::Normal, Risk::Low, 60, 0, 60.0),
-            (Priority::Normal, Risk::High, 60, 0, 20.0),
-            (Priority::Normal, Risk::Medium, 30, 0, 45.0),
-            (Priority::Normal, Risk::Medium, 31, 0, 40.0),
-            (Priority::Normal, Risk::Medium, 60, 100, 240.0),
+            (TaskPriority::Low, TaskRisk::Medium, 60, 0, 10.0),
+            (TaskPriority::Normal, TaskRisk::Medium, 60, 0, 40.0),
+            (TaskPriority::High, TaskRisk::Medium, 60, 0, 60.0),
+            (TaskPriority::Critical, TaskRisk::Medium, 60, 0, 90.0),
+            (TaskPriority::Normal, TaskRisk::Low, 60, 0, 60.0),
+            (TaskPriority::Normal, TaskRisk::High, 60, 0, 20.0),
+            (TaskPriority::Normal, TaskRisk::Medium, 30, 0, 45.0),
+            (TaskPriority::Normal, TaskRisk::Medium, 31, 0, 40.0),
+            (TaskPriority::Normal, TaskRisk::Medium, 60, 100, 240.0),
         ] {
             let task = task(priority, risk, timebox, 0);
             let got = score(&task, Timestamp(age_hours * 3_600_000));
@@ -113,9 +113,9 @@ mod tests {
     }
 
     fn any_task() -> impl Strategy<Value = Task> {
-        let words = (0..Priority::ALL.len(), 0..Risk::ALL.len());
+        let words = (0..TaskPriority::ALL.len(), 0..TaskRisk::ALL.len());
         (words, 10..60u32, 0..1_000_000_000i64).prop_map(|((p, r), timebox, created)| {
-            task(Priority::ALL[p], Risk::ALL[r], timebox, created)
+            task(TaskPriority::ALL[p], TaskRisk::ALL[r], timebox, created)
         })
     }
 

@@ -18,7 +18,7 @@ pub use check::{check_assignment, check_result, evidence};
 
 use crate::decide::Refusal;
 use crate::row::ContextItem;
-use crate::words::{Check, Code, Priority, TaskType};
+use crate::words::{CriterionCheck, RefusalCode, TaskPriority, TaskType};
 
 /// The version that is written.
 pub const SCHEMA_VERSION: &str = "1.0.0";
@@ -40,7 +40,7 @@ pub const SCHEMAS: &[(&str, &str)] =
 pub const RESULT_SCHEMA_ID: &str = "runner:result:1";
 
 /// Fields that only their writer knows; their names begin with `x_`.
-pub type Extra = BTreeMap<String, Value>;
+pub type PacketExtra = BTreeMap<String, Value>;
 
 /// What a claim gives its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub struct Assignment {
     pub required_output_schema: Value,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 /// The task of an assignment.
@@ -105,10 +105,10 @@ pub struct AssignedTask {
     #[cfg_attr(test, schemars(range(min = 5, max = 4_294_967_295_u32)))]
     pub heartbeat_interval_seconds: u32,
     /// How much it matters.
-    pub priority: Priority,
+    pub priority: TaskPriority,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 /// One condition of `done`, as packets name it.
@@ -121,10 +121,10 @@ pub struct AcceptanceCriterion {
     /// What must hold.
     pub text: String,
     /// Who checks it.
-    pub check: Check,
+    pub check: CriterionCheck,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 /// A lock that somebody else holds.
@@ -141,7 +141,7 @@ pub struct ActiveLock {
     pub active: bool,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 /// Something to know.
@@ -154,7 +154,7 @@ pub struct ContextEntry {
     pub value: String,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 impl From<&ContextItem> for ContextEntry {
@@ -162,7 +162,7 @@ impl From<&ContextItem> for ContextEntry {
         ContextEntry {
             kind: item.kind,
             value: item.value.clone(),
-            extra: Extra::new(),
+            extra: PacketExtra::new(),
         }
     }
 }
@@ -233,7 +233,7 @@ pub struct ResultPacket {
     pub notes_for_orchestrator: Vec<String>,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 /// A changed resource.
@@ -250,7 +250,7 @@ pub struct ResourceChange {
     pub evidence: Option<String>,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 /// The answer to one criterion.
@@ -266,7 +266,7 @@ pub struct AcceptanceAnswer {
     pub evidence: String,
     /// Fields that begin with `x_`.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: PacketExtra,
 }
 
 impl Assignment {
@@ -291,13 +291,13 @@ impl ResultPacket {
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
         Refusal::new(
-            Code::SchemaInvalid,
+            RefusalCode::SchemaInvalid,
             format!("the packet is no JSON: {error}"),
         )
     })?;
     let Some(object) = value.as_object() else {
         return Err(Refusal::new(
-            Code::SchemaInvalid,
+            RefusalCode::SchemaInvalid,
             "the packet is no JSON object",
         ));
     };
@@ -305,13 +305,13 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
         Some(Value::String(version)) => check::version(version)?,
         Some(_) => {
             return Err(Refusal::new(
-                Code::SchemaInvalid,
+                RefusalCode::SchemaInvalid,
                 "schema_version is no text",
             ));
         }
         None => {
             return Err(Refusal::new(
-                Code::MissingRequiredInput,
+                RefusalCode::MissingRequiredInput,
                 "the packet says no schema_version",
             ));
         }
@@ -321,9 +321,9 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(bytes).map_err(|error| {
         let words = error.to_string();
         let code = if words.starts_with("missing field") {
-            Code::MissingRequiredInput
+            RefusalCode::MissingRequiredInput
         } else {
-            Code::SchemaInvalid
+            RefusalCode::SchemaInvalid
         };
         Refusal::new(code, words)
     })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::words::Category;
+use crate::words::FailureCategory;
 
 /// Every limit and every length of time that the rules use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Policy {
     /// Counted runs of one task in all.
     pub max_runs: u32,
     /// Retries for each category.
-    pub retries: BTreeMap<Category, u32>,
+    pub retries: BTreeMap<FailureCategory, u32>,
     /// The same failure that often in a row ends the retries.
     pub signature_streak: u32,
     /// Lost runs, and lost judgements, that are tried again.
@@ -53,14 +53,14 @@ pub struct Policy {
     pub reserve_after_secs: u64,
     /// The rule that is left out, to see that the model checker notices.
     #[cfg(test)]
-    pub(crate) without: Option<Rule>,
+    pub(crate) without: Option<PolicyRule>,
 }
 
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
             max_runs: 10,
-            retries: Category::ALL
+            retries: FailureCategory::ALL
                 .iter()
                 .map(|category| (*category, default_retries(*category)))
                 .collect(),
@@ -91,20 +91,23 @@ impl Default for Policy {
 }
 
 /// How often a run that failed so is tried again.
-fn default_retries(category: Category) -> u32 {
+fn default_retries(category: FailureCategory) -> u32 {
     match category {
-        Category::Permission | Category::NoChange | Category::Budget => 0,
-        Category::ModelLoop => 1,
-        Category::Setup | Category::Policy | Category::Test | Category::Model => 3,
-        Category::Env => 5,
-        Category::Flaky => 6,
+        FailureCategory::Permission | FailureCategory::NoChange | FailureCategory::Budget => 0,
+        FailureCategory::ModelLoop => 1,
+        FailureCategory::Setup
+        | FailureCategory::Policy
+        | FailureCategory::Test
+        | FailureCategory::Model => 3,
+        FailureCategory::Env => 5,
+        FailureCategory::Flaky => 6,
     }
 }
 
 /// Rules without which the ledger would lie or stand still. Tests leave out one at a
 /// time and see the model checker find it; builds for use have no such switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(crate) enum PolicyRule {
     /// A write names the token of the current lease.
     Fencing,
     /// A request names the version that it was made for.
@@ -152,13 +155,13 @@ impl Policy {
     #[cfg(not(test))]
     #[inline]
     #[allow(clippy::unused_self)]
-    pub(crate) const fn enforces(&self, _rule: Rule) -> bool {
+    pub(crate) const fn enforces(&self, _rule: PolicyRule) -> bool {
         true
     }
 
     /// Whether a rule holds. Always, but for the tests of the model checker.
     #[cfg(test)]
-    pub(crate) fn enforces(&self, rule: Rule) -> bool {
+    pub(crate) fn enforces(&self, rule: PolicyRule) -> bool {
         self.without != Some(rule)
     }
 }
@@ -181,9 +184,9 @@ mod tests {
             ("model_loop", 1),
             ("budget", 0),
         ] {
-            let category = Category::parse(word).unwrap();
+            let category = FailureCategory::parse(word).unwrap();
             assert_eq!(Policy::default().retries[&category], retries, "{word}");
         }
-        assert_eq!(Category::ALL.len(), 10);
+        assert_eq!(FailureCategory::ALL.len(), 10);
     }
 }

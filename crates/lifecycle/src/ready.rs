@@ -3,18 +3,18 @@
 //! These are filters. They never change a state: a task that is not ready stays `todo`.
 
 use crate::decide::Refusal;
-use crate::lock::{Lock, first_conflict, overlap};
-use crate::policy::{Policy, Rule};
-use crate::request::{Chain, Facts, Reservation};
+use crate::lock::{ScopeLock, first_conflict, overlap};
+use crate::policy::{Policy, PolicyRule};
+use crate::request::{DependencyChain, Facts, Reservation};
 use crate::row::{Task, TaskId};
 use crate::time::Timestamp;
-use crate::words::{Code, Kind, Phase, State};
+use crate::words::{RefusalCode, TaskKind, TaskPhase, TaskState};
 
 /// The first thing that keeps a task from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotReady {
     /// It is not `todo`, or no worker's turn.
-    State(State),
+    State(TaskState),
     /// The task is paused.
     Paused,
     /// The fleet is paused.
@@ -26,7 +26,7 @@ pub enum NotReady {
     /// A dependency has ended, and nobody goes on with it.
     DeadDependency(TaskId),
     /// Somebody holds an overlapping scope.
-    Lock(Lock),
+    Lock(ScopeLock),
     /// A result that overlaps waits for its merge.
     Unmerged(TaskId),
     /// The scope is kept free for somebody who waited longer.
@@ -65,35 +65,44 @@ impl NotReady {
         let id = &task.id;
         let (code, words) = match self {
             NotReady::State(state) => (
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 format!("task {id} is {state}, no worker can begin"),
             ),
-            NotReady::Paused => (Code::InvalidTransition, format!("task {id} is paused")),
-            NotReady::FleetPaused => (Code::InvalidTransition, "the fleet is paused".to_owned()),
+            NotReady::Paused => (
+                RefusalCode::InvalidTransition,
+                format!("task {id} is paused"),
+            ),
+            NotReady::FleetPaused => (
+                RefusalCode::InvalidTransition,
+                "the fleet is paused".to_owned(),
+            ),
             NotReady::RetryAt(_) => (
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 format!("task {id} waits for its next attempt"),
             ),
             NotReady::Dependency(other) => (
-                Code::DependencyNotMet,
+                RefusalCode::DependencyNotMet,
                 format!("task {id} depends on {other}, which is not done"),
             ),
             NotReady::DeadDependency(other) => (
-                Code::DependencyNotMet,
+                RefusalCode::DependencyNotMet,
                 format!("task {id} depends on {other}, which has ended without being done"),
             ),
             NotReady::Lock(lock) => return lock_refusal(lock),
             NotReady::Unmerged(other) => (
-                Code::LockConflict,
+                RefusalCode::LockConflict,
                 format!("a result of task {other} in the same scope waits for its merge"),
             ),
             NotReady::Reserved(other) => (
-                Code::LockConflict,
+                RefusalCode::LockConflict,
                 format!("the scope is kept free for task {other}, which waited longer"),
             ),
-            NotReady::Budget(_) => (Code::InvalidTransition, "there is no budget".to_owned()),
+            NotReady::Budget(_) => (
+                RefusalCode::InvalidTransition,
+                "there is no budget".to_owned(),
+            ),
             NotReady::LaneFull => (
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 format!("the lane {} is full", task.lane),
             ),
         };
@@ -106,9 +115,9 @@ impl NotReady {
 }
 
 /// The refusal of a claim by a lock that somebody holds.
-pub(crate) fn lock_refusal(lock: &Lock) -> Refusal {
+pub(crate) fn lock_refusal(lock: &ScopeLock) -> Refusal {
     Refusal::new(
-        Code::LockConflict,
+        RefusalCode::LockConflict,
         format!("task {} holds {}", lock.task_id, lock.resource),
     )
     .detail("not_ready", "lock")
@@ -118,7 +127,9 @@ pub(crate) fn lock_refusal(lock: &Lock) -> Refusal {
 
 /// Whether a worker could begin now.
 pub fn ready(policy: &Policy, task: &Task, facts: &Facts, now: Timestamp) -> Result<(), NotReady> {
-    let fits = task.state == State::Todo && task.phase == Phase::Work && task.kind != Kind::Review;
+    let fits = task.state == TaskState::Todo
+        && task.phase == TaskPhase::Work
+        && task.kind != TaskKind::Review;
     if !fits {
         return Err(NotReady::State(task.state));
     }
@@ -141,7 +152,7 @@ pub(crate) fn not_held_back(
     facts: &Facts,
     now: Timestamp,
 ) -> Result<(), NotReady> {
-    if task.paused && policy.enforces(Rule::Pause) {
+    if task.paused && policy.enforces(PolicyRule::Pause) {
         return Err(NotReady::Paused);
     }
     if facts.fleet_paused {
@@ -158,19 +169,19 @@ pub(crate) fn not_held_back(
 fn dependencies(policy: &Policy, task: &Task, facts: &Facts) -> Result<(), NotReady> {
     let chain_of = |id: &TaskId| {
         let known = facts.dependencies.iter().find(|known| known.id == *id);
-        known.map_or(Chain::Alive, |known| known.chain)
+        known.map_or(DependencyChain::Alive, |known| known.chain)
     };
     let dead = task
         .dependencies
         .iter()
-        .find(|id| chain_of(id) == Chain::Dead);
-    if let Some(dead) = dead.filter(|_| policy.enforces(Rule::DeadDependency)) {
+        .find(|id| chain_of(id) == DependencyChain::Dead);
+    if let Some(dead) = dead.filter(|_| policy.enforces(PolicyRule::DeadDependency)) {
         return Err(NotReady::DeadDependency(dead.clone()));
     }
     let open = task
         .dependencies
         .iter()
-        .find(|id| !matches!(chain_of(id), Chain::Done(_)));
+        .find(|id| !matches!(chain_of(id), DependencyChain::Done(_)));
     match open {
         Some(id) => Err(NotReady::Dependency(id.clone())),
         None => Ok(()),
@@ -181,7 +192,7 @@ fn dependencies(policy: &Policy, task: &Task, facts: &Facts) -> Result<(), NotRe
 fn scope(policy: &Policy, task: &Task, facts: &Facts) -> Result<(), NotReady> {
     let mine = task.work_scope();
     if let Some(lock) = first_conflict(&task.id, &mine, &facts.locks)
-        && policy.enforces(Rule::LockConflicts)
+        && policy.enforces(PolicyRule::LockConflicts)
     {
         return Err(NotReady::Lock(lock.clone()));
     }
@@ -228,8 +239,8 @@ pub fn reservation(
 /// dependencies are done.
 fn waiting_since(task: &Task, facts: &Facts) -> Timestamp {
     let done = facts.dependencies.iter().filter_map(|one| match one.chain {
-        Chain::Done(at) => Some(at),
-        Chain::Alive | Chain::Dead => None,
+        DependencyChain::Done(at) => Some(at),
+        DependencyChain::Alive | DependencyChain::Dead => None,
     });
     done.fold(task.updated_at, Timestamp::max)
 }
@@ -238,8 +249,8 @@ fn waiting_since(task: &Task, facts: &Facts) -> Timestamp {
 mod tests {
     use super::*;
     use crate::lock::Resource;
-    use crate::request::{Dependency, Unmerged};
-    use crate::words::{Origin, TaskType};
+    use crate::request::{Dependency, UnmergedResult};
+    use crate::words::{TaskOrigin, TaskType};
 
     const NOW: Timestamp = Timestamp(10_000_000);
 
@@ -264,7 +275,7 @@ mod tests {
         Facts {
             dependencies: vec![Dependency {
                 id: id("d"),
-                chain: Chain::Done(Timestamp(5)),
+                chain: DependencyChain::Done(Timestamp(5)),
             }],
             ..Facts::default()
         }
@@ -276,17 +287,17 @@ mod tests {
     fn each_thing_that_can_be_in_the_way() {
         let rows: &[(Edit, Option<&str>)] = &[
             (|_, _| (), None),
-            (|t, _| t.state = State::InProgress, Some("state")),
-            (|t, _| t.phase = Phase::Judge, Some("state")),
-            (|t, _| t.kind = Kind::Review, Some("state")),
+            (|t, _| t.state = TaskState::InProgress, Some("state")),
+            (|t, _| t.phase = TaskPhase::Judge, Some("state")),
+            (|t, _| t.kind = TaskKind::Review, Some("state")),
             (|t, _| t.paused = true, Some("paused")),
             (|_, f| f.fleet_paused = true, Some("fleet_paused")),
             (
-                |_, f| f.dependencies[0].chain = Chain::Alive,
+                |_, f| f.dependencies[0].chain = DependencyChain::Alive,
                 Some("dependency"),
             ),
             (
-                |_, f| f.dependencies[0].chain = Chain::Dead,
+                |_, f| f.dependencies[0].chain = DependencyChain::Dead,
                 Some("dead_dependency"),
             ),
             (|_, f| f.dependencies.clear(), Some("dependency")),
@@ -308,7 +319,7 @@ mod tests {
             (|_, f| f.unmerged = unmerged("o", "t"), None),
             (
                 |t, f| {
-                    t.origin = Origin::FixBase;
+                    t.origin = TaskOrigin::FixBase;
                     f.unmerged = unmerged("o", "o");
                 },
                 None,
@@ -342,15 +353,15 @@ mod tests {
         }
     }
 
-    fn lock(task: &str, resource: &str) -> Vec<Lock> {
-        vec![Lock {
+    fn lock(task: &str, resource: &str) -> Vec<ScopeLock> {
+        vec![ScopeLock {
             task_id: id(task),
             resource: Resource::parse(resource).unwrap(),
         }]
     }
 
-    fn unmerged(task: &str, lineage: &str) -> Vec<Unmerged> {
-        vec![Unmerged {
+    fn unmerged(task: &str, lineage: &str) -> Vec<UnmergedResult> {
+        vec![UnmergedResult {
             task_id: id(task),
             lineage: id(lineage),
             scope: scope_of(&["src/x"]),
@@ -374,7 +385,7 @@ mod tests {
         assert_eq!(kept(&facts, minutes(14)), None);
         let kept_free = kept(&facts, minutes(15)).unwrap();
         assert_eq!(kept_free.scope, scope_of(&["src"]));
-        facts.dependencies[0].chain = Chain::Done(minutes(10));
+        facts.dependencies[0].chain = DependencyChain::Done(minutes(10));
         assert_eq!(
             kept(&facts, minutes(15)),
             None,

@@ -1,14 +1,14 @@
 //! Reconciliation: where rows, events, locks, leases and runs contradict each other.
 
-use crate::event::Event;
-use crate::lock::Lock;
+use crate::event::TaskEvent;
+use crate::lock::ScopeLock;
 use crate::row::{Task, TaskId};
-use crate::run::{Lease, Run};
-use crate::words::{RunStatus, State};
+use crate::run::{Lease, TaskRun};
+use crate::words::{TaskRunStatus, TaskState};
 
 words! {
     /// How bad a contradiction is.
-    Severity {
+    InconsistencySeverity {
         /// Nothing becomes `done` before it is repaired.
         Blocking = "blocking",
         /// It should not be, and does no harm.
@@ -54,7 +54,7 @@ words! {
 
 words! {
     /// What mends a contradiction.
-    Repair {
+    InconsistencyRepair {
         /// The locks of the task end.
         ReleaseLocks = "release the lock",
         /// Whoever claimed later is timed out.
@@ -74,34 +74,34 @@ words! {
 
 impl InconsistencyKind {
     /// How bad it is.
-    pub const fn severity(self) -> Severity {
+    pub const fn severity(self) -> InconsistencySeverity {
         match self {
             InconsistencyKind::WorkWithoutLock
             | InconsistencyKind::UnknownDependency
-            | InconsistencyKind::RunWithoutWork => Severity::Warning,
-            _ => Severity::Blocking,
+            | InconsistencyKind::RunWithoutWork => InconsistencySeverity::Warning,
+            _ => InconsistencySeverity::Blocking,
         }
     }
 
     /// What mends it.
-    pub const fn repair(self) -> Repair {
+    pub const fn repair(self) -> InconsistencyRepair {
         match self {
-            InconsistencyKind::LockWithoutWork => Repair::ReleaseLocks,
-            InconsistencyKind::OverlappingLocks => Repair::TimeOutYounger,
+            InconsistencyKind::LockWithoutWork => InconsistencyRepair::ReleaseLocks,
+            InconsistencyKind::OverlappingLocks => InconsistencyRepair::TimeOutYounger,
             InconsistencyKind::WorkWithoutLock
             | InconsistencyKind::WorkWithoutLease
-            | InconsistencyKind::LeaseNotOfOwner => Repair::TimeOut,
-            InconsistencyKind::LeaseWithoutWork => Repair::EndLease,
+            | InconsistencyKind::LeaseNotOfOwner => InconsistencyRepair::TimeOut,
+            InconsistencyKind::LeaseWithoutWork => InconsistencyRepair::EndLease,
             InconsistencyKind::StateNotLastEvent
             | InconsistencyKind::VersionNotLastEvent
             | InconsistencyKind::BlockerMismatch
-            | InconsistencyKind::IntentOfEnded => Repair::Rebuild,
+            | InconsistencyKind::IntentOfEnded => InconsistencyRepair::Rebuild,
             InconsistencyKind::RunWithoutWork | InconsistencyKind::TwoRunningRuns => {
-                Repair::CloseRuns
+                InconsistencyRepair::CloseRuns
             }
             InconsistencyKind::BrokenLineage
             | InconsistencyKind::DoneWithoutRun
-            | InconsistencyKind::UnknownDependency => Repair::Person,
+            | InconsistencyKind::UnknownDependency => InconsistencyRepair::Person,
         }
     }
 }
@@ -128,17 +128,17 @@ impl Inconsistency {
 
 /// What is compared: some tasks and all that belongs to them.
 #[derive(Clone, Copy, Debug)]
-pub struct Snapshot<'s> {
+pub struct ReconcileSnapshot<'s> {
     /// The rows.
     pub tasks: &'s [Task],
     /// The last event of each.
-    pub last_events: &'s [Event],
+    pub last_events: &'s [TaskEvent],
     /// The locks that are held, those of overlapping scopes included.
-    pub locks: &'s [Lock],
+    pub locks: &'s [ScopeLock],
     /// The leases.
     pub leases: &'s [Lease],
     /// The runs.
-    pub runs: &'s [Run],
+    pub runs: &'s [TaskRun],
     /// Whether these are all tasks: only then can one be missing.
     pub complete: bool,
 }
@@ -147,11 +147,11 @@ pub struct Snapshot<'s> {
 pub fn first_blocking(found: &[Inconsistency]) -> Option<&Inconsistency> {
     found
         .iter()
-        .find(|one| one.kind.severity() == Severity::Blocking)
+        .find(|one| one.kind.severity() == InconsistencySeverity::Blocking)
 }
 
 /// Everything that does not fit together.
-pub fn reconcile(snapshot: &Snapshot<'_>) -> Vec<Inconsistency> {
+pub fn reconcile(snapshot: &ReconcileSnapshot<'_>) -> Vec<Inconsistency> {
     let mut found = Vec::new();
     for task in snapshot.tasks {
         of_row(task, snapshot, &mut found);
@@ -180,7 +180,7 @@ fn report(
     }
 }
 
-fn of_row(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+fn of_row(task: &Task, snapshot: &ReconcileSnapshot<'_>, found: &mut Vec<Inconsistency>) {
     use InconsistencyKind as K;
     let mut events = snapshot.last_events.iter();
     if let Some(event) = events.find(|event| event.task_id == task.id) {
@@ -199,7 +199,7 @@ fn of_row(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) 
             )
         });
     }
-    let fits = task.blocker.is_some() == (task.state == State::Blocked);
+    let fits = task.blocker.is_some() == (task.state == TaskState::Blocked);
     report(found, fits, K::BlockerMismatch, task, || {
         format!("{}, and its blocker does not fit", task.state)
     });
@@ -209,9 +209,9 @@ fn of_row(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) 
     });
 }
 
-fn of_work(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+fn of_work(task: &Task, snapshot: &ReconcileSnapshot<'_>, found: &mut Vec<Inconsistency>) {
     use InconsistencyKind as K;
-    let working = task.state == State::InProgress;
+    let working = task.state == TaskState::InProgress;
     let lease = snapshot.leases.iter().find(|one| one.task_id == task.id);
     let locked = snapshot.locks.iter().any(|lock| lock.task_id == task.id);
     report(
@@ -242,16 +242,16 @@ fn of_work(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>)
     });
 }
 
-fn of_runs(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+fn of_runs(task: &Task, snapshot: &ReconcileSnapshot<'_>, found: &mut Vec<Inconsistency>) {
     use InconsistencyKind as K;
     let mine = || snapshot.runs.iter().filter(|run| run.task_id == task.id);
     let running = mine()
-        .filter(|run| run.status == RunStatus::Running)
+        .filter(|run| run.status == TaskRunStatus::Running)
         .count();
     report(found, running <= 1, K::TwoRunningRuns, task, || {
         format!("{running} runs are running")
     });
-    let working = task.state == State::InProgress;
+    let working = task.state == TaskState::InProgress;
     report(
         found,
         working || running == 0,
@@ -259,18 +259,18 @@ fn of_runs(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>)
         task,
         || format!("{} with a running run", task.state),
     );
-    let succeeded = mine().any(|run| run.status == RunStatus::Success);
-    let fits = task.state != State::Done || succeeded;
+    let succeeded = mine().any(|run| run.status == TaskRunStatus::Success);
+    let fits = task.state != TaskState::Done || succeeded;
     report(found, fits, K::DoneWithoutRun, task, || {
         "done without a run that succeeded".to_owned()
     });
 }
 
-fn of_lineage(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+fn of_lineage(task: &Task, snapshot: &ReconcileSnapshot<'_>, found: &mut Vec<Inconsistency>) {
     use InconsistencyKind as K;
     let by_id = |id: &TaskId| snapshot.tasks.iter().find(|other| other.id == *id);
     if let Some(next) = &task.superseded_by {
-        let ended = matches!(task.state, State::Failed | State::Canceled);
+        let ended = matches!(task.state, TaskState::Failed | TaskState::Canceled);
         let successor = by_id(next);
         let agrees = successor.is_none_or(|next| next.rework_of.as_ref() == Some(&task.id));
         let there = successor.is_some() || !snapshot.complete;
@@ -295,7 +295,7 @@ fn of_lineage(task: &Task, snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistenc
     }
 }
 
-fn of_locks(snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
+fn of_locks(snapshot: &ReconcileSnapshot<'_>, found: &mut Vec<Inconsistency>) {
     for (at, one) in snapshot.locks.iter().enumerate() {
         for other in &snapshot.locks[at + 1..] {
             if one.task_id != other.task_id && one.resource.conflicts_with(&other.resource) {
@@ -316,8 +316,12 @@ fn of_locks(snapshot: &Snapshot<'_>, found: &mut Vec<Inconsistency>) {
 
 /// Two locks, that of the older claim first. A claim whose lease is gone is the younger
 /// one: nobody can say that it was there before.
-fn by_age<'l>(one: &'l Lock, other: &'l Lock, leases: &[Lease]) -> (&'l Lock, &'l Lock) {
-    let age = |lock: &'l Lock| {
+fn by_age<'l>(
+    one: &'l ScopeLock,
+    other: &'l ScopeLock,
+    leases: &[Lease],
+) -> (&'l ScopeLock, &'l ScopeLock) {
+    let age = |lock: &'l ScopeLock| {
         let lease = leases.iter().find(|lease| lease.task_id == lock.task_id);
         let since = lease.map(|lease| lease.claimed_at);
         (since.is_none(), since, &lock.task_id)

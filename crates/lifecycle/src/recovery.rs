@@ -4,16 +4,16 @@
 //! bound, a clock, or leaves the task parked.
 
 use crate::lock::first_conflict;
-use crate::policy::{Policy, Rule};
-use crate::request::{Chain, Facts};
+use crate::policy::{Policy, PolicyRule};
+use crate::request::{DependencyChain, Facts};
 use crate::row::Task;
 use crate::successor;
 use crate::time::Timestamp;
-use crate::words::{Kind, Origin, Phase, Reason, ReworkCause};
+use crate::words::{BlockReason, ReworkCause, TaskKind, TaskOrigin, TaskPhase};
 
 /// What is to be done with a blocked task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RecoveryAction {
     /// Nothing: somebody else is next.
     Stay,
     /// Nothing before that time.
@@ -23,7 +23,7 @@ pub enum Action {
     /// Go on where it was: `todo`, or `awaiting_judge` in phase judge.
     Resume,
     /// `todo` in phase work.
-    Requeue(Requeue),
+    Requeue(RecoveryRequeue),
     /// `awaiting_judge`, with the run unjudged again.
     Unjudge,
     /// `awaiting_judge`, with a new run at the head of the pull request.
@@ -44,12 +44,12 @@ pub enum Action {
     /// `canceled`.
     Cancel(&'static str),
     /// `failed`, with a successor of that kind.
-    Succeed(Origin),
+    Succeed(TaskOrigin),
 }
 
 /// How a task gets back to `todo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Requeue {
+pub enum RecoveryRequeue {
     /// As it is.
     Plain,
     /// With the role its issue names.
@@ -66,19 +66,19 @@ pub enum Requeue {
     Replan,
 }
 
-impl Requeue {
+impl RecoveryRequeue {
     /// Whether the caller must hand in a new packet.
     pub fn needs_packet(&self) -> bool {
         matches!(
             self,
-            Requeue::SetupPacket | Requeue::PolicyPacket | Requeue::Replan
+            RecoveryRequeue::SetupPacket | RecoveryRequeue::PolicyPacket | RecoveryRequeue::Replan
         )
     }
 }
 
 /// What keeps a row from being followed forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum RecoveryBound {
     /// A counter with a limit, or a step that cannot come twice.
     Counted,
     /// A time that comes.
@@ -88,19 +88,19 @@ pub enum Bound {
 }
 
 /// One row of the table.
-pub struct Row {
+pub struct RecoveryRow {
     /// Its name; events carry it as their reason.
     pub name: &'static str,
     /// The reasons it is for; none: every reason.
-    pub reasons: &'static [Reason],
+    pub reasons: &'static [BlockReason],
     /// What keeps it from being followed forever.
-    pub bound: Bound,
-    applies: fn(&Case<'_>) -> bool,
-    action: fn(&Case<'_>) -> Action,
+    pub bound: RecoveryBound,
+    applies: fn(&RecoveryCase<'_>) -> bool,
+    action: fn(&RecoveryCase<'_>) -> RecoveryAction,
 }
 
 /// A blocked task, and what is known of it.
-struct Case<'c> {
+struct RecoveryCase<'c> {
     policy: &'c Policy,
     task: &'c Task,
     facts: &'c Facts,
@@ -114,9 +114,9 @@ pub fn plan(
     task: &Task,
     facts: &Facts,
     now: Timestamp,
-) -> Option<(&'static Row, Action)> {
+) -> Option<(&'static RecoveryRow, RecoveryAction)> {
     task.blocker.as_ref()?;
-    let case = Case {
+    let case = RecoveryCase {
         policy,
         task,
         facts,
@@ -128,11 +128,14 @@ pub fn plan(
 
 /// Whether the task waits for a person or the outside.
 pub fn is_parked(policy: &Policy, task: &Task, facts: &Facts, now: Timestamp) -> bool {
-    matches!(plan(policy, task, facts, now), Some((_, Action::Park(_))))
+    matches!(
+        plan(policy, task, facts, now),
+        Some((_, RecoveryAction::Park(_)))
+    )
 }
 
-impl Row {
-    fn matches(&self, case: &Case<'_>) -> bool {
+impl RecoveryRow {
+    fn matches(&self, case: &RecoveryCase<'_>) -> bool {
         let reason = case.task.blocked_on();
         let named = self.reasons.is_empty() || reason.is_some_and(|r| self.reasons.contains(&r));
         named && (self.applies)(case)
@@ -140,110 +143,110 @@ impl Row {
 }
 
 /// The rows, in the order in which they are tried.
-pub static TABLE: &[Row] = &[
-    Row {
+pub static TABLE: &[RecoveryRow] = &[
+    RecoveryRow {
         name: "open_intent_retry",
         reasons: &[],
-        bound: Bound::Waits,
+        bound: RecoveryBound::Waits,
         applies: |case| case.task.intent.is_some(),
         action: |case| match case.task.blocked_on() {
-            Some(Reason::AwaitingJudge) => Action::Stay,
-            _ => Action::Resume,
+            Some(BlockReason::AwaitingJudge) => RecoveryAction::Stay,
+            _ => RecoveryAction::Resume,
         },
     },
-    Row {
+    RecoveryRow {
         name: "cooldown_retry",
-        reasons: &[Reason::Cooldown, Reason::QuotaWait],
-        bound: Bound::Clock,
+        reasons: &[BlockReason::Cooldown, BlockReason::QuotaWait],
+        bound: RecoveryBound::Clock,
         applies: |_| true,
         action: |case| match case.task.retry_at() {
-            Some(at) if at > case.now => Action::Wait(at),
-            _ => Action::Resume,
+            Some(at) if at > case.now => RecoveryAction::Wait(at),
+            _ => RecoveryAction::Resume,
         },
     },
-    Row {
+    RecoveryRow {
         name: "task_timeout_retry",
-        reasons: &[Reason::TaskTimeout],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::TaskTimeout],
+        bound: RecoveryBound::Counted,
         applies: |_| true,
-        action: |case| after_loss(case, Action::Resume),
+        action: |case| after_loss(case, RecoveryAction::Resume),
     },
-    Row {
+    RecoveryRow {
         name: "awaiting_judge",
-        reasons: &[Reason::AwaitingJudge],
-        bound: Bound::Waits,
+        reasons: &[BlockReason::AwaitingJudge],
+        bound: RecoveryBound::Waits,
         applies: |case| {
             let run = case.facts.run.as_ref();
             run.is_some_and(|run| run.is_unjudged_success() || run.is_approved())
         },
-        action: |_| Action::Stay,
+        action: |_| RecoveryAction::Stay,
     },
-    Row {
+    RecoveryRow {
         name: "awaiting_judge_unjudged_retry",
-        reasons: &[Reason::AwaitingJudge],
-        bound: Bound::Waits,
+        reasons: &[BlockReason::AwaitingJudge],
+        bound: RecoveryBound::Waits,
         applies: |case| {
             let run = case.facts.run.as_ref();
-            run.is_some_and(crate::run::Run::is_claimed_without_verdict)
+            run.is_some_and(crate::run::TaskRun::is_claimed_without_verdict)
         },
         action: |case| {
-            if case.policy.enforces(Rule::Unjudge) {
-                Action::Unjudge
+            if case.policy.enforces(PolicyRule::Unjudge) {
+                RecoveryAction::Unjudge
             } else {
-                Action::Stay
+                RecoveryAction::Stay
             }
         },
     },
-    Row {
+    RecoveryRow {
         name: "awaiting_judge_missing_run_retry",
-        reasons: &[Reason::AwaitingJudge],
-        bound: Bound::Counted,
-        applies: |case| case.task.kind == Kind::Review && has_no_run(case),
+        reasons: &[BlockReason::AwaitingJudge],
+        bound: RecoveryBound::Counted,
+        applies: |case| case.task.kind == TaskKind::Review && has_no_run(case),
         action: |case| match &case.facts.pull_request {
-            Some(pull) if pull.closed => Action::Cancel("pull_request_closed"),
+            Some(pull) if pull.closed => RecoveryAction::Cancel("pull_request_closed"),
             Some(_) if case.task.counters.restores < case.policy.max_restores => {
-                Action::RestoreRun { counted: true }
+                RecoveryAction::RestoreRun { counted: true }
             }
-            _ => Action::Park(None),
+            _ => RecoveryAction::Park(None),
         },
     },
-    Row {
+    RecoveryRow {
         name: "awaiting_judge_timeout_retry",
-        reasons: &[Reason::AwaitingJudge],
-        bound: Bound::Counted,
-        applies: |case| case.task.kind != Kind::Review && has_no_run(case),
+        reasons: &[BlockReason::AwaitingJudge],
+        bound: RecoveryBound::Counted,
+        applies: |case| case.task.kind != TaskKind::Review && has_no_run(case),
         action: |case| {
             let lost = case.task.counters.lost_work;
             if lost >= case.policy.max_lost {
-                Action::Fail("lost_too_often")
+                RecoveryAction::Fail("lost_too_often")
             } else {
-                Action::Requeue(Requeue::Lost)
+                RecoveryAction::Requeue(RecoveryRequeue::Lost)
             }
         },
     },
-    Row {
+    RecoveryRow {
         name: "pr_review_needs_rework_missing_run_retry",
-        reasons: &[Reason::NeedsRework],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::NeedsRework],
+        bound: RecoveryBound::Counted,
         applies: has_new_head,
-        action: |_| Action::RestoreRun { counted: false },
+        action: |_| RecoveryAction::RestoreRun { counted: false },
     },
-    Row {
+    RecoveryRow {
         name: "setup_packet_retry",
-        reasons: &[Reason::NeedsRework],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::NeedsRework],
+        bound: RecoveryBound::Counted,
         applies: |case| {
             !has_new_head(case)
                 && cause(case) == ReworkCause::Setup
                 && case.task.counters.setup_packets < case.policy.max_packets
                 && may_run_again(case)
         },
-        action: |_| Action::Requeue(Requeue::SetupPacket),
+        action: |_| RecoveryAction::Requeue(RecoveryRequeue::SetupPacket),
     },
-    Row {
+    RecoveryRow {
         name: "policy_packet_retry",
-        reasons: &[Reason::NeedsRework],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::NeedsRework],
+        bound: RecoveryBound::Counted,
         applies: |case| {
             !has_new_head(case)
                 && cause(case) == ReworkCause::Policy
@@ -251,28 +254,31 @@ pub static TABLE: &[Row] = &[
                 && case.task.counters.policy_packets < case.policy.max_packets
                 && may_run_again(case)
         },
-        action: |_| Action::Requeue(Requeue::PolicyPacket),
+        action: |_| RecoveryAction::Requeue(RecoveryRequeue::PolicyPacket),
     },
-    Row {
+    RecoveryRow {
         name: "policy_without_safe_path",
-        reasons: &[Reason::NeedsRework],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::NeedsRework],
+        bound: RecoveryBound::Counted,
         applies: |case| {
             !has_new_head(case) && cause(case) == ReworkCause::Policy && !case.facts.safe_path
         },
         action: |case| {
-            let tries = case.task.counters.failed(crate::words::Category::Policy);
+            let tries = case
+                .task
+                .counters
+                .failed(crate::words::FailureCategory::Policy);
             if tries >= case.policy.max_policy_tries || !may_run_again(case) {
-                Action::Cancel("policy_without_safe_path")
+                RecoveryAction::Cancel("policy_without_safe_path")
             } else {
-                Action::Requeue(Requeue::Plain)
+                RecoveryAction::Requeue(RecoveryRequeue::Plain)
             }
         },
     },
-    Row {
+    RecoveryRow {
         name: "rework",
-        reasons: &[Reason::NeedsRework],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::NeedsRework],
+        bound: RecoveryBound::Counted,
         applies: |case| {
             let packet_left = |used: u32| used < case.policy.max_packets && may_run_again(case);
             !has_new_head(case)
@@ -285,164 +291,166 @@ pub static TABLE: &[Row] = &[
                 }
         },
         action: |case| {
-            if case.task.kind == Kind::Research {
+            if case.task.kind == TaskKind::Research {
                 // Its plugin makes the next task.
-                return Action::Fail("research_rework");
+                return RecoveryAction::Fail("research_rework");
             }
             match successor::kind(case.policy, case.task, cause(case)) {
-                Some(kind) => Action::Succeed(kind),
-                None => Action::Cancel("lineage_limit_reached"),
+                Some(kind) => RecoveryAction::Succeed(kind),
+                None => RecoveryAction::Cancel("lineage_limit_reached"),
             }
         },
     },
-    Row {
+    RecoveryRow {
         name: "issue_linking_retry",
-        reasons: &[Reason::IssueLinking],
-        bound: Bound::Waits,
+        reasons: &[BlockReason::IssueLinking],
+        bound: RecoveryBound::Waits,
         applies: |_| true,
         action: |case| match &case.facts.issue {
-            Some(issue) if issue.closed => Action::Cancel("issue_closed"),
+            Some(issue) if issue.closed => RecoveryAction::Cancel("issue_closed"),
             Some(issue) if issue.role.is_some() => {
                 let role = issue.role.clone().unwrap_or_default();
-                resume_or(case, Requeue::WithRole(role))
+                resume_or(case, RecoveryRequeue::WithRole(role))
             }
-            _ if !case.task.role.is_empty() => Action::Resume,
-            _ => Action::Park(None),
+            _ if !case.task.role.is_empty() => RecoveryAction::Resume,
+            _ => RecoveryAction::Park(None),
         },
     },
-    Row {
+    RecoveryRow {
         name: "dependency_retry",
-        reasons: &[Reason::DependencyNotMet],
-        bound: Bound::Clock,
+        reasons: &[BlockReason::DependencyNotMet],
+        bound: RecoveryBound::Clock,
         applies: |_| true,
         action: |case| {
             let mut chains = case.facts.dependencies.iter().map(|one| one.chain);
-            if !chains.any(|chain| chain == Chain::Dead) {
-                return Action::Resume;
+            if !chains.any(|chain| chain == DependencyChain::Dead) {
+                return RecoveryAction::Resume;
             }
             let since = case.task.blocker.as_ref().map_or(case.now, |b| b.since);
             let end = since.plus_secs(case.policy.dependency_grace_secs);
             if case.now >= end {
-                Action::Fail("dependency_dead")
+                RecoveryAction::Fail("dependency_dead")
             } else {
-                Action::Park(Some(end))
+                RecoveryAction::Park(Some(end))
             }
         },
     },
-    Row {
+    RecoveryRow {
         name: "replan",
         reasons: &[
-            Reason::SchemaInvalid,
-            Reason::ScopeViolation,
-            Reason::NonCompliant,
-            Reason::MissingRequiredInput,
-            Reason::UnknownSchemaVersion,
+            BlockReason::SchemaInvalid,
+            BlockReason::ScopeViolation,
+            BlockReason::NonCompliant,
+            BlockReason::MissingRequiredInput,
+            BlockReason::UnknownSchemaVersion,
         ],
-        bound: Bound::Counted,
+        bound: RecoveryBound::Counted,
         applies: |_| true,
         action: |case| {
             if !may_run_again(case) {
-                Action::Rework(ReworkCause::Exhausted)
+                RecoveryAction::Rework(ReworkCause::Exhausted)
             } else if case.task.has_newer_packet() {
-                Action::Requeue(Requeue::Plain)
+                RecoveryAction::Requeue(RecoveryRequeue::Plain)
             } else if case.task.counters.replans < case.policy.max_replans {
-                Action::Requeue(Requeue::Replan)
+                RecoveryAction::Requeue(RecoveryRequeue::Replan)
             } else {
-                Action::Fail("packet_refused_again")
+                RecoveryAction::Fail("packet_refused_again")
             }
         },
     },
-    Row {
+    RecoveryRow {
         name: "conflict_serial_retry",
-        reasons: &[Reason::ConcurrencyConflict],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::ConcurrencyConflict],
+        bound: RecoveryBound::Counted,
         applies: |_| true,
-        action: |case| resume_or(case, Requeue::Serial),
+        action: |case| resume_or(case, RecoveryRequeue::Serial),
     },
-    Row {
+    RecoveryRow {
         name: "lock_free_retry",
-        reasons: &[Reason::LockConflict],
-        bound: Bound::Waits,
+        reasons: &[BlockReason::LockConflict],
+        bound: RecoveryBound::Waits,
         applies: |_| true,
         action: |case| {
             let scope = case.task.work_scope();
             match first_conflict(&case.task.id, &scope, &case.facts.locks) {
-                Some(_) if case.task.phase == Phase::Work => Action::Stay,
-                _ => Action::Resume,
+                Some(_) if case.task.phase == TaskPhase::Work => RecoveryAction::Stay,
+                _ => RecoveryAction::Resume,
             }
         },
     },
-    Row {
+    RecoveryRow {
         name: "acceptance_failed",
-        reasons: &[Reason::AcceptanceFailed],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::AcceptanceFailed],
+        bound: RecoveryBound::Counted,
         applies: |_| true,
-        action: |_| Action::CountAsTest,
+        action: |_| RecoveryAction::CountAsTest,
     },
-    Row {
+    RecoveryRow {
         name: "ledger_repaired_retry",
-        reasons: &[Reason::LedgerInconsistent],
-        bound: Bound::Counted,
+        reasons: &[BlockReason::LedgerInconsistent],
+        bound: RecoveryBound::Counted,
         applies: |_| true,
         action: |case| match case.facts.repaired {
-            Some(true) => Action::Resume,
-            _ if case.task.counters.repairs >= case.policy.max_repairs => Action::Park(None),
-            Some(false) => Action::CountRepair,
-            None => Action::Repair,
+            Some(true) => RecoveryAction::Resume,
+            _ if case.task.counters.repairs >= case.policy.max_repairs => {
+                RecoveryAction::Park(None)
+            }
+            Some(false) => RecoveryAction::CountRepair,
+            None => RecoveryAction::Repair,
         },
     },
-    Row {
+    RecoveryRow {
         name: "parked",
-        reasons: &[Reason::InvalidTransition],
-        bound: Bound::Waits,
+        reasons: &[BlockReason::InvalidTransition],
+        bound: RecoveryBound::Waits,
         applies: |_| true,
-        action: |_| Action::Park(None),
+        action: |_| RecoveryAction::Park(None),
     },
 ];
 
 /// What a loss leads to, once it is counted.
-fn after_loss(case: &Case<'_>, again: Action) -> Action {
+fn after_loss(case: &RecoveryCase<'_>, again: RecoveryAction) -> RecoveryAction {
     let counters = &case.task.counters;
     let lost = match case.task.phase {
-        Phase::Work => counters.lost_work,
-        Phase::Judge => counters.lost_judge,
+        TaskPhase::Work => counters.lost_work,
+        TaskPhase::Judge => counters.lost_judge,
     };
     if lost <= case.policy.max_lost {
         return again;
     }
     match case.task.phase {
-        Phase::Work => Action::Fail("lost_too_often"),
-        Phase::Judge => Action::Rework(ReworkCause::Unjudged),
+        TaskPhase::Work => RecoveryAction::Fail("lost_too_often"),
+        TaskPhase::Judge => RecoveryAction::Rework(ReworkCause::Unjudged),
     }
 }
 
 /// In phase judge the result is good: the task goes back to a judge, not to a worker.
-fn resume_or(case: &Case<'_>, requeue: Requeue) -> Action {
+fn resume_or(case: &RecoveryCase<'_>, requeue: RecoveryRequeue) -> RecoveryAction {
     match case.task.phase {
-        Phase::Work => Action::Requeue(requeue),
-        Phase::Judge => Action::Resume,
+        TaskPhase::Work => RecoveryAction::Requeue(requeue),
+        TaskPhase::Judge => RecoveryAction::Resume,
     }
 }
 
-fn cause(case: &Case<'_>) -> ReworkCause {
+fn cause(case: &RecoveryCase<'_>) -> ReworkCause {
     case.task.rework_cause.unwrap_or(ReworkCause::Exhausted)
 }
 
-fn may_run_again(case: &Case<'_>) -> bool {
+fn may_run_again(case: &RecoveryCase<'_>) -> bool {
     case.task.counters.runs < case.policy.max_runs
 }
 
 /// Whether there is nothing that a judge could claim, or already has.
-fn has_no_run(case: &Case<'_>) -> bool {
+fn has_no_run(case: &RecoveryCase<'_>) -> bool {
     !case.facts.run.as_ref().is_some_and(|run| {
         run.is_unjudged_success() || run.is_approved() || run.is_claimed_without_verdict()
     })
 }
 
 /// Whether the pull request of a review is another since its last judgement.
-fn has_new_head(case: &Case<'_>) -> bool {
+fn has_new_head(case: &RecoveryCase<'_>) -> bool {
     let judged = case.facts.run.as_ref().and_then(|run| run.result.as_ref());
-    case.task.kind == Kind::Review
+    case.task.kind == TaskKind::Review
         && case
             .facts
             .pull_request

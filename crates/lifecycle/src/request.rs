@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{Lock, Resource};
+use crate::lock::{Resource, ScopeLock};
 use crate::packet::ResultPacket;
 use crate::reconcile::Inconsistency;
-use crate::row::{ContextItem, Criterion, Intent, Remark, TaskId};
-use crate::run::{Lease, Receipt, Run};
+use crate::row::{ContextItem, Criterion, Intent, ReviewRemark, TaskId};
+use crate::run::{Lease, Receipt, TaskRun};
 use crate::time::Timestamp;
 use crate::words::{
-    BasePosition, Category, Code, Kind, Lane, Origin, Priority, Purpose, ReworkCause, Risk, State,
-    TaskType,
+    BasePosition, FailureCategory, Lane, LeasePurpose, RefusalCode, ReworkCause, TaskKind,
+    TaskOrigin, TaskPriority, TaskRisk, TaskState, TaskType,
 };
 
 /// A request, who makes it, and the version of the row it was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Call {
+pub struct TaskCall {
     /// Who asks.
     pub actor: String,
     /// The version that the caller read; another one refuses the request.
@@ -44,7 +44,7 @@ pub enum Request {
         /// The run.
         run_id: String,
         /// How it ended.
-        ending: Ending,
+        ending: WorkEnding,
     },
     /// A judge, or the head of the merge queue, is through.
     Judge {
@@ -74,7 +74,7 @@ pub enum Request {
     /// Say what is in the way.
     Block {
         /// The code.
-        code: Code,
+        code: RefusalCode,
         /// The same for people.
         reason: String,
         /// What it waits for.
@@ -113,7 +113,7 @@ pub enum Request {
     /// Say again that it ended so.
     Reassert {
         /// How it ended.
-        state: State,
+        state: TaskState,
         /// Why this is said again.
         reason: String,
     },
@@ -155,19 +155,19 @@ pub struct NewTask {
     /// What shall be so.
     pub goal: String,
     /// What kind of work it is.
-    pub kind: Kind,
+    pub kind: TaskKind,
     /// Which agents get it; empty: it waits for that to be known.
     pub role: String,
     /// Which slots it competes for.
     pub lane: Lane,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: TaskOrigin,
     /// The issue or pull request.
     pub source: Option<String>,
     /// How much it matters.
-    pub priority: Priority,
+    pub priority: TaskPriority,
     /// How likely it breaks something.
-    pub risk: Risk,
+    pub risk: TaskRisk,
     /// Whether it runs beside others.
     pub task_type: TaskType,
     /// What must be done first.
@@ -201,13 +201,13 @@ impl NewTask {
             id,
             title: String::new(),
             goal: String::new(),
-            kind: Kind::Code,
+            kind: TaskKind::Code,
             role: "worker".to_owned(),
             lane: Lane::Feature,
-            origin: Origin::Planned,
+            origin: TaskOrigin::Planned,
             source: None,
-            priority: Priority::Normal,
-            risk: Risk::Medium,
+            priority: TaskPriority::Normal,
+            risk: TaskRisk::Medium,
             task_type: TaskType::Parallelizable,
             dependencies: Vec::new(),
             lock_scope: vec![scope],
@@ -215,7 +215,7 @@ impl NewTask {
             acceptance: vec![Criterion {
                 id: "guard".to_owned(),
                 text: "the guard is green".to_owned(),
-                check: crate::words::Check::Command,
+                check: crate::words::CriterionCheck::Command,
             }],
             commands: Vec::new(),
             expects_change: true,
@@ -234,7 +234,7 @@ pub struct Claim {
     /// Who shall hold the lease.
     pub owner: String,
     /// What for.
-    pub purpose: Purpose,
+    pub purpose: LeasePurpose,
     /// The owner's own name for this claim, never used twice.
     pub key: String,
     /// The base of the merge queue, for a merge.
@@ -244,7 +244,7 @@ pub struct Claim {
 /// How a worker's run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum WorkEnding {
     /// There is a result.
     Success {
         /// The commit, for a task that changes the repo.
@@ -255,7 +255,7 @@ pub enum Ending {
     /// There is none, and it counts.
     Failed {
         /// For the retry policy.
-        category: Category,
+        category: FailureCategory,
         /// The failure in its normal form.
         signature: Option<String>,
         /// The same for people.
@@ -264,7 +264,7 @@ pub enum Ending {
     /// Something is in the way.
     Blocked {
         /// The code.
-        code: Code,
+        code: RefusalCode,
         /// The same for people.
         reason: String,
         /// What it waits for.
@@ -304,7 +304,7 @@ pub enum JudgeEnding {
         /// Of which kind.
         cause: ReworkCause,
         /// What was found.
-        remarks: Vec<Remark>,
+        remarks: Vec<ReviewRemark>,
         /// The same for people.
         reason: String,
     },
@@ -342,7 +342,7 @@ pub struct NewPacket {
 
 /// What became of a dependency, at the end of its chain of successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Chain {
+pub enum DependencyChain {
     /// Done at that time.
     Done(Timestamp),
     /// Not ended.
@@ -357,12 +357,12 @@ pub struct Dependency {
     /// Which.
     pub id: TaskId,
     /// What became of it.
-    pub chain: Chain,
+    pub chain: DependencyChain,
 }
 
 /// A result that waits for its merge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Unmerged {
+pub struct UnmergedResult {
     /// Whose.
     pub task_id: TaskId,
     /// The first task of its lineage.
@@ -391,7 +391,7 @@ pub struct PullRequest {
 
 /// What is known of the issue of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Issue {
+pub struct IssueFacts {
     /// The role, once it is known.
     pub role: Option<String>,
     /// Whether it is closed.
@@ -405,21 +405,21 @@ pub struct Facts {
     /// The lease of the task.
     pub lease: Option<Lease>,
     /// Its newest run.
-    pub run: Option<Run>,
+    pub run: Option<TaskRun>,
     /// The receipt of the lease that the request names.
     pub receipt: Option<Receipt>,
     /// Its dependencies, each at the end of its chain. At creation: those that exist.
     pub dependencies: Vec<Dependency>,
     /// The locks that are held.
-    pub locks: Vec<Lock>,
+    pub locks: Vec<ScopeLock>,
     /// The results that wait for their merge.
-    pub unmerged: Vec<Unmerged>,
+    pub unmerged: Vec<UnmergedResult>,
     /// The scopes that are kept free.
     pub reservations: Vec<Reservation>,
     /// What is wrong with the task, its lineage and overlapping locks.
     pub inconsistencies: Vec<Inconsistency>,
     /// Its runs that say they are running, oldest first: for a repair.
-    pub running: Vec<Run>,
+    pub running: Vec<TaskRun>,
     /// Whether it is the head of the merge queue of its base.
     pub is_merge_head: bool,
     /// Whether the fleet is paused.
@@ -437,7 +437,7 @@ pub struct Facts {
     /// The pull request of a review.
     pub pull_request: Option<PullRequest>,
     /// The issue of the task.
-    pub issue: Option<Issue>,
+    pub issue: Option<IssueFacts>,
     /// Whether the policy can be kept by another scope.
     pub safe_path: bool,
     /// How a repair of the ledger went, if one was tried now.

@@ -2,9 +2,9 @@
 
 use crate::policy::Policy;
 use crate::request::Facts;
-use crate::row::{Counters, Task, TaskId};
+use crate::row::{Task, TaskCounters, TaskId};
 use crate::time::Timestamp;
-use crate::words::{Category, ReworkCause, TaskType};
+use crate::words::{FailureCategory, ReworkCause, TaskType};
 
 words! {
     /// How a loop that worked on a task ended.
@@ -34,7 +34,7 @@ pub enum RunEnding {
     /// There is a result.
     Success,
     /// It failed, and that counts.
-    Failed(Category),
+    Failed(FailureCategory),
     /// It waits for the quota, and nothing is counted.
     Quota,
     /// It was lost.
@@ -46,12 +46,12 @@ impl LoopEnding {
     pub const fn run_ending(self) -> RunEnding {
         match self {
             LoopEnding::Complete => RunEnding::Success,
-            LoopEnding::Stuck => RunEnding::Failed(Category::Test),
-            LoopEnding::IterationLimit => RunEnding::Failed(Category::Model),
-            LoopEnding::Budget => RunEnding::Failed(Category::Budget),
-            LoopEnding::Timeout => RunEnding::Failed(Category::Flaky),
+            LoopEnding::Stuck => RunEnding::Failed(FailureCategory::Test),
+            LoopEnding::IterationLimit => RunEnding::Failed(FailureCategory::Model),
+            LoopEnding::Budget => RunEnding::Failed(FailureCategory::Budget),
+            LoopEnding::Timeout => RunEnding::Failed(FailureCategory::Flaky),
             LoopEnding::Quota => RunEnding::Quota,
-            LoopEnding::RunnerError => RunEnding::Failed(Category::Env),
+            LoopEnding::RunnerError => RunEnding::Failed(FailureCategory::Env),
             LoopEnding::Interrupted => RunEnding::Lost,
         }
     }
@@ -59,7 +59,7 @@ impl LoopEnding {
 
 /// What follows a failed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RetryStep {
     /// Another attempt after a while.
     Retry {
         /// How long, before jitter.
@@ -73,8 +73,8 @@ pub enum Next {
 
 /// Counts a failed run: the run, its category, its owner, its signature.
 pub fn count_failure(
-    counters: &mut Counters,
-    category: Category,
+    counters: &mut TaskCounters,
+    category: FailureCategory,
     signature: Option<&str>,
     owner: Option<&str>,
 ) {
@@ -89,7 +89,11 @@ pub fn count_failure(
 }
 
 /// Counts a category and a signature of a run that is counted already.
-pub fn count_category(counters: &mut Counters, category: Category, signature: Option<&str>) {
+pub fn count_category(
+    counters: &mut TaskCounters,
+    category: FailureCategory,
+    signature: Option<&str>,
+) {
     *counters.failures.entry(category).or_insert(0) += 1;
     let same = signature.is_some() && counters.signature.as_deref() == signature;
     counters.signature_streak = if same {
@@ -101,30 +105,34 @@ pub fn count_category(counters: &mut Counters, category: Category, signature: Op
 }
 
 /// The retry policy, for a failure that was just counted.
-pub fn after_failure(policy: &Policy, counters: &Counters, category: Category) -> Next {
+pub fn after_failure(
+    policy: &Policy,
+    counters: &TaskCounters,
+    category: FailureCategory,
+) -> RetryStep {
     let limit = policy.retries.get(&category).copied().unwrap_or(0);
     let failed = counters.failed(category);
     if failed > limit && is_final(category) {
-        return Next::Fail;
+        return RetryStep::Fail;
     }
     let repeats = counters.signature_streak >= policy.signature_streak;
     if failed > limit || repeats || counters.runs >= policy.max_runs {
-        return Next::Rework(match category {
-            Category::Setup => ReworkCause::Setup,
-            Category::Policy => ReworkCause::Policy,
+        return RetryStep::Rework(match category {
+            FailureCategory::Setup => ReworkCause::Setup,
+            FailureCategory::Policy => ReworkCause::Policy,
             _ => ReworkCause::Exhausted,
         });
     }
-    Next::Retry {
+    RetryStep::Retry {
         delay_secs: cooldown_secs(policy, failed),
     }
 }
 
 /// Whether no other attempt, by whomever, could end otherwise.
-fn is_final(category: Category) -> bool {
+fn is_final(category: FailureCategory) -> bool {
     matches!(
         category,
-        Category::Permission | Category::NoChange | Category::Budget
+        FailureCategory::Permission | FailureCategory::NoChange | FailureCategory::Budget
     )
 }
 
@@ -171,7 +179,7 @@ pub fn with_jitter(task: &TaskId, count: u32, secs: u64) -> u64 {
 
 /// What to prefer for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Escalation {
+pub enum RetryEscalation {
     /// Nothing special.
     None,
     /// Another live worker.
@@ -184,18 +192,23 @@ pub enum Escalation {
 
 /// After two failures of an owner: another live worker, else the next model, else alone.
 /// It orders, it does not ban.
-pub fn escalation(policy: &Policy, task: &Task, owner: Option<&str>, facts: &Facts) -> Escalation {
+pub fn escalation(
+    policy: &Policy,
+    task: &Task,
+    owner: Option<&str>,
+    facts: &Facts,
+) -> RetryEscalation {
     let failures = owner.and_then(|owner| task.counters.failures_by_owner.get(owner));
     if failures.copied().unwrap_or(0) < policy.owner_failures {
-        Escalation::None
+        RetryEscalation::None
     } else if facts.other_worker {
-        Escalation::OtherWorker
+        RetryEscalation::OtherWorker
     } else if task.model_index + 1 < facts.models {
-        Escalation::NextModel
+        RetryEscalation::NextModel
     } else if task.task_type == TaskType::Parallelizable {
-        Escalation::Serial
+        RetryEscalation::Serial
     } else {
-        Escalation::None
+        RetryEscalation::None
     }
 }
 
@@ -223,25 +236,25 @@ mod tests {
 
     #[test]
     fn each_category_is_retried_that_often() {
-        use Category as C;
-        let rework = Next::Rework(ReworkCause::Exhausted);
+        use FailureCategory as C;
+        let rework = RetryStep::Rework(ReworkCause::Exhausted);
         for (category, retries, end) in [
             (C::Env, 5, rework),
-            (C::Setup, 3, Next::Rework(ReworkCause::Setup)),
-            (C::Permission, 0, Next::Fail),
-            (C::NoChange, 0, Next::Fail),
-            (C::Policy, 3, Next::Rework(ReworkCause::Policy)),
+            (C::Setup, 3, RetryStep::Rework(ReworkCause::Setup)),
+            (C::Permission, 0, RetryStep::Fail),
+            (C::NoChange, 0, RetryStep::Fail),
+            (C::Policy, 3, RetryStep::Rework(ReworkCause::Policy)),
             (C::Test, 3, rework),
             (C::Flaky, 6, rework),
             (C::Model, 3, rework),
             (C::ModelLoop, 1, rework),
-            (C::Budget, 0, Next::Fail),
+            (C::Budget, 0, RetryStep::Fail),
         ] {
-            let mut counters = Counters::default();
+            let mut counters = TaskCounters::default();
             for n in 0..retries {
                 count_failure(&mut counters, category, Some(&n.to_string()), None);
                 let next = after_failure(&Policy::default(), &counters, category);
-                assert!(matches!(next, Next::Retry { .. }), "{category} {n}");
+                assert!(matches!(next, RetryStep::Retry { .. }), "{category} {n}");
             }
             count_failure(&mut counters, category, None, None);
             let next = after_failure(&Policy::default(), &counters, category);
@@ -252,26 +265,32 @@ mod tests {
     #[test]
     fn ten_runs_in_all_and_four_equal_signatures() {
         let policy = Policy::default();
-        let mut counters = Counters::default();
+        let mut counters = TaskCounters::default();
         for n in 1..=9 {
-            let category = [Category::Env, Category::Flaky][n % 2];
+            let category = [FailureCategory::Env, FailureCategory::Flaky][n % 2];
             count_failure(&mut counters, category, None, None);
             let next = after_failure(&policy, &counters, category);
-            assert!(matches!(next, Next::Retry { .. }), "{n}");
+            assert!(matches!(next, RetryStep::Retry { .. }), "{n}");
         }
-        count_failure(&mut counters, Category::Test, None, None);
-        let rework = Next::Rework(ReworkCause::Exhausted);
-        assert_eq!(after_failure(&policy, &counters, Category::Test), rework);
+        count_failure(&mut counters, FailureCategory::Test, None, None);
+        let rework = RetryStep::Rework(ReworkCause::Exhausted);
+        assert_eq!(
+            after_failure(&policy, &counters, FailureCategory::Test),
+            rework
+        );
 
-        let mut counters = Counters::default();
+        let mut counters = TaskCounters::default();
         for (signature, streak) in [("a", 1), ("a", 2), ("b", 1), ("a", 1), ("a", 2), ("a", 3)] {
-            count_failure(&mut counters, Category::Flaky, Some(signature), None);
+            count_failure(&mut counters, FailureCategory::Flaky, Some(signature), None);
             assert_eq!(counters.signature_streak, streak);
-            let next = after_failure(&policy, &counters, Category::Flaky);
-            assert!(matches!(next, Next::Retry { .. }));
+            let next = after_failure(&policy, &counters, FailureCategory::Flaky);
+            assert!(matches!(next, RetryStep::Retry { .. }));
         }
-        count_category(&mut counters, Category::Env, Some("a"));
-        assert_eq!(after_failure(&policy, &counters, Category::Env), rework);
+        count_category(&mut counters, FailureCategory::Env, Some("a"));
+        assert_eq!(
+            after_failure(&policy, &counters, FailureCategory::Env),
+            rework
+        );
     }
 
     #[test]
@@ -314,13 +333,13 @@ mod tests {
     fn escalation_in_order() {
         let policy = Policy::default();
         for (failures, other_worker, models, index, serial, expected) in [
-            (1, false, 1, 0, false, Escalation::None),
-            (2, true, 3, 0, false, Escalation::OtherWorker),
-            (2, false, 3, 0, false, Escalation::NextModel),
-            (3, false, 3, 1, false, Escalation::NextModel),
-            (4, false, 3, 2, false, Escalation::Serial),
-            (2, false, 0, 0, false, Escalation::Serial),
-            (5, false, 1, 0, true, Escalation::None),
+            (1, false, 1, 0, false, RetryEscalation::None),
+            (2, true, 3, 0, false, RetryEscalation::OtherWorker),
+            (2, false, 3, 0, false, RetryEscalation::NextModel),
+            (3, false, 3, 1, false, RetryEscalation::NextModel),
+            (4, false, 3, 2, false, RetryEscalation::Serial),
+            (2, false, 0, 0, false, RetryEscalation::Serial),
+            (5, false, 1, 0, true, RetryEscalation::None),
         ] {
             let mut task = Task::blank(id());
             task.model_index = index;
@@ -346,12 +365,12 @@ mod tests {
     fn endings_of_a_loop() {
         let rows = [
             ("complete", RunEnding::Success),
-            ("stuck", RunEnding::Failed(Category::Test)),
-            ("iteration_limit", RunEnding::Failed(Category::Model)),
-            ("budget", RunEnding::Failed(Category::Budget)),
-            ("timeout", RunEnding::Failed(Category::Flaky)),
+            ("stuck", RunEnding::Failed(FailureCategory::Test)),
+            ("iteration_limit", RunEnding::Failed(FailureCategory::Model)),
+            ("budget", RunEnding::Failed(FailureCategory::Budget)),
+            ("timeout", RunEnding::Failed(FailureCategory::Flaky)),
             ("quota", RunEnding::Quota),
-            ("runner_error", RunEnding::Failed(Category::Env)),
+            ("runner_error", RunEnding::Failed(FailureCategory::Env)),
             ("interrupted", RunEnding::Lost),
         ];
         for (word, expected) in rows {

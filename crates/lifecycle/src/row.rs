@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::lock::{Resource, WHOLE_REPO, normalise};
 use crate::time::Timestamp;
 use crate::words::{
-    Category, Check, Code, ContextKind, Kind, Lane, Origin, Phase, Priority, Reason, ReworkCause,
-    Risk, State, TaskType,
+    BlockReason, ContextKind, CriterionCheck, FailureCategory, Lane, RefusalCode, ReworkCause,
+    TaskKind, TaskOrigin, TaskPhase, TaskPriority, TaskRisk, TaskState, TaskType,
 };
 
 /// The name of a task: letters, digits, `.`, `_` and `-`, 64 at most, and nothing that
@@ -81,7 +81,7 @@ pub struct Blocker {
     /// The task that is blocked.
     pub task_id: TaskId,
     /// The word the recovery table knows.
-    pub code: Reason,
+    pub code: BlockReason,
     /// The same for people.
     pub reason: String,
     /// Since when.
@@ -101,7 +101,7 @@ pub struct Criterion {
     /// What must hold.
     pub text: String,
     /// Who checks it.
-    pub check: Check,
+    pub check: CriterionCheck,
 }
 
 /// Something a session is told.
@@ -117,7 +117,7 @@ pub struct ContextItem {
 /// What a judge found. One that was settled is not raised again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Remark {
+pub struct ReviewRemark {
     /// Its name.
     pub id: String,
     /// What is wrong.
@@ -137,9 +137,9 @@ pub struct Intent {
 /// How often each thing happened. Nothing here is ever reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Counters {
+pub struct TaskCounters {
     /// Failed runs for each category.
-    pub failures: BTreeMap<Category, u32>,
+    pub failures: BTreeMap<FailureCategory, u32>,
     /// Failed runs for each owner.
     pub failures_by_owner: BTreeMap<String, u32>,
     /// Runs that count: all but lost, taken back and quota ones.
@@ -170,9 +170,9 @@ pub struct Counters {
     pub signature_streak: u32,
 }
 
-impl Counters {
+impl TaskCounters {
     /// How many runs failed with that category.
-    pub fn failed(&self, category: Category) -> u32 {
+    pub fn failed(&self, category: FailureCategory) -> u32 {
         self.failures.get(&category).copied().unwrap_or(0)
     }
 }
@@ -224,24 +224,24 @@ macro_rules! task_row {
         /// The new value of one field; named as the field is.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[allow(non_camel_case_types)] // named as the fields are
-        pub enum Change {
+        pub enum FieldChange {
             $( $(#[$meta])* $field($type), )+
         }
 
-        impl Change {
+        impl FieldChange {
             /// The fields, in the order of the row.
             const FIELDS: &'static [&'static str] = &[$( stringify!($field) ),+];
 
             /// The field that changed.
             pub fn field(&self) -> &'static str {
                 match self {
-                    $( Change::$field(_) => stringify!($field), )+
+                    $( FieldChange::$field(_) => stringify!($field), )+
                 }
             }
 
             /// Its place in the row.
             pub(crate) fn place(&self) -> Option<usize> {
-                Change::FIELDS.iter().position(|name| *name == self.field())
+                FieldChange::FIELDS.iter().position(|name| *name == self.field())
             }
         }
 
@@ -253,18 +253,18 @@ macro_rules! task_row {
             }
 
             /// The fields in which the later row differs, in the order of the row.
-            pub fn changes_to(&self, later: &Task) -> Vec<Change> {
+            pub fn changes_to(&self, later: &Task) -> Vec<FieldChange> {
                 let mut changes = Vec::new();
                 $( if self.$field != later.$field {
-                    changes.push(Change::$field(later.$field.clone()));
+                    changes.push(FieldChange::$field(later.$field.clone()));
                 } )+
                 changes
             }
 
             /// Sets one field.
-            pub fn apply(&mut self, change: &Change) {
+            pub fn apply(&mut self, change: &FieldChange) {
                 match change {
-                    $( Change::$field(value) => self.$field.clone_from(value), )+
+                    $( FieldChange::$field(value) => self.$field.clone_from(value), )+
                 }
             }
         }
@@ -277,19 +277,19 @@ task_row! {
     /// What shall be so.
     goal: String = |_| String::new();
     /// What kind of work it is.
-    kind: Kind = |_| Kind::Code;
+    kind: TaskKind = |_| TaskKind::Code;
     /// Which agents get it; empty while nobody knows.
     role: String = |_| String::new();
     /// Which slots it competes for.
     lane: Lane = |_| Lane::Feature;
     /// Where it comes from.
-    origin: Origin = |_| Origin::Planned;
+    origin: TaskOrigin = |_| TaskOrigin::Planned;
     /// The issue or pull request it was made for.
     source: Option<String> = |_| None;
     /// Whether a worker or a judge is next.
-    phase: Phase = |_| Phase::Work;
+    phase: TaskPhase = |_| TaskPhase::Work;
     /// Where it stands.
-    state: State = |_| State::Todo;
+    state: TaskState = |_| TaskState::Todo;
     /// What it waits for; there while `state` is `blocked`.
     blocker: Option<Blocker> = |_| None;
     /// Who holds the lease; the last one who did, once terminal.
@@ -297,9 +297,9 @@ task_row! {
     /// The newest fencing token; it only grows.
     token: u64 = |_| 0;
     /// How much it matters.
-    priority: Priority = |_| Priority::Normal;
+    priority: TaskPriority = |_| TaskPriority::Normal;
     /// How likely it breaks something.
-    risk: Risk = |_| Risk::Medium;
+    risk: TaskRisk = |_| TaskRisk::Medium;
     /// Whether it runs beside others.
     #[serde(rename = "type")]
     task_type: TaskType = |_| TaskType::Parallelizable;
@@ -318,7 +318,7 @@ task_row! {
     /// What a session is told.
     context: Vec<ContextItem> = |_| Vec::new();
     /// What judges found and nobody settled yet.
-    remarks: Vec<Remark> = |_| Vec::new();
+    remarks: Vec<ReviewRemark> = |_| Vec::new();
     /// Counts corrections of the packet.
     packet_revision: u32 = |_| 1;
     /// The revision that a structural code was about.
@@ -335,7 +335,7 @@ task_row! {
     /// Whether nothing new may start.
     paused: bool = |_| false;
     /// How often each thing happened.
-    counters: Counters = |_| Counters::default();
+    counters: TaskCounters = |_| TaskCounters::default();
     /// Why it needs rework, while it does.
     rework_cause: Option<ReworkCause> = |_| None;
     /// The merge that is under way.
@@ -358,7 +358,7 @@ task_row! {
 
 impl Task {
     /// The word a blocked task waits with.
-    pub fn blocked_on(&self) -> Option<Reason> {
+    pub fn blocked_on(&self) -> Option<BlockReason> {
         self.blocker.as_ref().map(|blocker| blocker.code)
     }
 
@@ -370,15 +370,18 @@ impl Task {
     /// Whether `done` takes a merge: there is git, and a change is expected.
     pub fn needs_merge(&self) -> bool {
         match self.kind {
-            Kind::Code => self.expects_change,
-            Kind::Review => true,
-            Kind::Research => false,
+            TaskKind::Code => self.expects_change,
+            TaskKind::Review => true,
+            TaskKind::Research => false,
         }
     }
 
     /// Whether a judge must see it before it is done.
     pub fn needs_judge(&self) -> bool {
-        let reviewed = self.acceptance.iter().any(|c| c.check == Check::Review);
+        let reviewed = self
+            .acceptance
+            .iter()
+            .any(|c| c.check == CriterionCheck::Review);
         self.needs_merge() || reviewed
     }
 
@@ -386,7 +389,7 @@ impl Task {
     /// everything waits for it, so it waits behind nobody.
     pub fn mends_base(&self) -> bool {
         let source = self.source.as_deref();
-        self.origin == Origin::FixBase || source.is_some_and(|text| text.starts_with(RED_BASE))
+        self.origin == TaskOrigin::FixBase || source.is_some_and(|text| text.starts_with(RED_BASE))
     }
 
     /// What a worker of it locks: its scope, and the whole repo if it runs alone.
@@ -405,7 +408,12 @@ impl Task {
     }
 
     /// A blocker of this task.
-    pub fn blocker_of(&self, code: Reason, reason: impl Into<String>, since: Timestamp) -> Blocker {
+    pub fn blocker_of(
+        &self,
+        code: BlockReason,
+        reason: impl Into<String>,
+        since: Timestamp,
+    ) -> Blocker {
         Blocker {
             task_id: self.id.clone(),
             code,
@@ -419,7 +427,7 @@ impl Task {
 
 impl Blocker {
     /// The code, if the reason is one.
-    pub fn refusal_code(&self) -> Option<Code> {
+    pub fn refusal_code(&self) -> Option<RefusalCode> {
         self.code.code()
     }
 }

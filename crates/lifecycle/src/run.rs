@@ -6,12 +6,12 @@ use crate::decide::Answer;
 use crate::packet::ResultPacket;
 use crate::row::TaskId;
 use crate::time::Timestamp;
-use crate::words::{Category, Purpose, RunStatus, Verdict};
+use crate::words::{FailureCategory, JudgeVerdict, LeasePurpose, TaskRunStatus};
 
 /// One attempt at a task. At most one of a task is running.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct TaskRun {
     /// `<task>-<number>`.
     pub id: String,
     /// Whose attempt it is.
@@ -23,9 +23,9 @@ pub struct Run {
     /// The fencing token of its lease.
     pub token: u64,
     /// What became of it.
-    pub status: RunStatus,
+    pub status: TaskRunStatus,
     /// Why it failed, for the retry policy; none for a lost one.
-    pub category: Option<Category>,
+    pub category: Option<FailureCategory>,
     /// The failure in its normal form.
     pub signature: Option<String>,
     /// When it began.
@@ -41,26 +41,26 @@ pub struct Run {
     /// How often judges claimed it.
     pub judgement_version: u32,
     /// What the judge said.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<JudgeVerdict>,
     /// What the judge answered to each criterion.
     pub judge_packet: Option<ResultPacket>,
 }
 
-impl Run {
+impl TaskRun {
     /// The id of a task's n-th run.
     pub fn id_of(task: &TaskId, number: u32) -> String {
         format!("{task}-{number}")
     }
 
     /// A run that begins now.
-    pub fn begin(task: &TaskId, number: u32, owner: &str, token: u64, now: Timestamp) -> Run {
-        Run {
-            id: Run::id_of(task, number),
+    pub fn begin(task: &TaskId, number: u32, owner: &str, token: u64, now: Timestamp) -> TaskRun {
+        TaskRun {
+            id: TaskRun::id_of(task, number),
             task_id: task.clone(),
             number,
             owner: owner.to_owned(),
             token,
-            status: RunStatus::Running,
+            status: TaskRunStatus::Running,
             category: None,
             signature: None,
             started_at: now,
@@ -81,28 +81,28 @@ impl Run {
         head: &str,
         actor: &str,
         now: Timestamp,
-    ) -> Run {
-        Run {
-            status: RunStatus::Success,
+    ) -> TaskRun {
+        TaskRun {
+            status: TaskRunStatus::Success,
             ended_at: Some(now),
             result: Some(head.to_owned()),
-            ..Run::begin(task, number, actor, 0, now)
+            ..TaskRun::begin(task, number, actor, 0, now)
         }
     }
 
     /// Whether a judge may claim it.
     pub fn is_unjudged_success(&self) -> bool {
-        self.status == RunStatus::Success && self.judged_at.is_none() && self.verdict.is_none()
+        self.status == TaskRunStatus::Success && self.judged_at.is_none() && self.verdict.is_none()
     }
 
     /// Whether a judge claimed it and never said anything.
     pub fn is_claimed_without_verdict(&self) -> bool {
-        self.status == RunStatus::Success && self.judged_at.is_some() && self.verdict.is_none()
+        self.status == TaskRunStatus::Success && self.judged_at.is_some() && self.verdict.is_none()
     }
 
     /// Whether it waits in the merge queue.
     pub fn is_approved(&self) -> bool {
-        self.status == RunStatus::Success && self.verdict == Some(Verdict::Approve)
+        self.status == TaskRunStatus::Success && self.verdict == Some(JudgeVerdict::Approve)
     }
 }
 
@@ -119,7 +119,7 @@ pub struct Lease {
     /// Every write of the owner names it.
     pub token: u64,
     /// What it is for.
-    pub purpose: Purpose,
+    pub purpose: LeasePurpose,
     /// The owner's own name for its claim: a repeat of the claim is known by it.
     pub key: String,
     /// When it began.

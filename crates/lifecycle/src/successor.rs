@@ -1,28 +1,30 @@
 //! Successors: which kind follows, and what it inherits.
 
 use crate::decide::{Created, created};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, PolicyRule};
 use crate::row::{Lineage, Task, TaskId};
 use crate::time::Timestamp;
-use crate::words::{Kind, Lane, Origin, ReworkCause, TaskType};
+use crate::words::{Lane, ReworkCause, TaskKind, TaskOrigin, TaskType};
 
 /// The kind of successor that the cause asks for, or none where a limit is reached.
-pub fn kind(policy: &Policy, task: &Task, cause: ReworkCause) -> Option<Origin> {
+pub fn kind(policy: &Policy, task: &Task, cause: ReworkCause) -> Option<TaskOrigin> {
     let lineage = &task.lineage;
-    if !policy.enforces(Rule::LineageLimit) {
-        return Some(Origin::Rework);
+    if !policy.enforces(PolicyRule::LineageLimit) {
+        return Some(TaskOrigin::Rework);
     }
     if lineage.tasks >= policy.max_lineage {
         return None;
     }
-    let rework = (task.rework_depth < policy.max_rework_depth).then_some(Origin::Rework);
+    let rework = (task.rework_depth < policy.max_rework_depth).then_some(TaskOrigin::Rework);
     match cause {
-        ReworkCause::Verdict if lineage.auto_fixes < policy.max_auto_fixes => Some(Origin::AutoFix),
+        ReworkCause::Verdict if lineage.auto_fixes < policy.max_auto_fixes => {
+            Some(TaskOrigin::AutoFix)
+        }
         ReworkCause::Conflict if lineage.conflict_fixes < policy.max_conflict_fixes => {
-            Some(Origin::AutoFixConflict)
+            Some(TaskOrigin::AutoFixConflict)
         }
         ReworkCause::Conflict => {
-            (lineage.recreations < policy.max_recreations).then_some(Origin::Recreate)
+            (lineage.recreations < policy.max_recreations).then_some(TaskOrigin::Recreate)
         }
         ReworkCause::Verdict
         | ReworkCause::Setup
@@ -36,32 +38,32 @@ pub fn kind(policy: &Policy, task: &Task, cause: ReworkCause) -> Option<Origin> 
 /// findings; an `[AutoFix]` starts from the parent's result, the others from the base.
 pub(crate) fn create(
     parent: &Task,
-    origin: Origin,
+    origin: TaskOrigin,
     id: &TaskId,
     result: Option<String>,
     actor: &str,
     now: Timestamp,
 ) -> Created {
     let one = |kind| u32::from(origin == kind);
-    let lineage = if origin == Origin::Retry {
+    let lineage = if origin == TaskOrigin::Retry {
         // A person began anew: the limits do too.
         Lineage::begin(id.clone())
     } else {
         Lineage {
             root: parent.lineage.root.clone(),
             tasks: parent.lineage.tasks + 1,
-            auto_fixes: parent.lineage.auto_fixes + one(Origin::AutoFix),
-            conflict_fixes: parent.lineage.conflict_fixes + one(Origin::AutoFixConflict),
-            recreations: parent.lineage.recreations + one(Origin::Recreate),
+            auto_fixes: parent.lineage.auto_fixes + one(TaskOrigin::AutoFix),
+            conflict_fixes: parent.lineage.conflict_fixes + one(TaskOrigin::AutoFixConflict),
+            recreations: parent.lineage.recreations + one(TaskOrigin::Recreate),
         }
     };
-    let conflict = matches!(origin, Origin::AutoFixConflict | Origin::Recreate);
+    let conflict = matches!(origin, TaskOrigin::AutoFixConflict | TaskOrigin::Recreate);
     // A pull request is judged by a review; what mends it is work.
-    let review = parent.kind == Kind::Review;
+    let review = parent.kind == TaskKind::Review;
     let row = Task {
         title: title(parent, origin),
         goal: parent.goal.clone(),
-        kind: if review { Kind::Code } else { parent.kind },
+        kind: if review { TaskKind::Code } else { parent.kind },
         role: if parent.role.is_empty() {
             "worker".to_owned()
         } else {
@@ -88,12 +90,12 @@ pub(crate) fn create(
         timeout_seconds: parent.timeout_seconds,
         heartbeat_interval_seconds: parent.heartbeat_interval_seconds,
         timebox_seconds: parent.timebox_seconds,
-        start_from: result.filter(|_| origin == Origin::AutoFix),
+        start_from: result.filter(|_| origin == TaskOrigin::AutoFix),
         lineage,
         rework_of: Some(parent.id.clone()),
         rework_depth: match origin {
-            Origin::Retry => 0,
-            _ => parent.rework_depth + one(Origin::Rework),
+            TaskOrigin::Retry => 0,
+            _ => parent.rework_depth + one(TaskOrigin::Rework),
         },
         created_at: now,
         updated_at: now,
@@ -104,9 +106,9 @@ pub(crate) fn create(
 }
 
 /// The parent's title with one prefix in front, never two.
-fn title(parent: &Task, origin: Origin) -> String {
+fn title(parent: &Task, origin: TaskOrigin) -> String {
     let mut plain = parent.title.as_str();
-    for known in Origin::ALL
+    for known in TaskOrigin::ALL
         .iter()
         .filter_map(|origin| origin.title_prefix())
     {
@@ -121,47 +123,67 @@ fn title(parent: &Task, origin: Origin) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::Priority;
+    use crate::words::TaskPriority;
 
     fn parent() -> Task {
         let id = TaskId::parse("t").unwrap();
         Task {
             title: "[AutoFix] mend it".to_owned(),
-            priority: Priority::High,
+            priority: TaskPriority::High,
             ..Task::blank(id)
         }
     }
 
     #[test]
     fn the_ladder_of_each_cause() {
-        type Case = (ReworkCause, [u32; 5], Option<Origin>);
+        type Case = (ReworkCause, [u32; 5], Option<TaskOrigin>);
         let policy = Policy::default();
         let rows: [Case; 12] = [
             // tasks, auto fixes, conflict fixes, recreations, depth
-            (ReworkCause::Verdict, [1, 0, 0, 0, 0], Some(Origin::AutoFix)),
-            (ReworkCause::Verdict, [3, 2, 0, 0, 0], Some(Origin::AutoFix)),
-            (ReworkCause::Verdict, [4, 3, 0, 0, 0], Some(Origin::Rework)),
+            (
+                ReworkCause::Verdict,
+                [1, 0, 0, 0, 0],
+                Some(TaskOrigin::AutoFix),
+            ),
+            (
+                ReworkCause::Verdict,
+                [3, 2, 0, 0, 0],
+                Some(TaskOrigin::AutoFix),
+            ),
+            (
+                ReworkCause::Verdict,
+                [4, 3, 0, 0, 0],
+                Some(TaskOrigin::Rework),
+            ),
             (ReworkCause::Verdict, [6, 3, 0, 0, 2], None),
             (
                 ReworkCause::Conflict,
                 [1, 0, 0, 0, 0],
-                Some(Origin::AutoFixConflict),
+                Some(TaskOrigin::AutoFixConflict),
             ),
             (
                 ReworkCause::Conflict,
                 [4, 0, 3, 0, 0],
-                Some(Origin::Recreate),
+                Some(TaskOrigin::Recreate),
             ),
             (ReworkCause::Conflict, [5, 0, 3, 1, 0], None),
             (
                 ReworkCause::Exhausted,
                 [1, 0, 0, 0, 0],
-                Some(Origin::Rework),
+                Some(TaskOrigin::Rework),
             ),
             (ReworkCause::Exhausted, [3, 0, 0, 0, 2], None),
-            (ReworkCause::Unjudged, [1, 0, 0, 0, 1], Some(Origin::Rework)),
+            (
+                ReworkCause::Unjudged,
+                [1, 0, 0, 0, 1],
+                Some(TaskOrigin::Rework),
+            ),
             (ReworkCause::Verdict, [8, 0, 0, 0, 0], None),
-            (ReworkCause::Setup, [7, 0, 0, 0, 0], Some(Origin::Rework)),
+            (
+                ReworkCause::Setup,
+                [7, 0, 0, 0, 0],
+                Some(TaskOrigin::Rework),
+            ),
         ];
         for (cause, counts, expected) in rows {
             let [tasks, auto_fixes, conflict_fixes, recreations, depth] = counts;
@@ -186,10 +208,10 @@ mod tests {
     fn what_is_inherited() {
         let id = TaskId::parse("u").unwrap();
         for (origin, start, depth, lane) in [
-            (Origin::AutoFix, Some("c1"), 0, Lane::Feature),
-            (Origin::AutoFixConflict, None, 0, Lane::ConflictRecovery),
-            (Origin::Recreate, None, 0, Lane::ConflictRecovery),
-            (Origin::Rework, None, 1, Lane::Feature),
+            (TaskOrigin::AutoFix, Some("c1"), 0, Lane::Feature),
+            (TaskOrigin::AutoFixConflict, None, 0, Lane::ConflictRecovery),
+            (TaskOrigin::Recreate, None, 0, Lane::ConflictRecovery),
+            (TaskOrigin::Rework, None, 1, Lane::Feature),
         ] {
             let made = create(
                 &parent(),
@@ -202,7 +224,7 @@ mod tests {
             let row = made.task;
             assert_eq!(row.start_from.as_deref(), start, "{origin}");
             assert_eq!((row.rework_depth, row.lane), (depth, lane));
-            assert_eq!((row.priority, row.lineage.tasks), (Priority::High, 2));
+            assert_eq!((row.priority, row.lineage.tasks), (TaskPriority::High, 2));
             assert_eq!(row.lineage.root.as_str(), "t");
             assert_eq!(row.rework_of.unwrap().as_str(), "t");
             assert_eq!(

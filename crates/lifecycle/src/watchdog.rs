@@ -4,11 +4,11 @@ use crate::policy::Policy;
 use crate::row::{Blocker, Task};
 use crate::run::Lease;
 use crate::time::Timestamp;
-use crate::words::Reason;
+use crate::words::BlockReason;
 
 /// What the watchdog does about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum LeaseCheck {
     /// Nothing before that time.
     Later(Timestamp),
     /// The watchdog itself was asleep: a heartbeat gets one interval more.
@@ -23,23 +23,23 @@ pub enum Look {
 
 /// Looks at a lease. `armed` is the time at which this look was due: a watchdog woken
 /// more than one interval later, by a suspended machine, cannot tell who was silent.
-pub fn look(lease: &Lease, armed: Timestamp, now: Timestamp) -> Look {
+pub fn look(lease: &Lease, armed: Timestamp, now: Timestamp) -> LeaseCheck {
     let interval = u64::from(lease.heartbeat_interval_seconds);
     if lease.is_expired(now) {
         let late = now.millis_since(armed) > interval.saturating_mul(1000);
         return if late {
-            Look::Grace(now.plus_secs(interval))
+            LeaseCheck::Grace(now.plus_secs(interval))
         } else {
-            Look::Expired
+            LeaseCheck::Expired
         };
     }
     if lease.never_began(now) {
-        return Look::NeverBegan;
+        return LeaseCheck::NeverBegan;
     }
     if now >= lease.ends_at {
-        return Look::TimeboxOver;
+        return LeaseCheck::TimeboxOver;
     }
-    Look::Later(lease_deadline(lease))
+    LeaseCheck::Later(lease_deadline(lease))
 }
 
 /// When a lease wants to be looked at: at the end of the first interval while its owner
@@ -88,7 +88,9 @@ pub fn next_deadline<'l, 't>(
 /// When a block ends by a clock, if it does.
 fn block_deadline(policy: &Policy, blocker: &Blocker) -> Option<Timestamp> {
     match blocker.code {
-        Reason::DependencyNotMet => Some(blocker.since.plus_secs(policy.dependency_grace_secs)),
+        BlockReason::DependencyNotMet => {
+            Some(blocker.since.plus_secs(policy.dependency_grace_secs))
+        }
         _ => blocker.retry_at,
     }
 }
@@ -97,7 +99,7 @@ fn block_deadline(policy: &Policy, blocker: &Blocker) -> Option<Timestamp> {
 mod tests {
     use super::*;
     use crate::row::TaskId;
-    use crate::words::{Purpose, State};
+    use crate::words::{LeasePurpose, TaskState};
 
     fn lease(last_heartbeat_at: i64, ends_at: i64) -> Lease {
         Lease {
@@ -105,7 +107,7 @@ mod tests {
             run_id: "t-1".to_owned(),
             owner: "w".to_owned(),
             token: 1,
-            purpose: Purpose::Work,
+            purpose: LeasePurpose::Work,
             key: "k".to_owned(),
             claimed_at: Timestamp(-1),
             last_heartbeat_at: Timestamp(last_heartbeat_at),
@@ -119,14 +121,26 @@ mod tests {
     fn looks() {
         let at = Timestamp;
         for (heard, ends, armed, now, expected) in [
-            (0, 3_600_000, 90_000, 89_999, Look::Later(at(90_000))),
-            (0, 3_600_000, 90_000, 90_000, Look::Expired),
-            (0, 3_600_000, 90_000, 105_000, Look::Expired),
-            (0, 3_600_000, 90_000, 105_001, Look::Grace(at(120_001))),
-            (15_000, 3_600_000, 90_000, 90_000, Look::Later(at(105_000))),
-            (0, 60_000, 60_000, 60_000, Look::TimeboxOver),
-            (0, 60_000, 60_000, 59_999, Look::Later(at(60_000))),
-            (0, 60_000, 90_000, 90_000, Look::Expired),
+            (0, 3_600_000, 90_000, 89_999, LeaseCheck::Later(at(90_000))),
+            (0, 3_600_000, 90_000, 90_000, LeaseCheck::Expired),
+            (0, 3_600_000, 90_000, 105_000, LeaseCheck::Expired),
+            (
+                0,
+                3_600_000,
+                90_000,
+                105_001,
+                LeaseCheck::Grace(at(120_001)),
+            ),
+            (
+                15_000,
+                3_600_000,
+                90_000,
+                90_000,
+                LeaseCheck::Later(at(105_000)),
+            ),
+            (0, 60_000, 60_000, 60_000, LeaseCheck::TimeboxOver),
+            (0, 60_000, 60_000, 59_999, LeaseCheck::Later(at(60_000))),
+            (0, 60_000, 90_000, 90_000, LeaseCheck::Expired),
         ] {
             let got = look(&lease(heard, ends), at(armed), at(now));
             assert_eq!(got, expected, "{heard} {ends} {armed} {now}");
@@ -141,9 +155,9 @@ mod tests {
         assert_eq!(lease_deadline(&lease), boundary);
         assert_eq!(
             look(&lease, boundary, Timestamp(14_999)),
-            Look::Later(boundary)
+            LeaseCheck::Later(boundary)
         );
-        assert_eq!(look(&lease, boundary, boundary), Look::NeverBegan);
+        assert_eq!(look(&lease, boundary, boundary), LeaseCheck::NeverBegan);
         lease.last_heartbeat_at = Timestamp(1);
         assert_eq!(lease_deadline(&lease), Timestamp(90_001));
         assert!(!lease.never_began(Timestamp(60_000)));
@@ -167,8 +181,8 @@ mod tests {
         let mut task = Task::blank(TaskId::parse("t").unwrap());
         let policy = Policy::default();
         assert_eq!(next_deadline(&policy, [], [&task]), None);
-        task.state = State::Blocked;
-        let mut blocker = task.blocker_of(Reason::Cooldown, "wait", Timestamp(0));
+        task.state = TaskState::Blocked;
+        let mut blocker = task.blocker_of(BlockReason::Cooldown, "wait", Timestamp(0));
         blocker.retry_at = Some(Timestamp(70_000));
         task.blocker = Some(blocker);
         assert_eq!(next_deadline(&policy, [], [&task]), Some(Timestamp(70_000)));
@@ -181,7 +195,7 @@ mod tests {
             next_deadline(&policy, &leases, [&task]),
             Some(Timestamp(50_000))
         );
-        let dead = task.blocker_of(Reason::DependencyNotMet, "wait", Timestamp(5));
+        let dead = task.blocker_of(BlockReason::DependencyNotMet, "wait", Timestamp(5));
         task.blocker = Some(dead);
         let day = Timestamp(5).plus_secs(24 * 3600);
         assert_eq!(next_deadline(&policy, [], [&task]), Some(day));

@@ -75,7 +75,7 @@ macro_rules! words {
 
 words! {
     /// Where a task stands. Aliases are read, never stored or printed.
-    State {
+    TaskState {
         /// Waits until it is ready and somebody claims it.
         Todo = "todo" | "queued",
         /// Somebody holds its lease.
@@ -91,16 +91,19 @@ words! {
     }
 }
 
-impl State {
+impl TaskState {
     /// Whether there is no way out.
     pub const fn is_terminal(self) -> bool {
-        matches!(self, State::Done | State::Failed | State::Canceled)
+        matches!(
+            self,
+            TaskState::Done | TaskState::Failed | TaskState::Canceled
+        )
     }
 
     /// Whether a task may go from this state to that one. From a terminal state only
     /// to itself, as the record of a replay.
-    pub const fn may_become(self, to: State) -> bool {
-        use State::{Blocked, Canceled, Done, Failed, InProgress, Todo};
+    pub const fn may_become(self, to: TaskState) -> bool {
+        use TaskState::{Blocked, Canceled, Done, Failed, InProgress, Todo};
         match self {
             Todo => matches!(to, InProgress | Blocked | Failed | Canceled),
             InProgress => matches!(to, Done | Blocked | Failed | Canceled),
@@ -114,7 +117,7 @@ impl State {
 
 words! {
     /// Who is next: somebody who makes a result, or somebody who judges it.
-    Phase {
+    TaskPhase {
         /// From creation, and again after a verdict that asks for more.
         Work = "work",
         /// From the first result that can be judged to the verdict.
@@ -124,7 +127,7 @@ words! {
 
 words! {
     /// Why a request was refused, or why a task is blocked.
-    Code {
+    RefusalCode {
         /// The state does not allow it.
         InvalidTransition = "INVALID_TRANSITION",
         /// A task that must be done first is not.
@@ -152,12 +155,12 @@ words! {
     }
 }
 
-impl Code {
+impl RefusalCode {
     /// Whether the same packet cannot succeed: it must be corrected first.
     pub const fn is_structural(self) -> bool {
         matches!(
             self,
-            Code::SchemaInvalid | Code::ScopeViolation | Code::NonCompliant
+            RefusalCode::SchemaInvalid | RefusalCode::ScopeViolation | RefusalCode::NonCompliant
         )
     }
 
@@ -166,14 +169,14 @@ impl Code {
         self.is_structural()
             || matches!(
                 self,
-                Code::MissingRequiredInput | Code::UnknownSchemaVersion
+                RefusalCode::MissingRequiredInput | RefusalCode::UnknownSchemaVersion
             )
     }
 }
 
 words! {
     /// What a blocked task waits for.
-    Reason {
+    BlockReason {
         /// A judge, or the merge queue.
         AwaitingJudge = "awaiting_judge" | "needs_human",
         /// The quota of a backend account.
@@ -184,62 +187,62 @@ words! {
         IssueLinking = "issue_linking",
         /// The time of its next attempt.
         Cooldown = "cooldown",
-        /// See [`Code::InvalidTransition`].
+        /// See [`RefusalCode::InvalidTransition`].
         InvalidTransition = "INVALID_TRANSITION",
-        /// See [`Code::DependencyNotMet`].
+        /// See [`RefusalCode::DependencyNotMet`].
         DependencyNotMet = "DEPENDENCY_NOT_MET",
-        /// See [`Code::LockConflict`].
+        /// See [`RefusalCode::LockConflict`].
         LockConflict = "LOCK_CONFLICT",
-        /// See [`Code::ScopeViolation`].
+        /// See [`RefusalCode::ScopeViolation`].
         ScopeViolation = "SCOPE_VIOLATION",
-        /// See [`Code::SchemaInvalid`].
+        /// See [`RefusalCode::SchemaInvalid`].
         SchemaInvalid = "SCHEMA_INVALID",
-        /// See [`Code::MissingRequiredInput`].
+        /// See [`RefusalCode::MissingRequiredInput`].
         MissingRequiredInput = "MISSING_REQUIRED_INPUT",
-        /// See [`Code::UnknownSchemaVersion`].
+        /// See [`RefusalCode::UnknownSchemaVersion`].
         UnknownSchemaVersion = "UNKNOWN_SCHEMA_VERSION",
-        /// See [`Code::AcceptanceFailed`].
+        /// See [`RefusalCode::AcceptanceFailed`].
         AcceptanceFailed = "ACCEPTANCE_FAILED",
-        /// See [`Code::LedgerInconsistent`].
+        /// See [`RefusalCode::LedgerInconsistent`].
         LedgerInconsistent = "LEDGER_INCONSISTENT",
-        /// See [`Code::ConcurrencyConflict`].
+        /// See [`RefusalCode::ConcurrencyConflict`].
         ConcurrencyConflict = "CONCURRENCY_CONFLICT",
-        /// See [`Code::TaskTimeout`].
+        /// See [`RefusalCode::TaskTimeout`].
         TaskTimeout = "TASK_TIMEOUT",
-        /// See [`Code::NonCompliant`].
+        /// See [`RefusalCode::NonCompliant`].
         NonCompliant = "NON_COMPLIANT",
     }
 }
 
-impl Reason {
+impl BlockReason {
     /// The code, if the reason is one.
-    pub fn code(self) -> Option<Code> {
-        Code::parse(self.as_str())
+    pub fn code(self) -> Option<RefusalCode> {
+        RefusalCode::parse(self.as_str())
     }
 }
 
-impl From<Code> for Reason {
-    fn from(code: Code) -> Reason {
+impl From<RefusalCode> for BlockReason {
+    fn from(code: RefusalCode) -> BlockReason {
         match code {
-            Code::InvalidTransition => Reason::InvalidTransition,
-            Code::DependencyNotMet => Reason::DependencyNotMet,
-            Code::LockConflict => Reason::LockConflict,
-            Code::ScopeViolation => Reason::ScopeViolation,
-            Code::SchemaInvalid => Reason::SchemaInvalid,
-            Code::MissingRequiredInput => Reason::MissingRequiredInput,
-            Code::UnknownSchemaVersion => Reason::UnknownSchemaVersion,
-            Code::AcceptanceFailed => Reason::AcceptanceFailed,
-            Code::LedgerInconsistent => Reason::LedgerInconsistent,
-            Code::ConcurrencyConflict => Reason::ConcurrencyConflict,
-            Code::TaskTimeout => Reason::TaskTimeout,
-            Code::NonCompliant => Reason::NonCompliant,
+            RefusalCode::InvalidTransition => BlockReason::InvalidTransition,
+            RefusalCode::DependencyNotMet => BlockReason::DependencyNotMet,
+            RefusalCode::LockConflict => BlockReason::LockConflict,
+            RefusalCode::ScopeViolation => BlockReason::ScopeViolation,
+            RefusalCode::SchemaInvalid => BlockReason::SchemaInvalid,
+            RefusalCode::MissingRequiredInput => BlockReason::MissingRequiredInput,
+            RefusalCode::UnknownSchemaVersion => BlockReason::UnknownSchemaVersion,
+            RefusalCode::AcceptanceFailed => BlockReason::AcceptanceFailed,
+            RefusalCode::LedgerInconsistent => BlockReason::LedgerInconsistent,
+            RefusalCode::ConcurrencyConflict => BlockReason::ConcurrencyConflict,
+            RefusalCode::TaskTimeout => BlockReason::TaskTimeout,
+            RefusalCode::NonCompliant => BlockReason::NonCompliant,
         }
     }
 }
 
 words! {
     /// What kind of work a task is.
-    Kind {
+    TaskKind {
         /// A change of the repo.
         Code = "code",
         /// Work without git.
@@ -251,7 +254,7 @@ words! {
 
 words! {
     /// Where a task comes from. Successors carry their kind here.
-    Origin {
+    TaskOrigin {
         /// Made by a plan or a person.
         Planned = "planned",
         /// Imported from an issue.
@@ -273,17 +276,17 @@ words! {
     }
 }
 
-impl Origin {
+impl TaskOrigin {
     /// What the title of a successor begins with.
     pub const fn title_prefix(self) -> Option<&'static str> {
         match self {
-            Origin::AutoFix => Some("[AutoFix]"),
-            Origin::AutoFixConflict => Some("[AutoFix-Conflict]"),
-            Origin::Recreate => Some("[Recreate]"),
-            Origin::Rework => Some("[Rework]"),
-            Origin::Retry => Some("[Retry]"),
-            Origin::FixBase => Some("[Fix-Base]"),
-            Origin::Planned | Origin::Issue | Origin::PullRequest => None,
+            TaskOrigin::AutoFix => Some("[AutoFix]"),
+            TaskOrigin::AutoFixConflict => Some("[AutoFix-Conflict]"),
+            TaskOrigin::Recreate => Some("[Recreate]"),
+            TaskOrigin::Rework => Some("[Rework]"),
+            TaskOrigin::Retry => Some("[Retry]"),
+            TaskOrigin::FixBase => Some("[Fix-Base]"),
+            TaskOrigin::Planned | TaskOrigin::Issue | TaskOrigin::PullRequest => None,
         }
     }
 }
@@ -312,7 +315,7 @@ words! {
 
 words! {
     /// How much a task matters.
-    Priority {
+    TaskPriority {
         /// Whenever there is room.
         Low = "low",
         /// The default.
@@ -326,7 +329,7 @@ words! {
 
 words! {
     /// How likely a task breaks something.
-    Risk {
+    TaskRisk {
         /// Preferred.
         Low = "low",
         /// The default.
@@ -338,7 +341,7 @@ words! {
 
 words! {
     /// What happened to a failed run, for the retry policy.
-    Category {
+    FailureCategory {
         /// The machine, the network, the runner itself.
         Env = "env",
         /// The project does not build or install before any change.
@@ -383,7 +386,7 @@ words! {
 
 words! {
     /// What became of a run.
-    RunStatus {
+    TaskRunStatus {
         /// Its owner is at it.
         Running = "running",
         /// It has a result.
@@ -397,7 +400,7 @@ words! {
 
 words! {
     /// What a judge said about a run.
-    Verdict {
+    JudgeVerdict {
         /// It may be merged.
         Approve = "approve",
         /// It needs rework.
@@ -407,7 +410,7 @@ words! {
 
 words! {
     /// What a lease is for.
-    Purpose {
+    LeasePurpose {
         /// Making a result.
         Work = "work",
         /// Judging it.
@@ -419,7 +422,7 @@ words! {
 
 words! {
     /// How a criterion is checked.
-    Check {
+    CriterionCheck {
         /// By a command: its exit code, and the hash of its log.
         Command = "command",
         /// By a judge, who names the criterion.
@@ -459,8 +462,8 @@ mod tests {
 
     #[test]
     fn states_and_their_legal_transitions() {
-        use State::{Blocked, Canceled, Done, Failed, InProgress, Todo};
-        let rows: [(State, &[State]); 6] = [
+        use TaskState::{Blocked, Canceled, Done, Failed, InProgress, Todo};
+        let rows: [(TaskState, &[TaskState]); 6] = [
             (Todo, &[InProgress, Blocked, Failed, Canceled]),
             (InProgress, &[Done, Blocked, Failed, Canceled]),
             (Blocked, &[Todo, InProgress, Failed, Canceled]),
@@ -469,7 +472,7 @@ mod tests {
             (Canceled, &[Canceled]),
         ];
         for (from, allowed) in rows {
-            for to in State::ALL {
+            for to in TaskState::ALL {
                 assert_eq!(from.may_become(*to), allowed.contains(to), "{from} {to}");
             }
         }
@@ -478,34 +481,40 @@ mod tests {
     #[test]
     fn aliases_are_read_and_never_written() {
         for (alias, state) in [
-            ("queued", State::Todo),
-            ("running", State::InProgress),
-            ("cancelled", State::Canceled),
+            ("queued", TaskState::Todo),
+            ("running", TaskState::InProgress),
+            ("cancelled", TaskState::Canceled),
         ] {
-            assert_eq!(State::parse(alias), Some(state));
+            assert_eq!(TaskState::parse(alias), Some(state));
             assert_ne!(state.as_str(), alias);
-            let read: State = serde_json::from_str(&format!("\"{alias}\"")).unwrap();
+            let read: TaskState = serde_json::from_str(&format!("\"{alias}\"")).unwrap();
             assert_eq!(read, state);
         }
-        assert_eq!(Reason::parse("needs_human"), Some(Reason::AwaitingJudge));
-        assert_eq!(Reason::AwaitingJudge.as_str(), "awaiting_judge");
-        assert_eq!(State::parse("doing"), None);
+        assert_eq!(
+            BlockReason::parse("needs_human"),
+            Some(BlockReason::AwaitingJudge)
+        );
+        assert_eq!(BlockReason::AwaitingJudge.as_str(), "awaiting_judge");
+        assert_eq!(TaskState::parse("doing"), None);
     }
 
     #[test]
     fn every_code_is_a_reason() {
-        for code in Code::ALL {
-            assert_eq!(Reason::from(*code).code(), Some(*code));
-            assert_eq!(Reason::from(*code).as_str(), code.as_str());
+        for code in RefusalCode::ALL {
+            assert_eq!(BlockReason::from(*code).code(), Some(*code));
+            assert_eq!(BlockReason::from(*code).as_str(), code.as_str());
         }
-        let without_code = Reason::ALL.iter().filter(|r| r.code().is_none()).count();
+        let without_code = BlockReason::ALL
+            .iter()
+            .filter(|r| r.code().is_none())
+            .count();
         assert_eq!(without_code, 5);
-        assert_eq!(Reason::ALL.len(), Code::ALL.len() + 5);
+        assert_eq!(BlockReason::ALL.len(), RefusalCode::ALL.len() + 5);
     }
 
     #[test]
     fn structural_codes() {
-        let structural: Vec<&str> = Code::ALL
+        let structural: Vec<&str> = RefusalCode::ALL
             .iter()
             .filter(|code| code.is_structural())
             .map(|code| code.as_str())

@@ -176,7 +176,7 @@ fn hint(error: &LedgerError) -> Option<&'static str> {
                  `task list`, `show`, `events` and `why`, `ledger check` and `export` only read",
         ),
         LedgerError::Refused(refusal)
-            if refusal.code == runner_lifecycle::Code::ConcurrencyConflict =>
+            if refusal.code == runner_lifecycle::RefusalCode::ConcurrencyConflict =>
         {
             Some("look again with `runner task show`")
         }

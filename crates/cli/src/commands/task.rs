@@ -10,10 +10,11 @@ use runner::Result;
 use runner_ledger::{Ask, Claimed, Filter, Keeper, Ledger, Outcome, Wanted};
 use runner_lifecycle::decide::Answer;
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::request::{Claim, Ending, NewTask};
+use runner_lifecycle::request::{Claim, NewTask, WorkEnding};
 use runner_lifecycle::row::Criterion;
 use runner_lifecycle::{
-    Check, Code, Facts, Priority, Purpose, Refusal, Request, Risk, State, TaskId,
+    CriterionCheck, Facts, LeasePurpose, Refusal, RefusalCode, Request, TaskId, TaskPriority,
+    TaskRisk, TaskState,
 };
 use serde_json::{Value, json};
 
@@ -72,7 +73,7 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) ->
             after,
             limit,
         } => {
-            let state = state.as_deref().map(|text| word!(State, "state", text));
+            let state = state.as_deref().map(|text| word!(TaskState, "state", text));
             let filter = Filter {
                 state: state.transpose()?,
                 role: role.clone(),
@@ -109,7 +110,7 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) ->
             owner,
         } => {
             let id = task_id(id)?;
-            let code = word!(Code, "code", code)?;
+            let code = word!(RefusalCode, "code", code)?;
             let (reason, waits_for) = (reason.clone(), waits_for.clone());
             let request = match token {
                 None => Request::Block {
@@ -120,7 +121,7 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) ->
                 Some(token) => Request::Finish {
                     token: *token,
                     run_id: endings::run_id(ledger, &id, *token).await?,
-                    ending: Ending::Blocked {
+                    ending: WorkEnding::Blocked {
                         code,
                         reason,
                         waits_for,
@@ -176,7 +177,7 @@ pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) ->
 }
 
 fn usage(words: String) -> Trouble {
-    Refusal::new(Code::SchemaInvalid, words).into()
+    Refusal::new(RefusalCode::SchemaInvalid, words).into()
 }
 
 pub(crate) fn task_id(text: &str) -> std::result::Result<TaskId, Trouble> {
@@ -193,8 +194,8 @@ fn resources(texts: &[String]) -> std::result::Result<Vec<Resource>, Trouble> {
 fn new_task(args: &AddArgs) -> std::result::Result<NewTask, Trouble> {
     let mut acceptance = Vec::new();
     for (texts, check) in [
-        (&args.accept, Check::Command),
-        (&args.review, Check::Review),
+        (&args.accept, CriterionCheck::Command),
+        (&args.review, CriterionCheck::Review),
     ] {
         for text in texts {
             let (id, text) = text
@@ -217,8 +218,8 @@ fn new_task(args: &AddArgs) -> std::result::Result<NewTask, Trouble> {
         title: args.title.clone(),
         goal: args.goal.clone(),
         role: args.role.clone(),
-        priority: word!(Priority, "priority", &args.priority)?,
-        risk: word!(Risk, "risk", &args.risk)?,
+        priority: word!(TaskPriority, "priority", &args.priority)?,
+        risk: word!(TaskRisk, "risk", &args.risk)?,
         dependencies: dependencies?,
         lock_scope: resources(&args.scope)?,
         forbidden_scope: resources(&args.forbid)?,
@@ -307,10 +308,10 @@ fn say_if_replayed(replayed: bool, out: &mut Out) {
 }
 
 async fn claim(ledger: &Ledger, args: &TaskArgs, start: &StartArgs, out: &mut Out) -> Ended {
-    let purpose = word!(Purpose, "purpose", &start.purpose)?;
-    if purpose == Purpose::Merge && start.base.is_none() {
+    let purpose = word!(LeasePurpose, "purpose", &start.purpose)?;
+    if purpose == LeasePurpose::Merge && start.base.is_none() {
         let words = "a merge names its base: --base BRANCH";
-        return Err(Refusal::new(Code::MissingRequiredInput, words).into());
+        return Err(Refusal::new(RefusalCode::MissingRequiredInput, words).into());
     }
     let now = ledger.now().await?;
     let key = start.key.clone().or_else(|| args.request_id.clone());

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use runner_ledger::{Filter, Ledger, Options, Store};
-use runner_lifecycle::run::Run;
-use runner_lifecycle::{Reason, RunStatus, State, Task, TaskId, Verdict};
+use runner_lifecycle::run::TaskRun;
+use runner_lifecycle::{BlockReason, JudgeVerdict, Task, TaskId, TaskRunStatus, TaskState};
 use runner_testkit::{TestRepo, assert_no_process};
 
 use crate::cast::{PARKED, TESTER, UNDONE, shares};
@@ -73,7 +73,7 @@ pub(crate) fn story(repo: &TestRepo) -> String {
 /// What the ledger holds.
 struct Held {
     tasks: Vec<Task>,
-    runs: BTreeMap<TaskId, Vec<Run>>,
+    runs: BTreeMap<TaskId, Vec<TaskRun>>,
     claims: Vec<String>,
 }
 
@@ -113,14 +113,14 @@ impl Held {
     fn ended(&self, faults: &mut Vec<String>) {
         faults.extend(self.claims.iter().cloned());
         for task in &self.tasks {
-            let parked = task.blocked_on() == Some(Reason::IssueLinking)
+            let parked = task.blocked_on() == Some(BlockReason::IssueLinking)
                 && task.id.as_str() == format!("issue-{PARKED}");
             if !task.state.is_terminal() && !parked {
-                let reason = task.blocked_on().map_or("-", Reason::as_str);
+                let reason = task.blocked_on().map_or("-", BlockReason::as_str);
                 faults.push(format!("{} is {} ({reason})", task.id, task.state));
             }
             let mut runs = self.runs[&task.id].iter();
-            if runs.any(|run| run.status == RunStatus::Running) {
+            if runs.any(|run| run.status == TaskRunStatus::Running) {
                 faults.push(format!("a run of {} is still open", task.id));
             }
         }
@@ -132,7 +132,7 @@ impl Held {
         let mut lineages: BTreeMap<&TaskId, u32> = BTreeMap::new();
         for task in &self.tasks {
             let times = merged.remove(task.id.as_str()).unwrap_or(0);
-            let due = u32::from(task.state == State::Done && task.needs_merge());
+            let due = u32::from(task.state == TaskState::Done && task.needs_merge());
             if times != due {
                 faults.push(format!(
                     "{} is {} and in the base {times} times",
@@ -160,10 +160,10 @@ impl Held {
             for (at, run) in runs.iter().enumerate() {
                 let last = at + 1 == runs.len();
                 let over = task.state.is_terminal() || !last;
-                if over && run.status == RunStatus::Success && run.verdict.is_none() {
+                if over && run.status == TaskRunStatus::Success && run.verdict.is_none() {
                     faults.push(format!("{} succeeded and nobody judged it", run.id));
                 }
-                if run.verdict == Some(Verdict::Approve) && !last {
+                if run.verdict == Some(JudgeVerdict::Approve) && !last {
                     faults.push(format!("{} was approved and worked on again", run.id));
                 }
             }
@@ -198,7 +198,7 @@ fn nothing_left(repo: &TestRepo, held: &Held, faults: &mut Vec<String>) {
     let done: Vec<String> = held
         .tasks
         .iter()
-        .filter(|task| task.state == State::Done)
+        .filter(|task| task.state == TaskState::Done)
         .map(|task| format!("refs/runner/{}/", task.id))
         .collect();
     for name in repo
@@ -235,7 +235,7 @@ fn work_is_there(repo: &TestRepo, held: &Held, tasks: u32, faults: &mut Vec<Stri
     };
     for number in 1..=tasks {
         let end = held.end_of(number);
-        let done = end.state == State::Done;
+        let done = end.state == TaskState::Done;
         let excused = held
             .tasks
             .iter()

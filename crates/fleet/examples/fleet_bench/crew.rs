@@ -15,7 +15,7 @@ use runner_fleet::up::{Fleet, Gear, Post};
 use runner_fleet::yard::Yard;
 use runner_ledger::{Ask, Ledger, Options, Store, SystemClock};
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::{Request, State, TaskId};
+use runner_lifecycle::{Request, TaskId, TaskState};
 
 /// How many work at the same time.
 pub(crate) const WORKERS: u32 = 10;
@@ -86,7 +86,7 @@ pub(crate) async fn all_done(ledger: &Ledger, tasks: u64) {
     let begun = Instant::now();
     loop {
         let counts = ledger.counts().await.unwrap();
-        let done = counts.iter().filter(|count| count.state == State::Done);
+        let done = counts.iter().filter(|count| count.state == TaskState::Done);
         if done.map(|count| count.tasks).sum::<u64>() >= tasks {
             return;
         }

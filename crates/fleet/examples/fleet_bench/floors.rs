@@ -9,10 +9,10 @@ use runner_fleet::book::Book;
 use runner_fleet::rules::answers::{GUARD, done_packet, pass};
 use runner_ledger::{Ledger, Wanted};
 use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::request::{Claim, Ending, JudgeEnding};
+use runner_lifecycle::request::{Claim, JudgeEnding, WorkEnding};
 use runner_lifecycle::row::Intent;
 use runner_lifecycle::run::Lease;
-use runner_lifecycle::{BasePosition, Facts, Purpose, Task, TaskId};
+use runner_lifecycle::{BasePosition, Facts, LeasePurpose, Task, TaskId};
 
 use crate::crew::{WORKERS, create};
 use crate::instant::changes_of;
@@ -63,14 +63,14 @@ async fn life(book: &Book, owner: &str, key: &str, id: &TaskId, queue: &tokio::s
     let (task, held) = lease(book, owner).await;
     book.heartbeat(&held).await.unwrap();
     let run_id = held.run_id.clone();
-    let ending = Ending::Success {
+    let ending = WorkEnding::Success {
         result: Some(id.to_string()),
         packet: packet(&task, &run_id),
     };
     book.finish(&held, ending, Facts::default()).await.unwrap();
     let claim = Claim {
         owner: owner.to_owned(),
-        purpose: Purpose::Judge,
+        purpose: LeasePurpose::Judge,
         key: format!("{key}/judge"),
         base: None,
     };
@@ -84,7 +84,7 @@ async fn life(book: &Book, owner: &str, key: &str, id: &TaskId, queue: &tokio::s
     // One head per base, and it is whoever is first: perhaps another one's result.
     let _head = queue.lock().await;
     let mut wanted = Wanted::work(owner, "", &format!("{key}/merge"));
-    wanted.purpose = Purpose::Merge;
+    wanted.purpose = LeasePurpose::Merge;
     wanted.base = Some("main".to_owned());
     book.claim_next(&wanted).await.unwrap().unwrap();
     let (task, held) = lease(book, owner).await;

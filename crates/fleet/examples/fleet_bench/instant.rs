@@ -8,7 +8,7 @@ use runner_fleet::yard::{
     CheckEnd, Checked, Done, Kept, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, Spent,
     StopSign, Trouble, WorkOrder, WorkResult, Worked, Yard,
 };
-use runner_lifecycle::packet::{ChangeAction, Extra, ResourceChange};
+use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 use runner_lifecycle::retry::LoopEnding;
 use runner_lifecycle::row::Intent;
 use runner_lifecycle::{BasePosition, Task};
@@ -46,7 +46,7 @@ pub(crate) fn changes_of(task: &str) -> Vec<ResourceChange> {
         resource: format!("{task}/file"),
         action: ChangeAction::Created,
         evidence: None,
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     }]
 }
 

@@ -18,8 +18,8 @@ use runner_fleet::yard::{
     Trouble, WorkOrder, Worked, Yard,
 };
 use runner_lifecycle::packet::{Assignment, ResourceChange};
-use runner_lifecycle::row::{Criterion, Intent, Remark};
-use runner_lifecycle::{Check, Task, TaskId};
+use runner_lifecycle::row::{Criterion, Intent, ReviewRemark};
+use runner_lifecycle::{CriterionCheck, Task, TaskId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -284,9 +284,9 @@ async fn review(yard: &LocalYard, order: &Order, stop: StopSign) -> Result<Value
                 criteria: vec![Criterion {
                     id: "reads-well".to_owned(),
                     text: "It reads well.".to_owned(),
-                    check: Check::Review,
+                    check: CriterionCheck::Review,
                 }],
-                settled: vec![Remark {
+                settled: vec![ReviewRemark {
                     id: "old-finding".to_owned(),
                     text: "It was too long.".to_owned(),
                 }],

@@ -2,7 +2,7 @@
 
 use runner::workshop::{Alteration, Altered, CommandEnd, CommandRun};
 use runner_core::text::cut_front;
-use runner_lifecycle::packet::{ChangeAction, Extra, ResourceChange};
+use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 
 use crate::yard::{CheckEnd, Checked};
 
@@ -22,7 +22,7 @@ pub(super) fn resource_changes(changes: Vec<Altered>) -> Vec<ResourceChange> {
             Alteration::Deleted => ChangeAction::Deleted,
         },
         evidence: None,
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     };
     changes.into_iter().map(one).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use runner_lifecycle::request::{Issue, NewTask, PullRequest};
+use runner_lifecycle::request::{IssueFacts, NewTask, PullRequest};
 use tokio::sync::watch;
 
 use crate::folder::FolderWatch;
@@ -16,7 +16,7 @@ pub struct Outside {
     /// it is asked for, so that each is made once.
     pub tasks: Vec<NewTask>,
     /// What is known of issues, by the `source` of their tasks.
-    pub issues: BTreeMap<String, Issue>,
+    pub issues: BTreeMap<String, IssueFacts>,
     /// What is known of pull requests, by the `source` of their tasks.
     pub pull_requests: BTreeMap<String, PullRequest>,
     /// What could not be read: the rest is there, but nobody knows whether it is all.

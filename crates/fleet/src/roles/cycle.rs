@@ -8,7 +8,8 @@ use runner_ledger::{Ask, LedgerError};
 use runner_lifecycle::decide::Answer;
 use runner_lifecycle::request::NewPacket;
 use runner_lifecycle::{
-    Code, Facts, Kind, Reason, Request, ReworkCause, State, Task, TaskId, Timestamp,
+    BlockReason, Facts, RefusalCode, Request, ReworkCause, Task, TaskId, TaskKind, TaskState,
+    Timestamp,
 };
 
 use super::backlog::Outside;
@@ -59,12 +60,12 @@ pub fn successor_id(task: &Task) -> TaskId {
 /// The packet that the recovery table may ask for.
 pub fn packet_for(task: &Task, guard: &[String]) -> Option<NewPacket> {
     match (task.blocked_on()?, task.rework_cause) {
-        (Reason::NeedsRework, Some(ReworkCause::Setup)) => {
+        (BlockReason::NeedsRework, Some(ReworkCause::Setup)) => {
             let note = task.blocker.as_ref().map_or("", |b| b.reason.as_str());
             Some(setup_packet(task, note, guard))
         }
-        (Reason::NeedsRework, Some(ReworkCause::Policy)) => policy_packet(task),
-        (reason, _) if reason.code().is_some_and(Code::needs_new_packet) => {
+        (BlockReason::NeedsRework, Some(ReworkCause::Policy)) => policy_packet(task),
+        (reason, _) if reason.code().is_some_and(RefusalCode::needs_new_packet) => {
             Some(replan_packet(task))
         }
         _ => None,
@@ -100,7 +101,11 @@ pub async fn run(
 /// another head, and nobody works on what is out of date.
 fn needs_pull_request(task: &Task) -> bool {
     let on = task.blocked_on();
-    task.kind == Kind::Review && matches!(on, Some(Reason::NeedsRework | Reason::AwaitingJudge))
+    task.kind == TaskKind::Review
+        && matches!(
+            on,
+            Some(BlockReason::NeedsRework | BlockReason::AwaitingJudge)
+        )
 }
 
 struct Cycle<'c> {
@@ -195,7 +200,7 @@ impl Cycle<'_> {
             ..Facts::default()
         };
         let mut version = task.version;
-        if task.blocked_on() == Some(Reason::LedgerInconsistent) && crew.keeps(Rule::Repair) {
+        if task.blocked_on() == Some(BlockReason::LedgerInconsistent) && crew.keeps(Rule::Repair) {
             facts.repaired = Some(crew.book.repair(&task.id).await?);
             // The repair itself may have been an event of this task.
             let repaired = crew.book.task(&task.id).await?;
@@ -203,7 +208,7 @@ impl Cycle<'_> {
         }
         let request = Request::Recover {
             packet: packet_for(task, &crew.settings.guard),
-            successor: (task.kind != Kind::Research).then(|| successor_id(task)),
+            successor: (task.kind != TaskKind::Research).then(|| successor_id(task)),
         };
         let mut ask = Ask::new(task.id.clone(), self.name, request).for_version(version);
         ask.outside = facts;
@@ -256,7 +261,12 @@ impl Cycle<'_> {
         let counts = self.crew.book.counts().await?;
         let ended = counts
             .iter()
-            .filter(|count| matches!(count.state, State::Done | State::Failed | State::Canceled))
+            .filter(|count| {
+                matches!(
+                    count.state,
+                    TaskState::Done | TaskState::Failed | TaskState::Canceled
+                )
+            })
             .map(|count| count.tasks)
             .sum();
         if self.ended != Some(ended) {

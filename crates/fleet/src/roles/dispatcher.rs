@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use runner_ledger::{Agent, Ask, Floor, LedgerError, ReadyTask, Wanted};
 use runner_lifecycle::order::pick;
-use runner_lifecycle::{Code, Lane, Purpose, Request, Task, TaskId, Timestamp};
+use runner_lifecycle::{Lane, LeasePurpose, RefusalCode, Request, Task, TaskId, Timestamp};
 
 use super::seat::seated;
 use super::{Crew, Patience, Rule, Watch};
@@ -48,7 +48,7 @@ pub fn choose(floor: &Floor, silent: &Silent) -> Option<Choice> {
     let running: Vec<Lane> = floor
         .busy
         .iter()
-        .filter(|busy| busy.purpose == Purpose::Work)
+        .filter(|busy| busy.purpose == LeasePurpose::Work)
         .map(|busy| busy.lane)
         .collect();
     let mut roles: Vec<&str> = Vec::new();
@@ -247,7 +247,7 @@ impl Dispatcher<'_> {
             .await?;
         for (task, dependency) in &dead {
             let request = Request::Block {
-                code: Code::DependencyNotMet,
+                code: RefusalCode::DependencyNotMet,
                 reason: format!("{dependency} has ended without being done"),
                 waits_for: Some(dependency.to_string()),
             };

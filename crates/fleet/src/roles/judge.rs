@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use runner_ledger::{Ask, Assigned, Bench, Claimed, LedgerError, NewAgent, Wanted};
 use runner_lifecycle::request::{Claim, JudgeEnding};
-use runner_lifecycle::row::Remark;
-use runner_lifecycle::run::{Lease, Run};
+use runner_lifecycle::row::ReviewRemark;
+use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::{
-    Check, Code, Kind, Purpose, Reason, Refusal, Request, Task, TaskId, Timestamp,
+    BlockReason, CriterionCheck, LeasePurpose, Refusal, RefusalCode, Request, Task, TaskId,
+    TaskKind, Timestamp,
 };
 
 use super::lease::while_kept;
@@ -72,7 +73,7 @@ impl Desk {
 /// What a claim of a judge is about.
 pub(super) struct Case {
     pub(super) task: Task,
-    pub(super) run: Run,
+    pub(super) run: TaskRun,
     pub(super) lease: Lease,
 }
 
@@ -145,7 +146,7 @@ impl Judge {
     async fn end_leftover(&self, left: Assigned, stop: &mut StopSign) -> Booked<()> {
         let reason = "its judge was cut off".to_owned();
         let ending = match left.lease.purpose {
-            Purpose::Merge => JudgeEnding::StepBack { reason },
+            LeasePurpose::Merge => JudgeEnding::StepBack { reason },
             _ => JudgeEnding::Unable { reason },
         };
         self.end(&left.lease, ending, stop).await.map(drop)
@@ -168,7 +169,7 @@ impl Judge {
         if !bench.to_judge {
             return Ok(None);
         }
-        self.claim_next(Purpose::Judge, &key, stop).await
+        self.claim_next(LeasePurpose::Judge, &key, stop).await
     }
 
     /// While the base is red, only what mends it is merged.
@@ -181,12 +182,12 @@ impl Judge {
     ) -> Booked<Option<Case>> {
         let crew = &self.crew;
         let Some(red) = &bench.red_base else {
-            return self.claim_next(Purpose::Merge, key, stop).await;
+            return self.claim_next(LeasePurpose::Merge, key, stop).await;
         };
         match crew.yard.base().await {
             Ok(base) if base != red.commit => {
                 crew.book.set_red_base(None).await?;
-                return self.claim_next(Purpose::Merge, key, stop).await;
+                return self.claim_next(LeasePurpose::Merge, key, stop).await;
             }
             _ => {}
         }
@@ -201,14 +202,14 @@ impl Judge {
             }
             desk.red_retry_at = Some(now.plus_secs(RED_RETRY_SECS));
             desk.bases.clear();
-            return self.claim_next(Purpose::Merge, key, stop).await;
+            return self.claim_next(LeasePurpose::Merge, key, stop).await;
         }
-        if mending.blocked_on() != Some(Reason::AwaitingJudge) {
+        if mending.blocked_on() != Some(BlockReason::AwaitingJudge) {
             return Ok(None);
         }
         let claim = Claim {
             owner: self.name.clone(),
-            purpose: Purpose::Merge,
+            purpose: LeasePurpose::Merge,
             key: key.to_owned(),
             base: Some(crew.settings.base.clone()),
         };
@@ -222,14 +223,14 @@ impl Judge {
 
     async fn claim_next(
         &self,
-        purpose: Purpose,
+        purpose: LeasePurpose,
         key: &str,
         stop: &mut StopSign,
     ) -> Booked<Option<Case>> {
         let crew = &self.crew;
         let mut wanted = Wanted::work(&self.name, "", key);
         wanted.purpose = purpose;
-        wanted.base = (purpose == Purpose::Merge).then(|| crew.settings.base.clone());
+        wanted.base = (purpose == LeasePurpose::Merge).then(|| crew.settings.base.clone());
         // A repeat under the same name gets the lease that a lost answer was about.
         let claimed = insist(crew, stop, || crew.book.claim_next(&wanted)).await;
         match claimed {
@@ -257,7 +258,7 @@ impl Judge {
         let (stopper, sign) = Stopper::new();
         let work = async {
             match case.lease.purpose {
-                Purpose::Merge => Box::pin(self.merge(&case, desk, sign, stop.clone())).await,
+                LeasePurpose::Merge => Box::pin(self.merge(&case, desk, sign, stop.clone())).await,
                 _ => Box::pin(self.judge(&case, sign, stop.clone())).await,
             }
         };
@@ -337,7 +338,7 @@ impl Judge {
         };
         let ran: Option<Vec<Checked>> = match (&result, task.kind) {
             // Nobody ran anything on a pull request yet.
-            (Some(result), Kind::Review) if changes.is_some() => {
+            (Some(result), TaskKind::Review) if changes.is_some() => {
                 let checks = crew
                     .yard
                     .check(result.clone(), Some(task.clone()), sign.clone());
@@ -357,7 +358,10 @@ impl Judge {
             findings: &findings,
             review: rules::Review::Off,
         };
-        let asks = task.acceptance.iter().any(|one| one.check == Check::Review);
+        let asks = task
+            .acceptance
+            .iter()
+            .any(|one| one.check == CriterionCheck::Review);
         if (crew.settings.review || asks) && !rules::is_settled_before_review(&evidence) {
             let settled = self.settled(task).await.map_err(Stopped::Ledger)?;
             let order = ReviewOrder {
@@ -376,7 +380,7 @@ impl Judge {
     }
 
     /// What an earlier judgement of the lineage raised and the last one did not.
-    async fn settled(&self, task: &Task) -> Booked<Vec<Remark>> {
+    async fn settled(&self, task: &Task) -> Booked<Vec<ReviewRemark>> {
         let book = &self.crew.book;
         let Some(parent) = &task.rework_of else {
             return Ok(Vec::new());
@@ -389,7 +393,7 @@ impl Judge {
         // A successor begins with its parent's remarks, and judgements add theirs.
         let before = before.map_or(0, |task| task.remarks.len());
         let (old, last) = task.remarks.split_at(before.min(task.remarks.len()));
-        let open = |remark: &&Remark| !last.iter().any(|one| one.id == remark.id);
+        let open = |remark: &&ReviewRemark| !last.iter().any(|one| one.id == remark.id);
         Ok(old.iter().filter(open).cloned().collect())
     }
 
@@ -411,11 +415,11 @@ impl Judge {
         };
         if matches!(
             refusal.code,
-            Code::ConcurrencyConflict | Code::InvalidTransition
+            RefusalCode::ConcurrencyConflict | RefusalCode::InvalidTransition
         ) {
             return Ok(None);
         }
-        if refusal.code == Code::LedgerInconsistent {
+        if refusal.code == RefusalCode::LedgerInconsistent {
             return self.leave_to_repair(lease, &refusal, stop).await;
         }
         // The rules do not take this verdict, so there is none.
@@ -465,7 +469,7 @@ impl Judge {
 fn review_criteria(task: &Task) -> Vec<runner_lifecycle::row::Criterion> {
     let asked = task.acceptance.iter();
     asked
-        .filter(|one| one.check == Check::Review)
+        .filter(|one| one.check == CriterionCheck::Review)
         .cloned()
         .collect()
 }

@@ -7,8 +7,10 @@ use runner_ledger::{LedgerError, RedBase};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{JudgeEnding, NewTask};
-use runner_lifecycle::row::{Intent, RED_BASE, Remark};
-use runner_lifecycle::{BasePosition, Code, Facts, Origin, Priority, ReworkCause, Risk, TaskId};
+use runner_lifecycle::row::{Intent, RED_BASE, ReviewRemark};
+use runner_lifecycle::{
+    BasePosition, Facts, RefusalCode, ReworkCause, TaskId, TaskOrigin, TaskPriority, TaskRisk,
+};
 
 use super::judge::{Case, Desk, Judge, Stopped};
 use super::{Rule, insist};
@@ -150,8 +152,10 @@ impl Judge {
             Some(Ok(_)) => {}
             Some(Err(LedgerError::Refused(refusal))) => {
                 return Ok(match refusal.code {
-                    Code::ConcurrencyConflict | Code::InvalidTransition => Round::Over,
-                    Code::LedgerInconsistent => {
+                    RefusalCode::ConcurrencyConflict | RefusalCode::InvalidTransition => {
+                        Round::Over
+                    }
+                    RefusalCode::LedgerInconsistent => {
                         self.leave_to_repair(&case.lease, &refusal, stop).await?;
                         Round::Over
                     }
@@ -279,7 +283,7 @@ fn empty() -> JudgeEnding {
     let text = "the result changes nothing in the base".to_owned();
     JudgeEnding::Reject {
         cause: ReworkCause::Verdict,
-        remarks: vec![Remark {
+        remarks: vec![ReviewRemark {
             id: "empty-merge".to_owned(),
             text: text.clone(),
         }],
@@ -309,10 +313,10 @@ fn mender(base: &str, plain: NewTask) -> NewTask {
             "The project's guard is red on commit {base} of the base branch, without any \
              unmerged work. Find out why and mend it, so that the guard is green again."
         ),
-        origin: Origin::FixBase,
+        origin: TaskOrigin::FixBase,
         source: Some(format!("{RED_BASE}{base}")),
-        priority: Priority::Critical,
-        risk: Risk::Low,
+        priority: TaskPriority::Critical,
+        risk: TaskRisk::Low,
         lock_scope: vec![Resource::whole_repo()],
         ..plain
     }

@@ -4,7 +4,7 @@
 //! wrong, three times at most; then nothing is asked again before something changes.
 
 use runner_ledger::{Ask, LedgerError};
-use runner_lifecycle::{Facts, Reason, Request, State};
+use runner_lifecycle::{BlockReason, Facts, Request, TaskState};
 
 use super::seat::seated;
 use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch};
@@ -138,15 +138,15 @@ pub(crate) async fn inputs(crew: &Crew, has_requirement: bool) -> Booked<Inputs>
 
 /// Whether a task with that blocker waits for a person or the outside, as far as a count
 /// can tell.
-pub fn is_parked(state: State, blocked_on: Option<Reason>) -> bool {
-    state == State::Blocked
+pub fn is_parked(state: TaskState, blocked_on: Option<BlockReason>) -> bool {
+    state == TaskState::Blocked
         && matches!(
             blocked_on,
             Some(
-                Reason::IssueLinking
-                    | Reason::DependencyNotMet
-                    | Reason::LedgerInconsistent
-                    | Reason::InvalidTransition
+                BlockReason::IssueLinking
+                    | BlockReason::DependencyNotMet
+                    | BlockReason::LedgerInconsistent
+                    | BlockReason::InvalidTransition
             )
         )
 }

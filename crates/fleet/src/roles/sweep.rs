@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use runner_lifecycle::run::Run;
-use runner_lifecycle::{RunStatus, Task, TaskId};
+use runner_lifecycle::run::TaskRun;
+use runner_lifecycle::{Task, TaskId, TaskRunStatus};
 
 use super::Crew;
 use crate::book::Booked;
 use crate::yard::Kept;
 
 /// Whether anybody may still need what a run left.
-pub(super) fn is_needed(task: &Task, runs: &[Run], kept: &Kept, starts_from: Option<&str>) -> bool {
+pub(super) fn is_needed(
+    task: &Task,
+    runs: &[TaskRun],
+    kept: &Kept,
+    starts_from: Option<&str>,
+) -> bool {
     let Some(run) = runs.iter().find(|run| run.id == kept.run_id) else {
         return false;
     };
@@ -19,11 +24,11 @@ pub(super) fn is_needed(task: &Task, runs: &[Run], kept: &Kept, starts_from: Opt
     if task.state.is_terminal() {
         return start;
     }
-    let current = run.status == RunStatus::Running && run.token == kept.token;
+    let current = run.status == TaskRunStatus::Running && run.token == kept.token;
     let last_result = runs
         .iter()
         .rev()
-        .find(|run| run.status == RunStatus::Success)
+        .find(|run| run.status == TaskRunStatus::Success)
         .is_some_and(|last| last.id == run.id && last.token == kept.token);
     current || last_result || start
 }
@@ -56,7 +61,7 @@ pub(super) async fn sweep(crew: &Crew) -> Booked<()> {
 }
 
 /// A task, its runs, and the commit that its successor starts from.
-type Known = (Task, Vec<Run>, Option<String>);
+type Known = (Task, Vec<TaskRun>, Option<String>);
 
 async fn look(crew: &Crew, id: &TaskId) -> Booked<Option<Known>> {
     let Some(task) = crew.book.task(id).await? else {

@@ -4,8 +4,8 @@
 
 use runner_ledger::{Agent, Assigned, LedgerError, NewAgent, RunSpending, Spending};
 use runner_lifecycle::decide::assignment;
-use runner_lifecycle::request::Ending;
-use runner_lifecycle::{Category, Code, Facts, Purpose, Reason, Task};
+use runner_lifecycle::request::WorkEnding;
+use runner_lifecycle::{BlockReason, Facts, FailureCategory, LeasePurpose, RefusalCode, Task};
 
 use super::lease::while_kept;
 use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Rule, Watch, Woke, insist};
@@ -61,7 +61,10 @@ impl Worker {
             return Ok(());
         }
         match self.crew.book.assigned(&self.name).await {
-            Ok(Some(given)) => self.finish(&given, Ending::GivenBack, stop).await.map(drop),
+            Ok(Some(given)) => self
+                .finish(&given, WorkEnding::GivenBack, stop)
+                .await
+                .map(drop),
             Ok(None) => Ok(()),
             Err(error) if error.is_transient() => Ok(()),
             Err(error) => Err(error),
@@ -107,9 +110,9 @@ impl Worker {
     async fn work(&self, given: Assigned, stop: &mut StopSign) -> Booked<()> {
         let crew = &self.crew;
         let (stopper, sign) = Stopper::new();
-        if given.lease.purpose != Purpose::Work || was_begun(&given) {
+        if given.lease.purpose != LeasePurpose::Work || was_begun(&given) {
             // An earlier life of this worker began it, and is gone with all it knew.
-            return Box::pin(self.finish(&given, Ending::Lost, stop))
+            return Box::pin(self.finish(&given, WorkEnding::Lost, stop))
                 .await
                 .map(drop);
         }
@@ -141,26 +144,26 @@ impl Worker {
         let ending = match &worked {
             Ok(worked) => self.ending(given, worked).await,
             // Told to end while it began: that is no trouble of the machine's.
-            Err(_) if sign.is_raised() => Ending::Lost,
-            Err(_) if crew.is_everybodys_trouble(&mut stop).await => Ending::GivenBack,
-            Err(trouble) => classify::failed(Category::Env, &trouble.0, &trouble.0),
+            Err(_) if sign.is_raised() => WorkEnding::Lost,
+            Err(_) if crew.is_everybodys_trouble(&mut stop).await => WorkEnding::GivenBack,
+            Err(trouble) => classify::failed(FailureCategory::Env, &trouble.0, &trouble.0),
         };
         // Everybody is told to stop, and this one is still there to say so.
         let ending = match ending {
-            Ending::Lost if stop.is_raised() => Ending::GivenBack,
+            WorkEnding::Lost if stop.is_raised() => WorkEnding::GivenBack,
             other => other,
         };
         if let Ok(worked) = &worked {
             self.charge(given, worked, &mut stop).await?;
         }
         let failure = match &ending {
-            Ending::Failed {
+            WorkEnding::Failed {
                 signature, note, ..
             } => Some((signature.clone().unwrap_or_default(), note.clone())),
             _ => None,
         };
         if let Some(task) = Box::pin(self.finish(given, ending, &mut stop)).await? {
-            if task.blocked_on() == Some(Reason::QuotaWait) {
+            if task.blocked_on() == Some(BlockReason::QuotaWait) {
                 let account = task.blocker.as_ref().and_then(|b| b.waits_for.clone());
                 if let (Some(account), Some(at)) = (account, task.retry_at()) {
                     crew.book.quota_met(&account, at).await?;
@@ -196,14 +199,16 @@ impl Worker {
     }
 
     /// What git and the guards say about it.
-    async fn ending(&self, given: &Assigned, worked: &Worked) -> Ending {
+    async fn ending(&self, given: &Assigned, worked: &Worked) -> WorkEnding {
         let task = &given.task;
         let mut findings = Vec::new();
         if let Some(result) = &worked.result {
             let (start, commit) = (result.start.clone(), result.commit.clone());
             let bytes = match self.crew.yard.diff_bytes(start, commit).await {
                 Ok(bytes) => bytes,
-                Err(trouble) => return classify::failed(Category::Env, &trouble.0, &trouble.0),
+                Err(trouble) => {
+                    return classify::failed(FailureCategory::Env, &trouble.0, &trouble.0);
+                }
             };
             let paths = &self.crew.settings.paths;
             findings = policy::findings(task, paths, &result.changes, bytes);
@@ -242,7 +247,7 @@ impl Worker {
     async fn finish(
         &self,
         given: &Assigned,
-        mut ending: Ending,
+        mut ending: WorkEnding,
         stop: &mut StopSign,
     ) -> Booked<Option<Task>> {
         let crew = &self.crew;
@@ -252,12 +257,12 @@ impl Worker {
             let mut leases = crew.book.leases().await?.into_iter();
             let current = leases.find(|current| current.task_id == lease.task_id);
             lease = current.unwrap_or(lease);
-            if let Ending::Success { packet, .. } = &mut ending {
+            if let WorkEnding::Success { packet, .. } = &mut ending {
                 packet.run_id.clone_from(&lease.run_id);
             }
         }
         let lease = &lease;
-        let say = |ending: Ending| {
+        let say = |ending: WorkEnding| {
             let (book, outside) = (&crew.book, outside.clone());
             async move { book.finish(lease, ending, outside).await }
         };
@@ -271,12 +276,12 @@ impl Worker {
         };
         if matches!(
             refusal.code,
-            Code::ConcurrencyConflict | Code::InvalidTransition
+            RefusalCode::ConcurrencyConflict | RefusalCode::InvalidTransition
         ) {
             return Ok(None);
         }
         // The rules do not take this result: that is what is in the way.
-        let blocked = Ending::Blocked {
+        let blocked = WorkEnding::Blocked {
             code: refusal.code,
             reason: refusal.reason,
             waits_for: None,
@@ -289,14 +294,14 @@ impl Worker {
     }
 
     /// What is in no ledger and decides what is tried next.
-    async fn outside(&self, given: &Assigned, ending: &Ending) -> Booked<Facts> {
+    async fn outside(&self, given: &Assigned, ending: &WorkEnding) -> Booked<Facts> {
         let failures = &given.task.counters.failures_by_owner;
         let mine = failures.get(&self.name).copied().unwrap_or(0) + 1;
         let mut facts = Facts {
             models: u32::try_from(self.crew.settings.models.len()).unwrap_or(u32::MAX),
             ..Facts::default()
         };
-        if mine >= 2 && matches!(ending, Ending::Failed { .. }) {
+        if mine >= 2 && matches!(ending, WorkEnding::Failed { .. }) {
             let now = self.crew.book.now().await?;
             let better = |agent: &Agent| {
                 agent.role == self.role

@@ -8,10 +8,10 @@
 use runner_core::text::{cut_chars, escape_path};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::{
-    AcceptanceAnswer, CheckStatus, Extra, MAX_NOTES, ResourceChange, ResultPacket, ResultStatus,
-    SCHEMA_VERSION,
+    AcceptanceAnswer, CheckStatus, MAX_NOTES, PacketExtra, ResourceChange, ResultPacket,
+    ResultStatus, SCHEMA_VERSION,
 };
-use runner_lifecycle::{Check, Task};
+use runner_lifecycle::{CriterionCheck, Task};
 
 use super::policy::resource_of;
 use crate::yard::Checked;
@@ -51,7 +51,7 @@ pub fn planned_checks(task: &Task) -> Vec<PlannedCheck> {
 fn own_criteria(task: &Task) -> impl Iterator<Item = &str> {
     task.acceptance
         .iter()
-        .filter(|criterion| criterion.check == Check::Command && criterion.id != GUARD)
+        .filter(|criterion| criterion.check == CriterionCheck::Command && criterion.id != GUARD)
         .map(|criterion| criterion.id.as_str())
 }
 
@@ -69,7 +69,7 @@ fn check_of<'t>(task: &'t Task, criterion: &'t str) -> &'t str {
 pub fn command_answers(task: &Task, checks: &[Checked]) -> Result<Vec<AcceptanceAnswer>, String> {
     let mut answers = Vec::new();
     for criterion in &task.acceptance {
-        if criterion.check != Check::Command {
+        if criterion.check != CriterionCheck::Command {
             continue;
         }
         let name = check_of(task, &criterion.id);
@@ -87,7 +87,7 @@ pub fn command_answers(task: &Task, checks: &[Checked]) -> Result<Vec<Acceptance
 pub fn recorded_answers(
     task: &Task,
     packet: Option<&ResultPacket>,
-    kind: Check,
+    kind: CriterionCheck,
 ) -> Result<Vec<AcceptanceAnswer>, String> {
     let given = packet.map_or(&[][..], |packet| &packet.acceptance_check);
     task.acceptance
@@ -111,7 +111,7 @@ pub fn pass(criterion: &str, evidence: &str) -> AcceptanceAnswer {
         criterion: criterion.to_owned(),
         status: CheckStatus::Pass,
         evidence: cut_chars(evidence, EVIDENCE_CHARS).into_owned(),
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     }
 }
 
@@ -133,7 +133,7 @@ pub fn done_packet(
         acceptance_check: answers,
         worklog_path: worklog_path(run_id),
         notes_for_orchestrator: notes,
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     }
 }
 
@@ -147,7 +147,11 @@ pub fn merge_packet(
     judge_packet: Option<&ResultPacket>,
 ) -> Result<ResultPacket, String> {
     let mut answers = command_answers(task, checks)?;
-    answers.extend(recorded_answers(task, judge_packet, Check::Review)?);
+    answers.extend(recorded_answers(
+        task,
+        judge_packet,
+        CriterionCheck::Review,
+    )?);
     Ok(done_packet(task, run_id, changes, answers, Vec::new()))
 }
 
@@ -183,8 +187,8 @@ mod tests {
 
     #[test]
     fn which_command_answers_what() {
-        use Check::{Command, Review};
-        let criteria = |list: &[(&str, Check)]| {
+        use CriterionCheck::{Command, Review};
+        let criteria = |list: &[(&str, CriterionCheck)]| {
             list.iter()
                 .map(|(id, check)| criterion(id, *check))
                 .collect()
@@ -253,7 +257,7 @@ mod tests {
         assert_eq!(command_answers(&task(), &checks), Err("parses".to_owned()));
         assert_eq!(command_answers(&task(), &[]), Err("guard".to_owned()));
         let reviewed = Task {
-            acceptance: vec![criterion("clear", Check::Review)],
+            acceptance: vec![criterion("clear", CriterionCheck::Review)],
             ..task()
         };
         assert_eq!(
@@ -265,7 +269,9 @@ mod tests {
     #[test]
     fn packets_are_accepted_by_the_law() {
         let mut reviewed = task();
-        reviewed.acceptance.push(criterion("clear", Check::Review));
+        reviewed
+            .acceptance
+            .push(criterion("clear", CriterionCheck::Review));
         let judge = done_packet(
             &reviewed,
             "t-1",

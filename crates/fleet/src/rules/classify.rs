@@ -1,9 +1,9 @@
 //! What a worker's loop came to: the ending of its run, from git and the checks alone.
 
 use runner_core::text::{cut_chars, cut_front};
-use runner_lifecycle::request::Ending;
+use runner_lifecycle::request::WorkEnding;
 use runner_lifecycle::retry::{LoopEnding, RunEnding};
-use runner_lifecycle::{Category, Code, Task};
+use runner_lifecycle::{FailureCategory, RefusalCode, Task};
 
 use super::answers::{command_answers, done_packet, planned_checks};
 use super::policy::{Finding, could_not_run, paths_of};
@@ -48,10 +48,10 @@ const CIRCLES: [&str; 4] = [
 /// | | a path outside the scope | blocked, SCOPE_VIOLATION |
 /// | | another finding | failed, policy |
 /// | | else | success |
-pub fn ending(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> Ending {
+pub fn ending(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> WorkEnding {
     match worked.ending.run_ending() {
-        RunEnding::Lost => Ending::Lost,
-        RunEnding::Quota => Ending::Quota {
+        RunEnding::Lost => WorkEnding::Lost,
+        RunEnding::Quota => WorkEnding::Quota {
             reset_at: worked.quota_until,
             account: worked.account.clone(),
         },
@@ -62,8 +62,8 @@ pub fn ending(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) 
 
 /// A failed run with its signature and a note for people. A failure that says nothing has
 /// no signature: nobody knows whether it is the same again.
-pub fn failed(category: Category, note: &str, text: &str) -> Ending {
-    Ending::Failed {
+pub fn failed(category: FailureCategory, note: &str, text: &str) -> WorkEnding {
+    WorkEnding::Failed {
         category,
         signature: (!gist(text).is_empty()).then(|| signature(category, text)),
         note: cut_chars(note.trim(), NOTE_CHARS).into_owned(),
@@ -71,11 +71,11 @@ pub fn failed(category: Category, note: &str, text: &str) -> Ending {
 }
 
 /// A loop that ended before its goal.
-fn unfinished(task: &Task, worked: &Worked, category: Category) -> Ending {
+fn unfinished(task: &Task, worked: &Worked, category: FailureCategory) -> WorkEnding {
     let category = match worked.ending {
-        LoopEnding::IterationLimit if goes_in_circles(task, worked) => Category::ModelLoop,
+        LoopEnding::IterationLimit if goes_in_circles(task, worked) => FailureCategory::ModelLoop,
         // The runner's own words; a guard's log may speak of permissions for other reasons.
-        LoopEnding::RunnerError if is_refusal(&worked.why) => Category::Permission,
+        LoopEnding::RunnerError if is_refusal(&worked.why) => FailureCategory::Permission,
         _ => category,
     };
     let gist = gist(&worked.why);
@@ -99,7 +99,7 @@ fn goes_in_circles(task: &Task, worked: &Worked) -> bool {
     let lower = worked.why.to_lowercase();
     let said = CIRCLES.iter().any(|words| lower.contains(words));
     let before = task.counters.signature.as_deref();
-    let alike = [Category::Model, Category::ModelLoop]
+    let alike = [FailureCategory::Model, FailureCategory::ModelLoop]
         .iter()
         .any(|category| before == Some(signature(*category, &worked.why).as_str()));
     said || (alike && !gist(&worked.why).is_empty())
@@ -111,26 +111,26 @@ fn is_refusal(text: &str) -> bool {
 }
 
 /// A loop that says it is through.
-fn complete(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> Ending {
+fn complete(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> WorkEnding {
     if let Some(check) = with_end(&worked.checks, CheckEnd::Unable) {
         return unable(task, check);
     }
     if let Some(check) = with_end(&worked.checks, CheckEnd::Red) {
         let note = format!("{} is red: {}", shown(task, check), words_of(check));
-        return failed(Category::Test, &note, &check.tail);
+        return failed(FailureCategory::Test, &note, &check.tail);
     }
     let answers = match command_answers(task, &worked.checks) {
         Ok(answers) => answers,
         Err(criterion) => {
             let note = format!("criterion {criterion} was not checked");
-            return failed(Category::Env, &note, &note);
+            return failed(FailureCategory::Env, &note, &note);
         }
     };
     let mut notes = Vec::new();
     let (result, changes) = match &worked.result {
         None if task.needs_merge() => {
             let note = "nothing was changed though a change was asked for";
-            return failed(Category::NoChange, note, note);
+            return failed(FailureCategory::NoChange, note, note);
         }
         None => (None, &[][..]),
         Some(result) if task.needs_merge() => {
@@ -150,7 +150,7 @@ fn complete(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) ->
         }
     };
     let packet = done_packet(task, run_id, changes, answers, notes);
-    Ending::Success { result, packet }
+    WorkEnding::Success { result, packet }
 }
 
 fn with_end(checks: &[Checked], end: CheckEnd) -> Option<&Checked> {
@@ -158,12 +158,12 @@ fn with_end(checks: &[Checked], end: CheckEnd) -> Option<&Checked> {
 }
 
 /// A check that could not run: the project is not set up, or something is not allowed.
-fn unable(task: &Task, check: &Checked) -> Ending {
+fn unable(task: &Task, check: &Checked) -> WorkEnding {
     let text = format!("{}\n{}", check.evidence, check.tail);
     let category = if is_refusal(&text) {
-        Category::Permission
+        FailureCategory::Permission
     } else {
-        Category::Setup
+        FailureCategory::Setup
     };
     let why = cut_chars(check.evidence.trim(), NOTE_CHARS / 2);
     let note = match planned_checks(task).iter().find(|one| one.id == check.id) {
@@ -193,20 +193,20 @@ fn shown(task: &Task, check: &Checked) -> String {
 
 /// The ending that findings lead to: those about the scope first, since the packet may be
 /// wrong there.
-fn against_policy(findings: &[Finding]) -> Option<Ending> {
+fn against_policy(findings: &[Finding]) -> Option<WorkEnding> {
     findings.first()?;
     let mut texts: Vec<&str> = findings.iter().map(|one| one.text.as_str()).collect();
     texts.dedup();
     let note = texts.join("; ");
     if findings.iter().any(|one| one.breach.is_scope()) {
-        return Some(Ending::Blocked {
-            code: Code::ScopeViolation,
+        return Some(WorkEnding::Blocked {
+            code: RefusalCode::ScopeViolation,
             reason: cut_chars(&note, NOTE_CHARS).into_owned(),
             waits_for: paths_of(findings),
         });
     }
     let ids: Vec<String> = findings.iter().map(Finding::id).collect();
-    let category = Category::Policy;
+    let category = FailureCategory::Policy;
     Some(failed(category, &note, &ids.join("\n")))
 }
 

@@ -3,7 +3,7 @@
 
 use runner_core::mask::mask_text;
 use runner_core::text::{cut_chars, is_invisible};
-use runner_lifecycle::{Category, Timestamp};
+use runner_lifecycle::{FailureCategory, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::role::Role;
@@ -101,7 +101,7 @@ pub struct Failure {
     /// Its normal form.
     pub signature: String,
     /// What kind it is.
-    pub category: Category,
+    pub category: FailureCategory,
     /// A line that says what went wrong.
     pub gist: String,
     /// How often it was seen.
@@ -126,7 +126,7 @@ impl FailureDelta {
 
     /// Adds a failure: one of the same signature is counted, what is older than a day or
     /// beyond the limit is forgotten.
-    pub fn add(&mut self, signature: &str, category: Category, gist: &str, now: Timestamp) {
+    pub fn add(&mut self, signature: &str, category: FailureCategory, gist: &str, now: Timestamp) {
         let same = |failure: &Failure| failure.signature == signature;
         let before = self
             .failures
@@ -228,9 +228,9 @@ mod tests {
     #[test]
     fn failures_are_counted_and_forgotten() {
         let mut delta = FailureDelta::default();
-        delta.add("a", Category::Test, "error: a\nsecond", Timestamp(0));
-        delta.add("b", Category::Env, "", Timestamp(5));
-        delta.add("a", Category::Test, "error: a", Timestamp(10));
+        delta.add("a", FailureCategory::Test, "error: a\nsecond", Timestamp(0));
+        delta.add("b", FailureCategory::Env, "", Timestamp(5));
+        delta.add("a", FailureCategory::Test, "error: a", Timestamp(10));
         let seen: Vec<(&str, u32)> = delta
             .failures
             .iter()
@@ -244,7 +244,12 @@ mod tests {
             assert_eq!(later.failures.len(), left, "{now}");
         }
         for n in 0..30 {
-            delta.add(&format!("s{n}"), Category::Flaky, "x", Timestamp(20 + n));
+            delta.add(
+                &format!("s{n}"),
+                FailureCategory::Flaky,
+                "x",
+                Timestamp(20 + n),
+            );
         }
         assert_eq!(delta.failures.len(), MAX_SIGNATURES);
         assert_eq!(delta.failures[0].signature, "s29");
@@ -256,7 +261,12 @@ mod tests {
     fn no_secret_is_passed_on() {
         let mut delta = FailureDelta::default();
         let key = format!("ghp_{}", "a1".repeat(12));
-        delta.add("a", Category::Env, &format!("401 with {key}"), Timestamp(0));
+        delta.add(
+            "a",
+            FailureCategory::Env,
+            &format!("401 with {key}"),
+            Timestamp(0),
+        );
         assert_eq!(delta.failures[0].gist, "401 with ***");
     }
 

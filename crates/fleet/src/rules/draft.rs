@@ -6,7 +6,7 @@ use runner_core::text::{cut_chars, escape_path};
 use runner_lifecycle::lock::{Resource, normalise};
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::row::{Criterion, TaskId};
-use runner_lifecycle::{Check, Kind, Origin};
+use runner_lifecycle::{CriterionCheck, TaskKind, TaskOrigin};
 
 use super::answers::GUARD;
 use super::role::Role;
@@ -71,8 +71,8 @@ pub fn review_task(
     Some(NewTask {
         title: cut_chars(title.trim(), 200).into_owned(),
         goal: format!("pull request {number} of {source} is judged, and merged if it is good"),
-        kind: Kind::Review,
-        origin: Origin::PullRequest,
+        kind: TaskKind::Review,
+        origin: TaskOrigin::PullRequest,
         source: Some(pull_request_source(source, number)),
         head: Some(head.to_owned()),
         ..defaults.task(id, None)
@@ -89,7 +89,7 @@ pub fn guard_criterion() -> Criterion {
     Criterion {
         id: GUARD.to_owned(),
         text: "the guard is green".to_owned(),
-        check: Check::Command,
+        check: CriterionCheck::Command,
     }
 }
 

@@ -1,10 +1,10 @@
 //! What several tests make in the same way.
 
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::packet::{ChangeAction, Extra, ResourceChange};
+use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 use runner_lifecycle::retry::LoopEnding;
 use runner_lifecycle::row::Criterion;
-use runner_lifecycle::{Check, Task, TaskId};
+use runner_lifecycle::{CriterionCheck, Task, TaskId};
 
 use crate::yard::{CheckEnd, Checked, Spent, WorkResult, Worked};
 
@@ -16,8 +16,8 @@ pub(super) fn task() -> Task {
         role: "worker".to_owned(),
         lock_scope: scope(&["src"]),
         acceptance: vec![
-            criterion("guard", Check::Command),
-            criterion("parses", Check::Command),
+            criterion("guard", CriterionCheck::Command),
+            criterion("parses", CriterionCheck::Command),
         ],
         commands: vec!["cargo test parser".to_owned()],
         ..Task::blank(id("t"))
@@ -35,7 +35,7 @@ pub(super) fn scope(paths: &[&str]) -> Vec<Resource> {
         .collect()
 }
 
-pub(super) fn criterion(id: &str, check: Check) -> Criterion {
+pub(super) fn criterion(id: &str, check: CriterionCheck) -> Criterion {
     Criterion {
         id: id.to_owned(),
         text: format!("{id} holds"),
@@ -48,7 +48,7 @@ pub(super) fn change(path: &str, action: ChangeAction) -> ResourceChange {
         resource: path.to_owned(),
         action,
         evidence: None,
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     }
 }
 

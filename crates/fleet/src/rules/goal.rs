@@ -10,7 +10,7 @@ use runner_core::digest::sha256_hex;
 use runner_core::goal::check_run_id;
 use runner_core::text::cut_chars;
 use runner_core::tree::Node;
-use runner_lifecycle::{Check, ContextKind, Task};
+use runner_lifecycle::{ContextKind, CriterionCheck, Task};
 
 use super::answers::{GUARD, planned_checks};
 
@@ -86,9 +86,9 @@ fn criteria(task: &Task) -> Vec<String> {
     task.acceptance
         .iter()
         .map(|criterion| match criterion.check {
-            Check::Review => format!("{} (a reviewer decides)", criterion.text),
-            Check::Command if criterion.id == GUARD => criterion.text.clone(),
-            Check::Command => format!("{} (a command decides)", criterion.text),
+            CriterionCheck::Review => format!("{} (a reviewer decides)", criterion.text),
+            CriterionCheck::Command if criterion.id == GUARD => criterion.text.clone(),
+            CriterionCheck::Command => format!("{} (a command decides)", criterion.text),
         })
         .collect()
 }
@@ -147,7 +147,7 @@ mod tests {
     use proptest::prelude::*;
     use runner_core::goal::Goal;
     use runner_core::tree;
-    use runner_lifecycle::row::{ContextItem, Remark};
+    use runner_lifecycle::row::{ContextItem, ReviewRemark};
 
     use super::super::fixtures::{criterion, scope, task};
     use super::*;
@@ -155,9 +155,10 @@ mod tests {
     #[test]
     fn a_whole_goal() {
         let mut task = task();
-        task.acceptance.push(criterion("clear", Check::Review));
+        task.acceptance
+            .push(criterion("clear", CriterionCheck::Review));
         task.forbidden_scope = scope(&["src/gen"]);
-        task.remarks = vec![Remark {
+        task.remarks = vec![ReviewRemark {
             id: "naming".to_owned(),
             text: "x is no name".to_owned(),
         }];

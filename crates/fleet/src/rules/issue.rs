@@ -7,9 +7,9 @@ mod body;
 mod front;
 mod import;
 
-use runner_lifecycle::request::{Issue as IssueFacts, NewTask};
+use runner_lifecycle::request::{IssueFacts, NewTask};
 use runner_lifecycle::row::{Criterion, TaskId};
-use runner_lifecycle::{Check, Origin};
+use runner_lifecycle::{CriterionCheck, TaskOrigin};
 
 use super::draft::{Defaults, check_text, guard_criterion, scope_of, shown};
 use super::role::{self, Role};
@@ -157,7 +157,7 @@ impl Issue {
         Ok(NewTask {
             title: self.title.trim().to_owned(),
             goal: body.goal,
-            origin: Origin::Issue,
+            origin: TaskOrigin::Issue,
             source: Some(Issue::source_of(source, self.number)),
             priority: body.priority.unwrap_or(plain.priority),
             risk: body.risk.unwrap_or(plain.risk),
@@ -237,10 +237,10 @@ fn criteria(body: &Body, defaults: &Defaults, findings: &mut Vec<IssueFinding>) 
             findings.push(IssueFinding::at(*line, words));
         }
         let check = if reviewed || (defaults.review && commands == 0) {
-            Check::Review
+            CriterionCheck::Review
         } else {
             commands = commands.saturating_sub(1);
-            Check::Command
+            CriterionCheck::Command
         };
         criteria.push(Criterion {
             id: format!("a{}", at + 1),

@@ -6,8 +6,8 @@
 use runner_core::text::cut_chars;
 use runner_lifecycle::packet::{ResourceChange, ResultPacket};
 use runner_lifecycle::request::JudgeEnding;
-use runner_lifecycle::row::Remark;
-use runner_lifecycle::{Check, ReworkCause, Task, Timestamp};
+use runner_lifecycle::row::ReviewRemark;
+use runner_lifecycle::{CriterionCheck, ReworkCause, Task, Timestamp};
 
 use super::answers::{command_answers, done_packet, pass, recorded_answers};
 use super::classify::words_of;
@@ -47,7 +47,7 @@ pub enum Review {
 
 impl Review {
     /// Reads what a reviewer said about the criteria of a task.
-    pub fn read(task: &Task, said: Reviewed, settled: &[Remark]) -> Review {
+    pub fn read(task: &Task, said: Reviewed, settled: &[ReviewRemark]) -> Review {
         match said {
             Reviewed::Silent => Review::Unusable("the reviewer said nothing".to_owned()),
             Reviewed::Quota { until, account } => Review::Quota { until, account },
@@ -55,7 +55,7 @@ impl Review {
                 let asked: Vec<_> = task
                     .acceptance
                     .iter()
-                    .filter(|criterion| criterion.check == Check::Review)
+                    .filter(|criterion| criterion.check == CriterionCheck::Review)
                     .cloned()
                     .collect();
                 match Verdict::parse(&text, &asked) {
@@ -133,7 +133,7 @@ fn before_review(evidence: &Evidence<'_>) -> Result<Answers, Box<JudgeEnding>> {
         return Err(Box::new(unable("the commit of the result is not there")));
     };
     if task.needs_merge() && changes.is_empty() {
-        let remark = Remark {
+        let remark = ReviewRemark {
             id: "empty-diff".to_owned(),
             text: "the result changes nothing".to_owned(),
         };
@@ -147,14 +147,14 @@ fn before_review(evidence: &Evidence<'_>) -> Result<Answers, Box<JudgeEnding>> {
             }
             command_answers(task, checks)
         }
-        Guard::Recorded(packet) => recorded_answers(task, packet, Check::Command),
+        Guard::Recorded(packet) => recorded_answers(task, packet, CriterionCheck::Command),
     };
     let answers = answers
         .map_err(|criterion| Box::new(unable(&format!("criterion {criterion} was not checked"))))?;
     if evidence.findings.is_empty() {
         return Ok(answers);
     }
-    let remarks: Vec<Remark> = evidence.findings.iter().map(Remark::from).collect();
+    let remarks: Vec<ReviewRemark> = evidence.findings.iter().map(ReviewRemark::from).collect();
     let reason = joined(&remarks);
     Err(Box::new(reject(ReworkCause::Policy, remarks, &reason)))
 }
@@ -166,10 +166,10 @@ pub fn not_green(checks: &[Checked]) -> Option<JudgeEnding> {
         let why = format!("{} could not run: {}", check.id, check.evidence);
         return Some(unable(&why));
     }
-    let remarks: Vec<Remark> = checks
+    let remarks: Vec<ReviewRemark> = checks
         .iter()
         .filter(|check| check.end == CheckEnd::Red)
-        .map(|check| Remark {
+        .map(|check| ReviewRemark {
             id: format!("check:{}", check.id),
             text: format!("{} is red: {}", check.id, words_of(check)),
         })
@@ -180,9 +180,9 @@ pub fn not_green(checks: &[Checked]) -> Option<JudgeEnding> {
 
 /// The ending for a result that does not merge with the base.
 pub fn conflict(paths: &[String]) -> JudgeEnding {
-    let remarks: Vec<Remark> = paths
+    let remarks: Vec<ReviewRemark> = paths
         .iter()
-        .map(|path| Remark {
+        .map(|path| ReviewRemark {
             id: format!("conflict:{path}"),
             text: format!("{path} does not merge with the base"),
         })
@@ -192,15 +192,15 @@ pub fn conflict(paths: &[String]) -> JudgeEnding {
 }
 
 fn is_review(criterion: &runner_lifecycle::row::Criterion) -> bool {
-    criterion.check == Check::Review
+    criterion.check == CriterionCheck::Review
 }
 
-fn joined(remarks: &[Remark]) -> String {
+fn joined(remarks: &[ReviewRemark]) -> String {
     let texts: Vec<&str> = remarks.iter().map(|remark| remark.text.as_str()).collect();
     texts.join("; ")
 }
 
-fn reject(cause: ReworkCause, remarks: Vec<Remark>, reason: &str) -> JudgeEnding {
+fn reject(cause: ReworkCause, remarks: Vec<ReviewRemark>, reason: &str) -> JudgeEnding {
     JudgeEnding::Reject {
         cause,
         remarks,

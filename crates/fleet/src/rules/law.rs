@@ -2,14 +2,14 @@
 
 use runner_core::config::FleetConfig;
 use runner_lifecycle::decide::{Answer, LeaseChange};
-use runner_lifecycle::event::Event;
+use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::packet::ChangeAction;
-use runner_lifecycle::request::{Claim, Ending, JudgeEnding, NewPacket, NewTask};
+use runner_lifecycle::request::{Claim, JudgeEnding, NewPacket, NewTask, WorkEnding};
 use runner_lifecycle::row::Intent;
-use runner_lifecycle::run::Run;
+use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{
-    BasePosition, Call, Facts, Policy, Purpose, Reason, Refusal, Request, State, Task, Timestamp,
-    decide,
+    BasePosition, BlockReason, Facts, LeasePurpose, Policy, Refusal, Request, Task, TaskCall,
+    TaskState, Timestamp, decide,
 };
 use serde_json::json;
 
@@ -27,8 +27,8 @@ use crate::yard::{CheckEnd, Worked};
 struct Desk {
     task: Task,
     facts: Facts,
-    runs: Vec<Run>,
-    events: Vec<Event>,
+    runs: Vec<TaskRun>,
+    events: Vec<TaskEvent>,
     now: Timestamp,
 }
 
@@ -52,7 +52,7 @@ impl Desk {
     }
 
     fn decide(&mut self, row: Option<&Task>, request: Request) -> Result<Answer, Refusal> {
-        let call = Call {
+        let call = TaskCall {
             actor: "w".to_owned(),
             expected_version: None,
             request,
@@ -73,8 +73,8 @@ impl Desk {
         Ok(decision.answer)
     }
 
-    fn claim(&mut self, purpose: Purpose) -> (u64, String) {
-        let base = (purpose == Purpose::Merge).then(|| "main".to_owned());
+    fn claim(&mut self, purpose: LeasePurpose) -> (u64, String) {
+        let base = (purpose == LeasePurpose::Merge).then(|| "main".to_owned());
         self.facts.is_merge_head = base.is_some();
         let key = format!("key-{}", self.task.version);
         let answer = self.ask(Request::Claim(Claim {
@@ -91,7 +91,7 @@ impl Desk {
 
     /// One run, classified as a worker would.
     fn work(&mut self, worked: &Worked) {
-        let (token, run_id) = self.claim(Purpose::Work);
+        let (token, run_id) = self.claim(LeasePurpose::Work);
         let changes = worked.result.as_ref().map_or(&[][..], |r| &r.changes);
         let findings = policy::findings(&self.task, &rules(), changes, 0);
         let ending = classify::ending(&self.task, &run_id, worked, &findings);
@@ -111,7 +111,7 @@ impl Desk {
         });
     }
 
-    fn blocked_on(&self) -> Option<Reason> {
+    fn blocked_on(&self) -> Option<BlockReason> {
         self.task.blocked_on()
     }
 
@@ -165,10 +165,10 @@ fn worked_outside() -> Worked {
 fn from_a_plan_to_the_base() {
     let mut desk = Desk::new(planned());
     desk.work(&worked());
-    assert_eq!(desk.blocked_on(), Some(Reason::AwaitingJudge));
+    assert_eq!(desk.blocked_on(), Some(BlockReason::AwaitingJudge));
 
     let changes = worked().result.unwrap().changes;
-    let (token, run_id) = desk.claim(Purpose::Judge);
+    let (token, run_id) = desk.claim(LeasePurpose::Judge);
     let run = desk.facts.run.clone().unwrap();
     let ending = judge::ending(&Evidence {
         task: &desk.task,
@@ -181,7 +181,7 @@ fn from_a_plan_to_the_base() {
     assert!(matches!(ending, JudgeEnding::Approve { .. }));
     desk.ask(Request::Judge { token, ending });
 
-    let (token, run_id) = desk.claim(Purpose::Merge);
+    let (token, run_id) = desk.claim(LeasePurpose::Merge);
     let run = desk.facts.run.clone().unwrap();
     let checks = worked().checks;
     let judged = run.judge_packet.as_ref();
@@ -200,7 +200,7 @@ fn from_a_plan_to_the_base() {
         intent,
         base: BasePosition::Merged,
     });
-    assert_eq!(desk.task.state, State::Done);
+    assert_eq!(desk.task.state, TaskState::Done);
     assert_eq!(desk.summary(), "merged after 1 run");
 }
 
@@ -208,12 +208,12 @@ fn from_a_plan_to_the_base() {
 fn a_scope_violation_gets_one_new_packet() {
     let mut desk = Desk::new(planned());
     desk.work(&worked_outside());
-    assert_eq!(desk.blocked_on(), Some(Reason::ScopeViolation));
+    assert_eq!(desk.blocked_on(), Some(BlockReason::ScopeViolation));
     desk.recover(Some(policy::replan_packet(&desk.task)));
-    assert_eq!(desk.task.state, State::Todo);
+    assert_eq!(desk.task.state, TaskState::Todo);
     assert_eq!(desk.task.lock_scope, scope(&["docs/syntax.md", "src"]));
     desk.work(&worked_outside());
-    assert_eq!(desk.blocked_on(), Some(Reason::AwaitingJudge));
+    assert_eq!(desk.blocked_on(), Some(BlockReason::AwaitingJudge));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_rejection_by_policy_has_a_safe_path_or_none() {
     for (path, safe) in [("docs/syntax.md", true), ("Makefile", false)] {
         let mut desk = Desk::new(planned());
         desk.work(&worked());
-        let (token, run_id) = desk.claim(Purpose::Judge);
+        let (token, run_id) = desk.claim(LeasePurpose::Judge);
         let changes = [change(path, ChangeAction::Created)];
         let findings = policy::findings(&desk.task, &rules(), &changes, 0);
         let checks = worked().checks;
@@ -234,11 +234,11 @@ fn a_rejection_by_policy_has_a_safe_path_or_none() {
             review: Review::Off,
         });
         desk.ask(Request::Judge { token, ending });
-        assert_eq!(desk.blocked_on(), Some(Reason::NeedsRework));
+        assert_eq!(desk.blocked_on(), Some(BlockReason::NeedsRework));
         let packet = policy::policy_packet(&desk.task);
         assert_eq!(packet.is_some(), safe, "{path}");
         desk.recover(packet);
-        assert_eq!(desk.task.state, State::Todo);
+        assert_eq!(desk.task.state, TaskState::Todo);
         let widened = desk.task.lock_scope.len() > 1;
         assert_eq!(widened, safe, "{path}");
     }
@@ -251,15 +251,15 @@ fn a_command_that_cannot_run_gives_way_to_the_guard() {
     unable.checks[1] = checked("parses", CheckEnd::Unable, "sh: cargo: not found");
     for _ in 0..4 {
         desk.work(&unable);
-        if desk.blocked_on() == Some(Reason::Cooldown) {
+        if desk.blocked_on() == Some(BlockReason::Cooldown) {
             desk.recover(None);
         }
     }
-    assert_eq!(desk.blocked_on(), Some(Reason::NeedsRework));
+    assert_eq!(desk.blocked_on(), Some(BlockReason::NeedsRework));
     let note = desk.task.blocker.clone().unwrap().reason;
     let guard = ["just".to_owned(), "ci".to_owned()];
     desk.recover(Some(policy::setup_packet(&desk.task, &note, &guard)));
-    assert_eq!(desk.task.state, State::Todo);
+    assert_eq!(desk.task.state, TaskState::Todo);
     assert_eq!(desk.task.commands, ["just ci"]);
 }
 
@@ -270,7 +270,7 @@ fn no_change_ends_the_task() {
         result: None,
         ..worked()
     });
-    assert_eq!(desk.task.state, State::Failed);
+    assert_eq!(desk.task.state, TaskState::Failed);
     assert_eq!(
         desk.summary(),
         "failed after 1 run (1 failed: no_change): nothing was changed though a change was asked for"
@@ -280,9 +280,9 @@ fn no_change_ends_the_task() {
 #[test]
 fn issues_are_taken_with_and_without_a_role() {
     for (labels, state, waits) in [
-        ("role:worker", State::Todo, None),
-        ("role:tester", State::Todo, None),
-        ("none", State::Blocked, Some(Reason::IssueLinking)),
+        ("role:worker", TaskState::Todo, None),
+        ("role:tester", TaskState::Todo, None),
+        ("none", TaskState::Blocked, Some(BlockReason::IssueLinking)),
     ] {
         let text = format!("---\nlabels: {labels}\n---\n# A title\nCommands: make test\n");
         let issue = Issue::parse(text.as_bytes(), "3.md").unwrap();
@@ -295,7 +295,7 @@ fn issues_are_taken_with_and_without_a_role() {
             };
             desk.facts.issue = Some(known.facts());
             desk.recover(None);
-            assert_eq!(desk.task.state, State::Todo);
+            assert_eq!(desk.task.state, TaskState::Todo);
             assert_eq!(desk.task.role, "docser");
         }
     }
@@ -307,7 +307,7 @@ fn a_pull_request_waits_for_a_judge() {
     let desk = Desk::new(new);
     assert_eq!(desk.task.id.as_str(), "gh-pr-7");
     assert_eq!(desk.task.source.as_deref(), Some("gh!7"));
-    assert_eq!(desk.blocked_on(), Some(Reason::AwaitingJudge));
+    assert_eq!(desk.blocked_on(), Some(BlockReason::AwaitingJudge));
     assert_eq!(desk.runs[0].result.as_deref(), Some("c9"));
 }
 
@@ -320,7 +320,7 @@ fn a_tester_is_done_without_a_judge() {
         result: None,
         ..worked()
     });
-    assert_eq!(desk.task.state, State::Done);
+    assert_eq!(desk.task.state, TaskState::Done);
     assert_eq!(desk.summary(), "done after 1 run");
 }
 
@@ -334,15 +334,15 @@ fn every_other_ending_is_taken() {
             why: "error: something".to_owned(),
             ..worked()
         });
-        assert_ne!(desk.task.state, State::InProgress, "{ending}");
+        assert_ne!(desk.task.state, TaskState::InProgress, "{ending}");
     }
     let mut desk = Desk::new(planned());
-    let (token, run_id) = desk.claim(Purpose::Work);
-    let ending = Ending::Lost;
+    let (token, run_id) = desk.claim(LeasePurpose::Work);
+    let ending = WorkEnding::Lost;
     desk.ask(Request::Finish {
         token,
         run_id,
         ending,
     });
-    assert_eq!(desk.task.state, State::Todo);
+    assert_eq!(desk.task.state, TaskState::Todo);
 }

@@ -11,7 +11,7 @@ use runner_lifecycle::decide::dependency_cycle;
 use runner_lifecycle::lock::{Resource, overlap};
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::row::{Criterion, TaskId};
-use runner_lifecycle::{Check, Priority, Risk};
+use runner_lifecycle::{CriterionCheck, TaskPriority, TaskRisk};
 use serde::Deserialize;
 
 use super::draft::{Defaults, check_text, scope_of, shown};
@@ -84,10 +84,10 @@ pub struct PlannedTask {
     pub commands: Vec<String>,
     /// How much it matters.
     #[cfg_attr(test, schemars(with = "String", extend("enum" = ["low", "normal", "high", "critical"])))]
-    pub priority: Priority,
+    pub priority: TaskPriority,
     /// How likely it breaks something.
     #[cfg_attr(test, schemars(with = "String", extend("enum" = ["low", "medium", "high"])))]
-    pub risk: Risk,
+    pub risk: TaskRisk,
     /// Whether files change; false for a task that only finds something out.
     pub expects_change: bool,
 }
@@ -105,7 +105,7 @@ pub struct PlannedCriterion {
     pub text: String,
     /// A command, or a reviewer.
     #[cfg_attr(test, schemars(with = "String", extend("enum" = ["command", "review"])))]
-    pub check: Check,
+    pub check: CriterionCheck,
 }
 
 /// Something wrong with a plan; the planner is told.
@@ -334,7 +334,7 @@ fn criteria(task: &PlannedTask, defaults: &Defaults, findings: &mut Findings) ->
         if let Err(why) = check_text(&criterion.text, MAX_LINE_CHARS) {
             findings.about(task, format!("the text of criterion {} {why}", shown(id)));
         }
-        if criterion.check == Check::Review && !defaults.review {
+        if criterion.check == CriterionCheck::Review && !defaults.review {
             let name = shown(id);
             findings.about(
                 task,

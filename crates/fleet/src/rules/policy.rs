@@ -9,7 +9,7 @@ use runner_core::text::escape_path;
 use runner_lifecycle::lock::{Resource, normalise};
 use runner_lifecycle::packet::{ChangeAction, ResourceChange};
 use runner_lifecycle::request::NewPacket;
-use runner_lifecycle::row::{Blocker, ContextItem, Remark};
+use runner_lifecycle::row::{Blocker, ContextItem, ReviewRemark};
 use runner_lifecycle::{ContextKind, Task};
 
 /// The most paths that a scope is widened by: beyond that the task is another one.
@@ -114,9 +114,9 @@ impl Finding {
     }
 }
 
-impl From<&Finding> for Remark {
-    fn from(finding: &Finding) -> Remark {
-        Remark {
+impl From<&Finding> for ReviewRemark {
+    fn from(finding: &Finding) -> ReviewRemark {
+        ReviewRemark {
             id: finding.id(),
             text: finding.text.clone(),
         }
@@ -232,7 +232,7 @@ pub fn open_findings(task: &Task) -> Vec<Finding> {
     open
 }
 
-fn finding_in(remark: &Remark) -> Option<Finding> {
+fn finding_in(remark: &ReviewRemark) -> Option<Finding> {
     let (word, about) = remark.id.split_once(':')?;
     let breach = Breach::ALL.into_iter().find(|one| one.word() == word)?;
     Some(Finding {
@@ -308,7 +308,7 @@ pub fn replan_packet(task: &Task) -> NewPacket {
 
 /// The paths that a scope violation was about.
 fn outside_of(blocker: &Blocker) -> Vec<Finding> {
-    if blocker.code != runner_lifecycle::Reason::ScopeViolation {
+    if blocker.code != runner_lifecycle::BlockReason::ScopeViolation {
         return Vec::new();
     }
     let paths = blocker.waits_for.as_deref().unwrap_or_default();

@@ -5,7 +5,7 @@
 
 use runner_core::digest::sha256_hex;
 use runner_core::text::cut_chars;
-use runner_lifecycle::Category;
+use runner_lifecycle::FailureCategory;
 
 /// Folders that hold temporary ones with names of chance.
 const TEMP_ROOTS: [&str; 6] = [
@@ -40,7 +40,7 @@ const LINES: usize = 10;
 const GIST_CHARS: usize = 200;
 
 /// The signature of a failure: its category and a hash of its normal form.
-pub fn signature(category: Category, text: &str) -> String {
+pub fn signature(category: FailureCategory, text: &str) -> String {
     let digest = sha256_hex(telling_lines(text).join("\n").as_bytes());
     format!("{category}:{}", &digest[..12])
 }
@@ -242,24 +242,24 @@ mod tests {
                      left: 2\nfinished in 12.5s in /tmp/.tmpQ1/target";
         let other = "running 3 tests\ntest b ... FAILED\nthread 'b' panicked at src/m.rs:4:9:";
         assert_eq!(
-            signature(Category::Test, first),
-            signature(Category::Test, again)
+            signature(FailureCategory::Test, first),
+            signature(FailureCategory::Test, again)
         );
         assert_ne!(
-            signature(Category::Test, first),
-            signature(Category::Test, other)
+            signature(FailureCategory::Test, first),
+            signature(FailureCategory::Test, other)
         );
         assert_ne!(
-            signature(Category::Test, first),
-            signature(Category::Env, first)
+            signature(FailureCategory::Test, first),
+            signature(FailureCategory::Env, first)
         );
         let swapped = "test a ... FAILED\ntest b ... FAILED";
         let straight = "test b ... FAILED\ntest a ... FAILED";
         assert_eq!(
-            signature(Category::Test, swapped),
-            signature(Category::Test, straight)
+            signature(FailureCategory::Test, swapped),
+            signature(FailureCategory::Test, straight)
         );
-        assert!(signature(Category::ModelLoop, "x").starts_with("model_loop:"));
+        assert!(signature(FailureCategory::ModelLoop, "x").starts_with("model_loop:"));
     }
 
     #[test]
@@ -292,8 +292,8 @@ mod tests {
         fn numbers_never_matter(a: u32, b: u32, millis in 0u32..100_000) {
             let text = |n: u32, t: u32| format!("error in step {n}: {n} left\nin {t}ms");
             prop_assert_eq!(
-                signature(Category::Test, &text(a, millis)),
-                signature(Category::Test, &text(b, 1))
+                signature(FailureCategory::Test, &text(a, millis)),
+                signature(FailureCategory::Test, &text(b, 1))
             );
         }
 

@@ -1,9 +1,11 @@
 //! What happened to a task, in one plain sentence.
 
-use runner_lifecycle::event::Event;
-use runner_lifecycle::row::{Blocker, Change};
-use runner_lifecycle::run::Run;
-use runner_lifecycle::{Category, Origin, Phase, Reason, RunStatus, State, Task};
+use runner_lifecycle::event::TaskEvent;
+use runner_lifecycle::row::{Blocker, FieldChange};
+use runner_lifecycle::run::TaskRun;
+use runner_lifecycle::{
+    BlockReason, FailureCategory, Task, TaskOrigin, TaskPhase, TaskRunStatus, TaskState,
+};
 
 /// What is known of a task when it is summed up.
 #[derive(Clone, Copy, Debug)]
@@ -11,9 +13,9 @@ pub struct Story<'a> {
     /// The row.
     pub task: &'a Task,
     /// Its runs.
-    pub runs: &'a [Run],
+    pub runs: &'a [TaskRun],
     /// Its events, oldest first.
-    pub events: &'a [Event],
+    pub events: &'a [TaskEvent],
     /// Its successors, along `superseded_by`.
     pub successors: &'a [Task],
     /// Whether it waits for a person or the outside.
@@ -24,22 +26,22 @@ pub struct Story<'a> {
 pub fn summary(story: &Story<'_>) -> String {
     let task = story.task;
     match task.state {
-        State::Done => {
+        TaskState::Done => {
             let how = if task.needs_merge() { "merged" } else { "done" };
             format!("{how} after {}{}", runs(story), origin(task))
         }
-        State::Failed => match task.superseded_by {
+        TaskState::Failed => match task.superseded_by {
             Some(_) => superseded(story),
             None => format!("failed after {}: {}", runs(story), why_failed(story)),
         },
-        State::Canceled => match &task.superseded_by {
+        TaskState::Canceled => match &task.superseded_by {
             Some(next) => format!("canceled: {}; {next} goes on", why_canceled(story)),
             None => format!("canceled: {}", why_canceled(story)),
         },
-        State::Blocked => blocked(story),
-        State::InProgress => in_progress(story),
-        State::Todo if task.paused => "paused: nothing starts before it is resumed".to_owned(),
-        State::Todo => match story.runs.len() {
+        TaskState::Blocked => blocked(story),
+        TaskState::InProgress => in_progress(story),
+        TaskState::Todo if task.paused => "paused: nothing starts before it is resumed".to_owned(),
+        TaskState::Todo => match story.runs.len() {
             0 => "waits for its turn".to_owned(),
             _ => format!("waits for its turn, after {}", runs(story)),
         },
@@ -56,7 +58,7 @@ fn runs(story: &Story<'_>) -> String {
         details.push(format!("{failed} failed: {}", names.join(", ")));
     }
     let stopped = story.runs.iter();
-    let stopped = stopped.filter(|run| run.status == RunStatus::Canceled);
+    let stopped = stopped.filter(|run| run.status == TaskRunStatus::Canceled);
     for (count, word) in [
         (counters.lost_work, "lost"),
         (
@@ -85,8 +87,8 @@ fn runs(story: &Story<'_>) -> String {
 fn origin(task: &Task) -> String {
     match (&task.rework_of, task.origin) {
         (None, _) => String::new(),
-        (Some(parent), Origin::AutoFix) => format!(", mending the result of {parent}"),
-        (Some(parent), Origin::AutoFixConflict) => {
+        (Some(parent), TaskOrigin::AutoFix) => format!(", mending the result of {parent}"),
+        (Some(parent), TaskOrigin::AutoFixConflict) => {
             format!(", solving the conflicts of {parent} with the base")
         }
         (Some(parent), _) => format!(", in place of {parent}"),
@@ -114,11 +116,11 @@ fn superseded(story: &Story<'_>) -> String {
 
 fn state_of(task: &Task) -> &'static str {
     match task.state {
-        State::Done if task.needs_merge() => "was merged",
-        State::Done => "is done",
-        State::Failed => "failed",
-        State::Canceled => "was canceled",
-        State::Todo | State::InProgress | State::Blocked => "is still open",
+        TaskState::Done if task.needs_merge() => "was merged",
+        TaskState::Done => "is done",
+        TaskState::Failed => "failed",
+        TaskState::Canceled => "was canceled",
+        TaskState::Todo | TaskState::InProgress | TaskState::Blocked => "is still open",
     }
 }
 
@@ -128,7 +130,7 @@ fn last_blocker<'s>(story: &Story<'s>) -> Option<&'s Blocker> {
     newest
         .flat_map(|event| event.changes.iter())
         .find_map(|change| match change {
-            Change::blocker(blocker) => blocker.as_ref(),
+            FieldChange::blocker(blocker) => blocker.as_ref(),
             _ => None,
         })
 }
@@ -141,7 +143,7 @@ fn reason_before_end(story: &Story<'_>) -> Option<String> {
 }
 
 fn last_reason<'s>(story: &Story<'s>) -> &'s str {
-    let ended = |event: &&Event| {
+    let ended = |event: &&TaskEvent| {
         event.to_state == story.task.state && event.from_state != Some(event.to_state)
     };
     let last = story.events.iter().rev().find(ended);
@@ -150,7 +152,10 @@ fn last_reason<'s>(story: &Story<'s>) -> &'s str {
 
 fn why_failed(story: &Story<'_>) -> String {
     let reason = last_reason(story);
-    if let Some(category) = reason.strip_prefix("run_failed_").and_then(Category::parse) {
+    if let Some(category) = reason
+        .strip_prefix("run_failed_")
+        .and_then(FailureCategory::parse)
+    {
         return category_words(category).to_owned();
     }
     match reason {
@@ -174,18 +179,18 @@ fn dead_dependency(story: &Story<'_>) -> Option<String> {
 }
 
 /// Why a run of the category ends a task, or what its failures were.
-fn category_words(category: Category) -> &'static str {
+fn category_words(category: FailureCategory) -> &'static str {
     match category {
-        Category::Env => "the machine or the network did not let it",
-        Category::Setup => "the project could not be set up",
-        Category::Permission => "something is not allowed",
-        Category::NoChange => "nothing was changed though a change was asked for",
-        Category::Policy => "it changed what it may not",
-        Category::Test => "its checks stayed red",
-        Category::Flaky => "its time was used up",
-        Category::Model => "the model did not get there",
-        Category::ModelLoop => "the model went in circles",
-        Category::Budget => "its budget was used up",
+        FailureCategory::Env => "the machine or the network did not let it",
+        FailureCategory::Setup => "the project could not be set up",
+        FailureCategory::Permission => "something is not allowed",
+        FailureCategory::NoChange => "nothing was changed though a change was asked for",
+        FailureCategory::Policy => "it changed what it may not",
+        FailureCategory::Test => "its checks stayed red",
+        FailureCategory::Flaky => "its time was used up",
+        FailureCategory::Model => "the model did not get there",
+        FailureCategory::ModelLoop => "the model went in circles",
+        FailureCategory::Budget => "its budget was used up",
     }
 }
 
@@ -225,11 +230,11 @@ fn blocked(story: &Story<'_>) -> String {
         return format!("parked, waits for a person: {reason}");
     }
     match blocker.code {
-        Reason::Cooldown => format!("tried again later, after {}: {reason}", runs(story)),
-        Reason::QuotaWait => "waits for the quota of its account".to_owned(),
-        Reason::AwaitingJudge => format!("waits for a judge: {reason}"),
-        Reason::NeedsRework => format!("needs rework: {reason}"),
-        Reason::IssueLinking => "waits for its issue to name a role".to_owned(),
+        BlockReason::Cooldown => format!("tried again later, after {}: {reason}", runs(story)),
+        BlockReason::QuotaWait => "waits for the quota of its account".to_owned(),
+        BlockReason::AwaitingJudge => format!("waits for a judge: {reason}"),
+        BlockReason::NeedsRework => format!("needs rework: {reason}"),
+        BlockReason::IssueLinking => "waits for its issue to name a role".to_owned(),
         code => format!("blocked with {code}: {reason}"),
     }
 }
@@ -238,17 +243,17 @@ fn in_progress(story: &Story<'_>) -> String {
     let task = story.task;
     let owner = task.owner.as_deref().unwrap_or("somebody");
     match task.phase {
-        Phase::Work => format!("{owner} works on it (run {})", task.counters.attempts),
-        Phase::Judge if task.intent.is_some() || is_approved(story) => {
+        TaskPhase::Work => format!("{owner} works on it (run {})", task.counters.attempts),
+        TaskPhase::Judge if task.intent.is_some() || is_approved(story) => {
             format!("{owner} merges it")
         }
-        Phase::Judge => format!("{owner} judges it"),
+        TaskPhase::Judge => format!("{owner} judges it"),
     }
 }
 
 /// Whether its last result was approved: whoever has it now is at its merge.
 fn is_approved(story: &Story<'_>) -> bool {
-    story.runs.last().is_some_and(Run::is_approved)
+    story.runs.last().is_some_and(TaskRun::is_approved)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use runner_lifecycle::row::{Criterion, Remark};
+use runner_lifecycle::row::{Criterion, ReviewRemark};
 use serde::Deserialize;
 
 /// The published schema of a verdict; the reviewer is given it.
@@ -164,7 +164,7 @@ impl Verdict {
     /// What is left of it once settled findings are dropped. A rejection for nothing but
     /// settled findings is none.
     #[must_use]
-    pub fn without_settled(mut self, settled: &[Remark]) -> Verdict {
+    pub fn without_settled(mut self, settled: &[ReviewRemark]) -> Verdict {
         self.findings
             .retain(|finding| !settled.iter().any(|one| one.id == finding.id));
         let failing = self.criteria.iter().any(|one| one.status == Held::Fail);
@@ -175,14 +175,14 @@ impl Verdict {
     }
 
     /// What it raises, failing criteria included, as remarks of the task.
-    pub fn remarks(&self) -> Vec<Remark> {
-        let findings = self.findings.iter().map(|finding| Remark {
+    pub fn remarks(&self) -> Vec<ReviewRemark> {
+        let findings = self.findings.iter().map(|finding| ReviewRemark {
             id: finding.id.clone(),
             text: finding.text.clone(),
         });
         let failing = self.criteria.iter().filter(|one| one.status == Held::Fail);
         findings
-            .chain(failing.map(|answer| Remark {
+            .chain(failing.map(|answer| ReviewRemark {
                 id: format!("criterion:{}", answer.id),
                 text: answer.evidence.clone(),
             }))

@@ -5,11 +5,12 @@ mod outside;
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_ledger::{Filter, Ledger, LedgerError};
-use runner_lifecycle::event::Event;
-use runner_lifecycle::request::{Chain, Dependency};
-use runner_lifecycle::run::Run;
+use runner_lifecycle::event::TaskEvent;
+use runner_lifecycle::request::{Dependency, DependencyChain};
+use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{
-    Facts, Policy, Reason, RunStatus, State, Task, TaskId, Timestamp, Verdict, recovery,
+    BlockReason, Facts, JudgeVerdict, Policy, Task, TaskId, TaskRunStatus, TaskState, Timestamp,
+    recovery,
 };
 
 use super::yard::Stage;
@@ -17,8 +18,8 @@ use super::yard::Stage;
 /// Everything that the ledger holds.
 pub(super) struct Everything {
     pub(super) tasks: Vec<Task>,
-    runs: BTreeMap<TaskId, Vec<Run>>,
-    events: BTreeMap<TaskId, Vec<Event>>,
+    runs: BTreeMap<TaskId, Vec<TaskRun>>,
+    events: BTreeMap<TaskId, Vec<TaskEvent>>,
     locks: Vec<String>,
     leases: Vec<String>,
     findings: Vec<String>,
@@ -83,7 +84,7 @@ impl Everything {
                     "{} is {}({}) and waits for nobody",
                     task.id,
                     task.state,
-                    task.blocked_on().map_or("-", Reason::as_str)
+                    task.blocked_on().map_or("-", BlockReason::as_str)
                 ));
             }
         }
@@ -115,7 +116,7 @@ impl Everything {
             let count = merged.get(&task.id).copied().unwrap_or(0);
             let count = count + self.merged_heads(task, &reachable);
             *by_lineage.entry(&task.lineage.root).or_insert(0) += count;
-            let due = u32::from(task.state == State::Done && task.needs_merge());
+            let due = u32::from(task.state == TaskState::Done && task.needs_merge());
             if count != due {
                 faults.push(format!(
                     "{} is {} and its result is in the base {count} times",
@@ -178,16 +179,16 @@ impl Everything {
         for task in self.tasks.iter().filter(|task| task.needs_judge()) {
             let runs = self.runs.get(&task.id).map_or(&[][..], Vec::as_slice);
             let by_person = self.events.get(&task.id).is_some_and(|events| {
-                let canceled = |event: &Event| event.reason == "canceled";
+                let canceled = |event: &TaskEvent| event.reason == "canceled";
                 events.iter().any(canceled)
             });
             for (at, run) in runs.iter().enumerate() {
                 let over = task.state.is_terminal() || at + 1 < runs.len();
-                let unjudged = run.status == RunStatus::Success && run.verdict.is_none();
+                let unjudged = run.status == TaskRunStatus::Success && run.verdict.is_none();
                 if over && unjudged && !by_person {
                     faults.push(format!("{} succeeded and nobody judged it", run.id));
                 }
-                let approved = run.verdict == Some(Verdict::Approve);
+                let approved = run.verdict == Some(JudgeVerdict::Approve);
                 if approved && at + 1 < runs.len() {
                     faults.push(format!("{} was approved and worked on again", run.id));
                 }
@@ -214,9 +215,9 @@ pub(super) fn waits_for_others(
     };
     let dependencies = task.dependencies.iter().filter_map(|id| {
         let chain = match end(id)?.state {
-            State::Done => Chain::Done(now),
-            State::Failed | State::Canceled => Chain::Dead,
-            _ => Chain::Alive,
+            TaskState::Done => DependencyChain::Done(now),
+            TaskState::Failed | TaskState::Canceled => DependencyChain::Dead,
+            _ => DependencyChain::Alive,
         };
         Some(Dependency {
             id: id.clone(),
@@ -229,7 +230,7 @@ pub(super) fn waits_for_others(
     };
     if task.blocker.is_some() && recovery::is_parked(policy, task, &facts, now) {
         // A grace that ends by itself is no end.
-        return task.blocked_on() != Some(Reason::DependencyNotMet);
+        return task.blocked_on() != Some(BlockReason::DependencyNotMet);
     }
     // Behind one that waits for a person, everybody does.
     let waits_behind = |id: &TaskId| {
@@ -237,19 +238,19 @@ pub(super) fn waits_for_others(
             !other.state.is_terminal() && waits_for_others(other, all, red, policy, now)
         })
     };
-    if task.state == State::Todo && task.dependencies.iter().any(waits_behind) {
+    if task.state == TaskState::Todo && task.dependencies.iter().any(waits_behind) {
         return true;
     }
     // A red base that nobody mends any longer: a person must.
     let stuck = red
         .and_then(|red| end(&red.task))
-        .is_some_and(|mending| matches!(mending.state, State::Failed | State::Canceled));
-    let waits_for_merge = |task: &Task| task.blocked_on() == Some(Reason::AwaitingJudge);
+        .is_some_and(|mending| matches!(mending.state, TaskState::Failed | TaskState::Canceled));
+    let waits_for_merge = |task: &Task| task.blocked_on() == Some(BlockReason::AwaitingJudge);
     if !stuck {
         return false;
     }
     let behind = |task: &Task| {
-        task.state == State::Todo
+        task.state == TaskState::Todo
             && all.iter().any(|other| {
                 waits_for_merge(other)
                     && runner_lifecycle::lock::overlap(&task.work_scope(), &other.lock_scope)
@@ -257,7 +258,10 @@ pub(super) fn waits_for_others(
     };
     let depends = |task: &Task| {
         let open = facts.dependencies.iter();
-        task.state == State::Todo && open.into_iter().any(|one| one.chain == Chain::Alive)
+        task.state == TaskState::Todo
+            && open
+                .into_iter()
+                .any(|one| one.chain == DependencyChain::Alive)
     };
     waits_for_merge(task) || behind(task) || depends(task)
 }

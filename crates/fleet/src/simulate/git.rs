@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use runner_lifecycle::TaskId;
-use runner_lifecycle::packet::{ChangeAction, Extra, ResourceChange};
+use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 
 /// Contents by path.
 pub(super) type Tree = BTreeMap<String, String>;
@@ -99,7 +99,7 @@ impl Repo {
                 resource: path.clone(),
                 action,
                 evidence: None,
-                extra: Extra::new(),
+                extra: PacketExtra::new(),
             })
         });
         Some(changed.collect())

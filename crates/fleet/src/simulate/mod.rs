@@ -378,7 +378,7 @@ impl Simulation {
                         }
                         Deed::Distrust(id) => {
                             let block = Request::Block {
-                                code: runner_lifecycle::Code::LedgerInconsistent,
+                                code: runner_lifecycle::RefusalCode::LedgerInconsistent,
                                 reason: "something does not fit".to_owned(),
                                 waits_for: None,
                             };
@@ -477,7 +477,7 @@ impl Simulation {
         let tasks = self.runtime.block_on(check::tasks(&self.ledger))?;
         if tasks
             .iter()
-            .any(|task| task.state == runner_lifecycle::State::InProgress)
+            .any(|task| task.state == runner_lifecycle::TaskState::InProgress)
         {
             return Ok(Some(false));
         }

@@ -6,7 +6,7 @@ use runner_lifecycle::lock::Resource;
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::retry::LoopEnding;
 use runner_lifecycle::row::Criterion;
-use runner_lifecycle::{Check, Lane, Priority, Risk, TaskId};
+use runner_lifecycle::{CriterionCheck, Lane, TaskId, TaskPriority, TaskRisk};
 
 use super::chance::Chance;
 use crate::roles::LOOK_EVERY_SECS;
@@ -317,8 +317,10 @@ fn task(at: usize, review: bool, chance: &mut Chance) -> NewTask {
         goal: "something is so".to_owned(),
         ..NewTask::new(id(at), scope)
     };
-    new.priority = *chance.of(Priority::ALL).unwrap_or(&Priority::Normal);
-    new.risk = *chance.of(Risk::ALL).unwrap_or(&Risk::Medium);
+    new.priority = *chance
+        .of(TaskPriority::ALL)
+        .unwrap_or(&TaskPriority::Normal);
+    new.risk = *chance.of(TaskRisk::ALL).unwrap_or(&TaskRisk::Medium);
     match chance.below(6) {
         0 => {
             "tester".clone_into(&mut new.role);
@@ -334,7 +336,7 @@ fn task(at: usize, review: bool, chance: &mut Chance) -> NewTask {
         new.acceptance.push(Criterion {
             id: "good".to_owned(),
             text: "it is good".to_owned(),
-            check: Check::Review,
+            check: CriterionCheck::Review,
         });
     }
     for other in 0..at {

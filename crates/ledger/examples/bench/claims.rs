@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use runner_ledger::{Ask, Claimed, Clock, Ledger, Options, Store, Wanted};
-use runner_lifecycle::request::{Ending, NewTask};
+use runner_lifecycle::request::{NewTask, WorkEnding};
 use runner_lifecycle::{Request, TaskId, Timestamp};
 use runner_testkit::Postgres;
 use sqlx::postgres::PgPool;
@@ -118,7 +118,7 @@ async fn make_copied(store: &Store, at: Timestamp) {
     let done = claim(&ledger, "copied-done").await.unwrap();
     let finish = Request::Finish {
         token: done.token,
-        ending: Ending::Success {
+        ending: WorkEnding::Success {
             result: None,
             packet: packet("copied-done", &done.run_id),
         },

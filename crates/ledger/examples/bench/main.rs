@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use runner_ledger::{Ask, Ledger, Options, Store, Wanted};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::request::{Ending, NewTask};
+use runner_lifecycle::request::{NewTask, WorkEnding};
 use runner_lifecycle::{Request, TaskId};
 use runner_testkit::Postgres;
 use sqlx::postgres::{PgPool, PgPoolOptions};
@@ -251,7 +251,7 @@ async fn lives(ledger: &Ledger, clients: u32, turn: u32) -> (u32, Duration) {
                 let token = claimed.token;
                 let beat = Ask::new(id.clone(), &owner, Request::Heartbeat { token });
                 ledger.call(&beat).await.unwrap();
-                let ending = Ending::Success {
+                let ending = WorkEnding::Success {
                     result: None,
                     packet: packet(id.as_str(), &claimed.run_id),
                 };

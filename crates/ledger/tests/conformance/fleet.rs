@@ -2,8 +2,10 @@
 //! a scan.
 
 use runner_ledger::{NewAgent, RunSpending, SeatTry, Spending};
-use runner_lifecycle::request::{Ending, NewTask};
-use runner_lifecycle::{Category, Lane, Purpose, Reason, Request, State, Timestamp};
+use runner_lifecycle::request::{NewTask, WorkEnding};
+use runner_lifecycle::{
+    BlockReason, FailureCategory, Lane, LeasePurpose, Request, TaskState, Timestamp,
+};
 
 use crate::support::*;
 
@@ -59,9 +61,9 @@ pub(crate) async fn what_an_agent_was_given(world: World) {
     assert_eq!(given.earlier, None);
     ledger.call(&succeed(&a, "w1")).await.unwrap();
     assert!(ledger.assigned("w1").await.unwrap().is_none());
-    claim(&ledger, "a", "j", Purpose::Judge).await.unwrap();
+    claim(&ledger, "a", "j", LeasePurpose::Judge).await.unwrap();
     let given = ledger.assigned("j").await.unwrap().unwrap();
-    assert_eq!(given.lease.purpose, Purpose::Judge);
+    assert_eq!(given.lease.purpose, LeasePurpose::Judge);
     assert_eq!(given.earlier.as_deref(), Some("c0ffee"));
 }
 
@@ -166,7 +168,7 @@ pub(crate) async fn the_floor_is_what_a_dispatcher_needs(world: World) {
     let floor = ledger.floor(&["worker"]).await.unwrap();
     assert_eq!(floor.busy[0].owner, "w1");
     assert_eq!(floor.agents[0].works_on, Some(id("a")));
-    let ending = Ending::Quota {
+    let ending = WorkEnding::Quota {
         reset_at: Some(Timestamp(START + 900_000)),
         account: "acct".to_owned(),
     };
@@ -191,8 +193,8 @@ pub(crate) async fn what_is_dead_and_what_is_to_recover(world: World) {
     let zero = Timestamp(0);
     assert!(ledger.waits_for_dead(zero, 10).await.unwrap().is_empty());
     let a = work(&ledger, "w", "k").await.unwrap();
-    let ending = Ending::Failed {
-        category: Category::Permission,
+    let ending = WorkEnding::Failed {
+        category: FailureCategory::Permission,
         signature: None,
         note: "not allowed".to_owned(),
     };
@@ -202,7 +204,7 @@ pub(crate) async fn what_is_dead_and_what_is_to_recover(world: World) {
     let later = Timestamp(START + 1);
     assert!(ledger.waits_for_dead(later, 10).await.unwrap().is_empty());
     let block = Request::Block {
-        code: runner_lifecycle::Code::DependencyNotMet,
+        code: runner_lifecycle::RefusalCode::DependencyNotMet,
         reason: "a is dead".to_owned(),
         waits_for: Some("a".to_owned()),
     };
@@ -232,8 +234,8 @@ pub(crate) async fn counts_and_the_oldest(world: World) {
     assert_eq!(
         counts,
         [
-            (State::Blocked, Some(Reason::AwaitingJudge), 1),
-            (State::Todo, None, 1)
+            (TaskState::Blocked, Some(BlockReason::AwaitingJudge), 1),
+            (TaskState::Todo, None, 1)
         ]
     );
     assert_eq!(
@@ -252,7 +254,9 @@ pub(crate) async fn what_mends_the_base_does_not_queue(world: World) {
         made(&ledger, new).await;
         let one = work(&ledger, "w", &task).await.unwrap();
         ledger.call(&succeed(&one, "w")).await.unwrap();
-        let judged = claim(&ledger, &task, "j", Purpose::Judge).await.unwrap();
+        let judged = claim(&ledger, &task, "j", LeasePurpose::Judge)
+            .await
+            .unwrap();
         let ending = runner_lifecycle::request::JudgeEnding::Approve {
             packet: packet(&task, &one.run_id),
         };
@@ -268,9 +272,16 @@ pub(crate) async fn what_mends_the_base_does_not_queue(world: World) {
     };
     ledger.set_red_base(Some(&red)).await.unwrap();
     assert_eq!(ledger.red_base().await.unwrap(), Some(red));
-    claim(&ledger, "mend", "j", Purpose::Merge).await.unwrap();
-    let refused = claim(&ledger, "a", "k", Purpose::Merge).await.unwrap_err();
-    assert_eq!(refused.code(), Some(runner_lifecycle::Code::LockConflict));
+    claim(&ledger, "mend", "j", LeasePurpose::Merge)
+        .await
+        .unwrap();
+    let refused = claim(&ledger, "a", "k", LeasePurpose::Merge)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.code(),
+        Some(runner_lifecycle::RefusalCode::LockConflict)
+    );
     ledger.set_red_base(None).await.unwrap();
     assert_eq!(ledger.red_base().await.unwrap(), None);
 }

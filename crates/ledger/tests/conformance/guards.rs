@@ -1,7 +1,7 @@
 //! What the store itself guards: events, schema, and words for what goes wrong.
 
 use runner_ledger::{Ledger, SCHEMA, StoreError};
-use runner_lifecycle::State;
+use runner_lifecycle::TaskState;
 
 use crate::support::*;
 
@@ -48,7 +48,7 @@ pub(crate) async fn rows_are_rebuilt_from_events(world: World) {
     }
     for name in ["d", "e"] {
         let mut later = new_task(name, name);
-        later.priority = runner_lifecycle::Priority::Low;
+        later.priority = runner_lifecycle::TaskPriority::Low;
         made(&ledger, later).await;
     }
     let a = work(&ledger, "w", "k1").await.unwrap();
@@ -97,8 +97,8 @@ pub(crate) async fn rows_are_rebuilt_from_events(world: World) {
     // What can be claimed is what could be before.
     let c = work(&ledger, "w", "k3").await.unwrap();
     assert_eq!(c.task.id, id("c"));
-    let judged = claim(&ledger, "b", "j", runner_lifecycle::Purpose::Judge).await;
-    assert_eq!(judged.unwrap().task.state, State::InProgress);
+    let judged = claim(&ledger, "b", "j", runner_lifecycle::LeasePurpose::Judge).await;
+    assert_eq!(judged.unwrap().task.state, TaskState::InProgress);
 }
 
 pub(crate) async fn a_check_finds_what_does_not_fit(world: World) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use runner_ledger::{Ask, Keeper};
-use runner_lifecycle::request::Ending;
-use runner_lifecycle::{Category, Request, State, Timestamp};
+use runner_lifecycle::request::WorkEnding;
+use runner_lifecycle::{FailureCategory, Request, TaskState, Timestamp};
 
 use crate::support::*;
 
@@ -46,12 +46,12 @@ pub(crate) async fn the_armed_deadline_is_the_boundary(world: World) {
         "nothing is due: the regular look"
     );
     let row = ledger.task(&id("a")).await.unwrap().unwrap();
-    assert_eq!((row.state, row.counters.lost_work), (State::Todo, 1));
+    assert_eq!((row.state, row.counters.lost_work), (TaskState::Todo, 1));
     // The length of a run is the other clock.
     let mut new = new_task("b", "docs");
     new.timebox_seconds = 40;
     made(&ledger, new).await;
-    claim(&ledger, "b", "w", runner_lifecycle::Purpose::Work)
+    claim(&ledger, "b", "w", runner_lifecycle::LeasePurpose::Work)
         .await
         .unwrap();
     world.clock.advance_secs(1);
@@ -62,15 +62,15 @@ pub(crate) async fn the_armed_deadline_is_the_boundary(world: World) {
     world.clock.advance_secs(39);
     assert_eq!(keeper.look().await.unwrap().ended, [id("b")]);
     let row = ledger.task(&id("b")).await.unwrap().unwrap();
-    assert_eq!(row.counters.failed(Category::Flaky), 1);
+    assert_eq!(row.counters.failed(FailureCategory::Flaky), 1);
 }
 
 pub(crate) async fn a_cooldown_ends_at_its_time(world: World) {
     let ledger = world.open().await;
     made(&ledger, new_task("a", "src")).await;
     let a = work(&ledger, "w", "k1").await.unwrap();
-    let ending = Ending::Failed {
-        category: Category::Env,
+    let ending = WorkEnding::Failed {
+        category: FailureCategory::Env,
         signature: None,
         note: "no network".to_owned(),
     };

@@ -2,7 +2,7 @@
 
 use runner_ledger::{Ask, Claimed, Ledger};
 use runner_lifecycle::request::NewTask;
-use runner_lifecycle::{Code, Purpose, Request, State};
+use runner_lifecycle::{LeasePurpose, RefusalCode, Request, TaskState};
 
 use crate::support::*;
 
@@ -10,7 +10,7 @@ use crate::support::*;
 async fn held(ledger: &Ledger, new: NewTask, owner: &str) -> Claimed {
     let name = new.id.to_string();
     made(ledger, new).await;
-    let task = claim(ledger, &name, owner, Purpose::Work)
+    let task = claim(ledger, &name, owner, LeasePurpose::Work)
         .await
         .unwrap()
         .task;
@@ -31,7 +31,7 @@ pub(crate) async fn whoever_holds_work_asks_nothing(world: World) {
     ledger.call(&heartbeat(&a, "w")).await.unwrap();
     assert_eq!(ledger.statements() - before, 1);
     let done = ledger.call(&succeed(&a, "w")).await.unwrap();
-    assert_eq!(done.task.state, State::Done);
+    assert_eq!(done.task.state, TaskState::Done);
     assert!(ledger.locks().await.unwrap().is_empty());
     assert_clean(&ledger.check().await.unwrap());
 }
@@ -54,7 +54,7 @@ pub(crate) async fn what_others_did_meanwhile_is_noticed(world: World) {
         reason: "no longer wanted".to_owned(),
     };
     let canceled = other.call(&Ask::new(id("b"), "person", cancel)).await;
-    assert_eq!(canceled.unwrap().task.state, State::Canceled);
+    assert_eq!(canceled.unwrap().task.state, TaskState::Canceled);
     assert!(ledger.call(&heartbeat(&b, "w")).await.is_err());
     assert!(ledger.call(&succeed(&b, "w")).await.is_err());
     // Lost, and somebody else's.
@@ -63,14 +63,22 @@ pub(crate) async fn what_others_did_meanwhile_is_noticed(world: World) {
     let expire = Request::Expire { not_before: None };
     let expired = other.call(&Ask::new(id("c"), "watchdog", expire)).await;
     expired.unwrap();
-    claim(&other, "c", "w2", Purpose::Work).await.unwrap();
+    claim(&other, "c", "w2", LeasePurpose::Work).await.unwrap();
     for stale in [heartbeat(&c, "w"), succeed(&c, "w")] {
         let refused = ledger.call(&stale).await.unwrap_err();
-        assert_eq!(refused.code(), Some(Code::ConcurrencyConflict), "{refused}");
+        assert_eq!(
+            refused.code(),
+            Some(RefusalCode::ConcurrencyConflict),
+            "{refused}"
+        );
     }
     // A name that is taken.
     let taken = ledger.call(&create(simple("c", "docs"))).await.unwrap_err();
-    assert_eq!(taken.code(), Some(Code::InvalidTransition), "{taken}");
+    assert_eq!(
+        taken.code(),
+        Some(RefusalCode::InvalidTransition),
+        "{taken}"
+    );
     assert_clean(&ledger.check().await.unwrap());
 }
 
@@ -80,24 +88,24 @@ pub(crate) async fn damage_is_found_behind_a_memory(world: World) {
         (
             "a lock inside the scope",
             "INSERT INTO locks (resource, task_id) VALUES ('a0/x', 'z'), ('b0/x', 'z')",
-            Some(Code::LedgerInconsistent),
+            Some(RefusalCode::LedgerInconsistent),
         ),
         (
             "a lock above the scope",
             "INSERT INTO locks (resource, task_id) VALUES ('a1', 'z'), ('b1', 'z')",
-            Some(Code::LedgerInconsistent),
+            Some(RefusalCode::LedgerInconsistent),
         ),
         (
             "an event too many",
             "INSERT INTO events (task_id, version, to_state, created_at, doc) \
              SELECT task_id, 9, 'done', created_at, REPLACE(doc, '\"version\":2', '\"version\":9') \
              FROM events WHERE version = 2 AND task_id IN ('a2', 'b2')",
-            Some(Code::LedgerInconsistent),
+            Some(RefusalCode::LedgerInconsistent),
         ),
         (
             "a lease of somebody else",
             "UPDATE leases SET owner = 'z' || task_id WHERE task_id IN ('a3', 'b3')",
-            Some(Code::ConcurrencyConflict),
+            Some(RefusalCode::ConcurrencyConflict),
         ),
         (
             "no lock",
@@ -119,7 +127,11 @@ pub(crate) async fn damage_is_found_behind_a_memory(world: World) {
         // Together with one that is sound.
         let (remembered, sound) = (succeed(&claims[0], "w"), succeed(&sound, "w"));
         let (sound, remembered) = tokio::join!(ledger.call(&sound), ledger.call(&remembered));
-        assert_eq!(sound.unwrap().task.state, State::Done, "{what}, beside it");
+        assert_eq!(
+            sound.unwrap().task.state,
+            TaskState::Done,
+            "{what}, beside it"
+        );
         let read = fresh.call(&succeed(&claims[1], "w")).await;
         assert_eq!(read.err().and_then(|e| e.code()), expected, "{what}, read");
         let code = remembered.err().and_then(|error| error.code());

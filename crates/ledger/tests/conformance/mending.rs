@@ -1,10 +1,10 @@
 //! Damage in the raw tables, and how the cycle manager's way mends it.
 
 use runner_ledger::{Ask, Ledger};
-use runner_lifecycle::reconcile::{InconsistencyKind, Repair};
-use runner_lifecycle::request::{Claim, Ending, JudgeEnding};
+use runner_lifecycle::reconcile::{InconsistencyKind, InconsistencyRepair};
+use runner_lifecycle::request::{Claim, JudgeEnding, WorkEnding};
 use runner_lifecycle::row::Intent;
-use runner_lifecycle::{Code, Purpose, Reason, Request, State, Timestamp};
+use runner_lifecycle::{BlockReason, LeasePurpose, RefusalCode, Request, TaskState, Timestamp};
 
 use crate::support::*;
 
@@ -13,7 +13,7 @@ struct Damage {
     kind: InconsistencyKind,
     sql: &'static str,
     /// The task that is mended, and where it stands then.
-    mended: (&'static str, State),
+    mended: (&'static str, TaskState),
 }
 
 const BLOCKER: &str = "UPDATE tasks SET doc = REPLACE(doc, '\"blocker\":null', \
@@ -35,79 +35,79 @@ const DAMAGES: &[Damage] = &[
     Damage {
         kind: InconsistencyKind::LockWithoutWork,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('elsewhere', 'b')",
-        mended: ("b", State::Todo),
+        mended: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LockWithoutWork,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('elsewhere', 'd')",
-        mended: ("d", State::Canceled),
+        mended: ("d", TaskState::Canceled),
     },
     Damage {
         kind: InconsistencyKind::OverlappingLocks,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('src/x', 'c')",
-        mended: ("c", State::Todo),
+        mended: ("c", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::OverlappingLocks,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('tests/x', 'a')",
-        mended: ("c", State::Todo),
+        mended: ("c", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::WorkWithoutLock,
         sql: "DELETE FROM locks WHERE task_id = 'a'",
-        mended: ("a", State::Todo),
+        mended: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::WorkWithoutLease,
         sql: "DELETE FROM leases WHERE task_id = 'a'",
-        mended: ("a", State::Todo),
+        mended: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LeaseWithoutWork,
         sql: "UPDATE leases SET task_id = 'b' WHERE task_id = 'a'",
-        mended: ("b", State::Todo),
+        mended: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LeaseNotOfOwner,
         sql: "UPDATE leases SET owner = 'somebody' WHERE task_id = 'a'",
-        mended: ("a", State::Todo),
+        mended: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LeaseNotOfOwner,
         sql: "UPDATE leases SET token = 7 WHERE task_id = 'a'",
-        mended: ("a", State::Todo),
+        mended: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::StateNotLastEvent,
         sql: "UPDATE tasks SET state = 'failed', awaits = NULL, \
               doc = REPLACE(doc, '\"state\":\"todo\"', '\"state\":\"failed\"') WHERE id = 'b'",
-        mended: ("b", State::Todo),
+        mended: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::VersionNotLastEvent,
         sql: "UPDATE tasks SET version = 7, doc = REPLACE(doc, '\"version\":1', '\"version\":7') \
               WHERE id = 'b'",
-        mended: ("b", State::Todo),
+        mended: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::BlockerMismatch,
         sql: BLOCKER,
-        mended: ("b", State::Todo),
+        mended: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::IntentOfEnded,
         sql: INTENT,
-        mended: ("d", State::Canceled),
+        mended: ("d", TaskState::Canceled),
     },
     Damage {
         kind: InconsistencyKind::RunWithoutWork,
         sql: RUN_OF_B,
-        mended: ("b", State::Todo),
+        mended: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::TwoRunningRuns,
         sql: SECOND_RUN_OF_A,
-        mended: ("a", State::InProgress),
+        mended: ("a", TaskState::InProgress),
     },
 ];
 
@@ -122,7 +122,7 @@ fn another(world: &World) -> World {
 
 async fn block(ledger: &Ledger, task: &str) {
     let block = Request::Block {
-        code: Code::LedgerInconsistent,
+        code: RefusalCode::LedgerInconsistent,
         reason: "something does not fit".to_owned(),
         waits_for: None,
     };
@@ -136,7 +136,7 @@ async fn block(ledger: &Ledger, task: &str) {
 async fn cycle(ledger: &Ledger) -> Vec<bool> {
     let mut went_on = Vec::new();
     for task in ledger.to_recover(Timestamp(0), 100).await.unwrap() {
-        assert_eq!(task.blocked_on(), Some(Reason::LedgerInconsistent));
+        assert_eq!(task.blocked_on(), Some(BlockReason::LedgerInconsistent));
         let request = Request::Recover {
             packet: None,
             successor: None,
@@ -145,7 +145,7 @@ async fn cycle(ledger: &Ledger) -> Vec<bool> {
         let repaired = ledger.repair(&task.id).await.unwrap();
         ask.outside.repaired = Some(repaired);
         let recovered = ledger.call(&ask).await.unwrap();
-        went_on.push(recovered.task.blocked_on() != Some(Reason::LedgerInconsistent));
+        went_on.push(recovered.task.blocked_on() != Some(BlockReason::LedgerInconsistent));
     }
     went_on
 }
@@ -175,9 +175,9 @@ pub(crate) async fn each_contradiction_is_mended(first: World) {
             .call(&Ask::new(id("d"), "person", cancel))
             .await
             .unwrap();
-        claim(&ledger, "a", "w1", Purpose::Work).await.unwrap();
+        claim(&ledger, "a", "w1", LeasePurpose::Work).await.unwrap();
         world.clock.advance_secs(1);
-        claim(&ledger, "c", "w2", Purpose::Work).await.unwrap();
+        claim(&ledger, "c", "w2", LeasePurpose::Work).await.unwrap();
         block(&ledger, "w").await;
         assert_clean(&ledger.check().await.unwrap());
 
@@ -195,12 +195,18 @@ pub(crate) async fn each_contradiction_is_mended(first: World) {
         // A row that is made anew is what its events say; anything else is one of them.
         let told = reasons(&ledger, name).await;
         let told = told.iter().any(|reason| reason == "ledger_repaired");
-        assert_eq!(told, kind.repair() != Repair::Rebuild, "{kind}: {name}");
+        assert_eq!(
+            told,
+            kind.repair() != InconsistencyRepair::Rebuild,
+            "{kind}: {name}"
+        );
         // Nobody else was touched, and everybody can go on.
         for (other, owner) in [("a", "w1"), ("c", "w2")] {
             let task = ledger.task(&id(other)).await.unwrap().unwrap();
-            if task.state != State::InProgress {
-                claim(&ledger, other, "w3", Purpose::Work).await.unwrap();
+            if task.state != TaskState::InProgress {
+                claim(&ledger, other, "w3", LeasePurpose::Work)
+                    .await
+                    .unwrap();
                 continue;
             }
             let ending = success(other, &format!("{other}-1"));
@@ -212,14 +218,14 @@ pub(crate) async fn each_contradiction_is_mended(first: World) {
             };
             let finished = ledger.call(&Ask::new(id(other), owner, finish)).await;
             let state = finished.unwrap().task.blocked_on();
-            assert_eq!(state, Some(Reason::AwaitingJudge), "{kind}");
+            assert_eq!(state, Some(BlockReason::AwaitingJudge), "{kind}");
         }
         assert_clean(&ledger.check().await.unwrap());
         ledger.close().await.unwrap();
     }
     let tried = |kind: &InconsistencyKind| DAMAGES.iter().any(|damage| damage.kind == *kind);
     for kind in InconsistencyKind::ALL {
-        let person = kind.repair() == Repair::Person;
+        let person = kind.repair() == InconsistencyRepair::Person;
         assert_eq!(tried(kind), !person, "{kind} is never tried");
     }
 }
@@ -236,15 +242,19 @@ pub(crate) async fn what_is_in_the_way_of_a_claim_is_mended(first: World) {
         let world = another(&first);
         let ledger = world.open().await;
         made(&ledger, new_task("a", "src")).await;
-        claim(&ledger, "a", "w1", Purpose::Work).await.unwrap();
+        claim(&ledger, "a", "w1", LeasePurpose::Work).await.unwrap();
         made(&ledger, new_task("b", "docs")).await;
         world.raw(sql).await.unwrap();
         let wanted = runner_ledger::Wanted::work("w2", "worker", "k");
         let refused = ledger.claim_next(&wanted).await.unwrap_err();
-        assert_eq!(refused.code(), Some(Code::ConcurrencyConflict), "{refused}");
+        assert_eq!(
+            refused.code(),
+            Some(RefusalCode::ConcurrencyConflict),
+            "{refused}"
+        );
         let blocked = ledger.task(&id("b")).await.unwrap().unwrap();
         let blocker = blocked.blocker.unwrap();
-        assert_eq!(blocker.code, Reason::LedgerInconsistent, "{kind}");
+        assert_eq!(blocker.code, BlockReason::LedgerInconsistent, "{kind}");
         assert!(blocker.reason.starts_with(kind), "{}", blocker.reason);
         assert_eq!(cycle(&ledger).await, [true]);
         assert_clean(&ledger.check().await.unwrap());
@@ -267,10 +277,14 @@ pub(crate) async fn nothing_is_done_over_an_overlap(world: World) {
         .await
         .unwrap();
     let refused = ledger.call(&succeed(&a, "w1")).await.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::LedgerInconsistent), "{refused}");
+    assert_eq!(
+        refused.code(),
+        Some(RefusalCode::LedgerInconsistent),
+        "{refused}"
+    );
     // As a worker says it then.
-    let ending = Ending::Blocked {
-        code: Code::LedgerInconsistent,
+    let ending = WorkEnding::Blocked {
+        code: RefusalCode::LedgerInconsistent,
         reason: refused.to_string(),
         waits_for: None,
     };
@@ -288,7 +302,7 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
     made(&ledger, new_task("a", "src")).await;
     let a = work(&ledger, "w", "k").await.unwrap();
     ledger.call(&succeed(&a, "w")).await.unwrap();
-    let judged = claim(&ledger, "a", "j", Purpose::Judge).await.unwrap();
+    let judged = claim(&ledger, "a", "j", LeasePurpose::Judge).await.unwrap();
     let judge = |token: u64, ending: JudgeEnding| {
         let request = Request::Judge { token, ending };
         Ask::new(id("a"), "j", request)
@@ -301,7 +315,7 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
     let merge = |key: &str| {
         let request = Request::Claim(Claim {
             owner: "j".to_owned(),
-            purpose: Purpose::Merge,
+            purpose: LeasePurpose::Merge,
             key: key.to_owned(),
             base: Some("main".to_owned()),
         });
@@ -324,7 +338,11 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
          \"retry_at\":null,\"waits_for\":null}') WHERE id = 'a'";
     world.raw(damage).await.unwrap();
     let refused = ledger.call(&record(token)).await.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::LedgerInconsistent), "{refused}");
+    assert_eq!(
+        refused.code(),
+        Some(RefusalCode::LedgerInconsistent),
+        "{refused}"
+    );
     let reason = refused.to_string();
     let back = judge(token, JudgeEnding::StepBack { reason });
     ledger.call(&back).await.unwrap();
@@ -333,7 +351,7 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
     assert_clean(&ledger.check().await.unwrap());
     // No judge has failed, and nothing is judged again.
     let waits = ledger.task(&id("a")).await.unwrap().unwrap();
-    assert_eq!(waits.blocked_on(), Some(Reason::AwaitingJudge));
+    assert_eq!(waits.blocked_on(), Some(BlockReason::AwaitingJudge));
     assert_eq!((waits.counters.judge, waits.counters.repairs), (0, 0));
     let token = ledger.call(&merge("m2")).await.unwrap().task.token;
     let recorded = ledger.call(&record(token)).await.unwrap();

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use runner_ledger::{Ask, Ledger, Store};
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::request::Ending;
-use runner_lifecycle::{Code, Priority, Request, State};
+use runner_lifecycle::request::WorkEnding;
+use runner_lifecycle::{RefusalCode, Request, TaskPriority, TaskState};
 use sqlx::Row as _;
 
 use crate::support::*;
@@ -91,10 +91,10 @@ pub(crate) async fn claims_use_the_index(world: World) {
 pub(crate) async fn the_order_is_that_of_the_rules(world: World) {
     let ledger = world.open().await;
     for (name, priority) in [
-        ("low", Priority::Low),
-        ("first", Priority::Normal),
-        ("second", Priority::Normal),
-        ("critical", Priority::Critical),
+        ("low", TaskPriority::Low),
+        ("first", TaskPriority::Normal),
+        ("second", TaskPriority::Normal),
+        ("critical", TaskPriority::Critical),
     ] {
         let mut new = new_task(name, &format!("src/{name}"));
         new.priority = priority;
@@ -121,10 +121,10 @@ pub(crate) async fn dependencies_open_the_way(world: World) {
     let a = work(&ledger, "w", "k1").await.unwrap();
     assert_eq!(a.task.id, id("a"));
     assert!(work(&ledger, "w", "k2").await.is_none());
-    let refused = claim(&ledger, "b", "w", runner_lifecycle::Purpose::Work)
+    let refused = claim(&ledger, "b", "w", runner_lifecycle::LeasePurpose::Work)
         .await
         .unwrap_err();
-    assert_eq!(refused.code(), Some(Code::DependencyNotMet));
+    assert_eq!(refused.code(), Some(RefusalCode::DependencyNotMet));
     let why = ledger.why(&id("b")).await.unwrap().unwrap();
     assert_eq!(why.word(), "dependency");
     ledger.call(&succeed(&a, "w")).await.unwrap();
@@ -271,7 +271,7 @@ pub(crate) async fn overlapping_scopes_are_never_both_held(world: World) {
 
 async fn is_over(ledger: &Ledger) -> bool {
     let filter = runner_ledger::Filter {
-        state: Some(State::Todo),
+        state: Some(TaskState::Todo),
         limit: 1,
         ..runner_ledger::Filter::default()
     };
@@ -386,6 +386,9 @@ pub(crate) async fn nothing_starts_while_the_fleet_is_paused(world: World) {
     // What runs goes on.
     ledger.set_paused(true).await.unwrap();
     ledger.call(&heartbeat(&a, "w")).await.unwrap();
-    ledger.call(&finish(&a, "w", Ending::Lost)).await.unwrap();
+    ledger
+        .call(&finish(&a, "w", WorkEnding::Lost))
+        .await
+        .unwrap();
     assert!(work(&ledger, "w", "k4").await.is_none());
 }

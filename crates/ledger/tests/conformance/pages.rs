@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use runner_ledger::{EventHead, Ledger, RunPage, RunPlace, Store, TaskPage};
-use runner_lifecycle::request::Ending;
-use runner_lifecycle::{Category, Purpose, Reason, Request, RunStatus, State};
+use runner_lifecycle::request::WorkEnding;
+use runner_lifecycle::{
+    BlockReason, FailureCategory, LeasePurpose, Request, TaskRunStatus, TaskState,
+};
 
 use crate::support::*;
 
@@ -52,18 +54,28 @@ pub(crate) async fn tasks_are_filtered(world: World) {
     assert_eq!(ledger.parked().await.unwrap(), 1);
     for (state, reason, role, expected) in [
         (None, None, None, &["a", "b", "c", "d"][..]),
-        (Some(State::InProgress), None, None, &["a"]),
-        (Some(State::Todo), None, Some("worker"), &["b"]),
+        (Some(TaskState::InProgress), None, None, &["a"]),
+        (Some(TaskState::Todo), None, Some("worker"), &["b"]),
         (None, None, Some("tester"), &["c"]),
-        (None, Some(Reason::IssueLinking), None, &["d"]),
+        (None, Some(BlockReason::IssueLinking), None, &["d"]),
         (
-            Some(State::Blocked),
-            Some(Reason::IssueLinking),
+            Some(TaskState::Blocked),
+            Some(BlockReason::IssueLinking),
             None,
             &["d"],
         ),
-        (Some(State::Blocked), Some(Reason::Cooldown), None, &[]),
-        (Some(State::Todo), Some(Reason::IssueLinking), None, &[]),
+        (
+            Some(TaskState::Blocked),
+            Some(BlockReason::Cooldown),
+            None,
+            &[],
+        ),
+        (
+            Some(TaskState::Todo),
+            Some(BlockReason::IssueLinking),
+            None,
+            &[],
+        ),
     ] {
         let page = TaskPage {
             state,
@@ -90,13 +102,15 @@ pub(crate) async fn runs_come_newest_first(world: World) {
         world.clock.advance_secs(1);
     }
     ledger.call(&succeed(&claims[0], "w")).await.unwrap();
-    let failed = Ending::Failed {
-        category: Category::Test,
+    let failed = WorkEnding::Failed {
+        category: FailureCategory::Test,
         signature: None,
         note: "red".to_owned(),
     };
     ledger.call(&finish(&claims[1], "w", failed)).await.unwrap();
-    claim(&ledger, "a", "judge", Purpose::Judge).await.unwrap();
+    claim(&ledger, "a", "judge", LeasePurpose::Judge)
+        .await
+        .unwrap();
 
     let ids = async |page: RunPage| -> Vec<String> {
         let page = RunPage { limit: 2, ..page };
@@ -117,9 +131,9 @@ pub(crate) async fn runs_come_newest_first(world: World) {
     assert_eq!(ids(judged.clone()).await, ["a-1"]);
     for (task, status, expected) in [
         (Some("b"), None, &["b-1"][..]),
-        (Some("b"), Some(RunStatus::Success), &[]),
-        (None, Some(RunStatus::Running), &["c-1"]),
-        (None, Some(RunStatus::Failed), &["b-1"]),
+        (Some("b"), Some(TaskRunStatus::Success), &[]),
+        (None, Some(TaskRunStatus::Running), &["c-1"]),
+        (None, Some(TaskRunStatus::Failed), &["b-1"]),
     ] {
         let page = RunPage {
             task: task.map(id),
@@ -137,10 +151,10 @@ pub(crate) async fn runs_come_newest_first(world: World) {
 
     let by_status = ledger.runs_by_status().await.unwrap();
     let expected = [
-        (RunStatus::Running, 1),
-        (RunStatus::Success, 1),
-        (RunStatus::Failed, 1),
-        (RunStatus::Canceled, 0),
+        (TaskRunStatus::Running, 1),
+        (TaskRunStatus::Success, 1),
+        (TaskRunStatus::Failed, 1),
+        (TaskRunStatus::Canceled, 0),
     ];
     assert_eq!(by_status, expected);
     // a waited 2.03 s, b 3.02 s, c 4.01 s.
@@ -149,7 +163,7 @@ pub(crate) async fn runs_come_newest_first(world: World) {
     assert_eq!(waits.within, [(1000, 0), (3000, 1), (10_000, 3)]);
     let newest = ledger.newest_runs(&[id("b"), id("none")]).await.unwrap();
     assert_eq!(newest.len(), 1);
-    assert_eq!(newest[0].category, Some(Category::Test));
+    assert_eq!(newest[0].category, Some(FailureCategory::Test));
 }
 
 /// Looks until nothing is missing: other databases of the server have writers as well.
@@ -191,7 +205,7 @@ pub(crate) async fn the_sequence_of_events_is_followed(world: World) {
     let claimed = work(&ledger, "w", "k").await.unwrap();
     let page = ledger.event_page(&claimed.task.id, 1, 10).await.unwrap();
     assert_eq!(page.len(), 1);
-    assert_eq!(page[0].to_state, State::InProgress);
+    assert_eq!(page[0].to_state, TaskState::InProgress);
     let held = ledger.held_locks().await.unwrap();
     assert_eq!(held.len(), 1);
     assert_eq!(held[0].lease.as_ref().unwrap().owner, "w");

@@ -2,9 +2,11 @@
 
 use runner_ledger::{Ask, Filter, Options, SCHEMA};
 use runner_lifecycle::event::fold;
-use runner_lifecycle::request::{Claim, Ending, NewPacket, NewTask};
+use runner_lifecycle::request::{Claim, NewPacket, NewTask, WorkEnding};
 use runner_lifecycle::row::ContextItem;
-use runner_lifecycle::{Category, Code, ContextKind, Purpose, Request, RunStatus, State};
+use runner_lifecycle::{
+    ContextKind, FailureCategory, LeasePurpose, RefusalCode, Request, TaskRunStatus, TaskState,
+};
 
 use crate::support::*;
 
@@ -25,13 +27,13 @@ pub(crate) async fn from_creation_to_merge(world: World) {
     assert!(ledger.lease(&id("a")).await.unwrap().is_none());
     judge_and_merge(&ledger, "a", "a-1").await;
     let row = ledger.task(&id("a")).await.unwrap().unwrap();
-    assert_eq!(row.state, State::Done);
+    assert_eq!(row.state, TaskState::Done);
     let events = ledger.events(&id("a")).await.unwrap();
     assert_eq!(fold(&events).unwrap(), row);
     let versions: Vec<u64> = events.iter().map(|event| event.version).collect();
     assert_eq!(versions, (1..=row.version).collect::<Vec<_>>());
     let runs = ledger.runs(&id("a")).await.unwrap();
-    assert_eq!(runs[0].status, RunStatus::Success);
+    assert_eq!(runs[0].status, TaskRunStatus::Success);
     assert_clean(&ledger.check().await.unwrap());
 }
 
@@ -51,12 +53,16 @@ pub(crate) async fn a_stale_token_changes_nothing(world: World) {
     for stale in [
         heartbeat(&old, "w1"),
         succeed(&old, "w1"),
-        finish(&old, "w1", Ending::Lost),
+        finish(&old, "w1", WorkEnding::Lost),
         // The right token in the wrong hands.
         heartbeat(&new, "w1"),
     ] {
         let refused = ledger.call(&stale).await.unwrap_err();
-        assert_eq!(refused.code(), Some(Code::ConcurrencyConflict), "{refused}");
+        assert_eq!(
+            refused.code(),
+            Some(RefusalCode::ConcurrencyConflict),
+            "{refused}"
+        );
     }
     assert_eq!(exported(&ledger).await, before);
     ledger.call(&heartbeat(&new, "w2")).await.unwrap();
@@ -68,7 +74,7 @@ pub(crate) async fn a_repeated_ending_gets_its_recorded_answer(world: World) {
     made(&ledger, new_task("b", "docs")).await;
     let a = work(&ledger, "w1", "k1").await.unwrap();
     let b = work(&ledger, "w1", "k2").await.unwrap();
-    for (claimed, expected) in [(&a, State::Done), (&b, State::Blocked)] {
+    for (claimed, expected) in [(&a, TaskState::Done), (&b, TaskState::Blocked)] {
         let first = ledger.call(&succeed(claimed, "w1")).await.unwrap();
         assert_eq!(first.task.state, expected);
         let again = ledger.call(&succeed(claimed, "w1")).await.unwrap();
@@ -76,14 +82,14 @@ pub(crate) async fn a_repeated_ending_gets_its_recorded_answer(world: World) {
         // On a terminal task the replay itself is an event; nothing else changes.
         let terminal = u64::from(expected.is_terminal());
         assert_eq!(again.task.version, first.task.version + terminal);
-        let other = finish(claimed, "w1", Ending::Lost);
+        let other = finish(claimed, "w1", WorkEnding::Lost);
         let refused = ledger.call(&other).await.unwrap_err();
-        assert_eq!(refused.code(), Some(Code::ConcurrencyConflict));
+        assert_eq!(refused.code(), Some(RefusalCode::ConcurrencyConflict));
     }
     let replay = ledger.events(&id("a")).await.unwrap().pop().unwrap();
     assert_eq!(
         (replay.reason.as_str(), replay.from_state),
-        ("replayed", Some(State::Done))
+        ("replayed", Some(TaskState::Done))
     );
     assert!(replay.changes.is_empty());
     assert_clean(&ledger.check().await.unwrap());
@@ -126,13 +132,13 @@ pub(crate) async fn a_claim_on_its_way_twice_gets_one_lease(world: World) {
     let other = if first == id("t0") { "t1" } else { "t0" };
     let claim = Request::Claim(Claim {
         owner: "w1".to_owned(),
-        purpose: Purpose::Work,
+        purpose: LeasePurpose::Work,
         key: "k1".to_owned(),
         base: None,
     });
     let refused = ledger.call(&Ask::new(id(other), "w1", claim)).await;
     let refused = refused.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::ConcurrencyConflict));
+    assert_eq!(refused.code(), Some(RefusalCode::ConcurrencyConflict));
     assert!(refused.to_string().contains(first.as_str()), "{refused}");
     assert_clean(&ledger.check().await.unwrap());
 }
@@ -164,7 +170,7 @@ pub(crate) async fn a_named_request_is_answered_once(world: World) {
     assert_eq!(again.task.version, 1);
     let other = create(new_task("b", "src")).named("request-1");
     let refused = ledger.call(&other).await.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::ConcurrencyConflict));
+    assert_eq!(refused.code(), Some(RefusalCode::ConcurrencyConflict));
     let cancel = Request::Cancel {
         reason: "not needed".to_owned(),
     };
@@ -182,15 +188,15 @@ pub(crate) async fn another_version_is_refused(world: World) {
     let pause = |paused| Ask::new(id("a"), "person", Request::Pause { paused });
     ledger.call(&pause(true).for_version(1)).await.unwrap();
     let refused = ledger.call(&pause(false).for_version(1)).await.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::ConcurrencyConflict));
+    assert_eq!(refused.code(), Some(RefusalCode::ConcurrencyConflict));
     let nobody = Ask::new(id("nobody"), "person", Request::Pause { paused: true });
     let refused = ledger.call(&nobody).await.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::MissingRequiredInput));
+    assert_eq!(refused.code(), Some(RefusalCode::MissingRequiredInput));
     let twice = ledger
         .call(&create(new_task("a", "src")))
         .await
         .unwrap_err();
-    assert_eq!(twice.code(), Some(Code::InvalidTransition));
+    assert_eq!(twice.code(), Some(RefusalCode::InvalidTransition));
 }
 
 pub(crate) async fn a_plan_is_saved_whole_or_not_at_all(world: World) {
@@ -203,7 +209,7 @@ pub(crate) async fn a_plan_is_saved_whole_or_not_at_all(world: World) {
         [new_task("a", "src"), second, third].map(create)
     };
     let refused = ledger.create_all(&plan("nobody")).await.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::MissingRequiredInput));
+    assert_eq!(refused.code(), Some(RefusalCode::MissingRequiredInput));
     assert!(ledger.tasks(&Filter::default()).await.unwrap().is_empty());
     ledger.create_all(&plan("b")).await.unwrap();
     let saved = ledger.tasks(&Filter::default()).await.unwrap();
@@ -211,7 +217,7 @@ pub(crate) async fn a_plan_is_saved_whole_or_not_at_all(world: World) {
     let page = Filter {
         after: Some(id("a")),
         limit: 1,
-        state: Some(State::Todo),
+        state: Some(TaskState::Todo),
         ..Filter::default()
     };
     assert_eq!(ledger.tasks(&page).await.unwrap()[0].id, id("b"));
@@ -246,7 +252,7 @@ pub(crate) async fn a_retry_makes_one_successor(world: World) {
         Ask::new(made.id.clone(), "person", Request::Retry { successor }).named(name)
     };
     let taken = ledger.call(&again("a")).await.unwrap_err();
-    assert_eq!(taken.code(), Some(Code::InvalidTransition));
+    assert_eq!(taken.code(), Some(RefusalCode::InvalidTransition));
     assert!(taken.to_string().contains("a exists already"), "{taken}");
     let first = ledger.call(&again("d")).await.unwrap();
     let repeat = ledger.call(&again("d")).await.unwrap();
@@ -293,10 +299,10 @@ pub(crate) async fn secrets_are_not_stored(world: World) {
             .extra
             .insert("x_log".to_owned(), serde_json::json!([told(text)]));
         let result = None;
-        let ending = Ending::Success { result, packet };
+        let ending = WorkEnding::Success { result, packet };
         ledger.call(&finish(&claimed, "w", ending)).await.unwrap();
         let retry = Request::Reassert {
-            state: State::Done,
+            state: TaskState::Done,
             reason: told(text),
         };
         ledger.call(&Ask::new(id(&name), "w", retry)).await.unwrap();
@@ -323,8 +329,8 @@ pub(crate) async fn secrets_are_not_stored(world: World) {
     let replan = Ask::new(id("f"), "planner", Request::Replan(packet));
     ledger.call(&replan).await.unwrap();
     let claimed = work(&ledger, "w", "f").await.unwrap();
-    let ending = Ending::Failed {
-        category: Category::Env,
+    let ending = WorkEnding::Failed {
+        category: FailureCategory::Env,
         signature: Some(told(&secrets[0])),
         note: told(&secrets[1]),
     };
@@ -426,7 +432,11 @@ pub(crate) async fn a_damaged_export_is_refused(world: World) {
     }
     let no_text = [whole.as_bytes(), &[0xff, 0xfe]].concat();
     let refused = copy.import(&mut &no_text[..]).await.unwrap_err();
-    assert_eq!(refused.code(), Some(Code::SchemaInvalid), "{refused}");
+    assert_eq!(
+        refused.code(),
+        Some(RefusalCode::SchemaInvalid),
+        "{refused}"
+    );
     copy.import(&mut whole.as_bytes()).await.unwrap();
 }
 

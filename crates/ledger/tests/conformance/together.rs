@@ -4,7 +4,7 @@
 use runner_ledger::{Ask, Claimed, Ledger, LedgerError, Outcome, Wanted};
 use runner_lifecycle::lock::overlap;
 use runner_lifecycle::request::NewTask;
-use runner_lifecycle::{Code, Request, State};
+use runner_lifecycle::{RefusalCode, Request, TaskState};
 
 use crate::support::*;
 
@@ -41,7 +41,7 @@ pub(crate) async fn whole_lives_at_once(world: World) {
         let name = |at: usize| format!("t{round}-{at:02}");
         let new = (0..MANY).map(|at| create(simple(&name(at), &format!("src/{}", name(at)))));
         for made in at_once(&ledger, new.collect()).await {
-            assert_eq!(made.unwrap().task.state, State::Todo);
+            assert_eq!(made.unwrap().task.state, TaskState::Todo);
         }
         let claimed = claimed_at_once(&ledger, round, MANY).await;
         let claimed: Vec<Claimed> = claimed.into_iter().map(Option::unwrap).collect();
@@ -57,7 +57,7 @@ pub(crate) async fn whole_lives_at_once(world: World) {
         let ends = each().map(|(at, one)| succeed(one, &owner(at))).collect();
         for (at, done) in at_once(&ledger, ends).await.into_iter().enumerate() {
             let done = done.unwrap();
-            assert_eq!(done.task.state, State::Done);
+            assert_eq!(done.task.state, TaskState::Done);
             assert_eq!(done.task.id, claimed[at].task.id, "each got its own answer");
         }
     }
@@ -94,7 +94,11 @@ pub(crate) async fn whoever_is_refused_harms_nobody(world: World) {
         .enumerate()
     {
         let code = told.err().and_then(|error| error.code());
-        assert_eq!(code, (at < 4).then_some(Code::InvalidTransition), "{at}");
+        assert_eq!(
+            code,
+            (at < 4).then_some(RefusalCode::InvalidTransition),
+            "{at}"
+        );
     }
     assert_clean(&ledger.check().await.unwrap());
 }
@@ -286,12 +290,12 @@ pub(crate) async fn ends_wait_for_nobody_elses(world: World) {
         } else {
             let patience = std::time::Duration::from_secs(30);
             let ended = tokio::time::timeout(patience, end).await;
-            assert_eq!(ended.unwrap().unwrap().task.state, State::Done);
+            assert_eq!(ended.unwrap().unwrap().task.state, TaskState::Done);
         }
     }
     let looked_at = looked_at.unwrap();
     assert!(!looked_at.is_finished());
     other.execute("COMMIT").await.unwrap();
-    assert_eq!(looked_at.await.unwrap().task.state, State::Done);
+    assert_eq!(looked_at.await.unwrap().task.state, TaskState::Done);
     assert_clean(&ledger.check().await.unwrap());
 }

@@ -11,10 +11,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use runner_ledger::{
     Ask, Claimed, Clock, Filter, Keeper, Ledger, LedgerError, Outcome, StoreError, Wanted,
 };
-use runner_lifecycle::request::{Ending, JudgeEnding, NewTask};
+use runner_lifecycle::request::{JudgeEnding, NewTask, WorkEnding};
 use runner_lifecycle::row::Intent;
 use runner_lifecycle::{
-    BasePosition, Category, Code, Purpose, Request, ReworkCause, State, TaskId, Timestamp,
+    BasePosition, FailureCategory, LeasePurpose, RefusalCode, Request, ReworkCause, TaskId,
+    TaskState, Timestamp,
 };
 
 use crate::support::{self, id, packet, resource};
@@ -291,7 +292,9 @@ impl Client {
         let wrong = match error {
             LedgerError::Refused(refusal) => matches!(
                 refusal.code,
-                Code::LedgerInconsistent | Code::SchemaInvalid | Code::AcceptanceFailed
+                RefusalCode::LedgerInconsistent
+                    | RefusalCode::SchemaInvalid
+                    | RefusalCode::AcceptanceFailed
             ),
             LedgerError::Store(StoreError::Unavailable(_) | StoreError::Contention(_)) => false,
             LedgerError::Store(_) => true,
@@ -301,14 +304,14 @@ impl Client {
         }
     }
 
-    async fn next(&mut self, purpose: Purpose) -> Option<Claimed> {
+    async fn next(&mut self, purpose: LeasePurpose) -> Option<Claimed> {
         // Sometimes the same claim again, as after a lost acknowledgement.
         if !self.rng.chance(15) {
             self.keys += 1;
         }
         let wanted = Wanted {
             purpose,
-            base: (purpose == Purpose::Merge).then(|| "main".to_owned()),
+            base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
             ..Wanted::work(
                 &self.name,
                 "worker",
@@ -325,7 +328,7 @@ impl Client {
     }
 
     async fn claim(&mut self) {
-        self.held = self.next(Purpose::Work).await;
+        self.held = self.next(LeasePurpose::Work).await;
     }
 
     async fn hold(&mut self, claimed: Claimed) {
@@ -344,27 +347,27 @@ impl Client {
     async fn finish(&mut self, claimed: &Claimed) {
         let ending = match self.rng.below(20) {
             0..13 => support::success(claimed.task.id.as_str(), &claimed.run_id),
-            13..15 => Ending::Failed {
-                category: Category::Env,
+            13..15 => WorkEnding::Failed {
+                category: FailureCategory::Env,
                 signature: None,
                 note: "no network".to_owned(),
             },
-            15 => Ending::Failed {
-                category: Category::Test,
+            15 => WorkEnding::Failed {
+                category: FailureCategory::Test,
                 signature: Some("assert".to_owned()),
                 note: "red".to_owned(),
             },
-            16 => Ending::Blocked {
-                code: Code::ConcurrencyConflict,
+            16 => WorkEnding::Blocked {
+                code: RefusalCode::ConcurrencyConflict,
                 reason: "somebody else".to_owned(),
                 waits_for: None,
             },
-            17 => Ending::Quota {
+            17 => WorkEnding::Quota {
                 reset_at: None,
                 account: "main".to_owned(),
             },
-            18 => Ending::GivenBack,
-            _ => Ending::Lost,
+            18 => WorkEnding::GivenBack,
+            _ => WorkEnding::Lost,
         };
         let ask = support::finish(claimed, &self.name, ending);
         let Some(first) = self.ask(&ask).await else {
@@ -380,7 +383,7 @@ impl Client {
     }
 
     async fn judge(&mut self) {
-        let Some(claimed) = self.next(Purpose::Judge).await else {
+        let Some(claimed) = self.next(LeasePurpose::Judge).await else {
             return;
         };
         let reason = "so it is".to_owned();
@@ -405,7 +408,7 @@ impl Client {
     }
 
     async fn merge(&mut self) {
-        let Some(claimed) = self.next(Purpose::Merge).await else {
+        let Some(claimed) = self.next(LeasePurpose::Merge).await else {
             return;
         };
         let (task, token) = (claimed.task.id.clone(), claimed.token);
@@ -464,7 +467,7 @@ impl Client {
         self.ask(&ask).await;
     }
 
-    async fn some_task(&mut self) -> Option<(TaskId, State)> {
+    async fn some_task(&mut self) -> Option<(TaskId, TaskState)> {
         let start = ["0", "c1", "c2", "c5", "c9", "p1", "p2", "p5"];
         let after = start[usize::try_from(self.rng.below(start.len() as u64)).unwrap()];
         let filter = Filter {
@@ -492,7 +495,7 @@ impl Client {
     /// What a cycle manager does with one blocked task.
     async fn manage(&mut self) {
         let filter = Filter {
-            state: Some(State::Blocked),
+            state: Some(TaskState::Blocked),
             limit: 50,
             ..Filter::default()
         };

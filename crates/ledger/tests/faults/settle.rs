@@ -3,7 +3,7 @@
 use runner_ledger::{Ask, Claimed, Filter, Keeper, Ledger, Wanted};
 use runner_lifecycle::request::JudgeEnding;
 use runner_lifecycle::row::Intent;
-use runner_lifecycle::{BasePosition, Purpose, Request, State, Task};
+use runner_lifecycle::{BasePosition, LeasePurpose, Request, Task, TaskState};
 
 use super::client::FastClock;
 use crate::support::{self, id, packet};
@@ -20,11 +20,11 @@ pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
     let steps = open_tasks(ledger).await.len() * STEPS_EACH + STEPS_MORE;
     for step in 0..steps {
         let mut busy = false;
-        for purpose in [Purpose::Merge, Purpose::Judge, Purpose::Work] {
+        for purpose in [LeasePurpose::Merge, LeasePurpose::Judge, LeasePurpose::Work] {
             key += 1;
             let wanted = Wanted {
                 purpose,
-                base: (purpose == Purpose::Merge).then(|| "main".to_owned()),
+                base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
                 ..Wanted::work("settler", "worker", &format!("settle-{key}"))
             };
             if let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() {
@@ -53,7 +53,7 @@ pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
 
 async fn open_tasks(ledger: &Ledger) -> Vec<Task> {
     let mut open = Vec::new();
-    for state in [State::Todo, State::InProgress, State::Blocked] {
+    for state in [TaskState::Todo, TaskState::InProgress, TaskState::Blocked] {
         let filter = Filter {
             state: Some(state),
             limit: 100_000,
@@ -64,16 +64,16 @@ async fn open_tasks(ledger: &Ledger) -> Vec<Task> {
     open
 }
 
-async fn end(ledger: &Ledger, claimed: &Claimed, purpose: Purpose) {
+async fn end(ledger: &Ledger, claimed: &Claimed, purpose: LeasePurpose) {
     let (task, token) = (claimed.task.id.clone(), claimed.token);
     let packet = packet(task.as_str(), &claimed.run_id);
     let asks = match purpose {
-        Purpose::Work => vec![support::succeed(claimed, "settler")],
-        Purpose::Judge => {
+        LeasePurpose::Work => vec![support::succeed(claimed, "settler")],
+        LeasePurpose::Judge => {
             let ending = JudgeEnding::Approve { packet };
             vec![Ask::new(task, "settler", Request::Judge { token, ending })]
         }
-        Purpose::Merge => {
+        LeasePurpose::Merge => {
             let fresh = Intent {
                 old_base: "old".to_owned(),
                 merge_commit: format!("m-{task}"),
@@ -103,11 +103,11 @@ async fn end(ledger: &Ledger, claimed: &Claimed, purpose: Purpose) {
 async fn nudge(ledger: &Ledger, task: &Task, step: usize) {
     let request = match task.state {
         _ if task.paused => Request::Pause { paused: false },
-        State::Blocked => Request::Recover {
+        TaskState::Blocked => Request::Recover {
             packet: None,
             successor: Some(id(&format!("settle-{step}-{}", task.version))),
         },
-        State::Todo => {
+        TaskState::Todo => {
             // Waits for what others hold, or for a dependency: a dead one ends it.
             let why = ledger.why(&task.id).await.unwrap();
             match why.map(|why| why.word()) {

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use runner_ledger::{Ask, Claimed, Clock, Ledger, LedgerError, Options, Outcome, Store, Wanted};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::request::{Claim, Ending, JudgeEnding, NewTask};
+use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
 use runner_lifecycle::row::Intent;
-use runner_lifecycle::{BasePosition, Purpose, Request, TaskId, Timestamp};
+use runner_lifecycle::{BasePosition, LeasePurpose, Request, TaskId, Timestamp};
 use runner_testkit::Postgres;
 use tokio::sync::Notify;
 
@@ -213,13 +213,13 @@ pub(crate) async fn claim(
     ledger: &Ledger,
     task: &str,
     owner: &str,
-    purpose: Purpose,
+    purpose: LeasePurpose,
 ) -> Result<Outcome, LedgerError> {
     let request = Request::Claim(Claim {
         owner: owner.to_owned(),
         purpose,
         key: format!("{owner}-{task}-{purpose}"),
-        base: (purpose == Purpose::Merge).then(|| "main".to_owned()),
+        base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
     });
     ledger.call(&Ask::new(id(task), owner, request)).await
 }
@@ -233,14 +233,14 @@ pub(crate) fn packet(task: &str, run_id: &str) -> ResultPacket {
     ResultPacket::parse(text.to_string().as_bytes()).unwrap()
 }
 
-pub(crate) fn success(task: &str, run_id: &str) -> Ending {
-    Ending::Success {
+pub(crate) fn success(task: &str, run_id: &str) -> WorkEnding {
+    WorkEnding::Success {
         result: Some("c0ffee".to_owned()),
         packet: packet(task, run_id),
     }
 }
 
-pub(crate) fn finish(claimed: &Claimed, owner: &str, ending: Ending) -> Ask {
+pub(crate) fn finish(claimed: &Claimed, owner: &str, ending: WorkEnding) -> Ask {
     let request = Request::Finish {
         token: claimed.token,
         run_id: claimed.run_id.clone(),
@@ -263,14 +263,18 @@ pub(crate) fn heartbeat(claimed: &Claimed, owner: &str) -> Ask {
 
 /// Judges, merges and ends a task that awaits its judge.
 pub(crate) async fn judge_and_merge(ledger: &Ledger, task: &str, run_id: &str) {
-    let judged = claim(ledger, task, "judge", Purpose::Judge).await.unwrap();
+    let judged = claim(ledger, task, "judge", LeasePurpose::Judge)
+        .await
+        .unwrap();
     let ending = JudgeEnding::Approve {
         packet: packet(task, run_id),
     };
     let token = judged.task.token;
     let approve = Ask::new(id(task), "judge", Request::Judge { token, ending });
     ledger.call(&approve).await.unwrap();
-    let merged = claim(ledger, task, "judge", Purpose::Merge).await.unwrap();
+    let merged = claim(ledger, task, "judge", LeasePurpose::Merge)
+        .await
+        .unwrap();
     let token = merged.task.token;
     let intent = Intent {
         old_base: "0ld".to_owned(),

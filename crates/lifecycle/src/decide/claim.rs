@@ -4,17 +4,17 @@ use serde_json::Value;
 
 use super::draft::Draft;
 use super::{Answer, Decision, LeaseChange, LockChange, Refusal};
-use crate::lock::{Lock, Resource, first_conflict};
+use crate::lock::{Resource, ScopeLock, first_conflict};
 use crate::packet::{
-    AcceptanceCriterion, ActiveLock, AssignedTask, Assignment, ContextEntry, Extra,
+    AcceptanceCriterion, ActiveLock, AssignedTask, Assignment, ContextEntry, PacketExtra,
     RESULT_SCHEMA_ID, SCHEMA_VERSION, check_assignment,
 };
-use crate::policy::Rule;
+use crate::policy::PolicyRule;
 use crate::ready;
 use crate::request::{Claim, Facts};
 use crate::row::Task;
-use crate::run::{Lease, Run};
-use crate::words::{Code, Kind, Phase, Purpose, Reason, State};
+use crate::run::{Lease, TaskRun};
+use crate::words::{BlockReason, LeasePurpose, RefusalCode, TaskKind, TaskPhase, TaskState};
 
 /// The answer that a claim with the same key got.
 pub(super) fn repeat(claim: &Claim, facts: &Facts) -> Option<Answer> {
@@ -29,16 +29,16 @@ pub(super) fn repeat(claim: &Claim, facts: &Facts) -> Option<Answer> {
 pub(super) fn claim(mut draft: Draft<'_>, claim: &Claim) -> Result<Decision, Refusal> {
     if claim.owner.is_empty() {
         return Err(Refusal::new(
-            Code::MissingRequiredInput,
+            RefusalCode::MissingRequiredInput,
             "a claim names its owner",
         ));
     }
     let scope = match claim.purpose {
-        Purpose::Work => check_work(&draft)?,
-        Purpose::Judge => check_judge(&draft)?,
-        Purpose::Merge => check_merge(&draft, claim)?,
+        LeasePurpose::Work => check_work(&draft)?,
+        LeasePurpose::Judge => check_judge(&draft)?,
+        LeasePurpose::Merge => check_merge(&draft, claim)?,
     };
-    if draft.policy.enforces(Rule::LockConflicts)
+    if draft.policy.enforces(PolicyRule::LockConflicts)
         && let Some(lock) = first_conflict(&draft.row.id, &scope, &draft.facts.locks)
     {
         return Err(ready::lock_refusal(lock));
@@ -46,20 +46,20 @@ pub(super) fn claim(mut draft: Draft<'_>, claim: &Claim) -> Result<Decision, Ref
     let now = draft.now;
     let token = draft.row.token + 1;
     let run = match claim.purpose {
-        Purpose::Work => open_run(&draft, claim, token),
-        Purpose::Judge => judged_run(&draft)?,
-        Purpose::Merge => newest_run(&draft)?.clone(),
+        LeasePurpose::Work => open_run(&draft, claim, token),
+        LeasePurpose::Judge => judged_run(&draft)?,
+        LeasePurpose::Merge => newest_run(&draft)?.clone(),
     };
     check_assignment(&assignment(&draft.row, &run.id, "", &draft.facts.locks))?;
     let event = match claim.purpose {
-        Purpose::Work => "claimed",
-        Purpose::Judge => "judge_claimed",
-        Purpose::Merge => "merge_claimed",
+        LeasePurpose::Work => "claimed",
+        LeasePurpose::Judge => "judge_claimed",
+        LeasePurpose::Merge => "merge_claimed",
     };
-    draft.go(State::InProgress, event, |row| {
+    draft.go(TaskState::InProgress, event, |row| {
         row.owner = Some(claim.owner.clone());
         row.token = token;
-        if claim.purpose == Purpose::Work {
+        if claim.purpose == LeasePurpose::Work {
             row.counters.attempts = run.number;
             row.rework_cause = None;
         }
@@ -84,7 +84,7 @@ pub(super) fn claim(mut draft: Draft<'_>, claim: &Claim) -> Result<Decision, Ref
     };
     draft.locks = LockChange::Take(scope);
     draft.lease = LeaseChange::Set(lease);
-    if claim.purpose != Purpose::Merge {
+    if claim.purpose != LeasePurpose::Merge {
         draft.run = Some(run);
     }
     Ok(draft.decided(answer))
@@ -92,9 +92,11 @@ pub(super) fn claim(mut draft: Draft<'_>, claim: &Claim) -> Result<Decision, Ref
 
 fn check_work(draft: &Draft<'_>) -> Result<Vec<Resource>, Refusal> {
     let task = &draft.row;
-    let fits = task.state == State::Todo && task.phase == Phase::Work && task.kind != Kind::Review;
+    let fits = task.state == TaskState::Todo
+        && task.phase == TaskPhase::Work
+        && task.kind != TaskKind::Review;
     if !fits {
-        return Err(not_claimable(task, Purpose::Work));
+        return Err(not_claimable(task, LeasePurpose::Work));
     }
     ready::ready(draft.policy, task, draft.facts, draft.now).map_err(|not| not.refusal(task))?;
     Ok(task.work_scope())
@@ -102,9 +104,9 @@ fn check_work(draft: &Draft<'_>) -> Result<Vec<Resource>, Refusal> {
 
 fn check_judge(draft: &Draft<'_>) -> Result<Vec<Resource>, Refusal> {
     let task = &draft.row;
-    let awaits = task.blocked_on() == Some(Reason::AwaitingJudge) && task.intent.is_none();
+    let awaits = task.blocked_on() == Some(BlockReason::AwaitingJudge) && task.intent.is_none();
     if !awaits || !newest_run(draft)?.is_unjudged_success() {
-        return Err(not_claimable(task, Purpose::Judge));
+        return Err(not_claimable(task, LeasePurpose::Judge));
     }
     may_start(draft)?;
     Ok(vec![Resource::judge(&task.id)])
@@ -112,16 +114,16 @@ fn check_judge(draft: &Draft<'_>) -> Result<Vec<Resource>, Refusal> {
 
 fn check_merge(draft: &Draft<'_>, claim: &Claim) -> Result<Vec<Resource>, Refusal> {
     let task = &draft.row;
-    let awaits = task.blocked_on() == Some(Reason::AwaitingJudge);
+    let awaits = task.blocked_on() == Some(BlockReason::AwaitingJudge);
     if !awaits || !newest_run(draft)?.is_approved() {
-        return Err(not_claimable(task, Purpose::Merge));
+        return Err(not_claimable(task, LeasePurpose::Merge));
     }
     if task.intent.is_none() {
         may_start(draft)?;
         // What mends the base does not queue behind those who wait for that.
         if !draft.facts.is_merge_head && !task.mends_base() {
             return Err(Refusal::new(
-                Code::LockConflict,
+                RefusalCode::LockConflict,
                 format!("task {} is not the first of the merge queue", task.id),
             ));
         }
@@ -129,9 +131,9 @@ fn check_merge(draft: &Draft<'_>, claim: &Claim) -> Result<Vec<Resource>, Refusa
     let base = claim
         .base
         .as_deref()
-        .ok_or_else(|| Refusal::new(Code::MissingRequiredInput, "a merge names its base"))?;
+        .ok_or_else(|| Refusal::new(RefusalCode::MissingRequiredInput, "a merge names its base"))?;
     let queue = Resource::merge(base)
-        .map_err(|error| Refusal::new(Code::SchemaInvalid, error.to_string()))?;
+        .map_err(|error| Refusal::new(RefusalCode::SchemaInvalid, error.to_string()))?;
     Ok(vec![Resource::judge(&task.id), queue])
 }
 
@@ -143,12 +145,12 @@ fn may_start(draft: &Draft<'_>) -> Result<(), Refusal> {
         .map_err(|not| not.refusal(&draft.row))
 }
 
-fn not_claimable(task: &Task, purpose: Purpose) -> Refusal {
+fn not_claimable(task: &Task, purpose: LeasePurpose) -> Refusal {
     let waits = task
         .blocked_on()
         .map_or(String::new(), |r| format!("({r})"));
     Refusal::new(
-        Code::InvalidTransition,
+        RefusalCode::InvalidTransition,
         format!(
             "task {} is {}{waits}: no {purpose} can begin",
             task.id, task.state
@@ -157,21 +159,21 @@ fn not_claimable(task: &Task, purpose: Purpose) -> Refusal {
     .detail("state", task.state.as_str())
 }
 
-fn newest_run<'r>(draft: &'r Draft<'_>) -> Result<&'r Run, Refusal> {
+fn newest_run<'r>(draft: &'r Draft<'_>) -> Result<&'r TaskRun, Refusal> {
     draft.facts.run.as_ref().ok_or_else(|| {
         Refusal::new(
-            Code::MissingRequiredInput,
+            RefusalCode::MissingRequiredInput,
             format!("task {} has no run to judge", draft.row.id),
         )
     })
 }
 
-fn open_run(draft: &Draft<'_>, claim: &Claim, token: u64) -> Run {
+fn open_run(draft: &Draft<'_>, claim: &Claim, token: u64) -> TaskRun {
     let number = draft.row.counters.attempts + 1;
-    Run::begin(&draft.row.id, number, &claim.owner, token, draft.now)
+    TaskRun::begin(&draft.row.id, number, &claim.owner, token, draft.now)
 }
 
-fn judged_run(draft: &Draft<'_>) -> Result<Run, Refusal> {
+fn judged_run(draft: &Draft<'_>) -> Result<TaskRun, Refusal> {
     let mut run = newest_run(draft)?.clone();
     run.judged_at = Some(draft.now);
     run.judgement_version += 1;
@@ -180,7 +182,10 @@ fn judged_run(draft: &Draft<'_>) -> Result<Run, Refusal> {
 
 pub(super) fn heartbeat(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
     let Some(lease) = &draft.facts.lease else {
-        return Err(Refusal::new(Code::InvalidTransition, "there is no lease"));
+        return Err(Refusal::new(
+            RefusalCode::InvalidTransition,
+            "there is no lease",
+        ));
     };
     let mut lease = lease.clone();
     // Whoever spoke has begun, also in the very moment of the claim.
@@ -192,7 +197,7 @@ pub(super) fn heartbeat(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
 }
 
 /// The packet that a claim of the task hands out.
-pub fn assignment(task: &Task, run_id: &str, objective: &str, locks: &[Lock]) -> Assignment {
+pub fn assignment(task: &Task, run_id: &str, objective: &str, locks: &[ScopeLock]) -> Assignment {
     let texts = |scope: &[Resource]| scope.iter().map(|one| one.as_str().to_owned()).collect();
     let active_locks = locks
         .iter()
@@ -201,7 +206,7 @@ pub fn assignment(task: &Task, run_id: &str, objective: &str, locks: &[Lock]) ->
             task_id: lock.task_id.as_str().to_owned(),
             resource: lock.resource.as_str().to_owned(),
             active: true,
-            extra: Extra::new(),
+            extra: PacketExtra::new(),
         });
     Assignment {
         schema_version: SCHEMA_VERSION.to_owned(),
@@ -220,12 +225,12 @@ pub fn assignment(task: &Task, run_id: &str, objective: &str, locks: &[Lock]) ->
             timeout_seconds: task.timeout_seconds,
             heartbeat_interval_seconds: task.heartbeat_interval_seconds,
             priority: task.priority,
-            extra: Extra::new(),
+            extra: PacketExtra::new(),
         },
         active_locks: active_locks.collect(),
         context_package: task.context.iter().map(ContextEntry::from).collect(),
         required_output_schema: Value::String(RESULT_SCHEMA_ID.to_owned()),
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     }
 }
 
@@ -234,6 +239,6 @@ fn criterion(one: &crate::row::Criterion) -> AcceptanceCriterion {
         id: one.id.clone(),
         text: one.text.clone(),
         check: one.check,
-        extra: Extra::new(),
+        extra: PacketExtra::new(),
     }
 }

@@ -3,41 +3,41 @@
 use serde_json::{Map, Value};
 
 use super::{Answer, Created, Decision, LeaseChange, LockChange, Refusal};
-use crate::event::Event;
-use crate::policy::{Policy, Rule};
-use crate::request::{Call, Facts};
+use crate::event::TaskEvent;
+use crate::policy::{Policy, PolicyRule};
+use crate::request::{Facts, TaskCall};
 use crate::row::Task;
-use crate::run::{Receipt, Run};
+use crate::run::{Receipt, TaskRun};
 use crate::time::Timestamp;
-use crate::words::{Category, Code, Reason, RunStatus, State};
+use crate::words::{BlockReason, FailureCategory, RefusalCode, TaskRunStatus, TaskState};
 
 pub(super) struct Draft<'d> {
     pub(super) policy: &'d Policy,
-    pub(super) call: &'d Call,
+    pub(super) call: &'d TaskCall,
     pub(super) facts: &'d Facts,
     pub(super) now: Timestamp,
     pub(super) row: Task,
     before: u64,
-    events: Vec<Event>,
+    events: Vec<TaskEvent>,
     pub(super) locks: LockChange,
     pub(super) lease: LeaseChange,
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<TaskRun>,
     /// Older runs that end.
-    pub(super) closed: Vec<Run>,
+    pub(super) closed: Vec<TaskRun>,
     pub(super) created: Option<Created>,
     receipt: bool,
 }
 
 /// A block: the word, what people read, and when or for what it ends.
 pub(super) struct Block<'b> {
-    pub(super) code: Reason,
+    pub(super) code: BlockReason,
     pub(super) reason: &'b str,
     pub(super) retry_at: Option<Timestamp>,
     pub(super) waits_for: Option<&'b str>,
 }
 
 impl<'b> Block<'b> {
-    pub(super) fn on(code: Reason, reason: &'b str) -> Block<'b> {
+    pub(super) fn on(code: BlockReason, reason: &'b str) -> Block<'b> {
         Block {
             code,
             reason,
@@ -51,7 +51,7 @@ impl<'d> Draft<'d> {
     pub(super) fn new(
         policy: &'d Policy,
         task: &Task,
-        call: &'d Call,
+        call: &'d TaskCall,
         facts: &'d Facts,
         now: Timestamp,
     ) -> Draft<'d> {
@@ -75,7 +75,7 @@ impl<'d> Draft<'d> {
     /// Goes to another state.
     pub(super) fn go(
         &mut self,
-        to: State,
+        to: TaskState,
         event: &str,
         edit: impl FnOnce(&mut Task),
     ) -> Result<(), Refusal> {
@@ -85,32 +85,32 @@ impl<'d> Draft<'d> {
     /// Goes to another state, with details in the event.
     pub(super) fn go_with(
         &mut self,
-        to: State,
+        to: TaskState,
         event: &str,
         details: Map<String, Value>,
         edit: impl FnOnce(&mut Task),
     ) -> Result<(), Refusal> {
         let from = self.row.state;
-        if !from.may_become(to) && self.policy.enforces(Rule::TerminalStates) {
+        if !from.may_become(to) && self.policy.enforces(PolicyRule::TerminalStates) {
             return Err(Refusal::new(
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 format!("task {} cannot go from {from} to {to}", self.row.id),
             )
             .detail("from_state", from.as_str())
             .detail("to_state", to.as_str()));
         }
-        if from == State::InProgress {
+        if from == TaskState::InProgress {
             self.lease = LeaseChange::End;
-            if self.policy.enforces(Rule::LockRelease) {
+            if self.policy.enforces(PolicyRule::LockRelease) {
                 self.locks = LockChange::Release;
             }
         }
         self.record(event, details, |row| {
             row.state = to;
-            if to != State::Blocked {
+            if to != TaskState::Blocked {
                 row.blocker = None;
             }
-            if matches!(to, State::Todo | State::Blocked) {
+            if matches!(to, TaskState::Todo | TaskState::Blocked) {
                 row.owner = None;
             }
             edit(row);
@@ -142,7 +142,7 @@ impl<'d> Draft<'d> {
 
     fn append(&mut self, old: &Task, event: &str, details: Map<String, Value>) {
         self.row.version += 1;
-        self.events.push(Event {
+        self.events.push(TaskEvent {
             task_id: self.row.id.clone(),
             version: self.row.version,
             from_state: Some(old.state),
@@ -173,11 +173,11 @@ impl<'d> Draft<'d> {
         details: Map<String, Value>,
         edit: impl FnOnce(&mut Task),
     ) -> Result<(), Refusal> {
-        if self.row.state == State::Blocked {
-            self.go(State::Todo, event, |_| ())?;
+        if self.row.state == TaskState::Blocked {
+            self.go(TaskState::Todo, event, |_| ())?;
         }
         let now = self.now;
-        self.go_with(State::Blocked, event, details, |row| {
+        self.go_with(TaskState::Blocked, event, details, |row| {
             let mut blocker = row.blocker_of(block.code, block.reason, now);
             blocker.retry_at = block.retry_at;
             blocker.waits_for = block.waits_for.map(str::to_owned);
@@ -187,7 +187,7 @@ impl<'d> Draft<'d> {
     }
 
     /// Edits the newest run.
-    pub(super) fn edit_run(&mut self, edit: impl FnOnce(&mut Run)) {
+    pub(super) fn edit_run(&mut self, edit: impl FnOnce(&mut TaskRun)) {
         if self.run.is_none() {
             self.run.clone_from(&self.facts.run);
         }
@@ -199,12 +199,12 @@ impl<'d> Draft<'d> {
     /// Ends the newest run, if it is running.
     pub(super) fn close_run(
         &mut self,
-        status: RunStatus,
-        category: Option<Category>,
+        status: TaskRunStatus,
+        category: Option<FailureCategory>,
         signature: Option<&str>,
     ) {
         let now = self.now;
-        let running = |run: &Run| run.status == RunStatus::Running;
+        let running = |run: &TaskRun| run.status == TaskRunStatus::Running;
         if self.facts.run.as_ref().is_some_and(running) {
             self.edit_run(|run| {
                 run.status = status;

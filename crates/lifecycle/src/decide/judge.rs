@@ -4,11 +4,14 @@ use super::draft::{Block, Draft};
 use super::work::{accept, in_progress, may_be_done, needs_rework};
 use super::{Decision, Refusal};
 use crate::packet::{ResultPacket, check_result};
-use crate::policy::Rule;
+use crate::policy::PolicyRule;
 use crate::request::JudgeEnding;
 use crate::retry;
 use crate::row::Intent;
-use crate::words::{BasePosition, Category, Code, Purpose, Reason, ReworkCause, State, Verdict};
+use crate::words::{
+    BasePosition, BlockReason, FailureCategory, JudgeVerdict, LeasePurpose, RefusalCode,
+    ReworkCause, TaskState,
+};
 
 /// Whether a judge may end so while an intent is open: the intent stays.
 pub(super) fn keeps_intent(ending: &JudgeEnding) -> bool {
@@ -19,7 +22,7 @@ pub(super) fn keeps_intent(ending: &JudgeEnding) -> bool {
 }
 
 pub(super) fn end(draft: Draft<'_>, ending: &JudgeEnding) -> Result<Decision, Refusal> {
-    in_progress(&draft, |purpose| purpose != Purpose::Work)?;
+    in_progress(&draft, |purpose| purpose != LeasePurpose::Work)?;
     let mut draft = draft.with_receipt();
     match ending {
         JudgeEnding::Approve { packet } => approve(&mut draft, packet)?,
@@ -28,11 +31,14 @@ pub(super) fn end(draft: Draft<'_>, ending: &JudgeEnding) -> Result<Decision, Re
             remarks,
             reason,
         } => {
-            draft.edit_run(|run| run.verdict = Some(Verdict::Reject));
+            draft.edit_run(|run| run.verdict = Some(JudgeVerdict::Reject));
             needs_rework(&mut draft, *cause, reason, "rejected", |row| {
                 row.remarks.extend(remarks.iter().cloned());
                 if *cause == ReworkCause::Policy {
-                    *row.counters.failures.entry(Category::Policy).or_insert(0) += 1;
+                    *row.counters
+                        .failures
+                        .entry(FailureCategory::Policy)
+                        .or_insert(0) += 1;
                 }
             })?;
         }
@@ -43,7 +49,7 @@ pub(super) fn end(draft: Draft<'_>, ending: &JudgeEnding) -> Result<Decision, Re
             let at =
                 retry::quota_retry_at(draft.policy, &draft.row.id, waits, *reset_at, draft.now);
             let block = Block {
-                code: Reason::AwaitingJudge,
+                code: BlockReason::AwaitingJudge,
                 reason: "the quota of the judge's account is used up",
                 retry_at: Some(at),
                 waits_for: Some(account),
@@ -60,7 +66,7 @@ pub(super) fn end(draft: Draft<'_>, ending: &JudgeEnding) -> Result<Decision, Re
 /// Leaves the task to another judge, and nothing is counted.
 pub(super) fn step_back(draft: &mut Draft<'_>, reason: &str) -> Result<(), Refusal> {
     unjudge(draft);
-    let block = Block::on(Reason::AwaitingJudge, reason);
+    let block = Block::on(BlockReason::AwaitingJudge, reason);
     draft.block(&block, "stepped_back", |_| ())
 }
 
@@ -70,8 +76,8 @@ pub(super) fn unjudge(draft: &mut Draft<'_>) {
         .facts
         .run
         .as_ref()
-        .is_some_and(crate::run::Run::is_claimed_without_verdict);
-    if claimed && draft.policy.enforces(Rule::Unjudge) {
+        .is_some_and(crate::run::TaskRun::is_claimed_without_verdict);
+    if claimed && draft.policy.enforces(PolicyRule::Unjudge) {
         draft.edit_run(|run| run.judged_at = None);
     }
 }
@@ -86,14 +92,14 @@ fn approve(draft: &mut Draft<'_>, packet: &ResultPacket) -> Result<(), Refusal> 
         may_be_done(draft.policy, &draft.row, draft.facts, packet)?;
     }
     draft.edit_run(|run| {
-        run.verdict = Some(Verdict::Approve);
+        run.verdict = Some(JudgeVerdict::Approve);
         run.judge_packet = Some(packet.clone());
     });
     if draft.row.needs_merge() {
-        let block = Block::on(Reason::AwaitingJudge, "approved, waits for its merge");
+        let block = Block::on(BlockReason::AwaitingJudge, "approved, waits for its merge");
         draft.block(&block, "approved", |_| ())
     } else {
-        draft.go(State::Done, "accepted", |_| ())
+        draft.go(TaskState::Done, "accepted", |_| ())
     }
 }
 
@@ -101,7 +107,7 @@ fn approve(draft: &mut Draft<'_>, packet: &ResultPacket) -> Result<(), Refusal> 
 pub(super) fn unable(draft: &mut Draft<'_>, reason: &str) -> Result<(), Refusal> {
     let tries = draft.row.counters.judge + 1;
     if tries > draft.policy.max_judge_attempts {
-        draft.edit_run(|run| run.verdict = Some(Verdict::Reject));
+        draft.edit_run(|run| run.verdict = Some(JudgeVerdict::Reject));
         let cause = ReworkCause::Unjudged;
         return needs_rework(draft, cause, reason, "judge_exhausted", |row| {
             row.counters.judge = tries;
@@ -112,7 +118,7 @@ pub(super) fn unable(draft: &mut Draft<'_>, reason: &str) -> Result<(), Refusal>
     let delay = retry::with_jitter(&draft.row.id, tries, delay);
     let block = Block {
         retry_at: Some(draft.now.plus_millis(delay)),
-        ..Block::on(Reason::AwaitingJudge, reason)
+        ..Block::on(BlockReason::AwaitingJudge, reason)
     };
     draft.block(&block, "judge_retry", |row| row.counters.judge = tries)
 }
@@ -123,7 +129,7 @@ pub(super) fn record_intent(
     intent: &Intent,
     packet: &ResultPacket,
 ) -> Result<Decision, Refusal> {
-    in_progress(&draft, |purpose| purpose == Purpose::Merge)?;
+    in_progress(&draft, |purpose| purpose == LeasePurpose::Merge)?;
     if let Some(open) = &draft.row.intent {
         let recorded = draft.facts.run.as_ref();
         let recorded = recorded.and_then(|run| run.judge_packet.as_ref());
@@ -132,7 +138,7 @@ pub(super) fn record_intent(
             return Ok(draft.replay(answer));
         }
         return Err(Refusal::new(
-            Code::ConcurrencyConflict,
+            RefusalCode::ConcurrencyConflict,
             format!(
                 "task {} has another open intent: settle that first",
                 draft.row.id
@@ -141,7 +147,7 @@ pub(super) fn record_intent(
     }
     let Some(run) = draft.facts.run.as_ref().filter(|run| run.is_approved()) else {
         return Err(Refusal::new(
-            Code::AcceptanceFailed,
+            RefusalCode::AcceptanceFailed,
             format!("task {} has no approved run", draft.row.id),
         ));
     };
@@ -159,16 +165,16 @@ pub(super) fn settle_intent(
     intent: &Intent,
     base: BasePosition,
 ) -> Result<Decision, Refusal> {
-    in_progress(&draft, |purpose| purpose == Purpose::Merge)?;
+    in_progress(&draft, |purpose| purpose == LeasePurpose::Merge)?;
     let same = draft.row.intent.as_ref() == Some(intent);
-    if draft.row.intent.is_none() || !same && draft.policy.enforces(Rule::IntentNamed) {
+    if draft.row.intent.is_none() || !same && draft.policy.enforces(PolicyRule::IntentNamed) {
         return Err(Refusal::new(
-            Code::ConcurrencyConflict,
+            RefusalCode::ConcurrencyConflict,
             format!("task {} has no such open intent", draft.row.id),
         ));
     }
     let base = match base {
-        BasePosition::Merged if !draft.policy.enforces(Rule::IntentRollForward) => {
+        BasePosition::Merged if !draft.policy.enforces(PolicyRule::IntentRollForward) => {
             BasePosition::Elsewhere
         }
         other => other,
@@ -176,11 +182,11 @@ pub(super) fn settle_intent(
     match base {
         BasePosition::Merged => {
             let mut draft = draft.with_receipt();
-            draft.go(State::Done, "merged", |row| row.intent = None)?;
+            draft.go(TaskState::Done, "merged", |row| row.intent = None)?;
             Ok(draft.moved())
         }
         BasePosition::Old => Err(Refusal::new(
-            Code::ConcurrencyConflict,
+            RefusalCode::ConcurrencyConflict,
             "the base has not moved yet: move it from old to new, then settle",
         )),
         BasePosition::Elsewhere => {

@@ -7,21 +7,24 @@ use serde_json::{Map, json};
 use super::draft::{Block, Draft};
 use super::work::mark_refused_packet;
 use super::{Answer, Decision, LeaseChange, LockChange, Refusal};
-use crate::event::Event;
+use crate::event::TaskEvent;
 use crate::lock::{Resource, normalise};
-use crate::policy::{Policy, Rule};
-use crate::request::{Call, Chain, Facts, NewPacket, NewTask, Request};
+use crate::policy::{Policy, PolicyRule};
+use crate::request::{DependencyChain, Facts, NewPacket, NewTask, Request, TaskCall};
 use crate::row::{Blocker, Lineage, Task, TaskId};
-use crate::run::Run;
+use crate::run::TaskRun;
 use crate::successor;
 use crate::time::Timestamp;
-use crate::words::{Check, Code, Kind, Origin, Phase, Reason, RunStatus, State};
+use crate::words::{
+    BlockReason, CriterionCheck, RefusalCode, TaskKind, TaskOrigin, TaskPhase, TaskRunStatus,
+    TaskState,
+};
 
 /// Makes a task: `todo`, or blocked in the same transaction.
 pub(super) fn create(
     policy: &Policy,
     new: &NewTask,
-    call: &Call,
+    call: &TaskCall,
     facts: &Facts,
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
@@ -31,14 +34,17 @@ pub(super) fn create(
     let mut runs = Vec::new();
     let mut draft = Draft::new(policy, &row, call, facts, now);
     if let Some(head) = &new.head {
-        runs.push(Run::of_pull_request(&row.id, 1, head, &call.actor, now));
-        let block = Block::on(Reason::AwaitingJudge, "a pull request waits for a judge");
+        runs.push(TaskRun::of_pull_request(&row.id, 1, head, &call.actor, now));
+        let block = Block::on(
+            BlockReason::AwaitingJudge,
+            "a pull request waits for a judge",
+        );
         draft.block(&block, "pull_request_found", |row| {
-            row.phase = Phase::Judge;
+            row.phase = TaskPhase::Judge;
             row.counters.attempts = 1;
         })?;
     } else if new.role.is_empty() {
-        let block = Block::on(Reason::IssueLinking, "the issue says no role");
+        let block = Block::on(BlockReason::IssueLinking, "the issue says no role");
         draft.block(&block, "role_unknown", |_| ())?;
     }
     let mut decision = draft.moved();
@@ -55,9 +61,9 @@ pub(crate) fn created(
     actor: &str,
     event: &str,
     now: Timestamp,
-) -> (Task, Vec<Event>) {
+) -> (Task, Vec<TaskEvent>) {
     row.version = 1;
-    let event = Event {
+    let event = TaskEvent {
         task_id: row.id.clone(),
         version: 1,
         from_state: None,
@@ -105,13 +111,13 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
     for (at, dependency) in new.dependencies.iter().enumerate() {
         if *dependency == new.id {
             return refuse(
-                Code::SchemaInvalid,
+                RefusalCode::SchemaInvalid,
                 "a task cannot depend on itself".to_owned(),
             );
         }
         if new.dependencies[..at].contains(dependency) {
             return refuse(
-                Code::SchemaInvalid,
+                RefusalCode::SchemaInvalid,
                 format!("dependency {dependency} is named twice"),
             );
         }
@@ -121,7 +127,7 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
             .any(|known| known.id == *dependency)
         {
             return refuse(
-                Code::MissingRequiredInput,
+                RefusalCode::MissingRequiredInput,
                 format!("dependency {dependency} does not exist"),
             );
         }
@@ -129,7 +135,7 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
     check_scope(&new.lock_scope)?;
     if new.acceptance.is_empty() {
         return refuse(
-            Code::MissingRequiredInput,
+            RefusalCode::MissingRequiredInput,
             "there is no criterion".to_owned(),
         );
     }
@@ -137,13 +143,13 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
         let same = |other: &&crate::row::Criterion| other.id == criterion.id;
         if criterion.id.is_empty() || new.acceptance[..at].iter().any(|c| same(&c)) {
             return refuse(
-                Code::SchemaInvalid,
+                RefusalCode::SchemaInvalid,
                 format!("criterion {:?} needs an id of its own", criterion.id),
             );
         }
-        if criterion.check == Check::Review && facts.review_off {
+        if criterion.check == CriterionCheck::Review && facts.review_off {
             return refuse(
-                Code::SchemaInvalid,
+                RefusalCode::SchemaInvalid,
                 format!(
                     "criterion {} is for a review, and reviews are off",
                     criterion.id
@@ -154,7 +160,7 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
     let (timeout, interval) = (new.timeout_seconds, new.heartbeat_interval_seconds);
     if timeout < 30 || interval < 5 || interval >= timeout {
         return refuse(
-            Code::SchemaInvalid,
+            RefusalCode::SchemaInvalid,
             format!(
                 "timeout {timeout} s with a heartbeat every {interval} s: the timeout is 30 s or \
                  more, the interval 5 s or more and less than the timeout"
@@ -162,11 +168,11 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
         );
     }
     if new.timebox_seconds == 0 {
-        return refuse(Code::SchemaInvalid, "the timebox is 0".to_owned());
+        return refuse(RefusalCode::SchemaInvalid, "the timebox is 0".to_owned());
     }
-    if (new.kind == Kind::Review) != new.head.is_some() {
+    if (new.kind == TaskKind::Review) != new.head.is_some() {
         return refuse(
-            Code::MissingRequiredInput,
+            RefusalCode::MissingRequiredInput,
             "a review, and nothing else, names the head of its pull request".to_owned(),
         );
     }
@@ -177,14 +183,14 @@ fn check_new(new: &NewTask, facts: &Facts) -> Result<(), Refusal> {
 pub(super) fn check_scope(scope: &[Resource]) -> Result<(), Refusal> {
     if scope.is_empty() {
         return Err(Refusal::new(
-            Code::MissingRequiredInput,
+            RefusalCode::MissingRequiredInput,
             "lock_scope is empty",
         ));
     }
     match scope.iter().find(|one| one.is_of_judges()) {
         None => Ok(()),
         Some(one) => Err(Refusal::new(
-            Code::SchemaInvalid,
+            RefusalCode::SchemaInvalid,
             format!("resource {one}: only judges and the merge queue lock that"),
         )),
     }
@@ -229,7 +235,7 @@ pub fn dependency_cycle(edges: &BTreeMap<TaskId, Vec<TaskId>>) -> Option<Vec<Tas
 /// An orchestrator says what is in the way of a task that nobody works on.
 pub(super) fn block(
     mut draft: Draft<'_>,
-    code: Code,
+    code: RefusalCode,
     reason: &str,
     waits_for: Option<&str>,
 ) -> Result<Decision, Refusal> {
@@ -237,30 +243,35 @@ pub(super) fn block(
     let id = &draft.row.id;
     if reason.trim().is_empty() {
         return refuse(
-            Code::MissingRequiredInput,
+            RefusalCode::MissingRequiredInput,
             "a blocker says its reason".to_owned(),
         );
     }
     match draft.row.state {
-        State::Todo => {}
-        State::Blocked if code == Code::LedgerInconsistent => {}
-        State::InProgress => {
+        TaskState::Todo => {}
+        TaskState::Blocked if code == RefusalCode::LedgerInconsistent => {}
+        TaskState::InProgress => {
             return refuse(
-                Code::ConcurrencyConflict,
+                RefusalCode::ConcurrencyConflict,
                 format!("somebody works on task {id}: its owner says what is in the way"),
             );
         }
         state => {
             return refuse(
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 format!("task {id} is {state} and cannot be blocked"),
             );
         }
     }
-    let dead = |facts: &Facts| facts.dependencies.iter().any(|d| d.chain == Chain::Dead);
-    if code == Code::DependencyNotMet && !dead(draft.facts) {
+    let dead = |facts: &Facts| {
+        facts
+            .dependencies
+            .iter()
+            .any(|d| d.chain == DependencyChain::Dead)
+    };
+    if code == RefusalCode::DependencyNotMet && !dead(draft.facts) {
         return refuse(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!("task {id} waits for its dependencies as todo: none of them is dead"),
         );
     }
@@ -275,11 +286,11 @@ pub(super) fn block(
 /// A new packet for a task that nobody works on. Where a structural code blocks it, the
 /// recovery table sees the newer revision.
 pub(super) fn replan(mut draft: Draft<'_>, packet: &NewPacket) -> Result<Decision, Refusal> {
-    let plannable = matches!(draft.row.state, State::Todo | State::Blocked);
-    let idle = plannable && draft.row.phase != Phase::Judge;
-    if !idle && draft.policy.enforces(Rule::ReplanIdle) {
+    let plannable = matches!(draft.row.state, TaskState::Todo | TaskState::Blocked);
+    let idle = plannable && draft.row.phase != TaskPhase::Judge;
+    if !idle && draft.policy.enforces(PolicyRule::ReplanIdle) {
         return Err(Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!(
                 "task {} cannot be replanned while it is worked on or judged",
                 draft.row.id
@@ -304,9 +315,9 @@ pub(super) fn apply_packet(row: &mut Task, packet: &NewPacket) {
 
 /// From every state that has not ended. Locks, lease and run end with it.
 pub(super) fn cancel(mut draft: Draft<'_>, reason: &str) -> Result<Decision, Refusal> {
-    draft.close_run(RunStatus::Canceled, None, None);
+    draft.close_run(TaskRunStatus::Canceled, None, None);
     let details = Map::from_iter([("why".to_owned(), json!(reason))]);
-    draft.go_with(State::Canceled, "canceled", details, |_| ())?;
+    draft.go_with(TaskState::Canceled, "canceled", details, |_| ())?;
     Ok(draft.moved())
 }
 
@@ -325,7 +336,7 @@ pub(super) fn terminal(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
     let state = draft.row.state;
     let why = |reason: &str| Map::from_iter([("why".to_owned(), json!(reason))]);
     match &draft.call.request {
-        Request::Cancel { reason } if state == State::Canceled => {
+        Request::Cancel { reason } if state == TaskState::Canceled => {
             draft.self_loop("replayed", why(reason), |_| ());
         }
         Request::Reassert {
@@ -335,14 +346,14 @@ pub(super) fn terminal(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
             draft.self_loop("replayed", why(reason), |_| ());
         }
         Request::Retry { successor }
-            if state != State::Done
+            if state != TaskState::Done
                 && (draft.row.superseded_by.is_none()
-                    || !draft.policy.enforces(Rule::OneSuccessor)) =>
+                    || !draft.policy.enforces(PolicyRule::OneSuccessor)) =>
         {
             let actor = draft.call.actor.clone();
             let made = successor::create(
                 &draft.row,
-                Origin::Retry,
+                TaskOrigin::Retry,
                 successor,
                 None,
                 &actor,
@@ -355,7 +366,7 @@ pub(super) fn terminal(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
         }
         _ => {
             return Err(Refusal::new(
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 format!(
                     "task {} is {state}: there is no way out of that",
                     draft.row.id

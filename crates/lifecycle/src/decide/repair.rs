@@ -5,10 +5,10 @@ use serde_json::{Map, json};
 use super::draft::Draft;
 use super::work::lose;
 use super::{Answer, Decision, LeaseChange, LockChange, Refusal};
-use crate::policy::Rule;
-use crate::reconcile::{Inconsistency, Repair};
-use crate::run::Run;
-use crate::words::{RunStatus, State};
+use crate::policy::PolicyRule;
+use crate::reconcile::{Inconsistency, InconsistencyRepair};
+use crate::run::TaskRun;
+use crate::words::{TaskRunStatus, TaskState};
 
 /// The event that a repair leaves.
 const EVENT: &str = "ledger_repaired";
@@ -22,20 +22,21 @@ pub(super) fn repair(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
         .iter()
         .filter(|one| one.task_id == draft.row.id)
         .collect();
-    let wants = |repair: Repair| own.iter().any(|one| one.kind.repair() == repair);
+    let wants = |repair: InconsistencyRepair| own.iter().any(|one| one.kind.repair() == repair);
     let names: Vec<&str> = own.iter().map(|one| one.kind.as_str()).collect();
     let details = Map::from_iter([("findings".to_owned(), json!(names))]);
 
-    let time_out = wants(Repair::TimeOut) || wants(Repair::TimeOutYounger);
-    if time_out && draft.policy.enforces(Rule::RepairOfWork) {
+    let time_out =
+        wants(InconsistencyRepair::TimeOut) || wants(InconsistencyRepair::TimeOutYounger);
+    if time_out && draft.policy.enforces(PolicyRule::RepairOfWork) {
         close_runs(&mut draft, None);
         let why = "the ledger contradicted itself about this work";
         lose(&mut draft, EVENT, why, details, true)?;
         return Ok(draft.moved());
     }
-    let release = wants(Repair::ReleaseLocks);
-    let end = wants(Repair::EndLease);
-    let close = wants(Repair::CloseRuns);
+    let release = wants(InconsistencyRepair::ReleaseLocks);
+    let end = wants(InconsistencyRepair::EndLease);
+    let close = wants(InconsistencyRepair::CloseRuns);
     if !(release || end || close) {
         return Ok(draft.decided(Answer::Unchanged));
     }
@@ -55,7 +56,7 @@ pub(super) fn repair(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
 
 /// The run that somebody works on: that of the lease, else the newest.
 fn kept_run(draft: &Draft<'_>) -> Option<String> {
-    if draft.row.state != State::InProgress {
+    if draft.row.state != TaskState::InProgress {
         return None;
     }
     let running = &draft.facts.running;
@@ -69,8 +70,8 @@ fn kept_run(draft: &Draft<'_>) -> Option<String> {
 fn close_runs(draft: &mut Draft<'_>, kept: Option<&str>) {
     let newest = draft.facts.run.as_ref().map(|run| run.id.clone());
     let now = draft.now;
-    let close = |run: &mut Run| {
-        run.status = RunStatus::Failed;
+    let close = |run: &mut TaskRun| {
+        run.status = TaskRunStatus::Failed;
         run.ended_at = Some(now);
     };
     for run in &draft.facts.running {
@@ -94,31 +95,32 @@ mod tests {
     use crate::decide::decide;
     use crate::policy::Policy;
     use crate::reconcile::InconsistencyKind as K;
-    use crate::request::{Call, Facts, Request};
+    use crate::request::{Facts, Request, TaskCall};
     use crate::row::{Task, TaskId};
     use crate::time::Timestamp;
-    use crate::words::Reason;
+    use crate::words::BlockReason;
 
     fn id(text: &str) -> TaskId {
         TaskId::parse(text).unwrap()
     }
 
-    fn task(state: State) -> Task {
+    fn task(state: TaskState) -> Task {
         let mut task = Task::blank(id("t"));
         task.version = 5;
         task.state = state;
-        if state == State::Blocked {
-            task.blocker = Some(task.blocker_of(Reason::LedgerInconsistent, "x", Timestamp(0)));
+        if state == TaskState::Blocked {
+            task.blocker =
+                Some(task.blocker_of(BlockReason::LedgerInconsistent, "x", Timestamp(0)));
         }
         task
     }
 
-    fn run(number: u32) -> Run {
-        Run::begin(&id("t"), number, "w", 1, Timestamp(0))
+    fn run(number: u32) -> TaskRun {
+        TaskRun::begin(&id("t"), number, "w", 1, Timestamp(0))
     }
 
     fn decided(task: &Task, kind: K, about: &str, running: &[u32]) -> Decision {
-        let running: Vec<Run> = running.iter().map(|number| run(*number)).collect();
+        let running: Vec<TaskRun> = running.iter().map(|number| run(*number)).collect();
         let facts = Facts {
             inconsistencies: vec![Inconsistency {
                 kind,
@@ -130,7 +132,7 @@ mod tests {
             running,
             ..Facts::default()
         };
-        let call = Call {
+        let call = TaskCall {
             actor: "cycle".to_owned(),
             expected_version: Some(5),
             request: Request::Repair,
@@ -146,38 +148,50 @@ mod tests {
         for (kind, from, to, locks, lease) in [
             (
                 K::LockWithoutWork,
-                State::Blocked,
-                State::Blocked,
+                TaskState::Blocked,
+                TaskState::Blocked,
                 Release,
                 Keep,
             ),
-            (K::LockWithoutWork, State::Done, State::Done, Release, Keep),
-            (K::LeaseWithoutWork, State::Todo, State::Todo, kept, End),
+            (
+                K::LockWithoutWork,
+                TaskState::Done,
+                TaskState::Done,
+                Release,
+                Keep,
+            ),
+            (
+                K::LeaseWithoutWork,
+                TaskState::Todo,
+                TaskState::Todo,
+                kept,
+                End,
+            ),
             (
                 K::OverlappingLocks,
-                State::InProgress,
-                State::Todo,
+                TaskState::InProgress,
+                TaskState::Todo,
                 Release,
                 End,
             ),
             (
                 K::WorkWithoutLock,
-                State::InProgress,
-                State::Todo,
+                TaskState::InProgress,
+                TaskState::Todo,
                 Release,
                 End,
             ),
             (
                 K::WorkWithoutLease,
-                State::InProgress,
-                State::Todo,
+                TaskState::InProgress,
+                TaskState::Todo,
                 Release,
                 End,
             ),
             (
                 K::LeaseNotOfOwner,
-                State::InProgress,
-                State::Todo,
+                TaskState::InProgress,
+                TaskState::Todo,
                 Release,
                 End,
             ),
@@ -199,15 +213,20 @@ mod tests {
 
     #[test]
     fn runs_are_closed_but_for_the_one_that_is_worked_on() {
-        let statuses = |decision: &Decision| -> Vec<(u32, RunStatus)> {
+        let statuses = |decision: &Decision| -> Vec<(u32, TaskRunStatus)> {
             let runs = decision.runs.iter();
             runs.map(|run| (run.number, run.status)).collect()
         };
-        let (failed, running) = (RunStatus::Failed, RunStatus::Running);
-        let two = decided(&task(State::InProgress), K::TwoRunningRuns, "t", &[1, 2]);
+        let (failed, running) = (TaskRunStatus::Failed, TaskRunStatus::Running);
+        let two = decided(
+            &task(TaskState::InProgress),
+            K::TwoRunningRuns,
+            "t",
+            &[1, 2],
+        );
         assert_eq!(statuses(&two), [(1, failed), (2, running)]);
-        assert_eq!(two.task.state, State::InProgress);
-        let none = decided(&task(State::Todo), K::RunWithoutWork, "t", &[1, 2]);
+        assert_eq!(two.task.state, TaskState::InProgress);
+        let none = decided(&task(TaskState::Todo), K::RunWithoutWork, "t", &[1, 2]);
         assert_eq!(statuses(&none), [(1, failed), (2, failed)]);
     }
 
@@ -218,7 +237,7 @@ mod tests {
             (K::BrokenLineage, "t"),
             (K::StateNotLastEvent, "t"),
         ] {
-            let decision = decided(&task(State::Todo), kind, about, &[]);
+            let decision = decided(&task(TaskState::Todo), kind, about, &[]);
             assert!(decision.is_empty(), "{kind}");
             assert_eq!(decision.answer, Answer::Unchanged);
         }

@@ -7,11 +7,11 @@ mod working;
 
 use super::*;
 use crate::fixtures::packet;
-use crate::lock::Lock;
+use crate::lock::ScopeLock;
 use crate::packet::{CheckStatus, ResultPacket, ResultStatus};
-use crate::request::{Claim, Ending, JudgeEnding, NewTask};
+use crate::request::{Claim, JudgeEnding, NewTask, WorkEnding};
 use crate::row::{Criterion, Intent, TaskId};
-use crate::words::{Check, Purpose, ReworkCause};
+use crate::words::{CriterionCheck, LeasePurpose, ReworkCause};
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
@@ -29,7 +29,7 @@ fn new_task() -> NewTask {
     new.acceptance.push(Criterion {
         id: "review".to_owned(),
         text: "it reads well".to_owned(),
-        check: Check::Review,
+        check: CriterionCheck::Review,
     });
     new
 }
@@ -52,7 +52,7 @@ struct Desk {
     task: Task,
     facts: Facts,
     locks: Vec<Resource>,
-    events: Vec<Event>,
+    events: Vec<TaskEvent>,
     receipts: Vec<Receipt>,
     created: Option<Created>,
     now: Timestamp,
@@ -87,7 +87,7 @@ impl Desk {
         self.try_call(&call(actor, request))
     }
 
-    fn try_call(&mut self, call: &Call) -> Result<Decision, Refusal> {
+    fn try_call(&mut self, call: &TaskCall) -> Result<Decision, Refusal> {
         let token = call.request.token();
         self.facts.receipt = self
             .receipts
@@ -105,7 +105,7 @@ impl Desk {
     }
 
     /// The code of a refusal; nothing has changed then.
-    fn refused(&mut self, actor: &str, request: Request) -> Code {
+    fn refused(&mut self, actor: &str, request: Request) -> RefusalCode {
         self.try_ask(actor, request).unwrap_err().code
     }
 
@@ -136,24 +136,24 @@ impl Desk {
     fn check(&self) {
         let rebuilt = crate::event::fold(&self.events).unwrap();
         assert_eq!(rebuilt, self.task, "the events do not add up to the row");
-        let working = self.task.state == State::InProgress;
+        let working = self.task.state == TaskState::InProgress;
         assert_eq!(self.facts.lease.is_some(), working);
         assert_eq!(!self.locks.is_empty(), working);
         assert_eq!(
             self.task.blocker.is_some(),
-            self.task.state == State::Blocked
+            self.task.state == TaskState::Blocked
         );
         let running = self
             .facts
             .run
             .as_ref()
-            .is_some_and(|run| run.status == crate::words::RunStatus::Running);
+            .is_some_and(|run| run.status == crate::words::TaskRunStatus::Running);
         assert!(working || !running, "a run outlives the work");
     }
 
-    fn claim(&mut self, owner: &str, purpose: Purpose) -> u64 {
+    fn claim(&mut self, owner: &str, purpose: LeasePurpose) -> u64 {
         let key = format!("{owner}/{}", self.task.version);
-        self.facts.is_merge_head = purpose == Purpose::Merge;
+        self.facts.is_merge_head = purpose == LeasePurpose::Merge;
         match self.ask(owner, claim(owner, purpose, &key)).0.answer {
             Answer::Claimed { token, .. } => token,
             other => panic!("{other:?}"),
@@ -168,7 +168,7 @@ impl Desk {
         self.facts.run.as_ref().unwrap().id.clone()
     }
 
-    fn finish(&self, token: u64, ending: Ending) -> Request {
+    fn finish(&self, token: u64, ending: WorkEnding) -> Request {
         Request::Finish {
             token,
             run_id: self.run_id(),
@@ -179,7 +179,7 @@ impl Desk {
     fn success(&self, token: u64) -> Request {
         self.finish(
             token,
-            Ending::Success {
+            WorkEnding::Success {
                 result: Some("c1".to_owned()),
                 packet: self.packet(),
             },
@@ -188,7 +188,7 @@ impl Desk {
 
     /// Works until a result waits for a judge.
     fn work(&mut self) {
-        let token = self.claim("w", Purpose::Work);
+        let token = self.claim("w", LeasePurpose::Work);
         let request = self.success(token);
         self.ask("w", request);
         assert_eq!(self.stands(), "blocked(awaiting_judge)");
@@ -197,7 +197,7 @@ impl Desk {
     /// Judges until a result waits for its merge.
     fn approve(&mut self) {
         self.work();
-        let token = self.claim("j", Purpose::Judge);
+        let token = self.claim("j", LeasePurpose::Judge);
         let ending = JudgeEnding::Approve {
             packet: self.packet(),
         };
@@ -208,7 +208,7 @@ impl Desk {
     /// Gets as far as an open intent, and returns the token of its lease.
     fn intend(&mut self) -> u64 {
         self.approve();
-        let token = self.claim("j", Purpose::Merge);
+        let token = self.claim("j", LeasePurpose::Merge);
         let request = self.intent(token);
         self.ask("j", request);
         assert!(self.task.intent.is_some());
@@ -225,7 +225,7 @@ impl Desk {
 
     fn reject(&mut self, cause: ReworkCause) {
         self.work();
-        let token = self.claim("j", Purpose::Judge);
+        let token = self.claim("j", LeasePurpose::Judge);
         self.ask(
             "j",
             Request::Judge {
@@ -268,7 +268,7 @@ fn recovery(task: &Task) -> Request {
 fn rejection(cause: ReworkCause) -> JudgeEnding {
     JudgeEnding::Reject {
         cause,
-        remarks: vec![crate::row::Remark {
+        remarks: vec![crate::row::ReviewRemark {
             id: "f1".to_owned(),
             text: "a test is missing".to_owned(),
         }],
@@ -276,15 +276,15 @@ fn rejection(cause: ReworkCause) -> JudgeEnding {
     }
 }
 
-fn call(actor: &str, request: Request) -> Call {
-    Call {
+fn call(actor: &str, request: Request) -> TaskCall {
+    TaskCall {
         actor: actor.to_owned(),
         expected_version: None,
         request,
     }
 }
 
-fn claim(owner: &str, purpose: Purpose, key: &str) -> Request {
+fn claim(owner: &str, purpose: LeasePurpose, key: &str) -> Request {
     Request::Claim(Claim {
         owner: owner.to_owned(),
         purpose,
@@ -308,8 +308,8 @@ fn settle(token: u64, base: crate::words::BasePosition) -> Request {
     }
 }
 
-fn lock(task: &str, text: &str) -> Lock {
-    Lock {
+fn lock(task: &str, text: &str) -> ScopeLock {
+    ScopeLock {
         task_id: id(task),
         resource: resource(text),
     }

@@ -5,25 +5,30 @@ use serde_json::{Map, Value, json};
 use super::draft::{Block, Draft};
 use super::{Decision, Refusal, judge, recover};
 use crate::packet::{ResultPacket, check_result, evidence};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, PolicyRule};
 use crate::reconcile;
-use crate::request::{Ending, Facts};
-use crate::retry::{self, Next};
+use crate::request::{Facts, WorkEnding};
+use crate::retry::{self, RetryStep};
 use crate::row::Task;
-use crate::run::Run;
+use crate::run::TaskRun;
 use crate::time::Timestamp;
 use crate::words::{
-    Category, Check, Code, Phase, Purpose, Reason, ReworkCause, RunStatus, State, TaskType,
+    BlockReason, CriterionCheck, FailureCategory, LeasePurpose, RefusalCode, ReworkCause,
+    TaskPhase, TaskRunStatus, TaskState, TaskType,
 };
 
-pub(super) fn finish(draft: Draft<'_>, run_id: &str, ending: &Ending) -> Result<Decision, Refusal> {
-    in_progress(&draft, |purpose| purpose == Purpose::Work)?;
-    let running = |run: &Run| run.id == run_id && run.status == RunStatus::Running;
+pub(super) fn finish(
+    draft: Draft<'_>,
+    run_id: &str,
+    ending: &WorkEnding,
+) -> Result<Decision, Refusal> {
+    in_progress(&draft, |purpose| purpose == LeasePurpose::Work)?;
+    let running = |run: &TaskRun| run.id == run_id && run.status == TaskRunStatus::Running;
     // Without fencing an old owner would write into the run of a new one.
     let fits = draft.facts.run.as_ref().is_some_and(running);
-    if !fits && draft.policy.enforces(Rule::Fencing) {
+    if !fits && draft.policy.enforces(PolicyRule::Fencing) {
         return Err(Refusal::new(
-            Code::ConcurrencyConflict,
+            RefusalCode::ConcurrencyConflict,
             format!(
                 "run {run_id} is not the running one of task {}",
                 draft.row.id
@@ -32,45 +37,45 @@ pub(super) fn finish(draft: Draft<'_>, run_id: &str, ending: &Ending) -> Result<
     }
     let mut draft = draft.with_receipt();
     match ending {
-        Ending::Success { result, packet } => success(&mut draft, result.as_deref(), packet)?,
-        Ending::Failed {
+        WorkEnding::Success { result, packet } => success(&mut draft, result.as_deref(), packet)?,
+        WorkEnding::Failed {
             category,
             signature,
             note,
         } => failure(&mut draft, *category, signature.as_deref(), note)?,
-        Ending::Blocked {
+        WorkEnding::Blocked {
             code,
             reason,
             waits_for,
         } => blocked(&mut draft, *code, reason, waits_for.as_deref())?,
-        Ending::Quota { reset_at, account } => {
+        WorkEnding::Quota { reset_at, account } => {
             let waits = draft.row.counters.quota_waits;
             let at =
                 retry::quota_retry_at(draft.policy, &draft.row.id, waits, *reset_at, draft.now);
-            draft.close_run(RunStatus::Failed, None, None);
+            draft.close_run(TaskRunStatus::Failed, None, None);
             let block = Block {
-                code: Reason::QuotaWait,
+                code: BlockReason::QuotaWait,
                 reason: "the quota of the account is used up",
                 retry_at: Some(at),
                 waits_for: Some(account),
             };
             draft.block(&block, "quota_wait", |row| row.counters.quota_waits += 1)?;
         }
-        Ending::Postponed { until, reason } => {
-            draft.close_run(RunStatus::Failed, Some(Category::Budget), None);
+        WorkEnding::Postponed { until, reason } => {
+            draft.close_run(TaskRunStatus::Failed, Some(FailureCategory::Budget), None);
             let block = Block {
                 retry_at: Some(*until),
-                ..Block::on(Reason::Cooldown, reason)
+                ..Block::on(BlockReason::Cooldown, reason)
             };
             draft.block(&block, "budget_postponed", |_| ())?;
         }
-        Ending::Lost => {
+        WorkEnding::Lost => {
             let why = "the session was cut off";
             lose(&mut draft, "interrupted", why, Map::new(), true)?;
         }
         // A task that ends its workers comes to an end by its count; a person who stops
         // a fleet every evening says nothing about the task.
-        Ending::GivenBack => {
+        WorkEnding::GivenBack => {
             let why = "its worker was stopped";
             lose(&mut draft, "given_back", why, Map::new(), false)?;
         }
@@ -81,15 +86,15 @@ pub(super) fn finish(draft: Draft<'_>, run_id: &str, ending: &Ending) -> Result<
 /// Refuses unless somebody works on the task for such a purpose.
 pub(super) fn in_progress(
     draft: &Draft<'_>,
-    fits: impl Fn(Purpose) -> bool,
+    fits: impl Fn(LeasePurpose) -> bool,
 ) -> Result<(), Refusal> {
     let state = draft.row.state;
     let lease = draft.facts.lease.as_ref();
-    if state == State::InProgress && lease.is_none_or(|lease| fits(lease.purpose)) {
+    if state == TaskState::InProgress && lease.is_none_or(|lease| fits(lease.purpose)) {
         return Ok(());
     }
     Err(Refusal::new(
-        Code::InvalidTransition,
+        RefusalCode::InvalidTransition,
         format!("task {} is {state}, and not in such work", draft.row.id),
     )
     .detail("state", state.as_str()))
@@ -104,28 +109,33 @@ fn success(
     check_result(packet, &draft.row, run_id)?;
     if draft.row.needs_merge() && result.is_none() {
         return Err(Refusal::new(
-            Code::MissingRequiredInput,
+            RefusalCode::MissingRequiredInput,
             "a result that will be merged names its commit",
         ));
     }
     if draft.row.needs_judge() {
-        accept(draft.policy, &draft.row, packet, Some(Check::Command))?;
+        accept(
+            draft.policy,
+            &draft.row,
+            packet,
+            Some(CriterionCheck::Command),
+        )?;
     } else {
         may_be_done(draft.policy, &draft.row, draft.facts, packet)?;
     }
-    draft.close_run(RunStatus::Success, None, None);
+    draft.close_run(TaskRunStatus::Success, None, None);
     draft.edit_run(|run| {
         run.result = result.map(str::to_owned);
         run.packet = Some(packet.clone());
     });
     if draft.row.needs_judge() {
-        let block = Block::on(Reason::AwaitingJudge, "a result waits for a judge");
+        let block = Block::on(BlockReason::AwaitingJudge, "a result waits for a judge");
         draft.block(&block, "run_succeeded", |row| {
             row.counters.runs += 1;
-            row.phase = Phase::Judge;
+            row.phase = TaskPhase::Judge;
         })
     } else {
-        draft.go(State::Done, "accepted", |row| row.counters.runs += 1)
+        draft.go(TaskState::Done, "accepted", |row| row.counters.runs += 1)
     }
 }
 
@@ -140,7 +150,7 @@ pub(super) fn may_be_done(
     match reconcile::first_blocking(&facts.inconsistencies) {
         None => Ok(()),
         Some(found) => Err(Refusal::new(
-            Code::LedgerInconsistent,
+            RefusalCode::LedgerInconsistent,
             format!("{}: {}", found.kind, found.words),
         )
         .detail("finding", found.kind.as_str())),
@@ -152,9 +162,9 @@ pub(super) fn accept(
     policy: &Policy,
     task: &Task,
     packet: &ResultPacket,
-    only: Option<Check>,
+    only: Option<CriterionCheck>,
 ) -> Result<(), Refusal> {
-    if policy.enforces(Rule::Evidence) {
+    if policy.enforces(PolicyRule::Evidence) {
         evidence(packet, task, |check| only.is_none_or(|only| only == check))
     } else {
         Ok(())
@@ -164,11 +174,11 @@ pub(super) fn accept(
 /// A run that failed and counts.
 pub(super) fn failure(
     draft: &mut Draft<'_>,
-    category: Category,
+    category: FailureCategory,
     signature: Option<&str>,
     note: &str,
 ) -> Result<(), Refusal> {
-    draft.close_run(RunStatus::Failed, Some(category), signature);
+    draft.close_run(TaskRunStatus::Failed, Some(category), signature);
     let mut counters = draft.row.counters.clone();
     retry::count_failure(
         &mut counters,
@@ -183,8 +193,8 @@ pub(super) fn failure(
 /// Follows what the retry policy says.
 pub(super) fn after_failure(
     draft: &mut Draft<'_>,
-    next: Next,
-    category: Category,
+    next: RetryStep,
+    category: FailureCategory,
     note: &str,
     count: impl FnOnce(&mut Task),
 ) -> Result<(), Refusal> {
@@ -192,31 +202,31 @@ pub(super) fn after_failure(
     let policy = draft.policy;
     let event = format!("run_failed_{category}");
     match next {
-        Next::Retry { delay_secs } => {
+        RetryStep::Retry { delay_secs } => {
             let failures = draft.row.counters.runs;
             let delay = retry::with_jitter(&draft.row.id, failures, delay_secs);
             let block = Block {
                 retry_at: Some(draft.now.plus_millis(delay)),
-                ..Block::on(Reason::Cooldown, note)
+                ..Block::on(BlockReason::Cooldown, note)
             };
             let owner = draft.row.owner.clone();
             draft.block(&block, &event, |row| {
                 count(row);
-                row.phase = Phase::Work;
+                row.phase = TaskPhase::Work;
                 escalate(row, owner.as_deref(), policy, facts);
             })
         }
-        Next::Fail => draft.go(State::Failed, &event, count),
-        Next::Rework(cause) => needs_rework(draft, cause, note, &event, count),
+        RetryStep::Fail => draft.go(TaskState::Failed, &event, count),
+        RetryStep::Rework(cause) => needs_rework(draft, cause, note, &event, count),
     }
 }
 
 /// After two failures of an owner: another worker, else another model, else alone.
 fn escalate(row: &mut Task, owner: Option<&str>, policy: &Policy, facts: &Facts) {
     match retry::escalation(policy, row, owner, facts) {
-        retry::Escalation::None | retry::Escalation::OtherWorker => {}
-        retry::Escalation::NextModel => row.model_index += 1,
-        retry::Escalation::Serial => row.task_type = TaskType::Serial,
+        retry::RetryEscalation::None | retry::RetryEscalation::OtherWorker => {}
+        retry::RetryEscalation::NextModel => row.model_index += 1,
+        retry::RetryEscalation::Serial => row.task_type = TaskType::Serial,
     }
 }
 
@@ -228,8 +238,8 @@ pub(super) fn needs_rework(
     event: &str,
     edit: impl FnOnce(&mut Task),
 ) -> Result<(), Refusal> {
-    draft.block(&Block::on(Reason::NeedsRework, reason), event, |row| {
-        row.phase = Phase::Work;
+    draft.block(&Block::on(BlockReason::NeedsRework, reason), event, |row| {
+        row.phase = TaskPhase::Work;
         row.rework_cause = Some(cause);
         edit(row);
     })
@@ -237,11 +247,11 @@ pub(super) fn needs_rework(
 
 fn blocked(
     draft: &mut Draft<'_>,
-    code: Code,
+    code: RefusalCode,
     reason: &str,
     waits_for: Option<&str>,
 ) -> Result<(), Refusal> {
-    draft.close_run(RunStatus::Failed, None, None);
+    draft.close_run(TaskRunStatus::Failed, None, None);
     let runs = draft.row.counters.runs + 1;
     if runs >= draft.policy.max_runs {
         let cause = ReworkCause::Exhausted;
@@ -260,7 +270,7 @@ fn blocked(
 }
 
 /// Remembers which packet a structural code was about.
-pub(super) fn mark_refused_packet(row: &mut Task, code: Code) {
+pub(super) fn mark_refused_packet(row: &mut Task, code: RefusalCode) {
     if code.needs_new_packet() {
         row.refused_revision = Some(row.packet_revision);
     }
@@ -282,7 +292,7 @@ pub(super) fn expire(
         let early = not_before.is_some_and(|grace| draft.now < grace);
         if early || !lease.is_expired(draft.now) {
             return Err(Refusal::new(
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 format!("the lease of task {} has not ended", draft.row.id),
             )
             .detail("expires_at", lease.expires_at().0));
@@ -304,9 +314,9 @@ pub(super) fn take_back(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
     in_progress(&draft, |_| true)?;
     let never = |lease: &crate::run::Lease| lease.never_began(draft.now);
     let never = draft.facts.lease.as_ref().is_some_and(never);
-    if !never && draft.policy.enforces(Rule::NeverBegan) {
+    if !never && draft.policy.enforces(PolicyRule::NeverBegan) {
         return Err(Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!("the owner of task {} has begun", draft.row.id),
         ));
     }
@@ -325,23 +335,23 @@ pub(super) fn lose(
     counted: bool,
 ) -> Result<(), Refusal> {
     let status = if counted {
-        RunStatus::Failed
+        TaskRunStatus::Failed
     } else {
-        RunStatus::Canceled
+        TaskRunStatus::Canceled
     };
     draft.close_run(status, None, None);
     judge::unjudge(draft);
     let purpose = draft.facts.lease.as_ref().map(|lease| lease.purpose);
     // A place in the merge queue costs no attempt.
     let counted = counted
-        && purpose != Some(Purpose::Merge)
+        && purpose != Some(LeasePurpose::Merge)
         && draft.row.intent.is_none()
-        && draft.policy.enforces(Rule::LostCount);
-    let block = Block::on(Reason::TaskTimeout, why);
+        && draft.policy.enforces(PolicyRule::LostCount);
+    let block = Block::on(BlockReason::TaskTimeout, why);
     draft.block_with(&block, event, details, |row| match row.phase {
         _ if !counted => {}
-        Phase::Work => row.counters.lost_work += 1,
-        Phase::Judge => row.counters.lost_judge += 1,
+        TaskPhase::Work => row.counters.lost_work += 1,
+        TaskPhase::Judge => row.counters.lost_judge += 1,
     })?;
     recover::at_once(draft)
 }
@@ -350,22 +360,27 @@ pub(super) fn lose(
 pub(super) fn end_timebox(mut draft: Draft<'_>) -> Result<Decision, Refusal> {
     in_progress(&draft, |_| true)?;
     let Some(lease) = draft.facts.lease.as_ref() else {
-        return Err(Refusal::new(Code::InvalidTransition, "there is no lease"));
+        return Err(Refusal::new(
+            RefusalCode::InvalidTransition,
+            "there is no lease",
+        ));
     };
     if draft.now < lease.ends_at {
         return Err(Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!("the time of task {} is not used up", draft.row.id),
         )
         .detail("ends_at", lease.ends_at.0));
     }
     let words = "the time of the run is used up";
     match lease.purpose {
-        Purpose::Work => failure(&mut draft, Category::Flaky, Some("timebox"), words)?,
-        _ if draft.row.intent.is_some() && draft.policy.enforces(Rule::TimeboxKeepsIntent) => {
+        LeasePurpose::Work => failure(&mut draft, FailureCategory::Flaky, Some("timebox"), words)?,
+        _ if draft.row.intent.is_some()
+            && draft.policy.enforces(PolicyRule::TimeboxKeepsIntent) =>
+        {
             judge::step_back(&mut draft, words)?;
         }
-        Purpose::Judge | Purpose::Merge => judge::unable(&mut draft, words)?,
+        LeasePurpose::Judge | LeasePurpose::Merge => judge::unable(&mut draft, words)?,
     }
     Ok(draft.moved())
 }

@@ -9,9 +9,9 @@ use super::person::Wish;
 use super::{Fleet, Slot, World, id, store};
 use crate::lock::{Resource, overlap};
 use crate::packet::CheckStatus;
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, PolicyRule};
 use crate::row::{Criterion, Task};
-use crate::words::{Category, Check, Purpose, RunStatus, State};
+use crate::words::{CriterionCheck, FailureCategory, LeasePurpose, TaskRunStatus, TaskState};
 
 pub(super) fn no_overlapping_locks(world: &World) -> bool {
     let slots = &world.slots;
@@ -26,11 +26,11 @@ pub(super) fn no_overlapping_locks(world: &World) -> bool {
 pub(super) fn one_owner(world: &World) -> bool {
     world.slots.iter().all(|slot| match &slot.lease {
         Some(lease) => {
-            slot.task.state == State::InProgress
+            slot.task.state == TaskState::InProgress
                 && slot.task.owner.as_ref() == Some(&lease.owner)
                 && slot.task.token == lease.token
         }
-        None => slot.task.state != State::InProgress,
+        None => slot.task.state != TaskState::InProgress,
     })
 }
 
@@ -39,12 +39,12 @@ pub(super) fn done_has_evidence(world: &World) -> bool {
     let done = world
         .slots
         .iter()
-        .filter(|slot| slot.task.state == State::Done);
+        .filter(|slot| slot.task.state == TaskState::Done);
     done.into_iter().all(|slot| {
         let Some(run) = slot
             .run
             .as_ref()
-            .filter(|run| run.status == RunStatus::Success)
+            .filter(|run| run.status == TaskRunStatus::Success)
         else {
             return false;
         };
@@ -72,7 +72,7 @@ pub(super) fn merged_is_done(world: &World) -> bool {
     world.slots.iter().all(|slot| {
         let root = &slot.task.lineage.root;
         let mine = || world.slots.iter().filter(|s| s.task.lineage.root == *root);
-        let done = mine().any(|slot| slot.task.state == State::Done && slot.task.needs_merge());
+        let done = mine().any(|slot| slot.task.state == TaskState::Done && slot.task.needs_merge());
         let merging = mine().any(|slot| slot.task.intent.is_some() && slot.landed);
         let merged = world.merged.get(root).is_some_and(|times| *times > 0);
         merged == (done || merging)
@@ -82,7 +82,7 @@ pub(super) fn merged_is_done(world: &World) -> bool {
 /// A worker has locked what its task may change now.
 pub(super) fn work_holds_its_scope(world: &World) -> bool {
     world.slots.iter().all(|slot| match &slot.lease {
-        Some(lease) if lease.purpose == Purpose::Work => slot.locks == slot.task.work_scope(),
+        Some(lease) if lease.purpose == LeasePurpose::Work => slot.locks == slot.task.work_scope(),
         _ => true,
     })
 }
@@ -104,7 +104,7 @@ pub(super) fn agree(world: &World) -> bool {
 pub(super) fn small_policy() -> Policy {
     Policy {
         max_runs: 2,
-        retries: Category::ALL.iter().map(|one| (*one, 1)).collect(),
+        retries: FailureCategory::ALL.iter().map(|one| (*one, 1)).collect(),
         signature_streak: 9,
         max_lost: 1,
         max_judge_attempts: 1,
@@ -131,8 +131,8 @@ pub(super) fn task(name: &str, scope: &str) -> Task {
         role: "worker".to_owned(),
         lock_scope: Resource::parse(scope).into_iter().collect(),
         acceptance: vec![
-            criterion("guard", Check::Command),
-            criterion("review", Check::Review),
+            criterion("guard", CriterionCheck::Command),
+            criterion("review", CriterionCheck::Review),
         ],
         created_at: super::NOW,
         updated_at: super::NOW,
@@ -268,7 +268,7 @@ pub(super) fn holds(name: &str, fleet: Fleet, at_least: usize) -> BTreeSet<&'sta
 }
 
 /// Leaves the rule out, and the checker finds that this does not hold then.
-pub(super) fn is_noticed(rule: Rule, mut fleet: Fleet, expected: &'static str) {
+pub(super) fn is_noticed(rule: PolicyRule, mut fleet: Fleet, expected: &'static str) {
     fleet.policy.without = Some(rule);
     let name = format!("without {rule:?}");
     let found = explore(&name, fleet, HasDiscoveries::AnyOf([expected].into()));
@@ -325,39 +325,51 @@ fn larger_spaces() {
 #[test]
 fn each_rule_that_is_left_out_is_noticed() {
     // The rule, where it is left out, and the property that does not hold then.
-    type Row = (Rule, fn() -> Fleet, &'static str);
+    type Row = (PolicyRule, fn() -> Fleet, &'static str);
     let end = "everything ends or is parked";
     let rows: [Row; 14] = [
-        (Rule::Fencing, a_quiet_task, "only the owner writes"),
+        (PolicyRule::Fencing, a_quiet_task, "only the owner writes"),
         (
-            Rule::CompareAndSet,
+            PolicyRule::CompareAndSet,
             a_quiet_task,
             "no event is lost or doubled",
         ),
-        (Rule::Receipts, a_quiet_task, "a repeat gets its answer"),
-        (Rule::LockConflicts, two_tasks, "no overlapping locks"),
         (
-            Rule::LockRelease,
+            PolicyRule::Receipts,
+            a_quiet_task,
+            "a repeat gets its answer",
+        ),
+        (PolicyRule::LockConflicts, two_tasks, "no overlapping locks"),
+        (
+            PolicyRule::LockRelease,
             two_tasks,
             "rows, locks, leases and runs agree",
         ),
-        (Rule::Evidence, a_quiet_task, "done has evidence"),
+        (PolicyRule::Evidence, a_quiet_task, "done has evidence"),
         (
-            Rule::TerminalStates,
+            PolicyRule::TerminalStates,
             a_quiet_task,
             "no way out of a terminal state",
         ),
         (
-            Rule::IntentFirst,
+            PolicyRule::IntentFirst,
             a_quiet_task,
             "rows, locks, leases and runs agree",
         ),
-        (Rule::IntentRollForward, a_quiet_task, "merged is done"),
-        (Rule::IntentNamed, two_faults_in_the_queue, "merged is done"),
-        (Rule::LostCount, a_deadly_task, end),
-        (Rule::Unjudge, a_quiet_task, end),
-        (Rule::LineageLimit, one_task, end),
-        (Rule::DeadDependency, a_chain, end),
+        (
+            PolicyRule::IntentRollForward,
+            a_quiet_task,
+            "merged is done",
+        ),
+        (
+            PolicyRule::IntentNamed,
+            two_faults_in_the_queue,
+            "merged is done",
+        ),
+        (PolicyRule::LostCount, a_deadly_task, end),
+        (PolicyRule::Unjudge, a_quiet_task, end),
+        (PolicyRule::LineageLimit, one_task, end),
+        (PolicyRule::DeadDependency, a_chain, end),
     ];
     for (rule, fleet, expected) in rows {
         is_noticed(rule, fleet(), expected);

@@ -1,6 +1,6 @@
 //! Every request there is, by name, so that none is forgotten in the model.
 
-use crate::request::{Ending, JudgeEnding, Request};
+use crate::request::{JudgeEnding, Request, WorkEnding};
 
 /// The names and the match that gives them. The match has no arm for the rest: a new
 /// request, or a new ending, must be named here, and then asked in some space.
@@ -20,13 +20,13 @@ kinds! {
     Request::Create(_) => "create",
     Request::Claim(_) => "claim",
     Request::Heartbeat { .. } => "heartbeat",
-    Request::Finish { ending: Ending::Success { .. }, .. } => "finish: success",
-    Request::Finish { ending: Ending::Failed { .. }, .. } => "finish: failed",
-    Request::Finish { ending: Ending::Blocked { .. }, .. } => "finish: blocked",
-    Request::Finish { ending: Ending::Quota { .. }, .. } => "finish: quota",
-    Request::Finish { ending: Ending::Postponed { .. }, .. } => "finish: postponed",
-    Request::Finish { ending: Ending::Lost, .. } => "finish: lost",
-    Request::Finish { ending: Ending::GivenBack, .. } => "finish: given back",
+    Request::Finish { ending: WorkEnding::Success { .. }, .. } => "finish: success",
+    Request::Finish { ending: WorkEnding::Failed { .. }, .. } => "finish: failed",
+    Request::Finish { ending: WorkEnding::Blocked { .. }, .. } => "finish: blocked",
+    Request::Finish { ending: WorkEnding::Quota { .. }, .. } => "finish: quota",
+    Request::Finish { ending: WorkEnding::Postponed { .. }, .. } => "finish: postponed",
+    Request::Finish { ending: WorkEnding::Lost, .. } => "finish: lost",
+    Request::Finish { ending: WorkEnding::GivenBack, .. } => "finish: given back",
     Request::Judge { ending: JudgeEnding::Approve { .. }, .. } => "judge: approve",
     Request::Judge { ending: JudgeEnding::Reject { .. }, .. } => "judge: reject",
     Request::Judge { ending: JudgeEnding::Unable { .. }, .. } => "judge: unable",

@@ -3,8 +3,8 @@
 use super::{Body, Client, Fleet, Message, NOW, Slot, Who, World, roles, store};
 use crate::decide::decide;
 use crate::lock::Resource;
-use crate::request::{Call, Dependency, Facts, NewPacket, NewTask, Request};
-use crate::words::{Code, State};
+use crate::request::{Dependency, Facts, NewPacket, NewTask, Request, TaskCall};
+use crate::words::{RefusalCode, TaskState};
 
 /// The task that somebody makes.
 const MADE: &str = "made";
@@ -20,7 +20,7 @@ pub(super) enum Wish {
     Reassert,
     /// A new task that needs the first one.
     Create,
-    Block(Code),
+    Block(RefusalCode),
 }
 
 /// How the store may be damaged behind everybody's back.
@@ -41,7 +41,7 @@ impl Harm {
     ];
 
     pub(super) fn done_to(self, slot: &mut Slot) {
-        let working = slot.task.state == State::InProgress;
+        let working = slot.task.state == TaskState::InProgress;
         match self {
             Harm::LeaseGone => slot.lease = None,
             Harm::LeaseOfAnother => {
@@ -113,7 +113,7 @@ impl Fleet {
             }],
             ..Facts::default()
         };
-        let call: Call = roles::call(Who::Person, None, Request::Create(new));
+        let call: TaskCall = roles::call(Who::Person, None, Request::Create(new));
         let made = world
             .slots
             .iter()

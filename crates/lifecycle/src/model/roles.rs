@@ -4,13 +4,15 @@ use super::{Body, Client, Fleet, Message, NOW, PAST, TIP, Who, Work, World, stor
 use crate::fixtures;
 use crate::packet::ResultPacket;
 use crate::ready::{NotReady, ready};
-use crate::recovery::{self, Action};
-use crate::request::{Call, Claim, Ending, JudgeEnding, NewPacket, Request};
+use crate::recovery::{self, RecoveryAction};
+use crate::request::{Claim, JudgeEnding, NewPacket, Request, TaskCall, WorkEnding};
 use crate::row::{Intent, Task, TaskId};
 use crate::run::Lease;
 use crate::time::Timestamp;
-use crate::watchdog::{Look, look};
-use crate::words::{BasePosition, Category, Code, Purpose, Reason, ReworkCause, State};
+use crate::watchdog::{LeaseCheck, look};
+use crate::words::{
+    BasePosition, BlockReason, FailureCategory, LeasePurpose, RefusalCode, ReworkCause, TaskState,
+};
 
 impl Fleet {
     /// The calls that a role could make now.
@@ -36,10 +38,10 @@ impl Fleet {
     fn work_claims(&self, world: &World, who: Who, offers: &mut Vec<Message>) {
         for at in 0..world.slots.len() {
             let task = &world.slots[at].task;
-            if task.state == State::Todo
+            if task.state == TaskState::Todo
                 && ready(&self.policy, task, &store::facts(world, at, None), NOW).is_ok()
             {
-                offers.push(claim(world, who, at, Purpose::Work));
+                offers.push(claim(world, who, at, LeasePurpose::Work));
             }
         }
     }
@@ -58,7 +60,7 @@ impl Fleet {
             ask(Request::Heartbeat { token });
         }
         match work.purpose {
-            Purpose::Work => {
+            LeasePurpose::Work => {
                 let mut finish = |ending| {
                     ask(Request::Finish {
                         token,
@@ -67,37 +69,37 @@ impl Fleet {
                     });
                 };
                 for good in [true, false] {
-                    finish(Ending::Success {
+                    finish(WorkEnding::Success {
                         result: Some("c".to_owned()),
                         packet: packet(task, &run_id, good),
                     });
                 }
                 if world.detours_left > 0 {
-                    finish(Ending::Quota {
+                    finish(WorkEnding::Quota {
                         reset_at: None,
                         account: "one".to_owned(),
                     });
-                    finish(Ending::Postponed {
+                    finish(WorkEnding::Postponed {
                         until: Timestamp(NOW.0 + 1),
                         reason: "no money".to_owned(),
                     });
-                    finish(Ending::Lost);
-                    finish(Ending::GivenBack);
+                    finish(WorkEnding::Lost);
+                    finish(WorkEnding::GivenBack);
                 }
                 if self.failures {
-                    finish(Ending::Failed {
-                        category: Category::Test,
+                    finish(WorkEnding::Failed {
+                        category: FailureCategory::Test,
                         signature: None,
                         note: "red".to_owned(),
                     });
-                    finish(Ending::Blocked {
-                        code: Code::ScopeViolation,
+                    finish(WorkEnding::Blocked {
+                        code: RefusalCode::ScopeViolation,
                         reason: "needs another path".to_owned(),
                         waits_for: None,
                     });
                 }
             }
-            Purpose::Judge => {
+            LeasePurpose::Judge => {
                 let mut end = |ending| ask(Request::Judge { token, ending });
                 for good in [true, false] {
                     end(JudgeEnding::Approve {
@@ -118,7 +120,7 @@ impl Fleet {
                     });
                 }
             }
-            Purpose::Merge if world.detours_left > 0 => {
+            LeasePurpose::Merge if world.detours_left > 0 => {
                 merge(world, who, work, offers);
                 let ending = step_back();
                 offers.push(message(
@@ -128,7 +130,7 @@ impl Fleet {
                     Request::Judge { token, ending },
                 ));
             }
-            Purpose::Merge => merge(world, who, work, offers),
+            LeasePurpose::Merge => merge(world, who, work, offers),
         }
     }
 
@@ -143,9 +145,9 @@ impl Fleet {
                 |request: Request| offers.push(message(Who::Watchdog, at, version, request));
             let held = world.clients.iter().any(|client| holds(client, at, lease));
             match look(lease, NOW, NOW) {
-                Look::NeverBegan => ask(Request::TakeBack),
-                Look::TimeboxOver if held => ask(Request::EndTimebox),
-                Look::Later(_) if held => {}
+                LeaseCheck::NeverBegan => ask(Request::TakeBack),
+                LeaseCheck::TimeboxOver if held => ask(Request::EndTimebox),
+                LeaseCheck::Later(_) if held => {}
                 _ => {
                     ask(Request::Expire { not_before: None });
                     if self.lengths && lease.last_heartbeat_at == lease.claimed_at {
@@ -161,11 +163,11 @@ impl Fleet {
             let task = &slot.task;
             let facts = store::facts(world, at, None);
             let version = Some(task.version);
-            if task.state == State::Todo {
+            if task.state == TaskState::Todo {
                 let dead = ready(&self.policy, task, &facts, NOW);
                 if let Err(NotReady::DeadDependency(other)) = dead {
                     let request = Request::Block {
-                        code: Code::DependencyNotMet,
+                        code: RefusalCode::DependencyNotMet,
                         reason: "a dependency is dead".to_owned(),
                         waits_for: Some(other.to_string()),
                     };
@@ -178,7 +180,10 @@ impl Fleet {
             };
             if matches!(
                 action,
-                Action::Stay | Action::Wait(_) | Action::Park(_) | Action::Repair
+                RecoveryAction::Stay
+                    | RecoveryAction::Wait(_)
+                    | RecoveryAction::Park(_)
+                    | RecoveryAction::Repair
             ) {
                 continue;
             }
@@ -250,14 +255,14 @@ fn merge(world: &World, who: Who, work: &Work, offers: &mut Vec<Message>) {
 fn judge_claims(world: &World, who: Who, offers: &mut Vec<Message>) {
     for (at, slot) in world.slots.iter().enumerate() {
         let due = slot.task.retry_at().is_none_or(|due| due <= NOW);
-        if slot.task.blocked_on() != Some(Reason::AwaitingJudge) || !due {
+        if slot.task.blocked_on() != Some(BlockReason::AwaitingJudge) || !due {
             continue;
         }
         let Some(run) = &slot.run else { continue };
         if run.is_unjudged_success() {
-            offers.push(claim(world, who, at, Purpose::Judge));
+            offers.push(claim(world, who, at, LeasePurpose::Judge));
         } else if run.is_approved() && store::is_merge_head(world, at) {
-            offers.push(claim(world, who, at, Purpose::Merge));
+            offers.push(claim(world, who, at, LeasePurpose::Merge));
         }
     }
 }
@@ -275,7 +280,7 @@ fn holds(client: &Client, at: usize, lease: &Lease) -> bool {
     }
 }
 
-fn claim(world: &World, who: Who, slot: usize, purpose: Purpose) -> Message {
+fn claim(world: &World, who: Who, slot: usize, purpose: LeasePurpose) -> Message {
     let version = world.slots[slot].task.version;
     let request = Request::Claim(Claim {
         owner: name(who),
@@ -305,8 +310,8 @@ pub(super) fn name(who: Who) -> String {
     }
 }
 
-pub(super) fn call(who: Who, expected_version: Option<u64>, request: Request) -> Call {
-    Call {
+pub(super) fn call(who: Who, expected_version: Option<u64>, request: Request) -> TaskCall {
+    TaskCall {
         actor: name(who),
         expected_version,
         request,
@@ -326,7 +331,10 @@ pub(super) fn is_detour(request: &Request) -> bool {
     match request {
         Request::Finish { ending, .. } => matches!(
             ending,
-            Ending::Quota { .. } | Ending::Postponed { .. } | Ending::Lost | Ending::GivenBack
+            WorkEnding::Quota { .. }
+                | WorkEnding::Postponed { .. }
+                | WorkEnding::Lost
+                | WorkEnding::GivenBack
         ),
         Request::Judge { ending, .. } => matches!(
             ending,

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use super::checks::{a_quiet_task, holds, is_noticed, one_task, small_policy, task};
 use super::person::Wish;
 use super::{Fleet, kinds};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, PolicyRule};
 use crate::row::Task;
-use crate::words::{Check, Code};
+use crate::words::{CriterionCheck, RefusalCode};
 
 /// One worker and one judge, and nothing that goes wrong.
 fn a_couple() -> Fleet {
@@ -26,7 +26,7 @@ fn simple(name: &str, scope: &str) -> Task {
     let mut task = task(name, scope);
     task.expects_change = false;
     task.acceptance
-        .retain(|criterion| criterion.check == Check::Command);
+        .retain(|criterion| criterion.check == CriterionCheck::Command);
     task
 }
 
@@ -107,10 +107,10 @@ fn detours() -> Fleet {
 fn blocks() -> Fleet {
     Fleet {
         wishes: vec![
-            Wish::Block(Code::LedgerInconsistent),
-            Wish::Block(Code::ConcurrencyConflict),
-            Wish::Block(Code::LockConflict),
-            Wish::Block(Code::MissingRequiredInput),
+            Wish::Block(RefusalCode::LedgerInconsistent),
+            Wish::Block(RefusalCode::ConcurrencyConflict),
+            Wish::Block(RefusalCode::LockConflict),
+            Wish::Block(RefusalCode::MissingRequiredInput),
         ],
         ..a_couple()
     }
@@ -180,17 +180,21 @@ fn the_same_with_more_faults() {
 fn each_rule_about_these_requests_is_missed() {
     let end = "everything ends or is parked";
     is_noticed(
-        Rule::NeverBegan,
+        PolicyRule::NeverBegan,
         slow_workers(),
         "who has begun is not taken back",
     );
-    is_noticed(Rule::TimeboxKeepsIntent, slow_judges(), end);
-    is_noticed(Rule::ReplanIdle, pause_and_replan(), "work holds its scope");
+    is_noticed(PolicyRule::TimeboxKeepsIntent, slow_judges(), end);
     is_noticed(
-        Rule::Pause,
+        PolicyRule::ReplanIdle,
+        pause_and_replan(),
+        "work holds its scope",
+    );
+    is_noticed(
+        PolicyRule::Pause,
         pause_and_replan(),
         "nothing starts while it is paused",
     );
-    is_noticed(Rule::OneSuccessor, retry(), "one successor");
-    is_noticed(Rule::RepairOfWork, a_damaged_store(), end);
+    is_noticed(PolicyRule::OneSuccessor, retry(), "one successor");
+    is_noticed(PolicyRule::RepairOfWork, a_damaged_store(), end);
 }

@@ -2,15 +2,15 @@
 
 use super::{Body, Client, Fleet, Kept, Message, NOW, STEP_RULES, Slot, TIP, Work, World, roles};
 use crate::decide::{Answer, Decision, LeaseChange, LockChange, Refusal, decide};
-use crate::event::{Event, extend};
-use crate::lock::{Lock, first_conflict};
-use crate::policy::Rule;
-use crate::reconcile::{Snapshot, reconcile};
-use crate::request::{Call, Chain, Dependency, Facts, Request, Unmerged};
+use crate::event::{TaskEvent, extend};
+use crate::lock::{ScopeLock, first_conflict};
+use crate::policy::PolicyRule;
+use crate::reconcile::{ReconcileSnapshot, reconcile};
+use crate::request::{Dependency, DependencyChain, Facts, Request, TaskCall, UnmergedResult};
 use crate::row::{Task, TaskId};
-use crate::run::{Lease, Receipt, Run};
+use crate::run::{Lease, Receipt, TaskRun};
 use crate::time::Timestamp;
-use crate::words::{BasePosition, Code, Phase, Reason, RunStatus, State};
+use crate::words::{BasePosition, BlockReason, RefusalCode, TaskPhase, TaskRunStatus, TaskState};
 
 /// What comes back to a caller.
 pub(super) enum Reply {
@@ -57,7 +57,7 @@ impl Reply {
                 // These do not end the lease; only `done` does, and it says so.
                 Request::Heartbeat { .. } | Request::RecordIntent { .. } => busy(),
                 Request::SettleIntent { .. } => match self {
-                    Reply::Answer(Answer::Moved { state, .. }) if *state == State::Done => {
+                    Reply::Answer(Answer::Moved { state, .. }) if *state == TaskState::Done => {
                         Client::Idle
                     }
                     _ => busy(),
@@ -65,7 +65,7 @@ impl Reply {
                 _ => Client::Idle,
             },
             // A packet that is refused can be mended; a lease that is gone cannot.
-            (Reply::Refusal(refusal), _) if refusal.code == Code::AcceptanceFailed => busy(),
+            (Reply::Refusal(refusal), _) if refusal.code == RefusalCode::AcceptanceFailed => busy(),
             _ => Client::Idle,
         };
     }
@@ -104,7 +104,7 @@ impl Fleet {
         let at = message.slot;
         let Body::Call(call) = &message.body else {
             return Err(Refusal::new(
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 "no call of the store",
             ));
         };
@@ -149,11 +149,11 @@ impl Fleet {
         let task = &slot.task;
         let heard = decision.lease != LeaseChange::Keep && slot.lease.as_ref() != lease;
         let stale = decision.expected_version != Some(task.version) || heard;
-        if stale && self.policy.enforces(Rule::CompareAndSet) {
+        if stale && self.policy.enforces(PolicyRule::CompareAndSet) {
             return false;
         }
         if let LockChange::Take(scope) = &decision.locks
-            && self.policy.enforces(Rule::LockConflicts)
+            && self.policy.enforces(PolicyRule::LockConflicts)
             && first_conflict(&task.id, scope, &locks(world)).is_some()
         {
             return false;
@@ -185,7 +185,7 @@ pub(super) fn let_interval_pass(lease: &mut Lease) {
     lease.last_heartbeat_at = lease.claimed_at;
 }
 
-fn write(world: &mut World, at: usize, call: &Call, decision: &Decision) {
+fn write(world: &mut World, at: usize, call: &TaskCall, decision: &Decision) {
     let broken = broken_rule(&world.slots[at], call, decision);
     world.broken = world.broken.or(broken);
     let slot = &mut world.slots[at];
@@ -218,7 +218,7 @@ fn write(world: &mut World, at: usize, call: &Call, decision: &Decision) {
 }
 
 /// A new task.
-pub(super) fn add(world: &mut World, task: &Task, events: &[Event]) {
+pub(super) fn add(world: &mut World, task: &Task, events: &[TaskEvent]) {
     let mut rebuilt = Task::blank(task.id.clone());
     let mut events = events.iter();
     let folded = events.try_for_each(|event| extend(&mut rebuilt, event));
@@ -229,7 +229,7 @@ pub(super) fn add(world: &mut World, task: &Task, events: &[Event]) {
 }
 
 /// What a transaction may never do, whatever was asked.
-fn broken_rule(slot: &Slot, call: &Call, decision: &Decision) -> Option<&'static str> {
+fn broken_rule(slot: &Slot, call: &TaskCall, decision: &Decision) -> Option<&'static str> {
     let (before, after) = (&slot.task, &decision.task);
     if let Some(token) = call.request.token().filter(|_| !decision.replayed) {
         let lease = slot.lease.as_ref();
@@ -266,10 +266,10 @@ fn broken_rule(slot: &Slot, call: &Call, decision: &Decision) -> Option<&'static
     if folded.is_err() || rebuilt != *after {
         return Some(STEP_RULES[1]);
     }
-    let rewritten = |run: &Run| {
+    let rewritten = |run: &TaskRun| {
         slot.run.as_ref().is_some_and(|old| {
             old.id == run.id
-                && old.status != RunStatus::Running
+                && old.status != TaskRunStatus::Running
                 && (old.status, old.category, &old.result)
                     != (run.status, run.category, &run.result)
         })
@@ -279,7 +279,7 @@ fn broken_rule(slot: &Slot, call: &Call, decision: &Decision) -> Option<&'static
 
 /// The base moves: what was its tip is its past.
 pub(super) fn base_moves(world: &mut World) {
-    let past = |call: &mut Call| {
+    let past = |call: &mut TaskCall| {
         if let Request::RecordIntent { intent, .. } | Request::SettleIntent { intent, .. } =
             &mut call.request
         {
@@ -352,31 +352,31 @@ pub(super) fn facts(world: &World, at: usize, token: Option<u64>) -> Facts {
         locks: locks(world),
         unmerged: unmerged(world),
         is_merge_head: is_merge_head(world, at),
-        repaired: (slot.task.blocked_on() == Some(Reason::LedgerInconsistent))
+        repaired: (slot.task.blocked_on() == Some(BlockReason::LedgerInconsistent))
             .then_some(!world.damaged),
         ..Facts::default()
     }
 }
 
-pub(super) fn chain(world: &World, id: &TaskId) -> Chain {
+pub(super) fn chain(world: &World, id: &TaskId) -> DependencyChain {
     let find = |id: &TaskId| world.slots.iter().find(|slot| slot.task.id == *id);
     let mut next = find(id);
     while let Some(slot) = next {
         match (&slot.task.superseded_by, slot.task.state) {
             (Some(successor), _) => next = find(successor),
-            (None, State::Done) => return Chain::Done(NOW),
-            (None, State::Failed | State::Canceled) => return Chain::Dead,
-            _ => return Chain::Alive,
+            (None, TaskState::Done) => return DependencyChain::Done(NOW),
+            (None, TaskState::Failed | TaskState::Canceled) => return DependencyChain::Dead,
+            _ => return DependencyChain::Alive,
         }
     }
-    Chain::Dead
+    DependencyChain::Dead
 }
 
-pub(super) fn locks(world: &World) -> Vec<Lock> {
+pub(super) fn locks(world: &World) -> Vec<ScopeLock> {
     let of_slot = |slot: &Slot| {
         let id = slot.task.id.clone();
         let locks = slot.locks.clone().into_iter();
-        locks.map(move |resource| Lock {
+        locks.map(move |resource| ScopeLock {
             task_id: id.clone(),
             resource,
         })
@@ -384,9 +384,10 @@ pub(super) fn locks(world: &World) -> Vec<Lock> {
     world.slots.iter().flat_map(of_slot).collect()
 }
 
-fn unmerged(world: &World) -> Vec<Unmerged> {
-    let waits = |slot: &&Slot| slot.task.phase == Phase::Judge && !slot.task.state.is_terminal();
-    let result = |slot: &Slot| Unmerged {
+fn unmerged(world: &World) -> Vec<UnmergedResult> {
+    let waits =
+        |slot: &&Slot| slot.task.phase == TaskPhase::Judge && !slot.task.state.is_terminal();
+    let result = |slot: &Slot| UnmergedResult {
         task_id: slot.task.id.clone(),
         lineage: slot.task.lineage.root.clone(),
         scope: slot.task.lock_scope.clone(),
@@ -398,9 +399,9 @@ fn unmerged(world: &World) -> Vec<Unmerged> {
 pub(super) fn is_merge_head(world: &World, at: usize) -> bool {
     let queued = |slot: &Slot| {
         !slot.task.state.is_terminal()
-            && slot.task.phase == Phase::Judge
+            && slot.task.phase == TaskPhase::Judge
             && (!slot.task.paused || slot.task.intent.is_some())
-            && slot.run.as_ref().is_some_and(Run::is_approved)
+            && slot.run.as_ref().is_some_and(TaskRun::is_approved)
     };
     world.slots.iter().position(queued) == Some(at)
 }
@@ -413,7 +414,7 @@ pub(super) fn inconsistencies(
     let tasks: Vec<Task> = slots.iter().map(|slot| slot.task.clone()).collect();
     let leases: Vec<_> = slots.iter().filter_map(|slot| slot.lease.clone()).collect();
     let runs: Vec<_> = slots.iter().filter_map(|slot| slot.run.clone()).collect();
-    reconcile(&Snapshot {
+    reconcile(&ReconcileSnapshot {
         tasks: &tasks,
         last_events: &[],
         locks: &locks(world),

@@ -1,12 +1,12 @@
 //! What a packet must say beyond its shape, held against the row of its task.
 
 use super::{
-    Assignment, CheckStatus, Extra, MAX_NOTES, ResultPacket, ResultStatus, SCHEMA_VERSION,
+    Assignment, CheckStatus, MAX_NOTES, PacketExtra, ResultPacket, ResultStatus, SCHEMA_VERSION,
 };
 use crate::decide::Refusal;
 use crate::lock::Resource;
 use crate::row::Task;
-use crate::words::{Check, Code};
+use crate::words::{CriterionCheck, RefusalCode};
 
 /// Refuses another major version, and what is no version at all.
 pub(super) fn version(text: &str) -> Result<(), Refusal> {
@@ -14,11 +14,11 @@ pub(super) fn version(text: &str) -> Result<(), Refusal> {
     match numbers[..] {
         [Some(1), Some(_), Some(_)] => Ok(()),
         [Some(major), Some(_), Some(_)] => Err(Refusal::new(
-            Code::UnknownSchemaVersion,
+            RefusalCode::UnknownSchemaVersion,
             format!("schema_version {text}: major version {major} is unknown, 1 is known"),
         )),
         _ => Err(Refusal::new(
-            Code::SchemaInvalid,
+            RefusalCode::SchemaInvalid,
             format!("schema_version {text:?} is no version such as {SCHEMA_VERSION}"),
         )),
     }
@@ -87,7 +87,7 @@ pub fn check_assignment(packet: &Assignment) -> Result<(), Refusal> {
     )?;
     for text in task.lock_scope.iter().chain(&task.forbidden_scope) {
         Resource::parse(text)
-            .map_err(|error| Refusal::new(Code::SchemaInvalid, error.to_string()))?;
+            .map_err(|error| Refusal::new(RefusalCode::SchemaInvalid, error.to_string()))?;
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ pub fn check_result(packet: &ResultPacket, task: &Task, run_id: &str) -> Result<
     result_shape(packet)?;
     if packet.task_id != task.id.as_str() || packet.run_id != run_id {
         return Err(Refusal::new(
-            Code::NonCompliant,
+            RefusalCode::NonCompliant,
             format!(
                 "the packet is of run {} of task {}, not of run {run_id} of task {}",
                 packet.run_id, packet.task_id, task.id
@@ -138,7 +138,7 @@ pub fn check_result(packet: &ResultPacket, task: &Task, run_id: &str) -> Result<
                 "is outside the scope"
             };
             return Err(
-                Refusal::new(Code::ScopeViolation, format!("{resource} {why}"))
+                Refusal::new(RefusalCode::ScopeViolation, format!("{resource} {why}"))
                     .detail("resource", resource),
             );
         }
@@ -149,7 +149,7 @@ pub fn check_result(packet: &ResultPacket, task: &Task, run_id: &str) -> Result<
 fn covered(scope: &[Resource], file: &str) -> Result<bool, Refusal> {
     for one in scope {
         let inside = one.covers_file(file);
-        if inside.map_err(|error| Refusal::new(Code::SchemaInvalid, error.to_string()))? {
+        if inside.map_err(|error| Refusal::new(RefusalCode::SchemaInvalid, error.to_string()))? {
             return Ok(true);
         }
     }
@@ -161,17 +161,18 @@ fn covered(scope: &[Resource], file: &str) -> Result<bool, Refusal> {
 pub fn evidence(
     packet: &ResultPacket,
     task: &Task,
-    answers: impl Fn(Check) -> bool,
+    answers: impl Fn(CriterionCheck) -> bool,
 ) -> Result<(), Refusal> {
     let refuse = |id: &str, why: &str| {
-        Err(
-            Refusal::new(Code::AcceptanceFailed, format!("criterion {id} {why}"))
-                .detail("criterion", id),
+        Err(Refusal::new(
+            RefusalCode::AcceptanceFailed,
+            format!("criterion {id} {why}"),
         )
+        .detail("criterion", id))
     };
     if packet.status != ResultStatus::Done {
         return Err(Refusal::new(
-            Code::AcceptanceFailed,
+            RefusalCode::AcceptanceFailed,
             format!("the packet says {}", packet.status),
         ));
     }
@@ -199,11 +200,11 @@ pub fn evidence(
     Ok(())
 }
 
-fn only_x<'e>(extras: impl Iterator<Item = &'e Extra>) -> Result<(), Refusal> {
-    for name in extras.flat_map(Extra::keys) {
+fn only_x<'e>(extras: impl Iterator<Item = &'e PacketExtra>) -> Result<(), Refusal> {
+    for name in extras.flat_map(PacketExtra::keys) {
         if !name.starts_with("x_") {
             return Err(Refusal::new(
-                Code::SchemaInvalid,
+                RefusalCode::SchemaInvalid,
                 format!("unknown field {name:?}; a field of your own begins with x_"),
             )
             .detail("field", name.as_str()));
@@ -220,6 +221,6 @@ fn require(holds: bool, words: impl FnOnce() -> String) -> Result<(), Refusal> {
     if holds {
         Ok(())
     } else {
-        Err(Refusal::new(Code::SchemaInvalid, words()))
+        Err(Refusal::new(RefusalCode::SchemaInvalid, words()))
     }
 }

@@ -104,7 +104,7 @@ type Parse = fn(&[u8]) -> Result<(), Refusal>;
 const PARSE_ASSIGNMENT: Parse = |bytes| Assignment::parse(bytes).map(|_| ());
 const PARSE_RESULT: Parse = |bytes| ResultPacket::parse(bytes).map(|_| ());
 
-fn code(parse: Parse, packet: &Value) -> Option<Code> {
+fn code(parse: Parse, packet: &Value) -> Option<RefusalCode> {
     parse(packet.to_string().as_bytes())
         .err()
         .map(|refusal| refusal.code)
@@ -112,7 +112,7 @@ fn code(parse: Parse, packet: &Value) -> Option<Code> {
 
 #[test]
 fn assignments_row_by_row() {
-    use Code::{MissingRequiredInput, SchemaInvalid, UnknownSchemaVersion};
+    use RefusalCode::{MissingRequiredInput, SchemaInvalid, UnknownSchemaVersion};
     assert_eq!(code(PARSE_ASSIGNMENT, &assignment()), None);
     for (pointer, value, expected) in [
         ("/schema_version", json!("1.7.3"), None),
@@ -192,7 +192,7 @@ fn assignments_row_by_row() {
 
 #[test]
 fn results_row_by_row() {
-    use Code::{MissingRequiredInput, SchemaInvalid, UnknownSchemaVersion};
+    use RefusalCode::{MissingRequiredInput, SchemaInvalid, UnknownSchemaVersion};
     assert_eq!(code(PARSE_RESULT, &result()), None);
     let notes = |n: usize| json!(vec!["note"; n]);
     for (pointer, value, expected) in [

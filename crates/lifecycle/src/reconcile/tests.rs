@@ -4,22 +4,22 @@ use super::*;
 use crate::lock::Resource;
 use crate::row::Intent;
 use crate::time::Timestamp;
-use crate::words::{Purpose, Reason};
+use crate::words::{BlockReason, LeasePurpose};
 
 struct Store {
     tasks: Vec<Task>,
-    events: Vec<Event>,
-    locks: Vec<Lock>,
+    events: Vec<TaskEvent>,
+    locks: Vec<ScopeLock>,
     leases: Vec<Lease>,
-    runs: Vec<Run>,
+    runs: Vec<TaskRun>,
 }
 
 fn id(text: &str) -> TaskId {
     TaskId::parse(text).unwrap()
 }
 
-fn lock(task: &str, resource: &str) -> Lock {
-    Lock {
+fn lock(task: &str, resource: &str) -> ScopeLock {
+    ScopeLock {
         task_id: id(task),
         resource: Resource::parse(resource).unwrap(),
     }
@@ -29,12 +29,12 @@ fn lock(task: &str, resource: &str) -> Lock {
 fn sound() -> Store {
     let mut working = Task::blank(id("a"));
     working.version = 2;
-    working.state = State::InProgress;
+    working.state = TaskState::InProgress;
     working.owner = Some("w".to_owned());
     working.token = 1;
     let mut todo = Task::blank(id("b"));
     todo.version = 1;
-    let event = |task: &Task| Event {
+    let event = |task: &Task| TaskEvent {
         task_id: task.id.clone(),
         version: task.version,
         from_state: None,
@@ -45,7 +45,7 @@ fn sound() -> Store {
         details: serde_json::Map::new(),
         changes: Vec::new(),
     };
-    let run = Run::begin(&id("a"), 1, "w", 1, Timestamp(0));
+    let run = TaskRun::begin(&id("a"), 1, "w", 1, Timestamp(0));
     Store {
         events: vec![event(&working), event(&todo)],
         locks: vec![lock("a", "src")],
@@ -54,7 +54,7 @@ fn sound() -> Store {
             run_id: "a-1".to_owned(),
             owner: "w".to_owned(),
             token: 1,
-            purpose: Purpose::Work,
+            purpose: LeasePurpose::Work,
             key: "k".to_owned(),
             claimed_at: Timestamp(0),
             last_heartbeat_at: Timestamp(0),
@@ -68,7 +68,7 @@ fn sound() -> Store {
 }
 
 fn kinds(store: &Store) -> Vec<&'static str> {
-    let found = reconcile(&Snapshot {
+    let found = reconcile(&ReconcileSnapshot {
         tasks: &store.tasks,
         last_events: &store.events,
         locks: &store.locks,
@@ -105,13 +105,13 @@ fn each_contradiction_is_found() {
             vec!["lease_not_of_owner"],
         ),
         (
-            |s| s.tasks[1].state = State::Canceled,
+            |s| s.tasks[1].state = TaskState::Canceled,
             vec!["state_not_last_event"],
         ),
         (|s| s.tasks[1].version = 7, vec!["version_not_last_event"]),
         (
             |s| {
-                let blocker = s.tasks[1].blocker_of(Reason::Cooldown, "x", Timestamp(0));
+                let blocker = s.tasks[1].blocker_of(BlockReason::Cooldown, "x", Timestamp(0));
                 s.tasks[1].blocker = Some(blocker);
             },
             vec!["blocker_mismatch"],
@@ -131,8 +131,8 @@ fn each_contradiction_is_found() {
                     old_base: "b".to_owned(),
                     merge_commit: "m".to_owned(),
                 });
-                s.tasks[1].state = State::Failed;
-                s.events[1].to_state = State::Failed;
+                s.tasks[1].state = TaskState::Failed;
+                s.events[1].to_state = TaskState::Failed;
             },
             vec!["intent_of_ended"],
         ),
@@ -142,8 +142,8 @@ fn each_contradiction_is_found() {
         ),
         (
             |s| {
-                s.tasks[1].state = State::Done;
-                s.events[1].to_state = State::Done;
+                s.tasks[1].state = TaskState::Done;
+                s.events[1].to_state = TaskState::Done;
             },
             vec!["done_without_run"],
         ),
@@ -167,8 +167,8 @@ fn each_contradiction_is_found() {
 #[test]
 fn of_two_overlapping_claims_the_younger_is_named() {
     let mut store = sound();
-    store.tasks[1].state = State::InProgress;
-    store.events[1].to_state = State::InProgress;
+    store.tasks[1].state = TaskState::InProgress;
+    store.events[1].to_state = TaskState::InProgress;
     store.tasks[1].owner = Some("v".to_owned());
     store.locks.push(lock("b", "src/x"));
     let claimed = |task: &str, at: i64| {
@@ -185,7 +185,7 @@ fn of_two_overlapping_claims_the_younger_is_named() {
         (vec![], "b"),
     ] {
         store.leases = leases;
-        let found = reconcile(&Snapshot {
+        let found = reconcile(&ReconcileSnapshot {
             tasks: &[],
             last_events: &[],
             locks: &store.locks,

@@ -3,11 +3,11 @@
 mod coverage;
 
 use super::*;
-use crate::lock::{Lock, Resource};
-use crate::request::{Dependency, Issue, PullRequest};
+use crate::lock::{Resource, ScopeLock};
+use crate::request::{Dependency, IssueFacts, PullRequest};
 use crate::row::{Intent, TaskId};
-use crate::run::Run;
-use crate::words::{Category, RunStatus, TaskType, Verdict};
+use crate::run::TaskRun;
+use crate::words::{FailureCategory, JudgeVerdict, TaskRunStatus, TaskType};
 
 const NOW: Timestamp = Timestamp(100_000_000);
 
@@ -15,10 +15,10 @@ fn id(text: &str) -> TaskId {
     TaskId::parse(text).unwrap()
 }
 
-fn task(reason: Reason, phase: Phase) -> Task {
+fn task(reason: BlockReason, phase: TaskPhase) -> Task {
     let mut task = Task {
         phase,
-        state: crate::words::State::Blocked,
+        state: crate::words::TaskState::Blocked,
         lock_scope: vec![Resource::parse("src").unwrap()],
         ..Task::blank(id("t"))
     };
@@ -26,11 +26,11 @@ fn task(reason: Reason, phase: Phase) -> Task {
     task
 }
 
-fn run(status: RunStatus) -> Run {
-    Run {
+fn run(status: TaskRunStatus) -> TaskRun {
+    TaskRun {
         status,
         result: Some("c1".to_owned()),
-        ..Run::begin(&id("t"), 1, "w", 1, NOW)
+        ..TaskRun::begin(&id("t"), 1, "w", 1, NOW)
     }
 }
 
@@ -44,7 +44,14 @@ fn pull_request(head: &str, closed: bool) -> Option<PullRequest> {
 
 type Edit = fn(&mut Task, &mut Facts);
 
-fn check(row: usize, reason: Reason, phase: Phase, edit: Edit, name: &str, action: &Action) {
+fn check(
+    row: usize,
+    reason: BlockReason,
+    phase: TaskPhase,
+    edit: Edit,
+    name: &str,
+    action: &RecoveryAction,
+) {
     let (mut task, mut facts) = (task(reason, phase), Facts::default());
     edit(&mut task, &mut facts);
     let (found, got) = plan(&Policy::default(), &task, &facts, NOW).unwrap();
@@ -57,25 +64,25 @@ fn check(row: usize, reason: Reason, phase: Phase, edit: Edit, name: &str, actio
 
 #[test]
 fn the_table_row_by_row() {
-    use Phase::{Judge, Work};
-    use Reason as R;
+    use BlockReason as R;
+    use TaskPhase::{Judge, Work};
     let later = Timestamp(NOW.0 + 1);
     let day = NOW.plus_secs(24 * 3600);
-    let rows: Vec<(Reason, Phase, Edit, &str, Action)> = vec![
+    let rows: Vec<(BlockReason, TaskPhase, Edit, &str, RecoveryAction)> = vec![
         // any: an open intent comes first
         (
             R::TaskTimeout,
             Judge,
             |t, _| open_intent(t),
             "open_intent_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::AwaitingJudge,
             Judge,
             |t, _| open_intent(t),
             "open_intent_retry",
-            Action::Stay,
+            RecoveryAction::Stay,
         ),
         // cooldown, quota_wait
         (
@@ -83,28 +90,28 @@ fn the_table_row_by_row() {
             Work,
             |t, _| retry_at(t, 1),
             "cooldown_retry",
-            Action::Wait(later),
+            RecoveryAction::Wait(later),
         ),
         (
             R::Cooldown,
             Work,
             |t, _| retry_at(t, 0),
             "cooldown_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::QuotaWait,
             Work,
             |t, _| retry_at(t, 0),
             "cooldown_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::QuotaWait,
             Judge,
             |t, _| retry_at(t, 1),
             "cooldown_retry",
-            Action::Wait(later),
+            RecoveryAction::Wait(later),
         ),
         // TASK_TIMEOUT
         (
@@ -112,35 +119,35 @@ fn the_table_row_by_row() {
             Work,
             |t, _| t.counters.lost_work = 5,
             "task_timeout_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::TaskTimeout,
             Work,
             |t, _| t.counters.lost_work = 6,
             "task_timeout_retry",
-            Action::Fail("lost_too_often"),
+            RecoveryAction::Fail("lost_too_often"),
         ),
         (
             R::TaskTimeout,
             Judge,
             |t, _| t.counters.lost_judge = 5,
             "task_timeout_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::TaskTimeout,
             Judge,
             |t, _| t.counters.lost_judge = 6,
             "task_timeout_retry",
-            Action::Rework(ReworkCause::Unjudged),
+            RecoveryAction::Rework(ReworkCause::Unjudged),
         ),
         (
             R::TaskTimeout,
             Judge,
             |t, _| t.counters.lost_work = 9,
             "task_timeout_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         // awaiting_judge
         (
@@ -148,104 +155,104 @@ fn the_table_row_by_row() {
             Judge,
             |_, f| has_run(f, |_| ()),
             "awaiting_judge",
-            Action::Stay,
+            RecoveryAction::Stay,
         ),
         (
             R::AwaitingJudge,
             Judge,
-            |_, f| has_run(f, |run| run.verdict = Some(Verdict::Approve)),
+            |_, f| has_run(f, |run| run.verdict = Some(JudgeVerdict::Approve)),
             "awaiting_judge",
-            Action::Stay,
+            RecoveryAction::Stay,
         ),
         (
             R::AwaitingJudge,
             Judge,
             |_, f| has_run(f, |run| run.judged_at = Some(NOW)),
             "awaiting_judge_unjudged_retry",
-            Action::Unjudge,
+            RecoveryAction::Unjudge,
         ),
         (
             R::AwaitingJudge,
             Judge,
             |t, f| {
-                t.kind = Kind::Review;
+                t.kind = TaskKind::Review;
                 f.pull_request = pull_request("h", false);
             },
             "awaiting_judge_missing_run_retry",
-            Action::RestoreRun { counted: true },
+            RecoveryAction::RestoreRun { counted: true },
         ),
         (
             R::AwaitingJudge,
             Judge,
             |t, f| {
-                t.kind = Kind::Review;
+                t.kind = TaskKind::Review;
                 f.pull_request = pull_request("h", true);
             },
             "awaiting_judge_missing_run_retry",
-            Action::Cancel("pull_request_closed"),
+            RecoveryAction::Cancel("pull_request_closed"),
         ),
         (
             R::AwaitingJudge,
             Judge,
             |t, f| {
-                t.kind = Kind::Review;
+                t.kind = TaskKind::Review;
                 t.counters.restores = 3;
                 f.pull_request = pull_request("h", false);
             },
             "awaiting_judge_missing_run_retry",
-            Action::Park(None),
+            RecoveryAction::Park(None),
         ),
         (
             R::AwaitingJudge,
             Judge,
             |_, _| (),
             "awaiting_judge_timeout_retry",
-            Action::Requeue(Requeue::Lost),
+            RecoveryAction::Requeue(RecoveryRequeue::Lost),
         ),
         (
             R::AwaitingJudge,
             Judge,
             |t, _| t.counters.lost_work = 5,
             "awaiting_judge_timeout_retry",
-            Action::Fail("lost_too_often"),
+            RecoveryAction::Fail("lost_too_often"),
         ),
         (
             R::AwaitingJudge,
             Judge,
-            |_, f| f.run = Some(run(RunStatus::Failed)),
+            |_, f| f.run = Some(run(TaskRunStatus::Failed)),
             "awaiting_judge_timeout_retry",
-            Action::Requeue(Requeue::Lost),
+            RecoveryAction::Requeue(RecoveryRequeue::Lost),
         ),
         // needs_rework
         (
             R::NeedsRework,
             Work,
             |t, f| {
-                t.kind = Kind::Review;
-                has_run(f, |run| run.verdict = Some(Verdict::Reject));
+                t.kind = TaskKind::Review;
+                has_run(f, |run| run.verdict = Some(JudgeVerdict::Reject));
                 f.pull_request = pull_request("c2", false);
             },
             "pr_review_needs_rework_missing_run_retry",
-            Action::RestoreRun { counted: false },
+            RecoveryAction::RestoreRun { counted: false },
         ),
         (
             R::NeedsRework,
             Work,
             |t, f| {
-                t.kind = Kind::Review;
+                t.kind = TaskKind::Review;
                 t.rework_cause = Some(ReworkCause::Verdict);
-                has_run(f, |run| run.verdict = Some(Verdict::Reject));
+                has_run(f, |run| run.verdict = Some(JudgeVerdict::Reject));
                 f.pull_request = pull_request("c1", false);
             },
             "rework",
-            Action::Succeed(Origin::AutoFix),
+            RecoveryAction::Succeed(TaskOrigin::AutoFix),
         ),
         (
             R::NeedsRework,
             Work,
             |t, _| t.rework_cause = Some(ReworkCause::Setup),
             "setup_packet_retry",
-            Action::Requeue(Requeue::SetupPacket),
+            RecoveryAction::Requeue(RecoveryRequeue::SetupPacket),
         ),
         (
             R::NeedsRework,
@@ -255,7 +262,7 @@ fn the_table_row_by_row() {
                 t.counters.setup_packets = 3;
             },
             "rework",
-            Action::Succeed(Origin::Rework),
+            RecoveryAction::Succeed(TaskOrigin::Rework),
         ),
         (
             R::NeedsRework,
@@ -265,7 +272,7 @@ fn the_table_row_by_row() {
                 t.counters.runs = 10;
             },
             "rework",
-            Action::Succeed(Origin::Rework),
+            RecoveryAction::Succeed(TaskOrigin::Rework),
         ),
         (
             R::NeedsRework,
@@ -275,7 +282,7 @@ fn the_table_row_by_row() {
                 f.safe_path = true;
             },
             "policy_packet_retry",
-            Action::Requeue(Requeue::PolicyPacket),
+            RecoveryAction::Requeue(RecoveryRequeue::PolicyPacket),
         ),
         (
             R::NeedsRework,
@@ -286,49 +293,49 @@ fn the_table_row_by_row() {
                 f.safe_path = true;
             },
             "rework",
-            Action::Succeed(Origin::Rework),
+            RecoveryAction::Succeed(TaskOrigin::Rework),
         ),
         (
             R::NeedsRework,
             Work,
             |t, _| policy_tries(t, 2),
             "policy_without_safe_path",
-            Action::Requeue(Requeue::Plain),
+            RecoveryAction::Requeue(RecoveryRequeue::Plain),
         ),
         (
             R::NeedsRework,
             Work,
             |t, _| policy_tries(t, 3),
             "policy_without_safe_path",
-            Action::Cancel("policy_without_safe_path"),
+            RecoveryAction::Cancel("policy_without_safe_path"),
         ),
         (
             R::NeedsRework,
             Work,
             |t, _| t.rework_depth = 2,
             "rework",
-            Action::Cancel("lineage_limit_reached"),
+            RecoveryAction::Cancel("lineage_limit_reached"),
         ),
         (
             R::NeedsRework,
             Work,
             |t, _| t.lineage.tasks = 8,
             "rework",
-            Action::Cancel("lineage_limit_reached"),
+            RecoveryAction::Cancel("lineage_limit_reached"),
         ),
         (
             R::NeedsRework,
             Work,
             |_, _| (),
             "rework",
-            Action::Succeed(Origin::Rework),
+            RecoveryAction::Succeed(TaskOrigin::Rework),
         ),
         (
             R::NeedsRework,
             Work,
-            |t, _| t.kind = Kind::Research,
+            |t, _| t.kind = TaskKind::Research,
             "rework",
-            Action::Fail("research_rework"),
+            RecoveryAction::Fail("research_rework"),
         ),
         // issue_linking
         (
@@ -336,55 +343,55 @@ fn the_table_row_by_row() {
             Work,
             |_, f| f.issue = issue(Some("docser"), false),
             "issue_linking_retry",
-            Action::Requeue(Requeue::WithRole("docser".to_owned())),
+            RecoveryAction::Requeue(RecoveryRequeue::WithRole("docser".to_owned())),
         ),
         (
             R::IssueLinking,
             Work,
             |_, f| f.issue = issue(Some("docser"), true),
             "issue_linking_retry",
-            Action::Cancel("issue_closed"),
+            RecoveryAction::Cancel("issue_closed"),
         ),
         (
             R::IssueLinking,
             Work,
             |_, f| f.issue = issue(None, false),
             "issue_linking_retry",
-            Action::Park(None),
+            RecoveryAction::Park(None),
         ),
         // DEPENDENCY_NOT_MET
         (
             R::DependencyNotMet,
             Work,
-            |_, f| chain(f, Chain::Alive),
+            |_, f| chain(f, DependencyChain::Alive),
             "dependency_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::DependencyNotMet,
             Work,
-            |_, f| chain(f, Chain::Done(NOW)),
+            |_, f| chain(f, DependencyChain::Done(NOW)),
             "dependency_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::DependencyNotMet,
             Work,
-            |_, f| chain(f, Chain::Dead),
+            |_, f| chain(f, DependencyChain::Dead),
             "dependency_retry",
-            Action::Park(Some(day)),
+            RecoveryAction::Park(Some(day)),
         ),
         (
             R::DependencyNotMet,
             Work,
             |t, f| {
-                chain(f, Chain::Dead);
+                chain(f, DependencyChain::Dead);
                 if let Some(blocker) = &mut t.blocker {
                     blocker.since = Timestamp(NOW.0 - 24 * 3_600_000);
                 }
             },
             "dependency_retry",
-            Action::Fail("dependency_dead"),
+            RecoveryAction::Fail("dependency_dead"),
         ),
         // conflicts
         (
@@ -392,21 +399,21 @@ fn the_table_row_by_row() {
             Work,
             |_, _| (),
             "conflict_serial_retry",
-            Action::Requeue(Requeue::Serial),
+            RecoveryAction::Requeue(RecoveryRequeue::Serial),
         ),
         (
             R::LockConflict,
             Work,
             |_, f| held(f, "src/x"),
             "lock_free_retry",
-            Action::Stay,
+            RecoveryAction::Stay,
         ),
         (
             R::LockConflict,
             Work,
             |_, f| held(f, "docs"),
             "lock_free_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::LockConflict,
@@ -416,14 +423,14 @@ fn the_table_row_by_row() {
                 held(f, "docs");
             },
             "lock_free_retry",
-            Action::Stay,
+            RecoveryAction::Stay,
         ),
         (
             R::AcceptanceFailed,
             Work,
             |_, _| (),
             "acceptance_failed",
-            Action::CountAsTest,
+            RecoveryAction::CountAsTest,
         ),
         // LEDGER_INCONSISTENT
         (
@@ -431,21 +438,21 @@ fn the_table_row_by_row() {
             Work,
             |_, f| f.repaired = Some(true),
             "ledger_repaired_retry",
-            Action::Resume,
+            RecoveryAction::Resume,
         ),
         (
             R::LedgerInconsistent,
             Work,
             |_, f| f.repaired = Some(false),
             "ledger_repaired_retry",
-            Action::CountRepair,
+            RecoveryAction::CountRepair,
         ),
         (
             R::LedgerInconsistent,
             Work,
             |_, _| (),
             "ledger_repaired_retry",
-            Action::Repair,
+            RecoveryAction::Repair,
         ),
         (
             R::LedgerInconsistent,
@@ -455,14 +462,14 @@ fn the_table_row_by_row() {
                 f.repaired = Some(false);
             },
             "ledger_repaired_retry",
-            Action::Park(None),
+            RecoveryAction::Park(None),
         ),
         (
             R::InvalidTransition,
             Work,
             |_, _| (),
             "parked",
-            Action::Park(None),
+            RecoveryAction::Park(None),
         ),
     ];
     for (at, (reason, phase, edit, name, action)) in rows.iter().enumerate() {
@@ -473,32 +480,32 @@ fn the_table_row_by_row() {
 #[test]
 fn packets_that_were_refused_are_replanned_once() {
     for code in [
-        Reason::SchemaInvalid,
-        Reason::ScopeViolation,
-        Reason::NonCompliant,
-        Reason::MissingRequiredInput,
-        Reason::UnknownSchemaVersion,
+        BlockReason::SchemaInvalid,
+        BlockReason::ScopeViolation,
+        BlockReason::NonCompliant,
+        BlockReason::MissingRequiredInput,
+        BlockReason::UnknownSchemaVersion,
     ] {
-        let rows: [(Edit, Action); 4] = [
-            (|_, _| (), Action::Requeue(Requeue::Replan)),
+        let rows: [(Edit, RecoveryAction); 4] = [
+            (|_, _| (), RecoveryAction::Requeue(RecoveryRequeue::Replan)),
             (
                 |t, _| t.counters.replans = 1,
-                Action::Fail("packet_refused_again"),
+                RecoveryAction::Fail("packet_refused_again"),
             ),
             (
                 |t, _| {
                     t.counters.replans = 1;
                     t.packet_revision += 1;
                 },
-                Action::Requeue(Requeue::Plain),
+                RecoveryAction::Requeue(RecoveryRequeue::Plain),
             ),
             (
                 |t, _| t.counters.runs = 10,
-                Action::Rework(ReworkCause::Exhausted),
+                RecoveryAction::Rework(ReworkCause::Exhausted),
             ),
         ];
         for (at, (edit, action)) in rows.into_iter().enumerate() {
-            let (mut task, mut facts) = (task(code, Phase::Work), Facts::default());
+            let (mut task, mut facts) = (task(code, TaskPhase::Work), Facts::default());
             task.refused_revision = Some(task.packet_revision);
             edit(&mut task, &mut facts);
             let (row, got) = plan(&Policy::default(), &task, &facts, NOW).unwrap();
@@ -520,15 +527,15 @@ fn retry_at(task: &mut Task, millis: i64) {
     }
 }
 
-fn has_run(facts: &mut Facts, edit: fn(&mut Run)) {
-    let mut run = run(RunStatus::Success);
+fn has_run(facts: &mut Facts, edit: fn(&mut TaskRun)) {
+    let mut run = run(TaskRunStatus::Success);
     edit(&mut run);
     facts.run = Some(run);
 }
 
 #[allow(clippy::unnecessary_wraps)] // as the field is
-fn issue(role: Option<&str>, closed: bool) -> Option<Issue> {
-    Some(Issue {
+fn issue(role: Option<&str>, closed: bool) -> Option<IssueFacts> {
+    Some(IssueFacts {
         role: role.map(str::to_owned),
         closed,
     })
@@ -536,15 +543,17 @@ fn issue(role: Option<&str>, closed: bool) -> Option<Issue> {
 
 fn policy_tries(task: &mut Task, tries: u32) {
     task.rework_cause = Some(ReworkCause::Policy);
-    task.counters.failures.insert(Category::Policy, tries);
+    task.counters
+        .failures
+        .insert(FailureCategory::Policy, tries);
 }
 
-fn chain(facts: &mut Facts, chain: Chain) {
+fn chain(facts: &mut Facts, chain: DependencyChain) {
     facts.dependencies = vec![Dependency { id: id("d"), chain }];
 }
 
 fn held(facts: &mut Facts, resource: &str) {
-    facts.locks = vec![Lock {
+    facts.locks = vec![ScopeLock {
         task_id: id("o"),
         resource: Resource::parse(resource).unwrap(),
     }];

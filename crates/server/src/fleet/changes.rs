@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use runner_ledger::{Ask, Outcome};
-use runner_lifecycle::{Code, Refusal, Request, State as Standing, Task, TaskId};
+use runner_lifecycle::{Refusal, RefusalCode, Request, Task, TaskId, TaskState as Standing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -202,7 +202,7 @@ pub(crate) async fn transition(
             .blocked_on()
             .map_or(String::new(), |r| format!("({r})"));
         let words = format!("task {} stays {}{waits} for now", task.id, task.state);
-        let mut refusal = Refusal::new(Code::InvalidTransition, words);
+        let mut refusal = Refusal::new(RefusalCode::InvalidTransition, words);
         if let Some(at) = task.retry_at() {
             refusal = refusal.detail("retry_at", at.0);
         }
@@ -225,7 +225,7 @@ fn wanted(
         Standing::Blocked => {
             let code = code.ok_or_else(|| {
                 let words = "`blocked` takes a code that says what is in the way";
-                Failure::from(Refusal::new(Code::MissingRequiredInput, words))
+                Failure::from(Refusal::new(RefusalCode::MissingRequiredInput, words))
             })?;
             Ok(Request::Block {
                 code: code.0,
@@ -240,7 +240,7 @@ fn wanted(
         Standing::Canceled => Ok(Request::Cancel { reason }),
         Standing::Done | Standing::Failed => Ok(Request::Reassert { state: to, reason }),
         Standing::InProgress => Err(Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             "a task begins when an agent claims it; nobody else can say so",
         )
         .into()),

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::Response;
 use runner_ledger::{Count, EventHead, Spending, Waits};
-use runner_lifecycle::RunStatus;
+use runner_lifecycle::TaskRunStatus;
 
 use super::FleetState;
 use super::input::{Asked, Nothing};
@@ -30,7 +30,7 @@ struct Figures {
     tasks: Vec<Count>,
     queue_age_secs: f64,
     waits: Waits,
-    runs: Vec<(RunStatus, u64)>,
+    runs: Vec<(TaskRunStatus, u64)>,
     spent: Spending,
     expiries: u64,
     agents_online: u64,

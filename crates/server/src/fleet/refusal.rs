@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use runner_ledger::{LedgerError, StoreError};
-use runner_lifecycle::{Code, Refusal};
+use runner_lifecycle::{Refusal, RefusalCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -52,7 +52,7 @@ impl Failure {
 
     /// Input of the right form that makes no sense.
     pub(crate) fn input(message: impl Into<String>) -> Self {
-        let code = Code::SchemaInvalid.as_str();
+        let code = RefusalCode::SchemaInvalid.as_str();
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
@@ -68,20 +68,20 @@ impl Failure {
 
 /// The status of a refusal: what stands against it now is a conflict, what is wrong with
 /// the request itself is not.
-fn status_of(code: Code) -> StatusCode {
+fn status_of(code: RefusalCode) -> StatusCode {
     match code {
-        Code::InvalidTransition
-        | Code::ConcurrencyConflict
-        | Code::LockConflict
-        | Code::DependencyNotMet
-        | Code::LedgerInconsistent
-        | Code::TaskTimeout => StatusCode::CONFLICT,
-        Code::ScopeViolation
-        | Code::SchemaInvalid
-        | Code::MissingRequiredInput
-        | Code::UnknownSchemaVersion
-        | Code::AcceptanceFailed
-        | Code::NonCompliant => StatusCode::UNPROCESSABLE_ENTITY,
+        RefusalCode::InvalidTransition
+        | RefusalCode::ConcurrencyConflict
+        | RefusalCode::LockConflict
+        | RefusalCode::DependencyNotMet
+        | RefusalCode::LedgerInconsistent
+        | RefusalCode::TaskTimeout => StatusCode::CONFLICT,
+        RefusalCode::ScopeViolation
+        | RefusalCode::SchemaInvalid
+        | RefusalCode::MissingRequiredInput
+        | RefusalCode::UnknownSchemaVersion
+        | RefusalCode::AcceptanceFailed
+        | RefusalCode::NonCompliant => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 
@@ -111,7 +111,7 @@ impl From<StoreError> for Failure {
             StoreError::ReadOnly(_) => (unavailable, "STORE_READ_ONLY", "the ledger is read-only"),
             StoreError::Contention(_) => (
                 StatusCode::CONFLICT,
-                Code::ConcurrencyConflict.as_str(),
+                RefusalCode::ConcurrencyConflict.as_str(),
                 "somebody else was faster",
             ),
             StoreError::Newer { .. } | StoreError::Damaged(_) | StoreError::Other(_) => (
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_code_has_its_status() {
-        for code in Code::ALL {
+        for code in RefusalCode::ALL {
             let conflict = [
                 "INVALID_TRANSITION",
                 "CONCURRENCY_CONFLICT",

@@ -1,7 +1,7 @@
 //! When and how a task is tried again, as `GET /tasks` tells it.
 
-use runner_lifecycle::run::Run;
-use runner_lifecycle::{self as law, Phase, Policy, Task, Timestamp};
+use runner_lifecycle::run::TaskRun;
+use runner_lifecycle::{self as law, Policy, Task, TaskPhase, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -28,7 +28,7 @@ pub(crate) struct Retry {
 pub(crate) fn retry_of(
     policy: &Policy,
     task: &Task,
-    newest: Option<&Run>,
+    newest: Option<&TaskRun>,
     now: Timestamp,
 ) -> Option<Retry> {
     let blocker = task.blocker.as_ref()?;
@@ -36,13 +36,13 @@ pub(crate) fn retry_of(
     let counters = &task.counters;
     let category = newest.and_then(|run| run.category);
     let (category, attempts, limit) = match (blocker.code, task.phase, category) {
-        (law::Reason::QuotaWait, _, _) => (None, counters.quota_waits, None),
-        (_, Phase::Judge, _) => (None, counters.judge, Some(policy.max_judge_attempts)),
-        (_, Phase::Work, Some(category)) => {
+        (law::BlockReason::QuotaWait, _, _) => (None, counters.quota_waits, None),
+        (_, TaskPhase::Judge, _) => (None, counters.judge, Some(policy.max_judge_attempts)),
+        (_, TaskPhase::Work, Some(category)) => {
             let limit = policy.retries.get(&category).copied();
             (Some(category), counters.failed(category), limit)
         }
-        (_, Phase::Work, None) => (None, counters.runs, Some(policy.max_runs)),
+        (_, TaskPhase::Work, None) => (None, counters.runs, Some(policy.max_runs)),
     };
     Some(Retry {
         reason: blocker.code.into(),
@@ -62,13 +62,13 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    fn blocked(reason: law::Reason, phase: Phase, retry_at: Option<i64>) -> Task {
+    fn blocked(reason: law::BlockReason, phase: TaskPhase, retry_at: Option<i64>) -> Task {
         let mut task = Task::blank(TaskId::parse("t").unwrap());
         let mut blocker = task.blocker_of(reason, "words", NOW);
         blocker.retry_at = retry_at.map(Timestamp);
         task.blocker = Some(blocker);
         task.phase = phase;
-        task.counters.failures.insert(law::Category::Test, 2);
+        task.counters.failures.insert(law::FailureCategory::Test, 2);
         task.counters.runs = 4;
         task.counters.quota_waits = 7;
         task.counters.judge = 1;
@@ -78,37 +78,44 @@ mod tests {
     #[test]
     fn each_reason_counts_its_own() {
         let policy = Policy::default();
-        let mut run = Run::begin(&TaskId::parse("t").unwrap(), 1, "w", 1, NOW);
-        run.category = Some(law::Category::Test);
+        let mut run = TaskRun::begin(&TaskId::parse("t").unwrap(), 1, "w", 1, NOW);
+        run.category = Some(law::FailureCategory::Test);
         let cases = [
             (
-                law::Reason::Cooldown,
-                Phase::Work,
+                law::BlockReason::Cooldown,
+                TaskPhase::Work,
                 Some(&run),
                 Some("test"),
                 2,
                 Some(3),
             ),
-            (law::Reason::Cooldown, Phase::Work, None, None, 4, Some(10)),
             (
-                law::Reason::QuotaWait,
-                Phase::Work,
+                law::BlockReason::Cooldown,
+                TaskPhase::Work,
+                None,
+                None,
+                4,
+                Some(10),
+            ),
+            (
+                law::BlockReason::QuotaWait,
+                TaskPhase::Work,
                 Some(&run),
                 None,
                 7,
                 None,
             ),
             (
-                law::Reason::QuotaWait,
-                Phase::Judge,
+                law::BlockReason::QuotaWait,
+                TaskPhase::Judge,
                 Some(&run),
                 None,
                 7,
                 None,
             ),
             (
-                law::Reason::AwaitingJudge,
-                Phase::Judge,
+                law::BlockReason::AwaitingJudge,
+                TaskPhase::Judge,
                 Some(&run),
                 None,
                 1,
@@ -123,12 +130,12 @@ mod tests {
             assert_eq!(retry.category.map(|word| word.0.as_str()), category);
             assert_eq!((retry.attempts, retry.limit), (attempts, limit), "{reason}");
         }
-        let due = blocked(law::Reason::Cooldown, Phase::Work, Some(NOW.0 - 5));
+        let due = blocked(law::BlockReason::Cooldown, TaskPhase::Work, Some(NOW.0 - 5));
         assert_eq!(
             retry_of(&policy, &due, None, NOW).unwrap().retry_in_seconds,
             0
         );
-        let parked = blocked(law::Reason::IssueLinking, Phase::Work, None);
+        let parked = blocked(law::BlockReason::IssueLinking, TaskPhase::Work, None);
         assert_eq!(retry_of(&policy, &parked, None, NOW), None);
         assert_eq!(
             retry_of(&policy, &Task::blank(due.id.clone()), None, NOW),

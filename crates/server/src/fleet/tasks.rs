@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use runner_ledger::TaskPage;
-use runner_lifecycle::run::{Lease, Run};
+use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::{Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -171,7 +171,12 @@ pub(crate) fn blockers(tasks: &[Task]) -> Vec<Blocker> {
     all.into_iter().map(Blocker::from).collect()
 }
 
-pub(crate) fn view(fleet: &FleetState, task: &Task, newest: &[Run], now: Timestamp) -> TaskView {
+pub(crate) fn view(
+    fleet: &FleetState,
+    task: &Task,
+    newest: &[TaskRun],
+    now: Timestamp,
+) -> TaskView {
     let run = newest.iter().find(|run| run.task_id == task.id);
     TaskView::of(fleet.ledger().policy(), task, run, now)
 }

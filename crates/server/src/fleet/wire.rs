@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use runner_ledger::HeldLock;
-use runner_lifecycle::event::Event;
+use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::run::Run;
+use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{Policy, Task, Timestamp, row};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -145,7 +145,12 @@ fn texts<T: ToString>(list: &[T]) -> Vec<String> {
 
 impl TaskView {
     /// A row; `newest` is its newest run, where it is known.
-    pub(crate) fn of(policy: &Policy, task: &Task, newest: Option<&Run>, now: Timestamp) -> Self {
+    pub(crate) fn of(
+        policy: &Policy,
+        task: &Task,
+        newest: Option<&TaskRun>,
+        now: Timestamp,
+    ) -> Self {
         let counters = &task.counters;
         let failures = counters.failures.iter();
         TaskView {
@@ -224,8 +229,8 @@ impl From<&row::ContextItem> for ContextItem {
     }
 }
 
-impl From<&row::Remark> for Remark {
-    fn from(remark: &row::Remark) -> Self {
+impl From<&row::ReviewRemark> for Remark {
+    fn from(remark: &row::ReviewRemark) -> Self {
         Remark {
             id: remark.id.clone(),
             text: remark.text.clone(),
@@ -261,8 +266,8 @@ pub(crate) struct EventView {
     changes: Map<String, Value>,
 }
 
-impl From<&Event> for EventView {
-    fn from(event: &Event) -> Self {
+impl From<&TaskEvent> for EventView {
+    fn from(event: &TaskEvent) -> Self {
         let mut value = serde_json::to_value(event).unwrap_or_default();
         let changes = match value["changes"].take() {
             Value::Object(changes) => changes,
@@ -305,8 +310,8 @@ pub(crate) struct RunView {
     notes: Vec<String>,
 }
 
-impl From<&Run> for RunView {
-    fn from(run: &Run) -> Self {
+impl From<&TaskRun> for RunView {
+    fn from(run: &TaskRun) -> Self {
         RunView {
             id: run.id.clone(),
             task_id: run.task_id.to_string(),
@@ -354,8 +359,8 @@ pub(crate) struct CriterionAnswer {
     evidence: String,
 }
 
-impl From<&Run> for JudgementView {
-    fn from(run: &Run) -> Self {
+impl From<&TaskRun> for JudgementView {
+    fn from(run: &TaskRun) -> Self {
         let packet = run.judge_packet.as_ref();
         let checks = packet.map_or(&[][..], |packet| &packet.acceptance_check);
         let answer = |check: &runner_lifecycle::packet::AcceptanceAnswer| CriterionAnswer {

@@ -46,39 +46,39 @@ fn one_of<'w>(words: impl IntoIterator<Item = &'w str>) -> RefOr<Schema> {
 
 wire_words! {
     /// Where a task stands.
-    State of State as "State";
+    State of TaskState as "State";
     /// What a blocked task waits for.
-    Reason of Reason as "Reason";
+    Reason of BlockReason as "Reason";
     /// Why something is refused.
-    Code of Code as "Code";
+    Code of RefusalCode as "Code";
     /// Who is next.
-    Phase of Phase as "Phase";
+    Phase of TaskPhase as "Phase";
     /// What kind of work it is.
-    Kind of Kind as "Kind";
+    Kind of TaskKind as "Kind";
     /// Which slots it competes for.
     Lane of Lane as "Lane";
     /// Where it comes from.
-    Origin of Origin as "Origin";
+    Origin of TaskOrigin as "Origin";
     /// How much it matters.
-    Priority of Priority as "Priority";
+    Priority of TaskPriority as "Priority";
     /// How likely it breaks something.
-    Risk of Risk as "Risk";
+    Risk of TaskRisk as "Risk";
     /// Whether it runs beside others.
     TaskType of TaskType as "TaskType";
     /// What happened to a failed run.
-    Category of Category as "Category";
+    Category of FailureCategory as "Category";
     /// Why rework is needed.
     ReworkCause of ReworkCause as "ReworkCause";
     /// What became of a run.
-    RunStatus of RunStatus as "RunStatus";
+    RunStatus of TaskRunStatus as "RunStatus";
     /// What a judge said.
-    Verdict of Verdict as "Verdict";
+    Verdict of JudgeVerdict as "Verdict";
     /// How a criterion is checked.
-    Check of Check as "Check";
+    Check of CriterionCheck as "Check";
     /// What an item of the context is.
     ContextKind of ContextKind as "ContextKind";
     /// What a lease is for.
-    Purpose of Purpose as "Purpose";
+    Purpose of LeasePurpose as "Purpose";
 }
 
 macro_rules! with_aliases {
@@ -110,9 +110,9 @@ macro_rules! with_aliases {
 
 with_aliases! {
     /// A state as it is asked for; aliases are understood and never answered.
-    AskedState of State | "queued" | "running" | "cancelled";
+    AskedState of TaskState | "queued" | "running" | "cancelled";
     /// A reason as it is asked for.
-    AskedReason of Reason | "needs_human";
+    AskedReason of BlockReason | "needs_human";
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use runner_ledger::{Ask, Claimed, Clock, Ledger, NewAgent, Options, Outcome, Run
 use runner_ledger::{Spending, Store, Wanted};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::request::{Claim, Ending, JudgeEnding, NewTask};
-use runner_lifecycle::{Category, Purpose, Request, TaskId, Timestamp};
+use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
+use runner_lifecycle::{FailureCategory, LeasePurpose, Request, TaskId, Timestamp};
 use runner_server::fleet::{FleetOptions, FleetState, Known, Outside};
 
 /// A day in 2026.
@@ -139,7 +139,7 @@ pub(crate) fn packet(task: &str, run_id: &str, note: &str) -> ResultPacket {
     ResultPacket::parse(text.to_string().as_bytes()).unwrap()
 }
 
-pub(crate) async fn finish(ledger: &Ledger, claimed: &Claimed, owner: &str, ending: Ending) {
+pub(crate) async fn finish(ledger: &Ledger, claimed: &Claimed, owner: &str, ending: WorkEnding) {
     let request = Request::Finish {
         token: claimed.token,
         run_id: claimed.run_id.clone(),
@@ -148,8 +148,8 @@ pub(crate) async fn finish(ledger: &Ledger, claimed: &Claimed, owner: &str, endi
     ask(ledger, claimed.task.id.as_str(), owner, request).await;
 }
 
-pub(crate) fn failed(category: Category) -> Ending {
-    Ending::Failed {
+pub(crate) fn failed(category: FailureCategory) -> WorkEnding {
+    WorkEnding::Failed {
         category,
         signature: Some("red".to_owned()),
         note: "the guard is red".to_owned(),
@@ -158,7 +158,7 @@ pub(crate) fn failed(category: Category) -> Ending {
 
 pub(crate) async fn succeed(ledger: &Ledger, claimed: &Claimed, owner: &str) {
     let task = claimed.task.id.as_str();
-    let ending = Ending::Success {
+    let ending = WorkEnding::Success {
         result: Some("c0ffee".to_owned()),
         packet: packet(task, &claimed.run_id, "did it"),
     };
@@ -179,7 +179,7 @@ pub(crate) async fn seed(ledger: &Ledger, advance_secs: impl Fn(i64)) {
     work(ledger, "lost", "w1").await;
     succeed(ledger, &approved, "w1").await;
     succeed(ledger, &judged, "w1").await;
-    finish(ledger, &cooling, "w1", failed(Category::Test)).await;
+    finish(ledger, &cooling, "w1", failed(FailureCategory::Test)).await;
     let spent = RunSpending {
         run_id: cooling.run_id.clone(),
         task_id: cooling.task.id.clone(),
@@ -195,7 +195,7 @@ pub(crate) async fn seed(ledger: &Ledger, advance_secs: impl Fn(i64)) {
     for task in ["approved", "judged"] {
         let claim = Request::Claim(Claim {
             owner: "j1".to_owned(),
-            purpose: Purpose::Judge,
+            purpose: LeasePurpose::Judge,
             key: format!("j1-{task}"),
             base: None,
         });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use runner_lifecycle::run::Lease;
-use runner_lifecycle::{Purpose, State, TaskId, Timestamp};
+use runner_lifecycle::{LeasePurpose, TaskId, TaskState, Timestamp};
 
 use crate::style;
 
@@ -16,7 +16,7 @@ pub(super) struct Board {
 
 impl Board {
     /// The line about a task, if it says something new.
-    pub(super) fn news(&mut self, id: &TaskId, state: State, words: &str) -> Option<String> {
+    pub(super) fn news(&mut self, id: &TaskId, state: TaskState, words: &str) -> Option<String> {
         let line = format!("{:<11} {id}  {words}", state.as_str());
         if self.said.get(id) == Some(&line) {
             return None;
@@ -30,7 +30,7 @@ impl Board {
 pub(super) fn live_lines(
     leases: &[Lease],
     doing: &BTreeMap<String, String>,
-    counts: &BTreeMap<State, u64>,
+    counts: &BTreeMap<TaskState, u64>,
     now: Timestamp,
     size: (usize, usize),
 ) -> Vec<String> {
@@ -43,11 +43,11 @@ pub(super) fn live_lines(
             let elapsed = style::duration(now.millis_since(lease.claimed_at) / 1000 * 1000 + 1000);
             let word = doing.get(&lease.run_id).map_or("", String::as_str);
             let what = match (lease.purpose, word) {
-                (Purpose::Work, "") => "prepares".to_owned(),
-                (Purpose::Work, word) => word.to_owned(),
-                (Purpose::Judge, "") => "judges".to_owned(),
-                (Purpose::Judge, word) => format!("judges, {word}"),
-                (Purpose::Merge, _) => "merges".to_owned(),
+                (LeasePurpose::Work, "") => "prepares".to_owned(),
+                (LeasePurpose::Work, word) => word.to_owned(),
+                (LeasePurpose::Judge, "") => "judges".to_owned(),
+                (LeasePurpose::Judge, word) => format!("judges, {word}"),
+                (LeasePurpose::Merge, _) => "merges".to_owned(),
             };
             format!("▶ {}  {} · {elapsed} · {what}", lease.task_id, lease.owner)
         })
@@ -61,14 +61,14 @@ pub(super) fn live_lines(
 }
 
 /// `3 done, 2 in_progress, 1 todo`.
-pub(super) fn counted(counts: &BTreeMap<State, u64>) -> String {
+pub(super) fn counted(counts: &BTreeMap<TaskState, u64>) -> String {
     let order = [
-        State::Done,
-        State::InProgress,
-        State::Todo,
-        State::Blocked,
-        State::Failed,
-        State::Canceled,
+        TaskState::Done,
+        TaskState::InProgress,
+        TaskState::Todo,
+        TaskState::Blocked,
+        TaskState::Failed,
+        TaskState::Canceled,
     ];
     let parts: Vec<String> = order
         .iter()
@@ -94,14 +94,14 @@ mod tests {
     #[test]
     fn nothing_is_said_twice() {
         let mut board = Board::default();
-        let said = board.news(&id("a"), State::Todo, "waits for its turn");
+        let said = board.news(&id("a"), TaskState::Todo, "waits for its turn");
         assert_eq!(said.as_deref(), Some("todo        a  waits for its turn"));
         assert_eq!(
-            board.news(&id("a"), State::Todo, "waits for its turn"),
+            board.news(&id("a"), TaskState::Todo, "waits for its turn"),
             None
         );
-        assert!(board.news(&id("a"), State::Done, "merged").is_some());
-        assert!(board.news(&id("b"), State::Done, "merged").is_some());
+        assert!(board.news(&id("a"), TaskState::Done, "merged").is_some());
+        assert!(board.news(&id("b"), TaskState::Done, "merged").is_some());
     }
 
     #[test]
@@ -119,9 +119,9 @@ mod tests {
             heartbeat_interval_seconds: 15,
             ends_at: Timestamp(0),
         };
-        let leases: Vec<Lease> = (1..=9).map(|n| lease(n, Purpose::Work)).collect();
+        let leases: Vec<Lease> = (1..=9).map(|n| lease(n, LeasePurpose::Work)).collect();
         let doing = [("task-1-1".to_owned(), "cargo test".to_owned())].into();
-        let counts = [(State::InProgress, 9), (State::Done, 2)].into();
+        let counts = [(TaskState::InProgress, 9), (TaskState::Done, 2)].into();
         let lines = live_lines(&leases, &doing, &counts, Timestamp(65_000), (60, 8));
         assert_eq!(lines.len(), 7);
         assert_eq!(lines[0], "▶ task-1  worker-1 · 1m06s · cargo test");
@@ -134,7 +134,7 @@ mod tests {
             "{narrow:?}"
         );
         let merge = live_lines(
-            &[lease(1, Purpose::Merge)],
+            &[lease(1, LeasePurpose::Merge)],
             &doing,
             &counts,
             Timestamp(0),

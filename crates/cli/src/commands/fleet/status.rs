@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use runner_fleet::explain::{Explained, Sight};
 use runner_ledger::{Agent, Filter, Ledger};
-use runner_lifecycle::{State, Task, TaskId};
+use runner_lifecycle::{Task, TaskId, TaskState};
 use serde_json::json;
 
 use crate::commands::Exit;
@@ -18,7 +18,7 @@ const PAGE: u32 = 500;
 pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut Out) -> Ended {
     let sight = Sight::of(ledger).await?;
     let tasks = everything(ledger).await?;
-    let mut counts: BTreeMap<State, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<TaskState, usize> = BTreeMap::new();
     for task in &tasks {
         *counts.entry(task.state).or_default() += 1;
     }
@@ -77,7 +77,7 @@ fn agent_value(agent: &Agent, sight: &Sight) -> serde_json::Value {
 
 fn print(
     sight: &Sight,
-    counts: &BTreeMap<State, usize>,
+    counts: &BTreeMap<TaskState, usize>,
     shown: &[(&Task, Explained)],
     out: &mut Out,
 ) {
@@ -93,7 +93,7 @@ fn print(
         );
         return;
     }
-    let parts: Vec<String> = State::ALL
+    let parts: Vec<String> = TaskState::ALL
         .iter()
         .filter_map(|state| {
             let n = counts.get(state)?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use runner_fleet::explain::{sentence, successors};
 use runner_ledger::{EventHead, Ledger, LedgerError};
 use runner_lifecycle::run::Lease;
-use runner_lifecycle::{State, Task, TaskId, Timestamp};
+use runner_lifecycle::{Task, TaskId, TaskState, Timestamp};
 use serde_json::{Value, json};
 
 use super::board::{Board, live_lines};
@@ -34,7 +34,7 @@ pub(super) struct Teller {
 /// What was seen last, and when: drawing asks nobody.
 struct Shown {
     leases: Vec<Lease>,
-    counts: BTreeMap<State, u64>,
+    counts: BTreeMap<TaskState, u64>,
     now: Timestamp,
     at: Instant,
 }
@@ -148,8 +148,8 @@ impl Shown {
 }
 
 /// Tasks by state.
-pub(super) async fn counts(ledger: &Ledger) -> Result<BTreeMap<State, u64>, LedgerError> {
-    let mut all: BTreeMap<State, u64> = BTreeMap::new();
+pub(super) async fn counts(ledger: &Ledger) -> Result<BTreeMap<TaskState, u64>, LedgerError> {
+    let mut all: BTreeMap<TaskState, u64> = BTreeMap::new();
     for count in ledger.counts().await? {
         *all.entry(count.state).or_default() += count.tasks;
     }
@@ -168,7 +168,7 @@ pub(super) async fn everything_told(ledger: &Ledger) -> Result<Vec<Told>, Ledger
     let mut all = Vec::new();
     for task in tasks {
         let last = successors(ledger, &task).await?.pop();
-        let good = last.as_ref().unwrap_or(&task).state == State::Done;
+        let good = last.as_ref().unwrap_or(&task).state == TaskState::Done;
         let words = words(ledger, &task).await?;
         all.push(Told { task, words, good });
     }

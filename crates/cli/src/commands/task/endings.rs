@@ -8,10 +8,10 @@ use std::path::Path;
 
 use runner_ledger::Ledger;
 use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::request::{Ending, JudgeEnding};
-use runner_lifecycle::row::{Change, Intent};
+use runner_lifecycle::request::{JudgeEnding, WorkEnding};
+use runner_lifecycle::row::{FieldChange, Intent};
 use runner_lifecycle::{
-    BasePosition, Category, Code, Refusal, Request, ReworkCause, TaskId, Timestamp,
+    BasePosition, FailureCategory, Refusal, RefusalCode, Request, ReworkCause, TaskId, Timestamp,
 };
 
 use super::{show, usage, word};
@@ -32,8 +32,8 @@ pub(super) async fn run_id(ledger: &Ledger, id: &TaskId, token: u64) -> Found<St
 
 /// The intent that is open, else the one that was recorded last.
 async fn intent(ledger: &Ledger, id: &TaskId) -> Found<Intent> {
-    let recorded = |change: &Change| match change {
-        Change::intent(intent) => intent.clone(),
+    let recorded = |change: &FieldChange| match change {
+        FieldChange::intent(intent) => intent.clone(),
         _ => None,
     };
     let events = ledger.events(id).await?;
@@ -43,7 +43,7 @@ async fn intent(ledger: &Ledger, id: &TaskId) -> Found<Intent> {
         .find_map(|event| event.changes.iter().find_map(recorded));
     last.ok_or_else(|| {
         Refusal::new(
-            Code::InvalidTransition,
+            RefusalCode::InvalidTransition,
             format!("task {id} has no open intent: record one with --intent OLD NEW"),
         )
         .into()
@@ -105,7 +105,7 @@ pub(super) async fn request(ledger: &Ledger, id: &TaskId, args: &FinishArgs) -> 
             let ending = JudgeEnding::Quota { reset_at, account };
             return Ok(Request::Judge { token, ending });
         }
-        let ending = Ending::Quota { reset_at, account };
+        let ending = WorkEnding::Quota { reset_at, account };
         return Ok(Request::Finish {
             token,
             run_id,
@@ -138,21 +138,21 @@ fn of_judge(args: &FinishArgs) -> Found<Option<JudgeEnding>> {
     })
 }
 
-fn of_work(args: &FinishArgs) -> Found<Ending> {
+fn of_work(args: &FinishArgs) -> Found<WorkEnding> {
     Ok(if args.success {
-        Ending::Success {
+        WorkEnding::Success {
             result: args.result.clone(),
             packet: read_packet(args.packet.as_deref())?,
         }
     } else if let Some(category) = &args.failed {
-        Ending::Failed {
-            category: word!(Category, "category", category)?,
+        WorkEnding::Failed {
+            category: word!(FailureCategory, "category", category)?,
             signature: args.signature.clone(),
             note: args.note.clone(),
         }
     } else if args.give_back {
-        Ending::GivenBack
+        WorkEnding::GivenBack
     } else {
-        Ending::Lost
+        WorkEnding::Lost
     })
 }

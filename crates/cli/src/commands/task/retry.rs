@@ -1,9 +1,11 @@
 //! `runner task retry`: a person goes on with a task, or begins it anew.
 
 use runner_ledger::{Ask, Ledger};
-use runner_lifecycle::request::{Issue, NewPacket};
+use runner_lifecycle::request::{IssueFacts, NewPacket};
 use runner_lifecycle::row::Blocker;
-use runner_lifecycle::{Code, Facts, Origin, Reason, Refusal, Request, ReworkCause, Task, TaskId};
+use runner_lifecycle::{
+    BlockReason, Facts, Refusal, RefusalCode, Request, ReworkCause, Task, TaskId, TaskOrigin,
+};
 
 use super::{Ended, ask_knowing, resources, show, task_id};
 use crate::commands::ledger::Trouble;
@@ -31,7 +33,7 @@ pub(super) async fn retry(
         ledger.call(&replan).await?;
     }
     let outside = Facts {
-        issue: retry.role.clone().map(|role| Issue {
+        issue: retry.role.clone().map(|role| IssueFacts {
             role: Some(role),
             closed: false,
         }),
@@ -64,10 +66,10 @@ async fn begins_anew(
     };
     if args.request_id.is_none() {
         let words = format!("task {} has its one successor: {next}", task.id);
-        return Err(Refusal::new(Code::InvalidTransition, words).into());
+        return Err(Refusal::new(RefusalCode::InvalidTransition, words).into());
     }
     let made = ledger.task(next).await?;
-    Ok(made.is_some_and(|made| made.origin == Origin::Retry))
+    Ok(made.is_some_and(|made| made.origin == TaskOrigin::Retry))
 }
 
 /// The id of the successor. It does not change while the task does, so that a repeat is
@@ -79,14 +81,14 @@ fn successor(task: &Task, retry: &RetryArgs) -> std::result::Result<TaskId, Trou
     let name = format!("{}-r{}", task.lineage.root, task.lineage.tasks + 1);
     TaskId::parse(&name).map_err(|_| {
         let words = format!("{name} would be too long for a successor: name it with --as ID");
-        Refusal::new(Code::MissingRequiredInput, words).into()
+        Refusal::new(RefusalCode::MissingRequiredInput, words).into()
     })
 }
 
 /// Whether a code says that the packet itself was wrong.
 fn is_refused(task: &Task) -> bool {
     let code = task.blocker.as_ref().and_then(Blocker::refusal_code);
-    code.is_some_and(Code::needs_new_packet)
+    code.is_some_and(RefusalCode::needs_new_packet)
 }
 
 /// The corrected packet, if a scope was given.
@@ -94,14 +96,14 @@ fn packet(task: &Task, retry: &RetryArgs) -> std::result::Result<Option<NewPacke
     if retry.scope.is_empty() {
         return Ok(None);
     }
-    let reworked = task.blocked_on() == Some(Reason::NeedsRework)
+    let reworked = task.blocked_on() == Some(BlockReason::NeedsRework)
         && matches!(
             task.rework_cause,
             Some(ReworkCause::Setup | ReworkCause::Policy)
         );
     if !is_refused(task) && !reworked {
         let words = format!("task {} does not wait for another scope", task.id);
-        return Err(Refusal::new(Code::InvalidTransition, words).into());
+        return Err(Refusal::new(RefusalCode::InvalidTransition, words).into());
     }
     let forbidden = resources(&retry.forbid)?;
     Ok(Some(NewPacket {

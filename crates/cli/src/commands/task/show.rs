@@ -2,10 +2,10 @@
 
 use runner_fleet::explain::{Explained, Sight};
 use runner_ledger::{Filter, Ledger};
-use runner_lifecycle::event::Event;
+use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::lock::Resource;
-use runner_lifecycle::row::Change;
-use runner_lifecycle::{Code, Refusal, State, Task, TaskId, Timestamp};
+use runner_lifecycle::row::FieldChange;
+use runner_lifecycle::{Refusal, RefusalCode, Task, TaskId, TaskState, Timestamp};
 use serde_json::{Value, json};
 
 use super::Ended;
@@ -16,7 +16,7 @@ use crate::style::{self, Tone};
 
 pub(super) fn unknown(id: &TaskId) -> Trouble {
     Refusal::new(
-        Code::MissingRequiredInput,
+        RefusalCode::MissingRequiredInput,
         format!("there is no task {id} in this ledger"),
     )
     .into()
@@ -33,12 +33,12 @@ pub(crate) fn time(at: Timestamp) -> String {
     }
 }
 
-pub(crate) fn tone(state: State) -> Tone {
+pub(crate) fn tone(state: TaskState) -> Tone {
     match state {
-        State::Done => Tone::Good,
-        State::InProgress => Tone::Busy,
-        State::Failed | State::Blocked => Tone::Bad,
-        State::Todo | State::Canceled => Tone::Dim,
+        TaskState::Done => Tone::Good,
+        TaskState::InProgress => Tone::Busy,
+        TaskState::Failed | TaskState::Blocked => Tone::Bad,
+        TaskState::Todo | TaskState::Canceled => Tone::Dim,
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn line(task: &Task, out: &Out) -> String {
     let owner = task
         .owner
         .as_deref()
-        .filter(|_| task.state == State::InProgress);
+        .filter(|_| task.state == TaskState::InProgress);
     let owner = owner.map(|owner| format!(" by {}", style::one_line(owner, 40)));
     format!(
         "{}: {state}{}{}  {}",
@@ -135,7 +135,7 @@ pub(super) async fn show(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
 }
 
 /// The history, one line for each event, with how long each state lasted.
-fn timeline(events: &[Event], out: &mut Out) {
+fn timeline(events: &[TaskEvent], out: &mut Out) {
     for (at, event) in events.iter().enumerate() {
         let last = at + 1 == events.len();
         let mark = if last { "└" } else { "├" };
@@ -158,9 +158,9 @@ fn timeline(events: &[Event], out: &mut Out) {
 }
 
 /// What was said about an event in words: by whoever called it off, or blocked it.
-fn said(event: &Event) -> Option<&str> {
+fn said(event: &TaskEvent) -> Option<&str> {
     let blocked = event.changes.iter().find_map(|change| match change {
-        Change::blocker(Some(blocker)) => Some(blocker.reason.as_str()),
+        FieldChange::blocker(Some(blocker)) => Some(blocker.reason.as_str()),
         _ => None,
     });
     let why = event.details.get("why").and_then(Value::as_str);

@@ -47,7 +47,7 @@ fn busy(floor: &mut Floor, at: usize, lane: Lane) {
     floor.busy.push(Busy {
         task_id: id("other"),
         owner: floor.agents[at].name.clone(),
-        purpose: Purpose::Work,
+        purpose: LeasePurpose::Work,
         lane,
     });
 }

@@ -1,7 +1,7 @@
 //! Every row of the table of endings.
 
 use runner_lifecycle::packet::{ChangeAction, check_result, evidence};
-use runner_lifecycle::{Check, Timestamp};
+use runner_lifecycle::{CriterionCheck, Timestamp};
 
 use super::super::fixtures::{change, checked, task, worked};
 use super::super::policy::{PathRules, findings};
@@ -9,19 +9,21 @@ use super::*;
 use crate::yard::WorkResult;
 
 /// `failed test`, `blocked SCOPE_VIOLATION`, `success c1`, …
-fn words(ending: &Ending) -> String {
+fn words(ending: &WorkEnding) -> String {
     match ending {
-        Ending::Success { result, .. } => format!("success {}", result.as_deref().unwrap_or("-")),
-        Ending::Failed { category, .. } => format!("failed {category}"),
-        Ending::Blocked { code, .. } => format!("blocked {code}"),
-        Ending::Quota { account, .. } => format!("quota {account}"),
-        Ending::Postponed { .. } => "postponed".to_owned(),
-        Ending::GivenBack => "given back".to_owned(),
-        Ending::Lost => "lost".to_owned(),
+        WorkEnding::Success { result, .. } => {
+            format!("success {}", result.as_deref().unwrap_or("-"))
+        }
+        WorkEnding::Failed { category, .. } => format!("failed {category}"),
+        WorkEnding::Blocked { code, .. } => format!("blocked {code}"),
+        WorkEnding::Quota { account, .. } => format!("quota {account}"),
+        WorkEnding::Postponed { .. } => "postponed".to_owned(),
+        WorkEnding::GivenBack => "given back".to_owned(),
+        WorkEnding::Lost => "lost".to_owned(),
     }
 }
 
-fn end(task: &Task, worked: &Worked) -> Ending {
+fn end(task: &Task, worked: &Worked) -> WorkEnding {
     let rules = PathRules::new(&["Makefile".to_owned()], &["*.pem".to_owned()], 3, 0).unwrap();
     let found = worked
         .result
@@ -160,11 +162,11 @@ fn complete_loops() {
 
 #[test]
 fn a_success_holds_before_the_law() {
-    let Ending::Success { packet, .. } = end(&task(), &worked()) else {
+    let WorkEnding::Success { packet, .. } = end(&task(), &worked()) else {
         panic!("it is a success");
     };
     check_result(&packet, &task(), "t-1").unwrap();
-    evidence(&packet, &task(), |check| check == Check::Command).unwrap();
+    evidence(&packet, &task(), |check| check == CriterionCheck::Command).unwrap();
     assert_eq!(packet.worklog_path, ".runner/fleet/worklogs/t-1.md");
 }
 
@@ -180,7 +182,7 @@ fn a_tester_may_change_nothing() {
     };
     assert_eq!(words(&end(&tester, &quiet)), "success -");
     // What it changed all the same is said, and goes nowhere.
-    let Ending::Success { result, packet } = end(&tester, &worked()) else {
+    let WorkEnding::Success { result, packet } = end(&tester, &worked()) else {
         panic!("it is a success");
     };
     assert_eq!(result, None);
@@ -191,7 +193,8 @@ fn a_tester_may_change_nothing() {
 #[test]
 fn silence_has_no_signature() {
     for (why, known) in [("", false), ("...\n12", false), ("error: x", true)] {
-        let Ending::Failed { signature, .. } = failed(Category::Flaky, "note", why) else {
+        let WorkEnding::Failed { signature, .. } = failed(FailureCategory::Flaky, "note", why)
+        else {
             panic!("it failed");
         };
         assert_eq!(signature.is_some(), known, "{why:?}");
@@ -205,7 +208,7 @@ fn the_same_end_twice_is_a_circle() {
         why: "error: no parser in step 3".to_owned(),
         ..worked()
     };
-    let Ending::Failed { signature, .. } = end(&task(), &limit) else {
+    let WorkEnding::Failed { signature, .. } = end(&task(), &limit) else {
         panic!("it failed");
     };
     let mut again = task();
@@ -232,22 +235,22 @@ fn what_is_said_about_it() {
     };
     assert!(matches!(
         end(&task(), &quota),
-        Ending::Quota { reset_at, .. } if reset_at == reset
+        WorkEnding::Quota { reset_at, .. } if reset_at == reset
     ));
     let mut red = worked();
     red.checks[1] = checked("parses", CheckEnd::Red, "error: left 1 right 2");
-    let Ending::Failed { note, .. } = end(&task(), &red) else {
+    let WorkEnding::Failed { note, .. } = end(&task(), &red) else {
         panic!("it failed");
     };
     assert_eq!(note, "`cargo test parser` is red: error: left 1 right 2");
     red.checks[1] = checked("parses", CheckEnd::Red, "\n");
-    let Ending::Failed { note, .. } = end(&task(), &red) else {
+    let WorkEnding::Failed { note, .. } = end(&task(), &red) else {
         panic!("it failed");
     };
     assert_eq!(note, "`cargo test parser` is red: evidence of parses");
     let mut unable = worked();
     unable.checks[1] = checked("parses", CheckEnd::Unable, "");
-    let Ending::Failed { note, .. } = end(&task(), &unable) else {
+    let WorkEnding::Failed { note, .. } = end(&task(), &unable) else {
         panic!("it failed");
     };
     assert_eq!(
@@ -263,7 +266,7 @@ fn what_is_said_about_it() {
             .changes
             .push(change("docs/b.md", ChangeAction::Created));
     }
-    let Ending::Blocked {
+    let WorkEnding::Blocked {
         reason, waits_for, ..
     } = end(&task(), &outside)
     else {

@@ -1,7 +1,7 @@
 //! What the text of an issue says about its work: `Key: value` lines, and lists below a
 //! key or a heading. Everything else is the goal.
 
-use runner_lifecycle::{Priority, Risk};
+use runner_lifecycle::{TaskPriority, TaskRisk};
 
 use super::super::draft::shown;
 use super::{Issue, IssueFinding, MAX_ENTRIES};
@@ -13,8 +13,8 @@ pub(super) struct Body {
     pub(super) goal: String,
     /// Of an `Agent:` line, with its line.
     pub(super) agent: Option<(usize, String)>,
-    pub(super) priority: Option<Priority>,
-    pub(super) risk: Option<Risk>,
+    pub(super) priority: Option<TaskPriority>,
+    pub(super) risk: Option<TaskRisk>,
     pub(super) allowed: List,
     pub(super) forbidden: List,
     /// Numbers of issues, with their lines.
@@ -188,9 +188,9 @@ impl Reader {
     }
 
     fn priority(&mut self, line: usize, word: &str) {
-        self.body.priority = Priority::parse(&word.to_ascii_lowercase());
+        self.body.priority = TaskPriority::parse(&word.to_ascii_lowercase());
         if self.body.priority.is_none() {
-            let words: Vec<&str> = Priority::ALL.iter().map(|one| one.as_str()).collect();
+            let words: Vec<&str> = TaskPriority::ALL.iter().map(|one| one.as_str()).collect();
             let words = words.join(", ");
             self.find(
                 line,
@@ -200,9 +200,9 @@ impl Reader {
     }
 
     fn risk(&mut self, line: usize, word: &str) {
-        self.body.risk = Risk::parse(&word.to_ascii_lowercase());
+        self.body.risk = TaskRisk::parse(&word.to_ascii_lowercase());
         if self.body.risk.is_none() {
-            let words: Vec<&str> = Risk::ALL.iter().map(|one| one.as_str()).collect();
+            let words: Vec<&str> = TaskRisk::ALL.iter().map(|one| one.as_str()).collect();
             let words = words.join(", ");
             self.find(line, format!("risk {} is not one of {words}", shown(word)));
         }

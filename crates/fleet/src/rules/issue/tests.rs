@@ -92,7 +92,7 @@ fn a_whole_issue() {
     assert_eq!(task.id.as_str(), "issue-12");
     assert_eq!(task.title, "Add a parser");
     assert_eq!(task.source.as_deref(), Some("local#12"));
-    assert_eq!(task.origin, Origin::Issue);
+    assert_eq!(task.origin, TaskOrigin::Issue);
     // The label wins over the line.
     assert_eq!(task.role, "worker");
     assert_eq!(

@@ -21,7 +21,8 @@ fn words(ending: &JudgeEnding) -> String {
 
 fn reviewed_task() -> Task {
     let mut task = task();
-    task.acceptance.push(criterion("clear", Check::Review));
+    task.acceptance
+        .push(criterion("clear", CriterionCheck::Review));
     task
 }
 
@@ -62,7 +63,7 @@ fn reviews_row_by_row() {
             "quota a",
         ),
     ] {
-        let settled = [Remark {
+        let settled = [ReviewRemark {
             id: settled.to_owned(),
             text: String::new(),
         }];

@@ -1,6 +1,6 @@
 //! Findings, safe paths and the packets that follow.
 
-use runner_lifecycle::Reason;
+use runner_lifecycle::BlockReason;
 use runner_lifecycle::Timestamp;
 
 use super::super::fixtures::{change, scope, task};
@@ -130,7 +130,7 @@ fn safe_paths() {
         task.forbidden_scope = scope(&["gen"]);
         task.remarks = remarks
             .iter()
-            .map(|id| Remark {
+            .map(|id| ReviewRemark {
                 id: (*id).to_owned(),
                 text: "words".to_owned(),
             })
@@ -152,11 +152,11 @@ fn a_finding_survives_as_a_remark() {
     ];
     let found = findings(&task, &rules(), &changes, 0);
     assert_eq!(found.len(), 3);
-    task.remarks = found.iter().map(Remark::from).collect();
+    task.remarks = found.iter().map(ReviewRemark::from).collect();
     assert_eq!(open_findings(&task), found);
 }
 
-fn blocked(code: Reason, waits_for: Option<&str>) -> Task {
+fn blocked(code: BlockReason, waits_for: Option<&str>) -> Task {
     let mut task = task();
     let mut blocker = task.blocker_of(code, "docs/a.md is outside", Timestamp(1));
     blocker.waits_for = waits_for.map(str::to_owned);
@@ -168,13 +168,13 @@ fn blocked(code: Reason, waits_for: Option<&str>) -> Task {
 fn packets_after_structural_codes() {
     for (code, paths, expected) in [
         (
-            Reason::ScopeViolation,
+            BlockReason::ScopeViolation,
             Some("docs/a.md, docs/b.md"),
             vec!["docs/a.md", "docs/b.md", "src"],
         ),
-        (Reason::ScopeViolation, Some(".github/x"), vec!["src"]),
-        (Reason::ScopeViolation, None, vec!["src"]),
-        (Reason::NonCompliant, Some("docs/a.md"), vec!["src"]),
+        (BlockReason::ScopeViolation, Some(".github/x"), vec!["src"]),
+        (BlockReason::ScopeViolation, None, vec!["src"]),
+        (BlockReason::NonCompliant, Some("docs/a.md"), vec!["src"]),
     ] {
         let mut task = blocked(code, paths);
         let packet = replan_packet(&task);

@@ -1,17 +1,17 @@
 //! Every sentence.
 
 use runner_lifecycle::row::Intent;
-use runner_lifecycle::{RunStatus, Timestamp, Verdict};
+use runner_lifecycle::{JudgeVerdict, TaskRunStatus, Timestamp};
 use serde_json::{Map, json};
 
 use super::super::fixtures::{id, task};
 use super::*;
 
-fn event(task: &Task, to: State, reason: &str) -> Event {
-    Event {
+fn event(task: &Task, to: TaskState, reason: &str) -> TaskEvent {
+    TaskEvent {
         task_id: task.id.clone(),
         version: 9,
-        from_state: Some(State::Blocked),
+        from_state: Some(TaskState::Blocked),
         to_state: to,
         actor: "cycle".to_owned(),
         reason: reason.to_owned(),
@@ -21,22 +21,27 @@ fn event(task: &Task, to: State, reason: &str) -> Event {
     }
 }
 
-fn blocked_event(task: &Task, code: Reason, reason: &str, waits_for: Option<&str>) -> Event {
+fn blocked_event(
+    task: &Task,
+    code: BlockReason,
+    reason: &str,
+    waits_for: Option<&str>,
+) -> TaskEvent {
     let mut blocker = task.blocker_of(code, reason, Timestamp(1));
     blocker.waits_for = waits_for.map(str::to_owned);
-    Event {
-        changes: vec![Change::blocker(Some(blocker))],
-        ..event(task, State::Blocked, "blocked")
+    TaskEvent {
+        changes: vec![FieldChange::blocker(Some(blocker))],
+        ..event(task, TaskState::Blocked, "blocked")
     }
 }
 
-fn runs_of(task: &Task, count: u32) -> Vec<Run> {
+fn runs_of(task: &Task, count: u32) -> Vec<TaskRun> {
     (1..=count)
-        .map(|number| Run::begin(&task.id, number, "w", 1, Timestamp(0)))
+        .map(|number| TaskRun::begin(&task.id, number, "w", 1, Timestamp(0)))
         .collect()
 }
 
-fn told(task: &Task, runs: u32, events: &[Event], successors: &[Task]) -> String {
+fn told(task: &Task, runs: u32, events: &[TaskEvent], successors: &[Task]) -> String {
     summary(&Story {
         task,
         runs: &runs_of(task, runs),
@@ -46,16 +51,16 @@ fn told(task: &Task, runs: u32, events: &[Event], successors: &[Task]) -> String
     })
 }
 
-fn in_state(state: State) -> Task {
+fn in_state(state: TaskState) -> Task {
     Task { state, ..task() }
 }
 
 #[test]
 fn done() {
-    let mut task = in_state(State::Done);
+    let mut task = in_state(TaskState::Done);
     assert_eq!(told(&task, 1, &[], &[]), "merged after 1 run");
-    task.counters.failures.insert(Category::Test, 2);
-    task.counters.failures.insert(Category::Env, 1);
+    task.counters.failures.insert(FailureCategory::Test, 2);
+    task.counters.failures.insert(FailureCategory::Env, 1);
     task.counters.lost_work = 1;
     task.counters.quota_waits = 1;
     assert_eq!(
@@ -64,24 +69,24 @@ fn done() {
     );
     let tester = Task {
         expects_change: false,
-        ..in_state(State::Done)
+        ..in_state(TaskState::Done)
     };
     assert_eq!(told(&tester, 1, &[], &[]), "done after 1 run");
     for (origin, expected) in [
         (
-            Origin::AutoFix,
+            TaskOrigin::AutoFix,
             "merged after 1 run, mending the result of p",
         ),
         (
-            Origin::AutoFixConflict,
+            TaskOrigin::AutoFixConflict,
             "merged after 1 run, solving the conflicts of p with the base",
         ),
-        (Origin::Rework, "merged after 1 run, in place of p"),
+        (TaskOrigin::Rework, "merged after 1 run, in place of p"),
     ] {
         let task = Task {
             rework_of: Some(id("p")),
             origin,
-            ..in_state(State::Done)
+            ..in_state(TaskState::Done)
         };
         assert_eq!(told(&task, 1, &[], &[]), expected);
     }
@@ -89,9 +94,14 @@ fn done() {
 
 #[test]
 fn failed() {
-    let task = in_state(State::Failed);
-    let dependency = blocked_event(&task, Reason::DependencyNotMet, "dead", Some("d"));
-    let refused = blocked_event(&task, Reason::ScopeViolation, "docs/a is outside", None);
+    let task = in_state(TaskState::Failed);
+    let dependency = blocked_event(&task, BlockReason::DependencyNotMet, "dead", Some("d"));
+    let refused = blocked_event(
+        &task,
+        BlockReason::ScopeViolation,
+        "docs/a is outside",
+        None,
+    );
     for (before, reason, expected) in [
         (
             None,
@@ -118,12 +128,12 @@ fn failed() {
         ),
         (None, "some_other_thing", "some other thing"),
     ] {
-        let mut events: Vec<Event> = before.cloned().into_iter().collect();
-        events.push(event(&task, State::Failed, reason));
+        let mut events: Vec<TaskEvent> = before.cloned().into_iter().collect();
+        events.push(event(&task, TaskState::Failed, reason));
         // Saying it again changes nothing.
-        events.push(Event {
-            from_state: Some(State::Failed),
-            ..event(&task, State::Failed, "replay")
+        events.push(TaskEvent {
+            from_state: Some(TaskState::Failed),
+            ..event(&task, TaskState::Failed, "replay")
         });
         let sentence = told(&task, 1, &events, &[]);
         assert_eq!(
@@ -132,7 +142,7 @@ fn failed() {
             "{reason}"
         );
     }
-    for category in Category::ALL {
+    for category in FailureCategory::ALL {
         assert!(!category_words(*category).is_empty());
     }
 }
@@ -141,11 +151,11 @@ fn failed() {
 fn superseded() {
     let task = Task {
         superseded_by: Some(id("n1")),
-        ..in_state(State::Failed)
+        ..in_state(TaskState::Failed)
     };
     let events = [
-        blocked_event(&task, Reason::NeedsRework, "names are unclear", None),
-        event(&task, State::Failed, "superseded"),
+        blocked_event(&task, BlockReason::NeedsRework, "names are unclear", None),
+        event(&task, TaskState::Failed, "superseded"),
     ];
     let next = |name: &str, state| Task {
         id: id(name),
@@ -154,15 +164,18 @@ fn superseded() {
     for (successors, expected) in [
         (vec![], "superseded by n1, because names are unclear"),
         (
-            vec![next("n1", State::Done)],
+            vec![next("n1", TaskState::Done)],
             "superseded by n1, which was merged, because names are unclear",
         ),
         (
-            vec![next("n1", State::Failed), next("n2", State::Canceled)],
+            vec![
+                next("n1", TaskState::Failed),
+                next("n2", TaskState::Canceled),
+            ],
             "superseded by n1, and in the end n2, which was canceled, because names are unclear",
         ),
         (
-            vec![next("n1", State::Blocked)],
+            vec![next("n1", TaskState::Blocked)],
             "superseded by n1, which is still open, because names are unclear",
         ),
     ] {
@@ -172,34 +185,38 @@ fn superseded() {
 
 #[test]
 fn canceled() {
-    let task = in_state(State::Canceled);
-    let mut by_hand = event(&task, State::Canceled, "canceled");
+    let task = in_state(TaskState::Canceled);
+    let mut by_hand = event(&task, TaskState::Canceled, "canceled");
     by_hand
         .details
         .insert("why".to_owned(), json!("not needed"));
-    let rework = blocked_event(&task, Reason::NeedsRework, "still red", None);
+    let rework = blocked_event(&task, BlockReason::NeedsRework, "still red", None);
     for (events, expected) in [
         (vec![by_hand], "not needed"),
         (
-            vec![event(&task, State::Canceled, "canceled")],
+            vec![event(&task, TaskState::Canceled, "canceled")],
             "somebody called it off",
         ),
         (
-            vec![event(&task, State::Canceled, "issue_closed")],
+            vec![event(&task, TaskState::Canceled, "issue_closed")],
             "its issue was closed",
         ),
         (
-            vec![event(&task, State::Canceled, "pull_request_closed")],
+            vec![event(&task, TaskState::Canceled, "pull_request_closed")],
             "its pull request was closed",
         ),
         (
-            vec![event(&task, State::Canceled, "policy_without_safe_path")],
+            vec![event(
+                &task,
+                TaskState::Canceled,
+                "policy_without_safe_path",
+            )],
             "it could not be done within what it may change",
         ),
         (
             vec![
                 rework,
-                event(&task, State::Canceled, "lineage_limit_reached"),
+                event(&task, TaskState::Canceled, "lineage_limit_reached"),
             ],
             "it was reworked as often as is allowed (still red)",
         ),
@@ -215,7 +232,7 @@ fn canceled() {
 #[test]
 fn open_ones() {
     let blocked = |code, reason: &str, parked| {
-        let mut task = in_state(State::Blocked);
+        let mut task = in_state(TaskState::Blocked);
         task.blocker = Some(task.blocker_of(code, reason, Timestamp(1)));
         summary(&Story {
             task: &task,
@@ -227,38 +244,41 @@ fn open_ones() {
     };
     for (sentence, expected) in [
         (
-            blocked(Reason::Cooldown, "the guard is red", false),
+            blocked(BlockReason::Cooldown, "the guard is red", false),
             "tried again later, after 2 runs: the guard is red",
         ),
         (
-            blocked(Reason::QuotaWait, "x", false),
+            blocked(BlockReason::QuotaWait, "x", false),
             "waits for the quota of its account",
         ),
         (
             blocked(
-                Reason::AwaitingJudge,
+                BlockReason::AwaitingJudge,
                 "approved, waits for its merge",
                 false,
             ),
             "waits for a judge: approved, waits for its merge",
         ),
-        (blocked(Reason::NeedsRework, "x", false), "needs rework: x"),
         (
-            blocked(Reason::IssueLinking, "x", false),
+            blocked(BlockReason::NeedsRework, "x", false),
+            "needs rework: x",
+        ),
+        (
+            blocked(BlockReason::IssueLinking, "x", false),
             "waits for its issue to name a role",
         ),
         (
-            blocked(Reason::LockConflict, "src is held", false),
+            blocked(BlockReason::LockConflict, "src is held", false),
             "blocked with LOCK_CONFLICT: src is held",
         ),
         (
-            blocked(Reason::InvalidTransition, "", true),
+            blocked(BlockReason::InvalidTransition, "", true),
             "parked, waits for a person: INVALID_TRANSITION",
         ),
     ] {
         assert_eq!(sentence, expected);
     }
-    let mut task = in_state(State::Todo);
+    let mut task = in_state(TaskState::Todo);
     assert_eq!(told(&task, 0, &[], &[]), "waits for its turn");
     assert_eq!(told(&task, 1, &[], &[]), "waits for its turn, after 1 run");
     task.paused = true;
@@ -266,15 +286,15 @@ fn open_ones() {
         told(&task, 0, &[], &[]),
         "paused: nothing starts before it is resumed"
     );
-    let mut task = in_state(State::InProgress);
+    let mut task = in_state(TaskState::InProgress);
     task.owner = Some("worker-1".to_owned());
     task.counters.attempts = 2;
     assert_eq!(told(&task, 2, &[], &[]), "worker-1 works on it (run 2)");
-    task.phase = Phase::Judge;
+    task.phase = TaskPhase::Judge;
     assert_eq!(told(&task, 2, &[], &[]), "worker-1 judges it");
     let mut approved = runs_of(&task, 1).remove(0);
-    approved.status = RunStatus::Success;
-    approved.verdict = Some(Verdict::Approve);
+    approved.status = TaskRunStatus::Success;
+    approved.verdict = Some(JudgeVerdict::Approve);
     let story = Story {
         task: &task,
         runs: &[approved],

@@ -1,6 +1,6 @@
 //! Verdicts: the published schema, the strict parser, and that both agree.
 
-use runner_lifecycle::Check;
+use runner_lifecycle::CriterionCheck;
 use runner_testkit::set_json;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn verdict() -> Value {
 }
 
 fn read(text: &str) -> Result<Verdict, Malformed> {
-    Verdict::parse(text, &[criterion("clear", Check::Review)])
+    Verdict::parse(text, &[criterion("clear", CriterionCheck::Review)])
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_fence_around_it_is_taken_off() {
 #[test]
 fn settled_findings_are_dropped() {
     let settled = |id: &str| {
-        vec![Remark {
+        vec![ReviewRemark {
             id: id.to_owned(),
             text: String::new(),
         }]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use runner_core::config::FleetConfig;
-use runner_lifecycle::{Kind, Reason, State, Task, TaskId, Timestamp};
+use runner_lifecycle::{BlockReason, Task, TaskId, TaskKind, TaskState, Timestamp};
 
 use super::super::outside::SOURCE;
 use super::super::script::pull_id;
@@ -31,7 +31,7 @@ impl Everything {
             }
             let facts = issue.facts();
             let told = facts.closed || facts.role.is_some();
-            let waits = |task: &&&Task| task.blocked_on() == Some(Reason::IssueLinking);
+            let waits = |task: &&&Task| task.blocked_on() == Some(BlockReason::IssueLinking);
             if told && tasks.iter().any(|task| waits(&task)) {
                 faults.push(format!("{key} says how to go on, and nobody does"));
             }
@@ -54,7 +54,7 @@ impl Everything {
             let head = head.map(|(_, head)| head);
             let runs = self.runs.get(&id).into_iter().flatten();
             let judged = runs.last().and_then(|run| run.result.as_ref());
-            if task.state == State::Failed && !pull.closed && head != judged {
+            if task.state == TaskState::Failed && !pull.closed && head != judged {
                 faults.push(format!("{id} was given to a worker, and has another head"));
             }
         }
@@ -62,7 +62,7 @@ impl Everything {
 
     /// How often the base holds a head of the pull request that a review is of.
     pub(super) fn merged_heads(&self, task: &Task, reachable: &BTreeSet<String>) -> u32 {
-        if task.kind != Kind::Review {
+        if task.kind != TaskKind::Review {
             return 0;
         }
         let runs = self.runs.get(&task.id).into_iter().flatten();
@@ -88,7 +88,7 @@ impl Everything {
             let last = events.find(|event| event.created_at <= until);
             last.map(|event| event.to_state)
         };
-        let is_open = |state| matches!(state, Some(State::Todo | State::InProgress));
+        let is_open = |state| matches!(state, Some(TaskState::Todo | TaskState::InProgress));
         is_open(state(Timestamp(at.0 - 1))) && is_open(state(at))
     }
 }

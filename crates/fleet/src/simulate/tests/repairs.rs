@@ -1,8 +1,8 @@
 //! The ledger contradicts itself about a task: who says so, and who goes on.
 
 use runner_ledger::Wanted;
-use runner_lifecycle::request::{Claim, Ending};
-use runner_lifecycle::{Code, Purpose, Reason, Refusal};
+use runner_lifecycle::request::{Claim, WorkEnding};
+use runner_lifecycle::{BlockReason, LeasePurpose, Refusal, RefusalCode};
 
 use super::super::script::{Behaviour, Deed, id};
 use super::scenarios::{calm, one_task};
@@ -66,7 +66,7 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
         let finish = Request::Finish {
             token: claimed.token,
             run_id: claimed.run_id,
-            ending: Ending::Success {
+            ending: WorkEnding::Success {
                 result: Some("c0ffee".to_owned()),
                 packet,
             },
@@ -74,7 +74,7 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
         ledger.call(&Ask::new(id(0), "w", finish)).await.unwrap();
         let claim = Request::Claim(Claim {
             owner: "judge-1".to_owned(),
-            purpose: Purpose::Judge,
+            purpose: LeasePurpose::Judge,
             key: "j".to_owned(),
             base: None,
         });
@@ -83,10 +83,13 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
             .await
             .unwrap();
         let lease = ledger.leases().await.unwrap().remove(0);
-        let refusal = Refusal::new(Code::LedgerInconsistent, "overlapping_locks: a and b");
+        let refusal = Refusal::new(
+            RefusalCode::LedgerInconsistent,
+            "overlapping_locks: a and b",
+        );
         let left = judge.leave_to_repair(&lease, &refusal, &mut stop).await;
         let task = left.unwrap().unwrap();
-        assert_eq!(task.blocked_on(), Some(Reason::LedgerInconsistent));
+        assert_eq!(task.blocked_on(), Some(BlockReason::LedgerInconsistent));
         assert_eq!(task.counters.judge, 0);
         assert!(ledger.leases().await.unwrap().is_empty());
     });

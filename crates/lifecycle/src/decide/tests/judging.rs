@@ -1,15 +1,15 @@
 //! Verdicts, the merge queue and open intents.
 
 use super::*;
-use crate::words::{BasePosition, Phase, Verdict};
+use crate::words::{BasePosition, JudgeVerdict, TaskPhase};
 
 #[test]
 fn from_a_result_to_done() {
     let mut desk = Desk::new();
     desk.work();
-    assert_eq!(desk.task.phase, Phase::Judge);
+    assert_eq!(desk.task.phase, TaskPhase::Judge);
     assert!(desk.locks.is_empty());
-    let token = desk.claim("j", Purpose::Judge);
+    let token = desk.claim("j", LeasePurpose::Judge);
     assert_eq!(desk.locks, [resource("@judge/t")]);
     let run = desk.facts.run.clone().unwrap();
     assert_eq!((run.judged_at, run.judgement_version), (Some(NOW), 1));
@@ -21,13 +21,13 @@ fn from_a_result_to_done() {
 
     // Not the head of the queue.
     desk.facts.is_merge_head = false;
-    let early = claim("j", Purpose::Merge, "k");
-    assert_eq!(desk.refused("j", early), Code::LockConflict);
+    let early = claim("j", LeasePurpose::Merge, "k");
+    assert_eq!(desk.refused("j", early), RefusalCode::LockConflict);
     // It is judged: no second judge.
-    let again = claim("j", Purpose::Judge, "k");
-    assert_eq!(desk.refused("j", again), Code::InvalidTransition);
+    let again = claim("j", LeasePurpose::Judge, "k");
+    assert_eq!(desk.refused("j", again), RefusalCode::InvalidTransition);
 
-    let token = desk.claim("j", Purpose::Merge);
+    let token = desk.claim("j", LeasePurpose::Merge);
     assert_eq!(desk.locks, [resource("@judge/t"), resource("@merge/main")]);
     let request = desk.intent(token);
     let recorded = desk.ask("j", request.clone());
@@ -46,7 +46,7 @@ fn from_a_result_to_done() {
         intent,
         packet,
     };
-    assert_eq!(desk.refused("j", other), Code::ConcurrencyConflict);
+    assert_eq!(desk.refused("j", other), RefusalCode::ConcurrencyConflict);
     let mut other = super::intent();
     other.merge_commit = "n".to_owned();
     let base = BasePosition::Merged;
@@ -57,12 +57,12 @@ fn from_a_result_to_done() {
     };
     assert_eq!(
         desk.refused("j", other),
-        Code::ConcurrencyConflict,
+        RefusalCode::ConcurrencyConflict,
         "another intent"
     );
     assert_eq!(
         desk.refused("j", settle(token, BasePosition::Old)),
-        Code::ConcurrencyConflict
+        RefusalCode::ConcurrencyConflict
     );
     desk.ask("j", settle(token, BasePosition::Merged));
     assert_eq!(desk.stands(), "done");
@@ -90,14 +90,14 @@ fn from_a_result_to_done() {
 fn an_approval_answers_every_criterion() {
     let mut desk = Desk::new();
     desk.work();
-    let token = desk.claim("j", Purpose::Judge);
+    let token = desk.claim("j", LeasePurpose::Judge);
     let mut packet = desk.packet();
     packet.acceptance_check.truncate(1);
     let ending = JudgeEnding::Approve { packet };
     let refused = desk.refused("j", Request::Judge { token, ending });
     assert_eq!(
         refused,
-        Code::AcceptanceFailed,
+        RefusalCode::AcceptanceFailed,
         "the review is not answered"
     );
 }
@@ -106,7 +106,7 @@ fn an_approval_answers_every_criterion() {
 fn an_inconsistent_ledger_keeps_a_task_from_being_done() {
     let mut desk = Desk::new();
     desk.approve();
-    let token = desk.claim("j", Purpose::Merge);
+    let token = desk.claim("j", LeasePurpose::Merge);
     desk.facts.inconsistencies = vec![crate::reconcile::Inconsistency {
         kind: crate::reconcile::InconsistencyKind::OverlappingLocks,
         task_id: id("t"),
@@ -114,7 +114,7 @@ fn an_inconsistent_ledger_keeps_a_task_from_being_done() {
         words: "src and src/x".to_owned(),
     }];
     let request = desk.intent(token);
-    assert_eq!(desk.refused("j", request), Code::LedgerInconsistent);
+    assert_eq!(desk.refused("j", request), RefusalCode::LedgerInconsistent);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn an_open_intent_stops_everything_else() {
             ending: unable,
         },
         Request::Block {
-            code: Code::LedgerInconsistent,
+            code: RefusalCode::LedgerInconsistent,
             reason: "x".to_owned(),
             waits_for: None,
         },
@@ -151,7 +151,7 @@ fn an_open_intent_stops_everything_else() {
     ] {
         assert_eq!(
             desk.refused("j", request.clone()),
-            Code::ConcurrencyConflict,
+            RefusalCode::ConcurrencyConflict,
             "{request:?}"
         );
     }
@@ -168,16 +168,19 @@ fn an_intent_is_rolled_forward_by_whoever_claims_next() {
         desk.later(90);
         let lost = desk.ask("watchdog", Request::Expire { not_before: None });
         assert_eq!(desk.stands(), "blocked(awaiting_judge)");
-        let states: Vec<State> = lost.events.iter().map(|event| event.to_state).collect();
-        assert_eq!(states, [State::Blocked, State::Todo, State::Blocked]);
+        let states: Vec<TaskState> = lost.events.iter().map(|event| event.to_state).collect();
+        assert_eq!(
+            states,
+            [TaskState::Blocked, TaskState::Todo, TaskState::Blocked]
+        );
         assert_eq!(
             desk.task.counters.lost_judge, 0,
             "a place in the queue costs nothing"
         );
         // Only to be rolled forward.
-        let judge = claim("k", Purpose::Judge, "x");
-        assert_eq!(desk.refused("k", judge), Code::InvalidTransition);
-        let token = desk.claim("k", Purpose::Merge);
+        let judge = claim("k", LeasePurpose::Judge, "x");
+        assert_eq!(desk.refused("k", judge), RefusalCode::InvalidTransition);
+        let token = desk.claim("k", LeasePurpose::Merge);
         desk.ask("k", settle(token, base));
         assert_eq!(desk.stands(), stands);
         assert_eq!(desk.task.intent, None);
@@ -229,10 +232,10 @@ fn whatever_interrupts_a_judge_leads_back_to_a_judge() {
     for (at, (interrupt, lost, tries)) in rows.into_iter().enumerate() {
         let mut desk = Desk::new();
         desk.work();
-        let token = desk.claim("j", Purpose::Judge);
+        let token = desk.claim("j", LeasePurpose::Judge);
         interrupt(&mut desk, token);
         assert_eq!(desk.stands(), "blocked(awaiting_judge)", "row {at}");
-        assert_eq!(desk.task.phase, Phase::Judge);
+        assert_eq!(desk.task.phase, TaskPhase::Judge);
         let run = desk.facts.run.clone().unwrap();
         assert!(run.is_unjudged_success(), "row {at}");
         assert_eq!(run.judgement_version, 1);
@@ -241,7 +244,7 @@ fn whatever_interrupts_a_judge_leads_back_to_a_judge() {
             (lost, tries)
         );
         desk.later(3600);
-        desk.claim("k", Purpose::Judge);
+        desk.claim("k", LeasePurpose::Judge);
     }
 }
 
@@ -251,7 +254,7 @@ fn five_judgements_that_cannot_be_made_and_then_rework() {
     desk.work();
     for tries in 1..=6 {
         desk.later(3600);
-        let token = desk.claim("j", Purpose::Judge);
+        let token = desk.claim("j", LeasePurpose::Judge);
         let ending = JudgeEnding::Unable {
             reason: "no reviewer".to_owned(),
         };
@@ -259,13 +262,13 @@ fn five_judgements_that_cannot_be_made_and_then_rework() {
         if tries <= 5 {
             assert_eq!(desk.stands(), "blocked(awaiting_judge)");
             assert!(desk.task.retry_at().unwrap() > desk.now);
-            let early = claim("j", Purpose::Judge, "early");
-            assert_eq!(desk.refused("j", early), Code::InvalidTransition);
+            let early = claim("j", LeasePurpose::Judge, "early");
+            assert_eq!(desk.refused("j", early), RefusalCode::InvalidTransition);
         }
     }
     assert_eq!(desk.stands(), "blocked(needs_rework)");
     assert_eq!(desk.task.rework_cause, Some(ReworkCause::Unjudged));
-    assert_eq!(desk.task.phase, Phase::Work);
+    assert_eq!(desk.task.phase, TaskPhase::Work);
 }
 
 #[test]
@@ -279,7 +282,7 @@ fn a_rejection_gets_one_successor() {
         desk.reject(cause);
         assert_eq!(
             desk.facts.run.as_ref().unwrap().verdict,
-            Some(Verdict::Reject)
+            Some(JudgeVerdict::Reject)
         );
         let without_id = Request::Recover {
             packet: None,
@@ -287,7 +290,7 @@ fn a_rejection_gets_one_successor() {
         };
         assert_eq!(
             desk.refused("cycle", without_id),
-            Code::MissingRequiredInput
+            RefusalCode::MissingRequiredInput
         );
         desk.recover();
         assert_eq!(desk.stands(), "failed");
@@ -299,7 +302,7 @@ fn a_rejection_gets_one_successor() {
         assert_eq!(crate::event::fold(&made.events).unwrap(), made.task);
         assert_eq!(
             desk.refused("cycle", recovery(&desk.task.clone())),
-            Code::InvalidTransition
+            RefusalCode::InvalidTransition
         );
     }
 }
@@ -318,7 +321,7 @@ fn policy_without_a_safe_path_is_tried_three_times() {
 #[test]
 fn a_review_of_a_pull_request() {
     let mut new = new_task();
-    new.kind = crate::words::Kind::Review;
+    new.kind = crate::words::TaskKind::Review;
     new.head = Some("h1".to_owned());
     let mut desk = Desk::with(new);
     assert_eq!(desk.stands(), "blocked(awaiting_judge)");
@@ -329,10 +332,10 @@ fn a_review_of_a_pull_request() {
         Some("h1")
     );
     assert_eq!(
-        desk.refused("w", claim("w", Purpose::Work, "k")),
-        Code::InvalidTransition
+        desk.refused("w", claim("w", LeasePurpose::Work, "k")),
+        RefusalCode::InvalidTransition
     );
-    let token = desk.claim("j", Purpose::Judge);
+    let token = desk.claim("j", LeasePurpose::Judge);
     desk.ask(
         "j",
         Request::Judge {
@@ -356,6 +359,6 @@ fn a_review_of_a_pull_request() {
     let made = desk.created.unwrap().task;
     assert_eq!(
         (made.kind, made.state),
-        (crate::words::Kind::Code, State::Todo)
+        (crate::words::TaskKind::Code, TaskState::Todo)
     );
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::request::{Chain, Dependency, Issue, NewPacket};
-use crate::words::{Kind, RunStatus};
+use crate::request::{Dependency, DependencyChain, IssueFacts, NewPacket};
+use crate::words::{TaskKind, TaskRunStatus};
 
-fn try_create(edit: impl FnOnce(&mut NewTask, &mut Facts)) -> Option<Code> {
+fn try_create(edit: impl FnOnce(&mut NewTask, &mut Facts)) -> Option<RefusalCode> {
     let (mut new, mut facts) = (new_task(), Facts::default());
     edit(&mut new, &mut facts);
     let call = call("planner", Request::Create(new));
@@ -17,22 +17,22 @@ fn try_create(edit: impl FnOnce(&mut NewTask, &mut Facts)) -> Option<Code> {
 #[test]
 fn what_a_new_task_must_say() {
     type Edit = fn(&mut NewTask, &mut Facts);
-    let rows: &[(Edit, Option<Code>)] = &[
+    let rows: &[(Edit, Option<RefusalCode>)] = &[
         (|_, _| (), None),
         (
             |n, _| n.dependencies = vec![id("t")],
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
         (
             |n, _| n.dependencies = vec![id("u")],
-            Some(Code::MissingRequiredInput),
+            Some(RefusalCode::MissingRequiredInput),
         ),
         (
             |n, f| {
                 n.dependencies = vec![id("u")];
                 f.dependencies = vec![Dependency {
                     id: id("u"),
-                    chain: Chain::Alive,
+                    chain: DependencyChain::Alive,
                 }];
             },
             None,
@@ -42,50 +42,56 @@ fn what_a_new_task_must_say() {
                 n.dependencies = vec![id("u"), id("u")];
                 f.dependencies = vec![Dependency {
                     id: id("u"),
-                    chain: Chain::Alive,
+                    chain: DependencyChain::Alive,
                 }];
             },
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
         (
             |n, _| n.lock_scope.clear(),
-            Some(Code::MissingRequiredInput),
+            Some(RefusalCode::MissingRequiredInput),
         ),
         (
             |n, _| n.lock_scope.push(resource("@merge/main")),
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
         (
             |n, _| n.lock_scope = vec![resource("@judge")],
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
         (|n, _| n.lock_scope = vec![resource("@research/j/c")], None),
         (
             |n, _| n.acceptance.clear(),
-            Some(Code::MissingRequiredInput),
+            Some(RefusalCode::MissingRequiredInput),
         ),
         (
             |n, _| n.acceptance[1].id = "guard".to_owned(),
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
-        (|_, f| f.review_off = true, Some(Code::SchemaInvalid)),
-        (|n, _| n.timeout_seconds = 29, Some(Code::SchemaInvalid)),
+        (|_, f| f.review_off = true, Some(RefusalCode::SchemaInvalid)),
+        (
+            |n, _| n.timeout_seconds = 29,
+            Some(RefusalCode::SchemaInvalid),
+        ),
         (
             |n, _| n.heartbeat_interval_seconds = 4,
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
         (
             |n, _| n.heartbeat_interval_seconds = 90,
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
-        (|n, _| n.timebox_seconds = 0, Some(Code::SchemaInvalid)),
         (
-            |n, _| n.kind = Kind::Review,
-            Some(Code::MissingRequiredInput),
+            |n, _| n.timebox_seconds = 0,
+            Some(RefusalCode::SchemaInvalid),
+        ),
+        (
+            |n, _| n.kind = TaskKind::Review,
+            Some(RefusalCode::MissingRequiredInput),
         ),
         (
             |n, _| n.head = Some("h".to_owned()),
-            Some(Code::MissingRequiredInput),
+            Some(RefusalCode::MissingRequiredInput),
         ),
     ];
     for (at, (edit, expected)) in rows.iter().enumerate() {
@@ -93,11 +99,11 @@ fn what_a_new_task_must_say() {
     }
     assert_eq!(
         Desk::new().refused("planner", Request::Create(new_task())),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
     let nothing = call("x", Request::TakeBack);
     let refusal = decide(&Policy::default(), None, &nothing, &Facts::default(), NOW).unwrap_err();
-    assert_eq!(refusal.code, Code::MissingRequiredInput);
+    assert_eq!(refusal.code, RefusalCode::MissingRequiredInput);
 }
 
 #[test]
@@ -129,7 +135,7 @@ fn an_issue_without_a_role_waits_for_it() {
     let mut desk = Desk::with(new);
     assert_eq!(desk.stands(), "blocked(issue_linking)");
     assert!(desk.recover().is_empty());
-    desk.facts.issue = Some(Issue {
+    desk.facts.issue = Some(IssueFacts {
         role: Some("tester".to_owned()),
         closed: false,
     });
@@ -149,33 +155,39 @@ fn who_may_block_what() {
     };
     let mut desk = Desk::new();
     assert_eq!(
-        desk.refused("x", block(Code::LockConflict, " ")),
-        Code::MissingRequiredInput
+        desk.refused("x", block(RefusalCode::LockConflict, " ")),
+        RefusalCode::MissingRequiredInput
     );
-    let alive = block(Code::DependencyNotMet, "d");
-    assert_eq!(desk.refused("x", alive.clone()), Code::InvalidTransition);
+    let alive = block(RefusalCode::DependencyNotMet, "d");
+    assert_eq!(
+        desk.refused("x", alive.clone()),
+        RefusalCode::InvalidTransition
+    );
     desk.facts.dependencies = vec![Dependency {
         id: id("d"),
-        chain: Chain::Dead,
+        chain: DependencyChain::Dead,
     }];
     desk.ask("dispatcher", alive);
     let blockers = blockers([&desk.task]);
-    assert_eq!(blockers[0].code, Reason::DependencyNotMet);
-    assert_eq!(blockers[0].refusal_code(), Some(Code::DependencyNotMet));
+    assert_eq!(blockers[0].code, BlockReason::DependencyNotMet);
+    assert_eq!(
+        blockers[0].refusal_code(),
+        Some(RefusalCode::DependencyNotMet)
+    );
     // A block is left for another one through todo, and only by an inconsistency.
     assert_eq!(
-        desk.refused("x", block(Code::LockConflict, "l")),
-        Code::InvalidTransition
+        desk.refused("x", block(RefusalCode::LockConflict, "l")),
+        RefusalCode::InvalidTransition
     );
-    let decision = desk.ask("check", block(Code::LedgerInconsistent, "two rows"));
+    let decision = desk.ask("check", block(RefusalCode::LedgerInconsistent, "two rows"));
     assert_eq!(decision.events.len(), 2);
-    assert_eq!(decision.events[0].to_state, State::Todo);
+    assert_eq!(decision.events[0].to_state, TaskState::Todo);
     // Live work is left alone.
     let mut desk = Desk::new();
-    desk.claim("w", Purpose::Work);
+    desk.claim("w", LeasePurpose::Work);
     assert_eq!(
-        desk.refused("x", block(Code::LockConflict, "l")),
-        Code::ConcurrencyConflict
+        desk.refused("x", block(RefusalCode::LockConflict, "l")),
+        RefusalCode::ConcurrencyConflict
     );
 }
 
@@ -184,10 +196,10 @@ fn a_dead_dependency_has_a_day() {
     let mut desk = Desk::new();
     desk.facts.dependencies = vec![Dependency {
         id: id("d"),
-        chain: Chain::Dead,
+        chain: DependencyChain::Dead,
     }];
     let request = Request::Block {
-        code: Code::DependencyNotMet,
+        code: RefusalCode::DependencyNotMet,
         reason: "d".to_owned(),
         waits_for: Some("d".to_owned()),
     };
@@ -195,7 +207,7 @@ fn a_dead_dependency_has_a_day() {
     desk.later(24 * 3600 - 1);
     assert!(desk.recover().is_empty());
     let mut revived = desk.clone();
-    revived.facts.dependencies[0].chain = Chain::Alive;
+    revived.facts.dependencies[0].chain = DependencyChain::Alive;
     revived.recover();
     assert_eq!(revived.stands(), "todo");
     desk.later(1);
@@ -226,7 +238,7 @@ fn an_inconsistency_keeps_what_the_task_was_at() {
     ] {
         let mut desk = before();
         let request = Request::Block {
-            code: Code::LedgerInconsistent,
+            code: RefusalCode::LedgerInconsistent,
             reason: "x".to_owned(),
             waits_for: None,
         };
@@ -263,8 +275,8 @@ fn a_new_packet_for_a_task_nobody_works_on() {
         "commands are never dropped to none"
     );
     for (lock_scope, code) in [
-        (Vec::new(), Code::MissingRequiredInput),
-        (vec![resource("@merge/main")], Code::SchemaInvalid),
+        (Vec::new(), RefusalCode::MissingRequiredInput),
+        (vec![resource("@merge/main")], RefusalCode::SchemaInvalid),
     ] {
         let bad = NewPacket {
             lock_scope,
@@ -280,16 +292,16 @@ fn a_new_packet_for_a_task_nobody_works_on() {
         };
         assert_eq!(desk.refused("x", recover), code);
     }
-    desk.claim("w", Purpose::Work);
+    desk.claim("w", LeasePurpose::Work);
     assert_eq!(
         desk.refused("x", Request::Replan(packet)),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
 }
 
 fn structural_block() -> Request {
     Request::Block {
-        code: Code::SchemaInvalid,
+        code: RefusalCode::SchemaInvalid,
         reason: "x".to_owned(),
         waits_for: None,
     }
@@ -303,11 +315,11 @@ fn cancellation_from_every_state() {
     let mut todo = Desk::new();
     todo.ask("person", cancel());
     let mut working = Desk::new();
-    working.claim("w", Purpose::Work);
+    working.claim("w", LeasePurpose::Work);
     working.ask("person", cancel());
     assert_eq!(
         working.facts.run.as_ref().unwrap().status,
-        RunStatus::Canceled
+        TaskRunStatus::Canceled
     );
     let mut blocked = Desk::new();
     blocked.work();
@@ -344,8 +356,8 @@ fn there_is_no_way_out_of_an_end() {
     for mut desk in ended() {
         let state = desk.task.state;
         for request in [
-            claim("w", Purpose::Work, "k"),
-            claim("w", Purpose::Judge, "k"),
+            claim("w", LeasePurpose::Work, "k"),
+            claim("w", LeasePurpose::Judge, "k"),
             recovery(&desk.task),
             Request::Expire { not_before: None },
             Request::TakeBack,
@@ -357,11 +369,11 @@ fn there_is_no_way_out_of_an_end() {
         ] {
             assert_eq!(
                 desk.refused("x", request.clone()),
-                Code::InvalidTransition,
+                RefusalCode::InvalidTransition,
                 "{request:?}"
             );
         }
-        for said in State::ALL {
+        for said in TaskState::ALL {
             let request = Request::Reassert {
                 state: *said,
                 reason: "recovery".to_owned(),
@@ -381,7 +393,7 @@ fn there_is_no_way_out_of_an_end() {
                 }
                 Err(refusal) => {
                     assert_ne!(*said, state);
-                    assert_eq!(refusal.code, Code::InvalidTransition);
+                    assert_eq!(refusal.code, RefusalCode::InvalidTransition);
                 }
             }
         }
@@ -390,7 +402,7 @@ fn there_is_no_way_out_of_an_end() {
 
 fn desk_block() -> Request {
     Request::Block {
-        code: Code::LedgerInconsistent,
+        code: RefusalCode::LedgerInconsistent,
         reason: "x".to_owned(),
         waits_for: None,
     }
@@ -402,10 +414,13 @@ fn a_person_retries_what_failed_by_a_new_task() {
     let retry = || Request::Retry {
         successor: id("again"),
     };
-    assert_eq!(done.refused("person", retry()), Code::InvalidTransition);
+    assert_eq!(
+        done.refused("person", retry()),
+        RefusalCode::InvalidTransition
+    );
     assert_eq!(
         superseded.refused("person", retry()),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
     canceled.ask("person", retry());
     assert_eq!(canceled.stands(), "canceled");
@@ -413,9 +428,12 @@ fn a_person_retries_what_failed_by_a_new_task() {
     let made = canceled.created.clone().unwrap().task;
     assert_eq!((made.lineage.tasks, made.rework_depth), (1, 0));
     assert_eq!(made.rework_of, Some(id("t")));
-    assert_eq!(canceled.refused("person", retry()), Code::InvalidTransition);
+    assert_eq!(
+        canceled.refused("person", retry()),
+        RefusalCode::InvalidTransition
+    );
     assert_eq!(
         Desk::new().refused("person", retry()),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
 }

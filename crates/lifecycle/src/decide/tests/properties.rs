@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::request::{Chain, Dependency, PullRequest};
-use crate::words::{BasePosition, Category, Kind};
+use crate::request::{Dependency, DependencyChain, PullRequest};
+use crate::words::{BasePosition, FailureCategory, TaskKind};
 
 /// A request that may or may not fit, made from a few numbers.
 fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
@@ -20,12 +20,12 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
         .map_or("t-1".to_owned(), |run| run.id.clone());
     let packet = packet(&desk.task, &run_id, "exit 0");
     let owner = ["w", "j"][n % 2];
-    let category = Category::ALL[n % Category::ALL.len()];
+    let category = FailureCategory::ALL[n % FailureCategory::ALL.len()];
     let cause = ReworkCause::ALL[n % ReworkCause::ALL.len()];
-    let code = Code::ALL[n % Code::ALL.len()];
+    let code = RefusalCode::ALL[n % RefusalCode::ALL.len()];
     let reason = "because".to_owned();
     let waits_for = None;
-    let purpose = Purpose::ALL[n % 3];
+    let purpose = LeasePurpose::ALL[n % 3];
     let finish = |ending| Request::Finish {
         token,
         run_id: run_id.clone(),
@@ -42,14 +42,14 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
         6 => (holder, Request::Heartbeat { token }),
         7..=9 => (
             holder,
-            finish(Ending::Success {
+            finish(WorkEnding::Success {
                 result: Some("c".to_owned()),
                 packet,
             }),
         ),
         10 => (
             holder,
-            finish(Ending::Failed {
+            finish(WorkEnding::Failed {
                 category,
                 signature: Some(format!("{}", n % 3)),
                 note: reason,
@@ -57,7 +57,7 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
         ),
         11 => (
             holder,
-            finish(Ending::Blocked {
+            finish(WorkEnding::Blocked {
                 code,
                 reason,
                 waits_for,
@@ -65,13 +65,13 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
         ),
         12 => (
             holder,
-            finish(Ending::Quota {
+            finish(WorkEnding::Quota {
                 reset_at: None,
                 account: reason,
             }),
         ),
-        13 if n.is_multiple_of(2) => (holder, finish(Ending::Lost)),
-        13 => (holder, finish(Ending::GivenBack)),
+        13 if n.is_multiple_of(2) => (holder, finish(WorkEnding::Lost)),
+        13 => (holder, finish(WorkEnding::GivenBack)),
         14..=16 => (holder, judge(JudgeEnding::Approve { packet })),
         17 => (holder, judge(rejection(cause))),
         18 => (holder, judge(JudgeEnding::Unable { reason })),
@@ -100,7 +100,7 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
             },
         ),
         31 => {
-            let state = State::ALL[n % State::ALL.len()];
+            let state = TaskState::ALL[n % TaskState::ALL.len()];
             ("person", Request::Reassert { state, reason })
         }
         _ => ("cycle", recovery(&desk.task)),
@@ -126,7 +126,11 @@ fn shake_facts(desk: &mut Desk, n: usize) {
     } else {
         Vec::new()
     };
-    let chain = [Chain::Done(NOW), Chain::Dead, Chain::Alive][n % 3];
+    let chain = [
+        DependencyChain::Done(NOW),
+        DependencyChain::Dead,
+        DependencyChain::Alive,
+    ][n % 3];
     desk.facts.dependencies = vec![Dependency { id: id("d"), chain }];
     desk.facts.pull_request = Some(PullRequest {
         head: format!("h{}", n % 3),
@@ -144,7 +148,7 @@ proptest! {
     ) {
         let mut new = new_task();
         if review {
-            new.kind = Kind::Review;
+            new.kind = TaskKind::Review;
             new.head = Some("h0".to_owned());
         }
         let mut desk = Desk::with(new);
@@ -160,7 +164,7 @@ proptest! {
                     prop_assert!(desk.task.token >= before.task.token);
                     for event in &decision.events {
                         let text = serde_json::to_string(event).unwrap();
-                        let read: Event = serde_json::from_str(&text).unwrap();
+                        let read: TaskEvent = serde_json::from_str(&text).unwrap();
                         prop_assert_eq!(&read, event);
                     }
                     if before.task.state.is_terminal() {

@@ -1,11 +1,11 @@
 //! Claims, heartbeats, results, failures and losses.
 
 use super::*;
-use crate::request::{Chain, Dependency};
-use crate::words::{Category, RunStatus, TaskType};
+use crate::request::{Dependency, DependencyChain};
+use crate::words::{FailureCategory, TaskRunStatus, TaskType};
 
-fn failed(category: Category) -> Ending {
-    Ending::Failed {
+fn failed(category: FailureCategory) -> WorkEnding {
+    WorkEnding::Failed {
         category,
         signature: Some("same".to_owned()),
         note: "red".to_owned(),
@@ -15,41 +15,44 @@ fn failed(category: Category) -> Ending {
 #[test]
 fn what_in_progress_takes() {
     type Edit = fn(&mut Desk);
-    let rows: &[(Edit, Option<Code>)] = &[
+    let rows: &[(Edit, Option<RefusalCode>)] = &[
         (|_| (), None),
         (
             |d| {
                 d.task.dependencies = vec![id("d")];
                 d.facts.dependencies = vec![Dependency {
                     id: id("d"),
-                    chain: Chain::Alive,
+                    chain: DependencyChain::Alive,
                 }];
             },
-            Some(Code::DependencyNotMet),
+            Some(RefusalCode::DependencyNotMet),
         ),
         (
             |d| d.facts.locks = vec![lock("o", "src/x")],
-            Some(Code::LockConflict),
+            Some(RefusalCode::LockConflict),
         ),
         (|d| d.facts.locks = vec![lock("o", "docs")], None),
-        (|d| d.task.acceptance.clear(), Some(Code::SchemaInvalid)),
         (
-            |d| d.task.heartbeat_interval_seconds = 90,
-            Some(Code::SchemaInvalid),
+            |d| d.task.acceptance.clear(),
+            Some(RefusalCode::SchemaInvalid),
         ),
         (
-            |d| d.task.state = State::Blocked,
-            Some(Code::InvalidTransition),
+            |d| d.task.heartbeat_interval_seconds = 90,
+            Some(RefusalCode::SchemaInvalid),
+        ),
+        (
+            |d| d.task.state = TaskState::Blocked,
+            Some(RefusalCode::InvalidTransition),
         ),
         (
             |d| d.facts.fleet_paused = true,
-            Some(Code::InvalidTransition),
+            Some(RefusalCode::InvalidTransition),
         ),
     ];
     for (at, (edit, expected)) in rows.iter().enumerate() {
         let mut desk = Desk::new();
         edit(&mut desk);
-        let request = claim("w", Purpose::Work, "k");
+        let request = claim("w", LeasePurpose::Work, "k");
         let got = decide(
             &desk.policy,
             Some(&desk.task),
@@ -59,30 +62,33 @@ fn what_in_progress_takes() {
         );
         assert_eq!(got.err().map(|refusal| refusal.code), *expected, "row {at}");
     }
-    let refused = Desk::new().refused("w", claim("", Purpose::Work, "k"));
-    assert_eq!(refused, Code::MissingRequiredInput);
-    let refused = Desk::new().refused("j", claim("j", Purpose::Judge, "k"));
-    assert_eq!(refused, Code::InvalidTransition, "nothing to judge");
+    let refused = Desk::new().refused("w", claim("", LeasePurpose::Work, "k"));
+    assert_eq!(refused, RefusalCode::MissingRequiredInput);
+    let refused = Desk::new().refused("j", claim("j", LeasePurpose::Judge, "k"));
+    assert_eq!(refused, RefusalCode::InvalidTransition, "nothing to judge");
 }
 
 #[test]
 fn a_claim_gives_lease_lock_run_and_token() {
     let mut desk = Desk::new();
-    let token = desk.claim("w", Purpose::Work);
+    let token = desk.claim("w", LeasePurpose::Work);
     assert_eq!(token, 1);
     assert_eq!(desk.locks, [resource("src")]);
     assert_eq!(desk.task.owner.as_deref(), Some("w"));
     let run = desk.facts.run.clone().unwrap();
-    assert_eq!((run.id.as_str(), run.status), ("t-1", RunStatus::Running));
+    assert_eq!(
+        (run.id.as_str(), run.status),
+        ("t-1", TaskRunStatus::Running)
+    );
     let lease = desk.facts.lease.clone().unwrap();
     assert_eq!(lease.expires_at(), NOW.plus_secs(90));
     assert_eq!(lease.ends_at, NOW.plus_secs(3600));
     // A repeat of the same claim gets the same answer; another one is refused.
-    let repeat = desk.ask("w", claim("w", Purpose::Work, &lease.key));
+    let repeat = desk.ask("w", claim("w", LeasePurpose::Work, &lease.key));
     assert!(repeat.replayed && repeat.is_empty());
     assert_eq!(
-        desk.refused("v", claim("v", Purpose::Work, "k")),
-        Code::InvalidTransition
+        desk.refused("v", claim("v", LeasePurpose::Work, "k")),
+        RefusalCode::InvalidTransition
     );
 }
 
@@ -91,14 +97,14 @@ fn a_serial_task_locks_everything() {
     let mut new = new_task();
     new.task_type = TaskType::Serial;
     let mut desk = Desk::with(new);
-    desk.claim("w", Purpose::Work);
+    desk.claim("w", LeasePurpose::Work);
     assert_eq!(desk.locks, [Resource::whole_repo()]);
 }
 
 #[test]
 fn heartbeats_change_the_lease_and_nothing_else() {
     let mut desk = Desk::new();
-    let token = desk.claim("w", Purpose::Work);
+    let token = desk.claim("w", LeasePurpose::Work);
     let events = desk.events.len();
     desk.later(60);
     let heard = desk.ask("w", Request::Heartbeat { token });
@@ -111,11 +117,11 @@ fn heartbeats_change_the_lease_and_nothing_else() {
     assert_eq!(desk.events.len(), events);
     assert_eq!(
         desk.refused("w", Request::Heartbeat { token: 7 }),
-        Code::ConcurrencyConflict
+        RefusalCode::ConcurrencyConflict
     );
     assert_eq!(
         desk.refused("v", Request::Heartbeat { token }),
-        Code::ConcurrencyConflict
+        RefusalCode::ConcurrencyConflict
     );
 }
 
@@ -125,50 +131,50 @@ fn a_stale_version_is_refused() {
     let mut stale = call("cycle", Request::Pause { paused: true });
     stale.expected_version = Some(7);
     let refusal = desk.try_call(&stale).unwrap_err();
-    assert_eq!(refusal.code, Code::ConcurrencyConflict);
+    assert_eq!(refusal.code, RefusalCode::ConcurrencyConflict);
     assert_eq!(refusal.details["version"], 1);
 }
 
 #[test]
 fn how_a_run_ends() {
-    use Category as C;
-    let blocked = |code| Ending::Blocked {
+    use FailureCategory as C;
+    let blocked = |code| WorkEnding::Blocked {
         code,
         reason: "in the way".to_owned(),
         waits_for: None,
     };
-    let rows: Vec<(Ending, &str, RunStatus)> = vec![
-        (failed(C::Test), "blocked(cooldown)", RunStatus::Failed),
-        (failed(C::Permission), "failed", RunStatus::Failed),
-        (failed(C::NoChange), "failed", RunStatus::Failed),
-        (failed(C::Budget), "failed", RunStatus::Failed),
+    let rows: Vec<(WorkEnding, &str, TaskRunStatus)> = vec![
+        (failed(C::Test), "blocked(cooldown)", TaskRunStatus::Failed),
+        (failed(C::Permission), "failed", TaskRunStatus::Failed),
+        (failed(C::NoChange), "failed", TaskRunStatus::Failed),
+        (failed(C::Budget), "failed", TaskRunStatus::Failed),
         (
-            blocked(Code::ScopeViolation),
+            blocked(RefusalCode::ScopeViolation),
             "blocked(SCOPE_VIOLATION)",
-            RunStatus::Failed,
+            TaskRunStatus::Failed,
         ),
         (
-            Ending::Quota {
+            WorkEnding::Quota {
                 reset_at: None,
                 account: "a".to_owned(),
             },
             "blocked(quota_wait)",
-            RunStatus::Failed,
+            TaskRunStatus::Failed,
         ),
         (
-            Ending::Postponed {
+            WorkEnding::Postponed {
                 until: NOW.plus_secs(9),
                 reason: "the day's budget".to_owned(),
             },
             "blocked(cooldown)",
-            RunStatus::Failed,
+            TaskRunStatus::Failed,
         ),
-        (Ending::Lost, "todo", RunStatus::Failed),
-        (Ending::GivenBack, "todo", RunStatus::Canceled),
+        (WorkEnding::Lost, "todo", TaskRunStatus::Failed),
+        (WorkEnding::GivenBack, "todo", TaskRunStatus::Canceled),
     ];
     for (ending, stands, status) in rows {
         let mut desk = Desk::new();
-        let token = desk.claim("w", Purpose::Work);
+        let token = desk.claim("w", LeasePurpose::Work);
         let request = desk.finish(token, ending.clone());
         desk.ask("w", request.clone());
         assert_eq!(desk.stands(), stands, "{ending:?}");
@@ -181,45 +187,48 @@ fn how_a_run_ends() {
         let version = before.version + u64::from(before.state.is_terminal());
         assert_eq!(desk.task, Task { version, ..before });
         let other = desk.finish(token, failed(C::Env));
-        assert_eq!(desk.refused("w", other), Code::ConcurrencyConflict);
+        assert_eq!(desk.refused("w", other), RefusalCode::ConcurrencyConflict);
     }
 }
 
 #[test]
 fn a_result_must_fit() {
     type Edit = fn(&mut ResultPacket);
-    let rows: &[(Edit, Option<Code>)] = &[
+    let rows: &[(Edit, Option<RefusalCode>)] = &[
         (|_| (), None),
         (
             |p| p.status = ResultStatus::Failed,
-            Some(Code::AcceptanceFailed),
+            Some(RefusalCode::AcceptanceFailed),
         ),
-        (|p| p.acceptance_check.clear(), Some(Code::AcceptanceFailed)),
+        (
+            |p| p.acceptance_check.clear(),
+            Some(RefusalCode::AcceptanceFailed),
+        ),
         (
             |p| p.acceptance_check[0].status = CheckStatus::Fail,
-            Some(Code::AcceptanceFailed),
+            Some(RefusalCode::AcceptanceFailed),
         ),
         (
             |p| p.acceptance_check[0].evidence = " ".to_owned(),
-            Some(Code::AcceptanceFailed),
+            Some(RefusalCode::AcceptanceFailed),
         ),
         (
             |p| p.acceptance_check[0].criterion = "x".to_owned(),
-            Some(Code::AcceptanceFailed),
+            Some(RefusalCode::AcceptanceFailed),
         ),
         // The review is the judge's to answer.
         (|p| p.acceptance_check.truncate(1), None),
         (
             |p| p.changes[0].resource = "docs/a".to_owned(),
-            Some(Code::ScopeViolation),
+            Some(RefusalCode::ScopeViolation),
         ),
         (
             |p| p.changes[0].resource = "src/secret/a".to_owned(),
-            Some(Code::ScopeViolation),
+            Some(RefusalCode::ScopeViolation),
         ),
         (
             |p| p.changes[0].resource = "src/../a".to_owned(),
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
         // The name of a file is taken as it is, whatever it would mean in a scope.
         (
@@ -228,31 +237,37 @@ fn a_result_must_fit() {
         ),
         (
             |p| p.changes[0].resource = "src/secret/[id].ts".to_owned(),
-            Some(Code::ScopeViolation),
+            Some(RefusalCode::ScopeViolation),
         ),
         (
             |p| p.changes[0].resource = "src/a\nb".to_owned(),
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
-        (|p| p.run_id = "t-2".to_owned(), Some(Code::NonCompliant)),
-        (|p| p.task_id = "u".to_owned(), Some(Code::NonCompliant)),
+        (
+            |p| p.run_id = "t-2".to_owned(),
+            Some(RefusalCode::NonCompliant),
+        ),
+        (
+            |p| p.task_id = "u".to_owned(),
+            Some(RefusalCode::NonCompliant),
+        ),
         (
             |p| p.notes_for_orchestrator = vec![String::new(); 6],
-            Some(Code::SchemaInvalid),
+            Some(RefusalCode::SchemaInvalid),
         ),
         (
             |p| p.schema_version = "2.0.0".to_owned(),
-            Some(Code::UnknownSchemaVersion),
+            Some(RefusalCode::UnknownSchemaVersion),
         ),
     ];
     for (at, (edit, expected)) in rows.iter().enumerate() {
         let mut new = new_task();
         new.forbidden_scope = vec![resource("src/secret")];
         let mut desk = Desk::with(new);
-        let token = desk.claim("w", Purpose::Work);
+        let token = desk.claim("w", LeasePurpose::Work);
         let mut packet = desk.packet();
         edit(&mut packet);
-        let ending = Ending::Success {
+        let ending = WorkEnding::Success {
             result: Some("c".to_owned()),
             packet,
         };
@@ -261,13 +276,16 @@ fn a_result_must_fit() {
         assert_eq!(got, *expected, "row {at}");
     }
     let mut desk = Desk::new();
-    let token = desk.claim("w", Purpose::Work);
-    let ending = Ending::Success {
+    let token = desk.claim("w", LeasePurpose::Work);
+    let ending = WorkEnding::Success {
         result: None,
         packet: desk.packet(),
     };
     let request = desk.finish(token, ending);
-    assert_eq!(desk.refused("w", request), Code::MissingRequiredInput);
+    assert_eq!(
+        desk.refused("w", request),
+        RefusalCode::MissingRequiredInput
+    );
 }
 
 #[test]
@@ -279,7 +297,7 @@ fn work_without_a_change_is_done_by_its_worker_unless_a_review_is_asked_for() {
             new.acceptance.truncate(1);
         }
         let mut desk = Desk::with(new);
-        let token = desk.claim("w", Purpose::Work);
+        let token = desk.claim("w", LeasePurpose::Work);
         let request = desk.success(token);
         desk.ask("w", request);
         assert_eq!(desk.stands(), stands);
@@ -290,13 +308,15 @@ fn work_without_a_change_is_done_by_its_worker_unless_a_review_is_asked_for() {
 fn retries_end() {
     let mut desk = Desk::new();
     let mut failures = 0;
-    while desk.task.state != State::Blocked || desk.task.blocked_on() == Some(Reason::Cooldown) {
-        if desk.task.state == State::Blocked {
+    while desk.task.state != TaskState::Blocked
+        || desk.task.blocked_on() == Some(BlockReason::Cooldown)
+    {
+        if desk.task.state == TaskState::Blocked {
             desk.later(3600);
             desk.recover();
         }
-        let token = desk.claim("w", Purpose::Work);
-        let request = desk.finish(token, failed(Category::Flaky));
+        let token = desk.claim("w", LeasePurpose::Work);
+        let request = desk.finish(token, failed(FailureCategory::Flaky));
         desk.ask("w", request);
         failures += 1;
     }
@@ -313,8 +333,8 @@ fn retries_end() {
 #[test]
 fn a_cooldown_waits_for_its_time() {
     let mut desk = Desk::new();
-    let token = desk.claim("w", Purpose::Work);
-    let request = desk.finish(token, failed(Category::Env));
+    let token = desk.claim("w", LeasePurpose::Work);
+    let request = desk.finish(token, failed(FailureCategory::Env));
     desk.ask("w", request);
     assert!(desk.recover().is_empty());
     desk.later(29);
@@ -327,18 +347,21 @@ fn a_cooldown_waits_for_its_time() {
 #[test]
 fn a_silent_owner_loses_its_lease() {
     let mut desk = Desk::new();
-    let token = desk.claim("w", Purpose::Work);
+    let token = desk.claim("w", LeasePurpose::Work);
     desk.later(89);
     let expire = Request::Expire { not_before: None };
     assert_eq!(
         desk.refused("watchdog", expire.clone()),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
     desk.later(1);
     let grace = Request::Expire {
         not_before: Some(desk.now.plus_secs(15)),
     };
-    assert_eq!(desk.refused("watchdog", grace), Code::InvalidTransition);
+    assert_eq!(
+        desk.refused("watchdog", grace),
+        RefusalCode::InvalidTransition
+    );
     let version = desk.task.version;
     let decision = desk.ask("watchdog", expire);
     assert_eq!(desk.stands(), "todo");
@@ -348,7 +371,7 @@ fn a_silent_owner_loses_its_lease() {
     };
     assert_eq!(
         (timeout.to_state, retry.to_state),
-        (State::Blocked, State::Todo)
+        (TaskState::Blocked, TaskState::Todo)
     );
     assert_eq!((timeout.version, retry.version), (version + 1, version + 2));
     assert_eq!(timeout.details["task_id"], "t");
@@ -356,10 +379,10 @@ fn a_silent_owner_loses_its_lease() {
     assert_eq!(timeout.details["last_heartbeat_at"], NOW.0);
     // What the old owner says now changes nothing.
     let request = desk.success(token);
-    assert_eq!(desk.refused("w", request), Code::ConcurrencyConflict);
+    assert_eq!(desk.refused("w", request), RefusalCode::ConcurrencyConflict);
     assert_eq!(
         desk.refused("w", Request::Heartbeat { token }),
-        Code::ConcurrencyConflict
+        RefusalCode::ConcurrencyConflict
     );
 }
 
@@ -367,7 +390,7 @@ fn a_silent_owner_loses_its_lease() {
 fn five_losses_are_tried_again() {
     let mut desk = Desk::new();
     for lost in 1..=6 {
-        desk.claim("w", Purpose::Work);
+        desk.claim("w", LeasePurpose::Work);
         desk.later(90);
         desk.ask("watchdog", Request::Expire { not_before: None });
         let expected = if lost <= 5 { "todo" } else { "failed" };
@@ -380,12 +403,12 @@ fn five_losses_are_tried_again() {
 fn a_worker_that_is_stopped_costs_nothing() {
     let mut desk = Desk::new();
     for _ in 0..20 {
-        let token = desk.claim("w", Purpose::Work);
+        let token = desk.claim("w", LeasePurpose::Work);
         desk.ask("w", Request::Heartbeat { token });
-        let request = desk.finish(token, Ending::GivenBack);
+        let request = desk.finish(token, WorkEnding::GivenBack);
         let decision = desk.ask("w", request);
-        let states: Vec<State> = decision.events.iter().map(|event| event.to_state).collect();
-        assert_eq!(states, [State::Blocked, State::Todo]);
+        let states: Vec<TaskState> = decision.events.iter().map(|event| event.to_state).collect();
+        assert_eq!(states, [TaskState::Blocked, TaskState::Todo]);
         assert_eq!(desk.stands(), "todo");
     }
     assert_eq!(
@@ -393,8 +416,8 @@ fn a_worker_that_is_stopped_costs_nothing() {
         (0, 0)
     );
     // One that was lost still counts.
-    let token = desk.claim("w", Purpose::Work);
-    let request = desk.finish(token, Ending::Lost);
+    let token = desk.claim("w", LeasePurpose::Work);
+    let request = desk.finish(token, WorkEnding::Lost);
     desk.ask("w", request);
     assert_eq!(desk.task.counters.lost_work, 1);
 }
@@ -402,11 +425,11 @@ fn a_worker_that_is_stopped_costs_nothing() {
 #[test]
 fn an_owner_that_never_began_costs_nothing() {
     let mut desk = Desk::new();
-    let token = desk.claim("w", Purpose::Work);
+    let token = desk.claim("w", LeasePurpose::Work);
     desk.later(14);
     assert_eq!(
         desk.refused("dispatcher", Request::TakeBack),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
     desk.later(1);
     let mut heard = desk.clone();
@@ -414,49 +437,52 @@ fn an_owner_that_never_began_costs_nothing() {
     heard.later(15);
     assert_eq!(
         heard.refused("dispatcher", Request::TakeBack),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
     desk.ask("dispatcher", Request::TakeBack);
     assert_eq!(desk.stands(), "todo");
     assert_eq!(desk.task.counters.lost_work, 0);
-    assert_eq!(desk.facts.run.as_ref().unwrap().status, RunStatus::Canceled);
+    assert_eq!(
+        desk.facts.run.as_ref().unwrap().status,
+        TaskRunStatus::Canceled
+    );
 }
 
 #[test]
 fn the_length_of_a_run_ends_it() {
     let mut desk = Desk::new();
-    let token = desk.claim("w", Purpose::Work);
+    let token = desk.claim("w", LeasePurpose::Work);
     desk.later(3599);
     desk.ask("w", Request::Heartbeat { token });
     assert_eq!(
         desk.refused("watchdog", Request::EndTimebox),
-        Code::InvalidTransition
+        RefusalCode::InvalidTransition
     );
     desk.later(1);
     desk.ask("watchdog", Request::EndTimebox);
     assert_eq!(desk.stands(), "blocked(cooldown)");
     assert_eq!(
         desk.facts.run.as_ref().unwrap().category,
-        Some(Category::Flaky)
+        Some(FailureCategory::Flaky)
     );
 }
 
 #[test]
 fn blocks_of_a_worker_are_resolved_by_the_table() {
-    let blocked = |code| Ending::Blocked {
+    let blocked = |code| WorkEnding::Blocked {
         code,
         reason: "in the way".to_owned(),
         waits_for: None,
     };
     for (code, stands) in [
-        (Code::ScopeViolation, "todo"),
-        (Code::MissingRequiredInput, "todo"),
-        (Code::ConcurrencyConflict, "todo"),
-        (Code::LockConflict, "todo"),
-        (Code::AcceptanceFailed, "blocked(cooldown)"),
+        (RefusalCode::ScopeViolation, "todo"),
+        (RefusalCode::MissingRequiredInput, "todo"),
+        (RefusalCode::ConcurrencyConflict, "todo"),
+        (RefusalCode::LockConflict, "todo"),
+        (RefusalCode::AcceptanceFailed, "blocked(cooldown)"),
     ] {
         let mut desk = Desk::new();
-        let token = desk.claim("w", Purpose::Work);
+        let token = desk.claim("w", LeasePurpose::Work);
         let request = desk.finish(token, blocked(code));
         desk.ask("w", request);
         let revision = desk.task.packet_revision;
@@ -465,13 +491,13 @@ fn blocks_of_a_worker_are_resolved_by_the_table() {
         let renewed = desk.task.packet_revision > revision;
         assert_eq!(renewed, code.needs_new_packet(), "{code}");
         let serial = desk.task.task_type == TaskType::Serial;
-        assert_eq!(serial, code == Code::ConcurrencyConflict, "{code}");
+        assert_eq!(serial, code == RefusalCode::ConcurrencyConflict, "{code}");
     }
     // One replan, then the end.
     let mut desk = Desk::new();
     for stands in ["todo", "failed"] {
-        let token = desk.claim("w", Purpose::Work);
-        let request = desk.finish(token, blocked(Code::SchemaInvalid));
+        let token = desk.claim("w", LeasePurpose::Work);
+        let request = desk.finish(token, blocked(RefusalCode::SchemaInvalid));
         desk.ask("w", request);
         desk.recover();
         assert_eq!(desk.stands(), stands);

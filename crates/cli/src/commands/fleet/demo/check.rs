@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use runner::{Code, Error, Result};
 use runner_exec::{Cancel, Ended, Flow, Sink, Spec, Stream, Supervisor};
 use runner_ledger::{Ledger, LedgerError};
-use runner_lifecycle::{State, Task};
+use runner_lifecycle::{Task, TaskState};
 
 /// How long git may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ pub(super) fn wrong_merges(tasks: &[&Task], merged: &BTreeMap<String, u32>) -> V
     let mut wrong = Vec::new();
     for task in tasks {
         let times = merged.get(task.id.as_str()).copied().unwrap_or(0);
-        let expected = u32::from(task.state == State::Done && task.needs_merge());
+        let expected = u32::from(task.state == TaskState::Done && task.needs_merge());
         if times != expected {
             wrong.push(format!(
                 "{} is {} and was merged {times} times, not {expected}",
@@ -130,11 +130,11 @@ mod tests {
             task
         };
         let tasks = [
-            task("once", State::Done, true),
-            task("twice", State::Done, true),
-            task("never", State::Done, true),
-            task("dead", State::Failed, true),
-            task("looked", State::Done, false),
+            task("once", TaskState::Done, true),
+            task("twice", TaskState::Done, true),
+            task("never", TaskState::Done, true),
+            task("dead", TaskState::Failed, true),
+            task("looked", TaskState::Done, false),
         ];
         let merged = [("once", 1), ("twice", 2), ("dead", 1)];
         let merged = merged.map(|(id, times)| (id.to_owned(), times)).into();

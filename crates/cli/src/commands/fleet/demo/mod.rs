@@ -15,7 +15,7 @@ use runner_core::paths;
 use runner_fleet::rules::preflight::Counts;
 use runner_ledger::{Hints, Ledger};
 use runner_lifecycle::run::Lease;
-use runner_lifecycle::{Purpose, Task};
+use runner_lifecycle::{LeasePurpose, Task};
 use serde_json::json;
 
 use super::ground::{Ground, Roles};
@@ -232,7 +232,7 @@ impl Mishaps {
 
 /// Whether work on that task of the plan has begun for the first time.
 fn is_first(lease: &Lease, name: &str) -> bool {
-    lease.purpose == Purpose::Work
+    lease.purpose == LeasePurpose::Work
         && lease.last_heartbeat_at != lease.claimed_at
         && script::parts(&lease.run_id) == Some((name, 1, 1))
 }
