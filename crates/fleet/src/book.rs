@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use runner_ledger::{
-    Agent, Ask, Assigned, Bench, Claimed, Count, Floor, Hints, Keeper, Ledger, LedgerError,
-    NewAgent, Outcome, RedBase, RunSpending, SeatTry, StoreError, Wanted, Woken,
+    AgentWork, CallOutcome, ClaimRequest, ClaimedTask, DispatchView, FleetAgent, JudgeQueue,
+    Ledger, LedgerCall, LedgerError, NewAgent, RedBase, RoleLeaseAttempt, RunSpending, StoreError,
+    StoreNotifications, TaskCount, Watchdog, WatchdogReport,
 };
 use runner_lifecycle::lock::ScopeLock;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
@@ -106,7 +107,7 @@ impl Book {
     }
 
     /// Begins to listen.
-    pub async fn listen(&self) -> Booked<Hints> {
+    pub async fn listen(&self) -> Booked<StoreNotifications> {
         self.at("listen", Box::pin(self.ledger.listen())).await
     }
 
@@ -132,18 +133,23 @@ impl Book {
     }
 
     /// See [`Ledger::agents`].
-    pub async fn agents(&self) -> Booked<Vec<Agent>> {
+    pub async fn agents(&self) -> Booked<Vec<FleetAgent>> {
         self.at("agents", Box::pin(self.ledger.agents())).await
     }
 
     /// See [`Ledger::assigned`].
-    pub async fn assigned(&self, owner: &str) -> Booked<Option<Assigned>> {
+    pub async fn assigned(&self, owner: &str) -> Booked<Option<AgentWork>> {
         self.at("assigned", Box::pin(self.ledger.assigned(owner)))
             .await
     }
 
     /// See [`Ledger::sit`].
-    pub async fn sit(&self, seat: &str, holder: &str, timeout_seconds: u32) -> Booked<SeatTry> {
+    pub async fn sit(
+        &self,
+        seat: &str,
+        holder: &str,
+        timeout_seconds: u32,
+    ) -> Booked<RoleLeaseAttempt> {
         let sit = self.ledger.sit(seat, holder, timeout_seconds);
         self.at("sit", Box::pin(sit)).await
     }
@@ -161,7 +167,7 @@ impl Book {
     }
 
     /// See [`Ledger::floor`].
-    pub async fn floor(&self, roles: &[&str]) -> Booked<Floor> {
+    pub async fn floor(&self, roles: &[&str]) -> Booked<DispatchView> {
         self.at("floor", Box::pin(self.ledger.floor(roles))).await
     }
 
@@ -182,7 +188,7 @@ impl Book {
     }
 
     /// See [`Ledger::bench`].
-    pub async fn bench(&self) -> Booked<Bench> {
+    pub async fn bench(&self) -> Booked<JudgeQueue> {
         self.at("bench", Box::pin(self.ledger.bench())).await
     }
 
@@ -216,7 +222,7 @@ impl Book {
     }
 
     /// See [`Ledger::counts`].
-    pub async fn counts(&self) -> Booked<Vec<Count>> {
+    pub async fn counts(&self) -> Booked<Vec<TaskCount>> {
         self.at("counts", Box::pin(self.ledger.counts())).await
     }
 
@@ -260,22 +266,22 @@ impl Book {
     }
 
     /// Claims the first in order.
-    pub async fn claim_next(&self, wanted: &Wanted) -> Booked<Option<Claimed>> {
+    pub async fn claim_next(&self, wanted: &ClaimRequest) -> Booked<Option<ClaimedTask>> {
         self.at("claim", Box::pin(self.ledger.claim_next(wanted)))
             .await
     }
 
     /// Claims one task.
-    pub async fn claim(&self, id: &TaskId, claim: Claim) -> Booked<Outcome> {
+    pub async fn claim(&self, id: &TaskId, claim: Claim) -> Booked<CallOutcome> {
         let owner = claim.owner.clone();
-        let ask = Ask::new(id.clone(), &owner, Request::Claim(claim));
+        let ask = LedgerCall::new(id.clone(), &owner, Request::Claim(claim));
         self.at("claim", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Says that the owner of a lease lives.
-    pub async fn heartbeat(&self, lease: &Lease) -> Booked<Outcome> {
+    pub async fn heartbeat(&self, lease: &Lease) -> Booked<CallOutcome> {
         let request = Request::Heartbeat { token: lease.token };
-        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
         self.at("heartbeat", Box::pin(self.ledger.call(&ask))).await
     }
 
@@ -285,22 +291,22 @@ impl Book {
         lease: &Lease,
         ending: WorkEnding,
         outside: Facts,
-    ) -> Booked<Outcome> {
+    ) -> Booked<CallOutcome> {
         let request = Request::Finish {
             token: lease.token,
             run_id: lease.run_id.clone(),
             ending,
         };
-        let mut ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        let mut ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
         ask.outside = outside;
         self.at("finish", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Ends a judgement, or a place at the head of the merge queue.
-    pub async fn judge(&self, lease: &Lease, ending: JudgeEnding) -> Booked<Outcome> {
+    pub async fn judge(&self, lease: &Lease, ending: JudgeEnding) -> Booked<CallOutcome> {
         let token = lease.token;
         let request = Request::Judge { token, ending };
-        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
         self.at("judge", Box::pin(self.ledger.call(&ask))).await
     }
 
@@ -310,13 +316,13 @@ impl Book {
         lease: &Lease,
         intent: &Intent,
         packet: runner_lifecycle::packet::ResultPacket,
-    ) -> Booked<Outcome> {
+    ) -> Booked<CallOutcome> {
         let request = Request::RecordIntent {
             token: lease.token,
             intent: intent.clone(),
             packet,
         };
-        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
         self.at("intent", Box::pin(self.ledger.call(&ask))).await
     }
 
@@ -326,30 +332,30 @@ impl Book {
         lease: &Lease,
         intent: &Intent,
         base: BasePosition,
-    ) -> Booked<Outcome> {
+    ) -> Booked<CallOutcome> {
         let request = Request::SettleIntent {
             token: lease.token,
             intent: intent.clone(),
             base,
         };
-        let ask = Ask::new(lease.task_id.clone(), &lease.owner, request);
+        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
         self.at("settle", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Asks whatever else can be asked of a task.
-    pub async fn ask(&self, call: &'static str, ask: &Ask) -> Booked<Outcome> {
+    pub async fn ask(&self, call: &'static str, ask: &LedgerCall) -> Booked<CallOutcome> {
         self.at(call, Box::pin(self.ledger.call(ask))).await
     }
 
     /// Makes a task.
-    pub async fn create(&self, actor: &str, new: NewTask, outside: Facts) -> Booked<Outcome> {
-        let mut ask = Ask::new(new.id.clone(), actor, Request::Create(new));
+    pub async fn create(&self, actor: &str, new: NewTask, outside: Facts) -> Booked<CallOutcome> {
+        let mut ask = LedgerCall::new(new.id.clone(), actor, Request::Create(new));
         ask.outside = outside;
         self.at("create", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Makes several, all or none.
-    pub async fn create_all(&self, asks: &[Ask]) -> Booked<Vec<Outcome>> {
+    pub async fn create_all(&self, asks: &[LedgerCall]) -> Booked<Vec<CallOutcome>> {
         self.at("create_all", Box::pin(self.ledger.create_all(asks)))
             .await
     }
@@ -361,7 +367,7 @@ impl Book {
     }
 
     /// One look of a keeper.
-    pub async fn keep(&self, keeper: &mut Keeper) -> Booked<Woken> {
+    pub async fn keep(&self, keeper: &mut Watchdog) -> Booked<WatchdogReport> {
         self.at("keep", Box::pin(keeper.look())).await
     }
 }

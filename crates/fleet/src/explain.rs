@@ -1,7 +1,7 @@
 //! Why a task is where it is, in words: its dependency and the chain behind it, whoever
 //! holds its lock and until when, the clock it waits for.
 
-use runner_ledger::{Agent, Floor, Ledger, LedgerError};
+use runner_ledger::{DispatchView, FleetAgent, Ledger, LedgerError};
 use runner_lifecycle::ready::NotReady;
 use runner_lifecycle::row::Blocker;
 use runner_lifecycle::run::Lease;
@@ -40,10 +40,10 @@ pub struct Sight {
     /// Whether nothing new may start.
     pub paused: bool,
     /// The agents that have not left.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<FleetAgent>,
     /// Work, judgements and merges that go on.
     pub leases: Vec<Lease>,
-    floor: Floor,
+    floor: DispatchView,
 }
 
 impl Sight {
@@ -268,7 +268,7 @@ impl Sight {
     }
 }
 
-fn present(mut agents: Vec<Agent>) -> Vec<Agent> {
+fn present(mut agents: Vec<FleetAgent>) -> Vec<FleetAgent> {
     agents.retain(|agent| agent.left_at.is_none());
     agents
 }

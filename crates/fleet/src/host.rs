@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use runner_exec::{Cancel, Ended, Flow, Sink, Spec, Stream, Supervisor};
-use runner_ledger::Clock;
+use runner_ledger::LedgerClock;
 
 use crate::rules::host::{Snapshot, Source, refresh_due};
 
@@ -29,7 +29,7 @@ pub struct HostProfile(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn LedgerClock>,
     look: Look,
     kept: Mutex<Option<Snapshot>>,
     looking: AtomicBool,
@@ -39,7 +39,7 @@ struct Inner {
 
 impl HostProfile {
     /// With what the file says so far. Nothing is looked at yet.
-    pub fn new(fleet_dir: &Path, clock: Arc<dyn Clock>, look: Look) -> HostProfile {
+    pub fn new(fleet_dir: &Path, clock: Arc<dyn LedgerClock>, look: Look) -> HostProfile {
         let path = fleet_dir.join(PROFILE);
         // A file that cannot be read is as good as none: it is written anew.
         let kept = runner::files::read_regular(&path, 64 * 1024)
@@ -186,7 +186,7 @@ mod tests {
 
     struct At(Mutex<i64>);
 
-    impl Clock for At {
+    impl LedgerClock for At {
         fn now(&self) -> Timestamp {
             Timestamp(*self.0.lock().unwrap())
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runner_ledger::Clock;
+use runner_ledger::LedgerClock;
 use runner_lifecycle::{FailureCategory, Task, Timestamp};
 use rustix::fs::{FlockOperation, flock};
 
@@ -25,12 +25,12 @@ const MAX_BYTES: u64 = 256 * 1024;
 pub struct LocalNotes {
     path: PathBuf,
     host: HostProfile,
-    clock: Arc<dyn Clock>,
+    clock: Arc<dyn LedgerClock>,
 }
 
 impl LocalNotes {
     /// Below that folder of the fleet.
-    pub fn new(fleet_dir: &Path, host: HostProfile, clock: Arc<dyn Clock>) -> LocalNotes {
+    pub fn new(fleet_dir: &Path, host: HostProfile, clock: Arc<dyn LedgerClock>) -> LocalNotes {
         LocalNotes {
             path: fleet_dir.join(DELTA),
             host,
@@ -95,7 +95,7 @@ mod tests {
     use crate::rules::host::Source;
 
     fn notes(folder: &Path) -> LocalNotes {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let clock: Arc<dyn LedgerClock> = Arc::new(SystemClock);
         let look = Box::new(|| Some((Source::Uname, "Linux 6.1 x86_64 GNU/Linux".to_owned())));
         let host = HostProfile::new(folder, Arc::clone(&clock), look);
         host.refresh();

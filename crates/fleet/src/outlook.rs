@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runner_core::paths::FLEET_DIR;
-use runner_ledger::{Count, Filter, Ledger, StoreError};
+use runner_ledger::{Ledger, StoreError, TaskCount, TaskFilter};
 use runner_lifecycle::{BlockReason, TaskId, TaskState, request};
 
 use crate::backlog::{BacklogSource, ISSUES, LocalIssues};
@@ -146,10 +146,10 @@ impl ProjectBacklog {
         }
         let signature = plan_signature(requirement, "");
         let prefix = format!("p{}", &signature[..8]);
-        let page = Filter {
+        let page = TaskFilter {
             after: TaskId::parse(&prefix).ok(),
             limit: 1,
-            ..Filter::default()
+            ..TaskFilter::default()
         };
         let next = self.ledger.tasks(&page).await?;
         Ok(next
@@ -245,7 +245,7 @@ pub async fn counted(ledger: &Ledger, inputs: Inputs) -> Result<Inputs, StoreErr
 /// The same, of what was counted.
 pub(crate) fn with_counts(
     mut inputs: Inputs,
-    counts: &[Count],
+    counts: &[TaskCount],
     parked: u64,
     red_base: bool,
 ) -> Inputs {
@@ -272,7 +272,7 @@ mod tests {
     use std::fs;
 
     use runner_core::config::FleetConfig;
-    use runner_ledger::{Ask, Options, Store};
+    use runner_ledger::{LedgerCall, LedgerOptions, Store};
     use runner_lifecycle::Request;
 
     use super::*;
@@ -294,7 +294,7 @@ mod tests {
         ] {
             fs::write(folder.join(ISSUES).join(name), text).unwrap();
         }
-        let ledger = Ledger::open(&Store::Memory, Options::default())
+        let ledger = Ledger::open(&Store::Memory, LedgerOptions::default())
             .await
             .unwrap();
         let defaults = Defaults::from(&FleetConfig::default());
@@ -324,7 +324,7 @@ mod tests {
         let (_, inputs) = backlog.inputs().await.unwrap();
         assert_eq!((inputs.issue_backlog, inputs.local_backlog), (2, 0));
         let new = outside.tasks[0].clone();
-        let ask = Ask::new(new.id.clone(), "cycle", Request::Create(new));
+        let ask = LedgerCall::new(new.id.clone(), "cycle", Request::Create(new));
         ledger.call(&ask).await.unwrap();
         let again = backlog.sync().await.unwrap();
         assert_eq!(again.tasks, outside.tasks[1..]);

@@ -71,7 +71,7 @@ async fn is_at_rest(book: &Book, staffed: &[String]) -> Booked<bool> {
 mod tests {
     use std::sync::Arc;
 
-    use runner_ledger::{Ledger, Options, Store, Wanted};
+    use runner_ledger::{ClaimRequest, Ledger, LedgerOptions, Store};
     use runner_lifecycle::lock::Resource;
     use runner_lifecycle::request::NewTask;
     use runner_lifecycle::{Facts, LeasePurpose, TaskId, TaskKind};
@@ -90,7 +90,7 @@ mod tests {
         fn reach<'a>(&'a self, call: &'static str, after: bool) -> Later<'a, ()> {
             Box::pin(async move {
                 if call == self.before && !after {
-                    let mut wanted = Wanted::work("judge-1", "", "judge-1/1");
+                    let mut wanted = ClaimRequest::work("judge-1", "", "judge-1/1");
                     wanted.purpose = LeasePurpose::Judge;
                     let book = Book::new(self.ledger.clone());
                     assert!(book.claim_next(&wanted).await.unwrap().is_some());
@@ -116,7 +116,7 @@ mod tests {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let ledger = Ledger::open(&Store::Memory, Options::default());
+            let ledger = Ledger::open(&Store::Memory, LedgerOptions::default());
             let ledger = ledger.await.unwrap();
             let id = TaskId::parse("pr-1").unwrap();
             let new = NewTask {

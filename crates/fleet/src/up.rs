@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use runner_ledger::{Clock, Hints, Ledger, LedgerError};
+use runner_ledger::{Ledger, LedgerClock, LedgerError, StoreNotifications};
 use runner_lifecycle::TaskState;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -35,7 +35,7 @@ pub struct Gear {
     /// Git, guards and sessions.
     pub yard: Arc<dyn Yard>,
     /// The clock of this machine.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn LedgerClock>,
     /// What the project says.
     pub settings: Settings,
     /// What sessions are told besides.
@@ -203,7 +203,7 @@ impl Fleet {
     }
 
     /// What hears when something changes.
-    pub async fn listen(&self) -> Booked<Hints> {
+    pub async fn listen(&self) -> Booked<StoreNotifications> {
         self.crew.book.listen().await
     }
 

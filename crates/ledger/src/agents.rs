@@ -4,7 +4,7 @@ use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::watchdog::is_offline;
 use runner_lifecycle::{Task, TaskId, Timestamp};
 
-use crate::engine::{Access, Arg, Row, all, one, run};
+use crate::engine::{SqlArg, SqlRow, StoreAccess, all, one, run};
 use crate::error::StoreError;
 use crate::facts;
 use crate::ledger::Ledger;
@@ -27,7 +27,7 @@ pub struct NewAgent {
 
 /// An agent, as the ledger knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
+pub struct FleetAgent {
     /// Its name.
     pub name: String,
     /// What it does.
@@ -48,7 +48,7 @@ pub struct Agent {
     pub works_on: Option<TaskId>,
 }
 
-impl Agent {
+impl FleetAgent {
     /// Whether it gets nothing new: it left, or three intervals passed without a word.
     pub fn is_offline(&self, now: Timestamp) -> bool {
         self.left_at.is_some() || is_offline(self.last_seen_at, self.interval_seconds, now)
@@ -57,7 +57,7 @@ impl Agent {
 
 /// What an agent was given.
 #[derive(Clone, Debug)]
-pub struct Assigned {
+pub struct AgentWork {
     /// The row.
     pub task: Task,
     /// The right to work on it.
@@ -101,15 +101,15 @@ const HELD: &str = concat!(
 impl Ledger {
     /// Notes that an agent is there, in the place of one with the same name.
     pub async fn register(&self, agent: &NewAgent) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *session).await?;
         let args = [
-            Arg::Text(&agent.name),
-            Arg::Text(&agent.role),
-            Arg::Text(&agent.host),
-            Arg::Text(&agent.account),
-            Arg::Int(i64::from(agent.interval_seconds)),
-            Arg::Int(now.0),
+            SqlArg::Text(&agent.name),
+            SqlArg::Text(&agent.role),
+            SqlArg::Text(&agent.host),
+            SqlArg::Text(&agent.account),
+            SqlArg::Int(i64::from(agent.interval_seconds)),
+            SqlArg::Int(now.0),
         ];
         run(&mut *session, REGISTER, &args).await?;
         session.commit().await?;
@@ -139,18 +139,23 @@ impl Ledger {
     }
 
     async fn mark(&self, name: &str, sql: &'static str) -> Result<bool, StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *session).await?;
-        let changed = run(&mut *session, sql, &[Arg::Text(name), Arg::Int(now.0)]).await?;
+        let changed = run(
+            &mut *session,
+            sql,
+            &[SqlArg::Text(name), SqlArg::Int(now.0)],
+        )
+        .await?;
         session.commit().await?;
         Ok(changed == 1)
     }
 
     /// Every agent that was ever registered, by name.
-    pub async fn agents(&self) -> Result<Vec<Agent>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+    pub async fn agents(&self) -> Result<Vec<FleetAgent>, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let rows = all(&mut *session, AGENTS, &[]).await?;
-        let mut agents: Vec<Agent> = Vec::new();
+        let mut agents: Vec<FleetAgent> = Vec::new();
         for row in &rows {
             let agent = read(row)?;
             // Somebody with two leases is still one agent.
@@ -162,9 +167,9 @@ impl Ledger {
     }
 
     /// What an agent holds a lease of; the oldest one.
-    pub async fn assigned(&self, owner: &str) -> Result<Option<Assigned>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let Some(row) = one(&mut *session, HELD, &[Arg::Text(owner)]).await? else {
+    pub async fn assigned(&self, owner: &str) -> Result<Option<AgentWork>, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let Some(row) = one(&mut *session, HELD, &[SqlArg::Text(owner)]).await? else {
             return Ok(None);
         };
         let Some(lease) = records::lease(&row, 0)? else {
@@ -173,7 +178,7 @@ impl Ledger {
         let task = records::task(&row.text(LEASE_COLUMNS)?)?;
         let run = row.maybe_text(LEASE_COLUMNS + 1)?;
         let earlier = facts::earlier_result(&mut *session, &task.id).await?;
-        Ok(Some(Assigned {
+        Ok(Some(AgentWork {
             run: run.as_deref().map(records::run).transpose()?,
             task,
             lease,
@@ -183,10 +188,10 @@ impl Ledger {
 }
 
 /// Reads the columns of [`agent_columns`].
-pub(crate) fn read(row: &Row) -> Result<Agent, StoreError> {
+pub(crate) fn read(row: &SqlRow) -> Result<FleetAgent, StoreError> {
     let heard = row.maybe_int(9)?.unwrap_or(i64::MIN);
     let works_on = row.maybe_text(8)?;
-    Ok(Agent {
+    Ok(FleetAgent {
         name: row.text(0)?,
         role: row.text(1)?,
         host: row.text(2)?,

@@ -8,7 +8,7 @@ use runner_lifecycle::ready;
 use runner_lifecycle::request::{Reservation, UnmergedResult};
 use runner_lifecycle::{Facts, Policy, Task, Timestamp};
 
-use crate::engine::{Arg, Row, Session, Sql, all, one};
+use crate::engine::{SqlArg, SqlRow, SqlText, StoreTx, all, one};
 use crate::error::StoreError;
 use crate::facts::dependencies;
 use crate::records;
@@ -16,7 +16,7 @@ use crate::records;
 const IS_PAUSED: &str = "SELECT value FROM flags WHERE name = 'paused'";
 
 /// Whether the fleet is paused.
-pub(crate) async fn is_paused(session: &mut dyn Session) -> Result<bool, StoreError> {
+pub(crate) async fn is_paused(session: &mut dyn StoreTx) -> Result<bool, StoreError> {
     let row = one(session, IS_PAUSED, &[]).await?;
     Ok(row.is_some_and(|row| row.text(0).is_ok_and(|value| value == "true")))
 }
@@ -35,7 +35,7 @@ macro_rules! overlapping_on_sqlite {
          CROSS JOIN unmerged h ON h.resource >= f.value AND h.resource < u.value"
     };
 }
-const OVERLAPPING: Sql = Sql {
+const OVERLAPPING: SqlText = SqlText {
     sqlite: overlapping_on_sqlite!(),
     postgres: "SELECT h.task_id, h.resource, NULL FROM locks h WHERE h.resource = ANY($1) \
                UNION ALL SELECT h.task_id, h.resource, NULL \
@@ -49,10 +49,10 @@ const OVERLAPPING: Sql = Sql {
 };
 
 /// The names of a scope and of everything above it, and the ranges of names inside it.
-struct Names([Vec<String>; 3]);
+struct ScopeNames([Vec<String>; 3]);
 
-impl Names {
-    fn of(scope: &[Resource]) -> Names {
+impl ScopeNames {
+    fn of(scope: &[Resource]) -> ScopeNames {
         let mut named = BTreeSet::new();
         let (mut from, mut until) = (Vec::new(), Vec::new());
         for resource in scope {
@@ -68,19 +68,19 @@ impl Names {
             from.push(format!("{text}/"));
             until.push(format!("{text}0")); // `0` follows `/`
         }
-        Names([named.into_iter().collect(), from, until])
+        ScopeNames([named.into_iter().collect(), from, until])
     }
 
-    fn args(&self) -> [Arg<'_>; 3] {
-        self.0.each_ref().map(|names| Arg::Texts(names))
+    fn args(&self) -> [SqlArg<'_>; 3] {
+        self.0.each_ref().map(|names| SqlArg::Texts(names))
     }
 }
 
 /// The locks and the unmerged results that overlap a scope.
-pub(crate) type Overlapping = (Vec<ScopeLock>, Vec<UnmergedResult>);
+pub(crate) type ScopeOverlaps = (Vec<ScopeLock>, Vec<UnmergedResult>);
 
 /// Adds one that overlaps: a lock, or a result, which has a lineage.
-fn add(to: &mut Overlapping, row: &Row) -> Result<(), StoreError> {
+fn add(to: &mut ScopeOverlaps, row: &SqlRow) -> Result<(), StoreError> {
     let task_id = records::task_id(&row.text(0)?)?;
     let resource = resource(&row.text(1)?)?;
     let Some(lineage) = row.maybe_text(2)? else {
@@ -105,11 +105,11 @@ fn add(to: &mut Overlapping, row: &Row) -> Result<(), StoreError> {
 /// What overlaps a scope: the resource itself and everything above it by name, everything
 /// inside it as a range of names.
 pub(crate) async fn overlapping(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     scope: &[Resource],
-) -> Result<Overlapping, StoreError> {
-    let mut found = Overlapping::default();
-    for row in &all(session, OVERLAPPING, &Names::of(scope).args()).await? {
+) -> Result<ScopeOverlaps, StoreError> {
+    let mut found = ScopeOverlaps::default();
+    for row in &all(session, OVERLAPPING, &ScopeNames::of(scope).args()).await? {
         add(&mut found, row)?;
     }
     Ok(found)
@@ -117,8 +117,8 @@ pub(crate) async fn overlapping(
 
 /// All that a claim for work must know, in one answer: what overlaps its scope, whether the
 /// fleet is paused, and the first of those that wait for locks.
-pub(crate) struct Around {
-    pub(crate) overlapping: Overlapping,
+pub(crate) struct ClaimContext {
+    pub(crate) overlapping: ScopeOverlaps,
     pub(crate) paused: bool,
     pub(crate) first_waiting: Option<(Timestamp, Task)>,
 }
@@ -144,15 +144,15 @@ const AROUND: &str = concat!(
 );
 
 pub(crate) async fn around(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     scope: &[Resource],
-) -> Result<Around, StoreError> {
-    let mut around = Around {
-        overlapping: Overlapping::default(),
+) -> Result<ClaimContext, StoreError> {
+    let mut around = ClaimContext {
+        overlapping: ScopeOverlaps::default(),
         paused: false,
         first_waiting: None,
     };
-    for row in &all(session, AROUND, &Names::of(scope).args()).await? {
+    for row in &all(session, AROUND, &ScopeNames::of(scope).args()).await? {
         match (row.maybe_text(0)?, row.maybe_text(2)?) {
             (Some(_), _) => add(&mut around.overlapping, row)?,
             (None, None) => around.paused = row.text(1)? == "true",
@@ -174,7 +174,7 @@ const FIRST_WAITING: &str = first_waiting!("ready_since, doc");
 /// The scope that the first of those that wait for locks keeps free, if it waited long
 /// enough and comes before the task in question.
 pub(crate) async fn reserved(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     outside: &Facts,
@@ -188,7 +188,7 @@ pub(crate) async fn reserved(
 }
 
 pub(crate) async fn reserves(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     (since, first): (Timestamp, Task),

@@ -6,19 +6,19 @@ use runner_lifecycle::{
     Facts, Refusal, RefusalCode, Request, Task, TaskCall, TaskId, Timestamp, decide,
 };
 
-use crate::change::{self, Change, Record};
+use crate::change::{self, AnswerRecord, StoreChange};
 use crate::claims;
-use crate::engine::{Access, Arg, FromMemory, Session, one};
+use crate::engine::{FromMemory, SqlArg, StoreAccess, StoreTx, one};
 use crate::error::{LedgerError, StoreError};
-use crate::facts::{self, Loaded};
-use crate::ledger::{Ladder, Ledger};
+use crate::facts::{self, LoadedTask};
+use crate::ledger::{ConflictRetry, Ledger};
 use crate::masking;
 use crate::records;
 use crate::writes;
 
 /// A call of a task.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct LedgerCall {
     /// Which task.
     pub task: TaskId,
     /// Who asks, and what.
@@ -30,10 +30,10 @@ pub struct Ask {
     pub request_id: Option<String>,
 }
 
-impl Ask {
+impl LedgerCall {
     /// A call without anything besides.
-    pub fn new(task: TaskId, actor: &str, request: Request) -> Ask {
-        Ask {
+    pub fn new(task: TaskId, actor: &str, request: Request) -> LedgerCall {
+        LedgerCall {
             task,
             call: TaskCall {
                 actor: actor.to_owned(),
@@ -47,14 +47,14 @@ impl Ask {
 
     /// With a name of its own.
     #[must_use]
-    pub fn named(mut self, request_id: &str) -> Ask {
+    pub fn named(mut self, request_id: &str) -> LedgerCall {
         self.request_id = Some(request_id.to_owned());
         self
     }
 
     /// For a row of that version only.
     #[must_use]
-    pub fn for_version(mut self, version: u64) -> Ask {
+    pub fn for_version(mut self, version: u64) -> LedgerCall {
         self.call.expected_version = Some(version);
         self
     }
@@ -68,7 +68,7 @@ impl Ask {
 
 /// What a call came to.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CallOutcome {
     /// What the caller is told.
     pub answer: Answer,
     /// The row as it is now.
@@ -81,9 +81,9 @@ pub struct Outcome {
     pub replayed: bool,
 }
 
-impl From<Decision> for Outcome {
-    fn from(decision: Decision) -> Outcome {
-        Outcome {
+impl From<Decision> for CallOutcome {
+    fn from(decision: Decision) -> CallOutcome {
+        CallOutcome {
             answer: decision.answer,
             task: decision.task,
             created: decision.created.map(|created| created.task),
@@ -95,12 +95,12 @@ impl From<Decision> for Outcome {
 
 impl Ledger {
     /// Decides and writes one request, in one transaction.
-    pub async fn call(&self, ask: &Ask) -> Result<Outcome, LedgerError> {
+    pub async fn call(&self, ask: &LedgerCall) -> Result<CallOutcome, LedgerError> {
         let ask = masking::masked(ask);
         if let Some(outcome) = Box::pin(self.call_from_memory(&ask)).await? {
             return Ok(outcome);
         }
-        let mut ladder = Ladder::default();
+        let mut ladder = ConflictRetry::default();
         let error = loop {
             match Box::pin(self.call_once(&ask)).await {
                 Ok(outcome) => return Ok(outcome),
@@ -122,11 +122,11 @@ impl Ledger {
         }
     }
 
-    async fn answered(&self, ask: &Ask) -> Result<Option<Outcome>, LedgerError> {
+    async fn answered(&self, ask: &LedgerCall) -> Result<Option<CallOutcome>, LedgerError> {
         if ask.request_id.is_none() {
             return Ok(None);
         }
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         recorded(&mut *session, ask).await
     }
 
@@ -153,15 +153,15 @@ impl Ledger {
             reason,
             waits_for: None,
         };
-        let block = Ask::new(id.clone(), actor, block);
+        let block = LedgerCall::new(id.clone(), actor, block);
         Box::pin(self.call_once(&block)).await.ok();
     }
 
     /// Makes several tasks in one transaction: all or none. A task may depend on one
     /// that stands before it.
-    pub async fn create_all(&self, asks: &[Ask]) -> Result<Vec<Outcome>, LedgerError> {
-        let asks: Vec<Ask> = asks.iter().map(masking::masked).collect();
-        let mut ladder = Ladder::default();
+    pub async fn create_all(&self, asks: &[LedgerCall]) -> Result<Vec<CallOutcome>, LedgerError> {
+        let asks: Vec<LedgerCall> = asks.iter().map(masking::masked).collect();
+        let mut ladder = ConflictRetry::default();
         loop {
             match Box::pin(self.create_all_once(&asks)).await {
                 Ok(outcomes) => return Ok(outcomes),
@@ -170,8 +170,8 @@ impl Ledger {
         }
     }
 
-    async fn create_all_once(&self, asks: &[Ask]) -> Result<Vec<Outcome>, LedgerError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+    async fn create_all_once(&self, asks: &[LedgerCall]) -> Result<Vec<CallOutcome>, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let mut outcomes = Vec::new();
         for ask in asks {
             let outcome = match recorded(&mut *session, ask).await? {
@@ -185,7 +185,7 @@ impl Ledger {
         Ok(outcomes)
     }
 
-    async fn call_once(&self, ask: &Ask) -> Result<Outcome, LedgerError> {
+    async fn call_once(&self, ask: &LedgerCall) -> Result<CallOutcome, LedgerError> {
         let mut session = self.engine.begin(access(&ask.call.request)).await?;
         if let Some(answered) = recorded(&mut *session, ask).await? {
             return Ok(answered);
@@ -197,7 +197,7 @@ impl Ledger {
     }
 
     /// What was decided is in the store.
-    fn written(&self, decision: Decision) -> Outcome {
+    fn written(&self, decision: Decision) -> CallOutcome {
         self.memory.note(&decision);
         if !decision.events.is_empty() {
             self.engine.announce();
@@ -207,7 +207,7 @@ impl Ledger {
 
     /// A call about work that this process holds, or that makes something new: decided by
     /// what is remembered and written if that still is so. None: it must be read.
-    async fn call_from_memory(&self, ask: &Ask) -> Result<Option<Outcome>, LedgerError> {
+    async fn call_from_memory(&self, ask: &LedgerCall) -> Result<Option<CallOutcome>, LedgerError> {
         let request = &ask.call.request;
         if ask.request_id.is_some() || self.engine.memory_writes() == FromMemory::Never {
             return Ok(None);
@@ -234,7 +234,7 @@ impl Ledger {
         let Some(now) = self.known_time() else {
             return Ok(None);
         };
-        let loaded = known.map(Loaded::from);
+        let loaded = known.map(LoadedTask::from);
         let loaded = loaded.as_ref();
         let facts = Facts {
             lease: loaded.and_then(|loaded| loaded.lease.clone()),
@@ -263,17 +263,17 @@ impl Ledger {
     /// Writes what was decided from memory, if the store still has what that was.
     async fn compare_and_write(
         &self,
-        loaded: Option<&Loaded>,
+        loaded: Option<&LoadedTask>,
         decision: &Decision,
         alone: Option<Vec<String>>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         if self.engine.memory_writes() == FromMemory::AtOnce {
-            let mut change = Change::of(&self.policy, loaded, decision, None, now)?;
+            let mut change = StoreChange::of(&self.policy, loaded, decision, None, now)?;
             change.alone = alone;
             return self.engine.write(change).await;
         }
-        let mut session = self.engine.begin(Access::Once).await?;
+        let mut session = self.engine.begin(StoreAccess::Once).await?;
         if let Some(loaded) = loaded {
             writes::compare(&mut *session, loaded, alone.as_deref()).await?;
         }
@@ -292,8 +292,8 @@ impl Ledger {
 
     async fn decide_in(
         &self,
-        session: &mut dyn Session,
-        ask: &Ask,
+        session: &mut dyn StoreTx,
+        ask: &LedgerCall,
     ) -> Result<Decision, LedgerError> {
         let request = &ask.call.request;
         // What is to be made has no row yet that could be locked.
@@ -327,11 +327,11 @@ impl Ledger {
     /// that has a name.
     pub(crate) async fn settle(
         &self,
-        session: &mut dyn Session,
-        loaded: Option<&Loaded>,
+        session: &mut dyn StoreTx,
+        loaded: Option<&LoadedTask>,
         call: &TaskCall,
         facts: &Facts,
-        ask: Option<&Ask>,
+        ask: Option<&LedgerCall>,
         now: Timestamp,
     ) -> Result<Decision, LedgerError> {
         let task = loaded.map(|loaded| &loaded.task);
@@ -350,25 +350,28 @@ impl Ledger {
 /// What is read for most requests is the row and what hangs on it: a change of that is
 /// noticed when the decision is written. Others also depend on rows of other tasks, or on
 /// locks that are taken, and hold what they read.
-fn access(request: &Request) -> Access {
+fn access(request: &Request) -> StoreAccess {
     match request {
-        Request::Create(new) if !new.dependencies.is_empty() => Access::Write,
+        Request::Create(new) if !new.dependencies.is_empty() => StoreAccess::Write,
         Request::Claim(_)
         | Request::Block { .. }
         | Request::Recover { .. }
         | Request::Repair
-        | Request::Retry { .. } => Access::Write,
-        _ => Access::Once,
+        | Request::Retry { .. } => StoreAccess::Write,
+        _ => StoreAccess::Once,
     }
 }
 
 /// The answer that a request with the same name got.
-async fn recorded(session: &mut dyn Session, ask: &Ask) -> Result<Option<Outcome>, LedgerError> {
+async fn recorded(
+    session: &mut dyn StoreTx,
+    ask: &LedgerCall,
+) -> Result<Option<CallOutcome>, LedgerError> {
     let Some(name) = &ask.request_id else {
         return Ok(None);
     };
     let sql = "SELECT digest, answer FROM requests WHERE id = $1";
-    let Some(row) = one(session, sql, &[Arg::Text(name)]).await? else {
+    let Some(row) = one(session, sql, &[SqlArg::Text(name)]).await? else {
         return Ok(None);
     };
     if row.text(0)? != ask.digest()? {
@@ -392,7 +395,7 @@ async fn recorded(session: &mut dyn Session, ask: &Ask) -> Result<Option<Outcome
         Some(id) => facts::load(session, id, None).await?,
         None => None,
     };
-    Ok(Some(Outcome {
+    Ok(Some(CallOutcome {
         answer,
         task: loaded.task,
         created: created.map(|created| created.task),
@@ -402,9 +405,9 @@ async fn recorded(session: &mut dyn Session, ask: &Ask) -> Result<Option<Outcome
 }
 
 /// A successor needs an id of its own.
-async fn refuse_taken(session: &mut dyn Session, id: &TaskId) -> Result<(), LedgerError> {
+async fn refuse_taken(session: &mut dyn StoreTx, id: &TaskId) -> Result<(), LedgerError> {
     let taken = "SELECT id FROM tasks WHERE id = $1";
-    match one(session, taken, &[Arg::Text(id.as_str())]).await? {
+    match one(session, taken, &[SqlArg::Text(id.as_str())]).await? {
         None => Ok(()),
         Some(_) => Err(Refusal::new(
             RefusalCode::InvalidTransition,
@@ -414,7 +417,7 @@ async fn refuse_taken(session: &mut dyn Session, id: &TaskId) -> Result<(), Ledg
     }
 }
 
-fn record(ask: &Ask, answer: &Answer) -> Result<Option<Record>, StoreError> {
+fn record(ask: &LedgerCall, answer: &Answer) -> Result<Option<AnswerRecord>, StoreError> {
     let Some(name) = &ask.request_id else {
         return Ok(None);
     };
@@ -432,8 +435,8 @@ mod tests {
     use runner_lifecycle::request::NewTask;
 
     use super::*;
-    use crate::engine::{Engine, Later, Row, Sql};
-    use crate::{Hints, Options, Store, Wanted};
+    use crate::engine::{Engine, SqlRow, SqlText, StoreFuture};
+    use crate::{ClaimRequest, LedgerOptions, Store, StoreNotifications};
 
     /// A store in which somebody else is faster, so many times.
     struct Contended {
@@ -443,20 +446,24 @@ mod tests {
 
     /// A transaction that somebody was faster than: this is noticed at its end.
     struct Slow {
-        inner: Box<dyn Session>,
+        inner: Box<dyn StoreTx>,
         left: Arc<AtomicU32>,
     }
 
-    impl Session for Slow {
-        fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
+    impl StoreTx for Slow {
+        fn run<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, u64> {
             self.inner.run(sql, args)
         }
 
-        fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+        fn rows<'a>(
+            &'a mut self,
+            sql: SqlText,
+            args: &'a [SqlArg<'a>],
+        ) -> StoreFuture<'a, Vec<SqlRow>> {
             self.inner.rows(sql, args)
         }
 
-        fn later<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, ()> {
+        fn later<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, ()> {
             self.inner.later(sql, args)
         }
 
@@ -464,11 +471,11 @@ mod tests {
             self.inner.is_lone_writer()
         }
 
-        fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()> {
+        fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> StoreFuture<'a, ()> {
             self.inner.serialise_scope(scope)
         }
 
-        fn commit(self: Box<Self>) -> Later<'static, ()> {
+        fn commit(self: Box<Self>) -> StoreFuture<'static, ()> {
             let lost = |left: u32| left.checked_sub(1);
             let order = Ordering::SeqCst;
             if self.left.fetch_update(order, order, lost).is_err() {
@@ -480,15 +487,15 @@ mod tests {
             })
         }
 
-        fn rollback(self: Box<Self>) -> Later<'static, ()> {
+        fn rollback(self: Box<Self>) -> StoreFuture<'static, ()> {
             self.inner.rollback()
         }
     }
 
     impl Engine for Contended {
-        fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
+        fn begin(&self, access: StoreAccess) -> StoreFuture<'_, Box<dyn StoreTx>> {
             Box::pin(async move {
-                let slow: Box<dyn Session> = Box::new(Slow {
+                let slow: Box<dyn StoreTx> = Box::new(Slow {
                     inner: self.inner.begin(access).await?,
                     left: Arc::clone(&self.left),
                 });
@@ -496,7 +503,7 @@ mod tests {
             })
         }
 
-        fn migrate(&self) -> Later<'_, ()> {
+        fn migrate(&self) -> StoreFuture<'_, ()> {
             self.inner.migrate()
         }
 
@@ -504,11 +511,11 @@ mod tests {
             self.inner.announce();
         }
 
-        fn flush(&self) -> Later<'_, ()> {
+        fn flush(&self) -> StoreFuture<'_, ()> {
             self.inner.flush()
         }
 
-        fn listen(&self) -> Later<'_, Hints> {
+        fn listen(&self) -> StoreFuture<'_, StoreNotifications> {
             self.inner.listen()
         }
 
@@ -516,7 +523,7 @@ mod tests {
             self.inner.statements()
         }
 
-        fn close(&self) -> Later<'_, ()> {
+        fn close(&self) -> StoreFuture<'_, ()> {
             self.inner.close()
         }
     }
@@ -525,10 +532,12 @@ mod tests {
     async fn a_claim_that_lost_every_race_blocks_its_task() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::Sqlite(folder.path().join("ledger.db"));
-        let plain = Ledger::open(&store, Options::default()).await.unwrap();
+        let plain = Ledger::open(&store, LedgerOptions::default())
+            .await
+            .unwrap();
         let id = TaskId::parse("t").unwrap();
         let new = NewTask::new(id.clone(), Resource::parse("src").unwrap());
-        let create = Ask::new(id.clone(), "planner", Request::Create(new));
+        let create = LedgerCall::new(id.clone(), "planner", Request::Create(new));
         plain.call(&create).await.unwrap();
         // Both ways to claim: this very task, and whatever is first.
         for (races, by_name, blocked) in [
@@ -540,11 +549,11 @@ mod tests {
                 inner: Arc::clone(&plain.engine),
                 left: Arc::new(AtomicU32::new(races)),
             };
-            let ledger = Ledger::on(Arc::new(engine), false, Options::default());
+            let ledger = Ledger::on(Arc::new(engine), false, LedgerOptions::default());
             let ledger = ledger.await.unwrap();
-            let wanted = Wanted::work("w", "worker", "k");
+            let wanted = ClaimRequest::work("w", "worker", "k");
             let error = if by_name {
-                let claim = Ask::new(id.clone(), "w", wanted.call().request);
+                let claim = LedgerCall::new(id.clone(), "w", wanted.call().request);
                 ledger.call(&claim).await.err()
             } else {
                 ledger.claim_next(&wanted).await.err()
@@ -562,7 +571,9 @@ mod tests {
                     packet: None,
                     successor: None,
                 };
-                let recovered = plain.call(&Ask::new(id.clone(), "cycle", recover)).await;
+                let recovered = plain
+                    .call(&LedgerCall::new(id.clone(), "cycle", recover))
+                    .await;
                 let task = recovered.unwrap().task;
                 assert_eq!(task.task_type, runner_lifecycle::TaskType::Serial);
             }

@@ -7,18 +7,18 @@ use runner_lifecycle::watchdog::lease_deadline;
 use runner_lifecycle::{Policy, TaskId, TaskState, Timestamp};
 
 use crate::error::StoreError;
-use crate::facts::Loaded;
+use crate::facts::LoadedTask;
 use crate::records::{self, int};
-use crate::wakes::{self, Key};
-use crate::writes::{self, Columns};
+use crate::wakes::{self, WakeKey};
+use crate::writes::{self, RowColumns};
 
 /// Texts of which some are missing.
-pub(crate) type Texts = Vec<Option<String>>;
+pub(crate) type OptionalTexts = Vec<Option<String>>;
 /// Numbers of which some are missing.
-pub(crate) type Numbers = Vec<Option<i64>>;
+pub(crate) type OptionalNumbers = Vec<Option<i64>>;
 
 /// A recorded answer: its name, the digest of the request and the answer.
-pub(crate) type Record = [String; 3];
+pub(crate) type AnswerRecord = [String; 3];
 
 /// What becomes of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,14 +48,14 @@ pub(crate) enum ResultWrite {
 
 /// Everything that one decision writes.
 #[derive(Debug, Default)]
-pub struct Change {
+pub struct StoreChange {
     pub(crate) id: String,
     pub(crate) expected: Option<i64>,
     /// The row: state, role, lane, queue, `blocked_on`, lineage, `rework_of`,
     /// `superseded_by`, awaits, doc, scope.
-    pub(crate) texts: Option<Texts>,
+    pub(crate) texts: Option<OptionalTexts>,
     /// The row: version, rank, `created_at`, `updated_at`, `retry_at`, `due_at`.
-    pub(crate) numbers: Option<Numbers>,
+    pub(crate) numbers: Option<OptionalNumbers>,
     pub(crate) event_versions: Vec<i64>,
     pub(crate) event_states: Vec<String>,
     pub(crate) event_times: Vec<i64>,
@@ -63,7 +63,7 @@ pub struct Change {
     /// For each run its id, status and doc.
     pub(crate) runs: Vec<String>,
     /// For each run its number, start, judgements and how long its task had waited.
-    pub(crate) run_numbers: Numbers,
+    pub(crate) run_numbers: OptionalNumbers,
     /// None: nothing becomes of any.
     pub(crate) runs_write: Option<RunsWrite>,
     pub(crate) lease: Option<LeaseWrite>,
@@ -92,28 +92,28 @@ pub struct Change {
 
 /// Whether a decision can be written as one change: dependencies of a new task and a
 /// successor need more than that.
-pub(crate) fn fits(before: Option<&Loaded>, decision: &Decision) -> bool {
+pub(crate) fn fits(before: Option<&LoadedTask>, decision: &Decision) -> bool {
     decision.created.is_none() && (before.is_some() || decision.task.dependencies.is_empty())
 }
 
-impl Change {
+impl StoreChange {
     pub(crate) fn of(
         policy: &Policy,
-        before: Option<&Loaded>,
+        before: Option<&LoadedTask>,
         decision: &Decision,
-        request: Option<Record>,
+        request: Option<AnswerRecord>,
         now: Timestamp,
-    ) -> Result<Change, StoreError> {
+    ) -> Result<StoreChange, StoreError> {
         let task = &decision.task;
         let was = before.and_then(|loaded| loaded.lease.as_ref());
-        let mut change = Change {
+        let mut change = StoreChange {
             id: task.id.to_string(),
             release: decision.locks == LockChange::Release,
             was_token: was.map(|lease| int(lease.token)),
             was_beat: was.map(|lease| lease.last_heartbeat_at.0),
             was_owner: was.map(|lease| lease.owner.clone()),
             request: request.map(Vec::from),
-            ..Change::default()
+            ..StoreChange::default()
         };
         if !decision.events.is_empty() {
             change.row(policy, before, decision)?;
@@ -155,13 +155,13 @@ impl Change {
     fn row(
         &mut self,
         policy: &Policy,
-        before: Option<&Loaded>,
+        before: Option<&LoadedTask>,
         decision: &Decision,
     ) -> Result<(), StoreError> {
         let task = &decision.task;
         let newest = decision.runs.last();
         let newest = newest.or(before.and_then(|loaded| loaded.run.as_ref()));
-        let columns = Columns::of(policy, task, newest)?;
+        let columns = RowColumns::of(policy, task, newest)?;
         self.expected = decision.expected_version.map(int);
         self.numbers = Some(columns.numbers(task));
         self.texts = Some(columns.texts(task));
@@ -172,12 +172,12 @@ impl Change {
             self.result_scope = Some(texts(&task.lock_scope));
         } else if was && !is {
             self.result = Some(ResultWrite::End);
-            self.wake.push(Key::Result(task.id.clone()).text());
+            self.wake.push(WakeKey::Result(task.id.clone()).text());
         }
         let passed = before.map(|loaded| wakes::passed_on(loaded, task));
         for key in passed.into_iter().flatten() {
             match key {
-                Key::Stored(text) => self.passed = Some(text),
+                WakeKey::Stored(text) => self.passed = Some(text),
                 key => self.wake.push(key.text()),
             }
         }

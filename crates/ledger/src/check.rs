@@ -4,7 +4,7 @@ use runner_lifecycle::lock::ScopeLock;
 use runner_lifecycle::reconcile::{Inconsistency, ReconcileSnapshot, reconcile};
 use runner_lifecycle::{Task, TaskId};
 
-use crate::engine::{Access, Arg, Session, all};
+use crate::engine::{SqlArg, StoreAccess, StoreTx, all};
 use crate::error::{LedgerError, StoreError};
 use crate::ledger::Ledger;
 use crate::reads;
@@ -13,7 +13,7 @@ use crate::records;
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
-pub struct Findings {
+pub struct CheckFindings {
     /// How many tasks were looked at.
     pub tasks: u64,
     /// How many events.
@@ -26,7 +26,7 @@ pub struct Findings {
     pub index: Vec<String>,
 }
 
-impl Findings {
+impl CheckFindings {
     /// Whether there is nothing to say.
     pub fn is_clean(&self) -> bool {
         self.rows.is_empty() && self.inconsistencies.is_empty() && self.index.is_empty()
@@ -35,8 +35,8 @@ impl Findings {
 
 impl Ledger {
     /// Compares everything with everything, at one point in time.
-    pub async fn check(&self) -> Result<Findings, LedgerError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+    pub async fn check(&self) -> Result<CheckFindings, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let mut findings = rebuild::compare(&mut *session).await?;
         let snapshot = read_all(&mut *session).await?;
         findings.inconsistencies = reconcile_by_lineage(&snapshot);
@@ -46,7 +46,7 @@ impl Ledger {
 }
 
 /// Everything that is compared.
-struct Everything {
+struct CheckData {
     tasks: Vec<Task>,
     last_events: Vec<runner_lifecycle::event::TaskEvent>,
     locks: Vec<ScopeLock>,
@@ -54,24 +54,24 @@ struct Everything {
     runs: Vec<runner_lifecycle::run::TaskRun>,
 }
 
-async fn read_all(session: &mut dyn Session) -> Result<Everything, LedgerError> {
+async fn read_all(session: &mut dyn StoreTx) -> Result<CheckData, LedgerError> {
     let tasks = "SELECT doc FROM tasks ORDER BY id";
     let events = "SELECT e.doc FROM events e JOIN (SELECT task_id, MAX(version) AS version \
          FROM events GROUP BY task_id) m ON m.task_id = e.task_id AND m.version = e.version \
          ORDER BY e.task_id";
     let runs = "SELECT doc FROM runs ORDER BY task_id, number";
-    Ok(Everything {
+    Ok(CheckData {
         tasks: readable(session, tasks, records::task).await?,
         last_events: readable(session, events, records::event).await?,
         locks: reads::locks(session).await?,
-        leases: reads::leases(session, &[Arg::Int(i64::MAX), Arg::Int(i64::MAX)]).await?,
+        leases: reads::leases(session, &[SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)]).await?,
         runs: readable(session, runs, records::run).await?,
     })
 }
 
 /// Those that can be read. What cannot is told of when rows and events are compared.
 async fn readable<T>(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     sql: &'static str,
     read: impl Fn(&str) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, LedgerError> {
@@ -87,7 +87,7 @@ async fn readable<T>(
 }
 
 /// The rules compare everything with everything; a lineage at a time that is quick.
-fn reconcile_by_lineage(all: &Everything) -> Vec<Inconsistency> {
+fn reconcile_by_lineage(all: &CheckData) -> Vec<Inconsistency> {
     use std::collections::{BTreeMap, BTreeSet};
     let ids: BTreeSet<&TaskId> = all.tasks.iter().map(|task| &task.id).collect();
     let mut groups: BTreeMap<&TaskId, Vec<&Task>> = BTreeMap::new();
@@ -201,7 +201,7 @@ const INDEX_FAULTS: &[(&str, &str)] = &[
     ),
 ];
 
-async fn index_faults(session: &mut dyn Session) -> Result<Vec<String>, LedgerError> {
+async fn index_faults(session: &mut dyn StoreTx) -> Result<Vec<String>, LedgerError> {
     let mut faults = Vec::new();
     for (words, sql) in INDEX_FAULTS {
         for row in all(session, *sql, &[]).await? {

@@ -9,20 +9,20 @@ use runner_lifecycle::{
     Facts, Lane, LeasePurpose, RefusalCode, Request, Task, TaskCall, TaskId, TaskState, Timestamp,
 };
 
-use crate::engine::{Access, Arg, FromMemory, Session, Sql, all, one};
+use crate::engine::{FromMemory, SqlArg, SqlText, StoreAccess, StoreTx, all, one};
 use crate::error::LedgerError;
-use crate::facts::{self, Loaded};
-use crate::ledger::{Ladder, Ledger};
+use crate::facts::{self, LoadedTask};
+use crate::ledger::{ConflictRetry, Ledger};
 use crate::picks;
 use crate::records;
-use crate::wakes::{self, Key};
+use crate::wakes::{self, WakeKey};
 
 /// How many tasks that cannot start are put aside before their places are written.
 const BATCH: usize = 32;
 
 /// Who wants something to do.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ClaimRequest {
     /// Who shall hold the lease.
     pub owner: String,
     /// The role whose tasks the owner gets; for work alone.
@@ -40,10 +40,10 @@ pub struct Wanted {
     pub outside: Facts,
 }
 
-impl Wanted {
+impl ClaimRequest {
     /// Work of a role.
-    pub fn work(owner: &str, role: &str, key: &str) -> Wanted {
-        Wanted {
+    pub fn work(owner: &str, role: &str, key: &str) -> ClaimRequest {
+        ClaimRequest {
             owner: owner.to_owned(),
             role: role.to_owned(),
             lane: None,
@@ -70,7 +70,7 @@ impl Wanted {
 
 /// A claim that succeeded.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct ClaimedTask {
     /// The row.
     pub task: Task,
     /// Name it in every write.
@@ -83,7 +83,7 @@ pub struct Claimed {
     pub replayed: bool,
 }
 
-impl Claimed {
+impl ClaimedTask {
     /// What the owner is given: the task, and the locks that others hold.
     pub fn assignment(&self, objective: &str, locks: &[ScopeLock]) -> Assignment {
         assignment(&self.task, &self.run_id, objective, locks)
@@ -91,15 +91,15 @@ impl Claimed {
 }
 
 /// A task that may be claimed, with what the claim must know.
-pub(crate) struct Found {
-    pub(crate) loaded: Loaded,
+pub(crate) struct ClaimCandidate {
+    pub(crate) loaded: LoadedTask,
     pub(crate) facts: Facts,
     pub(crate) now: Timestamp,
 }
 
 /// What one transaction came to.
-pub(crate) enum Attempt {
-    Claimed(Box<Claimed>),
+pub(crate) enum ClaimAttempt {
+    Claimed(Box<ClaimedTask>),
     /// Some were put aside; there may be more.
     Again,
     Nothing,
@@ -118,11 +118,11 @@ macro_rules! ready_tasks {
 }
 
 /// The index of ready tasks. `$2` is the lane.
-pub(crate) const READY: Sql = Sql {
+pub(crate) const READY: SqlText = SqlText {
     sqlite: ready_tasks!("AND $2 IS NULL", ""),
     postgres: ready_tasks!("AND $2::text IS NULL", " FOR UPDATE SKIP LOCKED"),
 };
-pub(crate) const READY_IN_LANE: Sql = Sql {
+pub(crate) const READY_IN_LANE: SqlText = SqlText {
     sqlite: ready_tasks!("AND lane = $2", ""),
     postgres: ready_tasks!("AND lane = $2", " FOR UPDATE SKIP LOCKED"),
 };
@@ -138,11 +138,11 @@ macro_rules! awaiting {
     };
 }
 
-const TO_JUDGE: Sql = Sql {
+const TO_JUDGE: SqlText = SqlText {
     sqlite: awaiting!("judge", ""),
     postgres: awaiting!("judge", " FOR UPDATE SKIP LOCKED"),
 };
-const TO_MERGE: Sql = Sql {
+const TO_MERGE: SqlText = SqlText {
     sqlite: awaiting!("merge", ""),
     postgres: awaiting!("merge", " FOR UPDATE SKIP LOCKED"),
 };
@@ -150,8 +150,11 @@ const SAME_CLAIM: &str = "SELECT task_id FROM leases WHERE owner = $1 AND claim_
 
 impl Ledger {
     /// Claims the first task in order that can start now.
-    pub async fn claim_next(&self, wanted: &Wanted) -> Result<Option<Claimed>, LedgerError> {
-        let mut ladder = Ladder::default();
+    pub async fn claim_next(
+        &self,
+        wanted: &ClaimRequest,
+    ) -> Result<Option<ClaimedTask>, LedgerError> {
+        let mut ladder = ConflictRetry::default();
         // The task whose claim was lost last.
         let mut lost = None;
         loop {
@@ -160,9 +163,9 @@ impl Ledger {
                 None => Box::pin(self.claim_once(wanted, ladder.is_again(), &mut lost)).await,
             };
             match tried {
-                Ok(Attempt::Claimed(claimed)) => return Ok(Some(*claimed)),
-                Ok(Attempt::Nothing) => return Ok(None),
-                Ok(Attempt::Again) => {}
+                Ok(ClaimAttempt::Claimed(claimed)) => return Ok(Some(*claimed)),
+                Ok(ClaimAttempt::Nothing) => return Ok(None),
+                Ok(ClaimAttempt::Again) => {}
                 Err(error) => {
                     if let Err(last) = ladder.again(error).await {
                         if ladder.is_used_up()
@@ -180,10 +183,10 @@ impl Ledger {
     /// The first try, together with others who want the same; none: it must be tried alone.
     async fn claim_in_company(
         &self,
-        wanted: &Wanted,
-        ladder: &Ladder,
+        wanted: &ClaimRequest,
+        ladder: &ConflictRetry,
         lost: &mut Option<TaskId>,
-    ) -> Option<Result<Attempt, LedgerError>> {
+    ) -> Option<Result<ClaimAttempt, LedgerError>> {
         let first = !ladder.is_again() && wanted.purpose == LeasePurpose::Work;
         if !first || self.engine.memory_writes() != FromMemory::AtOnce {
             return None;
@@ -199,11 +202,11 @@ impl Ledger {
     /// the task that it is about, once that is known.
     pub(crate) async fn claim_once(
         &self,
-        wanted: &Wanted,
+        wanted: &ClaimRequest,
         repeated: bool,
         tried: &mut Option<TaskId>,
-    ) -> Result<Attempt, LedgerError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+    ) -> Result<ClaimAttempt, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let call = wanted.call();
         let found = if wanted.purpose == LeasePurpose::Work && session.writes_at_once() {
             picks::pick(self, &mut *session, wanted, repeated).await?
@@ -211,9 +214,9 @@ impl Ledger {
             self.find(&mut *session, wanted, &call).await?
         };
         let Some(found) = found else {
-            return Ok(Attempt::Nothing);
+            return Ok(ClaimAttempt::Nothing);
         };
-        let Found { loaded, facts, now } = found;
+        let ClaimCandidate { loaded, facts, now } = found;
         *tried = Some(loaded.task.id.clone());
         session.last_write();
         let tried = self.settle(&mut *session, Some(&loaded), &call, &facts, None, now);
@@ -230,7 +233,7 @@ impl Ledger {
                 let waits = refusal.code == RefusalCode::LockConflict;
                 if !waits || wanted.purpose != LeasePurpose::Work {
                     session.rollback().await?;
-                    return Ok(Attempt::Nothing);
+                    return Ok(ClaimAttempt::Nothing);
                 }
                 self.put_aside(session, wanted, loaded).await
             }
@@ -247,10 +250,10 @@ impl Ledger {
     /// its scope serialised.
     async fn find(
         &self,
-        session: &mut dyn Session,
-        wanted: &Wanted,
+        session: &mut dyn StoreTx,
+        wanted: &ClaimRequest,
         call: &TaskCall,
-    ) -> Result<Option<Found>, LedgerError> {
+    ) -> Result<Option<ClaimCandidate>, LedgerError> {
         if wanted.purpose == LeasePurpose::Work && session.is_lone_writer() {
             let Some(loaded) = facts::look_for_work(session, wanted).await? else {
                 return Ok(None);
@@ -259,7 +262,7 @@ impl Ledger {
                 .found(session, wanted, call, loaded, Timestamp(0))
                 .await;
         }
-        let same = [Arg::Text(&wanted.owner), Arg::Text(&wanted.key)];
+        let same = [SqlArg::Text(&wanted.owner), SqlArg::Text(&wanted.key)];
         let id = match one(session, SAME_CLAIM, &same).await? {
             Some(row) => Some(records::task_id(&row.text(0)?)?),
             None => self.candidate(session, wanted).await?,
@@ -272,11 +275,11 @@ impl Ledger {
 
     pub(crate) async fn look_at(
         &self,
-        session: &mut dyn Session,
-        wanted: &Wanted,
+        session: &mut dyn StoreTx,
+        wanted: &ClaimRequest,
         call: &TaskCall,
         id: &TaskId,
-    ) -> Result<Option<Found>, LedgerError> {
+    ) -> Result<Option<ClaimCandidate>, LedgerError> {
         facts::lock_row(session, id).await?;
         let (Some(loaded), server_now) = facts::look(session, id, None, false).await? else {
             return Ok(None);
@@ -286,12 +289,12 @@ impl Ledger {
 
     async fn found(
         &self,
-        session: &mut dyn Session,
-        wanted: &Wanted,
+        session: &mut dyn StoreTx,
+        wanted: &ClaimRequest,
         call: &TaskCall,
-        loaded: Loaded,
+        loaded: LoadedTask,
         server_now: Timestamp,
-    ) -> Result<Option<Found>, LedgerError> {
+    ) -> Result<Option<ClaimCandidate>, LedgerError> {
         facts::serialise(session, Some(&loaded), &call.request).await?;
         let (now, request) = (self.time(server_now), &call.request);
         let facts = facts::gather(
@@ -303,16 +306,16 @@ impl Ledger {
             now,
         )
         .await?;
-        Ok(Some(Found { loaded, facts, now }))
+        Ok(Some(ClaimCandidate { loaded, facts, now }))
     }
 
     /// Takes a task that cannot start out of the way, and those that come next.
     async fn put_aside(
         &self,
-        mut session: Box<dyn Session>,
-        wanted: &Wanted,
-        mut loaded: Loaded,
-    ) -> Result<Attempt, LedgerError> {
+        mut session: Box<dyn StoreTx>,
+        wanted: &ClaimRequest,
+        mut loaded: LoadedTask,
+    ) -> Result<ClaimAttempt, LedgerError> {
         // This transaction has serialised one scope and may not serialise another:
         // whoever else cannot start is put aside, and the first who could gets a
         // transaction of its own.
@@ -320,11 +323,11 @@ impl Ledger {
             let blocked = self
                 .not_ready(&mut *session, &loaded, &wanted.outside)
                 .await?;
-            match blocked.as_ref().map(Key::of) {
+            match blocked.as_ref().map(WakeKey::of) {
                 Some(Some(key)) => wakes::park(&mut *session, &loaded, &key).await?,
                 Some(None) => {
                     session.commit().await?;
-                    return Ok(Attempt::Nothing);
+                    return Ok(ClaimAttempt::Nothing);
                 }
                 None => break,
             }
@@ -334,19 +337,19 @@ impl Ledger {
             };
             let Some(next) = next else {
                 session.commit().await?;
-                return Ok(Attempt::Nothing);
+                return Ok(ClaimAttempt::Nothing);
             };
             loaded = next;
         }
         session.commit().await?;
-        Ok(Attempt::Again)
+        Ok(ClaimAttempt::Again)
     }
 
     /// The first in order, with its row locked.
     async fn candidate(
         &self,
-        session: &mut dyn Session,
-        wanted: &Wanted,
+        session: &mut dyn StoreTx,
+        wanted: &ClaimRequest,
     ) -> Result<Option<TaskId>, LedgerError> {
         let row = match wanted.purpose {
             LeasePurpose::Work => {
@@ -356,7 +359,7 @@ impl Ledger {
                     READY
                 };
                 let lane = wanted.lane.map(Lane::as_str);
-                let args = [Arg::Text(&wanted.role), Arg::MaybeText(lane)];
+                let args = [SqlArg::Text(&wanted.role), SqlArg::MaybeText(lane)];
                 one(session, sql, &args).await?
             }
             LeasePurpose::Judge | LeasePurpose::Merge => {
@@ -366,7 +369,7 @@ impl Ledger {
                 } else {
                     TO_MERGE
                 };
-                one(session, sql, &[Arg::Int(now.0)]).await?
+                one(session, sql, &[SqlArg::Int(now.0)]).await?
             }
         };
         row.map(|row| Ok(records::task_id(&row.text(0)?)?))
@@ -376,19 +379,19 @@ impl Ledger {
     /// What keeps a task from starting.
     pub(crate) async fn not_ready(
         &self,
-        session: &mut dyn Session,
-        loaded: &Loaded,
+        session: &mut dyn StoreTx,
+        loaded: &LoadedTask,
         outside: &Facts,
     ) -> Result<Option<NotReady>, LedgerError> {
         let now = self.now_in(session).await?;
-        let request = Wanted::work("", &loaded.task.role, "").call().request;
+        let request = ClaimRequest::work("", &loaded.task.role, "").call().request;
         let facts = facts::gather(session, &self.policy, loaded, &request, outside, now).await?;
         Ok(ready::ready(&self.policy, &loaded.task, &facts, now).err())
     }
 
     /// Why a task is not running; none: it is, has ended, or could start at once.
     pub async fn why(&self, id: &TaskId) -> Result<Option<NotReady>, LedgerError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let Some(loaded) = facts::load(&mut *session, id, None).await? else {
             return Err(unknown(id).into());
         };
@@ -401,8 +404,8 @@ impl Ledger {
 
     /// Who depends on these tasks, or on whom they succeed, and still waits.
     pub async fn dependents(&self, id: &TaskId) -> Result<Vec<TaskId>, LedgerError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let rows = all(&mut *session, DEPENDENTS, &[Arg::Text(id.as_str())]).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let rows = all(&mut *session, DEPENDENTS, &[SqlArg::Text(id.as_str())]).await?;
         let ids = rows.iter().map(|row| Ok(records::task_id(&row.text(0)?)?));
         ids.collect()
     }
@@ -414,30 +417,30 @@ const DEPENDENTS: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      SELECT d.task_id FROM dependencies d \
      WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) ORDER BY d.task_id";
 
-pub(crate) fn claimed(decision: runner_lifecycle::Decision) -> Attempt {
+pub(crate) fn claimed(decision: runner_lifecycle::Decision) -> ClaimAttempt {
     match decision.answer {
         Answer::Claimed {
             token,
             run_id,
             expires_at,
-        } => Attempt::Claimed(Box::new(Claimed {
+        } => ClaimAttempt::Claimed(Box::new(ClaimedTask {
             task: decision.task,
             token,
             run_id,
             expires_at,
             replayed: decision.replayed,
         })),
-        _ => Attempt::Nothing,
+        _ => ClaimAttempt::Nothing,
     }
 }
 
 /// Refuses a key that another claim of the same owner has.
 pub(crate) async fn check_key(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     id: &TaskId,
     claim: &Claim,
 ) -> Result<(), LedgerError> {
-    let same = [Arg::Text(&claim.owner), Arg::Text(&claim.key)];
+    let same = [SqlArg::Text(&claim.owner), SqlArg::Text(&claim.key)];
     let other = match one(session, SAME_CLAIM, &same).await? {
         Some(row) => records::task_id(&row.text(0)?)?,
         None => return Ok(()),

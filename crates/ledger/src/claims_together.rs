@@ -6,28 +6,28 @@
 use runner_lifecycle::decide::Decision;
 use runner_lifecycle::{Lane, TaskId, decide, lock};
 
-use crate::change::Change;
-use crate::claims::{self, Attempt, Wanted};
-use crate::company::Host;
-use crate::engine::{Access, Session};
+use crate::change::StoreChange;
+use crate::claims::{self, ClaimAttempt, ClaimRequest};
+use crate::company::BatchHandler;
+use crate::engine::{StoreAccess, StoreTx};
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
 use crate::{picks, postgres_write};
 
 /// Whose tasks are claimed: a role, and a lane if not all of them.
-pub(crate) type Line = (String, Option<Lane>);
+pub(crate) type ClaimGroup = (String, Option<Lane>);
 
 /// What came of a claim; none: try it alone. With the task whose claim was lost.
-pub(crate) type Tried = Option<(Result<Attempt, LedgerError>, Option<TaskId>)>;
+pub(crate) type BatchClaimResult = Option<(Result<ClaimAttempt, LedgerError>, Option<TaskId>)>;
 
-impl Host<Line, Wanted, Tried> for Ledger {
-    async fn serve(self, line: Line, wanted: Vec<Wanted>) -> Vec<Tried> {
+impl BatchHandler<ClaimGroup, ClaimRequest, BatchClaimResult> for Ledger {
+    async fn serve(self, line: ClaimGroup, wanted: Vec<ClaimRequest>) -> Vec<BatchClaimResult> {
         if let [wanted] = wanted.as_slice() {
             let mut lost = None;
             let tried = Box::pin(self.claim_once(wanted, false, &mut lost)).await;
             return vec![Some((tried, lost))];
         }
-        let mut tried: Vec<Tried> = wanted.iter().map(|_| None).collect();
+        let mut tried: Vec<BatchClaimResult> = wanted.iter().map(|_| None).collect();
         match Box::pin(self.claim_some(&line, &wanted)).await {
             Ok(claimed) => {
                 for (tried, claimed) in tried.iter_mut().zip(claimed) {
@@ -51,11 +51,11 @@ impl Ledger {
     /// Claims the first tasks in order, one for each as far as they are plain.
     async fn claim_some(
         &self,
-        line: &Line,
-        wanted: &[Wanted],
-    ) -> Result<Vec<Option<Attempt>>, LedgerError> {
-        let mut session = self.engine.begin(Access::Write).await?;
-        let mut claimed: Vec<Option<Attempt>> = wanted.iter().map(|_| None).collect();
+        line: &ClaimGroup,
+        wanted: &[ClaimRequest],
+    ) -> Result<Vec<Option<ClaimAttempt>>, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
+        let mut claimed: Vec<Option<ClaimAttempt>> = wanted.iter().map(|_| None).collect();
         let tried = self.claim_in(&mut *session, line, wanted).await;
         let decisions = match tried {
             Ok(decisions) if !decisions.is_empty() => decisions,
@@ -77,9 +77,9 @@ impl Ledger {
     /// What is written for which of them.
     async fn claim_in(
         &self,
-        session: &mut dyn Session,
-        line: &Line,
-        wanted: &[Wanted],
+        session: &mut dyn StoreTx,
+        line: &ClaimGroup,
+        wanted: &[ClaimRequest],
     ) -> Result<Vec<(usize, Decision)>, LedgerError> {
         let picked = picks::pick_some(self, session, line, wanted.len()).await?;
         let (mut decisions, mut changes, mut scope) = (Vec::new(), Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ impl Ledger {
             let Ok(decision) = decide(&self.policy, task, &wanted.call(), &facts, now) else {
                 continue;
             };
-            let change = Change::of(&self.policy, Some(&picked.loaded), &decision, None, now)?;
+            let change = StoreChange::of(&self.policy, Some(&picked.loaded), &decision, None, now)?;
             if postgres_write::is_plain_claim(&change) {
                 changes.push(change);
                 decisions.push((place, decision));

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use runner_lifecycle::Timestamp;
 
 /// Tells the time and waits.
-pub trait Clock: Send + Sync {
+pub trait LedgerClock: Send + Sync {
     /// The time.
     fn now(&self) -> Timestamp;
 
@@ -24,7 +24,7 @@ pub trait Clock: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
+impl LedgerClock for SystemClock {
     fn now(&self) -> Timestamp {
         #[allow(clippy::disallowed_methods)] // This is the clock that others are handed.
         let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -20,27 +20,27 @@ const TABLES: usize = 1;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Who serves them: an answer for each question, in their order.
-pub(crate) trait Host<K, Q, A>: Clone + Send + 'static {
+pub(crate) trait BatchHandler<K, Q, A>: Clone + Send + 'static {
     fn serve(self, kind: K, questions: Vec<Q>) -> impl Future<Output = Vec<A>> + Send;
 }
 
 /// Those who wait, by what they want.
-pub(crate) struct Company<K, Q, A> {
+pub(crate) struct Batcher<K, Q, A> {
     patience: Duration,
-    house: Mutex<House<K, Q, A>>,
+    house: Mutex<BatchState<K, Q, A>>,
 }
 
-struct House<K, Q, A> {
+struct BatchState<K, Q, A> {
     /// Nobody has an empty line.
-    lines: HashMap<K, VecDeque<Guest<Q, A>>>,
+    lines: HashMap<K, VecDeque<QueuedCall<Q, A>>>,
     /// The tables where somebody is served, each with its number and since when.
     tables: Vec<(u64, Instant)>,
     next_table: u64,
 }
 
-type Guest<Q, A> = (Q, oneshot::Sender<A>);
+type QueuedCall<Q, A> = (Q, oneshot::Sender<A>);
 
-impl<K, Q, A> House<K, Q, A>
+impl<K, Q, A> BatchState<K, Q, A>
 where
     K: Clone + Eq + Hash,
 {
@@ -57,7 +57,7 @@ where
     }
 
     /// The first of a line. Whoever went away wants nothing any more.
-    fn take(&mut self, kind: &K) -> Vec<Guest<Q, A>> {
+    fn take(&mut self, kind: &K) -> Vec<QueuedCall<Q, A>> {
         let Some(line) = self.lines.get_mut(kind) else {
             return Vec::new();
         };
@@ -70,20 +70,20 @@ where
     }
 }
 
-impl<K, Q, A> Company<K, Q, A>
+impl<K, Q, A> Batcher<K, Q, A>
 where
     K: Clone + Eq + Hash + Send + 'static,
     Q: Send + 'static,
     A: Send + 'static,
 {
-    pub(crate) fn new() -> Arc<Company<K, Q, A>> {
-        Company::with_patience(PATIENCE)
+    pub(crate) fn new() -> Arc<Batcher<K, Q, A>> {
+        Batcher::with_patience(PATIENCE)
     }
 
-    fn with_patience(patience: Duration) -> Arc<Company<K, Q, A>> {
-        Arc::new(Company {
+    fn with_patience(patience: Duration) -> Arc<Batcher<K, Q, A>> {
+        Arc::new(Batcher {
             patience,
-            house: Mutex::new(House {
+            house: Mutex::new(BatchState {
                 lines: HashMap::new(),
                 tables: Vec::new(),
                 next_table: 0,
@@ -91,12 +91,12 @@ where
         })
     }
 
-    fn house(&self) -> MutexGuard<'_, House<K, Q, A>> {
+    fn house(&self) -> MutexGuard<'_, BatchState<K, Q, A>> {
         self.house.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The answer; none if everything ends before it is there.
-    pub(crate) async fn ask<H: Host<K, Q, A>>(
+    pub(crate) async fn ask<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
         kind: K,
         question: Q,
@@ -119,12 +119,12 @@ where
     }
 
     /// A table for the question, or the place where its answer will be.
-    fn come_in<H: Host<K, Q, A>>(
+    fn come_in<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
         kind: &K,
         question: Q,
         host: &H,
-    ) -> Result<Seated<K, Q, A, H>, oneshot::Receiver<A>> {
+    ) -> Result<HeldSlot<K, Q, A, H>, oneshot::Receiver<A>> {
         let mut house = self.house();
         match self.table(&mut house, host, false) {
             Some(table) => Ok((table, question)),
@@ -134,12 +134,12 @@ where
 
     /// One that is free; whoever must not wait any longer gets one in any case. Where
     /// somebody has been served for too long, nobody waits for the end of it.
-    fn table<H: Host<K, Q, A>>(
+    fn table<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
-        house: &mut House<K, Q, A>,
+        house: &mut BatchState<K, Q, A>,
         host: &H,
         in_any_case: bool,
-    ) -> Option<Table<K, Q, A, H>> {
+    ) -> Option<BatchSlot<K, Q, A, H>> {
         let now = Instant::now();
         let lasts = |since: Instant| now.saturating_duration_since(since) < self.patience;
         let busy = house.tables.iter().filter(|(_, since)| lasts(*since));
@@ -148,7 +148,7 @@ where
         }
         house.next_table += 1;
         house.tables.push((house.next_table, now));
-        Some(Table {
+        Some(BatchSlot {
             company: Arc::clone(self),
             host: host.clone(),
             number: house.next_table,
@@ -156,7 +156,7 @@ where
         })
     }
 
-    async fn wait<H: Host<K, Q, A>>(
+    async fn wait<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
         kind: &K,
         mut told: oneshot::Receiver<A>,
@@ -181,7 +181,7 @@ where
     }
 
     /// Those who are served next: of this line, or else of the longest.
-    fn next(&self, kind: Option<K>) -> Option<(K, Vec<Guest<Q, A>>)> {
+    fn next(&self, kind: Option<K>) -> Option<(K, Vec<QueuedCall<Q, A>>)> {
         let mut house = self.house();
         let kind = kind.or_else(|| house.longest())?;
         let guests = house.take(&kind);
@@ -191,14 +191,14 @@ where
 
 /// Where one line is served at a time. When it is free, however that comes, the longest is
 /// next.
-struct Table<K, Q, A, H>
+struct BatchSlot<K, Q, A, H>
 where
     K: Clone + Eq + Hash + Send + 'static,
     Q: Send + 'static,
     A: Send + 'static,
-    H: Host<K, Q, A>,
+    H: BatchHandler<K, Q, A>,
 {
-    company: Arc<Company<K, Q, A>>,
+    company: Arc<Batcher<K, Q, A>>,
     host: H,
     number: u64,
     /// Whether somebody is about to be served.
@@ -206,14 +206,14 @@ where
 }
 
 /// Somebody who is served at once.
-type Seated<K, Q, A, H> = (Table<K, Q, A, H>, Q);
+type HeldSlot<K, Q, A, H> = (BatchSlot<K, Q, A, H>, Q);
 
-impl<K, Q, A, H> Table<K, Q, A, H>
+impl<K, Q, A, H> BatchSlot<K, Q, A, H>
 where
     K: Clone + Eq + Hash + Send + 'static,
     Q: Send + 'static,
     A: Send + 'static,
-    H: Host<K, Q, A>,
+    H: BatchHandler<K, Q, A>,
 {
     /// Serves this line, or else the longest. Nobody has to wait for that: whoever does may
     /// go away.
@@ -238,12 +238,12 @@ where
     }
 }
 
-impl<K, Q, A, H> Drop for Table<K, Q, A, H>
+impl<K, Q, A, H> Drop for BatchSlot<K, Q, A, H>
 where
     K: Clone + Eq + Hash + Send + 'static,
     Q: Send + 'static,
     A: Send + 'static,
-    H: Host<K, Q, A>,
+    H: BatchHandler<K, Q, A>,
 {
     fn drop(&mut self) {
         let mut house = self.company.house();
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    impl Host<char, usize, (usize, usize)> for Counting {
+    impl BatchHandler<char, usize, (usize, usize)> for Counting {
         async fn serve(self, _: char, questions: Vec<usize>) -> Vec<(usize, usize)> {
             if let Ok(allowed) = self.allowed.acquire().await {
                 allowed.forget();
@@ -309,7 +309,7 @@ mod tests {
         tokio::spawn(async move { company.ask(kind, one, &host).await })
     }
 
-    type Of = Company<char, usize, (usize, usize)>;
+    type Of = Batcher<char, usize, (usize, usize)>;
 
     const FOR_EVER: Duration = Duration::from_secs(3600);
 

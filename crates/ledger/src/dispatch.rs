@@ -6,9 +6,9 @@ use runner_lifecycle::run::Lease;
 use runner_lifecycle::{Lane, LeasePurpose, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::agents::{self, Agent, agent_columns};
+use crate::agents::{self, FleetAgent, agent_columns};
 use crate::around;
-use crate::engine::{Access, Arg, Session, Sql, all, one, run};
+use crate::engine::{SqlArg, SqlText, StoreAccess, StoreTx, all, one, run};
 use crate::error::StoreError;
 use crate::ledger::Ledger;
 use crate::reads;
@@ -25,7 +25,7 @@ pub struct ReadyTask {
 
 /// Work that goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Busy {
+pub struct OngoingWork {
     /// Which.
     pub task_id: TaskId,
     /// Whose.
@@ -56,7 +56,7 @@ pub struct RedBase {
 
 /// What waits for judges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bench {
+pub struct JudgeQueue {
     /// When this was.
     pub now: Timestamp,
     /// Whether a result waits for a verdict.
@@ -71,15 +71,15 @@ pub struct Bench {
 
 /// Everything that a dispatcher must know of the fleet, at one point in time.
 #[derive(Clone, Debug, Default)]
-pub struct Floor {
+pub struct DispatchView {
     /// When this was.
     pub now: Timestamp,
     /// Whether nothing new may start.
     pub paused: bool,
     /// The agents that have not left, by name.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<FleetAgent>,
     /// What goes on.
-    pub busy: Vec<Busy>,
+    pub busy: Vec<OngoingWork>,
     /// Accounts with tasks that wait for their quota.
     pub accounts: BTreeMap<String, AccountView>,
     /// The first ready task of each role and lane, in the order of the rules.
@@ -103,7 +103,7 @@ macro_rules! first_ready {
     };
 }
 
-const FIRST_READY: Sql = Sql {
+const FIRST_READY: SqlText = SqlText {
     sqlite: first_ready!(
         "(SELECT r.value AS role, l.value AS lane FROM json_each($1) r \
          JOIN json_each($2) l ON l.key = r.key) p"
@@ -112,7 +112,7 @@ const FIRST_READY: Sql = Sql {
 };
 const BUSY: &str = "SELECT l.task_id, l.owner, l.purpose, t.lane FROM leases l \
      JOIN tasks t ON t.id = l.task_id ORDER BY l.task_id";
-const WAITING: Sql = Sql {
+const WAITING: SqlText = SqlText {
     sqlite: "SELECT COALESCE(json_extract(t.doc, '$.blocker.waits_for'), ''), COUNT(*), \
              (SELECT a.reset_at FROM accounts a \
              WHERE a.name = json_extract(t.doc, '$.blocker.waits_for')) \
@@ -147,11 +147,11 @@ const BENCH: &str = "SELECT \
 
 impl Ledger {
     /// What a dispatcher of these roles looks at.
-    pub async fn floor(&self, roles: &[&str]) -> Result<Floor, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let mut floor = Floor {
+    pub async fn floor(&self, roles: &[&str]) -> Result<DispatchView, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut floor = DispatchView {
             now: self.now_in(&mut *session).await?,
-            ..Floor::default()
+            ..DispatchView::default()
         };
         floor.ready = first_ready(&mut *session, roles).await?;
         if floor.ready.is_empty() {
@@ -162,12 +162,12 @@ impl Ledger {
         for row in &all(&mut *session, PRESENT, &[]).await? {
             let agent = agents::read(row)?;
             let last = floor.agents.last();
-            if last.is_none_or(|last: &Agent| last.name != agent.name) {
+            if last.is_none_or(|last: &FleetAgent| last.name != agent.name) {
                 floor.agents.push(agent);
             }
         }
         for row in &all(&mut *session, BUSY, &[]).await? {
-            floor.busy.push(Busy {
+            floor.busy.push(OngoingWork {
                 task_id: records::task_id(&row.text(0)?)?,
                 owner: row.text(1)?,
                 purpose: word(&row.text(2)?, LeasePurpose::parse)?,
@@ -186,13 +186,13 @@ impl Ledger {
 
     /// Notes when the quota of an account is there again.
     pub async fn quota_met(&self, account: &str, reset_at: Timestamp) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let sql = "INSERT INTO accounts (name, reset_at) VALUES ($1, $2) \
              ON CONFLICT (name) DO UPDATE SET reset_at = excluded.reset_at";
         run(
             &mut *session,
             sql,
-            &[Arg::Text(account), Arg::Int(reset_at.0)],
+            &[SqlArg::Text(account), SqlArg::Int(reset_at.0)],
         )
         .await?;
         session.commit().await
@@ -201,8 +201,8 @@ impl Ledger {
     /// Blocked tasks that neither a clock nor a judge leads on, changed since then, oldest
     /// change first.
     pub async fn to_recover(&self, since: Timestamp, limit: u32) -> Result<Vec<Task>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let args = [Arg::Int(since.0), Arg::Int(i64::from(limit))];
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let args = [SqlArg::Int(since.0), SqlArg::Int(i64::from(limit))];
         reads::docs(&mut *session, TO_RECOVER, &args, records::task).await
     }
 
@@ -213,15 +213,15 @@ impl Ledger {
         since: Timestamp,
         limit: usize,
     ) -> Result<Vec<(TaskId, TaskId)>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let mut found = Vec::new();
         let mut after = (since.0, String::new());
         loop {
-            let args = [Arg::Int(after.0), Arg::Text(&after.1)];
+            let args = [SqlArg::Int(after.0), SqlArg::Text(&after.1)];
             let page = all(&mut *session, DEAD, &args).await?;
             for row in &page {
                 let dead = row.text(0)?;
-                let waiting = all(&mut *session, WAITS_FOR_DEAD, &[Arg::Text(&dead)]).await?;
+                let waiting = all(&mut *session, WAITS_FOR_DEAD, &[SqlArg::Text(&dead)]).await?;
                 for row in &waiting {
                     found.push((records::task_id(&row.text(0)?)?, records::task_id(&dead)?));
                 }
@@ -234,15 +234,15 @@ impl Ledger {
     }
 
     /// What a judge looks at before it claims.
-    pub async fn bench(&self) -> Result<Bench, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+    pub async fn bench(&self) -> Result<JudgeQueue, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let now = self.now_in(&mut *session).await?;
-        let row = one(&mut *session, BENCH, &[Arg::Int(now.0)]).await?;
+        let row = one(&mut *session, BENCH, &[SqlArg::Int(now.0)]).await?;
         let row = row.ok_or_else(|| StoreError::Damaged("no answer".to_owned()))?;
         let next = [row.maybe_int(2)?, row.maybe_int(3)?];
         let red = row.maybe_text(4)?;
         let red = red.map(|text| records::parse("the red base", &text));
-        Ok(Bench {
+        Ok(JudgeQueue {
             now,
             to_judge: row.maybe_text(0)?.is_some(),
             to_merge: row.maybe_text(1)?.is_some(),
@@ -253,7 +253,7 @@ impl Ledger {
 
     /// The base that was found red, and who mends it.
     pub async fn red_base(&self) -> Result<Option<RedBase>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT value FROM flags WHERE name = 'red_base'";
         let Some(row) = one(&mut *session, sql, &[]).await? else {
             return Ok(None);
@@ -263,7 +263,7 @@ impl Ledger {
 
     /// Notes that the base is red, or no longer.
     pub async fn set_red_base(&self, red: Option<&RedBase>) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let text = records::text("the red base", &red)?;
         reads::put_flag(&mut *session, "red_base", &text).await?;
         session.commit().await?;
@@ -273,15 +273,15 @@ impl Ledger {
 
     /// Every lease.
     pub async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let everything = [Arg::Int(i64::MAX), Arg::Int(i64::MAX)];
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let everything = [SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)];
         reads::leases(&mut *session, &everything).await
     }
 }
 
 /// The first ready task of each role and lane, best first.
 async fn first_ready(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     roles: &[&str],
 ) -> Result<Vec<(String, ReadyTask)>, StoreError> {
     let mut pairs = (Vec::new(), Vec::new());
@@ -292,7 +292,7 @@ async fn first_ready(
         }
     }
     let mut firsts = Vec::new();
-    let args = [Arg::Texts(&pairs.0), Arg::Texts(&pairs.1)];
+    let args = [SqlArg::Texts(&pairs.0), SqlArg::Texts(&pairs.1)];
     for row in all(session, FIRST_READY, &args).await? {
         let Some(doc) = row.maybe_text(0)? else {
             continue;

@@ -1,7 +1,7 @@
 //! What a store must be able to do. Two do: SQLite and PostgreSQL.
 //!
 //! Everything above these traits is written once. Statements have the same text for
-//! both where they can (`$1` is understood by both), and are a [`Sql`] pair where not.
+//! both where they can (`$1` is understood by both), and are a [`SqlText`] pair where not.
 
 use std::pin::Pin;
 
@@ -10,25 +10,25 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 
-use crate::change::Change;
+use crate::change::StoreChange;
 use crate::error::StoreError;
-use crate::hints::Hints;
+use crate::hints::StoreNotifications;
 
 /// A result that comes later.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A statement, as each engine wants it.
 #[derive(Clone, Copy, Debug)]
-pub struct Sql {
+pub struct SqlText {
     /// For SQLite.
     pub sqlite: &'static str,
     /// For PostgreSQL.
     pub postgres: &'static str,
 }
 
-impl From<&'static str> for Sql {
-    fn from(both: &'static str) -> Sql {
-        Sql {
+impl From<&'static str> for SqlText {
+    fn from(both: &'static str) -> SqlText {
+        SqlText {
             sqlite: both,
             postgres: both,
         }
@@ -37,7 +37,7 @@ impl From<&'static str> for Sql {
 
 /// A value for a statement.
 #[derive(Clone, Copy, Debug)]
-pub enum Arg<'a> {
+pub enum SqlArg<'a> {
     /// A number.
     Int(i64),
     /// A number, or nothing.
@@ -54,7 +54,7 @@ pub enum Arg<'a> {
 
 /// One row of an answer.
 #[derive(Debug)]
-pub enum Row {
+pub enum SqlRow {
     /// Of SQLite.
     Sqlite(SqliteRow),
     /// Of PostgreSQL.
@@ -66,15 +66,15 @@ macro_rules! getter {
         $(#[$meta])*
         pub fn $name(&self, at: usize) -> Result<$type, StoreError> {
             let got = match self {
-                Row::Sqlite(row) => row.try_get::<$type, usize>(at),
-                Row::Postgres(row) => row.try_get::<$type, usize>(at),
+                SqlRow::Sqlite(row) => row.try_get::<$type, usize>(at),
+                SqlRow::Postgres(row) => row.try_get::<$type, usize>(at),
             };
             got.map_err(|error| StoreError::Damaged(error.to_string()))
         }
     };
 }
 
-impl Row {
+impl SqlRow {
     getter!(
         /// The number in that column.
         int,
@@ -99,7 +99,7 @@ impl Row {
 
 /// What a transaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum StoreAccess {
     /// Reading, all of it at one point in time.
     Read,
     /// Changing something.
@@ -111,7 +111,7 @@ pub enum Access {
 
 /// Which task a worker wants.
 #[derive(Clone, Copy, Debug)]
-pub struct Pick<'a> {
+pub struct ClaimPick<'a> {
     /// Who claims.
     pub owner: &'a str,
     /// The owner's name for the claim.
@@ -157,19 +157,19 @@ pub enum FromMemory {
 /// A store.
 pub trait Engine: Send + Sync {
     /// Begins a transaction.
-    fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>>;
+    fn begin(&self, access: StoreAccess) -> StoreFuture<'_, Box<dyn StoreTx>>;
 
     /// Creates what is missing, refuses what is newer.
-    fn migrate(&self) -> Later<'_, ()>;
+    fn migrate(&self) -> StoreFuture<'_, ()>;
 
     /// Tells everybody who listens that something has changed. A hint: it may be lost.
     fn announce(&self);
 
     /// Waits until everything that was announced is told.
-    fn flush(&self) -> Later<'_, ()>;
+    fn flush(&self) -> StoreFuture<'_, ()>;
 
     /// Begins to listen.
-    fn listen(&self) -> Later<'_, Hints>;
+    fn listen(&self) -> StoreFuture<'_, StoreNotifications>;
 
     /// How a decision is written from memory: all of it, where the store still has what it
     /// was decided by.
@@ -179,7 +179,7 @@ pub trait Engine: Send + Sync {
 
     /// Writes a decision where the store still has what it was decided by, together with
     /// those of others who come at the same time.
-    fn write(&self, _change: Change) -> Later<'_, ()> {
+    fn write(&self, _change: StoreChange) -> StoreFuture<'_, ()> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 
@@ -187,25 +187,26 @@ pub trait Engine: Send + Sync {
     fn statements(&self) -> u64;
 
     /// Closes every connection.
-    fn close(&self) -> Later<'_, ()>;
+    fn close(&self) -> StoreFuture<'_, ()>;
 }
 
-/// An open transaction. Dropped without [`Session::commit`] it leaves nothing.
-pub trait Session: Send {
+/// An open transaction. Dropped without [`StoreTx::commit`] it leaves nothing.
+pub trait StoreTx: Send {
     /// Runs a statement; how many rows it changed.
-    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64>;
+    fn run<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, u64>;
 
     /// Runs a query.
-    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>>;
+    fn rows<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>])
+    -> StoreFuture<'a, Vec<SqlRow>>;
 
     /// Runs a statement that nobody waits for: now, or together with the next one. What is
     /// wrong with it is told then.
-    fn later<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, ()> {
+    fn later<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.run(sql, args).await.map(drop) })
     }
 
     /// Waits until everything that was put off is done.
-    fn said(&mut self) -> Later<'_, ()> {
+    fn said(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -217,32 +218,32 @@ pub trait Session: Send {
 
     /// Makes sure that nobody else tests or takes an overlapping scope before the end of
     /// this transaction.
-    fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()>;
+    fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> StoreFuture<'a, ()>;
 
     /// Whether what was read stays as it is until the end.
     fn holds(&self) -> bool {
         true
     }
 
-    /// Whether it knows [`Session::pick`], [`Session::lineage`] and
-    /// [`Session::write_at_once`]. Otherwise all of that is done step by step.
+    /// Whether it knows [`StoreTx::pick`], [`StoreTx::lineage`] and
+    /// [`StoreTx::write_at_once`]. Otherwise all of that is done step by step.
     fn writes_at_once(&self) -> bool {
         false
     }
 
     /// The first task in order with what its claim must know, its row locked and its scope
     /// serialised: the rows of `ledger_pick`.
-    fn pick<'a>(&'a mut self, _wanted: Pick<'a>) -> Later<'a, Vec<Row>> {
+    fn pick<'a>(&'a mut self, _wanted: ClaimPick<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 
     /// The first tasks in order, likewise.
-    fn pick_some<'a>(&'a mut self, _wanted: PickSome<'a>) -> Later<'a, Vec<Row>> {
+    fn pick_some<'a>(&'a mut self, _wanted: PickSome<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 
     /// What the end of a task must know about its lineage: the rows of `ledger_lineage`.
-    fn lineage<'a>(&'a mut self, _task: &'a str) -> Later<'a, Vec<Row>> {
+    fn lineage<'a>(&'a mut self, _task: &'a str) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 
@@ -250,15 +251,15 @@ pub trait Session: Send {
     fn last_write(&mut self) {}
 
     /// Writes whole decisions, all of which have the same parts.
-    fn write_at_once<'a>(&'a mut self, _changes: &'a [Change]) -> Later<'a, ()> {
+    fn write_at_once<'a>(&'a mut self, _changes: &'a [StoreChange]) -> StoreFuture<'a, ()> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 
     /// Ends it, and everything is written.
-    fn commit(self: Box<Self>) -> Later<'static, ()>;
+    fn commit(self: Box<Self>) -> StoreFuture<'static, ()>;
 
     /// Ends it, and nothing is written. Dropped it would end, too, a little later.
-    fn rollback(self: Box<Self>) -> Later<'static, ()>;
+    fn rollback(self: Box<Self>) -> StoreFuture<'static, ()>;
 }
 
 fn unknown_to_the_store() -> StoreError {
@@ -267,36 +268,36 @@ fn unknown_to_the_store() -> StoreError {
 
 /// The first row, if there is one.
 pub(crate) async fn one(
-    session: &mut dyn Session,
-    sql: impl Into<Sql>,
-    args: &[Arg<'_>],
-) -> Result<Option<Row>, StoreError> {
+    session: &mut dyn StoreTx,
+    sql: impl Into<SqlText>,
+    args: &[SqlArg<'_>],
+) -> Result<Option<SqlRow>, StoreError> {
     Ok(session.rows(sql.into(), args).await?.into_iter().next())
 }
 
 /// All rows.
 pub(crate) async fn all(
-    session: &mut dyn Session,
-    sql: impl Into<Sql>,
-    args: &[Arg<'_>],
-) -> Result<Vec<Row>, StoreError> {
+    session: &mut dyn StoreTx,
+    sql: impl Into<SqlText>,
+    args: &[SqlArg<'_>],
+) -> Result<Vec<SqlRow>, StoreError> {
     session.rows(sql.into(), args).await
 }
 
 /// Runs a statement that nobody waits for.
 pub(crate) async fn later(
-    session: &mut dyn Session,
-    sql: impl Into<Sql>,
-    args: &[Arg<'_>],
+    session: &mut dyn StoreTx,
+    sql: impl Into<SqlText>,
+    args: &[SqlArg<'_>],
 ) -> Result<(), StoreError> {
     session.later(sql.into(), args).await
 }
 
 /// Runs a statement.
 pub(crate) async fn run(
-    session: &mut dyn Session,
-    sql: impl Into<Sql>,
-    args: &[Arg<'_>],
+    session: &mut dyn StoreTx,
+    sql: impl Into<SqlText>,
+    args: &[SqlArg<'_>],
 ) -> Result<u64, StoreError> {
     session.run(sql.into(), args).await
 }

@@ -12,16 +12,16 @@ use runner_lifecycle::{
 };
 
 use crate::around::{around, is_paused, overlapping, reserved, reserves};
-use crate::claims::Wanted;
-use crate::engine::{Arg, Row, Session, Sql, all, one};
+use crate::claims::ClaimRequest;
+use crate::engine::{SqlArg, SqlRow, SqlText, StoreTx, all, one};
 use crate::error::StoreError;
-use crate::lineage::{Lineage, inconsistencies, to_repair};
-use crate::memory::Known;
+use crate::lineage::{LineageFacts, inconsistencies, to_repair};
+use crate::memory::HeldWork;
 use crate::reads;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
 /// A row with everything that hangs on it.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedTask {
     pub(crate) task: Task,
     pub(crate) lease: Option<Lease>,
     pub(crate) run: Option<TaskRun>,
@@ -31,13 +31,13 @@ pub(crate) struct Loaded {
     /// Since when nothing but locks could be in the way.
     pub(crate) ready_since: Timestamp,
     /// Its lineage, if it was read with the row.
-    pub(crate) lineage: Option<Lineage>,
+    pub(crate) lineage: Option<LineageFacts>,
 }
 
-impl From<Known> for Loaded {
+impl From<HeldWork> for LoadedTask {
     /// Nobody waits with what is being worked on, and it has no answer yet.
-    fn from(known: Known) -> Loaded {
-        Loaded {
+    fn from(known: HeldWork) -> LoadedTask {
+        LoadedTask {
             task: known.task,
             lease: Some(known.lease),
             run: known.run,
@@ -96,7 +96,7 @@ const LOAD_CLAIMABLE: &str = load_claimable!("");
 const LOAD_CLAIMABLE_IN_LANE: &str = load_claimable!(" AND r.lane = $6");
 
 /// A row with everything, if there is one, and the time of the server, where there is one.
-const LOAD: Sql = Sql {
+const LOAD: SqlText = SqlText {
     sqlite: load!("CAST(0 AS BIGINT)", ""),
     postgres: load!("ledger_now()", ""),
 };
@@ -104,7 +104,7 @@ const LOAD: Sql = Sql {
 /// The same with what its end must know: its last event, its runs, its locks, and whether
 /// that is all. It is not if it has relatives, a scope of several parts, or if somebody
 /// else holds a part of its scope.
-const LOAD_FOR_END: Sql = Sql {
+const LOAD_FOR_END: SqlText = SqlText {
     sqlite: LOAD.sqlite,
     postgres: load!(
         "ledger_now()",
@@ -123,21 +123,21 @@ const LOAD_FOR_END: Sql = Sql {
 };
 
 /// Locks a row until the end of the transaction.
-pub(crate) async fn lock_row(session: &mut dyn Session, id: &TaskId) -> Result<(), StoreError> {
+pub(crate) async fn lock_row(session: &mut dyn StoreTx, id: &TaskId) -> Result<(), StoreError> {
     if !session.holds() || session.is_lone_writer() {
         return Ok(());
     }
-    all(session, LOCK_ROW, &[Arg::Text(id.as_str())])
+    all(session, LOCK_ROW, &[SqlArg::Text(id.as_str())])
         .await
         .map(drop)
 }
 
 /// Reads a row.
 pub(crate) async fn load(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     id: &TaskId,
     token: Option<u64>,
-) -> Result<Option<Loaded>, StoreError> {
+) -> Result<Option<LoadedTask>, StoreError> {
     Ok(look(session, id, token, false).await?.0)
 }
 
@@ -145,13 +145,13 @@ pub(crate) async fn load(
 /// statement of its own: one that had to wait for the lock of the row would see the row as
 /// it is and everything else as it was.
 pub(crate) async fn look(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     id: &TaskId,
     token: Option<u64>,
     for_end: bool,
-) -> Result<(Option<Loaded>, Timestamp), StoreError> {
+) -> Result<(Option<LoadedTask>, Timestamp), StoreError> {
     let token = token.map_or(-1, records::int);
-    let args = [Arg::Text(id.as_str()), Arg::Int(token)];
+    let args = [SqlArg::Text(id.as_str()), SqlArg::Int(token)];
     let for_end = for_end && session.writes_at_once();
     let sql = if for_end { LOAD_FOR_END } else { LOAD };
     looked(one(session, sql, &args).await?, for_end)
@@ -160,23 +160,26 @@ pub(crate) async fn look(
 /// Reads the task that a claim for work got before, or else the first in order. For a lone
 /// writer: it needs no lock.
 pub(crate) async fn look_for_work(
-    session: &mut dyn Session,
-    wanted: &Wanted,
-) -> Result<Option<Loaded>, StoreError> {
+    session: &mut dyn StoreTx,
+    wanted: &ClaimRequest,
+) -> Result<Option<LoadedTask>, StoreError> {
     let lane = wanted.lane.map(Lane::as_str);
     let sql = lane.map_or(LOAD_CLAIMABLE, |_| LOAD_CLAIMABLE_IN_LANE);
     let args = [
-        Arg::MaybeText(None),
-        Arg::Int(-1),
-        Arg::Text(&wanted.owner),
-        Arg::Text(&wanted.key),
-        Arg::Text(&wanted.role),
-        Arg::MaybeText(lane),
+        SqlArg::MaybeText(None),
+        SqlArg::Int(-1),
+        SqlArg::Text(&wanted.owner),
+        SqlArg::Text(&wanted.key),
+        SqlArg::Text(&wanted.role),
+        SqlArg::MaybeText(lane),
     ];
     Ok(looked(one(session, sql, &args).await?, false)?.0)
 }
 
-fn looked(row: Option<Row>, for_end: bool) -> Result<(Option<Loaded>, Timestamp), StoreError> {
+fn looked(
+    row: Option<SqlRow>,
+    for_end: bool,
+) -> Result<(Option<LoadedTask>, Timestamp), StoreError> {
     let Some(row) = row else {
         return Err(StoreError::Other("the store does not answer".to_owned()));
     };
@@ -187,7 +190,7 @@ fn looked(row: Option<Row>, for_end: bool) -> Result<(Option<Loaded>, Timestamp)
     };
     let run = row.maybe_text(at + 3)?;
     let receipt = row.maybe_text(at + 4)?;
-    let mut loaded = Loaded {
+    let mut loaded = LoadedTask {
         lineage: None,
         lease: records::lease(&row, 0)?,
         task: records::task(&doc)?,
@@ -198,28 +201,28 @@ fn looked(row: Option<Row>, for_end: bool) -> Result<(Option<Loaded>, Timestamp)
         ready_since: Timestamp(row.int(at + 6)?),
     };
     if for_end && row.int(at + 10)? == 1 {
-        loaded.lineage = Some(Lineage::alone(&loaded, &row, at + 7)?);
+        loaded.lineage = Some(LineageFacts::alone(&loaded, &row, at + 7)?);
     }
     Ok((Some(loaded), now))
 }
 
 /// The runs of a task that say they are running, oldest first: one, unless something is
 /// wrong.
-async fn running(session: &mut dyn Session, id: &TaskId) -> Result<Vec<TaskRun>, StoreError> {
+async fn running(session: &mut dyn StoreTx, id: &TaskId) -> Result<Vec<TaskRun>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number";
-    let mut runs = reads::docs(session, sql, &[Arg::Text(id.as_str())], records::run).await?;
+    let mut runs = reads::docs(session, sql, &[SqlArg::Text(id.as_str())], records::run).await?;
     runs.retain(|run| run.status == TaskRunStatus::Running);
     Ok(runs)
 }
 
 /// The newest result of a task's runs.
 pub(crate) async fn earlier_result(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     id: &TaskId,
 ) -> Result<Option<String>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 AND status = 'success' \
          ORDER BY number DESC LIMIT 1";
-    let row = one(session, sql, &[Arg::Text(id.as_str())]).await?;
+    let row = one(session, sql, &[SqlArg::Text(id.as_str())]).await?;
     let run = row.map(|row| records::run(&row.text(0)?)).transpose()?;
     Ok(run.and_then(|run| run.result))
 }
@@ -228,8 +231,8 @@ pub(crate) async fn earlier_result(
 /// Once for each transaction: two scopes one after the other would not be locked in the
 /// order that everybody keeps, and two transactions would wait for each other.
 pub(crate) async fn serialise(
-    session: &mut dyn Session,
-    loaded: Option<&Loaded>,
+    session: &mut dyn StoreTx,
+    loaded: Option<&LoadedTask>,
     request: &Request,
 ) -> Result<(), StoreError> {
     match (loaded, request) {
@@ -255,9 +258,9 @@ fn claim_scope(task: &Task, claim: &Claim) -> Vec<Resource> {
 
 /// Adds what the store knows to what the caller knows.
 pub(crate) async fn gather(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     policy: &Policy,
-    loaded: &Loaded,
+    loaded: &LoadedTask,
     request: &Request,
     outside: &Facts,
     now: Timestamp,
@@ -337,7 +340,7 @@ pub(crate) fn may_end_done(task: &Task, request: &Request) -> bool {
 /// What a creation must know: which dependencies exist, and how they stand. They cannot
 /// end before the new task is written.
 pub(crate) async fn for_creation(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     new: &NewTask,
     outside: &Facts,
 ) -> Result<Facts, StoreError> {
@@ -362,21 +365,21 @@ macro_rules! chains {
     };
 }
 
-const CHAINS: Sql = Sql {
+const CHAINS: SqlText = SqlText {
     sqlite: chains!("IN (SELECT value FROM json_each($1))"),
     postgres: chains!("= ANY($1)"),
 };
 
 /// What became of these tasks, each at the end of its chain of successors.
 pub(crate) async fn dependencies(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     ids: &[TaskId],
 ) -> Result<Vec<Dependency>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let mut ends = Vec::new();
-    for row in all(session, CHAINS, &[Arg::Texts(&texts(ids))]).await? {
+    for row in all(session, CHAINS, &[SqlArg::Texts(&texts(ids))]).await? {
         if row.maybe_text(3)?.is_some() {
             continue;
         }
@@ -399,7 +402,7 @@ const HOLD: &str = "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = ANY($1) ORDER
 /// Keeps chains as they are until the end of the transaction: otherwise one could become
 /// done unseen between the look and the write, and its dependent would wait forever.
 pub(crate) async fn hold_chains(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     ids: &[TaskId],
 ) -> Result<(), StoreError> {
     if ids.is_empty() || session.is_lone_writer() {
@@ -408,14 +411,14 @@ pub(crate) async fn hold_chains(
     let mut held = BTreeSet::new();
     loop {
         let mut members = BTreeSet::new();
-        for row in all(session, CHAINS, &[Arg::Texts(&texts(ids))]).await? {
+        for row in all(session, CHAINS, &[SqlArg::Texts(&texts(ids))]).await? {
             members.insert(row.text(1)?);
         }
         if members.is_subset(&held) {
             return Ok(());
         }
         let list: Vec<String> = members.iter().cloned().collect();
-        all(session, HOLD, &[Arg::Texts(&list)]).await?;
+        all(session, HOLD, &[SqlArg::Texts(&list)]).await?;
         held.append(&mut members);
     }
 }
@@ -428,11 +431,11 @@ const MERGE_HEAD: &str = "SELECT id FROM tasks WHERE awaits = 'merge' \
      AND (retry_at IS NULL OR retry_at <= $1) ORDER BY rank, created_at, id LIMIT 1";
 
 async fn is_merge_head(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     task: &Task,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    match one(session, MERGE_HEAD, &[Arg::Int(now.0)]).await? {
+    match one(session, MERGE_HEAD, &[SqlArg::Int(now.0)]).await? {
         Some(row) => Ok(row.text(0)? == task.id.as_str()),
         None => Ok(false),
     }

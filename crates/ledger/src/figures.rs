@@ -2,14 +2,14 @@
 
 use runner_lifecycle::{BlockReason, TaskId, TaskState, Timestamp};
 
-use crate::engine::{Access, Arg, all, one, run};
+use crate::engine::{SqlArg, StoreAccess, all, one, run};
 use crate::error::StoreError;
 use crate::ledger::Ledger;
 use crate::records::int;
 
 /// Tokens and money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spending {
+pub struct SpendingTotals {
     /// Tokens that went in.
     pub input_tokens: u64,
     /// Tokens that came out.
@@ -30,12 +30,12 @@ pub struct RunSpending {
     /// The account that paid.
     pub account: String,
     /// How much.
-    pub spending: Spending,
+    pub spending: SpendingTotals,
 }
 
 /// How many tasks stand in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Count {
+pub struct TaskCount {
     /// Their state.
     pub state: TaskState,
     /// What they wait for, if they are blocked.
@@ -63,17 +63,17 @@ const OLDEST: &str = "SELECT MIN(ready_since) FROM tasks \
 impl Ledger {
     /// Notes what a run used, once. False: it was noted before.
     pub async fn record_spending(&self, spent: &RunSpending) -> Result<bool, StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *session).await?;
         let args = [
-            Arg::Text(&spent.run_id),
-            Arg::Text(spent.task_id.as_str()),
-            Arg::Text(&spent.agent),
-            Arg::Text(&spent.account),
-            Arg::Int(int(spent.spending.input_tokens)),
-            Arg::Int(int(spent.spending.output_tokens)),
-            Arg::Int(int(spent.spending.cost_micros)),
-            Arg::Int(now.0),
+            SqlArg::Text(&spent.run_id),
+            SqlArg::Text(spent.task_id.as_str()),
+            SqlArg::Text(&spent.agent),
+            SqlArg::Text(&spent.account),
+            SqlArg::Int(int(spent.spending.input_tokens)),
+            SqlArg::Int(int(spent.spending.output_tokens)),
+            SqlArg::Int(int(spent.spending.cost_micros)),
+            SqlArg::Int(now.0),
         ];
         let noted = run(&mut *session, RECORD, &args).await? == 1;
         session.commit().await?;
@@ -81,17 +81,17 @@ impl Ledger {
     }
 
     /// What was spent on a task, or on everything.
-    pub async fn spent(&self, task: Option<&TaskId>) -> Result<Spending, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+    pub async fn spent(&self, task: Option<&TaskId>) -> Result<SpendingTotals, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let row = match task {
-            Some(id) => one(&mut *session, SPENT_ON, &[Arg::Text(id.as_str())]).await?,
+            Some(id) => one(&mut *session, SPENT_ON, &[SqlArg::Text(id.as_str())]).await?,
             None => one(&mut *session, SPENT, &[]).await?,
         };
         let Some(row) = row else {
-            return Ok(Spending::default());
+            return Ok(SpendingTotals::default());
         };
         let count = |at: usize| Ok::<u64, StoreError>(u64::try_from(row.int(at)?).unwrap_or(0));
-        Ok(Spending {
+        Ok(SpendingTotals {
             input_tokens: count(0)?,
             output_tokens: count(1)?,
             cost_micros: count(2)?,
@@ -99,15 +99,15 @@ impl Ledger {
     }
 
     /// How many tasks stand where.
-    pub async fn counts(&self) -> Result<Vec<Count>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+    pub async fn counts(&self) -> Result<Vec<TaskCount>, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let rows = all(&mut *session, COUNTS, &[]).await?;
         let damaged = |text: &str| StoreError::Damaged(format!("{text:?} is no word"));
         rows.iter()
             .map(|row| {
                 let (state, reason) = (row.text(0)?, row.maybe_text(1)?);
                 let parse = |text: &String| BlockReason::parse(text).ok_or_else(|| damaged(text));
-                Ok(Count {
+                Ok(TaskCount {
                     state: TaskState::parse(&state).ok_or_else(|| damaged(&state))?,
                     blocked_on: reason.as_ref().map(parse).transpose()?,
                     tasks: u64::try_from(row.int(2)?).unwrap_or(0),
@@ -118,7 +118,7 @@ impl Ledger {
 
     /// Since when the oldest task that could start waits for somebody.
     pub async fn oldest_ready(&self) -> Result<Option<Timestamp>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let row = one(&mut *session, OLDEST, &[]).await?;
         let at = row.map(|row| row.maybe_int(0)).transpose()?.flatten();
         Ok(at.map(Timestamp))

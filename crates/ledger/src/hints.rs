@@ -16,25 +16,25 @@ use crate::error::StoreError;
 const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Listens to one store.
-pub struct Hints(Source);
+pub struct StoreNotifications(NotificationSource);
 
-enum Source {
+enum NotificationSource {
     Postgres(Box<PgListener>),
     Sidecar { fd: AsyncFd<OwnedFd>, path: PathBuf },
     Here(watch::Receiver<u64>),
 }
 
-impl Hints {
-    pub(crate) fn postgres(listener: PgListener) -> Hints {
-        Hints(Source::Postgres(Box::new(listener)))
+impl StoreNotifications {
+    pub(crate) fn postgres(listener: PgListener) -> StoreNotifications {
+        StoreNotifications(NotificationSource::Postgres(Box::new(listener)))
     }
 
-    pub(crate) fn here(changes: watch::Receiver<u64>) -> Hints {
-        Hints(Source::Here(changes))
+    pub(crate) fn here(changes: watch::Receiver<u64>) -> StoreNotifications {
+        StoreNotifications(NotificationSource::Here(changes))
     }
 
     /// Watches the file that every writer touches after its commit.
-    pub(crate) fn sidecar(path: &Path) -> Result<Hints, StoreError> {
+    pub(crate) fn sidecar(path: &Path) -> Result<StoreNotifications, StoreError> {
         let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
         let fd = inotify::init(flags).map_err(|error| unheard(path, &error.into()))?;
         watch(&fd, path).map_err(|error| unheard(path, &error))?;
@@ -43,14 +43,14 @@ impl Hints {
         #[allow(deprecated)]
         let fd = AsyncFd::new(fd).map_err(|error| unheard(path, &error))?;
         let path = path.to_owned();
-        Ok(Hints(Source::Sidecar { fd, path }))
+        Ok(StoreNotifications(NotificationSource::Sidecar { fd, path }))
     }
 
     /// Waits for the next hint. A connection that broke is one as well: whatever was said
     /// meanwhile was not heard.
     pub async fn next(&mut self) {
         match &mut self.0 {
-            Source::Postgres(listener) => {
+            NotificationSource::Postgres(listener) => {
                 loop {
                     match listener.try_recv().await {
                         Ok(_) => break,
@@ -59,13 +59,13 @@ impl Hints {
                 }
                 while listener.next_buffered().is_some() {}
             }
-            Source::Here(changes) => {
+            NotificationSource::Here(changes) => {
                 if changes.changed().await.is_err() {
                     // The store is gone, and nothing will ever be said again.
                     std::future::pending::<()>().await;
                 }
             }
-            Source::Sidecar { fd, path } => loop {
+            NotificationSource::Sidecar { fd, path } => loop {
                 let Ok(mut ready) = fd.readable().await else {
                     tokio::time::sleep(RECONNECT).await;
                     return;

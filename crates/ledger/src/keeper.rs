@@ -9,9 +9,9 @@ use std::sync::Arc;
 use runner_lifecycle::watchdog::{LeaseCheck, look};
 use runner_lifecycle::{BlockReason, Facts, Request, Task, TaskId, Timestamp};
 
-use crate::calls::Ask;
+use crate::calls::LedgerCall;
 use crate::error::{LedgerError, StoreError};
-use crate::hints::Hints;
+use crate::hints::StoreNotifications;
 use crate::ledger::Ledger;
 
 /// How long nobody looks if nothing is due.
@@ -21,7 +21,7 @@ const BATCH: u32 = 100;
 
 /// Why the keeper woke, and what it did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Woken {
+pub struct WatchdogReport {
     /// Tasks whose lease or length had ended.
     pub ended: Vec<TaskId>,
     /// Tasks whose time to be tried again had come.
@@ -31,21 +31,21 @@ pub struct Woken {
 }
 
 /// Watches one ledger.
-pub struct Keeper {
+pub struct Watchdog {
     ledger: Ledger,
-    hints: Hints,
+    hints: StoreNotifications,
     name: String,
     armed: Timestamp,
     /// Leases that get time because this keeper was late, by their token.
     grace: BTreeMap<(TaskId, u64), Timestamp>,
 }
 
-impl Keeper {
+impl Watchdog {
     /// Begins to watch.
-    pub async fn new(ledger: Ledger, name: &str) -> Result<Keeper, StoreError> {
+    pub async fn new(ledger: Ledger, name: &str) -> Result<Watchdog, StoreError> {
         let hints = ledger.listen().await?;
         let armed = ledger.now().await?;
-        Ok(Keeper {
+        Ok(Watchdog {
             ledger,
             hints,
             name: name.to_owned(),
@@ -60,9 +60,9 @@ impl Keeper {
     }
 
     /// Does what is due and arms the next look.
-    pub async fn look(&mut self) -> Result<Woken, LedgerError> {
+    pub async fn look(&mut self) -> Result<WatchdogReport, LedgerError> {
         let now = self.ledger.now().await?;
-        let mut woken = Woken::default();
+        let mut woken = WatchdogReport::default();
         self.end_leases(now, &mut woken).await?;
         self.resume(now, &mut woken).await?;
         let next = self.ledger.next_deadline(now).await?;
@@ -76,7 +76,11 @@ impl Keeper {
         Ok(woken)
     }
 
-    async fn end_leases(&mut self, now: Timestamp, woken: &mut Woken) -> Result<(), LedgerError> {
+    async fn end_leases(
+        &mut self,
+        now: Timestamp,
+        woken: &mut WatchdogReport,
+    ) -> Result<(), LedgerError> {
         for lease in self.ledger.due_leases(now, BATCH).await? {
             let key = (lease.task_id.clone(), lease.token);
             let armed = self.grace.get(&key).copied().unwrap_or(self.armed);
@@ -102,7 +106,11 @@ impl Keeper {
         Ok(())
     }
 
-    async fn resume(&mut self, now: Timestamp, woken: &mut Woken) -> Result<(), LedgerError> {
+    async fn resume(
+        &mut self,
+        now: Timestamp,
+        woken: &mut WatchdogReport,
+    ) -> Result<(), LedgerError> {
         for task in self.ledger.due_blocks(now, BATCH).await? {
             if !by_clock_alone(&task) {
                 continue;
@@ -125,7 +133,7 @@ impl Keeper {
         request: Request,
         outside: Facts,
     ) -> Result<bool, LedgerError> {
-        let mut ask = Ask::new(id.clone(), &self.name, request);
+        let mut ask = LedgerCall::new(id.clone(), &self.name, request);
         ask.outside = outside;
         match self.ledger.call(&ask).await {
             Ok(outcome) => Ok(!outcome.events.is_empty()),

@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use runner_lifecycle::retry::conflict_delay_millis;
 use runner_lifecycle::{Policy, Refusal, RefusalCode, Timestamp};
 
-use crate::claims::Wanted;
-use crate::claims_together::{Line, Tried};
-use crate::clock::{Clock, SystemClock};
-use crate::company::Company;
-use crate::engine::{self, Access, Engine, Session, Sql};
+use crate::claims::ClaimRequest;
+use crate::claims_together::{BatchClaimResult, ClaimGroup};
+use crate::clock::{LedgerClock, SystemClock};
+use crate::company::Batcher;
+use crate::engine::{self, Engine, SqlText, StoreAccess, StoreTx};
 use crate::error::{LedgerError, StoreError};
-use crate::hints::Hints;
-use crate::memory::Memory;
+use crate::hints::StoreNotifications;
+use crate::memory::LedgerMemory;
 use crate::postgres::PostgresEngine;
 use crate::sqlite::SqliteEngine;
 use crate::store::Store;
 
 /// How a ledger is opened.
 #[derive(Clone)]
-pub struct Options {
+pub struct LedgerOptions {
     /// The numbers of the rules.
     pub policy: Policy,
     /// The clock of this process.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn LedgerClock>,
     /// Whether decisions go by the clock of a server, where there is one: several
     /// machines then have one clock.
     pub server_clock: bool,
@@ -34,9 +34,9 @@ pub struct Options {
     pub read_only: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for LedgerOptions {
+    fn default() -> LedgerOptions {
+        LedgerOptions {
             policy: Policy::default(),
             clock: Arc::new(SystemClock),
             server_clock: true,
@@ -51,22 +51,22 @@ impl Default for Options {
 pub struct Ledger {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) policy: Arc<Policy>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn LedgerClock>,
     /// Whether decisions go by the clock of the server.
     pub(crate) server_clock: bool,
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) memory: Arc<LedgerMemory>,
     /// Those who want something to do at the same time.
-    pub(crate) claims: Arc<Company<Line, Wanted, Tried>>,
+    pub(crate) claims: Arc<Batcher<ClaimGroup, ClaimRequest, BatchClaimResult>>,
 }
 
-const SERVER_NOW: Sql = Sql {
+const SERVER_NOW: SqlText = SqlText {
     sqlite: "SELECT CAST(0 AS BIGINT)",
     postgres: "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
 };
 
 impl Ledger {
     /// Opens a store, and brings its schema up to date.
-    pub async fn open(store: &Store, options: Options) -> Result<Ledger, StoreError> {
+    pub async fn open(store: &Store, options: LedgerOptions) -> Result<Ledger, StoreError> {
         let (engine, server): (Arc<dyn Engine>, bool) = match store {
             Store::Sqlite(path) => {
                 let engine =
@@ -84,11 +84,11 @@ impl Ledger {
 
     /// Opens a store for reading alone: as ever where that is possible, so that its schema
     /// is brought up to date, else without being able to write anything.
-    pub async fn open_to_read(store: &Store, options: Options) -> Result<Ledger, StoreError> {
+    pub async fn open_to_read(store: &Store, options: LedgerOptions) -> Result<Ledger, StoreError> {
         let is_file = matches!(store, Store::Sqlite(path) if path.is_file());
         match Ledger::open(store, options.clone()).await {
             Err(StoreError::ReadOnly(_) | StoreError::Unavailable(_)) if is_file => {
-                let read_only = Options {
+                let read_only = LedgerOptions {
                     read_only: true,
                     ..options
                 };
@@ -101,7 +101,7 @@ impl Ledger {
     pub(crate) async fn on(
         engine: Arc<dyn Engine>,
         server: bool,
-        options: Options,
+        options: LedgerOptions,
     ) -> Result<Ledger, StoreError> {
         engine.migrate().await?;
         Ok(Ledger {
@@ -110,7 +110,7 @@ impl Ledger {
             clock: options.clock,
             server_clock: server && options.server_clock,
             memory: Arc::default(),
-            claims: Company::new(),
+            claims: Batcher::new(),
         })
     }
 
@@ -119,11 +119,11 @@ impl Ledger {
         if !self.server_clock {
             return Ok(self.clock.now());
         }
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         self.now_in(&mut *session).await
     }
 
-    pub(crate) async fn now_in(&self, session: &mut dyn Session) -> Result<Timestamp, StoreError> {
+    pub(crate) async fn now_in(&self, session: &mut dyn StoreTx) -> Result<Timestamp, StoreError> {
         if !self.server_clock {
             return Ok(self.clock.now());
         }
@@ -155,7 +155,7 @@ impl Ledger {
     }
 
     /// Begins to listen for changes.
-    pub async fn listen(&self) -> Result<Hints, StoreError> {
+    pub async fn listen(&self) -> Result<StoreNotifications, StoreError> {
         self.engine.listen().await
     }
 
@@ -178,11 +178,11 @@ impl Ledger {
 /// The tries of one call: after a conflict it reads again, immediately, then after 100,
 /// 250 and 500 ms, and then it is refused.
 #[derive(Default)]
-pub(crate) struct Ladder {
+pub(crate) struct ConflictRetry {
     tries: u32,
 }
 
-impl Ladder {
+impl ConflictRetry {
     /// Whether every try was in vain.
     pub(crate) fn is_used_up(&self) -> bool {
         conflict_delay_millis(self.tries.max(1)).is_none()

@@ -16,7 +16,7 @@ const STALE: Duration = Duration::from_secs(1);
 /// One that is free, and since when.
 type Free<DB> = (PoolConnection<DB>, Instant);
 
-pub(crate) struct Lender<DB: Database> {
+pub(crate) struct ConnectionPool<DB: Database> {
     pool: Pool<DB>,
     /// Those that are free, the last one used on top; none once it is closed.
     free: Mutex<Option<Vec<Free<DB>>>>,
@@ -27,9 +27,9 @@ pub(crate) struct Lender<DB: Database> {
     turns: Arc<Semaphore>,
 }
 
-impl<DB: Database> Lender<DB> {
-    pub(crate) fn new(pool: Pool<DB>, room: usize) -> Arc<Lender<DB>> {
-        Arc::new(Lender {
+impl<DB: Database> ConnectionPool<DB> {
+    pub(crate) fn new(pool: Pool<DB>, room: usize) -> Arc<ConnectionPool<DB>> {
+        Arc::new(ConnectionPool {
             pool,
             free: Mutex::new(Some(Vec::new())),
             room,
@@ -42,7 +42,7 @@ impl<DB: Database> Lender<DB> {
         free.as_mut()?.pop()
     }
 
-    pub(crate) async fn lend(self: &Arc<Self>) -> Result<Lent<DB>, sqlx::Error> {
+    pub(crate) async fn lend(self: &Arc<Self>) -> Result<PooledConnection<DB>, sqlx::Error> {
         let patience = self.pool.options().get_acquire_timeout();
         let turn = Arc::clone(&self.turns).acquire_owned();
         let turn = tokio::time::timeout(patience, turn).await;
@@ -61,8 +61,8 @@ impl<DB: Database> Lender<DB> {
         self: &Arc<Self>,
         connection: PoolConnection<DB>,
         turn: OwnedSemaphorePermit,
-    ) -> Lent<DB> {
-        Lent {
+    ) -> PooledConnection<DB> {
+        PooledConnection {
             connection: Some(connection),
             clean: true,
             lender: Arc::clone(self),
@@ -82,7 +82,7 @@ impl<DB: Database> Lender<DB> {
     }
 }
 
-impl<DB: Database> Drop for Lender<DB> {
+impl<DB: Database> Drop for ConnectionPool<DB> {
     /// Whoever wants them ended in order has said so before.
     fn drop(&mut self) {
         let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -98,17 +98,17 @@ fn cut<DB: Database>(connection: PoolConnection<DB>) {
 }
 
 /// A connection for one caller.
-pub(crate) struct Lent<DB: Database> {
+pub(crate) struct PooledConnection<DB: Database> {
     connection: Option<PoolConnection<DB>>,
     /// Whether it has answered everything it was asked.
     clean: bool,
-    lender: Arc<Lender<DB>>,
+    lender: Arc<ConnectionPool<DB>>,
     /// Given back last: then the connection is there for the next one.
     _turn: OwnedSemaphorePermit,
 }
 
-impl<DB: Database> Lent<DB> {
-    /// To ask something. Until [`Lent::answered`] it is not given to anybody else.
+impl<DB: Database> PooledConnection<DB> {
+    /// To ask something. Until [`PooledConnection::answered`] it is not given to anybody else.
     pub(crate) fn ask(&mut self) -> Option<&mut DB::Connection> {
         self.clean = false;
         self.connection.as_deref_mut()
@@ -138,7 +138,7 @@ impl<DB: Database> Lent<DB> {
     }
 }
 
-impl<DB: Database> Drop for Lent<DB> {
+impl<DB: Database> Drop for PooledConnection<DB> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else {
             return;
@@ -161,12 +161,12 @@ mod tests {
 
     use super::*;
 
-    fn lender(room: usize) -> Arc<Lender<Sqlite>> {
+    fn lender(room: usize) -> Arc<ConnectionPool<Sqlite>> {
         let pool = SqlitePoolOptions::new()
             .max_connections(2)
             .acquire_timeout(Duration::from_millis(50))
             .connect_lazy_with(SqliteConnectOptions::new().in_memory(true));
-        Lender::new(pool, room)
+        ConnectionPool::new(pool, room)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! transaction, on SQLite or PostgreSQL.
 //!
 //! [`Ledger`] does the work once for both stores; [`engine::Engine`] is what a store must
-//! be able to do. The clock is handed in. A [`Keeper`] wakes for deadlines.
+//! be able to do. The clock is handed in. A [`Watchdog`] wakes for deadlines.
 
 mod agents;
 mod around;
@@ -45,22 +45,22 @@ mod together;
 mod wakes;
 mod writes;
 
-pub use agents::{Agent, Assigned, NewAgent};
-pub use calls::{Ask, Outcome};
-pub use check::Findings;
-pub use claims::{Claimed, Wanted};
-pub use clock::{Clock, SystemClock};
-pub use dispatch::{AccountView, Bench, Busy, Floor, ReadyTask, RedBase};
+pub use agents::{AgentWork, FleetAgent, NewAgent};
+pub use calls::{CallOutcome, LedgerCall};
+pub use check::CheckFindings;
+pub use claims::{ClaimRequest, ClaimedTask};
+pub use clock::{LedgerClock, SystemClock};
+pub use dispatch::{AccountView, DispatchView, JudgeQueue, OngoingWork, ReadyTask, RedBase};
 pub use error::{LedgerError, StoreError};
-pub use figures::{Count, RunSpending, Spending};
-pub use hints::Hints;
-pub use keeper::{Keeper, Woken};
-pub use ledger::{Ledger, Options};
+pub use figures::{RunSpending, SpendingTotals, TaskCount};
+pub use hints::StoreNotifications;
+pub use keeper::{Watchdog, WatchdogReport};
+pub use ledger::{Ledger, LedgerOptions};
 pub use migrate::SCHEMA;
 pub use pages::{EventHead, HeldLock, NumberedEvent, RunPage, RunPlace, TaskPage};
-pub use portable::{Exported, Imported};
-pub use reads::Filter;
-pub use rebuild::{Rebuilt, RowDifference};
-pub use seats::{Seat, SeatTry};
+pub use portable::{ExportReport, ImportReport};
+pub use reads::TaskFilter;
+pub use rebuild::{RebuildReport, RowDifference};
+pub use seats::{RoleLease, RoleLeaseAttempt};
 pub use store::{Store, StoreNameError};
-pub use tallies::Waits;
+pub use tallies::WaitTimes;

@@ -7,9 +7,9 @@ use runner_lifecycle::reconcile::{Inconsistency, ReconcileSnapshot, reconcile};
 use runner_lifecycle::run::{Lease, TaskRun};
 
 use crate::around;
-use crate::engine::{Arg, Row, Session, all};
+use crate::engine::{SqlArg, SqlRow, StoreTx, all};
 use crate::error::StoreError;
-use crate::facts::Loaded;
+use crate::facts::LoadedTask;
 use crate::reads;
 use crate::records::{self, LEASE_COLUMNS, lease_columns};
 
@@ -31,7 +31,7 @@ const RUNS_OF_LINEAGE: &str = concat!("SELECT r.doc FROM runs r WHERE r.task_id 
 
 /// What is known about a lineage.
 #[derive(Default)]
-pub(crate) struct Lineage {
+pub(crate) struct LineageFacts {
     tasks: Vec<Task>,
     last_events: Vec<TaskEvent>,
     leases: Vec<Lease>,
@@ -39,9 +39,9 @@ pub(crate) struct Lineage {
     locks: Vec<ScopeLock>,
 }
 
-impl Lineage {
+impl LineageFacts {
     /// A member, with its lease and its last event.
-    fn member(&mut self, row: &Row) -> Result<(), StoreError> {
+    fn member(&mut self, row: &SqlRow) -> Result<(), StoreError> {
         self.leases.extend(records::lease(row, 0)?);
         self.tasks
             .push(records::task(&row.text(LEASE_COLUMNS + 1)?)?);
@@ -53,7 +53,11 @@ impl Lineage {
 
     /// Of a task without relatives, from that column on: its last event, its runs and its
     /// locks.
-    pub(crate) fn alone(loaded: &Loaded, row: &Row, from: usize) -> Result<Lineage, StoreError> {
+    pub(crate) fn alone(
+        loaded: &LoadedTask,
+        row: &SqlRow,
+        from: usize,
+    ) -> Result<LineageFacts, StoreError> {
         let event = row.maybe_text(from)?;
         let runs = row.maybe_text(from + 1)?.unwrap_or_default();
         let locks = row.maybe_text(from + 2)?.unwrap_or_default();
@@ -61,7 +65,7 @@ impl Lineage {
             let task_id = loaded.task.id.clone();
             around::resource(line).map(|resource| ScopeLock { task_id, resource })
         };
-        Ok(Lineage {
+        Ok(LineageFacts {
             tasks: vec![loaded.task.clone()],
             last_events: event
                 .as_deref()
@@ -75,8 +79,8 @@ impl Lineage {
     }
 
     /// From the one answer of a store that knows how.
-    fn of(rows: &[Row]) -> Result<Lineage, StoreError> {
-        let mut lineage = Lineage::default();
+    fn of(rows: &[SqlRow]) -> Result<LineageFacts, StoreError> {
+        let mut lineage = LineageFacts::default();
         let at = LEASE_COLUMNS;
         for row in rows {
             match row.int(at)? {
@@ -93,11 +97,11 @@ impl Lineage {
     }
 
     async fn step_by_step(
-        session: &mut dyn Session,
-        loaded: &Loaded,
-    ) -> Result<Lineage, StoreError> {
-        let mut lineage = Lineage::default();
-        let root = [Arg::Text(loaded.task.lineage.root.as_str())];
+        session: &mut dyn StoreTx,
+        loaded: &LoadedTask,
+    ) -> Result<LineageFacts, StoreError> {
+        let mut lineage = LineageFacts::default();
+        let root = [SqlArg::Text(loaded.task.lineage.root.as_str())];
         for row in all(session, LINEAGE, &root).await? {
             lineage.member(&row)?;
         }
@@ -110,7 +114,7 @@ impl Lineage {
         Ok(lineage)
     }
 
-    fn contradictions(&self, loaded: &Loaded) -> Result<Vec<Inconsistency>, StoreError> {
+    fn contradictions(&self, loaded: &LoadedTask) -> Result<Vec<Inconsistency>, StoreError> {
         let own = self.tasks.iter().find(|task| task.id == loaded.task.id);
         if own.is_none_or(|task| task.version != loaded.task.version) {
             return Err(StoreError::Contention(format!(
@@ -134,18 +138,18 @@ impl Lineage {
 
 /// What contradicts itself about the task, its lineage and overlapping locks.
 pub(crate) async fn inconsistencies(
-    session: &mut dyn Session,
-    loaded: &Loaded,
+    session: &mut dyn StoreTx,
+    loaded: &LoadedTask,
 ) -> Result<Vec<Inconsistency>, StoreError> {
     let read;
     let lineage = match &loaded.lineage {
         Some(lineage) => lineage,
         None if session.writes_at_once() => {
-            read = Lineage::of(&session.lineage(loaded.task.id.as_str()).await?)?;
+            read = LineageFacts::of(&session.lineage(loaded.task.id.as_str()).await?)?;
             &read
         }
         None => {
-            read = Lineage::step_by_step(session, loaded).await?;
+            read = LineageFacts::step_by_step(session, loaded).await?;
             &read
         }
     };
@@ -155,12 +159,12 @@ pub(crate) async fn inconsistencies(
 /// The same for a repair, which must see every lock of the task, wherever it is, and who
 /// claimed before whom.
 pub(crate) async fn to_repair(
-    session: &mut dyn Session,
-    loaded: &Loaded,
+    session: &mut dyn StoreTx,
+    loaded: &LoadedTask,
 ) -> Result<Vec<Inconsistency>, StoreError> {
-    let mut lineage = Lineage::step_by_step(session, loaded).await?;
+    let mut lineage = LineageFacts::step_by_step(session, loaded).await?;
     lineage.locks = reads::locks(session).await?;
-    let everything = [Arg::Int(i64::MAX), Arg::Int(i64::MAX)];
+    let everything = [SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)];
     lineage.leases = reads::leases(session, &everything).await?;
     lineage.contradictions(loaded)
 }

@@ -8,10 +8,10 @@ use runner_lifecycle::row::ContextItem;
 use runner_lifecycle::{ContextKind, Request};
 use serde_json::Value;
 
-use crate::calls::Ask;
+use crate::calls::LedgerCall;
 
 /// The same call with whatever looks like a secret masked.
-pub(crate) fn masked(ask: &Ask) -> Ask {
+pub(crate) fn masked(ask: &LedgerCall) -> LedgerCall {
     let mut ask = ask.clone();
     ask.request_id.iter_mut().for_each(mask);
     match &mut ask.call.request {

@@ -24,13 +24,13 @@ const ASLEEP: Duration = Duration::from_secs(1);
 
 /// Work that goes on.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct HeldWork {
     pub(crate) task: Task,
     pub(crate) lease: Lease,
     pub(crate) run: Option<TaskRun>,
 }
 
-impl Known {
+impl HeldWork {
     /// The one resource that it locked, if all that its end must know besides is that
     /// nobody else has a part of it: it has no relatives, and its scope is one path.
     pub(crate) fn alone(&self) -> Option<Resource> {
@@ -44,13 +44,13 @@ impl Known {
 
 /// When a server told its time.
 #[derive(Clone, Copy)]
-struct Heard {
+struct ServerTime {
     server: Timestamp,
     at: Instant,
     wall: Timestamp,
 }
 
-impl Heard {
+impl ServerTime {
     /// The time there when it is `at` here.
     fn then(&self, at: Instant) -> Timestamp {
         let passed = at.saturating_duration_since(self.at).as_millis();
@@ -61,17 +61,17 @@ impl Heard {
 
 /// What one process remembers.
 #[derive(Default)]
-pub(crate) struct Memory {
-    work: Mutex<HashMap<TaskId, Known>>,
-    heard: Mutex<Option<Heard>>,
+pub(crate) struct LedgerMemory {
+    work: Mutex<HashMap<TaskId, HeldWork>>,
+    heard: Mutex<Option<ServerTime>>,
 }
 
 fn held<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Memory {
-    pub(crate) fn get(&self, id: &TaskId) -> Option<Known> {
+impl LedgerMemory {
+    pub(crate) fn get(&self, id: &TaskId) -> Option<HeldWork> {
         held(&self.work).get(id).cloned()
     }
 
@@ -98,7 +98,7 @@ impl Memory {
         if work.len() >= ROOM && !work.contains_key(&task.id) {
             work.clear();
         }
-        let known = Known {
+        let known = HeldWork {
             task: task.clone(),
             lease: lease.clone(),
             run,
@@ -109,8 +109,8 @@ impl Memory {
     /// A server told its time, `at` this moment or a little earlier.
     pub(crate) fn heard(&self, server: Timestamp, at: Instant, wall: Timestamp) {
         let mut heard = held(&self.heard);
-        let fresh = Heard { server, at, wall };
-        let late = |before: &Heard| {
+        let fresh = ServerTime { server, at, wall };
+        let late = |before: &ServerTime| {
             let age = at.saturating_duration_since(before.at);
             age < SETTLED && before.then(at) > server
         };
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_time_of_a_server_goes_on_for_a_while() {
-        let memory = Memory::default();
+        let memory = LedgerMemory::default();
         let (at, wall) = (Instant::now(), 50_000_i64);
         assert_eq!(
             memory.server_time(at, Timestamp(wall)),
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_time_that_was_told_late_does_not_turn_the_clock_back() {
-        let memory = Memory::default();
+        let memory = LedgerMemory::default();
         let (at, wall) = (Instant::now(), 50_000_i64);
         let after = |seconds: u64| Duration::from_secs(seconds);
         let wall = |seconds: u64| Timestamp(wall + i64::try_from(seconds).unwrap() * 1000);

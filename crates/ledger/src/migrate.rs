@@ -6,34 +6,34 @@ use crate::error::StoreError;
 pub const SCHEMA: i64 = 5;
 
 /// One step: what both engines run, and what each runs besides.
-struct Step {
+struct MigrationStep {
     common: &'static str,
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-static STEPS: &[Step] = &[
-    Step {
+static STEPS: &[MigrationStep] = &[
+    MigrationStep {
         common: include_str!("../migrations/0001.sql"),
         sqlite: include_str!("../migrations/0001_sqlite.sql"),
         postgres: include_str!("../migrations/0001_postgres.sql"),
     },
-    Step {
+    MigrationStep {
         common: include_str!("../migrations/0002.sql"),
         sqlite: "",
         postgres: "",
     },
-    Step {
+    MigrationStep {
         common: include_str!("../migrations/0003.sql"),
         sqlite: include_str!("../migrations/0003_sqlite.sql"),
         postgres: include_str!("../migrations/0003_postgres.sql"),
     },
-    Step {
+    MigrationStep {
         common: include_str!("../migrations/0004.sql"),
         sqlite: include_str!("../migrations/0004_sqlite.sql"),
         postgres: include_str!("../migrations/0004_postgres.sql"),
     },
-    Step {
+    MigrationStep {
         common: "",
         sqlite: "",
         postgres: include_str!("../migrations/0005_postgres.sql"),
@@ -42,7 +42,7 @@ static STEPS: &[Step] = &[
 
 /// Which engine the text is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum SqlDialect {
     Sqlite,
     Postgres,
 }
@@ -83,7 +83,7 @@ pub(crate) const WRITE_VERSION: &str = "INSERT INTO ledger_schema (version) VALU
 
 /// The statements that lead from the schema that was found to ours, each with the
 /// version it leads to.
-pub(crate) fn pending(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>, StoreError> {
+pub(crate) fn pending(found: i64, dialect: SqlDialect) -> Result<Vec<(i64, String)>, StoreError> {
     if found > SCHEMA {
         return Err(StoreError::Newer {
             found,
@@ -94,8 +94,8 @@ pub(crate) fn pending(found: i64, dialect: Dialect) -> Result<Vec<(i64, String)>
     let steps = STEPS.iter().enumerate().skip(done);
     let texts = steps.map(|(at, step)| {
         let (text, serial, own) = match dialect {
-            Dialect::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT", step.sqlite),
-            Dialect::Postgres => ("TEXT COLLATE \"C\"", "BIGSERIAL PRIMARY KEY", step.postgres),
+            SqlDialect::Sqlite => ("TEXT", "INTEGER PRIMARY KEY AUTOINCREMENT", step.sqlite),
+            SqlDialect::Postgres => ("TEXT COLLATE \"C\"", "BIGSERIAL PRIMARY KEY", step.postgres),
         };
         let common = step.common.replace("{text}", text);
         let version = i64::try_from(at + 1).unwrap_or(i64::MAX);
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn the_steps_lead_to_the_schema() {
         assert_eq!(i64::try_from(STEPS.len()).unwrap(), SCHEMA);
-        for dialect in [Dialect::Sqlite, Dialect::Postgres] {
+        for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
             assert_eq!(pending(0, dialect).unwrap().len(), STEPS.len());
             assert!(pending(SCHEMA, dialect).unwrap().is_empty());
             for (_, text) in pending(0, dialect).unwrap() {

@@ -9,7 +9,7 @@ use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::{BlockReason, Task, TaskId, TaskRunStatus, TaskState, Timestamp};
 
 use crate::around;
-use crate::engine::{Access, Arg, Sql, all, one};
+use crate::engine::{SqlArg, SqlText, StoreAccess, all, one};
 use crate::error::StoreError;
 use crate::ledger::Ledger;
 use crate::reads::docs;
@@ -127,7 +127,7 @@ const HELD: &str = concat!(
 /// The numbers after one, each with the first transaction that may not have ended when
 /// this was read, and the first that had not begun: the same if nobody writes. SQLite has one writer at a time, so
 /// that numbers become visible in their order.
-const NUMBERS: Sql = Sql {
+const NUMBERS: SqlText = SqlText {
     sqlite: "SELECT seq, CAST(0 AS BIGINT), CAST(0 AS BIGINT) FROM events WHERE seq > $1 \
              ORDER BY seq DESC LIMIT 1",
     postgres: "SELECT seq, CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT), \
@@ -184,22 +184,22 @@ impl EventHead {
 impl Ledger {
     /// A page of tasks.
     pub async fn task_page(&self, page: &TaskPage) -> Result<Vec<Task>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let mut args = vec![
-            Arg::Text(page.after.as_ref().map_or("", TaskId::as_str)),
-            Arg::MaybeText(page.role.as_deref()),
-            Arg::Int(i64::from(page.limit)),
+            SqlArg::Text(page.after.as_ref().map_or("", TaskId::as_str)),
+            SqlArg::MaybeText(page.role.as_deref()),
+            SqlArg::Int(i64::from(page.limit)),
         ];
         let sql = match (page.state, page.blocked_on) {
             // Two conditions that exclude each other.
             (Some(state), Some(_)) if state != TaskState::Blocked => return Ok(Vec::new()),
             (_, Some(reason)) => {
-                args.push(Arg::Text(TaskState::Blocked.as_str()));
-                args.push(Arg::Text(reason.as_str()));
+                args.push(SqlArg::Text(TaskState::Blocked.as_str()));
+                args.push(SqlArg::Text(reason.as_str()));
                 TASKS_BLOCKED_ON
             }
             (Some(state), None) => {
-                args.push(Arg::Text(state.as_str()));
+                args.push(SqlArg::Text(state.as_str()));
                 TASKS_IN_STATE
             }
             (None, None) => TASKS,
@@ -209,21 +209,29 @@ impl Ledger {
 
     /// A page of runs.
     pub async fn run_page(&self, page: &RunPage) -> Result<Vec<TaskRun>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let (at, id) = match &page.before {
             Some(place) => (place.started_at.0, place.id.as_str()),
             None => (i64::MAX, ""),
         };
-        let judged = Arg::Int(i64::from(page.judged));
+        let judged = SqlArg::Int(i64::from(page.judged));
         let status = page.status.map(TaskRunStatus::as_str);
-        let mut args = vec![Arg::Int(at), Arg::Text(id), Arg::Int(i64::from(page.limit))];
+        let mut args = vec![
+            SqlArg::Int(at),
+            SqlArg::Text(id),
+            SqlArg::Int(i64::from(page.limit)),
+        ];
         let sql = match (&page.task, status) {
             (Some(task), _) => {
-                args.extend([Arg::Text(task.as_str()), judged, Arg::MaybeText(status)]);
+                args.extend([
+                    SqlArg::Text(task.as_str()),
+                    judged,
+                    SqlArg::MaybeText(status),
+                ]);
                 RUNS_OF_TASK
             }
             (None, Some(status)) => {
-                args.extend([Arg::Text(status), judged]);
+                args.extend([SqlArg::Text(status), judged]);
                 RUNS_WITH_STATUS
             }
             (None, None) if page.judged => RUNS_JUDGED,
@@ -234,9 +242,9 @@ impl Ledger {
 
     /// A run.
     pub async fn run(&self, id: &str) -> Result<Option<TaskRun>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT doc FROM runs WHERE id = $1";
-        let row = one(&mut *session, sql, &[Arg::Text(id)]).await?;
+        let row = one(&mut *session, sql, &[SqlArg::Text(id)]).await?;
         row.map(|row| records::run(&row.text(0)?)).transpose()
     }
 
@@ -247,11 +255,11 @@ impl Ledger {
         after_version: u64,
         limit: u32,
     ) -> Result<Vec<TaskEvent>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let args = [
-            Arg::Text(task.as_str()),
-            Arg::Int(records::int(after_version)),
-            Arg::Int(i64::from(limit)),
+            SqlArg::Text(task.as_str()),
+            SqlArg::Int(records::int(after_version)),
+            SqlArg::Int(i64::from(limit)),
         ];
         docs(&mut *session, EVENTS_OF, &args, records::event).await
     }
@@ -263,8 +271,12 @@ impl Ledger {
         up_to: i64,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let args = [Arg::Int(after), Arg::Int(up_to), Arg::Int(i64::from(limit))];
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let args = [
+            SqlArg::Int(after),
+            SqlArg::Int(up_to),
+            SqlArg::Int(i64::from(limit)),
+        ];
         let rows = all(&mut *session, EVENTS, &args).await?;
         let numbered = rows.iter().map(|row| {
             Ok(NumberedEvent {
@@ -277,7 +289,7 @@ impl Ledger {
 
     /// The end of the sequence of events, as far as it can be told now.
     pub async fn event_head(&self) -> Result<EventHead, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let row = one(&mut *session, START, &[]).await?;
         let seq = row.map(|row| row.int(0)).transpose()?;
         drop(session);
@@ -293,8 +305,8 @@ impl Ledger {
     pub async fn follow(&self, head: &mut EventHead) -> Result<bool, StoreError> {
         let before = head.seq;
         loop {
-            let mut session = self.engine.begin(Access::Read).await?;
-            let rows = all(&mut *session, NUMBERS, &[Arg::Int(head.seq)]).await?;
+            let mut session = self.engine.begin(StoreAccess::Read).await?;
+            let rows = all(&mut *session, NUMBERS, &[SqlArg::Int(head.seq)]).await?;
             let numbers: Result<Vec<(i64, i64, i64)>, StoreError> = rows
                 .iter()
                 .map(|row| Ok((row.int(0)?, row.int(1)?, row.int(2)?)))
@@ -308,7 +320,7 @@ impl Ledger {
 
     /// The locks that are held, by their names.
     pub async fn held_locks(&self) -> Result<Vec<HeldLock>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let rows = all(&mut *session, HELD, &[]).await?;
         let held = rows.iter().map(|row| {
             Ok(HeldLock {

@@ -3,11 +3,11 @@
 use runner_lifecycle::{Facts, Lane, Timestamp};
 
 use crate::around;
-use crate::claims::{Found, Wanted};
-use crate::claims_together::Line;
-use crate::engine::{Pick, PickSome, Row, Session};
+use crate::claims::{ClaimCandidate, ClaimRequest};
+use crate::claims_together::ClaimGroup;
+use crate::engine::{ClaimPick, PickSome, SqlRow, StoreTx};
 use crate::error::{LedgerError, StoreError};
-use crate::facts::{self, Loaded};
+use crate::facts::{self, LoadedTask};
 use crate::ledger::Ledger;
 use crate::records::{self, int};
 
@@ -15,12 +15,12 @@ use crate::records::{self, int};
 /// scope serialised.
 pub(crate) async fn pick(
     ledger: &Ledger,
-    session: &mut dyn Session,
-    wanted: &Wanted,
+    session: &mut dyn StoreTx,
+    wanted: &ClaimRequest,
     repeated: bool,
-) -> Result<Option<Found>, LedgerError> {
+) -> Result<Option<ClaimCandidate>, LedgerError> {
     let rows = session
-        .pick(Pick {
+        .pick(ClaimPick {
             owner: &wanted.owner,
             key: &wanted.key,
             role: &wanted.role,
@@ -37,7 +37,7 @@ pub(crate) async fn pick(
         let id = records::task_id(&before)?;
         return ledger.look_at(session, wanted, &wanted.call(), &id).await;
     }
-    let picked = Picked::from(ledger, row)?;
+    let picked = PickedTask::from(ledger, row)?;
     let (mut facts, now) = (picked.facts(wanted), picked.now);
     let (loaded, more) = (picked.loaded, picked.more);
     let task = &loaded.task;
@@ -51,16 +51,16 @@ pub(crate) async fn pick(
         let (policy, outside) = (&ledger.policy, &wanted.outside);
         facts.reservations = around::reserved(session, policy, task, outside, now).await?;
     }
-    Ok(Some(Found { loaded, facts, now }))
+    Ok(Some(ClaimCandidate { loaded, facts, now }))
 }
 
 /// The first tasks in order, at most so many, their rows locked and their scopes serialised.
 pub(crate) async fn pick_some(
     ledger: &Ledger,
-    session: &mut dyn Session,
-    (role, lane): &Line,
+    session: &mut dyn StoreTx,
+    (role, lane): &ClaimGroup,
     most: usize,
-) -> Result<Vec<Picked>, LedgerError> {
+) -> Result<Vec<PickedTask>, LedgerError> {
     let rows = session
         .pick_some(PickSome {
             role,
@@ -70,7 +70,7 @@ pub(crate) async fn pick_some(
             most,
         })
         .await?;
-    let picked = rows.iter().map(|row| Ok(Picked::from(ledger, row)?));
+    let picked = rows.iter().map(|row| Ok(PickedTask::from(ledger, row)?));
     picked.collect()
 }
 
@@ -83,16 +83,16 @@ fn reserve_after(ledger: &Ledger) -> i64 {
 }
 
 /// A task that a worker may try.
-pub(crate) struct Picked {
-    pub(crate) loaded: Loaded,
+pub(crate) struct PickedTask {
+    pub(crate) loaded: LoadedTask,
     pub(crate) now: Timestamp,
     paused: bool,
     more: i64,
 }
 
-impl Picked {
-    fn from(ledger: &Ledger, row: &Row) -> Result<Picked, StoreError> {
-        Ok(Picked {
+impl PickedTask {
+    fn from(ledger: &Ledger, row: &SqlRow) -> Result<PickedTask, StoreError> {
+        Ok(PickedTask {
             loaded: loaded(row)?,
             now: ledger.time(Timestamp(row.int(5)?)),
             paused: row.int(6)? != 0,
@@ -106,7 +106,7 @@ impl Picked {
     }
 
     /// What a claim must know, if there is nothing more.
-    pub(crate) fn facts(&self, wanted: &Wanted) -> Facts {
+    pub(crate) fn facts(&self, wanted: &ClaimRequest) -> Facts {
         Facts {
             lease: None,
             run: self.loaded.run.clone(),
@@ -126,9 +126,9 @@ impl Picked {
 const OVERLAPS: i64 = 1;
 const RESERVED: i64 = 4;
 
-fn loaded(row: &Row) -> Result<Loaded, StoreError> {
+fn loaded(row: &SqlRow) -> Result<LoadedTask, StoreError> {
     let run = row.maybe_text(4)?;
-    Ok(Loaded {
+    Ok(LoadedTask {
         task: records::task(&row.text(1)?)?,
         // Nobody holds a task that may be claimed.
         lease: None,

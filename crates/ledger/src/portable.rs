@@ -9,7 +9,7 @@ use runner_lifecycle::run::{Lease, Receipt, TaskRun};
 use runner_lifecycle::{Policy, Refusal, RefusalCode, TaskId};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Access, Arg, Session, all, one};
+use crate::engine::{SqlArg, StoreAccess, StoreTx, all, one};
 use crate::error::{LedgerError, StoreError};
 use crate::ledger::Ledger;
 use crate::migrate::SCHEMA;
@@ -21,7 +21,7 @@ use crate::writes;
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
+enum ExportLine {
     /// The first one.
     Ledger {
         schema_version: u32,
@@ -51,7 +51,7 @@ enum Line {
 
 /// How much was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportReport {
     /// Tasks.
     pub tasks: u64,
     /// Lines, the first included.
@@ -60,7 +60,7 @@ pub struct Exported {
 
 /// How much was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportReport {
     /// Tasks.
     pub tasks: u64,
     /// Events.
@@ -82,13 +82,13 @@ impl Sum {
     }
 }
 
-struct Sink<'w> {
+struct ExportSink<'w> {
     to: &'w mut (dyn Write + Send),
     sum: Sum,
 }
 
-impl Sink<'_> {
-    fn put(&mut self, line: &Line) -> Result<(), LedgerError> {
+impl ExportSink<'_> {
+    fn put(&mut self, line: &ExportLine) -> Result<(), LedgerError> {
         let text = records::text("a line", line)?;
         self.sum.add(&text);
         let written = writeln!(self.to, "{text}");
@@ -98,14 +98,14 @@ impl Sink<'_> {
 
 impl Ledger {
     /// Writes everything, at one point in time.
-    pub async fn export(&self, to: &mut (dyn Write + Send)) -> Result<Exported, LedgerError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let mut sink = Sink {
+    pub async fn export(&self, to: &mut (dyn Write + Send)) -> Result<ExportReport, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut sink = ExportSink {
             to,
             sum: Sum::default(),
         };
         let mut tasks = 0;
-        sink.put(&Line::Ledger {
+        sink.put(&ExportLine::Ledger {
             schema_version: 1,
             ledger_schema: SCHEMA,
         })?;
@@ -113,18 +113,18 @@ impl Ledger {
             tasks += 1;
             export_task(&mut *session, id, &mut sink).await?;
         }
-        let everything = [Arg::Int(i64::MAX), Arg::Int(i64::MAX)];
+        let everything = [SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)];
         let mut leases = reads::leases(&mut *session, &everything).await?;
         leases.sort_by(|one, other| one.task_id.cmp(&other.task_id));
         for lease in leases {
-            sink.put(&Line::Lease(lease))?;
+            sink.put(&ExportLine::Lease(lease))?;
         }
         for lock in reads::locks(&mut *session).await? {
-            sink.put(&Line::Lock(lock))?;
+            sink.put(&ExportLine::Lock(lock))?;
         }
         let requests = "SELECT id, task_id, digest, answer FROM requests ORDER BY id";
         for row in all(&mut *session, requests, &[]).await? {
-            sink.put(&Line::Request {
+            sink.put(&ExportLine::Request {
                 id: row.text(0)?,
                 task_id: row.text(1)?,
                 digest: row.text(2)?,
@@ -139,19 +139,22 @@ impl Ledger {
         .await?
         {
             let (name, value) = (row.text(0)?, row.text(1)?);
-            sink.put(&Line::Flag { name, value })?;
+            sink.put(&ExportLine::Flag { name, value })?;
         }
         let Sum { lines, sha256 } = std::mem::take(&mut sink.sum);
-        sink.put(&Line::End { lines, sha256 })?;
-        Ok(Exported {
+        sink.put(&ExportLine::End { lines, sha256 })?;
+        Ok(ExportReport {
             tasks,
             lines: lines + 1,
         })
     }
 
     /// Reads everything into an empty ledger, all or nothing.
-    pub async fn import(&self, from: &mut (dyn BufRead + Send)) -> Result<Imported, LedgerError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+    pub async fn import(
+        &self,
+        from: &mut (dyn BufRead + Send),
+    ) -> Result<ImportReport, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         if one(&mut *session, "SELECT id FROM tasks LIMIT 1", &[])
             .await?
             .is_some()
@@ -162,26 +165,27 @@ impl Ledger {
             )
             .into());
         }
-        let mut imported = Imported::default();
+        let mut imported = ImportReport::default();
         let mut sum = Sum::default();
         let mut ended = false;
         for (number, text) in (1_u64..).zip(from.lines()) {
             let text = text.map_err(|error| bad(number, &error))?;
-            let line: Line = serde_json::from_str(&text).map_err(|error| bad(number, &error))?;
-            if (number == 1) != matches!(line, Line::Ledger { .. }) {
+            let line: ExportLine =
+                serde_json::from_str(&text).map_err(|error| bad(number, &error))?;
+            if (number == 1) != matches!(line, ExportLine::Ledger { .. }) {
                 return Err(bad(number, &"a ledger begins with one line that says so").into());
             }
             if ended {
                 return Err(bad(number, &"something follows the end").into());
             }
-            if let Line::End { lines, sha256 } = &line {
+            if let ExportLine::End { lines, sha256 } = &line {
                 if (*lines, sha256) != (sum.lines, &sum.sha256) {
                     return Err(bad(number, &"the lines before are not those of the export").into());
                 }
                 ended = true;
             }
             sum.add(&text);
-            imported.events += u64::from(matches!(line, Line::Event(_)));
+            imported.events += u64::from(matches!(line, ExportLine::Event(_)));
             import_line(&mut *session, line, number).await?;
         }
         if sum.lines == 0 {
@@ -198,32 +202,32 @@ impl Ledger {
 }
 
 async fn export_task(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     id: &TaskId,
-    sink: &mut Sink<'_>,
+    sink: &mut ExportSink<'_>,
 ) -> Result<(), LedgerError> {
-    let own = [Arg::Text(id.as_str())];
+    let own = [SqlArg::Text(id.as_str())];
     for event in events_of(session, id).await? {
-        sink.put(&Line::Event(event))?;
+        sink.put(&ExportLine::Event(event))?;
     }
     let runs = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number";
     for one in docs(session, runs, &own, records::run).await? {
-        sink.put(&Line::Run(Box::new(one)))?;
+        sink.put(&ExportLine::Run(Box::new(one)))?;
     }
     let receipts = "SELECT doc FROM receipts WHERE task_id = $1 ORDER BY token";
     for receipt in docs(session, receipts, &own, records::receipt).await? {
-        sink.put(&Line::Receipt(receipt))?;
+        sink.put(&ExportLine::Receipt(receipt))?;
     }
     Ok(())
 }
 
 async fn import_line(
-    session: &mut dyn Session,
-    line: Line,
+    session: &mut dyn StoreTx,
+    line: ExportLine,
     number: u64,
 ) -> Result<(), LedgerError> {
     match line {
-        Line::Ledger {
+        ExportLine::Ledger {
             schema_version,
             ledger_schema,
         } => {
@@ -235,25 +239,25 @@ async fn import_line(
                 .into());
             }
         }
-        Line::Event(event) => writes::append(session, &[event])
+        ExportLine::Event(event) => writes::append(session, &[event])
             .await
             .map_err(|error| unwritten(number, error))?,
-        Line::Run(one) => writes::put_run(session, &one, None)
+        ExportLine::Run(one) => writes::put_run(session, &one, None)
             .await
             .map_err(|error| unwritten(number, error))?,
-        Line::Receipt(receipt) => writes::put_receipt(session, &receipt)
+        ExportLine::Receipt(receipt) => writes::put_receipt(session, &receipt)
             .await
             .map_err(|error| unwritten(number, error))?,
-        Line::Lease(lease) => writes::put_lease(session, &lease)
+        ExportLine::Lease(lease) => writes::put_lease(session, &lease)
             .await
             .map_err(|error| unwritten(number, error))?,
-        Line::Lock(lock) => {
+        ExportLine::Lock(lock) => {
             let resource = lock.resource.as_str();
             writes::put_lock(session, lock.task_id.as_str(), resource)
                 .await
                 .map_err(|error| unwritten(number, error))?;
         }
-        Line::Request {
+        ExportLine::Request {
             id,
             task_id,
             digest,
@@ -265,15 +269,15 @@ async fn import_line(
                 .await
                 .map_err(|error| unwritten(number, error))?;
         }
-        Line::Flag { name, value } => reads::put_flag(session, &name, &value).await?,
-        Line::End { .. } => {}
+        ExportLine::Flag { name, value } => reads::put_flag(session, &name, &value).await?,
+        ExportLine::End { .. } => {}
     }
     let written = session.said().await;
     written.map_err(|error| unwritten(number, error))
 }
 
 /// Makes the rows from the events that were read.
-async fn rebuild_rows(session: &mut dyn Session, policy: &Policy) -> Result<u64, LedgerError> {
+async fn rebuild_rows(session: &mut dyn StoreTx, policy: &Policy) -> Result<u64, LedgerError> {
     let mut tasks = 0;
     for id in &all_ids(session).await? {
         let task = fold(&events_of(session, id).await?).map_err(|error| {

@@ -10,15 +10,15 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::change::Change;
-use crate::engine::{Access, Engine, FromMemory, Later, Session};
+use crate::change::StoreChange;
+use crate::engine::{Engine, FromMemory, StoreAccess, StoreFuture, StoreTx};
 use crate::error::StoreError;
-use crate::hints::Hints;
-use crate::lending::Lender;
-use crate::migrate::{self, Dialect};
+use crate::hints::StoreNotifications;
+use crate::lending::ConnectionPool;
+use crate::migrate::{self, SqlDialect};
 use crate::postgres_session::{PostgresSession, failed};
 use crate::postgres_write;
-use crate::together::Writer;
+use crate::together::ChangeWriter;
 
 const CHANNEL: &str = "runner_ledger";
 /// The advisory lock of the upgrade: the first letters of the crate's name.
@@ -40,8 +40,8 @@ const NOT_DURABLE: &str = "SET synchronous_commit = off";
 
 /// A database on a server.
 pub(crate) struct PostgresEngine {
-    lender: Arc<Lender<Postgres>>,
-    writer: Writer,
+    lender: Arc<ConnectionPool<Postgres>>,
+    writer: ChangeWriter,
     options: PgConnectOptions,
     announcer: Arc<Announcer>,
     statements: Arc<AtomicU64>,
@@ -79,10 +79,10 @@ impl PostgresEngine {
             })
             .connect_lazy_with(options.clone());
         let room = usize::try_from(connections).unwrap_or(usize::MAX);
-        let lender = Lender::new(pool, room);
+        let lender = ConnectionPool::new(pool, room);
         let statements = Arc::new(AtomicU64::new(0));
         Ok(PostgresEngine {
-            writer: Writer::new(Arc::clone(&lender), Arc::clone(&statements)),
+            writer: ChangeWriter::new(Arc::clone(&lender), Arc::clone(&statements)),
             lender,
             options,
             announcer: Arc::new(Announcer {
@@ -103,14 +103,14 @@ impl PostgresEngine {
             .map_err(fail)?;
         connection.execute(SETTINGS).await.map_err(fail)?;
         let found = version(&mut connection).await.map_err(fail)?;
-        if !migrate::pending(found, Dialect::Postgres)?.is_empty() {
+        if !migrate::pending(found, SqlDialect::Postgres)?.is_empty() {
             let mut open = connection.begin().await.map_err(fail)?;
             sqlx::query("SELECT pg_advisory_xact_lock($1)")
                 .bind(UPGRADE_LOCK)
                 .execute(&mut *open)
                 .await
                 .map_err(fail)?;
-            migrate::upgrade_in!(&mut open, Dialect::Postgres, fail);
+            migrate::upgrade_in!(&mut open, SqlDialect::Postgres, fail);
             open.commit().await.map_err(fail)?;
         }
         connection.close().await.ok();
@@ -132,18 +132,18 @@ async fn version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 }
 
 impl Engine for PostgresEngine {
-    fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
+    fn begin(&self, access: StoreAccess) -> StoreFuture<'_, Box<dyn StoreTx>> {
         Box::pin(async move {
             let got = self.lender.lend().await;
             let connection = got.map_err(|error| failed(&error))?;
             let statements = Arc::clone(&self.statements);
-            let session: Box<dyn Session> =
+            let session: Box<dyn StoreTx> =
                 Box::new(PostgresSession::new(connection, access, statements));
             Ok(session)
         })
     }
 
-    fn migrate(&self) -> Later<'_, ()> {
+    fn migrate(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.upgrade())
     }
 
@@ -151,14 +151,14 @@ impl Engine for PostgresEngine {
         Announcer::tell(&self.announcer, &self.statements);
     }
 
-    fn flush(&self) -> Later<'_, ()> {
+    fn flush(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.announcer.wait().await;
             Ok(())
         })
     }
 
-    fn listen(&self) -> Later<'_, Hints> {
+    fn listen(&self) -> StoreFuture<'_, StoreNotifications> {
         Box::pin(async move {
             let pool = PgPoolOptions::new()
                 .max_connections(1)
@@ -166,7 +166,7 @@ impl Engine for PostgresEngine {
             let fail = |error: sqlx::Error| failed(&error);
             let mut listener = PgListener::connect_with(&pool).await.map_err(fail)?;
             listener.listen(CHANNEL).await.map_err(fail)?;
-            Ok(Hints::postgres(listener))
+            Ok(StoreNotifications::postgres(listener))
         })
     }
 
@@ -174,7 +174,7 @@ impl Engine for PostgresEngine {
         FromMemory::AtOnce
     }
 
-    fn write(&self, change: Change) -> Later<'_, ()> {
+    fn write(&self, change: StoreChange) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.write(change))
     }
 
@@ -182,7 +182,7 @@ impl Engine for PostgresEngine {
         self.statements.load(Ordering::Relaxed)
     }
 
-    fn close(&self) -> Later<'_, ()> {
+    fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.announcer.wait().await;
             self.announcer.voice.close().await;

@@ -4,52 +4,59 @@
 use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 
-use crate::change::Change;
+use crate::change::StoreChange;
 use crate::error::StoreError;
 
-type Texts<'a> = Vec<Option<&'a str>>;
-type Numbers = Vec<Option<i64>>;
+type TextList<'a> = Vec<Option<&'a str>>;
+type NumberList = Vec<Option<i64>>;
 
 /// One list, by the name that it has in a statement, and what a change adds to it.
-pub(crate) enum Argument {
-    Texts(&'static str, for<'a> fn(&'a Change, &mut Texts<'a>)),
-    Numbers(&'static str, fn(&Change, &mut Numbers)),
+pub(crate) enum ListArgument {
+    Texts(&'static str, for<'a> fn(&'a StoreChange, &mut TextList<'a>)),
+    Numbers(&'static str, fn(&StoreChange, &mut NumberList)),
 }
 
-impl Argument {
+impl ListArgument {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Argument::Texts(name, _) | Argument::Numbers(name, _) => name,
+            ListArgument::Texts(name, _) | ListArgument::Numbers(name, _) => name,
         }
     }
 
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Argument::Texts(..) => "text",
-            Argument::Numbers(..) => "bigint",
+            ListArgument::Texts(..) => "text",
+            ListArgument::Numbers(..) => "bigint",
         }
     }
 
     pub(crate) fn bind<'q>(
         &self,
         query: Query<'q, Postgres, PgArguments>,
-        changes: &[Change],
+        changes: &[StoreChange],
     ) -> Query<'q, Postgres, PgArguments> {
         match self {
-            Argument::Texts(_, add) => query.bind(gathered(changes, *add)),
-            Argument::Numbers(_, add) => query.bind(gathered(changes, add)),
+            ListArgument::Texts(_, add) => query.bind(gathered(changes, *add)),
+            ListArgument::Numbers(_, add) => query.bind(gathered(changes, add)),
         }
     }
 
-    pub(crate) fn write(&self, to: &mut Literals, changes: &[Change]) -> Result<(), StoreError> {
+    pub(crate) fn write(
+        &self,
+        to: &mut SqlLiterals,
+        changes: &[StoreChange],
+    ) -> Result<(), StoreError> {
         match self {
-            Argument::Texts(_, add) => to.texts(&gathered(changes, *add)),
-            Argument::Numbers(_, add) => to.numbers(&gathered(changes, add)),
+            ListArgument::Texts(_, add) => to.texts(&gathered(changes, *add)),
+            ListArgument::Numbers(_, add) => to.numbers(&gathered(changes, add)),
         }
     }
 }
 
-fn gathered<'a, T>(changes: &'a [Change], add: impl Fn(&'a Change, &mut Vec<T>)) -> Vec<T> {
+fn gathered<'a, T>(
+    changes: &'a [StoreChange],
+    add: impl Fn(&'a StoreChange, &mut Vec<T>),
+) -> Vec<T> {
     let mut all = Vec::new();
     for change in changes {
         add(change, &mut all);
@@ -57,10 +64,10 @@ fn gathered<'a, T>(changes: &'a [Change], add: impl Fn(&'a Change, &mut Vec<T>))
     all
 }
 
-use Argument::{Numbers as N, Texts as T};
+use ListArgument::{Numbers as N, Texts as T};
 
 /// Every list there is.
-pub(crate) static ARGUMENTS: &[Argument] = &[
+pub(crate) static ARGUMENTS: &[ListArgument] = &[
     T("ids", |change, to| to.push(Some(&change.id))),
     N("expected", |change, to| to.push(change.expected)),
     // Of a row: state, role, lane, queue, blocked_on, lineage, rework_of, superseded_by,
@@ -189,9 +196,9 @@ const REWORK_OF: usize = 6;
 
 /// Values inside a statement, with commas between them.
 #[derive(Default)]
-pub(crate) struct Literals(String);
+pub(crate) struct SqlLiterals(String);
 
-impl Literals {
+impl SqlLiterals {
     /// All of them.
     pub(crate) fn text(&self) -> &str {
         &self.0
@@ -263,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_list_has_what_is_put_into_it() {
-        let mut values = Literals::default();
+        let mut values = SqlLiterals::default();
         let texts = [
             Some("it's"),
             None,

@@ -8,12 +8,14 @@ use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Executor as _};
 
-use crate::change::Change;
-use crate::engine::{Access, Arg, Later, Pick, PickSome, Row, Session, Sql};
+use crate::change::StoreChange;
+use crate::engine::{
+    ClaimPick, PickSome, SqlArg, SqlRow, SqlText, StoreAccess, StoreFuture, StoreTx,
+};
 use crate::error::StoreError;
-use crate::lending::Lent;
+use crate::lending::PooledConnection;
 use crate::postgres_arguments::literal;
-use crate::postgres_write::{self, Shape, Statement};
+use crate::postgres_write::{self, ChangeShape, ChangeStatement};
 use crate::records;
 
 const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -26,12 +28,12 @@ const LINEAGE: &str = "SELECT l_task_id, l_run_id, l_owner, l_token, l_purpose, 
      l_claimed_at, l_last_heartbeat_at, l_timeout_seconds, l_heartbeat_interval_seconds, \
      l_ends_at, kind, a, b, c FROM ledger_lineage($1)";
 
-type Rows = Result<Vec<Row>, StoreError>;
+type Rows = Result<Vec<SqlRow>, StoreError>;
 
 pub(crate) struct PostgresSession {
     /// None once it is given back.
-    connection: Option<Lent<Postgres>>,
-    access: Access,
+    connection: Option<PooledConnection<Postgres>>,
+    access: StoreAccess,
     /// Whether a transaction is open, or may be: said before the server is told.
     begun: bool,
     /// Whether the next write ends it.
@@ -55,8 +57,8 @@ macro_rules! ask {
 
 impl PostgresSession {
     pub(crate) fn new(
-        connection: Lent<Postgres>,
-        access: Access,
+        connection: PooledConnection<Postgres>,
+        access: StoreAccess,
         statements: Arc<AtomicU64>,
     ) -> PostgresSession {
         PostgresSession {
@@ -71,9 +73,9 @@ impl PostgresSession {
     /// Opens a transaction, where one is wanted.
     async fn begin(&mut self) -> Result<(), StoreError> {
         let how = match self.access {
-            Access::Read => BEGIN_READ,
-            Access::Write => BEGIN_WRITE,
-            Access::Once => return Ok(()),
+            StoreAccess::Read => BEGIN_READ,
+            StoreAccess::Write => BEGIN_WRITE,
+            StoreAccess::Once => return Ok(()),
         };
         if !self.begun {
             self.begun = true;
@@ -96,18 +98,18 @@ impl PostgresSession {
         let query = sqlx::raw_sql(AssertSqlSafe(format!("{begin}; EXECUTE {call}")));
         self.begun = true;
         let rows = ask!(self, connection => query.fetch_all(connection))?;
-        Ok(rows.into_iter().map(Row::Postgres).collect())
+        Ok(rows.into_iter().map(SqlRow::Postgres).collect())
     }
 
     async fn fetch(&mut self, query: Query<'_, Postgres, PgArguments>) -> Rows {
         self.begin().await?;
         let rows = ask!(self, connection => query.fetch_all(connection))?;
-        Ok(rows.into_iter().map(Row::Postgres).collect())
+        Ok(rows.into_iter().map(SqlRow::Postgres).collect())
     }
 }
 
-impl Session for PostgresSession {
-    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
+impl StoreTx for PostgresSession {
+    fn run<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             self.begin().await?;
             let query = bound(sql.postgres, args);
@@ -116,24 +118,28 @@ impl Session for PostgresSession {
         })
     }
 
-    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+    fn rows<'a>(
+        &'a mut self,
+        sql: SqlText,
+        args: &'a [SqlArg<'a>],
+    ) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(self.fetch(bound(sql.postgres, args)))
     }
 
-    fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> Later<'a, ()> {
+    fn serialise_scope<'a>(&'a mut self, scope: &'a [Resource]) -> StoreFuture<'a, ()> {
         let query = sqlx::query(SERIALISE).bind(records::scope_lines(scope));
         Box::pin(async move { self.fetch(query).await.map(drop) })
     }
 
     fn holds(&self) -> bool {
-        self.access != Access::Once
+        self.access != StoreAccess::Once
     }
 
     fn writes_at_once(&self) -> bool {
         true
     }
 
-    fn pick<'a>(&'a mut self, wanted: Pick<'a>) -> Later<'a, Vec<Row>> {
+    fn pick<'a>(&'a mut self, wanted: ClaimPick<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async move {
             let call = format!(
                 "ledger_look({}, {}, {}, {}, {}, {}, {})",
@@ -149,7 +155,7 @@ impl Session for PostgresSession {
         })
     }
 
-    fn pick_some<'a>(&'a mut self, wanted: PickSome<'a>) -> Later<'a, Vec<Row>> {
+    fn pick_some<'a>(&'a mut self, wanted: PickSome<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async move {
             let call = format!(
                 "ledger_look_around({}, {}, {}, {}, {})",
@@ -163,7 +169,7 @@ impl Session for PostgresSession {
         })
     }
 
-    fn lineage<'a>(&'a mut self, task: &'a str) -> Later<'a, Vec<Row>> {
+    fn lineage<'a>(&'a mut self, task: &'a str) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(self.fetch(sqlx::query(LINEAGE).bind(task)))
     }
 
@@ -171,9 +177,9 @@ impl Session for PostgresSession {
         self.last = true;
     }
 
-    fn write_at_once<'a>(&'a mut self, changes: &'a [Change]) -> Later<'a, ()> {
+    fn write_at_once<'a>(&'a mut self, changes: &'a [StoreChange]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let Some(shape) = changes.first().map(Shape::of) else {
+            let Some(shape) = changes.first().map(ChangeShape::of) else {
                 return Ok(());
             };
             if self.begun
@@ -186,16 +192,16 @@ impl Session for PostgresSession {
                 return Ok(());
             }
             self.begin().await?;
-            let query = Statement::of(shape, changes.len() > 1).query(changes);
+            let query = ChangeStatement::of(shape, changes.len() > 1).query(changes);
             ask!(self, connection => query.execute(connection)).map(drop)
         })
     }
 
-    fn commit(self: Box<Self>) -> Later<'static, ()> {
+    fn commit(self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(self.end("COMMIT"))
     }
 
-    fn rollback(self: Box<Self>) -> Later<'static, ()> {
+    fn rollback(self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(self.end("ROLLBACK"))
     }
 }
@@ -224,14 +230,14 @@ impl Drop for PostgresSession {
     }
 }
 
-fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Postgres, PgArguments> {
+fn bound<'q>(sql: &'static str, args: &[SqlArg<'_>]) -> Query<'q, Postgres, PgArguments> {
     args.iter().fold(sqlx::query(sql), |query, arg| match *arg {
-        Arg::Int(number) => query.bind(number),
-        Arg::MaybeInt(number) => query.bind(number),
-        Arg::Text(text) => query.bind(text.to_owned()),
-        Arg::MaybeText(text) => query.bind(text.map(str::to_owned)),
-        Arg::Texts(texts) => query.bind(texts.to_vec()),
-        Arg::Ints(numbers) => query.bind(numbers.to_vec()),
+        SqlArg::Int(number) => query.bind(number),
+        SqlArg::MaybeInt(number) => query.bind(number),
+        SqlArg::Text(text) => query.bind(text.to_owned()),
+        SqlArg::MaybeText(text) => query.bind(text.map(str::to_owned)),
+        SqlArg::Texts(texts) => query.bind(texts.to_vec()),
+        SqlArg::Ints(numbers) => query.bind(numbers.to_vec()),
     })
 }
 

@@ -11,9 +11,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use sqlx::postgres::{PgArguments, Postgres};
 use sqlx::query::Query;
 
-use crate::change::{Change, LeaseWrite, ResultWrite, RunsWrite};
+use crate::change::{LeaseWrite, ResultWrite, RunsWrite, StoreChange};
 use crate::error::StoreError;
-use crate::postgres_arguments::{ARGUMENTS, Argument, Literals};
+use crate::postgres_arguments::{ARGUMENTS, ListArgument, SqlLiterals};
 
 /// The changes, each with its place, counted from nothing.
 macro_rules! each {
@@ -182,7 +182,7 @@ enum Own {
 /// Which parts a change has. Changes of one shape can be written together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools)]
-pub(crate) struct Shape {
+pub(crate) struct ChangeShape {
     own: Own,
     events: bool,
     runs: Option<RunsWrite>,
@@ -199,10 +199,10 @@ pub(crate) struct Shape {
     alone: bool,
 }
 
-impl Shape {
-    pub(crate) fn of(change: &Change) -> Shape {
+impl ChangeShape {
+    pub(crate) fn of(change: &StoreChange) -> ChangeShape {
         let wakes = change.passed.is_some() || !change.wake.is_empty();
-        Shape {
+        ChangeShape {
             own: match (&change.texts, change.expected, change.lease) {
                 (Some(_), None, _) => Own::Insert,
                 (Some(_), Some(_), _) => Own::Update,
@@ -224,7 +224,7 @@ impl Shape {
     }
 
     /// A claim of a task that nobody holds.
-    const CLAIM: Shape = Shape {
+    const CLAIM: ChangeShape = ChangeShape {
         own: Own::Update,
         events: true,
         runs: Some(RunsWrite::Add),
@@ -327,13 +327,13 @@ const MANY: [(&str, &str); 2] = [
 ];
 
 /// The statement of a shape, and what it wants to know, in this order.
-pub(crate) struct Statement {
+pub(crate) struct ChangeStatement {
     sql: String,
-    arguments: Vec<&'static Argument>,
+    arguments: Vec<&'static ListArgument>,
 }
 
-impl Statement {
-    fn new(shape: Shape, many: bool) -> Statement {
+impl ChangeStatement {
+    fn new(shape: ChangeShape, many: bool) -> ChangeStatement {
         let (mut sql, mut arguments) = (shape.text(many), Vec::new());
         for (name, text) in if many { MANY } else { ONE } {
             sql = sql.replace(name, text);
@@ -347,23 +347,24 @@ impl Statement {
             }
         }
         debug_assert!(!sql.contains('{'), "an argument without a name: {sql}");
-        Statement { sql, arguments }
+        ChangeStatement { sql, arguments }
     }
 
     /// There is a handful of shapes, and each is asked for again and again.
-    pub(crate) fn of(shape: Shape, many: bool) -> &'static Statement {
-        static KNOWN: OnceLock<Mutex<HashMap<(Shape, bool), &'static Statement>>> = OnceLock::new();
+    pub(crate) fn of(shape: ChangeShape, many: bool) -> &'static ChangeStatement {
+        static KNOWN: OnceLock<Mutex<HashMap<(ChangeShape, bool), &'static ChangeStatement>>> =
+            OnceLock::new();
         let known = KNOWN.get_or_init(Mutex::default).lock();
         known
             .unwrap_or_else(PoisonError::into_inner)
             .entry((shape, many))
-            .or_insert_with(|| Box::leak(Box::new(Statement::new(shape, many))))
+            .or_insert_with(|| Box::leak(Box::new(ChangeStatement::new(shape, many))))
     }
 
     /// With everything that these changes write.
     pub(crate) fn query(
         &'static self,
-        changes: &[Change],
+        changes: &[StoreChange],
     ) -> Query<'static, Postgres, PgArguments> {
         let query = sqlx::query(self.sql.as_str());
         let arguments = self.arguments.iter();
@@ -380,24 +381,24 @@ pub(crate) fn prepared() -> String {
          SELECT * FROM ledger_pick($1, $2, $3, $4, $5, $6, $7); \
          PREPARE ledger_look_around(text, text, bigint, bigint, bigint) AS \
          SELECT * FROM ledger_pick_some($1, $2, $3, $4, $5)",
-        Statement::of(Shape::CLAIM, false).sql,
-        Statement::of(Shape::CLAIM, true).sql,
+        ChangeStatement::of(ChangeShape::CLAIM, false).sql,
+        ChangeStatement::of(ChangeShape::CLAIM, true).sql,
     )
 }
 
 /// Whether it is a claim of a task that nobody holds, and of which nobody is to be told.
-pub(crate) fn is_plain_claim(change: &Change) -> bool {
-    Shape::of(change) == Shape::CLAIM
+pub(crate) fn is_plain_claim(change: &StoreChange) -> bool {
+    ChangeShape::of(change) == ChangeShape::CLAIM
 }
 
 /// Claims and the end of their transaction in one message, if they are plain.
-pub(crate) fn claim_and_commit(changes: &[Change]) -> Result<Option<String>, StoreError> {
+pub(crate) fn claim_and_commit(changes: &[StoreChange]) -> Result<Option<String>, StoreError> {
     if !changes.iter().all(is_plain_claim) {
         return Ok(None);
     }
     let many = changes.len() > 1;
-    let mut values = Literals::default();
-    for argument in &Statement::of(Shape::CLAIM, many).arguments {
+    let mut values = SqlLiterals::default();
+    for argument in &ChangeStatement::of(ChangeShape::CLAIM, many).arguments {
         argument.write(&mut values, changes)?;
     }
     let (some, values) = (if many { "_some" } else { "" }, values.text());

@@ -7,10 +7,10 @@ use runner_lifecycle::reconcile::{Inconsistency, InconsistencyRepair, Inconsiste
 use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{Policy, Request, Task, TaskId};
 
-use crate::calls::Ask;
-use crate::check::Findings;
+use crate::calls::LedgerCall;
+use crate::check::CheckFindings;
 use crate::claims;
-use crate::engine::{Access, Arg, Session, all, one, run};
+use crate::engine::{SqlArg, StoreAccess, StoreTx, all, one, run};
 use crate::error::{LedgerError, StoreError};
 use crate::facts;
 use crate::ledger::Ledger;
@@ -32,7 +32,7 @@ pub struct RowDifference {
 
 /// What a rebuild did.
 #[derive(Clone, Debug, Default)]
-pub struct Rebuilt {
+pub struct RebuildReport {
     /// How many rows were compared.
     pub tasks: u64,
     /// How many were made anew.
@@ -68,8 +68,8 @@ struct Stored {
     columns: Vec<Option<String>>,
 }
 
-async fn stored(session: &mut dyn Session, id: &TaskId) -> Result<Option<Stored>, StoreError> {
-    let Some(row) = one(session, STORED, &[Arg::Text(id.as_str())]).await? else {
+async fn stored(session: &mut dyn StoreTx, id: &TaskId) -> Result<Option<Stored>, StoreError> {
+    let Some(row) = one(session, STORED, &[SqlArg::Text(id.as_str())]).await? else {
         return Ok(None);
     };
     let columns: Result<_, StoreError> = (1..=COLUMNS.len()).map(|at| row.maybe_text(at)).collect();
@@ -96,15 +96,15 @@ fn columns_of(task: &Task, newest: Option<&TaskRun>) -> [Option<String>; 10] {
     ]
 }
 
-async fn newest_run(session: &mut dyn Session, id: &TaskId) -> Result<Option<TaskRun>, StoreError> {
+async fn newest_run(session: &mut dyn StoreTx, id: &TaskId) -> Result<Option<TaskRun>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number DESC LIMIT 1";
-    let row = one(session, sql, &[Arg::Text(id.as_str())]).await?;
+    let row = one(session, sql, &[SqlArg::Text(id.as_str())]).await?;
     row.map(|row| records::run(&row.text(0)?)).transpose()
 }
 
 /// Compares every row with its events.
-pub(crate) async fn compare(session: &mut dyn Session) -> Result<Findings, StoreError> {
-    let mut findings = Findings::default();
+pub(crate) async fn compare(session: &mut dyn StoreTx) -> Result<CheckFindings, StoreError> {
+    let mut findings = CheckFindings::default();
     for id in &all_ids(session).await? {
         let (events, folded) = folded(session, id).await?;
         findings.tasks += 1;
@@ -138,7 +138,7 @@ pub(crate) async fn compare(session: &mut dyn Session) -> Result<Findings, Store
 }
 
 async fn folded(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     id: &TaskId,
 ) -> Result<(u64, Result<Task, String>), StoreError> {
     let events = match events_of(session, id).await {
@@ -208,13 +208,13 @@ impl Ledger {
     /// Makes every row that differs anew from its events, in one transaction, and with it
     /// what the index of ready tasks says about every task. Then mends every contradiction
     /// that has a repair, each task in a transaction of its own, with an event.
-    pub async fn rebuild(&self) -> Result<Rebuilt, LedgerError> {
+    pub async fn rebuild(&self) -> Result<RebuildReport, LedgerError> {
         let mut rebuilt = self.rebuild_rows().await?;
         let found = self.check().await?.inconsistencies;
         let mut ids: Vec<&TaskId> = found.iter().map(|one| &one.task_id).collect();
         ids.dedup();
         for id in ids {
-            let repair = Ask::new(id.clone(), "rebuild", Request::Repair);
+            let repair = LedgerCall::new(id.clone(), "rebuild", Request::Repair);
             match self.call(&repair).await {
                 Ok(outcome) if outcome.answer == Answer::Unchanged => {}
                 Ok(_) => rebuilt.mended.push(id.clone()),
@@ -242,7 +242,7 @@ impl Ledger {
         &self,
         id: &TaskId,
     ) -> Result<Vec<Inconsistency>, LedgerError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let Some(loaded) = facts::load(&mut *session, id, None).await? else {
             return Err(claims::unknown(id).into());
         };
@@ -255,12 +255,12 @@ impl Ledger {
         Ok(found)
     }
 
-    async fn rebuild_rows(&self) -> Result<Rebuilt, LedgerError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+    async fn rebuild_rows(&self) -> Result<RebuildReport, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let findings = compare(&mut *session).await?;
-        let mut rebuilt = Rebuilt {
+        let mut rebuilt = RebuildReport {
             tasks: findings.tasks,
-            ..Rebuilt::default()
+            ..RebuildReport::default()
         };
         for found in findings.rows {
             if !found.repairable {
@@ -285,11 +285,11 @@ impl Ledger {
 
 /// Puts a row in the place of whatever is there.
 pub(crate) async fn replace_row(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
 ) -> Result<(), StoreError> {
-    let id = [Arg::Text(task.id.as_str())];
+    let id = [SqlArg::Text(task.id.as_str())];
     for sql in [
         "DELETE FROM tasks WHERE id = $1",
         "DELETE FROM dependencies WHERE task_id = $1",
@@ -302,7 +302,7 @@ pub(crate) async fn replace_row(
 }
 
 /// Counts open dependencies anew and lets everybody who waits look again.
-pub(crate) async fn refresh_index(session: &mut dyn Session) -> Result<(), StoreError> {
+pub(crate) async fn refresh_index(session: &mut dyn StoreTx) -> Result<(), StoreError> {
     let open = "SELECT DISTINCT dependency FROM dependencies WHERE met = 0 ORDER BY dependency";
     for row in all(session, open, &[]).await? {
         let id = records::task_id(&row.text(0)?)?;
@@ -315,14 +315,14 @@ pub(crate) async fn refresh_index(session: &mut dyn Session) -> Result<(), Store
         };
         if ends.iter().any(done) {
             let sql = "UPDATE dependencies SET met = 1 WHERE dependency = $1";
-            run(session, sql, &[Arg::Text(id.as_str())]).await?;
+            run(session, sql, &[SqlArg::Text(id.as_str())]).await?;
         }
     }
     let touched = "SELECT id FROM tasks WHERE waits_for IS NOT NULL OR woken_from IS NOT NULL \
          OR unmet <> (SELECT COUNT(*) FROM dependencies d \
          WHERE d.task_id = tasks.id AND d.met = 0) ORDER BY id";
     for row in all(session, touched, &[]).await? {
-        run(session, COUNT_UNMET, &[Arg::Text(&row.text(0)?)]).await?;
+        run(session, COUNT_UNMET, &[SqlArg::Text(&row.text(0)?)]).await?;
     }
     Ok(())
 }

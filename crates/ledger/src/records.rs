@@ -9,7 +9,7 @@ use runner_lifecycle::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::engine::Row;
+use crate::engine::SqlRow;
 use crate::error::{StoreError, damaged};
 
 /// Reads a stored JSON text.
@@ -68,7 +68,7 @@ pub(crate) use lease_columns;
 pub(crate) const LEASE_COLUMNS: usize = 11;
 
 /// Reads a lease that begins in that column; none where an outer join found none.
-pub(crate) fn lease(row: &Row, from: usize) -> Result<Option<Lease>, StoreError> {
+pub(crate) fn lease(row: &SqlRow, from: usize) -> Result<Option<Lease>, StoreError> {
     let Some(id) = row.maybe_text(from)? else {
         return Ok(None);
     };

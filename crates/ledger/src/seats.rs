@@ -5,14 +5,14 @@
 
 use runner_lifecycle::Timestamp;
 
-use crate::engine::{Access, Arg, all, one, run};
+use crate::engine::{SqlArg, StoreAccess, all, one, run};
 use crate::error::StoreError;
 use crate::ledger::Ledger;
 use crate::records::int;
 
 /// A seat, as it stands in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct RoleLease {
     /// Which.
     pub name: String,
     /// Whose it is.
@@ -27,7 +27,7 @@ pub struct Seat {
 
 /// What became of a try to sit down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SeatTry {
+pub enum RoleLeaseAttempt {
     /// It is yours, with this token.
     Yours(u64),
     /// Somebody has it; look again then.
@@ -57,25 +57,25 @@ impl Ledger {
         seat: &str,
         holder: &str,
         timeout_seconds: u32,
-    ) -> Result<SeatTry, StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+    ) -> Result<RoleLeaseAttempt, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *session).await?;
         let until = now.plus_secs(u64::from(timeout_seconds));
         let args = [
-            Arg::Text(seat),
-            Arg::Text(holder),
-            Arg::Int(now.0),
-            Arg::Int(until.0),
+            SqlArg::Text(seat),
+            SqlArg::Text(holder),
+            SqlArg::Int(now.0),
+            SqlArg::Int(until.0),
         ];
         let taken = run(&mut *session, SIT, &args).await? == 1;
-        let row = one(&mut *session, READ, &[Arg::Text(seat)]).await?;
+        let row = one(&mut *session, READ, &[SqlArg::Text(seat)]).await?;
         let row = row.ok_or_else(|| StoreError::Damaged(format!("there is no seat {seat}")))?;
         let seat = read(&row)?;
         session.commit().await?;
         Ok(if taken {
-            SeatTry::Yours(seat.token)
+            RoleLeaseAttempt::Yours(seat.token)
         } else {
-            SeatTry::Taken {
+            RoleLeaseAttempt::Taken {
                 holder: seat.holder,
                 until: seat.expires_at,
             }
@@ -89,14 +89,14 @@ impl Ledger {
         token: u64,
         timeout_seconds: u32,
     ) -> Result<bool, StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *session).await?;
         let until = now.plus_secs(u64::from(timeout_seconds));
         let args = [
-            Arg::Text(seat),
-            Arg::Int(int(token)),
-            Arg::Int(now.0),
-            Arg::Int(until.0),
+            SqlArg::Text(seat),
+            SqlArg::Int(int(token)),
+            SqlArg::Int(now.0),
+            SqlArg::Int(until.0),
         ];
         let kept = run(&mut *session, RENEW, &args).await? == 1;
         session.commit().await?;
@@ -105,9 +105,13 @@ impl Ledger {
 
     /// Gives a seat up, so that those who stand by need not wait.
     pub async fn stand_up(&self, seat: &str, token: u64) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(Access::Write).await?;
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *session).await?;
-        let args = [Arg::Text(seat), Arg::Int(int(token)), Arg::Int(now.0)];
+        let args = [
+            SqlArg::Text(seat),
+            SqlArg::Int(int(token)),
+            SqlArg::Int(now.0),
+        ];
         run(&mut *session, STAND_UP, &args).await?;
         session.commit().await?;
         self.engine.announce();
@@ -115,16 +119,16 @@ impl Ledger {
     }
 
     /// Every seat that somebody ever had.
-    pub async fn seats(&self) -> Result<Vec<Seat>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+    pub async fn seats(&self) -> Result<Vec<RoleLease>, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT name, holder, token, renewed_at, expires_at FROM seats ORDER BY name";
         let rows = all(&mut *session, sql, &[]).await?;
         rows.iter().map(read).collect()
     }
 }
 
-fn read(row: &crate::engine::Row) -> Result<Seat, StoreError> {
-    Ok(Seat {
+fn read(row: &crate::engine::SqlRow) -> Result<RoleLease, StoreError> {
+    Ok(RoleLease {
         name: row.text(0)?,
         holder: row.text(1)?,
         token: u64::try_from(row.int(2)?).unwrap_or(0),

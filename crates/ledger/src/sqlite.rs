@@ -17,11 +17,13 @@ use sqlx::sqlite::{
 use sqlx::{Connection as _, Row as _, SqliteConnection, Transaction};
 use tokio::sync::{Mutex, watch};
 
-use crate::engine::{Access, Arg, Engine, FromMemory, Later, Row, Session, Sql};
+use crate::engine::{
+    Engine, FromMemory, SqlArg, SqlRow, SqlText, StoreAccess, StoreFuture, StoreTx,
+};
 use crate::error::StoreError;
-use crate::hints::{self, Hints};
-use crate::lending::Lender;
-use crate::migrate::{self, Dialect};
+use crate::hints::{self, StoreNotifications};
+use crate::lending::ConnectionPool;
+use crate::migrate::{self, SqlDialect};
 use crate::sqlite_session::SqliteWriter;
 
 /// How long a writer waits for the writers of other processes.
@@ -31,8 +33,8 @@ const BUSY: Duration = Duration::from_secs(20);
 pub(crate) struct SqliteEngine {
     pool: SqlitePool,
     /// Keeps a connection for the writer, unless that is the only one.
-    lender: Arc<Lender<Sqlite>>,
-    heard: Heard,
+    lender: Arc<ConnectionPool<Sqlite>>,
+    heard: NotifyChannel,
     /// Writers of this process queue here, in order; only those of other processes wait
     /// for the file.
     writer: Arc<Mutex<()>>,
@@ -40,7 +42,7 @@ pub(crate) struct SqliteEngine {
 }
 
 /// How those who listen hear of a change.
-enum Heard {
+enum NotifyChannel {
     /// By a file that every writer touches.
     Sidecar(PathBuf),
     /// Inside this process alone.
@@ -58,14 +60,14 @@ impl SqliteEngine {
             .connect_with(SqliteConnectOptions::new().in_memory(true))
             .await
             .map_err(|error| failed(&error))?;
-        let heard = Heard::Here(watch::Sender::new(0));
+        let heard = NotifyChannel::Here(watch::Sender::new(0));
         Ok(SqliteEngine::new(pool, heard))
     }
 
-    fn new(pool: SqlitePool, heard: Heard) -> SqliteEngine {
+    fn new(pool: SqlitePool, heard: NotifyChannel) -> SqliteEngine {
         let room = usize::from(pool.options().get_max_connections() > 1);
         SqliteEngine {
-            lender: Lender::new(pool.clone(), room),
+            lender: ConnectionPool::new(pool.clone(), room),
             pool,
             heard,
             writer: Arc::new(Mutex::new(())),
@@ -106,7 +108,7 @@ impl SqliteEngine {
             .connect_with(options)
             .await
             .map_err(|error| failed(&error))?;
-        let heard = Heard::Sidecar(read::beside(path, "-hint"));
+        let heard = NotifyChannel::Sidecar(read::beside(path, "-hint"));
         Ok(SqliteEngine::new(pool, heard))
     }
 
@@ -126,7 +128,7 @@ impl SqliteEngine {
 
     async fn upgrade(&self) -> Result<(), StoreError> {
         let found = self.version().await.map_err(|error| failed(&error))?;
-        if migrate::pending(found, Dialect::Sqlite)?.is_empty() {
+        if migrate::pending(found, SqlDialect::Sqlite)?.is_empty() {
             return Ok(());
         }
         let fail = |error: sqlx::Error| match failed(&error) {
@@ -142,25 +144,25 @@ impl SqliteEngine {
             .begin_with("BEGIN IMMEDIATE")
             .await
             .map_err(fail)?;
-        migrate::upgrade_in!(&mut open, Dialect::Sqlite, fail);
+        migrate::upgrade_in!(&mut open, SqlDialect::Sqlite, fail);
         open.commit().await.map_err(fail)
     }
 }
 
 impl Engine for SqliteEngine {
-    fn begin(&self, access: Access) -> Later<'_, Box<dyn Session>> {
+    fn begin(&self, access: StoreAccess) -> StoreFuture<'_, Box<dyn StoreTx>> {
         Box::pin(async move {
             let statements = Arc::clone(&self.statements);
-            if access != Access::Read {
+            if access != StoreAccess::Read {
                 let turn = Arc::clone(&self.writer).lock_owned().await;
                 let open = self.lender.lend().await.map_err(|e| failed(&e))?;
-                let session: Box<dyn Session> = Box::new(SqliteWriter::new(open, statements, turn));
+                let session: Box<dyn StoreTx> = Box::new(SqliteWriter::new(open, statements, turn));
                 return Ok(session);
             }
-            if matches!(self.heard, Heard::Here(_)) {
+            if matches!(self.heard, NotifyChannel::Here(_)) {
                 // The one connection belongs to this reader until it is through.
                 let open = self.pool.acquire().await.map_err(|e| failed(&e))?;
-                let session: Box<dyn Session> = Box::new(LoneReader { open, statements });
+                let session: Box<dyn StoreTx> = Box::new(LoneReader { open, statements });
                 return Ok(session);
             }
             self.statements.fetch_add(1, Ordering::Relaxed);
@@ -169,32 +171,32 @@ impl Engine for SqliteEngine {
                 .begin_with("BEGIN")
                 .await
                 .map_err(|e| failed(&e))?;
-            let session: Box<dyn Session> = Box::new(SqliteReader { open, statements });
+            let session: Box<dyn StoreTx> = Box::new(SqliteReader { open, statements });
             Ok(session)
         })
     }
 
-    fn migrate(&self) -> Later<'_, ()> {
+    fn migrate(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.upgrade())
     }
 
     fn announce(&self) {
         // A hint that cannot be given is none: everybody looks regularly.
         match &self.heard {
-            Heard::Sidecar(path) => drop(hints::touch(path)),
-            Heard::Here(changes) => changes.send_modify(|count| *count += 1),
+            NotifyChannel::Sidecar(path) => drop(hints::touch(path)),
+            NotifyChannel::Here(changes) => changes.send_modify(|count| *count += 1),
         }
     }
 
-    fn flush(&self) -> Later<'_, ()> {
+    fn flush(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn listen(&self) -> Later<'_, Hints> {
+    fn listen(&self) -> StoreFuture<'_, StoreNotifications> {
         Box::pin(async move {
             match &self.heard {
-                Heard::Sidecar(path) => Hints::sidecar(path),
-                Heard::Here(changes) => Ok(Hints::here(changes.subscribe())),
+                NotifyChannel::Sidecar(path) => StoreNotifications::sidecar(path),
+                NotifyChannel::Here(changes) => Ok(StoreNotifications::here(changes.subscribe())),
             }
         })
     }
@@ -207,7 +209,7 @@ impl Engine for SqliteEngine {
         self.statements.load(Ordering::Relaxed)
     }
 
-    fn close(&self) -> Later<'_, ()> {
+    fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.lender.close().await;
             Ok(())
@@ -236,25 +238,29 @@ struct SqliteReader {
     statements: Arc<AtomicU64>,
 }
 
-impl Session for SqliteReader {
-    fn run<'a>(&'a mut self, _sql: Sql, _args: &'a [Arg<'a>]) -> Later<'a, u64> {
+impl StoreTx for SqliteReader {
+    fn run<'a>(&'a mut self, _sql: SqlText, _args: &'a [SqlArg<'a>]) -> StoreFuture<'a, u64> {
         Box::pin(async { Err(StoreError::ReadOnly("a reader".to_owned())) })
     }
 
-    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+    fn rows<'a>(
+        &'a mut self,
+        sql: SqlText,
+        args: &'a [SqlArg<'a>],
+    ) -> StoreFuture<'a, Vec<SqlRow>> {
         self.statements.fetch_add(1, Ordering::Relaxed);
         Box::pin(rows_of(&mut self.open, sql, args))
     }
 
-    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
+    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> StoreFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn commit(self: Box<Self>) -> Later<'static, ()> {
+    fn commit(self: Box<Self>) -> StoreFuture<'static, ()> {
         self.rollback()
     }
 
-    fn rollback(self: Box<Self>) -> Later<'static, ()> {
+    fn rollback(self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(async move { self.open.rollback().await.map_err(|error| failed(&error)) })
     }
 }
@@ -266,47 +272,51 @@ struct LoneReader {
     statements: Arc<AtomicU64>,
 }
 
-impl Session for LoneReader {
-    fn run<'a>(&'a mut self, _sql: Sql, _args: &'a [Arg<'a>]) -> Later<'a, u64> {
+impl StoreTx for LoneReader {
+    fn run<'a>(&'a mut self, _sql: SqlText, _args: &'a [SqlArg<'a>]) -> StoreFuture<'a, u64> {
         Box::pin(async { Err(StoreError::ReadOnly("a reader".to_owned())) })
     }
 
-    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+    fn rows<'a>(
+        &'a mut self,
+        sql: SqlText,
+        args: &'a [SqlArg<'a>],
+    ) -> StoreFuture<'a, Vec<SqlRow>> {
         self.statements.fetch_add(1, Ordering::Relaxed);
         Box::pin(rows_of(&mut self.open, sql, args))
     }
 
-    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
+    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> StoreFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn commit(self: Box<Self>) -> Later<'static, ()> {
+    fn commit(self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn rollback(self: Box<Self>) -> Later<'static, ()> {
+    fn rollback(self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(async { Ok(()) })
     }
 }
 
 async fn rows_of(
     open: &mut SqliteConnection,
-    sql: Sql,
-    args: &[Arg<'_>],
-) -> Result<Vec<Row>, StoreError> {
+    sql: SqlText,
+    args: &[SqlArg<'_>],
+) -> Result<Vec<SqlRow>, StoreError> {
     let rows = bound(sql.sqlite, args).fetch_all(open).await;
-    rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+    rows.map(|rows| rows.into_iter().map(SqlRow::Sqlite).collect())
         .map_err(|error| failed(&error))
 }
 
-fn bound<'q>(sql: &'static str, args: &[Arg<'_>]) -> Query<'q, Sqlite, SqliteArguments> {
+fn bound<'q>(sql: &'static str, args: &[SqlArg<'_>]) -> Query<'q, Sqlite, SqliteArguments> {
     args.iter().fold(sqlx::query(sql), |query, arg| match *arg {
-        Arg::Int(number) => query.bind(number),
-        Arg::MaybeInt(number) => query.bind(number),
-        Arg::Text(text) => query.bind(text.to_owned()),
-        Arg::MaybeText(text) => query.bind(text.map(str::to_owned)),
-        Arg::Texts(texts) => query.bind(json(texts)),
-        Arg::Ints(numbers) => query.bind(json(numbers)),
+        SqlArg::Int(number) => query.bind(number),
+        SqlArg::MaybeInt(number) => query.bind(number),
+        SqlArg::Text(text) => query.bind(text.to_owned()),
+        SqlArg::MaybeText(text) => query.bind(text.map(str::to_owned)),
+        SqlArg::Texts(texts) => query.bind(json(texts)),
+        SqlArg::Ints(numbers) => query.bind(json(numbers)),
     })
 }
 
@@ -355,7 +365,7 @@ mod tests {
     use runner_lifecycle::{Request, TaskId};
 
     use super::*;
-    use crate::{Ask, Ledger, LedgerError, Options};
+    use crate::{Ledger, LedgerCall, LedgerError, LedgerOptions};
 
     #[test]
     fn what_others_are_the_cause_of_is_tried_again() {
@@ -393,7 +403,7 @@ mod tests {
             }
         };
         run(migrate::CREATE_VERSION_TABLE.to_owned()).await;
-        for (version, text) in migrate::pending(0, Dialect::Sqlite).unwrap() {
+        for (version, text) in migrate::pending(0, SqlDialect::Sqlite).unwrap() {
             if version > 3 {
                 break;
             }
@@ -411,7 +421,7 @@ mod tests {
         }
         let engine = SqliteEngine::open(&path, 1, false).await.unwrap();
         engine.migrate().await.unwrap();
-        let mut session = engine.begin(Access::Read).await.unwrap();
+        let mut session = engine.begin(StoreAccess::Read).await.unwrap();
         let sql = "SELECT l.owner || l.token || l.due_at || h.resource || r.doc || e.seq \
              || e.to_state FROM leases l JOIN locks h ON h.task_id = l.task_id \
              JOIN receipts r ON r.task_id = l.task_id JOIN events e ON e.task_id = l.task_id \
@@ -430,11 +440,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let engine = SqliteEngine::open(&path, 1, false).await.unwrap();
-        let end = Sql {
+        let end = SqlText {
             sqlite: "ROLLBACK",
             postgres: "",
         };
-        for access in [Access::Read, Access::Write] {
+        for access in [StoreAccess::Read, StoreAccess::Write] {
             let mut session = engine.begin(access).await.unwrap();
             session.rows(end, &[]).await.unwrap();
             assert!(session.commit().await.is_err());
@@ -442,7 +452,7 @@ mod tests {
             session.rows(end, &[]).await.unwrap();
             drop(session);
         }
-        engine.begin(Access::Write).await.unwrap();
+        engine.begin(StoreAccess::Write).await.unwrap();
     }
 
     /// A disk that is full, at the size of this file.
@@ -450,14 +460,17 @@ mod tests {
     async fn a_full_disk_leaves_nothing_half_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
-        let plain = Ledger::open(&crate::Store::Sqlite(path.clone()), Options::default())
-            .await
-            .unwrap();
+        let plain = Ledger::open(
+            &crate::Store::Sqlite(path.clone()),
+            LedgerOptions::default(),
+        )
+        .await
+        .unwrap();
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .pragma("max_page_count", "80");
         let engine = SqliteEngine::with(&path, options, 1).await.unwrap();
-        let full = Ledger::on(Arc::new(engine), false, Options::default())
+        let full = Ledger::on(Arc::new(engine), false, LedgerOptions::default())
             .await
             .unwrap();
         let mut made = 0;
@@ -466,7 +479,7 @@ mod tests {
             let mut new = NewTask::new(id.clone(), Resource::parse("src").unwrap());
             new.goal = "x".repeat(3000);
             match full
-                .call(&Ask::new(id, "planner", Request::Create(new)))
+                .call(&LedgerCall::new(id, "planner", Request::Create(new)))
                 .await
             {
                 Ok(_) => made += 1,

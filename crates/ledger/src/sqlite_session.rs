@@ -13,9 +13,9 @@ use sqlx::sqlite::{Sqlite, SqliteArguments};
 use sqlx::{AssertSqlSafe, Executor as _};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::engine::{Arg, Later, Row, Session, Sql};
+use crate::engine::{SqlArg, SqlRow, SqlText, StoreFuture, StoreTx};
 use crate::error::StoreError;
-use crate::lending::Lent;
+use crate::lending::PooledConnection;
 use crate::sqlite::{failed, json};
 
 /// A write lock from the beginning: one that is taken later can fail.
@@ -24,38 +24,38 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 const ROOM: usize = 500;
 
 /// A value that waits.
-enum Value {
+enum SqlValue {
     Int(Option<i64>),
     Text(Option<String>),
 }
 
-impl From<&Arg<'_>> for Value {
-    fn from(arg: &Arg<'_>) -> Value {
+impl From<&SqlArg<'_>> for SqlValue {
+    fn from(arg: &SqlArg<'_>) -> SqlValue {
         match *arg {
-            Arg::Int(number) => Value::Int(Some(number)),
-            Arg::MaybeInt(number) => Value::Int(number),
-            Arg::Text(text) => Value::Text(Some(text.to_owned())),
-            Arg::MaybeText(text) => Value::Text(text.map(str::to_owned)),
-            Arg::Texts(texts) => Value::Text(Some(json(texts))),
-            Arg::Ints(numbers) => Value::Text(Some(json(numbers))),
+            SqlArg::Int(number) => SqlValue::Int(Some(number)),
+            SqlArg::MaybeInt(number) => SqlValue::Int(number),
+            SqlArg::Text(text) => SqlValue::Text(Some(text.to_owned())),
+            SqlArg::MaybeText(text) => SqlValue::Text(text.map(str::to_owned)),
+            SqlArg::Texts(texts) => SqlValue::Text(Some(json(texts))),
+            SqlArg::Ints(numbers) => SqlValue::Text(Some(json(numbers))),
         }
     }
 }
 
 /// Statements that are said together.
 #[derive(Default)]
-struct Script {
+struct SqlScript {
     text: String,
-    values: Vec<Value>,
+    values: Vec<SqlValue>,
 }
 
-impl Script {
-    fn push(&mut self, sql: &str, args: &[Arg<'_>]) {
+impl SqlScript {
+    fn push(&mut self, sql: &str, args: &[SqlArg<'_>]) {
         if !self.text.is_empty() {
             self.text.push_str("; ");
         }
         renumber(&mut self.text, sql, self.values.len());
-        self.values.extend(args.iter().map(Value::from));
+        self.values.extend(args.iter().map(SqlValue::from));
     }
 
     fn query<'q>(self) -> Query<'q, Sqlite, SqliteArguments> {
@@ -63,8 +63,8 @@ impl Script {
         self.values
             .into_iter()
             .fold(query, |query, value| match value {
-                Value::Int(number) => query.bind(number),
-                Value::Text(text) => query.bind(text),
+                SqlValue::Int(number) => query.bind(number),
+                SqlValue::Text(text) => query.bind(text),
             })
     }
 }
@@ -105,8 +105,8 @@ macro_rules! ask {
 
 pub(crate) struct SqliteWriter {
     /// None once it is given back.
-    connection: Option<Lent<Sqlite>>,
-    waiting: Script,
+    connection: Option<PooledConnection<Sqlite>>,
+    waiting: SqlScript,
     /// Whether a transaction is open, or may be: said before the thread is told.
     begun: bool,
     statements: Arc<AtomicU64>,
@@ -116,11 +116,11 @@ pub(crate) struct SqliteWriter {
 
 impl SqliteWriter {
     pub(crate) fn new(
-        connection: Lent<Sqlite>,
+        connection: PooledConnection<Sqlite>,
         statements: Arc<AtomicU64>,
         turn: OwnedMutexGuard<()>,
     ) -> SqliteWriter {
-        let mut waiting = Script::default();
+        let mut waiting = SqlScript::default();
         waiting.push(BEGIN, &[]);
         SqliteWriter {
             connection: Some(connection),
@@ -139,8 +139,8 @@ impl SqliteWriter {
     }
 }
 
-impl Session for SqliteWriter {
-    fn run<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, u64> {
+impl StoreTx for SqliteWriter {
+    fn run<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             // Alone: together with others it would be counted together with them.
             self.send().await?;
@@ -149,15 +149,19 @@ impl Session for SqliteWriter {
         })
     }
 
-    fn rows<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, Vec<Row>> {
+    fn rows<'a>(
+        &'a mut self,
+        sql: SqlText,
+        args: &'a [SqlArg<'a>],
+    ) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async move {
             self.waiting.push(sql.sqlite, args);
             let rows = ask!(self, fetch_all)?;
-            Ok(rows.into_iter().map(Row::Sqlite).collect())
+            Ok(rows.into_iter().map(SqlRow::Sqlite).collect())
         })
     }
 
-    fn later<'a>(&'a mut self, sql: Sql, args: &'a [Arg<'a>]) -> Later<'a, ()> {
+    fn later<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             if self.waiting.values.len() + args.len() > ROOM {
                 self.send().await?;
@@ -167,7 +171,7 @@ impl Session for SqliteWriter {
         })
     }
 
-    fn said(&mut self) -> Later<'_, ()> {
+    fn said(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(self.send())
     }
 
@@ -175,12 +179,12 @@ impl Session for SqliteWriter {
         true
     }
 
-    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> Later<'a, ()> {
+    fn serialise_scope<'a>(&'a mut self, _scope: &'a [Resource]) -> StoreFuture<'a, ()> {
         // There is one writer at a time.
         Box::pin(async { Ok(()) })
     }
 
-    fn commit(mut self: Box<Self>) -> Later<'static, ()> {
+    fn commit(mut self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(async move {
             if !self.begun && self.waiting.text == BEGIN {
                 return Ok(());
@@ -192,7 +196,7 @@ impl Session for SqliteWriter {
         })
     }
 
-    fn rollback(mut self: Box<Self>) -> Later<'static, ()> {
+    fn rollback(mut self: Box<Self>) -> StoreFuture<'static, ()> {
         Box::pin(async move {
             if self.begun
                 && let Some(connection) = self.connection.take()
@@ -205,7 +209,7 @@ impl Session for SqliteWriter {
 }
 
 /// Ends what is open, if anything is.
-async fn undo(mut lent: Lent<Sqlite>) {
+async fn undo(mut lent: PooledConnection<Sqlite>) {
     let Some(connection) = lent.ask() else {
         return;
     };
@@ -244,14 +248,14 @@ mod tests {
 
     #[test]
     fn values_of_the_next_statement_are_counted_on() {
-        let mut script = Script::default();
+        let mut script = SqlScript::default();
         script.push(
             "UPDATE a SET x = $2 WHERE id = $1",
-            &[Arg::Int(1), Arg::Int(2)],
+            &[SqlArg::Int(1), SqlArg::Int(2)],
         );
         script.push(
             "SELECT json_extract(doc, '$.x'), $1, $12",
-            &[Arg::Text("t")],
+            &[SqlArg::Text("t")],
         );
         assert_eq!(
             script.text,

@@ -4,7 +4,7 @@ use runner_lifecycle::recovery::is_parked;
 use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{Facts, Request, TaskId, TaskRunStatus};
 
-use crate::engine::{Access, Arg, Sql, all, one};
+use crate::engine::{SqlArg, SqlText, StoreAccess, all, one};
 use crate::error::StoreError;
 use crate::facts;
 use crate::ledger::Ledger;
@@ -13,7 +13,7 @@ use crate::records::{self, int};
 
 /// How long tasks that could have started waited until they did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitTimes {
     /// How many runs that is known of.
     pub runs: u64,
     /// All of their waits together.
@@ -27,13 +27,13 @@ const WAITED: &str = "SELECT COUNT(*), CAST(COALESCE(SUM(waited_millis), 0) AS B
      WHERE waited_millis IS NOT NULL";
 const WAITED_WITHIN: &str = "SELECT COUNT(*) FROM runs \
      WHERE waited_millis IS NOT NULL AND waited_millis <= $1";
-const EXPIRED: Sql = Sql {
+const EXPIRED: SqlText = SqlText {
     sqlite: "SELECT COUNT(*) FROM events WHERE seq > $1 AND seq <= $2 AND to_state = 'blocked' \
              AND json_extract(doc, '$.reason') = 'task_timeout'",
     postgres: "SELECT COUNT(*) FROM events WHERE seq > $1 AND seq <= $2 AND to_state = 'blocked' \
                AND CAST(doc AS json) ->> 'reason' = 'task_timeout'",
 };
-const NEWEST: Sql = Sql {
+const NEWEST: SqlText = SqlText {
     sqlite: "SELECT (SELECT r.doc FROM runs r WHERE r.task_id = t.value \
              ORDER BY r.number DESC LIMIT 1) FROM json_each($1) t \
              WHERE EXISTS (SELECT 1 FROM runs r WHERE r.task_id = t.value)",
@@ -47,7 +47,7 @@ const NEITHER_CLOCK_NOR_JUDGE: &str = "SELECT id FROM tasks WHERE blocked_on IS 
 impl Ledger {
     /// How many tasks wait for a person or the outside, as far as the ledger knows.
     pub async fn parked(&self) -> Result<u64, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let now = self.now_in(&mut *session).await?;
         let request = Request::Recover {
             packet: None,
@@ -76,7 +76,7 @@ impl Ledger {
 
     /// How many runs have each status.
     pub async fn runs_by_status(&self) -> Result<Vec<(TaskRunStatus, u64)>, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let mut counts: Vec<(TaskRunStatus, u64)> = TaskRunStatus::ALL
             .iter()
             .map(|status| (*status, 0))
@@ -94,16 +94,16 @@ impl Ledger {
     }
 
     /// How long tasks waited that could have started, against these bounds.
-    pub async fn waits(&self, bounds_millis: &[u64]) -> Result<Waits, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
+    pub async fn waits(&self, bounds_millis: &[u64]) -> Result<WaitTimes, StoreError> {
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        let mut waits = Waits::default();
+        let mut waits = WaitTimes::default();
         if let Some(row) = one(&mut *session, WAITED, &[]).await? {
             waits.runs = count(row.int(0)?);
             waits.sum_millis = count(row.int(1)?);
         }
         for bound in bounds_millis {
-            let row = one(&mut *session, WAITED_WITHIN, &[Arg::Int(int(*bound))]).await?;
+            let row = one(&mut *session, WAITED_WITHIN, &[SqlArg::Int(int(*bound))]).await?;
             let within = row.map(|row| row.int(0)).transpose()?;
             waits.within.push((*bound, count(within.unwrap_or(0))));
         }
@@ -112,8 +112,8 @@ impl Ledger {
 
     /// How many leases ended unheard between two places of the sequence of events.
     pub async fn expiries(&self, after: i64, up_to: i64) -> Result<u64, StoreError> {
-        let mut session = self.engine.begin(Access::Read).await?;
-        let args = [Arg::Int(after), Arg::Int(up_to)];
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let args = [SqlArg::Int(after), SqlArg::Int(up_to)];
         let row = one(&mut *session, EXPIRED, &args).await?;
         let count = row.map(|row| row.int(0)).transpose()?;
         Ok(count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
@@ -124,8 +124,8 @@ impl Ledger {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
-        let mut session = self.engine.begin(Access::Read).await?;
+        let mut session = self.engine.begin(StoreAccess::Read).await?;
         let ids: Vec<String> = tasks.iter().map(ToString::to_string).collect();
-        docs(&mut *session, NEWEST, &[Arg::Texts(&ids)], records::run).await
+        docs(&mut *session, NEWEST, &[SqlArg::Texts(&ids)], records::run).await
     }
 }

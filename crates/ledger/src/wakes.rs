@@ -8,13 +8,13 @@
 use runner_lifecycle::ready::NotReady;
 use runner_lifecycle::{Task, TaskId};
 
-use crate::engine::{Arg, Session, Sql, later, one};
+use crate::engine::{SqlArg, SqlText, StoreTx, later, one};
 use crate::error::StoreError;
-use crate::facts::Loaded;
+use crate::facts::LoadedTask;
 
 /// What a task waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
+pub(crate) enum WakeKey {
     /// A lock on that resource.
     Lock(String),
     /// The merge of that task's result.
@@ -25,43 +25,43 @@ pub(crate) enum Key {
     Stored(String),
 }
 
-impl Key {
+impl WakeKey {
     pub(crate) fn text(&self) -> String {
         match self {
-            Key::Lock(resource) => format!("lock:{resource}"),
-            Key::Result(task) => format!("result:{task}"),
-            Key::Reserved(task) => format!("reserved:{task}"),
-            Key::Stored(text) => text.clone(),
+            WakeKey::Lock(resource) => format!("lock:{resource}"),
+            WakeKey::Result(task) => format!("result:{task}"),
+            WakeKey::Reserved(task) => format!("reserved:{task}"),
+            WakeKey::Stored(text) => text.clone(),
         }
     }
 
     /// What ends, and then lets the task go on.
-    pub(crate) fn of(not_ready: &NotReady) -> Option<Key> {
+    pub(crate) fn of(not_ready: &NotReady) -> Option<WakeKey> {
         match not_ready {
-            NotReady::Lock(lock) => Some(Key::Lock(lock.resource.as_str().to_owned())),
-            NotReady::Unmerged(task) => Some(Key::Result(task.clone())),
-            NotReady::Reserved(task) => Some(Key::Reserved(task.clone())),
+            NotReady::Lock(lock) => Some(WakeKey::Lock(lock.resource.as_str().to_owned())),
+            NotReady::Unmerged(task) => Some(WakeKey::Result(task.clone())),
+            NotReady::Reserved(task) => Some(WakeKey::Reserved(task.clone())),
             _ => None,
         }
     }
 }
 
-const LOCK_HELD: Sql = Sql {
+const LOCK_HELD: SqlText = SqlText {
     sqlite: "SELECT 1 FROM locks WHERE resource = $1",
     postgres: "SELECT CAST(1 AS BIGINT) WHERE ledger_held('lock:' || $1)",
 };
-const RESULT_WAITS: Sql = Sql {
+const RESULT_WAITS: SqlText = SqlText {
     sqlite: "SELECT 1 FROM unmerged WHERE task_id = $1",
     postgres: "SELECT CAST(1 AS BIGINT) WHERE ledger_held('result:' || $1)",
 };
-const RESERVER_WAITS: Sql = Sql {
+const RESERVER_WAITS: SqlText = SqlText {
     sqlite: "SELECT 1 FROM tasks WHERE id = $1 AND waits_for IS NOT NULL",
     postgres: "SELECT CAST(1 AS BIGINT) WHERE ledger_held('reserved:' || $1)",
 };
 
 /// Whether it is still there; then it cannot end before this transaction does, and
 /// whoever ends it sees what this transaction wrote.
-async fn is_held(session: &mut dyn Session, key: &Key) -> Result<bool, StoreError> {
+async fn is_held(session: &mut dyn StoreTx, key: &WakeKey) -> Result<bool, StoreError> {
     let text = key.text();
     let (sql, name) = match text.split_once(':') {
         Some(("lock", resource)) => (LOCK_HELD, resource),
@@ -69,41 +69,41 @@ async fn is_held(session: &mut dyn Session, key: &Key) -> Result<bool, StoreErro
         Some(("reserved", task)) => (RESERVER_WAITS, task),
         _ => return Ok(false),
     };
-    Ok(one(session, sql, &[Arg::Text(name)]).await?.is_some())
+    Ok(one(session, sql, &[SqlArg::Text(name)]).await?.is_some())
 }
 
 /// Takes a task out of the index until the key ends, unless it has just ended.
 pub(crate) async fn park(
-    session: &mut dyn Session,
-    loaded: &Loaded,
-    key: &Key,
+    session: &mut dyn StoreTx,
+    loaded: &LoadedTask,
+    key: &WakeKey,
 ) -> Result<(), StoreError> {
     if !is_held(session, key).await? {
         return Ok(());
     }
     let text = key.text();
-    let args = [Arg::Text(loaded.task.id.as_str()), Arg::Text(&text)];
+    let args = [SqlArg::Text(loaded.task.id.as_str()), SqlArg::Text(&text)];
     let sql = "UPDATE tasks SET waits_for = $2, woken_from = NULL WHERE id = $1";
     later(session, sql, &args).await?;
-    let word = loaded.woken_from.clone().map(Key::Stored);
+    let word = loaded.woken_from.clone().map(WakeKey::Stored);
     wake(session, &word.into_iter().collect::<Vec<_>>()).await
 }
 
 /// Who must be told when this row changes.
-pub(crate) fn passed_on(before: &Loaded, after: &Task) -> Vec<Key> {
+pub(crate) fn passed_on(before: &LoadedTask, after: &Task) -> Vec<WakeKey> {
     let mut keys = Vec::new();
     let still_ready =
         crate::records::awaits(after, None) == Some(runner_lifecycle::LeasePurpose::Work);
     if !still_ready {
-        keys.extend(before.woken_from.clone().map(Key::Stored));
+        keys.extend(before.woken_from.clone().map(WakeKey::Stored));
     }
     if before.waits_for.is_some() || before.woken_from.is_some() {
-        keys.push(Key::Reserved(before.task.id.clone()));
+        keys.push(WakeKey::Reserved(before.task.id.clone()));
     }
     keys
 }
 
-const WAKE: Sql = Sql {
+const WAKE: SqlText = SqlText {
     sqlite: "WITH RECURSIVE q(queue) AS ( \
          SELECT (SELECT MIN(queue) FROM tasks WHERE waits_for = $1) UNION ALL \
          SELECT (SELECT MIN(t.queue) FROM tasks t \
@@ -127,21 +127,21 @@ const WAKE_FOR_LOCKS: &str = "WITH RECURSIVE q(key, queue) AS ( \
 
 /// Puts the first of each queue that waits for a lock of the task back into the index.
 pub(crate) async fn wake_for_locks(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     task: &TaskId,
 ) -> Result<(), StoreError> {
-    later(session, WAKE_FOR_LOCKS, &[Arg::Text(task.as_str())]).await
+    later(session, WAKE_FOR_LOCKS, &[SqlArg::Text(task.as_str())]).await
 }
 
 /// Puts the first of each queue that waits for one of the keys back into the index.
-pub(crate) async fn wake(session: &mut dyn Session, keys: &[Key]) -> Result<(), StoreError> {
+pub(crate) async fn wake(session: &mut dyn StoreTx, keys: &[WakeKey]) -> Result<(), StoreError> {
     for key in keys {
-        let passed = matches!(key, Key::Stored(_));
+        let passed = matches!(key, WakeKey::Stored(_));
         if passed && is_held(session, key).await? {
             continue;
         }
         let text = key.text();
-        later(session, WAKE, &[Arg::Text(&text)]).await?;
+        later(session, WAKE, &[SqlArg::Text(&text)]).await?;
     }
     Ok(())
 }

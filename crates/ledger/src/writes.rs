@@ -10,28 +10,28 @@ use runner_lifecycle::run::{Lease, Receipt, TaskRun};
 use runner_lifecycle::watchdog::{lease_deadline, next_deadline};
 use runner_lifecycle::{LeasePurpose, Policy, Task, TaskId, TaskRunStatus, TaskState, Timestamp};
 
-use crate::change::{self, Change, Record};
-use crate::engine::{Arg, Session, all, later, run};
+use crate::change::{self, AnswerRecord, StoreChange};
+use crate::engine::{SqlArg, StoreTx, all, later, run};
 use crate::error::StoreError;
-use crate::facts::{self, Loaded};
+use crate::facts::{self, LoadedTask};
 use crate::records::{self, int};
-use crate::wakes::{self, Key};
+use crate::wakes::{self, WakeKey};
 
 /// Writes a decision about a row that was loaded, or about none.
 pub(crate) async fn write(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     policy: &Policy,
-    before: Option<&Loaded>,
+    before: Option<&LoadedTask>,
     known: &[Dependency],
     decision: &Decision,
-    request: Option<Record>,
+    request: Option<AnswerRecord>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if decision.is_empty() && request.is_none() {
         return Ok(());
     }
     if session.writes_at_once() && change::fits(before, decision) {
-        let change = Change::of(policy, before, decision, request, now)?;
+        let change = StoreChange::of(policy, before, decision, request, now)?;
         return session.write_at_once(&[change]).await;
     }
     if !session.holds() {
@@ -66,7 +66,7 @@ pub(crate) async fn write(
         LeaseChange::Keep => {}
         LeaseChange::Set(lease) => put_lease(session, lease).await?,
         LeaseChange::End => {
-            let id = Arg::Text(task.id.as_str());
+            let id = SqlArg::Text(task.id.as_str());
             later(session, "DELETE FROM leases WHERE task_id = $1", &[id]).await?;
         }
     }
@@ -141,17 +141,17 @@ const ALONE: &str = compared!(
 
 /// Compares what is remembered with what is there, before anything is written.
 pub(crate) async fn compare(
-    session: &mut dyn Session,
-    loaded: &Loaded,
+    session: &mut dyn StoreTx,
+    loaded: &LoadedTask,
     alone: Option<&[String]>,
 ) -> Result<(), StoreError> {
-    let id = Arg::Text(loaded.task.id.as_str());
+    let id = SqlArg::Text(loaded.task.id.as_str());
     if let Some(lease) = &loaded.lease {
         let args = [
             id,
-            Arg::Int(int(lease.token)),
-            Arg::Int(lease.last_heartbeat_at.0),
-            Arg::Text(&lease.owner),
+            SqlArg::Int(int(lease.token)),
+            SqlArg::Int(lease.last_heartbeat_at.0),
+            SqlArg::Text(&lease.owner),
         ];
         later(session, SAME_LEASE, &args).await?;
     }
@@ -160,33 +160,33 @@ pub(crate) async fn compare(
     };
     let args = [
         id,
-        Arg::Int(int(loaded.task.version)),
-        Arg::MaybeText(names.last().map(String::as_str)),
-        Arg::Texts(names),
+        SqlArg::Int(int(loaded.task.version)),
+        SqlArg::MaybeText(names.last().map(String::as_str)),
+        SqlArg::Texts(names),
     ];
     later(session, ALONE, &args).await
 }
 
 /// Keeps the answer to a request that its caller has named.
 pub(crate) async fn record(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     task: &TaskId,
     name: &str,
     digest: &str,
     answer: &str,
 ) -> Result<(), StoreError> {
     let args = [
-        Arg::Text(name),
-        Arg::Text(task.as_str()),
-        Arg::Text(digest),
-        Arg::Text(answer),
+        SqlArg::Text(name),
+        SqlArg::Text(task.as_str()),
+        SqlArg::Text(digest),
+        SqlArg::Text(answer),
     ];
     let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
     later(session, sql, &args).await
 }
 
 /// What a row has in columns of its own, and is not in it as such.
-pub(crate) struct Columns {
+pub(crate) struct RowColumns {
     queue: String,
     doc: String,
     scope: String,
@@ -194,13 +194,13 @@ pub(crate) struct Columns {
     due_at: Option<Timestamp>,
 }
 
-impl Columns {
+impl RowColumns {
     pub(crate) fn of(
         policy: &Policy,
         task: &Task,
         newest: Option<&TaskRun>,
-    ) -> Result<Columns, StoreError> {
-        Ok(Columns {
+    ) -> Result<RowColumns, StoreError> {
+        Ok(RowColumns {
             queue: format!("{}/{}", task.role, task.lane),
             doc: records::text("the row of a task", task)?,
             scope: records::scope_lines(&task.work_scope()),
@@ -209,7 +209,7 @@ impl Columns {
         })
     }
 
-    /// The texts that are written at once, in the order of a [`crate::change::Change`].
+    /// The texts that are written at once, in the order of a [`crate::change::StoreChange`].
     pub(crate) fn texts(self, task: &Task) -> Vec<Option<String>> {
         let id = |id: &Option<TaskId>| id.as_ref().map(ToString::to_string);
         vec![
@@ -241,42 +241,42 @@ impl Columns {
 
     /// The arguments of both statements; the last is the expected version, or the number
     /// of dependencies that are not done.
-    fn args<'a>(&'a self, task: &'a Task, last: i64) -> [Arg<'a>; 19] {
+    fn args<'a>(&'a self, task: &'a Task, last: i64) -> [SqlArg<'a>; 19] {
         [
-            Arg::Text(task.id.as_str()),
-            Arg::Int(int(task.version)),
-            Arg::Text(task.state.as_str()),
-            Arg::Text(&task.role),
-            Arg::Text(task.lane.as_str()),
-            Arg::Text(&self.queue),
-            Arg::Int(rank(task)),
-            Arg::Int(task.created_at.0),
-            Arg::Int(task.updated_at.0),
-            Arg::MaybeText(task.blocked_on().map(runner_lifecycle::BlockReason::as_str)),
-            Arg::MaybeInt(task.retry_at().map(|at| at.0)),
-            Arg::Text(task.lineage.root.as_str()),
-            Arg::MaybeText(task.rework_of.as_ref().map(TaskId::as_str)),
-            Arg::MaybeText(task.superseded_by.as_ref().map(TaskId::as_str)),
-            Arg::MaybeText(self.awaits.map(LeasePurpose::as_str)),
-            Arg::Text(&self.doc),
-            Arg::MaybeInt(self.due_at.map(|at| at.0)),
-            Arg::Text(&self.scope),
-            Arg::Int(last),
+            SqlArg::Text(task.id.as_str()),
+            SqlArg::Int(int(task.version)),
+            SqlArg::Text(task.state.as_str()),
+            SqlArg::Text(&task.role),
+            SqlArg::Text(task.lane.as_str()),
+            SqlArg::Text(&self.queue),
+            SqlArg::Int(rank(task)),
+            SqlArg::Int(task.created_at.0),
+            SqlArg::Int(task.updated_at.0),
+            SqlArg::MaybeText(task.blocked_on().map(runner_lifecycle::BlockReason::as_str)),
+            SqlArg::MaybeInt(task.retry_at().map(|at| at.0)),
+            SqlArg::Text(task.lineage.root.as_str()),
+            SqlArg::MaybeText(task.rework_of.as_ref().map(TaskId::as_str)),
+            SqlArg::MaybeText(task.superseded_by.as_ref().map(TaskId::as_str)),
+            SqlArg::MaybeText(self.awaits.map(LeasePurpose::as_str)),
+            SqlArg::Text(&self.doc),
+            SqlArg::MaybeInt(self.due_at.map(|at| at.0)),
+            SqlArg::Text(&self.scope),
+            SqlArg::Int(last),
         ]
     }
 }
 
 async fn update_row(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     newest: Option<&TaskRun>,
     version: u64,
 ) -> Result<(), StoreError> {
-    let columns = Columns::of(policy, task, newest)?;
+    let columns = RowColumns::of(policy, task, newest)?;
     let args = columns.args(task, int(version));
     if session.is_lone_writer() {
-        let row = [Arg::Text(task.id.as_str()), Arg::Int(int(version))];
+        let row = [SqlArg::Text(task.id.as_str()), SqlArg::Int(int(version))];
         later(session, SAME_ROW, &row).await?;
         return later(session, UPDATE_ROW, &args).await;
     }
@@ -291,7 +291,7 @@ async fn update_row(
 }
 
 pub(crate) async fn insert_row(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     newest: Option<&TaskRun>,
@@ -303,14 +303,14 @@ pub(crate) async fn insert_row(
             .any(|one| one.id == *id && matches!(one.chain, DependencyChain::Done(_)))
     };
     let unmet = task.dependencies.iter().filter(|id| !is_met(id)).count();
-    let columns = Columns::of(policy, task, newest)?;
+    let columns = RowColumns::of(policy, task, newest)?;
     let unmet = i64::try_from(unmet).unwrap_or(i64::MAX);
     later(session, INSERT_ROW, &columns.args(task, unmet)).await?;
     for id in &task.dependencies {
         let args = [
-            Arg::Text(task.id.as_str()),
-            Arg::Text(id.as_str()),
-            Arg::Int(i64::from(is_met(id))),
+            SqlArg::Text(task.id.as_str()),
+            SqlArg::Text(id.as_str()),
+            SqlArg::Int(i64::from(is_met(id))),
         ];
         let sql = "INSERT INTO dependencies (task_id, dependency, met) VALUES ($1, $2, $3)";
         later(session, sql, &args).await?;
@@ -325,17 +325,17 @@ const APPEND: &str = "INSERT INTO events (task_id, version, to_state, created_at
      VALUES ($1, $2, $3, $4, $5)";
 
 pub(crate) async fn append(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     events: &[TaskEvent],
 ) -> Result<(), StoreError> {
     for event in events {
         let doc = records::text("an event", event)?;
         let args = [
-            Arg::Text(event.task_id.as_str()),
-            Arg::Int(int(event.version)),
-            Arg::Text(event.to_state.as_str()),
-            Arg::Int(event.created_at.0),
-            Arg::Text(&doc),
+            SqlArg::Text(event.task_id.as_str()),
+            SqlArg::Int(int(event.version)),
+            SqlArg::Text(event.to_state.as_str()),
+            SqlArg::Int(event.created_at.0),
+            SqlArg::Text(&doc),
         ];
         later(session, APPEND, &args).await?;
     }
@@ -343,7 +343,7 @@ pub(crate) async fn append(
 }
 
 /// How long a task could have started before this run began, if it just did.
-pub(crate) fn waited_millis(before: Option<&Loaded>, one: &TaskRun) -> Option<u64> {
+pub(crate) fn waited_millis(before: Option<&LoadedTask>, one: &TaskRun) -> Option<u64> {
     let loaded = before.filter(|loaded| loaded.task.state == TaskState::Todo)?;
     (one.status == TaskRunStatus::Running).then(|| one.started_at.millis_since(loaded.ready_since))
 }
@@ -354,20 +354,20 @@ const PUT_RUN: &str = "INSERT INTO runs (id, task_id, number, status, doc, start
      judgement_version = excluded.judgement_version";
 
 pub(crate) async fn put_run(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     one: &TaskRun,
     waited_millis: Option<u64>,
 ) -> Result<(), StoreError> {
     let doc = records::text("a run", one)?;
     let args = [
-        Arg::Text(&one.id),
-        Arg::Text(one.task_id.as_str()),
-        Arg::Int(i64::from(one.number)),
-        Arg::Text(one.status.as_str()),
-        Arg::Text(&doc),
-        Arg::Int(one.started_at.0),
-        Arg::Int(i64::from(one.judgement_version)),
-        Arg::MaybeInt(waited_millis.map(int)),
+        SqlArg::Text(&one.id),
+        SqlArg::Text(one.task_id.as_str()),
+        SqlArg::Int(i64::from(one.number)),
+        SqlArg::Text(one.status.as_str()),
+        SqlArg::Text(&doc),
+        SqlArg::Int(one.started_at.0),
+        SqlArg::Int(i64::from(one.judgement_version)),
+        SqlArg::MaybeInt(waited_millis.map(int)),
     ];
     later(session, PUT_RUN, &args).await
 }
@@ -382,26 +382,26 @@ const PUT_LEASE: &str = "INSERT INTO leases (task_id, run_id, owner, token, purp
      heartbeat_interval_seconds = excluded.heartbeat_interval_seconds, \
      ends_at = excluded.ends_at, due_at = excluded.due_at";
 
-pub(crate) async fn put_lease(session: &mut dyn Session, lease: &Lease) -> Result<(), StoreError> {
+pub(crate) async fn put_lease(session: &mut dyn StoreTx, lease: &Lease) -> Result<(), StoreError> {
     let args = [
-        Arg::Text(lease.task_id.as_str()),
-        Arg::Text(&lease.run_id),
-        Arg::Text(&lease.owner),
-        Arg::Int(int(lease.token)),
-        Arg::Text(lease.purpose.as_str()),
-        Arg::Text(&lease.key),
-        Arg::Int(lease.claimed_at.0),
-        Arg::Int(lease.last_heartbeat_at.0),
-        Arg::Int(i64::from(lease.timeout_seconds)),
-        Arg::Int(i64::from(lease.heartbeat_interval_seconds)),
-        Arg::Int(lease.ends_at.0),
-        Arg::Int(lease_deadline(lease).0),
+        SqlArg::Text(lease.task_id.as_str()),
+        SqlArg::Text(&lease.run_id),
+        SqlArg::Text(&lease.owner),
+        SqlArg::Int(int(lease.token)),
+        SqlArg::Text(lease.purpose.as_str()),
+        SqlArg::Text(&lease.key),
+        SqlArg::Int(lease.claimed_at.0),
+        SqlArg::Int(lease.last_heartbeat_at.0),
+        SqlArg::Int(i64::from(lease.timeout_seconds)),
+        SqlArg::Int(i64::from(lease.heartbeat_interval_seconds)),
+        SqlArg::Int(lease.ends_at.0),
+        SqlArg::Int(lease_deadline(lease).0),
     ];
     later(session, PUT_LEASE, &args).await
 }
 
 async fn take_locks(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     task: &Task,
     scope: &[runner_lifecycle::lock::Resource],
 ) -> Result<(), StoreError> {
@@ -412,33 +412,35 @@ async fn take_locks(
 }
 
 pub(crate) async fn put_lock(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     task: &str,
     resource: &str,
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO locks (resource, task_id) VALUES ($1, $2)";
-    later(session, sql, &[Arg::Text(resource), Arg::Text(task)]).await
+    later(session, sql, &[SqlArg::Text(resource), SqlArg::Text(task)]).await
 }
 
 /// Ends all locks of a task; those who waited for one of them may be next.
-async fn release_locks(session: &mut dyn Session, task: &Task) -> Result<Vec<Key>, StoreError> {
+async fn release_locks(session: &mut dyn StoreTx, task: &Task) -> Result<Vec<WakeKey>, StoreError> {
     if session.is_lone_writer() {
-        let id = [Arg::Text(task.id.as_str())];
+        let id = [SqlArg::Text(task.id.as_str())];
         wakes::wake_for_locks(session, &task.id).await?;
         later(session, "DELETE FROM locks WHERE task_id = $1", &id).await?;
         return Ok(Vec::new());
     }
     let sql = "DELETE FROM locks WHERE task_id = $1 RETURNING resource";
-    let rows = all(session, sql, &[Arg::Text(task.id.as_str())]).await?;
-    rows.iter().map(|row| Ok(Key::Lock(row.text(0)?))).collect()
+    let rows = all(session, sql, &[SqlArg::Text(task.id.as_str())]).await?;
+    rows.iter()
+        .map(|row| Ok(WakeKey::Lock(row.text(0)?)))
+        .collect()
 }
 
 /// Notes that a result begins, or no longer has, to wait for its merge.
 async fn mark_result(
-    session: &mut dyn Session,
-    before: Option<&Loaded>,
+    session: &mut dyn StoreTx,
+    before: Option<&LoadedTask>,
     task: &Task,
-) -> Result<Option<Key>, StoreError> {
+) -> Result<Option<WakeKey>, StoreError> {
     let Some(loaded) = before else {
         return Ok(None);
     };
@@ -448,18 +450,18 @@ async fn mark_result(
         put_result(session, task).await?;
     } else if was && !is {
         let sql = "DELETE FROM unmerged WHERE task_id = $1";
-        later(session, sql, &[Arg::Text(task.id.as_str())]).await?;
-        return Ok(Some(Key::Result(task.id.clone())));
+        later(session, sql, &[SqlArg::Text(task.id.as_str())]).await?;
+        return Ok(Some(WakeKey::Result(task.id.clone())));
     }
     Ok(None)
 }
 
-async fn put_result(session: &mut dyn Session, task: &Task) -> Result<(), StoreError> {
+async fn put_result(session: &mut dyn StoreTx, task: &Task) -> Result<(), StoreError> {
     for resource in &task.lock_scope {
         let args = [
-            Arg::Text(task.id.as_str()),
-            Arg::Text(resource.as_str()),
-            Arg::Text(task.lineage.root.as_str()),
+            SqlArg::Text(task.id.as_str()),
+            SqlArg::Text(resource.as_str()),
+            SqlArg::Text(task.lineage.root.as_str()),
         ];
         let sql = "INSERT INTO unmerged (task_id, resource, lineage) VALUES ($1, $2, $3)";
         later(session, sql, &args).await?;
@@ -468,14 +470,14 @@ async fn put_result(session: &mut dyn Session, task: &Task) -> Result<(), StoreE
 }
 
 pub(crate) async fn put_receipt(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     receipt: &Receipt,
 ) -> Result<(), StoreError> {
     let doc = records::text("a receipt", receipt)?;
     let args = [
-        Arg::Text(receipt.task_id.as_str()),
-        Arg::Int(int(receipt.token)),
-        Arg::Text(&doc),
+        SqlArg::Text(receipt.task_id.as_str()),
+        SqlArg::Int(int(receipt.token)),
+        SqlArg::Text(&doc),
     ];
     let sql = "INSERT INTO receipts (task_id, token, doc) VALUES ($1, $2, $3)";
     later(session, sql, &args).await
@@ -508,25 +510,25 @@ const MEET_LATER: &str = concat!(
 );
 
 async fn meet_dependents(
-    session: &mut dyn Session,
+    session: &mut dyn StoreTx,
     task: &Task,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if session.is_lone_writer() {
-        let id = Arg::Text(task.id.as_str());
-        later(session, COUNT_DOWN, &[id, Arg::Int(now.0)]).await?;
+        let id = SqlArg::Text(task.id.as_str());
+        later(session, COUNT_DOWN, &[id, SqlArg::Int(now.0)]).await?;
         return later(session, MEET_LATER, &[id]).await;
     }
     // In the order of their ids, so that two transactions do not wait for each other.
     let mut met = BTreeMap::<String, i64>::new();
-    for row in all(session, MEET, &[Arg::Text(task.id.as_str())]).await? {
+    for row in all(session, MEET, &[SqlArg::Text(task.id.as_str())]).await? {
         *met.entry(row.text(0)?).or_insert(0) += 1;
     }
     // Counted down and not counted anew: two dependencies may be met at the same time,
     // and neither transaction sees what the other has done.
     let sql = "UPDATE tasks SET unmet = unmet - $2, ready_since = $3 WHERE id = $1";
     for (id, count) in &met {
-        let args = [Arg::Text(id), Arg::Int(*count), Arg::Int(now.0)];
+        let args = [SqlArg::Text(id), SqlArg::Int(*count), SqlArg::Int(now.0)];
         run(session, sql, &args).await?;
     }
     Ok(())

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use faults::client::{Acks, Client, FastClock, Rng, Shared};
-use runner_ledger::{Ledger, Options, Store, StoreError};
+use runner_ledger::{Ledger, LedgerOptions, Store, StoreError};
 use runner_testkit::Postgres;
 
 /// Runs with this many seconds of faults in CI.
@@ -71,11 +71,11 @@ async fn on_postgres(seed: u64, length: Duration) {
     server.create_database("faults", None);
     let store = Store::Postgres(server.url("faults"));
     let clock = FastClock::new();
-    let open = |skew: i64| Options {
+    let open = |skew: i64| LedgerOptions {
         clock: clock.skewed(skew),
         server_clock: false,
         connections: u32::try_from(CLIENTS / HANDLES).unwrap(),
-        ..Options::default()
+        ..LedgerOptions::default()
     };
     let mut rng = Rng::new(seed);
     let mut ledgers = Vec::new();
@@ -209,9 +209,9 @@ fn on_sqlite(seed: u64, length: Duration) {
     assert!(acks.len() > 50 && kills > 0, "too little happened");
     support::block_on(async {
         let store = Store::Sqlite(path);
-        let options = Options {
+        let options = LedgerOptions {
             clock: clock.skewed(0),
-            ..Options::default()
+            ..LedgerOptions::default()
         };
         let ledger = Ledger::open(&store, options).await.unwrap();
         verify(&store, &ledger, &acks, seed).await;
@@ -263,10 +263,10 @@ fn one_process() {
     let shared = Shared::to_file(path.with_file_name(format!("acks-{name}")));
     support::block_on(async {
         let skew = i64::try_from(seed % 4000).unwrap() - 2000;
-        let options = Options {
+        let options = LedgerOptions {
             clock: clock.skewed(skew),
             connections: 2,
-            ..Options::default()
+            ..LedgerOptions::default()
         };
         let ledger = open_patiently(&Store::Sqlite(path), &options).await;
         Client::new(ledger, &name, seed, shared.clone())
@@ -278,7 +278,7 @@ fn one_process() {
 }
 
 /// A start in the middle of all that may be told to come again, as any call may.
-async fn open_patiently(store: &Store, options: &Options) -> Ledger {
+async fn open_patiently(store: &Store, options: &LedgerOptions) -> Ledger {
     for _ in 0..200 {
         match Ledger::open(store, options.clone()).await {
             Ok(ledger) => return ledger,

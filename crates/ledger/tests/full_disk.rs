@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner_ledger::{Ledger, LedgerError, Options, Store, StoreError};
+use runner_ledger::{Ledger, LedgerError, LedgerOptions, Store, StoreError};
 use runner_testkit::Postgres;
 use sqlx::{Connection as _, PgConnection};
 use support::{assert_clean, create, id, new_task};
@@ -76,7 +76,9 @@ fn a_full_disk_leaves_nothing_half_written() {
             sqlx::raw_sql(sql).execute(&mut admin).await.unwrap();
         }
         let store = Store::Postgres(server.url("full_disk"));
-        let ledger = Ledger::open(&store, Options::default()).await.unwrap();
+        let ledger = Ledger::open(&store, LedgerOptions::default())
+            .await
+            .unwrap();
         let ballast = disk.path("ballast");
         std::fs::write(&ballast, vec![1_u8; 4 << 20]).unwrap();
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use runner::{Code, Error, Project, Result};
-use runner_ledger::{Findings, Ledger, LedgerError, Options, Store, StoreError};
+use runner_ledger::{CheckFindings, Ledger, LedgerError, LedgerOptions, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::Exit;
@@ -91,9 +91,9 @@ pub(crate) fn with_ledger(
         .map_err(|error| Error::new(Code::Io, format!("no runtime: {error}")))?;
     let ended = runtime.block_on(async {
         let ledger = if reads {
-            Ledger::open_to_read(store, Options::default()).await?
+            Ledger::open_to_read(store, LedgerOptions::default()).await?
         } else {
-            Ledger::open(store, Options::default()).await?
+            Ledger::open(store, LedgerOptions::default()).await?
         };
         let ended = act(&ledger, out).await;
         ledger.close().await?;
@@ -184,7 +184,7 @@ fn hint(error: &LedgerError) -> Option<&'static str> {
     }
 }
 
-fn findings(found: &Findings) -> Value {
+fn findings(found: &CheckFindings) -> Value {
     let rows = found.rows.iter().map(
         |row| json!({"task_id": row.task_id, "words": row.words, "repairable": row.repairable}),
     );
@@ -233,7 +233,7 @@ async fn check(ledger: &Ledger, out: &mut Out) -> Ended {
     Ok(exit_if(found.is_clean()))
 }
 
-fn say_rows(found: &Findings, out: &mut Out) {
+fn say_rows(found: &CheckFindings, out: &mut Out) {
     for row in &found.rows {
         out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
     }

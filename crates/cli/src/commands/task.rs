@@ -7,7 +7,9 @@ pub(crate) mod show;
 use std::path::Path;
 
 use runner::Result;
-use runner_ledger::{Ask, Claimed, Filter, Keeper, Ledger, Outcome, Wanted};
+use runner_ledger::{
+    CallOutcome, ClaimRequest, ClaimedTask, Ledger, LedgerCall, TaskFilter, Watchdog,
+};
 use runner_lifecycle::decide::Answer;
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::request::{Claim, NewTask, WorkEnding};
@@ -74,7 +76,7 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) ->
             limit,
         } => {
             let state = state.as_deref().map(|text| word!(TaskState, "state", text));
-            let filter = Filter {
+            let filter = TaskFilter {
                 state: state.transpose()?,
                 role: role.clone(),
                 after: after.as_deref().map(task_id).transpose()?,
@@ -254,7 +256,7 @@ async fn ask_knowing(
     outside: Facts,
     out: &mut Out,
 ) -> Ended {
-    let mut ask = Ask::new(id.clone(), owner.unwrap_or(&args.actor), request);
+    let mut ask = LedgerCall::new(id.clone(), owner.unwrap_or(&args.actor), request);
     ask.request_id.clone_from(&args.request_id);
     ask.outside = outside;
     let outcome = ledger.call(&ask).await?;
@@ -262,7 +264,7 @@ async fn ask_knowing(
     Ok(Exit::Success)
 }
 
-pub(crate) fn print(outcome: &Outcome, out: &mut Out) {
+pub(crate) fn print(outcome: &CallOutcome, out: &mut Out) {
     if out.json {
         out.object(json!({
             "answer": outcome.answer, "task": outcome.task, "created": outcome.created,
@@ -317,7 +319,7 @@ async fn claim(ledger: &Ledger, args: &TaskArgs, start: &StartArgs, out: &mut Ou
     let key = start.key.clone().or_else(|| args.request_id.clone());
     let key = key.unwrap_or_else(|| format!("{}-{}-{}", start.owner, std::process::id(), now.0));
     // By hand nobody watches the clock meanwhile: whatever is due is done first.
-    Keeper::new(ledger.clone(), &args.actor)
+    Watchdog::new(ledger.clone(), &args.actor)
         .await?
         .look()
         .await?;
@@ -328,14 +330,14 @@ async fn claim(ledger: &Ledger, args: &TaskArgs, start: &StartArgs, out: &mut Ou
             key,
             base: start.base.clone(),
         });
-        let ask = Ask::new(task_id(id)?, &start.owner, request);
+        let ask = LedgerCall::new(task_id(id)?, &start.owner, request);
         let outcome = ledger.call(&ask).await?;
         claimed_of(outcome)
     } else {
-        let wanted = Wanted {
+        let wanted = ClaimRequest {
             purpose,
             base: start.base.clone(),
-            ..Wanted::work(&start.owner, &start.role, &key)
+            ..ClaimRequest::work(&start.owner, &start.role, &key)
         };
         ledger.claim_next(&wanted).await?
     };
@@ -362,13 +364,13 @@ async fn claim(ledger: &Ledger, args: &TaskArgs, start: &StartArgs, out: &mut Ou
     Ok(Exit::Success)
 }
 
-fn claimed_of(outcome: Outcome) -> Option<Claimed> {
+fn claimed_of(outcome: CallOutcome) -> Option<ClaimedTask> {
     match outcome.answer {
         Answer::Claimed {
             token,
             run_id,
             expires_at,
-        } => Some(Claimed {
+        } => Some(ClaimedTask {
             task: outcome.task,
             token,
             run_id,
@@ -379,7 +381,10 @@ fn claimed_of(outcome: Outcome) -> Option<Claimed> {
     }
 }
 
-async fn claimed_value(ledger: &Ledger, claimed: &Claimed) -> std::result::Result<Value, Trouble> {
+async fn claimed_value(
+    ledger: &Ledger,
+    claimed: &ClaimedTask,
+) -> std::result::Result<Value, Trouble> {
     let locks = ledger.locks().await?;
     Ok(json!({
         "task": claimed.task, "token": claimed.token, "run_id": claimed.run_id,

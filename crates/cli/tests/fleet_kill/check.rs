@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use runner_ledger::{Filter, Ledger, Options, Store};
+use runner_ledger::{Ledger, LedgerOptions, Store, TaskFilter};
 use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{BlockReason, JudgeVerdict, Task, TaskId, TaskRunStatus, TaskState};
 use runner_testkit::{TestRepo, assert_no_process};
@@ -84,10 +84,12 @@ impl Held {
             .enable_all()
             .build();
         runtime.unwrap().block_on(async {
-            let ledger = Ledger::open(&store, Options::default()).await.unwrap();
-            let filter = Filter {
+            let ledger = Ledger::open(&store, LedgerOptions::default())
+                .await
+                .unwrap();
+            let filter = TaskFilter {
                 limit: 10_000,
-                ..Filter::default()
+                ..TaskFilter::default()
             };
             let tasks = ledger.tasks(&filter).await.unwrap();
             let mut runs = BTreeMap::new();

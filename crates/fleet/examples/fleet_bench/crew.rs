@@ -13,7 +13,7 @@ use runner_fleet::rules::policy::PathRules;
 use runner_fleet::rules::role::WORKER;
 use runner_fleet::up::{Fleet, Gear, Post};
 use runner_fleet::yard::Yard;
-use runner_ledger::{Ask, Ledger, Options, Store, SystemClock};
+use runner_ledger::{Ledger, LedgerCall, LedgerOptions, Store, SystemClock};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::{Request, TaskId, TaskState};
 
@@ -26,18 +26,20 @@ const LOOK: Duration = Duration::from_millis(10);
 
 pub(crate) async fn open(folder: &Path) -> Ledger {
     let store = Store::Sqlite(folder.join("ledger.db"));
-    Ledger::open(&store, Options::default()).await.unwrap()
+    Ledger::open(&store, LedgerOptions::default())
+        .await
+        .unwrap()
 }
 
 /// Makes tasks whose scopes are apart.
 pub(crate) async fn create(ledger: &Ledger, ids: impl Iterator<Item = String>) {
     let defaults = Defaults::from(&FleetConfig::default());
-    let asks: Vec<Ask> = ids
+    let asks: Vec<LedgerCall> = ids
         .map(|name| {
             let id = TaskId::parse(&name).unwrap();
             let mut new = defaults.task(id.clone(), Some(&WORKER));
             new.lock_scope = vec![Resource::parse(&name).unwrap()];
-            Ask::new(id, "bench", Request::Create(new))
+            LedgerCall::new(id, "bench", Request::Create(new))
         })
         .collect();
     ledger.create_all(&asks).await.unwrap();

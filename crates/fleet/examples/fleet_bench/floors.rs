@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use runner_fleet::book::Book;
 use runner_fleet::rules::answers::{GUARD, done_packet, pass};
-use runner_ledger::{Ledger, Wanted};
+use runner_ledger::{ClaimRequest, Ledger};
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{Claim, JudgeEnding, WorkEnding};
 use runner_lifecycle::row::Intent;
@@ -31,7 +31,7 @@ pub(crate) async fn ledger(ledger: &Ledger, tasks: u32) -> f64 {
             let mut done = 0_u32;
             loop {
                 let key = format!("{owner}/{done}");
-                let wanted = Wanted::work(&owner, "worker", &key);
+                let wanted = ClaimRequest::work(&owner, "worker", &key);
                 let Some(claimed) = book.claim_next(&wanted).await.unwrap() else {
                     return done;
                 };
@@ -83,7 +83,7 @@ async fn life(book: &Book, owner: &str, key: &str, id: &TaskId, queue: &tokio::s
     book.judge(&held, approve).await.unwrap();
     // One head per base, and it is whoever is first: perhaps another one's result.
     let _head = queue.lock().await;
-    let mut wanted = Wanted::work(owner, "", &format!("{key}/merge"));
+    let mut wanted = ClaimRequest::work(owner, "", &format!("{key}/merge"));
     wanted.purpose = LeasePurpose::Merge;
     wanted.base = Some("main".to_owned());
     book.claim_next(&wanted).await.unwrap().unwrap();

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use runner_core::digest::sha256_hex;
-use runner_ledger::{Ask, LedgerError};
+use runner_ledger::{LedgerCall, LedgerError};
 use runner_lifecycle::decide::Answer;
 use runner_lifecycle::request::NewPacket;
 use runner_lifecycle::{
@@ -210,7 +210,7 @@ impl Cycle<'_> {
             packet: packet_for(task, &crew.settings.guard),
             successor: (task.kind != TaskKind::Research).then(|| successor_id(task)),
         };
-        let mut ask = Ask::new(task.id.clone(), self.name, request).for_version(version);
+        let mut ask = LedgerCall::new(task.id.clone(), self.name, request).for_version(version);
         ask.outside = facts;
         let outcome = match crew.book.ask("recover", &ask).await {
             Ok(outcome) => outcome,

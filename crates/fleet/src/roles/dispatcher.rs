@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use runner_ledger::{Agent, Ask, Floor, LedgerError, ReadyTask, Wanted};
+use runner_ledger::{ClaimRequest, DispatchView, FleetAgent, LedgerCall, LedgerError, ReadyTask};
 use runner_lifecycle::order::pick;
 use runner_lifecycle::{Lane, LeasePurpose, RefusalCode, Request, Task, TaskId, Timestamp};
 
@@ -41,7 +41,7 @@ pub struct Choice {
 pub type Silent = BTreeMap<String, Timestamp>;
 
 /// Chooses the next start. None: nothing can start now.
-pub fn choose(floor: &Floor, silent: &Silent) -> Option<Choice> {
+pub fn choose(floor: &DispatchView, silent: &Silent) -> Option<Choice> {
     if floor.paused {
         return None;
     }
@@ -62,8 +62,13 @@ pub fn choose(floor: &Floor, silent: &Silent) -> Option<Choice> {
         .find_map(|role| choose_for(floor, silent, role, &running))
 }
 
-fn choose_for(floor: &Floor, silent: &Silent, role: &str, running: &[Lane]) -> Option<Choice> {
-    let idle: Vec<&Agent> = floor
+fn choose_for(
+    floor: &DispatchView,
+    silent: &Silent,
+    role: &str,
+    running: &[Lane],
+) -> Option<Choice> {
+    let idle: Vec<&FleetAgent> = floor
         .agents
         .iter()
         .filter(|agent| agent.role == role && is_free(floor, silent, agent))
@@ -95,7 +100,7 @@ fn failed_often(task: &Task, owner: &str) -> bool {
 }
 
 /// Whether an agent may be given something.
-fn is_free(floor: &Floor, silent: &Silent, agent: &Agent) -> bool {
+fn is_free(floor: &DispatchView, silent: &Silent, agent: &FleetAgent) -> bool {
     let asleep = silent
         .get(&agent.name)
         .is_some_and(|given_at| agent.last_seen_at <= *given_at);
@@ -107,17 +112,17 @@ fn is_free(floor: &Floor, silent: &Silent, agent: &Agent) -> bool {
 
 /// While tasks wait for the quota of an account, it runs one task at a time, and none
 /// before the time at which all its workers expect the quota.
-fn has_quota(floor: &Floor, account: &str) -> bool {
+fn has_quota(floor: &DispatchView, account: &str) -> bool {
     let Some(view) = floor.accounts.get(account) else {
         return true;
     };
-    let runs = |agent: &&Agent| agent.account == account && agent.works_on.is_some();
+    let runs = |agent: &&FleetAgent| agent.account == account && agent.works_on.is_some();
     let waits = view.reset_at.is_some_and(|at| at > floor.now);
     !waits && !floor.agents.iter().any(|agent| runs(&agent))
 }
 
 /// Until when accounts are closed that a ready task may need.
-fn next_quota(floor: &Floor) -> Option<Timestamp> {
+fn next_quota(floor: &DispatchView) -> Option<Timestamp> {
     let resets = floor.accounts.values().filter_map(|view| view.reset_at);
     resets.filter(|at| *at > floor.now).min()
 }
@@ -188,7 +193,7 @@ impl Dispatcher<'_> {
                 return Ok(next);
             };
             self.claims += 1;
-            let mut wanted = Wanted::work(
+            let mut wanted = ClaimRequest::work(
                 &choice.agent,
                 &choice.role,
                 &format!("{}/{}/{}", self.name, self.token, self.claims),
@@ -206,7 +211,7 @@ impl Dispatcher<'_> {
     }
 
     /// Remembers who was given something and never said a word.
-    fn notice(&mut self, floor: &Floor) {
+    fn notice(&mut self, floor: &DispatchView) {
         if floor.ready.is_empty() {
             // Nobody was looked at.
             return;
@@ -251,7 +256,7 @@ impl Dispatcher<'_> {
                 reason: format!("{dependency} has ended without being done"),
                 waits_for: Some(dependency.to_string()),
             };
-            let ask = Ask::new(task.clone(), self.name, request);
+            let ask = LedgerCall::new(task.clone(), self.name, request);
             match self.crew.book.ask("bury", &ask).await {
                 // Somebody was faster, or it lives again.
                 Ok(_) | Err(LedgerError::Refused(_)) => {}

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use runner_ledger::{Ask, Assigned, Bench, Claimed, LedgerError, NewAgent, Wanted};
+use runner_ledger::{
+    AgentWork, ClaimRequest, ClaimedTask, JudgeQueue, LedgerCall, LedgerError, NewAgent,
+};
 use runner_lifecycle::request::{Claim, JudgeEnding};
 use runner_lifecycle::row::ReviewRemark;
 use runner_lifecycle::run::{Lease, TaskRun};
@@ -143,7 +145,7 @@ impl Judge {
 
     /// An earlier life of this judge claimed it. A place in the queue costs nothing, a
     /// judgement is an attempt: a result that kills its judges must come to an end.
-    async fn end_leftover(&self, left: Assigned, stop: &mut StopSign) -> Booked<()> {
+    async fn end_leftover(&self, left: AgentWork, stop: &mut StopSign) -> Booked<()> {
         let reason = "its judge was cut off".to_owned();
         let ending = match left.lease.purpose {
             LeasePurpose::Merge => JudgeEnding::StepBack { reason },
@@ -155,7 +157,7 @@ impl Judge {
     /// Claims the head of the merge queue, else the first result without a verdict.
     async fn claim(
         &self,
-        bench: &Bench,
+        bench: &JudgeQueue,
         desk: &mut Desk,
         stop: &mut StopSign,
     ) -> Booked<Option<Case>> {
@@ -175,7 +177,7 @@ impl Judge {
     /// While the base is red, only what mends it is merged.
     async fn claim_merge(
         &self,
-        bench: &Bench,
+        bench: &JudgeQueue,
         key: &str,
         desk: &mut Desk,
         stop: &mut StopSign,
@@ -228,13 +230,13 @@ impl Judge {
         stop: &mut StopSign,
     ) -> Booked<Option<Case>> {
         let crew = &self.crew;
-        let mut wanted = Wanted::work(&self.name, "", key);
+        let mut wanted = ClaimRequest::work(&self.name, "", key);
         wanted.purpose = purpose;
         wanted.base = (purpose == LeasePurpose::Merge).then(|| crew.settings.base.clone());
         // A repeat under the same name gets the lease that a lost answer was about.
         let claimed = insist(crew, stop, || crew.book.claim_next(&wanted)).await;
         match claimed {
-            Some(Ok(Some(Claimed { task, .. }))) => self.case(&task.id).await,
+            Some(Ok(Some(ClaimedTask { task, .. }))) => self.case(&task.id).await,
             Some(Ok(None) | Err(LedgerError::Refused(_))) | None => Ok(None),
             Some(Err(error)) => Err(error),
         }
@@ -453,7 +455,7 @@ impl Judge {
             reason: refusal.reason.clone(),
             waits_for: None,
         };
-        let block = Ask::new(lease.task_id.clone(), &self.name, block);
+        let block = LedgerCall::new(lease.task_id.clone(), &self.name, block);
         let left = match insist(crew, stop, back).await {
             Some(Ok(_)) => insist(crew, stop, || crew.book.ask("block", &block)).await,
             other => other,

@@ -1,6 +1,6 @@
 //! The watchdog: ends what nobody renewed, and wakes what waited for a clock.
 
-use runner_ledger::{Keeper, LedgerError};
+use runner_ledger::{LedgerError, Watchdog};
 
 use super::{Crew, Patience};
 use crate::book::Booked;
@@ -10,7 +10,7 @@ use crate::yard::StopSign;
 pub async fn run(crew: &Crew, name: &str, mut stop: StopSign) -> Booked<()> {
     let mut patience = Patience::default();
     let mut keeper = loop {
-        match Keeper::new(crew.book.ledger().clone(), name).await {
+        match Watchdog::new(crew.book.ledger().clone(), name).await {
             Ok(keeper) => break keeper,
             Err(error) => {
                 let error = LedgerError::from(error);

@@ -18,7 +18,7 @@ pub mod worker;
 
 use std::sync::Arc;
 
-use runner_ledger::{Clock, Hints, LedgerError};
+use runner_ledger::{LedgerClock, LedgerError, StoreNotifications};
 use runner_lifecycle::{Task, Timestamp};
 
 use crate::book::{Book, Booked};
@@ -93,7 +93,7 @@ pub struct Crew {
     /// Git, guards and sessions.
     pub yard: Arc<dyn Yard>,
     /// The clock of this machine.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn LedgerClock>,
     /// What the project says.
     pub settings: Arc<Settings>,
     /// What sessions are told besides.
@@ -193,8 +193,8 @@ pub(crate) enum Woke {
 
 /// Waits for hints, times and the end.
 pub(crate) struct Watch {
-    hints: Hints,
-    clock: Arc<dyn Clock>,
+    hints: StoreNotifications,
+    clock: Arc<dyn LedgerClock>,
     pub(crate) stop: StopSign,
 }
 

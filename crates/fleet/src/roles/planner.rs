@@ -3,7 +3,7 @@
 //! A backlog always comes first. A plan that cannot be used is sent back with what is
 //! wrong, three times at most; then nothing is asked again before something changes.
 
-use runner_ledger::{Ask, LedgerError};
+use runner_ledger::{LedgerCall, LedgerError};
 use runner_lifecycle::{BlockReason, Facts, Request, TaskState};
 
 use super::seat::seated;
@@ -197,7 +197,7 @@ async fn save(
     let count = tasks.len();
     let mut asks = Vec::new();
     for (at, new) in tasks.into_iter().enumerate() {
-        let mut ask = Ask::new(new.id.clone(), name, Request::Create(new));
+        let mut ask = LedgerCall::new(new.id.clone(), name, Request::Create(new));
         ask.outside = Facts {
             review_off: !crew.settings.defaults.review,
             ..Facts::default()

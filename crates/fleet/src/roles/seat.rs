@@ -1,6 +1,6 @@
 //! Sitting on a seat: one dispatcher, one cycle manager, one planner at a time.
 
-use runner_ledger::SeatTry;
+use runner_ledger::RoleLeaseAttempt;
 
 use super::{Crew, IDLE_INTERVAL_SECS, Patience};
 use crate::book::Booked;
@@ -25,8 +25,8 @@ where
     let mut patience = Patience::default();
     while !stop.is_raised() {
         let token = match crew.book.sit(seat, holder, SEAT_TIMEOUT_SECS).await {
-            Ok(SeatTry::Yours(token)) => token,
-            Ok(SeatTry::Taken { until, .. }) => {
+            Ok(RoleLeaseAttempt::Yours(token)) => token,
+            Ok(RoleLeaseAttempt::Taken { until, .. }) => {
                 let until = crew.local(until).await?;
                 tokio::select! {
                     biased;

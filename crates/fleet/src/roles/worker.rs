@@ -2,7 +2,7 @@
 //!
 //! They differ in what they are told and what they are given, not in this code.
 
-use runner_ledger::{Agent, Assigned, LedgerError, NewAgent, RunSpending, Spending};
+use runner_ledger::{AgentWork, FleetAgent, LedgerError, NewAgent, RunSpending, SpendingTotals};
 use runner_lifecycle::decide::assignment;
 use runner_lifecycle::request::WorkEnding;
 use runner_lifecycle::{BlockReason, Facts, FailureCategory, LeasePurpose, RefusalCode, Task};
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Crew {
 
 /// Whether the work of a lease was begun: by an earlier life, if this one knows nothing of
 /// it.
-fn was_begun(given: &Assigned) -> bool {
+fn was_begun(given: &AgentWork) -> bool {
     given.lease.last_heartbeat_at != given.lease.claimed_at
 }
 
@@ -107,7 +107,7 @@ impl Worker {
     }
 
     /// Works on what it was given, to the end of the lease.
-    async fn work(&self, given: Assigned, stop: &mut StopSign) -> Booked<()> {
+    async fn work(&self, given: AgentWork, stop: &mut StopSign) -> Booked<()> {
         let crew = &self.crew;
         let (stopper, sign) = Stopper::new();
         if given.lease.purpose != LeasePurpose::Work || was_begun(&given) {
@@ -134,7 +134,7 @@ impl Worker {
         work.await
     }
 
-    async fn attempt(&self, given: &Assigned, sign: StopSign, stop: StopSign) -> Booked<()> {
+    async fn attempt(&self, given: &AgentWork, sign: StopSign, stop: StopSign) -> Booked<()> {
         let crew = &self.crew;
         let mut stop = stop;
         let Some(order) = self.order(given, &mut stop).await? else {
@@ -177,7 +177,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn order(&self, given: &Assigned, stop: &mut StopSign) -> Booked<Option<WorkOrder>> {
+    async fn order(&self, given: &AgentWork, stop: &mut StopSign) -> Booked<Option<WorkOrder>> {
         let crew = &self.crew;
         let task = &given.task;
         let settings = &crew.settings;
@@ -199,7 +199,7 @@ impl Worker {
     }
 
     /// What git and the guards say about it.
-    async fn ending(&self, given: &Assigned, worked: &Worked) -> WorkEnding {
+    async fn ending(&self, given: &AgentWork, worked: &Worked) -> WorkEnding {
         let task = &given.task;
         let mut findings = Vec::new();
         if let Some(result) = &worked.result {
@@ -216,13 +216,13 @@ impl Worker {
         classify::ending(task, &given.lease.run_id, worked, &findings)
     }
 
-    async fn charge(&self, given: &Assigned, worked: &Worked, stop: &mut StopSign) -> Booked<()> {
-        let spending = Spending {
+    async fn charge(&self, given: &AgentWork, worked: &Worked, stop: &mut StopSign) -> Booked<()> {
+        let spending = SpendingTotals {
             input_tokens: worked.spent.input_tokens,
             output_tokens: worked.spent.output_tokens,
             cost_micros: worked.spent.cost_micros,
         };
-        if spending == Spending::default() {
+        if spending == SpendingTotals::default() {
             return Ok(());
         }
         let account = if worked.account.is_empty() {
@@ -246,7 +246,7 @@ impl Worker {
     /// longer, or everything ends.
     async fn finish(
         &self,
-        given: &Assigned,
+        given: &AgentWork,
         mut ending: WorkEnding,
         stop: &mut StopSign,
     ) -> Booked<Option<Task>> {
@@ -294,7 +294,7 @@ impl Worker {
     }
 
     /// What is in no ledger and decides what is tried next.
-    async fn outside(&self, given: &Assigned, ending: &WorkEnding) -> Booked<Facts> {
+    async fn outside(&self, given: &AgentWork, ending: &WorkEnding) -> Booked<Facts> {
         let failures = &given.task.counters.failures_by_owner;
         let mine = failures.get(&self.name).copied().unwrap_or(0) + 1;
         let mut facts = Facts {
@@ -303,7 +303,7 @@ impl Worker {
         };
         if mine >= 2 && matches!(ending, WorkEnding::Failed { .. }) {
             let now = self.crew.book.now().await?;
-            let better = |agent: &Agent| {
+            let better = |agent: &FleetAgent| {
                 agent.role == self.role
                     && agent.name != self.name
                     && !agent.is_offline(now)

@@ -4,7 +4,7 @@ mod outside;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use runner_ledger::{Filter, Ledger, LedgerError};
+use runner_ledger::{Ledger, LedgerError, TaskFilter};
 use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::request::{Dependency, DependencyChain};
 use runner_lifecycle::run::TaskRun;
@@ -28,9 +28,9 @@ pub(super) struct Everything {
 
 /// All rows.
 pub(super) async fn tasks(ledger: &Ledger) -> Result<Vec<Task>, LedgerError> {
-    let filter = Filter {
+    let filter = TaskFilter {
         limit: 10_000,
-        ..Filter::default()
+        ..TaskFilter::default()
     };
     Ok(ledger.tasks(&filter).await?)
 }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use runner_core::config::FleetConfig;
-use runner_ledger::{Ask, Clock, Ledger, LedgerError, Store};
+use runner_ledger::{Ledger, LedgerCall, LedgerClock, LedgerError, Store};
 use runner_lifecycle::{Policy, Request};
 
 use crate::backlog::BacklogSource;
@@ -167,18 +167,18 @@ impl Simulation {
         let runtime = runtime.map_err(|error| {
             LedgerError::from(runner_ledger::StoreError::Other(error.to_string()))
         })?;
-        let clock: Arc<dyn Clock> = Arc::new(SimClock(world.clone()));
+        let clock: Arc<dyn LedgerClock> = Arc::new(SimClock(world.clone()));
         let ledger = runtime.block_on(Ledger::open(
             &Store::Memory,
-            runner_ledger::Options {
+            runner_ledger::LedgerOptions {
                 policy: policy.clone(),
                 clock,
                 server_clock: false,
-                ..runner_ledger::Options::default()
+                ..runner_ledger::LedgerOptions::default()
             },
         ))?;
         for new in &script.tasks {
-            let ask = Ask::new(new.id.clone(), "planner", Request::Create(new.clone()));
+            let ask = LedgerCall::new(new.id.clone(), "planner", Request::Create(new.clone()));
             runtime.block_on(ledger.call(&ask))?;
         }
         #[cfg(test)]
@@ -369,7 +369,7 @@ impl Simulation {
                         }
                         Deed::Cancel(id) => {
                             let reason = "not needed".to_owned();
-                            let ask = Ask::new(id, "person", Request::Cancel { reason });
+                            let ask = LedgerCall::new(id, "person", Request::Cancel { reason });
                             // It may have ended, or be in the middle of its merge.
                             drop(runtime.block_on(ledger.call(&ask)));
                         }
@@ -383,7 +383,10 @@ impl Simulation {
                                 waits_for: None,
                             };
                             // Somebody may be at it, or it has ended.
-                            drop(runtime.block_on(ledger.call(&Ask::new(id, "person", block))));
+                            drop(
+                                runtime
+                                    .block_on(ledger.call(&LedgerCall::new(id, "person", block))),
+                            );
                         }
                         Deed::Stop { name, secs } => world.state().stops.push((name, secs)),
                         Deed::Issue { .. } | Deed::Pull { .. } | Deed::ClosePull(_) => {
@@ -535,7 +538,7 @@ impl Simulation {
 }
 
 /// Whether something was written since the last time.
-fn has_heard(hints: &mut runner_ledger::Hints) -> bool {
+fn has_heard(hints: &mut runner_ledger::StoreNotifications) -> bool {
     let mut next = std::pin::pin!(hints.next());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     next.as_mut().poll(&mut context).is_ready()

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use runner_ledger::Clock;
+use runner_ledger::LedgerClock;
 use runner_lifecycle::Timestamp;
 
 use super::chance::Chance;
@@ -212,7 +212,7 @@ fn rarity(call: &str) -> u64 {
 /// The clock of a simulation.
 pub(super) struct SimClock(pub(super) World);
 
-impl Clock for SimClock {
+impl LedgerClock for SimClock {
     fn now(&self) -> Timestamp {
         self.0.time()
     }

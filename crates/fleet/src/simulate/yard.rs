@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use runner_ledger::Clock as _;
+use runner_ledger::LedgerClock as _;
 use runner_lifecycle::packet::ResourceChange;
 use runner_lifecycle::retry::LoopEnding;
 use runner_lifecycle::row::Intent;

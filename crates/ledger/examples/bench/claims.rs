@@ -8,7 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use runner_ledger::{Ask, Claimed, Clock, Ledger, Options, Store, Wanted};
+use runner_ledger::{
+    ClaimRequest, ClaimedTask, Ledger, LedgerCall, LedgerClock, LedgerOptions, Store,
+};
 use runner_lifecycle::request::{NewTask, WorkEnding};
 use runner_lifecycle::{Request, TaskId, Timestamp};
 use runner_testkit::Postgres;
@@ -24,7 +26,7 @@ const CLAIMS: usize = 200;
 /// rows and events is the same number.
 struct Still(Timestamp);
 
-impl Clock for Still {
+impl LedgerClock for Still {
     fn now(&self) -> Timestamp {
         self.0
     }
@@ -101,10 +103,10 @@ const FILL: [&str; 5] = [
 
 /// Makes the tasks that are copied: in each state that the copies shall have.
 async fn make_copied(store: &Store, at: Timestamp) {
-    let options = Options {
+    let options = LedgerOptions {
         clock: Arc::new(Still(at)),
         server_clock: false,
-        ..Options::default()
+        ..LedgerOptions::default()
     };
     let ledger = Ledger::open(store, options).await.unwrap();
     let long = |name: &str, scope: &str| {
@@ -124,7 +126,7 @@ async fn make_copied(store: &Store, at: Timestamp) {
         },
         run_id: done.run_id,
     };
-    let finish = Ask::new(done.task.id, "w", finish);
+    let finish = LedgerCall::new(done.task.id, "w", finish);
     ledger.call(&finish).await.unwrap();
     make(&ledger, long("copied-hot", "hot")).await;
     assert!(claim(&ledger, "copied-hot").await.is_none());
@@ -136,12 +138,12 @@ async fn make_copied(store: &Store, at: Timestamp) {
 }
 
 async fn make(ledger: &Ledger, new: NewTask) {
-    let ask = Ask::new(new.id.clone(), "bench", Request::Create(new));
+    let ask = LedgerCall::new(new.id.clone(), "bench", Request::Create(new));
     ledger.call(&ask).await.unwrap();
 }
 
-async fn claim(ledger: &Ledger, key: &str) -> Option<Claimed> {
-    let wanted = Wanted::work("w", "worker", key);
+async fn claim(ledger: &Ledger, key: &str) -> Option<ClaimedTask> {
+    let wanted = ClaimRequest::work("w", "worker", key);
     ledger.claim_next(&wanted).await.unwrap()
 }
 
@@ -219,7 +221,7 @@ async fn compare(engine: &str, sizes: &[u64], stores: &[Store]) -> Vec<Figure> {
             let claimed = claim(ledger, &name).await.unwrap();
             millis.push(begun.elapsed().as_secs_f64() * 1000.0);
             let reason = "measured".to_owned();
-            let cancel = Ask::new(claimed.task.id, "bench", Request::Cancel { reason });
+            let cancel = LedgerCall::new(claimed.task.id, "bench", Request::Cancel { reason });
             ledger.call(&cancel).await.unwrap();
         }
     }

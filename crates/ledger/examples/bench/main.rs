@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use runner_ledger::{Ask, Ledger, Options, Store, Wanted};
+use runner_ledger::{ClaimRequest, Ledger, LedgerCall, LedgerOptions, Store};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{NewTask, WorkEnding};
@@ -199,9 +199,9 @@ fn rate(name: &str, value: f64, floor: f64) -> Figure {
 }
 
 async fn open(store: &Store, connections: u32) -> Ledger {
-    let options = Options {
+    let options = LedgerOptions {
         connections,
-        ..Options::default()
+        ..LedgerOptions::default()
     };
     Ledger::open(store, options).await.unwrap()
 }
@@ -213,9 +213,9 @@ fn new_task(name: &str, scope: &str) -> NewTask {
     new
 }
 
-fn task(name: &str, scope: &str) -> Ask {
+fn task(name: &str, scope: &str) -> LedgerCall {
     let new = new_task(name, scope);
-    Ask::new(new.id.clone(), "bench", Request::Create(new))
+    LedgerCall::new(new.id.clone(), "bench", Request::Create(new))
 }
 
 fn packet(task: &str, run_id: &str) -> ResultPacket {
@@ -243,13 +243,13 @@ async fn lives(ledger: &Ledger, clients: u32, turn: u32) -> (u32, Duration) {
                     .call(&task(&name, &format!("src/{name}")))
                     .await
                     .unwrap();
-                let wanted = Wanted::work(&owner, "worker", &name);
+                let wanted = ClaimRequest::work(&owner, "worker", &name);
                 let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() else {
                     continue;
                 };
                 let id = claimed.task.id.clone();
                 let token = claimed.token;
-                let beat = Ask::new(id.clone(), &owner, Request::Heartbeat { token });
+                let beat = LedgerCall::new(id.clone(), &owner, Request::Heartbeat { token });
                 ledger.call(&beat).await.unwrap();
                 let ending = WorkEnding::Success {
                     result: None,
@@ -261,7 +261,10 @@ async fn lives(ledger: &Ledger, clients: u32, turn: u32) -> (u32, Duration) {
                     run_id,
                     ending,
                 };
-                ledger.call(&Ask::new(id, &owner, finish)).await.unwrap();
+                ledger
+                    .call(&LedgerCall::new(id, &owner, finish))
+                    .await
+                    .unwrap();
                 done += 1;
             }
             done
@@ -317,7 +320,7 @@ async fn idle_latency(store: &Store) -> Vec<Figure> {
             .unwrap();
         let committed = Instant::now();
         loop {
-            let wanted = Wanted::work("w", "worker", &name);
+            let wanted = ClaimRequest::work("w", "worker", &name);
             hints.next().await;
             if claimer.claim_next(&wanted).await.unwrap().is_some() {
                 break;

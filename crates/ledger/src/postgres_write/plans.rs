@@ -4,12 +4,12 @@ use runner_testkit::Postgres;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
 
 use super::*;
-use crate::ledger::{Ledger, Options};
+use crate::ledger::{Ledger, LedgerOptions};
 use crate::postgres::SETTINGS;
 use crate::store::Store;
 
 /// The end of work that was decided from memory.
-const END: Shape = Shape {
+const END: ChangeShape = ChangeShape {
     own: Own::Update,
     events: true,
     runs: Some(RunsWrite::Change),
@@ -23,7 +23,7 @@ const END: Shape = Shape {
     ends: true,
     alone: true,
 };
-const BEAT_ONCE: Shape = Shape {
+const BEAT_ONCE: ChangeShape = ChangeShape {
     own: Own::Beat,
     events: false,
     runs: None,
@@ -34,13 +34,13 @@ const BEAT_ONCE: Shape = Shape {
     alone: false,
     ..END
 };
-const CREATE: Shape = Shape {
+const CREATE: ChangeShape = ChangeShape {
     own: Own::Insert,
     runs: None,
     lease: None,
     leased: false,
     take: false,
-    ..Shape::CLAIM
+    ..ChangeShape::CLAIM
 };
 
 /// Some of them go on, most have ended.
@@ -77,15 +77,17 @@ async fn every_row_is_found_by_its_name() {
     let server = Postgres::start(false);
     server.create_database("plans", None);
     let store = Store::Postgres(server.url("plans"));
-    let ledger = Ledger::open(&store, Options::default()).await.unwrap();
+    let ledger = Ledger::open(&store, LedgerOptions::default())
+        .await
+        .unwrap();
     let url = server.url("plans");
     let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
     for text in [SETTINGS, FILLED] {
         connection.execute(sqlx::raw_sql(text)).await.unwrap();
     }
-    for shape in [Shape::CLAIM, END, BEAT_ONCE, CREATE] {
+    for shape in [ChangeShape::CLAIM, END, BEAT_ONCE, CREATE] {
         for many in [false, true] {
-            let statement = Statement::of(shape, many);
+            let statement = ChangeStatement::of(shape, many);
             let values = vec!["'{}'"; statement.arguments.len()].join(",");
             let texts = [
                 "DEALLOCATE ALL".to_owned(),

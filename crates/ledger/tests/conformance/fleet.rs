@@ -1,7 +1,7 @@
 //! What the roles of a fleet keep: agents, seats, spendings, and what is looked at without
 //! a scan.
 
-use runner_ledger::{NewAgent, RunSpending, SeatTry, Spending};
+use runner_ledger::{NewAgent, RoleLeaseAttempt, RunSpending, SpendingTotals};
 use runner_lifecycle::request::{NewTask, WorkEnding};
 use runner_lifecycle::{
     BlockReason, FailureCategory, Lane, LeasePurpose, Request, TaskState, Timestamp,
@@ -70,9 +70,9 @@ pub(crate) async fn what_an_agent_was_given(world: World) {
 pub(crate) async fn a_seat_has_one_holder(world: World) {
     let ledger = world.open().await;
     let sit = |who: &'static str| ledger.sit("dispatcher", who, 180);
-    assert_eq!(sit("d1").await.unwrap(), SeatTry::Yours(1));
+    assert_eq!(sit("d1").await.unwrap(), RoleLeaseAttempt::Yours(1));
     let until = Timestamp(START + 180_000);
-    let taken = SeatTry::Taken {
+    let taken = RoleLeaseAttempt::Taken {
         holder: "d1".to_owned(),
         until,
     };
@@ -80,18 +80,21 @@ pub(crate) async fn a_seat_has_one_holder(world: World) {
     world.clock.advance_secs(60);
     assert!(ledger.stay("dispatcher", 1, 180).await.unwrap());
     world.clock.advance_secs(179);
-    assert!(matches!(sit("d2").await.unwrap(), SeatTry::Taken { .. }));
+    assert!(matches!(
+        sit("d2").await.unwrap(),
+        RoleLeaseAttempt::Taken { .. }
+    ));
     world.clock.advance_secs(1);
-    assert_eq!(sit("d2").await.unwrap(), SeatTry::Yours(2));
+    assert_eq!(sit("d2").await.unwrap(), RoleLeaseAttempt::Yours(2));
     assert!(
         !ledger.stay("dispatcher", 1, 180).await.unwrap(),
         "it is gone"
     );
     // Whoever comes back with the same name need not wait, and the old token is void.
-    assert_eq!(sit("d2").await.unwrap(), SeatTry::Yours(3));
+    assert_eq!(sit("d2").await.unwrap(), RoleLeaseAttempt::Yours(3));
     assert!(!ledger.stay("dispatcher", 2, 180).await.unwrap());
     ledger.stand_up("dispatcher", 3).await.unwrap();
-    assert_eq!(sit("d1").await.unwrap(), SeatTry::Yours(4));
+    assert_eq!(sit("d1").await.unwrap(), RoleLeaseAttempt::Yours(4));
     let seats = ledger.seats().await.unwrap();
     assert_eq!((seats.len(), seats[0].holder.as_str()), (1, "d1"));
 }
@@ -103,7 +106,7 @@ pub(crate) async fn a_run_is_charged_once(world: World) {
         task_id: id("a"),
         agent: "w".to_owned(),
         account: "acct".to_owned(),
-        spending: Spending {
+        spending: SpendingTotals {
             input_tokens: 10,
             output_tokens: 2,
             cost_micros: 7,
@@ -118,7 +121,7 @@ pub(crate) async fn a_run_is_charged_once(world: World) {
     assert_eq!(ledger.spent(None).await.unwrap().input_tokens, 20);
     assert_eq!(
         ledger.spent(Some(&id("c"))).await.unwrap(),
-        Spending::default()
+        SpendingTotals::default()
     );
 }
 
@@ -208,7 +211,7 @@ pub(crate) async fn what_is_dead_and_what_is_to_recover(world: World) {
         reason: "a is dead".to_owned(),
         waits_for: Some("a".to_owned()),
     };
-    let block = runner_ledger::Ask::new(id("b"), "d", block);
+    let block = runner_ledger::LedgerCall::new(id("b"), "d", block);
     ledger.call(&block).await.unwrap();
     assert!(ledger.waits_for_dead(zero, 10).await.unwrap().is_empty());
     let blocked = ledger.to_recover(zero, 10).await.unwrap();
@@ -262,7 +265,7 @@ pub(crate) async fn what_mends_the_base_does_not_queue(world: World) {
         };
         let token = judged.task.token;
         let approve = Request::Judge { token, ending };
-        let approve = runner_ledger::Ask::new(one.task.id, "j", approve);
+        let approve = runner_ledger::LedgerCall::new(one.task.id, "j", approve);
         ledger.call(&approve).await.unwrap();
     }
     assert_eq!(ledger.red_base().await.unwrap(), None);

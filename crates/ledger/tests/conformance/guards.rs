@@ -220,7 +220,7 @@ pub(crate) async fn a_read_only_store_says_so(world: World) {
         world.open().await
     } else {
         // As a file of a read-only system: nobody, root included, may write it.
-        let options = runner_ledger::Options {
+        let options = runner_ledger::LedgerOptions {
             read_only: true,
             ..world.options(1)
         };

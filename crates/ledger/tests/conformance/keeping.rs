@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runner_ledger::{Ask, Keeper};
+use runner_ledger::{LedgerCall, Watchdog};
 use runner_lifecycle::request::WorkEnding;
 use runner_lifecycle::{FailureCategory, Request, TaskState, Timestamp};
 
@@ -19,7 +19,7 @@ pub(crate) async fn the_armed_deadline_is_the_boundary(world: World) {
     let ledger = world.open().await;
     made(&ledger, new_task("a", "src")).await;
     let a = work(&ledger, "w", "k1").await.unwrap();
-    let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
+    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     // An owner that never says a word is noticed after one interval, else after the whole.
     assert_eq!(keeper.look().await.unwrap().armed, at(15));
     world.clock.advance_secs(1);
@@ -56,7 +56,7 @@ pub(crate) async fn the_armed_deadline_is_the_boundary(world: World) {
         .unwrap();
     world.clock.advance_secs(1);
     let token = 1;
-    let alive = Ask::new(id("b"), "w", Request::Heartbeat { token });
+    let alive = LedgerCall::new(id("b"), "w", Request::Heartbeat { token });
     ledger.call(&alive).await.unwrap();
     assert_eq!(keeper.look().await.unwrap().armed, at(150));
     world.clock.advance_secs(39);
@@ -76,7 +76,7 @@ pub(crate) async fn a_cooldown_ends_at_its_time(world: World) {
     };
     let failed = ledger.call(&finish(&a, "w", ending)).await.unwrap();
     let retry_at = failed.task.retry_at().unwrap();
-    let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
+    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     assert_eq!(keeper.look().await.unwrap().armed, retry_at);
     let left = retry_at.0 - START;
     world.clock.advance_millis(left - 1);
@@ -96,7 +96,7 @@ pub(crate) async fn a_keeper_that_was_asleep_gives_grace(world: World) {
     ledger.call(&heartbeat(&a, "w")).await.unwrap();
     ledger.call(&heartbeat(&b, "w")).await.unwrap();
     world.clock.advance_millis(-1);
-    let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
+    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     keeper.look().await.unwrap();
     // The lid was closed for an hour, far beyond the deadline of 90 s.
     world.clock.advance_secs(3000);
@@ -115,7 +115,7 @@ pub(crate) async fn an_idle_keeper_asks_nothing(world: World) {
     let a = work(&ledger, "w", "k1").await.unwrap();
     ledger.call(&succeed(&a, "w")).await.unwrap();
     ledger.flush().await.unwrap();
-    let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
+    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     keeper.look().await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let clock = world.clock.clone();
@@ -160,7 +160,7 @@ async fn until(holds: impl Fn() -> bool) {
 
 pub(crate) async fn a_keeper_hears_and_can_be_stopped(world: World) {
     let ledger = world.open().await;
-    let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
+    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     keeper.look().await.unwrap();
     assert_eq!(keeper.armed(), at(300));
     // Another handle, as another process has one.
@@ -177,7 +177,7 @@ pub(crate) async fn a_keeper_hears_and_can_be_stopped(world: World) {
 }
 
 /// Hints come one by one; the last one has it.
-async fn until_armed(keeper: &mut Keeper, at: Timestamp) {
+async fn until_armed(keeper: &mut Watchdog, at: Timestamp) {
     while keeper.look().await.unwrap().armed != at {
         let heard = tokio::time::timeout(LIMIT, keeper.wait(std::future::pending()));
         assert!(heard.await.unwrap().unwrap());

@@ -1,20 +1,20 @@
 //! What a process remembers saves it questions, and never makes it err.
 
-use runner_ledger::{Ask, Claimed, Ledger};
+use runner_ledger::{ClaimedTask, Ledger, LedgerCall};
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::{LeasePurpose, RefusalCode, Request, TaskState};
 
 use crate::support::*;
 
 /// Made and claimed by somebody who remembers it.
-async fn held(ledger: &Ledger, new: NewTask, owner: &str) -> Claimed {
+async fn held(ledger: &Ledger, new: NewTask, owner: &str) -> ClaimedTask {
     let name = new.id.to_string();
     made(ledger, new).await;
     let task = claim(ledger, &name, owner, LeasePurpose::Work)
         .await
         .unwrap()
         .task;
-    Claimed {
+    ClaimedTask {
         token: task.token,
         run_id: format!("{name}-1"),
         expires_at: runner_lifecycle::Timestamp(0),
@@ -53,7 +53,9 @@ pub(crate) async fn what_others_did_meanwhile_is_noticed(world: World) {
     let cancel = Request::Cancel {
         reason: "no longer wanted".to_owned(),
     };
-    let canceled = other.call(&Ask::new(id("b"), "person", cancel)).await;
+    let canceled = other
+        .call(&LedgerCall::new(id("b"), "person", cancel))
+        .await;
     assert_eq!(canceled.unwrap().task.state, TaskState::Canceled);
     assert!(ledger.call(&heartbeat(&b, "w")).await.is_err());
     assert!(ledger.call(&succeed(&b, "w")).await.is_err());
@@ -61,7 +63,9 @@ pub(crate) async fn what_others_did_meanwhile_is_noticed(world: World) {
     let c = held(&ledger, simple("c", "src"), "w").await;
     world.clock.advance_secs(90);
     let expire = Request::Expire { not_before: None };
-    let expired = other.call(&Ask::new(id("c"), "watchdog", expire)).await;
+    let expired = other
+        .call(&LedgerCall::new(id("c"), "watchdog", expire))
+        .await;
     expired.unwrap();
     claim(&other, "c", "w2", LeasePurpose::Work).await.unwrap();
     for stale in [heartbeat(&c, "w"), succeed(&c, "w")] {

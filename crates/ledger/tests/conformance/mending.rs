@@ -1,6 +1,6 @@
 //! Damage in the raw tables, and how the cycle manager's way mends it.
 
-use runner_ledger::{Ask, Ledger};
+use runner_ledger::{Ledger, LedgerCall};
 use runner_lifecycle::reconcile::{InconsistencyKind, InconsistencyRepair};
 use runner_lifecycle::request::{Claim, JudgeEnding, WorkEnding};
 use runner_lifecycle::row::Intent;
@@ -127,7 +127,7 @@ async fn block(ledger: &Ledger, task: &str) {
         waits_for: None,
     };
     ledger
-        .call(&Ask::new(id(task), "judge", block))
+        .call(&LedgerCall::new(id(task), "judge", block))
         .await
         .unwrap();
 }
@@ -141,7 +141,7 @@ async fn cycle(ledger: &Ledger) -> Vec<bool> {
             packet: None,
             successor: None,
         };
-        let mut ask = Ask::new(task.id.clone(), "cycle", request);
+        let mut ask = LedgerCall::new(task.id.clone(), "cycle", request);
         let repaired = ledger.repair(&task.id).await.unwrap();
         ask.outside.repaired = Some(repaired);
         let recovered = ledger.call(&ask).await.unwrap();
@@ -172,7 +172,7 @@ pub(crate) async fn each_contradiction_is_mended(first: World) {
             reason: "not wanted".to_owned(),
         };
         ledger
-            .call(&Ask::new(id("d"), "person", cancel))
+            .call(&LedgerCall::new(id("d"), "person", cancel))
             .await
             .unwrap();
         claim(&ledger, "a", "w1", LeasePurpose::Work).await.unwrap();
@@ -216,7 +216,9 @@ pub(crate) async fn each_contradiction_is_mended(first: World) {
                 run_id,
                 ending,
             };
-            let finished = ledger.call(&Ask::new(id(other), owner, finish)).await;
+            let finished = ledger
+                .call(&LedgerCall::new(id(other), owner, finish))
+                .await;
             let state = finished.unwrap().task.blocked_on();
             assert_eq!(state, Some(BlockReason::AwaitingJudge), "{kind}");
         }
@@ -245,7 +247,7 @@ pub(crate) async fn what_is_in_the_way_of_a_claim_is_mended(first: World) {
         claim(&ledger, "a", "w1", LeasePurpose::Work).await.unwrap();
         made(&ledger, new_task("b", "docs")).await;
         world.raw(sql).await.unwrap();
-        let wanted = runner_ledger::Wanted::work("w2", "worker", "k");
+        let wanted = runner_ledger::ClaimRequest::work("w2", "worker", "k");
         let refused = ledger.claim_next(&wanted).await.unwrap_err();
         assert_eq!(
             refused.code(),
@@ -305,7 +307,7 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
     let judged = claim(&ledger, "a", "j", LeasePurpose::Judge).await.unwrap();
     let judge = |token: u64, ending: JudgeEnding| {
         let request = Request::Judge { token, ending };
-        Ask::new(id("a"), "j", request)
+        LedgerCall::new(id("a"), "j", request)
     };
     let approve = JudgeEnding::Approve {
         packet: packet("a", "a-1"),
@@ -319,7 +321,7 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
             key: key.to_owned(),
             base: Some("main".to_owned()),
         });
-        Ask::new(id("a"), "j", request)
+        LedgerCall::new(id("a"), "j", request)
     };
     let record = |token: u64| {
         let request = Request::RecordIntent {
@@ -330,7 +332,7 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
             },
             packet: packet("a", "a-1"),
         };
-        Ask::new(id("a"), "j", request)
+        LedgerCall::new(id("a"), "j", request)
     };
     let token = ledger.call(&merge("m1")).await.unwrap().task.token;
     let damage = "UPDATE tasks SET doc = REPLACE(doc, '\"blocker\":null', \

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use runner_ledger::{Ask, Ledger, Store};
+use runner_ledger::{Ledger, LedgerCall, Store};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::request::WorkEnding;
 use runner_lifecycle::{RefusalCode, Request, TaskPriority, TaskState};
@@ -145,13 +145,13 @@ pub(crate) async fn a_dependency_is_met_by_its_successor(world: World) {
     dependent.dependencies = vec![id("a")];
     made(&ledger, dependent).await;
     let reason = "no".to_owned();
-    let cancel = Ask::new(id("a"), "person", Request::Cancel { reason });
+    let cancel = LedgerCall::new(id("a"), "person", Request::Cancel { reason });
     ledger.call(&cancel).await.unwrap();
     let why = ledger.why(&id("d")).await.unwrap().unwrap();
     assert_eq!(why.word(), "dead_dependency");
     assert_eq!(ledger.dependents(&id("a")).await.unwrap(), [id("d")]);
     let successor = id("a2");
-    let retry = Ask::new(id("a"), "person", Request::Retry { successor });
+    let retry = LedgerCall::new(id("a"), "person", Request::Retry { successor });
     ledger.call(&retry).await.unwrap();
     assert_eq!(
         ledger.why(&id("d")).await.unwrap().unwrap().word(),
@@ -270,10 +270,10 @@ pub(crate) async fn overlapping_scopes_are_never_both_held(world: World) {
 }
 
 async fn is_over(ledger: &Ledger) -> bool {
-    let filter = runner_ledger::Filter {
+    let filter = runner_ledger::TaskFilter {
         state: Some(TaskState::Todo),
         limit: 1,
-        ..runner_ledger::Filter::default()
+        ..runner_ledger::TaskFilter::default()
     };
     ledger.tasks(&filter).await.unwrap().is_empty()
 }
@@ -378,7 +378,7 @@ pub(crate) async fn nothing_starts_while_the_fleet_is_paused(world: World) {
         "fleet_paused"
     );
     ledger.set_paused(false).await.unwrap();
-    let pause = |paused| Ask::new(id("a"), "person", Request::Pause { paused });
+    let pause = |paused| LedgerCall::new(id("a"), "person", Request::Pause { paused });
     ledger.call(&pause(true)).await.unwrap();
     assert!(work(&ledger, "w", "k2").await.is_none());
     ledger.call(&pause(false)).await.unwrap();

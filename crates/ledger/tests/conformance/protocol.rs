@@ -1,6 +1,6 @@
 //! The protocol of a task: steps, repeats, refusals, export.
 
-use runner_ledger::{Ask, Filter, Options, SCHEMA};
+use runner_ledger::{LedgerCall, LedgerOptions, SCHEMA, TaskFilter};
 use runner_lifecycle::event::fold;
 use runner_lifecycle::request::{Claim, NewPacket, NewTask, WorkEnding};
 use runner_lifecycle::row::ContextItem;
@@ -44,7 +44,7 @@ pub(crate) async fn a_stale_token_changes_nothing(world: World) {
     world.clock.advance_secs(90);
     let expire = Request::Expire { not_before: None };
     ledger
-        .call(&Ask::new(id("a"), "watchdog", expire))
+        .call(&LedgerCall::new(id("a"), "watchdog", expire))
         .await
         .unwrap();
     let new = work(&ledger, "w2", "k2").await.unwrap();
@@ -136,7 +136,7 @@ pub(crate) async fn a_claim_on_its_way_twice_gets_one_lease(world: World) {
         key: "k1".to_owned(),
         base: None,
     });
-    let refused = ledger.call(&Ask::new(id(other), "w1", claim)).await;
+    let refused = ledger.call(&LedgerCall::new(id(other), "w1", claim)).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Some(RefusalCode::ConcurrencyConflict));
     assert!(refused.to_string().contains(first.as_str()), "{refused}");
@@ -174,7 +174,7 @@ pub(crate) async fn a_named_request_is_answered_once(world: World) {
     let cancel = Request::Cancel {
         reason: "not needed".to_owned(),
     };
-    let cancel = Ask::new(id("a"), "person", cancel).named("request-2");
+    let cancel = LedgerCall::new(id("a"), "person", cancel).named("request-2");
     // Two at once: one writes, the other gets its answer.
     let (one, other) = tokio::join!(ledger.call(&cancel), ledger.call(&cancel));
     let (one, other) = (one.unwrap(), other.unwrap());
@@ -185,11 +185,11 @@ pub(crate) async fn a_named_request_is_answered_once(world: World) {
 pub(crate) async fn another_version_is_refused(world: World) {
     let ledger = world.open().await;
     made(&ledger, new_task("a", "src")).await;
-    let pause = |paused| Ask::new(id("a"), "person", Request::Pause { paused });
+    let pause = |paused| LedgerCall::new(id("a"), "person", Request::Pause { paused });
     ledger.call(&pause(true).for_version(1)).await.unwrap();
     let refused = ledger.call(&pause(false).for_version(1)).await.unwrap_err();
     assert_eq!(refused.code(), Some(RefusalCode::ConcurrencyConflict));
-    let nobody = Ask::new(id("nobody"), "person", Request::Pause { paused: true });
+    let nobody = LedgerCall::new(id("nobody"), "person", Request::Pause { paused: true });
     let refused = ledger.call(&nobody).await.unwrap_err();
     assert_eq!(refused.code(), Some(RefusalCode::MissingRequiredInput));
     let twice = ledger
@@ -210,15 +210,21 @@ pub(crate) async fn a_plan_is_saved_whole_or_not_at_all(world: World) {
     };
     let refused = ledger.create_all(&plan("nobody")).await.unwrap_err();
     assert_eq!(refused.code(), Some(RefusalCode::MissingRequiredInput));
-    assert!(ledger.tasks(&Filter::default()).await.unwrap().is_empty());
+    assert!(
+        ledger
+            .tasks(&TaskFilter::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
     ledger.create_all(&plan("b")).await.unwrap();
-    let saved = ledger.tasks(&Filter::default()).await.unwrap();
+    let saved = ledger.tasks(&TaskFilter::default()).await.unwrap();
     assert_eq!(saved.len(), 3);
-    let page = Filter {
+    let page = TaskFilter {
         after: Some(id("a")),
         limit: 1,
         state: Some(TaskState::Todo),
-        ..Filter::default()
+        ..TaskFilter::default()
     };
     assert_eq!(ledger.tasks(&page).await.unwrap()[0].id, id("b"));
 }
@@ -230,12 +236,12 @@ pub(crate) async fn a_retry_makes_one_successor(world: World) {
         reason: "no".to_owned(),
     };
     ledger
-        .call(&Ask::new(id("a"), "person", cancel))
+        .call(&LedgerCall::new(id("a"), "person", cancel))
         .await
         .unwrap();
     let retry = |name: &str| {
         let successor = id(name);
-        Ask::new(id("a"), "person", Request::Retry { successor })
+        LedgerCall::new(id("a"), "person", Request::Retry { successor })
     };
     let (b, c) = (retry("b"), retry("c"));
     let (one, other) = tokio::join!(ledger.call(&b), ledger.call(&c));
@@ -245,11 +251,11 @@ pub(crate) async fn a_retry_makes_one_successor(world: World) {
     let cancel = Request::Cancel {
         reason: "no".to_owned(),
     };
-    let canceled = Ask::new(made.id.clone(), "person", cancel);
+    let canceled = LedgerCall::new(made.id.clone(), "person", cancel);
     ledger.call(&canceled).await.unwrap();
     let again = |name: &str| {
         let successor = id(name);
-        Ask::new(made.id.clone(), "person", Request::Retry { successor }).named(name)
+        LedgerCall::new(made.id.clone(), "person", Request::Retry { successor }).named(name)
     };
     let taken = ledger.call(&again("a")).await.unwrap_err();
     assert_eq!(taken.code(), Some(RefusalCode::InvalidTransition));
@@ -257,7 +263,7 @@ pub(crate) async fn a_retry_makes_one_successor(world: World) {
     let first = ledger.call(&again("d")).await.unwrap();
     let repeat = ledger.call(&again("d")).await.unwrap();
     assert!(repeat.replayed && repeat.created == first.created);
-    let nobody = Ask::new(id("nobody"), "person", Request::TakeBack);
+    let nobody = LedgerCall::new(id("nobody"), "person", Request::TakeBack);
     let unknown = ledger.call(&nobody).await.unwrap_err();
     assert!(unknown.to_string().contains("no task nobody"), "{unknown}");
     assert_clean(&ledger.check().await.unwrap());
@@ -305,7 +311,10 @@ pub(crate) async fn secrets_are_not_stored(world: World) {
             state: TaskState::Done,
             reason: told(text),
         };
-        ledger.call(&Ask::new(id(&name), "w", retry)).await.unwrap();
+        ledger
+            .call(&LedgerCall::new(id(&name), "w", retry))
+            .await
+            .unwrap();
     }
     let item = |kind, text: &str| ContextItem {
         kind,
@@ -326,7 +335,7 @@ pub(crate) async fn secrets_are_not_stored(world: World) {
         context: vec![item(ContextKind::Constraint, &secrets[7])],
         commands: Vec::new(),
     };
-    let replan = Ask::new(id("f"), "planner", Request::Replan(packet));
+    let replan = LedgerCall::new(id("f"), "planner", Request::Replan(packet));
     ledger.call(&replan).await.unwrap();
     let claimed = work(&ledger, "w", "f").await.unwrap();
     let ending = WorkEnding::Failed {
@@ -392,7 +401,13 @@ pub(crate) async fn an_export_round_trips(world: World) {
     ] {
         let refused = empty.import(&mut text.as_bytes()).await.unwrap_err();
         assert!(refused.to_string().contains(words), "{refused}");
-        assert!(empty.tasks(&Filter::default()).await.unwrap().is_empty());
+        assert!(
+            empty
+                .tasks(&TaskFilter::default())
+                .await
+                .unwrap()
+                .is_empty()
+        );
     }
 }
 
@@ -426,7 +441,7 @@ pub(crate) async fn a_damaged_export_is_refused(world: World) {
         let refused = copy.import(&mut text.as_bytes()).await.expect_err(&how);
         assert!(refused.to_string().contains("line "), "{how}: {refused}");
         assert!(
-            copy.tasks(&Filter::default()).await.unwrap().is_empty(),
+            copy.tasks(&TaskFilter::default()).await.unwrap().is_empty(),
             "{how}"
         );
     }
@@ -443,7 +458,7 @@ pub(crate) async fn a_damaged_export_is_refused(world: World) {
 pub(crate) async fn the_clock_of_the_server(world: World) {
     // The clock of this process is wrong by years.
     world.clock.advance_secs(-400_000_000);
-    let options = Options {
+    let options = LedgerOptions {
         server_clock: true,
         ..world.options(2)
     };

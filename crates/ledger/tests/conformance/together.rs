@@ -1,7 +1,7 @@
 //! Many callers of one process at the same time: what each is told and what is written is
 //! the same as if they had come one after the other.
 
-use runner_ledger::{Ask, Claimed, Ledger, LedgerError, Outcome, Wanted};
+use runner_ledger::{CallOutcome, ClaimRequest, ClaimedTask, Ledger, LedgerCall, LedgerError};
 use runner_lifecycle::lock::overlap;
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::{RefusalCode, Request, TaskState};
@@ -9,7 +9,7 @@ use runner_lifecycle::{RefusalCode, Request, TaskState};
 use crate::support::*;
 
 /// All of them at once; their answers in order.
-async fn at_once(ledger: &Ledger, asks: Vec<Ask>) -> Vec<Result<Outcome, LedgerError>> {
+async fn at_once(ledger: &Ledger, asks: Vec<LedgerCall>) -> Vec<Result<CallOutcome, LedgerError>> {
     let calls = asks.into_iter().map(|ask| {
         let ledger = ledger.clone();
         tokio::spawn(async move { ledger.call(&ask).await })
@@ -22,7 +22,7 @@ async fn at_once(ledger: &Ledger, asks: Vec<Ask>) -> Vec<Result<Outcome, LedgerE
 }
 
 /// As many claims at once, each by somebody else.
-async fn claimed_at_once(ledger: &Ledger, round: usize, many: usize) -> Vec<Option<Claimed>> {
+async fn claimed_at_once(ledger: &Ledger, round: usize, many: usize) -> Vec<Option<ClaimedTask>> {
     let claims = (0..many).map(|at| {
         let ledger = ledger.clone();
         tokio::spawn(async move { work(&ledger, &format!("w{at}"), &format!("k{round}")).await })
@@ -44,7 +44,7 @@ pub(crate) async fn whole_lives_at_once(world: World) {
             assert_eq!(made.unwrap().task.state, TaskState::Todo);
         }
         let claimed = claimed_at_once(&ledger, round, MANY).await;
-        let claimed: Vec<Claimed> = claimed.into_iter().map(Option::unwrap).collect();
+        let claimed: Vec<ClaimedTask> = claimed.into_iter().map(Option::unwrap).collect();
         let mut ids: Vec<&str> = claimed.iter().map(|one| one.task.id.as_str()).collect();
         ids.sort_unstable();
         let expected: Vec<String> = (0..MANY).map(name).collect();
@@ -72,12 +72,15 @@ pub(crate) async fn whoever_is_refused_harms_nobody(world: World) {
         made(&ledger, simple(&format!("t{at}"), &format!("src/{at}"))).await;
     }
     let claimed = claimed_at_once(&ledger, 0, 8).await;
-    let claimed: Vec<Claimed> = claimed.into_iter().map(Option::unwrap).collect();
+    let claimed: Vec<ClaimedTask> = claimed.into_iter().map(Option::unwrap).collect();
     let cancel = Request::Cancel {
         reason: "no longer wanted".to_owned(),
     };
     let gone = claimed[3].task.id.clone();
-    other.call(&Ask::new(gone, "person", cancel)).await.unwrap();
+    other
+        .call(&LedgerCall::new(gone, "person", cancel))
+        .await
+        .unwrap();
     world.clock.advance_secs(1);
     for make in [heartbeat, succeed] {
         let asks = claimed.iter().enumerate();
@@ -121,7 +124,7 @@ pub(crate) async fn claims_at_once_keep_the_rules(world: World) {
         round += 1;
         assert!(round < 30, "not all of them ended: {done:?}");
         let claimed = claimed_at_once(&ledger, round, 6).await;
-        let held: Vec<(usize, Claimed)> = claimed
+        let held: Vec<(usize, ClaimedTask)> = claimed
             .into_iter()
             .enumerate()
             .filter_map(|(at, claimed)| Some((at, claimed?)))
@@ -248,7 +251,7 @@ pub(crate) async fn what_cannot_be_kept_harms_nobody(world: World) {
     }
     let claims = ["w0", "w\u{0}1", "w2", "w3"].map(|owner| {
         let ledger = ledger.clone();
-        let wanted = Wanted::work(owner, "worker", "k");
+        let wanted = ClaimRequest::work(owner, "worker", "k");
         tokio::spawn(async move { (owner, ledger.claim_next(&wanted).await) })
     });
     for claim in claims {
@@ -268,7 +271,7 @@ pub(crate) async fn ends_wait_for_nobody_elses(world: World) {
         made(&ledger, simple(&format!("t{at}"), &format!("src/{at}"))).await;
     }
     let claimed = claimed_at_once(&ledger, 0, 4).await;
-    let claimed: Vec<Claimed> = claimed.into_iter().map(Option::unwrap).collect();
+    let claimed: Vec<ClaimedTask> = claimed.into_iter().map(Option::unwrap).collect();
     let runner_ledger::Store::Postgres(url) = &world.store else {
         panic!("for PostgreSQL alone");
     };

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use runner_ledger::{
-    Ask, Claimed, Clock, Filter, Keeper, Ledger, LedgerError, Outcome, StoreError, Wanted,
+    CallOutcome, ClaimRequest, ClaimedTask, Ledger, LedgerCall, LedgerClock, LedgerError,
+    StoreError, TaskFilter, Watchdog,
 };
 use runner_lifecycle::request::{JudgeEnding, NewTask, WorkEnding};
 use runner_lifecycle::row::Intent;
@@ -89,7 +90,7 @@ impl FastClock {
     }
 
     /// The clock of a machine that goes a little wrong.
-    pub(crate) fn skewed(&self, skew: i64) -> Arc<dyn Clock> {
+    pub(crate) fn skewed(&self, skew: i64) -> Arc<dyn LedgerClock> {
         Arc::new(Skewed {
             base: self.base,
             skew,
@@ -106,7 +107,7 @@ struct Skewed {
     stopped: Arc<AtomicI64>,
 }
 
-impl Clock for Skewed {
+impl LedgerClock for Skewed {
     fn now(&self) -> Timestamp {
         let passed = match self.stopped.load(Ordering::SeqCst) {
             ..0 => (machine_millis() - self.base) * SPEED,
@@ -177,7 +178,7 @@ impl Shared {
         (acks, std::mem::take(&mut *self.failures.lock().unwrap()))
     }
 
-    fn acknowledge(&self, outcome: &Outcome) {
+    fn acknowledge(&self, outcome: &CallOutcome) {
         let acks = outcome.events.iter().map(|event| Ack {
             task: event.task_id.to_string(),
             version: event.version,
@@ -221,14 +222,14 @@ pub(crate) struct Client {
     name: String,
     rng: Rng,
     shared: Shared,
-    held: Option<Claimed>,
+    held: Option<ClaimedTask>,
     /// Claims that it gave up: their tokens must be worth nothing, or still be its own.
-    given_up: Vec<Claimed>,
+    given_up: Vec<ClaimedTask>,
     made: u64,
     keys: u64,
     /// Whether it is one of the few that watch; each has a connection of its own.
     watches: bool,
-    keeper: Option<Keeper>,
+    keeper: Option<Watchdog>,
 }
 
 impl Client {
@@ -268,7 +269,7 @@ impl Client {
 
     /// Asks, and asks again while the store cannot be reached: the first one may have
     /// been written.
-    async fn ask(&mut self, ask: &Ask) -> Option<Outcome> {
+    async fn ask(&mut self, ask: &LedgerCall) -> Option<CallOutcome> {
         for _ in 0..200 {
             match self.ledger.call(ask).await {
                 Ok(outcome) => {
@@ -304,15 +305,15 @@ impl Client {
         }
     }
 
-    async fn next(&mut self, purpose: LeasePurpose) -> Option<Claimed> {
+    async fn next(&mut self, purpose: LeasePurpose) -> Option<ClaimedTask> {
         // Sometimes the same claim again, as after a lost acknowledgement.
         if !self.rng.chance(15) {
             self.keys += 1;
         }
-        let wanted = Wanted {
+        let wanted = ClaimRequest {
             purpose,
             base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
-            ..Wanted::work(
+            ..ClaimRequest::work(
                 &self.name,
                 "worker",
                 &format!("{}-{}", self.name, self.keys),
@@ -331,7 +332,7 @@ impl Client {
         self.held = self.next(LeasePurpose::Work).await;
     }
 
-    async fn hold(&mut self, claimed: Claimed) {
+    async fn hold(&mut self, claimed: ClaimedTask) {
         match self.rng.below(100) {
             0..45 => {
                 let ask = support::heartbeat(&claimed, &self.name);
@@ -344,7 +345,7 @@ impl Client {
         }
     }
 
-    async fn finish(&mut self, claimed: &Claimed) {
+    async fn finish(&mut self, claimed: &ClaimedTask) {
         let ending = match self.rng.below(20) {
             0..13 => support::success(claimed.task.id.as_str(), &claimed.run_id),
             13..15 => WorkEnding::Failed {
@@ -402,8 +403,12 @@ impl Client {
         if self.rng.chance(90) {
             let token = claimed.token;
             let request = Request::Judge { token, ending };
-            self.ask(&Ask::new(claimed.task.id.clone(), &self.name, request))
-                .await;
+            self.ask(&LedgerCall::new(
+                claimed.task.id.clone(),
+                &self.name,
+                request,
+            ))
+            .await;
         }
     }
 
@@ -425,7 +430,7 @@ impl Client {
                 packet: packet(task.as_str(), &claimed.run_id),
             };
             if self
-                .ask(&Ask::new(task.clone(), &self.name, request))
+                .ask(&LedgerCall::new(task.clone(), &self.name, request))
                 .await
                 .is_none()
             {
@@ -446,7 +451,7 @@ impl Client {
             intent,
             base,
         };
-        self.ask(&Ask::new(task, &self.name, request)).await;
+        self.ask(&LedgerCall::new(task, &self.name, request)).await;
     }
 
     async fn create(&mut self) {
@@ -470,10 +475,10 @@ impl Client {
     async fn some_task(&mut self) -> Option<(TaskId, TaskState)> {
         let start = ["0", "c1", "c2", "c5", "c9", "p1", "p2", "p5"];
         let after = start[usize::try_from(self.rng.below(start.len() as u64)).unwrap()];
-        let filter = Filter {
+        let filter = TaskFilter {
             after: Some(id(after)),
             limit: 20,
-            ..Filter::default()
+            ..TaskFilter::default()
         };
         let tasks = self.ledger.tasks(&filter).await.ok()?;
         let at = self.rng.below((tasks.len() as u64).max(1));
@@ -483,7 +488,7 @@ impl Client {
 
     async fn look(&mut self) {
         if self.keeper.is_none() {
-            self.keeper = Keeper::new(self.ledger.clone(), &self.name).await.ok();
+            self.keeper = Watchdog::new(self.ledger.clone(), &self.name).await.ok();
         }
         if let Some(keeper) = &mut self.keeper
             && let Err(error) = keeper.look().await
@@ -494,10 +499,10 @@ impl Client {
 
     /// What a cycle manager does with one blocked task.
     async fn manage(&mut self) {
-        let filter = Filter {
+        let filter = TaskFilter {
             state: Some(TaskState::Blocked),
             limit: 50,
-            ..Filter::default()
+            ..TaskFilter::default()
         };
         let Ok(tasks) = self.ledger.tasks(&filter).await else {
             return;
@@ -510,7 +515,7 @@ impl Client {
         let successor = Some(id(&format!("{}-s{}", self.name, self.keys)));
         let packet = None;
         let request = Request::Recover { packet, successor };
-        self.ask(&Ask::new(task.id.clone(), &self.name, request))
+        self.ask(&LedgerCall::new(task.id.clone(), &self.name, request))
             .await;
     }
 
@@ -531,7 +536,7 @@ impl Client {
             _ => Request::Pause { paused: false },
         };
         let name = format!("meddle-{}-{}", self.name, self.keys);
-        self.ask(&Ask::new(task, &self.name, request).named(&name))
+        self.ask(&LedgerCall::new(task, &self.name, request).named(&name))
             .await;
     }
 

@@ -1,6 +1,6 @@
 //! After the faults: roles run fairly, and everything ends.
 
-use runner_ledger::{Ask, Claimed, Filter, Keeper, Ledger, Wanted};
+use runner_ledger::{ClaimRequest, ClaimedTask, Ledger, LedgerCall, TaskFilter, Watchdog};
 use runner_lifecycle::request::JudgeEnding;
 use runner_lifecycle::row::Intent;
 use runner_lifecycle::{BasePosition, LeasePurpose, Request, Task, TaskState};
@@ -15,17 +15,17 @@ const STEPS_MORE: usize = 500;
 /// Lets workers, judges, keeper and manager take turns until every task has ended.
 pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
     clock.freeze();
-    let mut keeper = Keeper::new(ledger.clone(), "keeper").await.unwrap();
+    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     let mut key = 0;
     let steps = open_tasks(ledger).await.len() * STEPS_EACH + STEPS_MORE;
     for step in 0..steps {
         let mut busy = false;
         for purpose in [LeasePurpose::Merge, LeasePurpose::Judge, LeasePurpose::Work] {
             key += 1;
-            let wanted = Wanted {
+            let wanted = ClaimRequest {
                 purpose,
                 base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
-                ..Wanted::work("settler", "worker", &format!("settle-{key}"))
+                ..ClaimRequest::work("settler", "worker", &format!("settle-{key}"))
             };
             if let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() {
                 end(ledger, &claimed, purpose).await;
@@ -54,24 +54,28 @@ pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
 async fn open_tasks(ledger: &Ledger) -> Vec<Task> {
     let mut open = Vec::new();
     for state in [TaskState::Todo, TaskState::InProgress, TaskState::Blocked] {
-        let filter = Filter {
+        let filter = TaskFilter {
             state: Some(state),
             limit: 100_000,
-            ..Filter::default()
+            ..TaskFilter::default()
         };
         open.extend(ledger.tasks(&filter).await.unwrap());
     }
     open
 }
 
-async fn end(ledger: &Ledger, claimed: &Claimed, purpose: LeasePurpose) {
+async fn end(ledger: &Ledger, claimed: &ClaimedTask, purpose: LeasePurpose) {
     let (task, token) = (claimed.task.id.clone(), claimed.token);
     let packet = packet(task.as_str(), &claimed.run_id);
     let asks = match purpose {
         LeasePurpose::Work => vec![support::succeed(claimed, "settler")],
         LeasePurpose::Judge => {
             let ending = JudgeEnding::Approve { packet };
-            vec![Ask::new(task, "settler", Request::Judge { token, ending })]
+            vec![LedgerCall::new(
+                task,
+                "settler",
+                Request::Judge { token, ending },
+            )]
         }
         LeasePurpose::Merge => {
             let fresh = Intent {
@@ -90,7 +94,7 @@ async fn end(ledger: &Ledger, claimed: &Claimed, purpose: LeasePurpose) {
                 base: BasePosition::Merged,
             };
             [record, settle]
-                .map(|request| Ask::new(task.clone(), "settler", request))
+                .map(|request| LedgerCall::new(task.clone(), "settler", request))
                 .into()
         }
     };
@@ -121,6 +125,6 @@ async fn nudge(ledger: &Ledger, task: &Task, step: usize) {
     };
     // Refused where somebody was faster, as by a successor with the same name.
     let _ = ledger
-        .call(&Ask::new(task.id.clone(), "manager", request))
+        .call(&LedgerCall::new(task.id.clone(), "manager", request))
         .await;
 }

@@ -6,7 +6,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use runner_ledger::{Ask, Claimed, Clock, Ledger, LedgerError, Options, Outcome, Store, Wanted};
+use runner_ledger::{
+    CallOutcome, ClaimRequest, ClaimedTask, Ledger, LedgerCall, LedgerClock, LedgerError,
+    LedgerOptions, Store,
+};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
@@ -43,7 +46,7 @@ impl ManualClock {
     }
 }
 
-impl Clock for ManualClock {
+impl LedgerClock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.now.load(Ordering::SeqCst))
     }
@@ -101,12 +104,12 @@ impl World {
             .unwrap()
     }
 
-    pub(crate) fn options(&self, connections: u32) -> Options {
-        Options {
+    pub(crate) fn options(&self, connections: u32) -> LedgerOptions {
+        LedgerOptions {
             clock: self.clock.clone(),
             server_clock: false,
             connections,
-            ..Options::default()
+            ..LedgerOptions::default()
         }
     }
 
@@ -144,7 +147,7 @@ pub(crate) fn server() -> &'static Postgres {
                 .build()
                 .unwrap();
             runtime.block_on(async {
-                let ledger = Ledger::open(&Store::Postgres(url), Options::default())
+                let ledger = Ledger::open(&Store::Postgres(url), LedgerOptions::default())
                     .await
                     .unwrap();
                 ledger.close().await.unwrap();
@@ -196,16 +199,16 @@ pub(crate) fn simple(name: &str, scope: &str) -> NewTask {
     }
 }
 
-pub(crate) fn create(new: NewTask) -> Ask {
-    Ask::new(new.id.clone(), "planner", Request::Create(new))
+pub(crate) fn create(new: NewTask) -> LedgerCall {
+    LedgerCall::new(new.id.clone(), "planner", Request::Create(new))
 }
 
-pub(crate) async fn made(ledger: &Ledger, new: NewTask) -> Outcome {
+pub(crate) async fn made(ledger: &Ledger, new: NewTask) -> CallOutcome {
     ledger.call(&create(new)).await.unwrap()
 }
 
-pub(crate) async fn work(ledger: &Ledger, owner: &str, key: &str) -> Option<Claimed> {
-    let wanted = Wanted::work(owner, "worker", key);
+pub(crate) async fn work(ledger: &Ledger, owner: &str, key: &str) -> Option<ClaimedTask> {
+    let wanted = ClaimRequest::work(owner, "worker", key);
     ledger.claim_next(&wanted).await.unwrap()
 }
 
@@ -214,14 +217,16 @@ pub(crate) async fn claim(
     task: &str,
     owner: &str,
     purpose: LeasePurpose,
-) -> Result<Outcome, LedgerError> {
+) -> Result<CallOutcome, LedgerError> {
     let request = Request::Claim(Claim {
         owner: owner.to_owned(),
         purpose,
         key: format!("{owner}-{task}-{purpose}"),
         base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
     });
-    ledger.call(&Ask::new(id(task), owner, request)).await
+    ledger
+        .call(&LedgerCall::new(id(task), owner, request))
+        .await
 }
 
 pub(crate) fn packet(task: &str, run_id: &str) -> ResultPacket {
@@ -240,25 +245,25 @@ pub(crate) fn success(task: &str, run_id: &str) -> WorkEnding {
     }
 }
 
-pub(crate) fn finish(claimed: &Claimed, owner: &str, ending: WorkEnding) -> Ask {
+pub(crate) fn finish(claimed: &ClaimedTask, owner: &str, ending: WorkEnding) -> LedgerCall {
     let request = Request::Finish {
         token: claimed.token,
         run_id: claimed.run_id.clone(),
         ending,
     };
-    Ask::new(claimed.task.id.clone(), owner, request)
+    LedgerCall::new(claimed.task.id.clone(), owner, request)
 }
 
-pub(crate) fn succeed(claimed: &Claimed, owner: &str) -> Ask {
+pub(crate) fn succeed(claimed: &ClaimedTask, owner: &str) -> LedgerCall {
     let ending = success(claimed.task.id.as_str(), &claimed.run_id);
     finish(claimed, owner, ending)
 }
 
-pub(crate) fn heartbeat(claimed: &Claimed, owner: &str) -> Ask {
+pub(crate) fn heartbeat(claimed: &ClaimedTask, owner: &str) -> LedgerCall {
     let request = Request::Heartbeat {
         token: claimed.token,
     };
-    Ask::new(claimed.task.id.clone(), owner, request)
+    LedgerCall::new(claimed.task.id.clone(), owner, request)
 }
 
 /// Judges, merges and ends a task that awaits its judge.
@@ -270,7 +275,7 @@ pub(crate) async fn judge_and_merge(ledger: &Ledger, task: &str, run_id: &str) {
         packet: packet(task, run_id),
     };
     let token = judged.task.token;
-    let approve = Ask::new(id(task), "judge", Request::Judge { token, ending });
+    let approve = LedgerCall::new(id(task), "judge", Request::Judge { token, ending });
     ledger.call(&approve).await.unwrap();
     let merged = claim(ledger, task, "judge", LeasePurpose::Merge)
         .await
@@ -286,7 +291,7 @@ pub(crate) async fn judge_and_merge(ledger: &Ledger, task: &str, run_id: &str) {
         packet: packet(task, run_id),
     };
     ledger
-        .call(&Ask::new(id(task), "judge", record))
+        .call(&LedgerCall::new(id(task), "judge", record))
         .await
         .unwrap();
     let settle = Request::SettleIntent {
@@ -295,7 +300,7 @@ pub(crate) async fn judge_and_merge(ledger: &Ledger, task: &str, run_id: &str) {
         base: BasePosition::Merged,
     };
     ledger
-        .call(&Ask::new(id(task), "judge", settle))
+        .call(&LedgerCall::new(id(task), "judge", settle))
         .await
         .unwrap();
 }
@@ -307,6 +312,6 @@ pub(crate) async fn exported(ledger: &Ledger) -> String {
 }
 
 #[track_caller]
-pub(crate) fn assert_clean(findings: &runner_ledger::Findings) {
+pub(crate) fn assert_clean(findings: &runner_ledger::CheckFindings) {
     assert!(findings.is_clean(), "{findings:#?}");
 }

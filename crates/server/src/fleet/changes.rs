@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use runner_ledger::{Ask, Outcome};
+use runner_ledger::{CallOutcome, LedgerCall};
 use runner_lifecycle::{Refusal, RefusalCode, Request, Task, TaskId, TaskState as Standing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -111,7 +111,7 @@ pub(crate) async fn create(
     let name = request_name(&headers)?;
     let (new, actor) = body.into_new_task(name.as_deref())?;
     let id = new.id.clone();
-    let mut ask = Ask::new(id.clone(), &actor, Request::Create(new));
+    let mut ask = LedgerCall::new(id.clone(), &actor, Request::Create(new));
     ask.outside.review_off = fleet.review_off();
     ask.request_id = name;
     let outcome = fleet.ledger().call(&ask).await?;
@@ -121,7 +121,7 @@ pub(crate) async fn create(
     Ok(response)
 }
 
-async fn changed(fleet: &FleetState, outcome: &Outcome) -> Answered<Changed> {
+async fn changed(fleet: &FleetState, outcome: &CallOutcome) -> Answered<Changed> {
     let newest = fleet
         .ledger()
         .newest_runs(std::slice::from_ref(&outcome.task.id))
@@ -152,8 +152,8 @@ struct Asking {
 
 impl Asking {
     /// Asks it.
-    async fn of(self, fleet: &FleetState, request: Request) -> Answered<Outcome> {
-        let mut ask = Ask::new(self.id, &actor(self.actor)?, request);
+    async fn of(self, fleet: &FleetState, request: Request) -> Answered<CallOutcome> {
+        let mut ask = LedgerCall::new(self.id, &actor(self.actor)?, request);
         ask.call.expected_version = self.expected_version;
         ask.request_id = self.name;
         Ok(fleet.ledger().call(&ask).await?)

@@ -1,7 +1,7 @@
 //! `/runs`, `/judgements`, `/agents` and `/locks`.
 
 use axum::extract::State;
-use runner_ledger::{Agent, RunPage, RunPlace};
+use runner_ledger::{FleetAgent, RunPage, RunPlace};
 use runner_lifecycle::{TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -86,7 +86,7 @@ pub(crate) struct AgentView {
 }
 
 impl AgentView {
-    fn of(agent: &Agent, now: Timestamp) -> Self {
+    fn of(agent: &FleetAgent, now: Timestamp) -> Self {
         AgentView {
             name: agent.name.clone(),
             role: agent.role.clone(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::Response;
-use runner_ledger::{Count, EventHead, Spending, Waits};
+use runner_ledger::{EventHead, SpendingTotals, TaskCount, WaitTimes};
 use runner_lifecycle::TaskRunStatus;
 
 use super::FleetState;
@@ -27,11 +27,11 @@ pub(crate) struct Expiries {
 
 /// Everything that is told.
 struct Figures {
-    tasks: Vec<Count>,
+    tasks: Vec<TaskCount>,
     queue_age_secs: f64,
-    waits: Waits,
+    waits: WaitTimes,
     runs: Vec<(TaskRunStatus, u64)>,
-    spent: Spending,
+    spent: SpendingTotals,
     expiries: u64,
     agents_online: u64,
     agents_offline: u64,

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use runner_core::config::FleetConfig;
 use runner_fleet::rules::host::{Snapshot, Source};
-use runner_ledger::{Ask, Claimed, Clock, Ledger, NewAgent, Options, Outcome, RunSpending};
-use runner_ledger::{Spending, Store, Wanted};
+use runner_ledger::{
+    CallOutcome, ClaimedTask, Ledger, LedgerCall, LedgerClock, LedgerOptions, NewAgent, RunSpending,
+};
+use runner_ledger::{ClaimRequest, SpendingTotals, Store};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
@@ -35,7 +37,7 @@ impl ManualClock {
     }
 }
 
-impl Clock for ManualClock {
+impl LedgerClock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::SeqCst))
     }
@@ -72,10 +74,10 @@ impl Known for Told {
     }
 }
 
-pub(crate) async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Ledger {
-    let options = Options {
+pub(crate) async fn open(folder: &Path, clock: Arc<dyn LedgerClock>) -> Ledger {
+    let options = LedgerOptions {
         clock,
-        ..Options::default()
+        ..LedgerOptions::default()
     };
     Ledger::open(&Store::Sqlite(folder.join("ledger.db")), options)
         .await
@@ -110,9 +112,9 @@ pub(crate) fn new_task(name: &str) -> NewTask {
     }
 }
 
-pub(crate) async fn ask(ledger: &Ledger, task: &str, actor: &str, request: Request) -> Outcome {
+pub(crate) async fn ask(ledger: &Ledger, task: &str, actor: &str, request: Request) -> CallOutcome {
     ledger
-        .call(&Ask::new(id(task), actor, request))
+        .call(&LedgerCall::new(id(task), actor, request))
         .await
         .unwrap()
 }
@@ -123,8 +125,8 @@ pub(crate) async fn make(ledger: &Ledger, new: NewTask) {
 }
 
 /// Claims the first task that can start, which must be that one.
-pub(crate) async fn work(ledger: &Ledger, task: &str, owner: &str) -> Claimed {
-    let wanted = Wanted::work(owner, "worker", &format!("{owner}-{task}"));
+pub(crate) async fn work(ledger: &Ledger, task: &str, owner: &str) -> ClaimedTask {
+    let wanted = ClaimRequest::work(owner, "worker", &format!("{owner}-{task}"));
     let claimed = ledger.claim_next(&wanted).await.unwrap().unwrap();
     assert_eq!(claimed.task.id.as_str(), task);
     claimed
@@ -139,7 +141,12 @@ pub(crate) fn packet(task: &str, run_id: &str, note: &str) -> ResultPacket {
     ResultPacket::parse(text.to_string().as_bytes()).unwrap()
 }
 
-pub(crate) async fn finish(ledger: &Ledger, claimed: &Claimed, owner: &str, ending: WorkEnding) {
+pub(crate) async fn finish(
+    ledger: &Ledger,
+    claimed: &ClaimedTask,
+    owner: &str,
+    ending: WorkEnding,
+) {
     let request = Request::Finish {
         token: claimed.token,
         run_id: claimed.run_id.clone(),
@@ -156,7 +163,7 @@ pub(crate) fn failed(category: FailureCategory) -> WorkEnding {
     }
 }
 
-pub(crate) async fn succeed(ledger: &Ledger, claimed: &Claimed, owner: &str) {
+pub(crate) async fn succeed(ledger: &Ledger, claimed: &ClaimedTask, owner: &str) {
     let task = claimed.task.id.as_str();
     let ending = WorkEnding::Success {
         result: Some("c0ffee".to_owned()),
@@ -185,7 +192,7 @@ pub(crate) async fn seed(ledger: &Ledger, advance_secs: impl Fn(i64)) {
         task_id: cooling.task.id.clone(),
         agent: "w1".to_owned(),
         account: "account".to_owned(),
-        spending: Spending {
+        spending: SpendingTotals {
             input_tokens: 1200,
             output_tokens: 34,
             cost_micros: 1_250_000,

@@ -21,7 +21,7 @@ use runner_fleet::rules::draft::Defaults;
 use runner_fleet::rules::policy::PathRules;
 use runner_fleet::up::{Fleet, Gear};
 use runner_fleet::yard::Trouble;
-use runner_ledger::{Clock, Ledger, Options, Store, StoreError, SystemClock};
+use runner_ledger::{Ledger, LedgerClock, LedgerOptions, Store, StoreError, SystemClock};
 use runner_lifecycle::policy::Policy;
 
 use crate::commands::ledger::store;
@@ -146,9 +146,9 @@ impl Ground {
 
     /// Opens the ledger with the numbers of the config.
     pub(super) async fn open(&self) -> std::result::Result<Ledger, StoreError> {
-        let options = Options {
+        let options = LedgerOptions {
             policy: self.policy(),
-            ..Options::default()
+            ..LedgerOptions::default()
         };
         Ledger::open(&self.store, options).await
     }
@@ -166,7 +166,7 @@ impl Ground {
 
     /// Puts roles together; nobody is at work yet.
     pub(super) fn roles(&self, ledger: Ledger, requirement: Option<String>) -> Result<Roles> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let clock: Arc<dyn LedgerClock> = Arc::new(SystemClock);
         let look = system_look(Supervisor::this_binary(), std::env::var_os("PATH"));
         let host = HostProfile::new(&self.fleet_dir, Arc::clone(&clock), look);
         let defaults = Defaults::from(self.settings());

@@ -14,7 +14,7 @@ mod up;
 use std::path::Path;
 
 use runner::Result;
-use runner_ledger::{Ask, Ledger};
+use runner_ledger::{Ledger, LedgerCall};
 use runner_lifecycle::Request;
 use serde_json::json;
 
@@ -73,7 +73,7 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
 async fn pause(ledger: &Ledger, id: Option<&str>, paused: bool, out: &mut Out) -> Ended {
     if let Some(id) = id {
         let request = Request::Pause { paused };
-        let asked = Ask::new(task::task_id(id)?, PERSON, request);
+        let asked = LedgerCall::new(task::task_id(id)?, PERSON, request);
         task::print(&ledger.call(&asked).await?, out);
         return Ok(Exit::Success);
     }

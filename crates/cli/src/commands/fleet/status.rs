@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use runner_fleet::explain::{Explained, Sight};
-use runner_ledger::{Agent, Filter, Ledger};
+use runner_ledger::{FleetAgent, Ledger, TaskFilter};
 use runner_lifecycle::{Task, TaskId, TaskState};
 use serde_json::json;
 
@@ -53,10 +53,10 @@ pub(super) async fn everything(ledger: &Ledger) -> Result<Vec<Task>, runner_ledg
     loop {
         let after: Option<TaskId> = tasks.last().map(|task| task.id.clone());
         let page = ledger
-            .tasks(&Filter {
+            .tasks(&TaskFilter {
                 after,
                 limit: PAGE,
-                ..Filter::default()
+                ..TaskFilter::default()
             })
             .await?;
         let last = page.len() < PAGE as usize;
@@ -67,7 +67,7 @@ pub(super) async fn everything(ledger: &Ledger) -> Result<Vec<Task>, runner_ledg
     }
 }
 
-fn agent_value(agent: &Agent, sight: &Sight) -> serde_json::Value {
+fn agent_value(agent: &FleetAgent, sight: &Sight) -> serde_json::Value {
     json!({
         "name": agent.name, "role": agent.role, "host": agent.host, "account": agent.account,
         "offline": agent.is_offline(sight.now()), "works_on": agent.works_on,
@@ -117,7 +117,7 @@ fn print(
             width = width.unwrap_or(0),
         ));
     }
-    let idle = |agent: &Agent| {
+    let idle = |agent: &FleetAgent| {
         if agent.is_offline(sight.now()) {
             "away".to_owned()
         } else {

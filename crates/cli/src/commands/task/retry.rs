@@ -1,6 +1,6 @@
 //! `runner task retry`: a person goes on with a task, or begins it anew.
 
-use runner_ledger::{Ask, Ledger};
+use runner_ledger::{Ledger, LedgerCall};
 use runner_lifecycle::request::{IssueFacts, NewPacket};
 use runner_lifecycle::row::Blocker;
 use runner_lifecycle::{
@@ -25,7 +25,7 @@ pub(super) async fn retry(
     let mut packet = packet(&task, retry)?;
     if let Some(packet) = packet.take_if(|_| is_refused(&task)) {
         // A person may correct a packet as often as it takes; it is not counted.
-        let mut replan = Ask::new(id.clone(), &args.actor, Request::Replan(packet));
+        let mut replan = LedgerCall::new(id.clone(), &args.actor, Request::Replan(packet));
         replan.request_id = args
             .request_id
             .as_ref()

@@ -1,7 +1,7 @@
 //! Tasks for people: lines, a timeline, and why nothing happens.
 
 use runner_fleet::explain::{Explained, Sight};
-use runner_ledger::{Filter, Ledger};
+use runner_ledger::{Ledger, TaskFilter};
 use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::row::FieldChange;
@@ -72,7 +72,7 @@ pub(super) fn blockers(tasks: &[Task]) -> Value {
     json!(runner_lifecycle::decide::blockers(tasks))
 }
 
-pub(super) async fn list(ledger: &Ledger, filter: &Filter, out: &mut Out) -> Ended {
+pub(super) async fn list(ledger: &Ledger, filter: &TaskFilter, out: &mut Out) -> Ended {
     let tasks = ledger.tasks(filter).await?;
     if out.json {
         out.object(json!({"tasks": tasks, "blockers": blockers(&tasks)}));

@@ -1,13 +1,13 @@
 //! Which start is chosen.
 
-use runner_ledger::{AccountView, Busy};
+use runner_ledger::{AccountView, OngoingWork};
 
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
-fn agent(name: &str) -> Agent {
-    Agent {
+fn agent(name: &str) -> FleetAgent {
+    FleetAgent {
         name: name.to_owned(),
         role: "worker".to_owned(),
         host: "here".to_owned(),
@@ -33,18 +33,18 @@ fn ready(name: &str, lane: Lane) -> (String, ReadyTask) {
     ("worker".to_owned(), ReadyTask { lane, task })
 }
 
-fn floor() -> Floor {
-    Floor {
+fn floor() -> DispatchView {
+    DispatchView {
         now: NOW,
         agents: vec![agent("w1"), agent("w2")],
         ready: vec![ready("t", Lane::Feature)],
-        ..Floor::default()
+        ..DispatchView::default()
     }
 }
 
-fn busy(floor: &mut Floor, at: usize, lane: Lane) {
+fn busy(floor: &mut DispatchView, at: usize, lane: Lane) {
     floor.agents[at].works_on = Some(id("other"));
-    floor.busy.push(Busy {
+    floor.busy.push(OngoingWork {
         task_id: id("other"),
         owner: floor.agents[at].name.clone(),
         purpose: LeasePurpose::Work,
@@ -52,7 +52,7 @@ fn busy(floor: &mut Floor, at: usize, lane: Lane) {
     });
 }
 
-fn waiting(floor: &mut Floor, reset_at: i64) {
+fn waiting(floor: &mut DispatchView, reset_at: i64) {
     let view = AccountView {
         waiting: 1,
         reset_at: Some(Timestamp(reset_at)),
@@ -60,7 +60,7 @@ fn waiting(floor: &mut Floor, reset_at: i64) {
     floor.accounts.insert("acct".to_owned(), view);
 }
 
-type Edit = fn(&mut Floor, &mut Silent);
+type Edit = fn(&mut DispatchView, &mut Silent);
 
 #[test]
 fn who_starts_what() {

@@ -1,6 +1,6 @@
 //! The ledger contradicts itself about a task: who says so, and who goes on.
 
-use runner_ledger::Wanted;
+use runner_ledger::ClaimRequest;
 use runner_lifecycle::request::{Claim, WorkEnding};
 use runner_lifecycle::{BlockReason, LeasePurpose, Refusal, RefusalCode};
 
@@ -53,7 +53,7 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
     let ledger = &simulation.ledger;
     let (_stopper, mut stop) = Stopper::new();
     simulation.runtime.block_on(async {
-        let wanted = Wanted::work("w", "worker", "k");
+        let wanted = ClaimRequest::work("w", "worker", "k");
         let claimed = ledger.claim_next(&wanted).await.unwrap().unwrap();
         let packet = serde_json::json!({
             "schema_version": "1.0.0", "run_id": claimed.run_id, "task_id": "t0",
@@ -71,7 +71,10 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
                 packet,
             },
         };
-        ledger.call(&Ask::new(id(0), "w", finish)).await.unwrap();
+        ledger
+            .call(&LedgerCall::new(id(0), "w", finish))
+            .await
+            .unwrap();
         let claim = Request::Claim(Claim {
             owner: "judge-1".to_owned(),
             purpose: LeasePurpose::Judge,
@@ -79,7 +82,7 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
             base: None,
         });
         ledger
-            .call(&Ask::new(id(0), "judge-1", claim))
+            .call(&LedgerCall::new(id(0), "judge-1", claim))
             .await
             .unwrap();
         let lease = ledger.leases().await.unwrap().remove(0);

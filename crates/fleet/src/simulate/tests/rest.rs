@@ -24,7 +24,7 @@ impl Backlog for InBetween {
                         reason: "no".to_owned(),
                     },
                 ] {
-                    let ask = Ask::new(task(0).id, "person", request);
+                    let ask = LedgerCall::new(task(0).id, "person", request);
                     self.ledger.call(&ask).await.unwrap();
                 }
             }

@@ -13,7 +13,7 @@ use runner::workshop::Workshop;
 use runner::{Code, Error, Result};
 use runner_core::paths;
 use runner_fleet::rules::preflight::Counts;
-use runner_ledger::{Hints, Ledger};
+use runner_ledger::{Ledger, StoreNotifications};
 use runner_lifecycle::run::Lease;
 use runner_lifecycle::{LeasePurpose, Task};
 use serde_json::json;
@@ -195,7 +195,7 @@ enum Waited {
     Broken(String),
 }
 
-async fn wait(roles: &mut Roles, hints: &mut Hints, signals: &mut Signals) -> Waited {
+async fn wait(roles: &mut Roles, hints: &mut StoreNotifications, signals: &mut Signals) -> Waited {
     tokio::select! {
         biased;
         () = signals.reached(1) => Waited::Signal,
