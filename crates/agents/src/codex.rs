@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::LocalZone;
-use crate::event::{ChangeKind, Event};
-use crate::failure::Failure;
-use crate::lax::{Int, List, Object, Text};
-use crate::probe::{Help, Login, Probe, Version};
-use crate::reader::{Ending, Reader, Tail, bounded, is_object, kept};
+use crate::event::{AgentEvent, FileChangeKind};
+use crate::failure::AgentFailure;
+use crate::lax::{LaxInt, LaxList, LaxObject, LaxText};
+use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, bounded, is_object, kept};
 use crate::shell::unwrapped;
-use crate::usage::Usage;
-use crate::{Backend, Invocation, MovedHome, Session, words};
+use crate::usage::SessionUsage;
+use crate::{AgentSpec, Backend, Invocation, MovedHome, words};
 
 /// Variables that codex reads. It takes the key for its own provider from
 /// `CODEX_API_KEY` alone; `OPENAI_API_KEY` is what configured providers commonly name.
@@ -75,7 +75,7 @@ impl Backend for Codex {
         Some("codex")
     }
 
-    fn invocation(&self, session: &Session<'_>) -> Invocation {
+    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
         let mut argv: Vec<OsString> = words([
             "codex",
             "exec",
@@ -123,7 +123,7 @@ impl Backend for Codex {
         }
     }
 
-    fn reader(&self) -> Box<dyn Reader> {
+    fn reader(&self) -> Box<dyn AgentReader> {
         Box::new(CodexReader::default())
     }
 
@@ -135,11 +135,14 @@ impl Backend for Codex {
         false
     }
 
-    fn probe(&self) -> Probe {
-        Probe {
+    fn probe(&self) -> CliProbe {
+        CliProbe {
             version: &["codex", "--version"],
-            known_good: Some((Version::new(0, 166, 0), Version::new(0, 166, u32::MAX))),
-            helps: &[Help {
+            known_good: Some((
+                CliVersion::new(0, 166, 0),
+                CliVersion::new(0, 166, u32::MAX),
+            )),
+            helps: &[CliHelp {
                 command: &["codex", "exec", "--help"],
                 flags: &[
                     "--json",
@@ -155,7 +158,7 @@ impl Backend for Codex {
                     "--dangerously-bypass-approvals-and-sandbox",
                 ],
             }],
-            login: Login {
+            login: CliLogin {
                 env: &["CODEX_API_KEY", "CODEX_ACCESS_TOKEN"],
                 files: &[".codex/auth.json"],
                 home: Some(("CODEX_HOME", &["auth.json"])),
@@ -166,72 +169,72 @@ impl Backend for Codex {
 
 /// A line, as far as it is of interest.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct CodexLine<'a> {
     #[serde(borrow, default, rename = "type")]
-    kind: Text<'a>,
+    kind: LaxText<'a>,
     /// On the heap, because moving it around costs more than that.
     #[serde(borrow, default)]
-    item: Object<Box<Item<'a>>>,
+    item: LaxObject<Box<CodexItem<'a>>>,
     #[serde(default)]
-    usage: Object<Tokens>,
+    usage: LaxObject<CodexTokens>,
     #[serde(borrow, default)]
-    error: Object<ErrorBody<'a>>,
+    error: LaxObject<CodexErrorBody<'a>>,
     #[serde(borrow, default)]
-    message: Text<'a>,
+    message: LaxText<'a>,
 }
 
 #[derive(Deserialize)]
-struct Item<'a> {
+struct CodexItem<'a> {
     #[serde(borrow, default, rename = "type")]
-    kind: Text<'a>,
+    kind: LaxText<'a>,
     #[serde(borrow, default)]
-    text: Text<'a>,
+    text: LaxText<'a>,
     #[serde(borrow, default)]
-    message: Text<'a>,
+    message: LaxText<'a>,
     #[serde(borrow, default)]
-    command: Text<'a>,
+    command: LaxText<'a>,
     #[serde(default)]
-    exit_code: Int,
+    exit_code: LaxInt,
     #[serde(borrow, default)]
-    status: Text<'a>,
+    status: LaxText<'a>,
     #[serde(borrow, default)]
-    changes: List<Object<Change<'a>>>,
+    changes: LaxList<LaxObject<CodexChange<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Change<'a> {
+struct CodexChange<'a> {
     #[serde(borrow, default)]
-    path: Text<'a>,
+    path: LaxText<'a>,
     #[serde(borrow, default)]
-    kind: Text<'a>,
+    kind: LaxText<'a>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct Tokens {
+struct CodexTokens {
     #[serde(default, rename = "input_tokens")]
-    input: Int,
+    input: LaxInt,
     #[serde(default, rename = "cached_input_tokens")]
-    cached_input: Int,
+    cached_input: LaxInt,
     #[serde(default, rename = "output_tokens")]
-    output: Int,
+    output: LaxInt,
 }
 
 #[derive(Deserialize)]
-struct ErrorBody<'a> {
+struct CodexErrorBody<'a> {
     #[serde(borrow, default)]
-    message: Text<'a>,
+    message: LaxText<'a>,
 }
 
 /// Where an item is in its life.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum CodexStage {
     Started,
     Completed,
 }
 
 #[derive(Default)]
 struct CodexReader {
-    usage: Usage,
+    usage: SessionUsage,
     /// The last thing that the agent said is its report.
     last_message: Option<Vec<u8>>,
     /// Why the turn failed: final.
@@ -239,58 +242,58 @@ struct CodexReader {
     /// What may have been only a remark about a new attempt.
     last_error: Option<String>,
     completed: bool,
-    stderr: Tail,
+    stderr: StderrTail,
 }
 
 impl CodexReader {
-    fn item(&mut self, item: &Item<'_>, stage: Stage) -> Vec<Event> {
+    fn item(&mut self, item: &CodexItem<'_>, stage: CodexStage) -> Vec<AgentEvent> {
         match (item.kind.get(), stage) {
             ("command_execution", _) => {
-                let running = stage == Stage::Started;
+                let running = stage == CodexStage::Started;
                 let command = unwrapped(item.command.get());
                 let exit_code = item.exit_code.exit_code().filter(|_| !running);
-                vec![Event::command(&command, exit_code, running)]
+                vec![AgentEvent::command(&command, exit_code, running)]
             }
-            ("agent_message", Stage::Completed) => {
+            ("agent_message", CodexStage::Completed) => {
                 let text = item.text.get();
                 self.last_message = Some(bounded(text));
-                vec![Event::message(text)]
+                vec![AgentEvent::message(text)]
             }
-            ("file_change", Stage::Completed) if item.status.get() != "failed" => item
+            ("file_change", CodexStage::Completed) if item.status.get() != "failed" => item
                 .changes
                 .0
                 .iter()
                 .filter_map(|change| change.0.as_ref())
                 .map(|change| {
                     let kind = match change.kind.get() {
-                        "add" => ChangeKind::Add,
-                        "delete" => ChangeKind::Delete,
-                        _ => ChangeKind::Update,
+                        "add" => FileChangeKind::Add,
+                        "delete" => FileChangeKind::Delete,
+                        _ => FileChangeKind::Update,
                     };
-                    Event::file_change(change.path.get(), kind)
+                    AgentEvent::file_change(change.path.get(), kind)
                 })
                 .collect(),
-            ("error", Stage::Completed) => vec![Event::error(item.message.get(), false)],
+            ("error", CodexStage::Completed) => vec![AgentEvent::error(item.message.get(), false)],
             _ => Vec::new(),
         }
     }
 }
 
-impl Reader for CodexReader {
-    fn line(&mut self, line: &[u8]) -> Vec<Event> {
+impl AgentReader for CodexReader {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
         if !is_object(line) {
             return Vec::new();
         }
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
+        let Ok(line) = serde_json::from_slice::<CodexLine<'_>>(line) else {
             return Vec::new();
         };
         match (line.kind.get(), &line.item.0) {
             ("turn.started", _) => {
                 self.completed = false;
-                vec![Event::TurnStarted]
+                vec![AgentEvent::TurnStarted]
             }
-            ("item.started", Some(item)) => self.item(item, Stage::Started),
-            ("item.completed", Some(item)) => self.item(item, Stage::Completed),
+            ("item.started", Some(item)) => self.item(item, CodexStage::Started),
+            ("item.completed", Some(item)) => self.item(item, CodexStage::Completed),
             ("turn.completed", _) => {
                 self.completed = true;
                 self.failed = None;
@@ -298,13 +301,13 @@ impl Reader for CodexReader {
                     return Vec::new();
                 };
                 // The count is of the whole session, also in a second turn.
-                self.usage.merge(&Usage {
+                self.usage.merge(&SessionUsage {
                     input_tokens: tokens.input.count(),
                     cached_input_tokens: tokens.cached_input.count(),
                     output_tokens: tokens.output.count(),
                     cost_usd: None,
                 });
-                vec![Event::Usage(self.usage)]
+                vec![AgentEvent::Usage(self.usage)]
             }
             ("turn.failed", _) => {
                 let message = match &line.error.0 {
@@ -318,12 +321,12 @@ impl Reader for CodexReader {
                 };
                 self.completed = false;
                 self.failed = Some(kept(message));
-                vec![Event::error(message, true)]
+                vec![AgentEvent::error(message, true)]
             }
             ("error", _) => {
                 let message = line.message.get();
                 self.last_error = Some(kept(message));
-                vec![Event::error(message, false)]
+                vec![AgentEvent::error(message, false)]
             }
             _ => Vec::new(),
         }
@@ -333,7 +336,7 @@ impl Reader for CodexReader {
         self.stderr.push(line);
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SessionUsage {
         self.usage
     }
 
@@ -341,7 +344,7 @@ impl Reader for CodexReader {
         self.completed || self.failed.is_some()
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding {
         let this = *self;
         let error = this.failed.or_else(|| {
             // Remarks of a session that went through in the end are over.
@@ -349,13 +352,13 @@ impl Reader for CodexReader {
             this.last_error.filter(|_| failed)
         });
         let failure = match error {
-            Some(message) => Some(Failure::told(&message, &[], None, now, tz)),
-            None if exit == Some(0) && this.last_message.is_none() => {
-                Some(Failure::malformed("codex ended without a final message"))
-            }
+            Some(message) => Some(AgentFailure::told(&message, &[], None, now, tz)),
+            None if exit == Some(0) && this.last_message.is_none() => Some(
+                AgentFailure::malformed("codex ended without a final message"),
+            ),
             None => this.stderr.failure("codex", exit, now, tz),
         };
-        Ending {
+        SessionEnding {
             output: this.last_message.filter(|_| failure.is_none()),
             usage: this.usage,
             failure,

@@ -6,18 +6,18 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::LocalZone;
-use crate::event::{ChangeKind, Event};
-use crate::failure::Failure;
-use crate::lax::{Flag, Int, Number, Text};
-use crate::probe::{Login, Probe};
-use crate::reader::{Ending, Reader, Tail, is_object, kept};
-use crate::usage::Usage;
-use crate::{Backend, Invocation, Session};
+use crate::event::{AgentEvent, FileChangeKind};
+use crate::failure::AgentFailure;
+use crate::lax::{LaxFlag, LaxInt, LaxNumber, LaxText};
+use crate::probe::{CliLogin, CliProbe};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, is_object, kept};
+use crate::usage::SessionUsage;
+use crate::{AgentSpec, Backend, Invocation};
 
 /// The backend `command`.
 ///
 /// The command learns from its environment where to write the report. It may print
-/// [`Event`]s as JSON lines on stdout, in the form in which they are serialised: then
+/// [`AgentEvent`]s as JSON lines on stdout, in the form in which they are serialised: then
 /// it is shown and accounted for like the agents that are built in.
 pub(crate) struct AnyCommand;
 
@@ -30,7 +30,7 @@ impl Backend for AnyCommand {
         None
     }
 
-    fn invocation(&self, session: &Session<'_>) -> Invocation {
+    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
         let words = session.command.iter().chain(session.extra_args);
         Invocation {
             argv: words.map(OsString::from).collect(),
@@ -41,7 +41,7 @@ impl Backend for AnyCommand {
         }
     }
 
-    fn reader(&self) -> Box<dyn Reader> {
+    fn reader(&self) -> Box<dyn AgentReader> {
         Box::new(CommandReader::default())
     }
 
@@ -53,12 +53,12 @@ impl Backend for AnyCommand {
         false
     }
 
-    fn probe(&self) -> Probe {
-        Probe {
+    fn probe(&self) -> CliProbe {
+        CliProbe {
             version: &[],
             known_good: None,
             helps: &[],
-            login: Login {
+            login: CliLogin {
                 env: &[],
                 files: &[],
                 home: None,
@@ -69,81 +69,81 @@ impl Backend for AnyCommand {
 
 /// An event in its serialised form, read as leniently as those of the other agents.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct CommandLine<'a> {
     #[serde(borrow, default)]
-    event: Text<'a>,
+    event: LaxText<'a>,
     #[serde(borrow, default)]
-    command: Text<'a>,
+    command: LaxText<'a>,
     #[serde(default)]
-    exit_code: Int,
+    exit_code: LaxInt,
     #[serde(default)]
-    running: Flag,
+    running: LaxFlag,
     #[serde(borrow, default)]
-    text: Text<'a>,
+    text: LaxText<'a>,
     #[serde(borrow, default)]
-    path: Text<'a>,
+    path: LaxText<'a>,
     #[serde(borrow, default)]
-    kind: Text<'a>,
+    kind: LaxText<'a>,
     #[serde(default)]
-    input_tokens: Int,
+    input_tokens: LaxInt,
     #[serde(default)]
-    cached_input_tokens: Int,
+    cached_input_tokens: LaxInt,
     #[serde(default)]
-    output_tokens: Int,
+    output_tokens: LaxInt,
     #[serde(default)]
-    cost_usd: Number,
+    cost_usd: LaxNumber,
     #[serde(borrow, default)]
-    message: Text<'a>,
+    message: LaxText<'a>,
     #[serde(default)]
-    fatal: Flag,
+    fatal: LaxFlag,
 }
 
 #[derive(Default)]
 struct CommandReader {
-    usage: Usage,
+    usage: SessionUsage,
     failed: Option<String>,
-    stderr: Tail,
+    stderr: StderrTail,
 }
 
-impl Reader for CommandReader {
-    fn line(&mut self, line: &[u8]) -> Vec<Event> {
+impl AgentReader for CommandReader {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
         if !is_object(line) {
             return Vec::new();
         }
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
+        let Ok(line) = serde_json::from_slice::<CommandLine<'_>>(line) else {
             return Vec::new();
         };
         let event = match line.event.get() {
-            "turn_started" => Event::TurnStarted,
-            "command" => Event::command(
+            "turn_started" => AgentEvent::TurnStarted,
+            "command" => AgentEvent::command(
                 line.command.get(),
                 line.exit_code.exit_code(),
                 line.running.0.unwrap_or_default(),
             ),
-            "message" => Event::message(line.text.get()),
+            "message" => AgentEvent::message(line.text.get()),
             "file_change" => {
                 let kind = match line.kind.get() {
-                    "add" => ChangeKind::Add,
-                    "delete" => ChangeKind::Delete,
-                    _ => ChangeKind::Update,
+                    "add" => FileChangeKind::Add,
+                    "delete" => FileChangeKind::Delete,
+                    _ => FileChangeKind::Update,
                 };
-                Event::file_change(line.path.get(), kind)
+                AgentEvent::file_change(line.path.get(), kind)
             }
             "usage" => {
-                self.usage.merge(&Usage {
+                self.usage.merge(&SessionUsage {
                     input_tokens: line.input_tokens.count(),
                     cached_input_tokens: line.cached_input_tokens.count(),
                     output_tokens: line.output_tokens.count(),
                     cost_usd: line.cost_usd.0.filter(|cost| *cost >= 0.0),
                 });
-                Event::Usage(self.usage)
+                AgentEvent::Usage(self.usage)
             }
             "error" => {
                 let fatal = line.fatal.0.unwrap_or_default();
                 if fatal {
                     self.failed = Some(kept(line.message.get()));
                 }
-                Event::error(line.message.get(), fatal)
+                AgentEvent::error(line.message.get(), fatal)
             }
             _ => return Vec::new(),
         };
@@ -154,17 +154,17 @@ impl Reader for CommandReader {
         self.stderr.push(line);
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SessionUsage {
         self.usage
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding {
         let this = *self;
         let failure = match this.failed {
-            Some(message) => Some(Failure::told(&message, &[], None, now, tz)),
+            Some(message) => Some(AgentFailure::told(&message, &[], None, now, tz)),
             None => this.stderr.failure("the command", exit, now, tz),
         };
-        Ending {
+        SessionEnding {
             output: None,
             usage: this.usage,
             failure,

@@ -3,7 +3,7 @@
 use runner_core::text::cut_chars;
 use serde::{Deserialize, Serialize};
 
-use crate::usage::Usage;
+use crate::usage::SessionUsage;
 
 /// How much of a command is shown.
 const MAX_COMMAND_CHARS: usize = 1000;
@@ -17,7 +17,7 @@ pub(crate) const MAX_ERROR_CHARS: usize = 2000;
 /// Something that happened in a session. Texts are cut to what a viewer can show.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
+pub enum AgentEvent {
     /// The model was asked.
     TurnStarted,
     /// A command of the agent began or ended. CLIs that report only its end send one
@@ -41,10 +41,10 @@ pub enum Event {
         /// Which one.
         path: String,
         /// What was done to it.
-        kind: ChangeKind,
+        kind: FileChangeKind,
     },
     /// What the session has used so far, all of it.
-    Usage(Usage),
+    Usage(SessionUsage),
     /// Something went wrong.
     Error {
         /// What, in the CLI's words.
@@ -57,7 +57,7 @@ pub enum Event {
 /// What was done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ChangeKind {
+pub enum FileChangeKind {
     /// It was written whole.
     Add,
     /// Parts of it were changed.
@@ -66,9 +66,9 @@ pub enum ChangeKind {
     Delete,
 }
 
-impl Event {
+impl AgentEvent {
     pub(crate) fn command(command: &str, exit_code: Option<i32>, running: bool) -> Self {
-        Event::Command {
+        AgentEvent::Command {
             command: cut(command, MAX_COMMAND_CHARS),
             exit_code,
             running,
@@ -76,20 +76,20 @@ impl Event {
     }
 
     pub(crate) fn message(text: &str) -> Self {
-        Event::Message {
+        AgentEvent::Message {
             text: cut(text, MAX_MESSAGE_CHARS),
         }
     }
 
-    pub(crate) fn file_change(path: &str, kind: ChangeKind) -> Self {
-        Event::FileChange {
+    pub(crate) fn file_change(path: &str, kind: FileChangeKind) -> Self {
+        AgentEvent::FileChange {
             path: cut(path, MAX_PATH_CHARS),
             kind,
         }
     }
 
     pub(crate) fn error(message: &str, fatal: bool) -> Self {
-        Event::Error {
+        AgentEvent::Error {
             message: one_paragraph(message, MAX_ERROR_CHARS),
             fatal,
         }
@@ -168,19 +168,22 @@ mod tests {
 
     #[test]
     fn events_are_flat_objects_with_a_tag() {
-        let usage = Event::Usage(Usage {
+        let usage = AgentEvent::Usage(SessionUsage {
             input_tokens: Some(5),
-            ..Usage::default()
+            ..SessionUsage::default()
         });
         for (event, expected) in [
-            (Event::TurnStarted, r#"{"event":"turn_started"}"#),
+            (AgentEvent::TurnStarted, r#"{"event":"turn_started"}"#),
             (
-                Event::command("ls", None, true),
+                AgentEvent::command("ls", None, true),
                 r#"{"event":"command","command":"ls","exit_code":null,"running":true}"#,
             ),
-            (Event::message("hi"), r#"{"event":"message","text":"hi"}"#),
             (
-                Event::file_change("a", ChangeKind::Add),
+                AgentEvent::message("hi"),
+                r#"{"event":"message","text":"hi"}"#,
+            ),
+            (
+                AgentEvent::file_change("a", FileChangeKind::Add),
                 r#"{"event":"file_change","path":"a","kind":"add"}"#,
             ),
             (
@@ -188,13 +191,13 @@ mod tests {
                 r#"{"event":"usage","input_tokens":5,"cached_input_tokens":null,"output_tokens":null,"cost_usd":null}"#,
             ),
             (
-                Event::error("no\nway", true),
+                AgentEvent::error("no\nway", true),
                 r#"{"event":"error","message":"no way","fatal":true}"#,
             ),
         ] {
             let json = serde_json::to_string(&event).unwrap();
             assert_eq!(json, expected);
-            assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), event);
+            assert_eq!(serde_json::from_str::<AgentEvent>(&json).unwrap(), event);
         }
     }
 
@@ -202,10 +205,10 @@ mod tests {
     fn texts_are_cut() {
         let long = "x".repeat(100_000);
         for event in [
-            Event::command(&long, None, true),
-            Event::message(&long),
-            Event::file_change(&long, ChangeKind::Update),
-            Event::error(&long, false),
+            AgentEvent::command(&long, None, true),
+            AgentEvent::message(&long),
+            AgentEvent::file_change(&long, FileChangeKind::Update),
+            AgentEvent::error(&long, false),
         ] {
             assert!(serde_json::to_string(&event).unwrap().len() < 5000);
         }

@@ -13,9 +13,9 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 /// Text, borrowed from the line where it has no escapes.
 #[derive(Debug, Default)]
-pub(crate) struct Text<'a>(pub(crate) Option<Cow<'a, str>>);
+pub(crate) struct LaxText<'a>(pub(crate) Option<Cow<'a, str>>);
 
-impl Text<'_> {
+impl LaxText<'_> {
     /// The text; empty when there is none.
     pub(crate) fn get(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
@@ -24,9 +24,9 @@ impl Text<'_> {
 
 /// A whole number.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Int(pub(crate) Option<i64>);
+pub(crate) struct LaxInt(pub(crate) Option<i64>);
 
-impl Int {
+impl LaxInt {
     /// As a count: negative ones are unknown.
     pub(crate) fn count(self) -> Option<u64> {
         self.0.and_then(|number| u64::try_from(number).ok())
@@ -45,29 +45,29 @@ impl Int {
 
 /// A number.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Number(pub(crate) Option<f64>);
+pub(crate) struct LaxNumber(pub(crate) Option<f64>);
 
 /// Yes or no.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flag(pub(crate) Option<bool>);
+pub(crate) struct LaxFlag(pub(crate) Option<bool>);
 
 /// An object with known fields.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Object<T>(pub(crate) Option<T>);
+pub(crate) struct LaxObject<T>(pub(crate) Option<T>);
 
-impl<T> Default for Object<T> {
+impl<T> Default for LaxObject<T> {
     fn default() -> Self {
-        Object(None)
+        LaxObject(None)
     }
 }
 
 /// A list; empty when it is something else.
 #[derive(Debug)]
-pub(crate) struct List<T>(pub(crate) Vec<T>);
+pub(crate) struct LaxList<T>(pub(crate) Vec<T>);
 
-impl<T> Default for List<T> {
+impl<T> Default for LaxList<T> {
     fn default() -> Self {
-        List(Vec::new())
+        LaxList(Vec::new())
     }
 }
 
@@ -121,12 +121,12 @@ fn anything(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("a JSON value")
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LaxText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V<'a>(PhantomData<&'a ()>);
 
         impl<'de: 'a, 'a> Visitor<'de> for V<'a> {
-            type Value = Text<'a>;
+            type Value = LaxText<'a>;
 
             otherwise_nothing!(boolean number null list object);
 
@@ -134,12 +134,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
                 anything(f)
             }
 
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'a>, E> {
-                Ok(Text(Some(Cow::Borrowed(text))))
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<LaxText<'a>, E> {
+                Ok(LaxText(Some(Cow::Borrowed(text))))
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Text<'a>, E> {
-                Ok(Text(Some(Cow::Owned(text.to_owned()))))
+            fn visit_str<E>(self, text: &str) -> Result<LaxText<'a>, E> {
+                Ok(LaxText(Some(Cow::Owned(text.to_owned()))))
             }
         }
 
@@ -147,12 +147,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Int {
+impl<'de> Deserialize<'de> for LaxInt {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V;
 
         impl<'de> Visitor<'de> for V {
-            type Value = Int;
+            type Value = LaxInt;
 
             otherwise_nothing!(boolean string null list object);
 
@@ -160,17 +160,17 @@ impl<'de> Deserialize<'de> for Int {
                 anything(f)
             }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Int, E> {
-                Ok(Int(Some(number)))
+            fn visit_i64<E>(self, number: i64) -> Result<LaxInt, E> {
+                Ok(LaxInt(Some(number)))
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Int, E> {
-                Ok(Int(i64::try_from(number).ok()))
+            fn visit_u64<E>(self, number: u64) -> Result<LaxInt, E> {
+                Ok(LaxInt(i64::try_from(number).ok()))
             }
 
             #[allow(clippy::cast_possible_truncation)] // `as` saturates.
-            fn visit_f64<E>(self, number: f64) -> Result<Int, E> {
-                Ok(Int(number.is_finite().then_some(number as i64)))
+            fn visit_f64<E>(self, number: f64) -> Result<LaxInt, E> {
+                Ok(LaxInt(number.is_finite().then_some(number as i64)))
             }
         }
 
@@ -178,13 +178,13 @@ impl<'de> Deserialize<'de> for Int {
     }
 }
 
-impl<'de> Deserialize<'de> for Number {
+impl<'de> Deserialize<'de> for LaxNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V;
 
         #[allow(clippy::cast_precision_loss)] // Amounts of money, not identifiers.
         impl<'de> Visitor<'de> for V {
-            type Value = Number;
+            type Value = LaxNumber;
 
             otherwise_nothing!(boolean string null list object);
 
@@ -192,16 +192,16 @@ impl<'de> Deserialize<'de> for Number {
                 anything(f)
             }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Number, E> {
-                Ok(Number(Some(number as f64)))
+            fn visit_i64<E>(self, number: i64) -> Result<LaxNumber, E> {
+                Ok(LaxNumber(Some(number as f64)))
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Number, E> {
-                Ok(Number(Some(number as f64)))
+            fn visit_u64<E>(self, number: u64) -> Result<LaxNumber, E> {
+                Ok(LaxNumber(Some(number as f64)))
             }
 
-            fn visit_f64<E>(self, number: f64) -> Result<Number, E> {
-                Ok(Number(Some(number)))
+            fn visit_f64<E>(self, number: f64) -> Result<LaxNumber, E> {
+                Ok(LaxNumber(Some(number)))
             }
         }
 
@@ -209,12 +209,12 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-impl<'de> Deserialize<'de> for Flag {
+impl<'de> Deserialize<'de> for LaxFlag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V;
 
         impl<'de> Visitor<'de> for V {
-            type Value = Flag;
+            type Value = LaxFlag;
 
             otherwise_nothing!(number string null list object);
 
@@ -222,8 +222,8 @@ impl<'de> Deserialize<'de> for Flag {
                 anything(f)
             }
 
-            fn visit_bool<E>(self, flag: bool) -> Result<Flag, E> {
-                Ok(Flag(Some(flag)))
+            fn visit_bool<E>(self, flag: bool) -> Result<LaxFlag, E> {
+                Ok(LaxFlag(Some(flag)))
             }
         }
 
@@ -231,12 +231,12 @@ impl<'de> Deserialize<'de> for Flag {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LaxObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for V<T> {
-            type Value = Object<T>;
+            type Value = LaxObject<T>;
 
             otherwise_nothing!(boolean number string null list);
 
@@ -244,8 +244,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
                 anything(f)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(|object| Object(Some(object)))
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LaxObject<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+                    .map(|object| LaxObject(Some(object)))
             }
         }
 
@@ -253,12 +254,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LaxList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for V<T> {
-            type Value = List<T>;
+            type Value = LaxList<T>;
 
             otherwise_nothing!(boolean number string null object);
 
@@ -266,12 +267,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
                 anything(f)
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<List<T>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<LaxList<T>, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = list.next_element()? {
                     items.push(item);
                 }
-                Ok(List(items))
+                Ok(LaxList(items))
             }
         }
 
@@ -288,23 +289,23 @@ mod tests {
     #[derive(Debug, Default, Deserialize)]
     struct All<'a> {
         #[serde(borrow, default)]
-        text: Text<'a>,
+        text: LaxText<'a>,
         #[serde(default)]
-        int: Int,
+        int: LaxInt,
         #[serde(default)]
-        number: Number,
+        number: LaxNumber,
         #[serde(default)]
-        flag: Flag,
+        flag: LaxFlag,
         #[serde(borrow, default)]
-        object: Object<Inner<'a>>,
+        object: LaxObject<Inner<'a>>,
         #[serde(borrow, default)]
-        list: List<Object<Inner<'a>>>,
+        list: LaxList<LaxObject<Inner<'a>>>,
     }
 
     #[derive(Debug, Deserialize)]
     struct Inner<'a> {
         #[serde(borrow, default)]
-        name: Text<'a>,
+        name: LaxText<'a>,
     }
 
     fn read(json: &str) -> All<'_> {

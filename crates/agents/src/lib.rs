@@ -1,8 +1,8 @@
 //! How each agent CLI is called, and what its output means.
 //!
-//! A [`Backend`] turns a [`Session`] into an [`Invocation`] (data: argv, environment,
-//! what it must be able to write) and gives a [`Reader`] that understands the lines
-//! which the CLI prints. The reader knows one small vocabulary of [`Event`]s for all
+//! A [`Backend`] turns a [`AgentSpec`] into an [`Invocation`] (data: argv, environment,
+//! what it must be able to write) and gives a [`AgentReader`] that understands the lines
+//! which the CLI prints. The reader knows one small vocabulary of [`AgentEvent`]s for all
 //! CLIs, counts tokens, and says at the end what the session came to.
 //!
 //! Nothing here does anything: no file, process, environment or clock is touched.
@@ -27,20 +27,20 @@ use std::path::Path;
 
 use runner_core::config;
 
-pub use event::{ChangeKind, Event};
-pub use failure::{Failure, FailureKind, LocalZone, Reset, classify};
-pub use probe::{Help, Login, Probe, Version, VersionFit};
-pub use reader::{Ending, Reader};
+pub use event::{AgentEvent, FileChangeKind};
+pub use failure::{AgentFailure, FailureKind, LimitReset, LocalZone, classify};
+pub use probe::{CliHelp, CliLogin, CliProbe, CliVersion, VersionFit};
+pub use reader::{AgentReader, SessionEnding};
 pub use runner_core::mask::{mask_text, masked};
-pub use usage::Usage;
+pub use usage::SessionUsage;
 
 /// What a session is to be like.
 #[derive(Clone, Copy, Debug)]
-pub struct Session<'a> {
+pub struct AgentSpec<'a> {
     /// Where the agent works.
     pub project_dir: &'a Path,
     /// Where the report must end up. CLIs that can write it there themselves are told
-    /// to; else it comes in [`Ending::output`], or the prompt asks the agent for it.
+    /// to; else it comes in [`SessionEnding::output`], or the prompt asks the agent for it.
     pub output_path: &'a Path,
     /// A file with [`runner_core::schema::AGENT_OUTPUT_FOR_MODELS`].
     pub schema_path: &'a Path,
@@ -98,10 +98,10 @@ pub trait Backend: Send + Sync {
     fn program(&self) -> Option<&'static str>;
 
     /// How to start it.
-    fn invocation(&self, session: &Session<'_>) -> Invocation;
+    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation;
 
     /// Who reads what it prints; one per session.
-    fn reader(&self) -> Box<dyn Reader>;
+    fn reader(&self) -> Box<dyn AgentReader>;
 
     /// Whether its events say how many tokens were used.
     fn reports_tokens(&self) -> bool;
@@ -110,7 +110,7 @@ pub trait Backend: Send + Sync {
     fn reports_cost(&self) -> bool;
 
     /// How to find out whether it is there and fit.
-    fn probe(&self) -> Probe;
+    fn probe(&self) -> CliProbe;
 }
 
 /// The backend for a word of the configuration.

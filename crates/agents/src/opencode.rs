@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::LocalZone;
-use crate::event::{ChangeKind, Event};
-use crate::failure::Failure;
-use crate::lax::{Int, Number, Object, Text};
-use crate::probe::{Help, Login, Probe, Version};
-use crate::reader::{Ending, Reader, Tail, is_object, kept};
-use crate::usage::Usage;
-use crate::{Backend, Invocation, MovedHome, Session, variables, words};
+use crate::event::{AgentEvent, FileChangeKind};
+use crate::failure::AgentFailure;
+use crate::lax::{LaxInt, LaxNumber, LaxObject, LaxText};
+use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, is_object, kept};
+use crate::usage::SessionUsage;
+use crate::{AgentSpec, Backend, Invocation, MovedHome, variables, words};
 
 /// Variables with the keys of the providers that opencode knows best, and with its
 /// configuration. Others can be named in `[executor.env]`.
@@ -81,7 +81,7 @@ impl Backend for Opencode {
     }
 
     /// There is no flag for the schema: the prompt asks the agent for the report.
-    fn invocation(&self, session: &Session<'_>) -> Invocation {
+    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
         let mut argv: Vec<OsString> =
             words(["opencode", "run", "--format", "json", "--dir"]).collect();
         argv.push(session.project_dir.into());
@@ -127,7 +127,7 @@ impl Backend for Opencode {
         }
     }
 
-    fn reader(&self) -> Box<dyn Reader> {
+    fn reader(&self) -> Box<dyn AgentReader> {
         Box::new(OpencodeReader::default())
     }
 
@@ -139,15 +139,15 @@ impl Backend for Opencode {
         true
     }
 
-    fn probe(&self) -> Probe {
-        Probe {
+    fn probe(&self) -> CliProbe {
+        CliProbe {
             version: &["opencode", "--version"],
-            known_good: Some((Version::new(1, 18, 33), Version::new(1, 18, u32::MAX))),
-            helps: &[Help {
+            known_good: Some((CliVersion::new(1, 18, 33), CliVersion::new(1, 18, u32::MAX))),
+            helps: &[CliHelp {
                 command: &["opencode", "run", "--help"],
                 flags: &["--format", "--dir", "-m", "--auto"],
             }],
-            login: Login {
+            login: CliLogin {
                 env: &[
                     "OPENCODE_API_KEY",
                     "ANTHROPIC_API_KEY",
@@ -171,123 +171,123 @@ impl Backend for Opencode {
 
 /// A line, as far as it is of interest.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct OpencodeLine<'a> {
     #[serde(borrow, default, rename = "type")]
-    kind: Text<'a>,
+    kind: LaxText<'a>,
     #[serde(borrow, default)]
-    part: Object<Box<Part<'a>>>,
+    part: LaxObject<Box<OpencodePart<'a>>>,
     #[serde(borrow, default)]
-    error: Object<Box<ErrorBody<'a>>>,
+    error: LaxObject<Box<OpencodeErrorBody<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Part<'a> {
+struct OpencodePart<'a> {
     #[serde(borrow, default)]
-    text: Text<'a>,
+    text: LaxText<'a>,
     #[serde(borrow, default)]
-    tool: Text<'a>,
+    tool: LaxText<'a>,
     #[serde(borrow, default)]
-    state: Object<ToolState<'a>>,
+    state: LaxObject<ToolState<'a>>,
     #[serde(default)]
-    tokens: Object<Tokens>,
+    tokens: LaxObject<OpencodeTokens>,
     #[serde(default)]
-    cost: Number,
+    cost: LaxNumber,
     #[serde(borrow, default)]
-    reason: Text<'a>,
+    reason: LaxText<'a>,
 }
 
 #[derive(Deserialize)]
 struct ToolState<'a> {
     #[serde(borrow, default)]
-    status: Text<'a>,
+    status: LaxText<'a>,
     #[serde(borrow, default)]
-    input: Object<Input<'a>>,
+    input: LaxObject<OpencodeInput<'a>>,
     #[serde(default)]
-    metadata: Object<Metadata>,
+    metadata: LaxObject<Metadata>,
 }
 
 #[derive(Deserialize)]
-struct Input<'a> {
+struct OpencodeInput<'a> {
     #[serde(borrow, default)]
-    command: Text<'a>,
+    command: LaxText<'a>,
     #[serde(borrow, default, rename = "filePath")]
-    file_path: Text<'a>,
+    file_path: LaxText<'a>,
 }
 
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(default)]
-    exit: Int,
+    exit: LaxInt,
 }
 
 /// Tokens of one step: neither cached nor thinking ones are part of the others.
 #[derive(Clone, Copy, Deserialize)]
-struct Tokens {
+struct OpencodeTokens {
     #[serde(default)]
-    input: Int,
+    input: LaxInt,
     #[serde(default)]
-    output: Int,
+    output: LaxInt,
     #[serde(default)]
-    reasoning: Int,
+    reasoning: LaxInt,
     #[serde(default)]
-    cache: Object<Cache>,
+    cache: LaxObject<Cache>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 struct Cache {
     #[serde(default)]
-    read: Int,
+    read: LaxInt,
     #[serde(default)]
-    write: Int,
+    write: LaxInt,
 }
 
 #[derive(Deserialize)]
-struct ErrorBody<'a> {
+struct OpencodeErrorBody<'a> {
     #[serde(borrow, default)]
-    name: Text<'a>,
+    name: LaxText<'a>,
     #[serde(borrow, default)]
-    message: Text<'a>,
+    message: LaxText<'a>,
     #[serde(borrow, default)]
-    data: Object<ErrorData<'a>>,
+    data: LaxObject<ErrorData<'a>>,
 }
 
 #[derive(Deserialize)]
 struct ErrorData<'a> {
     #[serde(borrow, default)]
-    message: Text<'a>,
+    message: LaxText<'a>,
     #[serde(default, rename = "statusCode")]
-    status_code: Int,
+    status_code: LaxInt,
     #[serde(borrow, default, rename = "responseBody")]
-    response_body: Text<'a>,
+    response_body: LaxText<'a>,
     #[serde(borrow, default, rename = "responseHeaders")]
-    response_headers: Object<Headers<'a>>,
+    response_headers: LaxObject<Headers<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Headers<'a> {
     #[serde(borrow, default, rename = "retry-after")]
-    retry_after: Text<'a>,
+    retry_after: LaxText<'a>,
     #[serde(borrow, default, rename = "retry-after-ms")]
-    retry_after_ms: Text<'a>,
+    retry_after_ms: LaxText<'a>,
 }
 
-impl Tokens {
-    fn usage(self) -> Usage {
+impl OpencodeTokens {
+    fn usage(self) -> SessionUsage {
         let cache = self.cache.0.unwrap_or(Cache {
-            read: Int(None),
-            write: Int(None),
+            read: LaxInt(None),
+            write: LaxInt(None),
         });
-        let mut usage = Usage::default();
+        let mut usage = SessionUsage::default();
         for input in [self.input, cache.read, cache.write] {
-            usage.add(&Usage {
+            usage.add(&SessionUsage {
                 input_tokens: input.count(),
-                ..Usage::default()
+                ..SessionUsage::default()
             });
         }
         for output in [self.output, self.reasoning] {
-            usage.add(&Usage {
+            usage.add(&SessionUsage {
                 output_tokens: output.count(),
-                ..Usage::default()
+                ..SessionUsage::default()
             });
         }
         usage.cached_input_tokens = cache.read.count();
@@ -296,7 +296,7 @@ impl Tokens {
 }
 
 /// An error that may end the session.
-struct Trouble {
+struct OpencodeError {
     message: String,
     /// What helps to tell its kind but is not for people.
     details: String,
@@ -305,16 +305,16 @@ struct Trouble {
 
 #[derive(Default)]
 struct OpencodeReader {
-    usage: Usage,
-    trouble: Option<Trouble>,
+    usage: SessionUsage,
+    trouble: Option<OpencodeError>,
     over: bool,
-    stderr: Tail,
+    stderr: StderrTail,
 }
 
 impl OpencodeReader {
-    fn error(&mut self, error: Option<&ErrorBody<'_>>) -> Vec<Event> {
+    fn error(&mut self, error: Option<&OpencodeErrorBody<'_>>) -> Vec<AgentEvent> {
         let Some(error) = error else {
-            self.trouble = Some(Trouble {
+            self.trouble = Some(OpencodeError {
                 message: "opencode reported an error that it did not name".to_owned(),
                 details: String::new(),
                 status: None,
@@ -346,15 +346,15 @@ impl OpencodeReader {
                 }
             }
         }
-        self.trouble = Some(Trouble {
+        self.trouble = Some(OpencodeError {
             message: kept(message),
             details: kept(&details),
             status: data.and_then(|data| data.status_code.status()),
         });
-        vec![Event::error(message, true)]
+        vec![AgentEvent::error(message, true)]
     }
 
-    fn tool(part: &Part<'_>) -> Option<Event> {
+    fn tool(part: &OpencodePart<'_>) -> Option<AgentEvent> {
         let state = part.state.0.as_ref()?;
         let input = state.input.0.as_ref()?;
         let failed = state.status.get() == "error";
@@ -365,23 +365,23 @@ impl OpencodeReader {
                     .0
                     .as_ref()
                     .and_then(|data| data.exit.exit_code());
-                return Some(Event::command(input.command.get(), exit, false));
+                return Some(AgentEvent::command(input.command.get(), exit, false));
             }
             _ if failed || input.file_path.get().is_empty() => return None,
-            "write" => ChangeKind::Add,
-            "edit" | "multiedit" | "patch" | "apply_patch" => ChangeKind::Update,
+            "write" => FileChangeKind::Add,
+            "edit" | "multiedit" | "patch" | "apply_patch" => FileChangeKind::Update,
             _ => return None,
         };
-        Some(Event::file_change(input.file_path.get(), kind))
+        Some(AgentEvent::file_change(input.file_path.get(), kind))
     }
 }
 
-impl Reader for OpencodeReader {
-    fn line(&mut self, line: &[u8]) -> Vec<Event> {
+impl AgentReader for OpencodeReader {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
         if !is_object(line) {
             return Vec::new();
         }
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
+        let Ok(line) = serde_json::from_slice::<OpencodeLine<'_>>(line) else {
             return Vec::new();
         };
         match (line.kind.get(), &line.part.0) {
@@ -389,20 +389,20 @@ impl Reader for OpencodeReader {
                 // It goes on: whatever was wrong is over.
                 self.trouble = None;
                 self.over = false;
-                vec![Event::TurnStarted]
+                vec![AgentEvent::TurnStarted]
             }
-            ("text", Some(part)) => vec![Event::message(part.text.get())],
+            ("text", Some(part)) => vec![AgentEvent::message(part.text.get())],
             ("tool_use", Some(part)) => Self::tool(part).into_iter().collect(),
             ("step_finish", Some(part)) => {
                 self.over = part.reason.get() == "stop";
                 if let Some(tokens) = part.tokens.0 {
                     self.usage.add(&tokens.usage());
                 }
-                self.usage.add(&Usage {
+                self.usage.add(&SessionUsage {
                     cost_usd: part.cost.0.filter(|cost| *cost >= 0.0),
-                    ..Usage::default()
+                    ..SessionUsage::default()
                 });
-                vec![Event::Usage(self.usage())]
+                vec![AgentEvent::Usage(self.usage())]
             }
             ("error", _) => self.error(line.error.0.as_deref()),
             _ => Vec::new(),
@@ -413,7 +413,7 @@ impl Reader for OpencodeReader {
         self.stderr.push(line);
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SessionUsage {
         self.usage.without_false_zero()
     }
 
@@ -421,18 +421,24 @@ impl Reader for OpencodeReader {
         self.over
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
-        let usage = Reader::usage(&*self);
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding {
+        let usage = AgentReader::usage(&*self);
         let this = *self;
         let failure = match this.trouble {
             Some(trouble) => {
                 let details = [trouble.details.as_str()];
                 let status = trouble.status;
-                Some(Failure::told(&trouble.message, &details, status, now, tz))
+                Some(AgentFailure::told(
+                    &trouble.message,
+                    &details,
+                    status,
+                    now,
+                    tz,
+                ))
             }
             None => this.stderr.failure("opencode", exit, now, tz),
         };
-        Ending {
+        SessionEnding {
             output: None,
             usage,
             failure,

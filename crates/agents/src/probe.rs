@@ -5,27 +5,27 @@ use std::fmt;
 
 /// What to run and to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct CliProbe {
     /// The command that prints the version; empty when there is none to ask for.
     pub version: &'static [&'static str],
     /// The versions that were tried, from the first to the last.
-    pub known_good: Option<(Version, Version)>,
+    pub known_good: Option<(CliVersion, CliVersion)>,
     /// Help texts, and what must be in them.
-    pub helps: &'static [Help],
+    pub helps: &'static [CliHelp],
     /// What shows that somebody has logged in.
-    pub login: Login,
+    pub login: CliLogin,
 }
 
 /// A help text and the flags that it must name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Help {
+pub struct CliHelp {
     /// The command that prints it.
     pub command: &'static [&'static str],
     /// The flags that we pass.
     pub flags: &'static [&'static str],
 }
 
-impl Help {
+impl CliHelp {
     /// The flags that the text does not name.
     pub fn missing(&self, text: &str) -> Vec<&'static str> {
         let names = |flag: &str| {
@@ -46,7 +46,7 @@ impl Help {
 /// What shows that somebody has logged in; one of it is enough. Only whether it is
 /// there is of interest, never its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Login {
+pub struct CliLogin {
     /// Variables that hold a key or choose a provider with a login of its own.
     pub env: &'static [&'static str],
     /// Files below HOME.
@@ -57,7 +57,7 @@ pub struct Login {
 
 /// A version of three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct CliVersion {
     /// The first.
     pub major: u32,
     /// The second.
@@ -66,7 +66,7 @@ pub struct Version {
     pub patch: u32,
 }
 
-impl Version {
+impl CliVersion {
     /// A version.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for CliVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
     }
@@ -109,9 +109,9 @@ pub enum VersionFit {
     Newer,
 }
 
-impl Probe {
+impl CliProbe {
     /// How an installed version compares with those that were tried.
-    pub fn fit(&self, version: Version) -> VersionFit {
+    pub fn fit(&self, version: CliVersion) -> VersionFit {
         match self.known_good {
             Some((first, _)) if version < first => VersionFit::Older,
             Some((_, last)) if version > last => VersionFit::Newer,
@@ -138,10 +138,10 @@ mod tests {
             ("99999999999.1.1", None),
             ("", None),
         ] {
-            let expected = expected.map(|(a, b, c)| Version::new(a, b, c));
-            assert_eq!(Version::find(text), expected, "{text}");
+            let expected = expected.map(|(a, b, c)| CliVersion::new(a, b, c));
+            assert_eq!(CliVersion::find(text), expected, "{text}");
         }
-        assert_eq!(Version::new(1, 2, 3).to_string(), "1.2.3");
+        assert_eq!(CliVersion::new(1, 2, 3).to_string(), "1.2.3");
     }
 
     #[test]
@@ -150,15 +150,15 @@ mod tests {
         let (first, last) = probe.known_good.unwrap();
         assert_eq!(probe.fit(first), VersionFit::Known);
         assert_eq!(probe.fit(last), VersionFit::Known);
-        assert_eq!(probe.fit(Version::new(0, 1, 0)), VersionFit::Older);
-        assert_eq!(probe.fit(Version::new(9, 0, 0)), VersionFit::Newer);
+        assert_eq!(probe.fit(CliVersion::new(0, 1, 0)), VersionFit::Older);
+        assert_eq!(probe.fit(CliVersion::new(9, 0, 0)), VersionFit::Newer);
         let probe = crate::backend(runner_core::config::BackendKind::Command).probe();
         assert_eq!(probe.fit(first), VersionFit::Known);
     }
 
     #[test]
     fn missing_flags_are_named() {
-        let help = Help {
+        let help = CliHelp {
             command: &["x", "--help"],
             flags: &["--json", "--out", "-C"],
         };

@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use runner_core::output::MAX_OUTPUT_BYTES;
 
 use crate::LocalZone;
-use crate::event::{Event, MAX_ERROR_CHARS, one_paragraph};
-use crate::failure::{Failure, classify};
-use crate::usage::Usage;
+use crate::event::{AgentEvent, MAX_ERROR_CHARS, one_paragraph};
+use crate::failure::{AgentFailure, classify};
+use crate::usage::SessionUsage;
 
 /// Reads the output of one session, line by line. Its memory is bounded whatever the
 /// CLI prints.
-pub trait Reader: Send {
+pub trait AgentReader: Send {
     /// One line of stdout, without its end; any bytes. What it means: often nothing.
-    fn line(&mut self, line: &[u8]) -> Vec<Event>;
+    fn line(&mut self, line: &[u8]) -> Vec<AgentEvent>;
 
     /// One line of stderr, which matters only when the session fails.
     fn stderr(&mut self, line: &[u8]);
 
     /// What the session has used so far, as far as it has said so. Some CLIs count
     /// only at the end.
-    fn usage(&self) -> Usage;
+    fn usage(&self) -> SessionUsage;
 
     /// Whether the CLI has said that its work is done: all it will do now is end.
     /// Some never say so.
@@ -32,20 +32,20 @@ pub trait Reader: Send {
     /// What the session came to. `exit` is its exit code, if it ended by itself.
     /// `now` is the time of the end and `tz` the zone of the machine: they give a
     /// meaning to times in messages (see [`crate::classify`]).
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending;
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding;
 }
 
 /// What a session came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ending {
+pub struct SessionEnding {
     /// The report, where the CLI hands it over in its events; not validated. Where the
     /// CLI was told to write it to a file, the file goes first.
     pub output: Option<Vec<u8>>,
     /// What the session used.
-    pub usage: Usage,
+    pub usage: SessionUsage,
     /// Why there is no report. Where there is a valid one nevertheless, because the
     /// agent itself wrote it, this is a remark.
-    pub failure: Option<Failure>,
+    pub failure: Option<AgentFailure>,
 }
 
 /// How many of the last lines of stderr are kept.
@@ -55,11 +55,11 @@ const TAIL_CHARS: usize = 500;
 
 /// The end of stderr.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct StderrTail {
     lines: VecDeque<String>,
 }
 
-impl Tail {
+impl StderrTail {
     pub(crate) fn push(&mut self, line: &[u8]) {
         // A character has at most four bytes, an escape sequence a few more.
         let start = &line[..line.len().min(TAIL_CHARS * 8)];
@@ -86,7 +86,7 @@ impl Tail {
         exit: Option<i32>,
         now: Timestamp,
         tz: &LocalZone,
-    ) -> Option<Failure> {
+    ) -> Option<AgentFailure> {
         let end = match exit {
             Some(0) => return None,
             Some(code) => format!("{program} ended with exit code {code}"),
@@ -100,7 +100,7 @@ impl Tail {
         };
         // By its own words alone: ours must not tell a kind.
         let (kind, reset) = classify(&said, None, now, tz);
-        Some(Failure {
+        Some(AgentFailure {
             kind,
             message: one_paragraph(&message, MAX_ERROR_CHARS),
             reset,
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn the_tail_is_short_and_tells_the_failure() {
-        let mut tail = Tail::default();
+        let mut tail = StderrTail::default();
         let now = Timestamp::UNIX_EPOCH;
-        let failure = |tail: &Tail, exit| {
+        let failure = |tail: &StderrTail, exit| {
             tail.failure("x", exit, now, &LocalZone::new(|| jiff::tz::TimeZone::UTC))
         };
         assert_eq!(failure(&tail, Some(0)), None);

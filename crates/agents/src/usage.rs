@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a session has used; `None` is unknown, which is not the same as nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct SessionUsage {
     /// Tokens read, cached ones included.
     pub input_tokens: Option<u64>,
     /// Tokens of those that came from the provider's cache.
@@ -16,10 +16,10 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
 }
 
-impl Usage {
+impl SessionUsage {
     /// Adds another session's or step's usage. What is unknown on one side counts as
     /// nothing there: the sum is at least that much.
-    pub fn add(&mut self, other: &Usage) {
+    pub fn add(&mut self, other: &SessionUsage) {
         add(&mut self.input_tokens, other.input_tokens);
         add(&mut self.cached_input_tokens, other.cached_input_tokens);
         add(&mut self.output_tokens, other.output_tokens);
@@ -29,7 +29,7 @@ impl Usage {
     }
 
     /// Takes over what a later count of the same session knows.
-    pub fn merge(&mut self, later: &Usage) {
+    pub fn merge(&mut self, later: &SessionUsage) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cached_input_tokens = later.cached_input_tokens.or(self.cached_input_tokens);
         self.output_tokens = later.output_tokens.or(self.output_tokens);
@@ -71,7 +71,7 @@ impl Usage {
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        *self != Usage::default()
+        *self != SessionUsage::default()
     }
 }
 
@@ -90,8 +90,8 @@ fn as_f64(tokens: u64) -> f64 {
 mod tests {
     use super::*;
 
-    fn usage(input: u64, cached: u64, output: u64) -> Usage {
-        Usage {
+    fn usage(input: u64, cached: u64, output: u64) -> SessionUsage {
+        SessionUsage {
             input_tokens: Some(input),
             cached_input_tokens: Some(cached),
             output_tokens: Some(output),
@@ -101,20 +101,20 @@ mod tests {
 
     #[test]
     fn sums_and_later_counts() {
-        let mut sum = Usage::default();
+        let mut sum = SessionUsage::default();
         assert_eq!(sum.total_tokens(), None);
         sum.add(&usage(10, 4, 1));
-        sum.add(&Usage {
+        sum.add(&SessionUsage {
             cost_usd: Some(0.5),
-            ..Usage::default()
+            ..SessionUsage::default()
         });
         sum.add(&usage(u64::MAX, 0, 2));
         assert_eq!(sum.input_tokens, Some(u64::MAX));
         assert_eq!(sum.cached_input_tokens, Some(4));
         assert_eq!((sum.output_tokens, sum.cost_usd), (Some(3), Some(0.5)));
-        sum.merge(&Usage {
+        sum.merge(&SessionUsage {
             output_tokens: Some(9),
-            ..Usage::default()
+            ..SessionUsage::default()
         });
         assert_eq!((sum.output_tokens, sum.cost_usd), (Some(9), Some(0.5)));
     }
@@ -129,8 +129,8 @@ mod tests {
         let cost = usage(1_000_000, 400_000, 100_000).priced(&price);
         assert!((cost.unwrap() - (1.2 + 0.2 + 1.0)).abs() < 1e-9);
         assert_eq!(usage(0, 9, 0).priced(&price), Some(0.0));
-        assert_eq!(Usage::default().priced(&price), None);
-        let no_output = Usage {
+        assert_eq!(SessionUsage::default().priced(&price), None);
+        let no_output = SessionUsage {
             output_tokens: None,
             ..usage(5, 0, 0)
         };
@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn a_zero_for_used_tokens_is_unknown() {
-        let free = Usage {
+        let free = SessionUsage {
             cost_usd: Some(0.0),
             ..usage(5, 0, 1)
         };
         assert_eq!(free.without_false_zero().cost_usd, None);
-        let nothing = Usage {
+        let nothing = SessionUsage {
             cost_usd: Some(0.0),
             ..usage(0, 0, 0)
         };

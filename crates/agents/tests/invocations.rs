@@ -6,12 +6,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use runner_agents::{Invocation, Session, backend};
+use runner_agents::{AgentSpec, Invocation, backend};
 use runner_core::config::BackendKind;
 use runner_core::schema::AGENT_OUTPUT_FOR_MODELS;
 
-fn session() -> Session<'static> {
-    Session {
+fn session() -> AgentSpec<'static> {
+    AgentSpec {
         project_dir: Path::new("/project"),
         output_path: Path::new("/project/out/output.json"),
         schema_path: Path::new("/project/out/schema.json"),
@@ -25,11 +25,11 @@ fn session() -> Session<'static> {
     }
 }
 
-fn invocation(kind: BackendKind, session: &Session<'_>) -> Invocation {
+fn invocation(kind: BackendKind, session: &AgentSpec<'_>) -> Invocation {
     backend(kind).invocation(session)
 }
 
-fn argv(kind: BackendKind, session: &Session<'_>) -> Vec<String> {
+fn argv(kind: BackendKind, session: &AgentSpec<'_>) -> Vec<String> {
     invocation(kind, session)
         .argv
         .into_iter()
@@ -72,7 +72,7 @@ fn codex() {
     assert!(!has(&words, &["-s"]) && !has(&words, &["-m"]));
 
     let extra = ["-c".to_owned(), "features.plugins=true".to_owned()];
-    let bare = Session {
+    let bare = AgentSpec {
         contained: false,
         model: "some-model",
         extra_args: &extra,
@@ -105,7 +105,7 @@ fn claude() {
     ] {
         assert!(has(&words, part), "{part:?} in {words:?}");
     }
-    let root = Session {
+    let root = AgentSpec {
         is_root: true,
         model: "some-model",
         ..session()
@@ -122,7 +122,7 @@ fn claude() {
 
 #[test]
 fn opencode() {
-    let with_model = Session {
+    let with_model = AgentSpec {
         model: "provider/some-model",
         agent_home: Some(Path::new("/agent")),
         ..session()
@@ -149,7 +149,7 @@ fn opencode() {
 fn command() {
     let command = ["my-agent".to_owned(), "--go".to_owned()];
     let extra = ["more".to_owned()];
-    let session = Session {
+    let session = AgentSpec {
         command: &command,
         extra_args: &extra,
         ..session()
@@ -178,7 +178,7 @@ fn every_backend_has_its_word_and_probes_what_it_passes() {
             .collect();
         for is_root in [false, true] {
             for contained in [false, true] {
-                let session = Session {
+                let session = AgentSpec {
                     is_root,
                     contained,
                     model: "some-model",

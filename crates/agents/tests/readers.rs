@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
-use runner_agents::{Ending, Event, FailureKind, LocalZone, Reader, Usage, backend};
+use runner_agents::{
+    AgentEvent, AgentReader, FailureKind, LocalZone, SessionEnding, SessionUsage, backend,
+};
 use runner_core::config::BackendKind;
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES, OutputError};
 
@@ -21,11 +23,11 @@ const AGENTS: [BackendKind; 4] = [
     BackendKind::Command,
 ];
 
-fn finish(reader: Box<dyn Reader>, exit: Option<i32>) -> Ending {
+fn finish(reader: Box<dyn AgentReader>, exit: Option<i32>) -> SessionEnding {
     reader.finish(exit, support::now(), &LocalZone::new(|| TimeZone::UTC))
 }
 
-fn sizes(events: &[Event]) -> usize {
+fn sizes(events: &[AgentEvent]) -> usize {
     serde_json::to_string(events).unwrap().len()
 }
 
@@ -130,7 +132,7 @@ fn many_commands_under_way_are_forgotten_one_by_one() {
     };
     assert!(reader.line(end(5).as_bytes()).is_empty());
     let ended = reader.line(end(99_999).as_bytes());
-    let expected = Event::Command {
+    let expected = AgentEvent::Command {
         command: "c99999".to_owned(),
         exit_code: Some(0),
         running: false,
@@ -162,7 +164,7 @@ fn odd_lines_are_ignored() {
         }
         let deep = format!("{{\"type\":{}", "[".repeat(1_000_000));
         assert_eq!(reader.line(deep.as_bytes()), []);
-        assert_eq!(reader.usage(), Usage::default());
+        assert_eq!(reader.usage(), SessionUsage::default());
     }
 }
 

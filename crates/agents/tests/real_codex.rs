@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_agents::{Event, FailureKind, Session};
+use runner_agents::{AgentEvent, AgentSpec, FailureKind};
 use runner_core::config::BackendKind;
 use runner_core::output::AgentOutput;
 use runner_core::schema::AGENT_OUTPUT_FOR_MODELS;
@@ -159,7 +159,7 @@ fn play(codex: &Path, scenario: &Scenario) -> Played {
     let schema = iteration.join("schema.json");
     fs::write(&schema, AGENT_OUTPUT_FOR_MODELS).unwrap();
     let report = iteration.join("output.json");
-    let session = Session {
+    let session = AgentSpec {
         project_dir: &project,
         output_path: &report,
         schema_path: &schema,
@@ -249,7 +249,7 @@ fn a_session_does_real_work_and_reports() {
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::Command {
+            AgentEvent::Command {
                 command,
                 exit_code,
                 running: false,
@@ -276,7 +276,7 @@ fn the_prompt_and_the_schema_reach_the_model() {
     let temp = tempfile::tempdir().unwrap();
     let schema = temp.path().join("schema.json");
     fs::write(&schema, AGENT_OUTPUT_FOR_MODELS).unwrap();
-    let session = Session {
+    let session = AgentSpec {
         project_dir: temp.path(),
         output_path: &temp.path().join("output.json"),
         schema_path: &schema,
@@ -331,7 +331,7 @@ fn the_probe_fits_the_binary() {
         assert!(output.status.success(), "{command:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let version = runner_agents::Version::find(&run(probe.version)).unwrap();
+    let version = runner_agents::CliVersion::find(&run(probe.version)).unwrap();
     assert_eq!(probe.fit(version), runner_agents::VersionFit::Known);
     for help in probe.helps {
         assert_eq!(help.missing(&run(help.command)), Vec::<&str>::new());

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use runner::{Observer, Progress};
-use runner_agents::Event;
+use runner_agents::AgentEvent;
 use serde_json::json;
 
 use crate::commands::detach::Starter;
@@ -155,7 +155,7 @@ impl Observer for Screen<'_> {
             Progress::AgentEvent(event) => {
                 if let (
                     Some(current),
-                    Event::Command {
+                    AgentEvent::Command {
                         command, running, ..
                     },
                 ) = (&mut self.current, event)

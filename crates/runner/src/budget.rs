@@ -1,6 +1,6 @@
 //! What a run may use, and what it has used.
 
-use runner_agents::Usage;
+use runner_agents::SessionUsage;
 use runner_core::config::{Config, TokenPrice};
 use runner_core::meta::ExecutorRun;
 
@@ -47,7 +47,7 @@ impl Budget {
 
     /// Refuses to begin an iteration for which nothing is left.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.exceeded_by(&Usage::default()) {
+        match self.exceeded_by(&SessionUsage::default()) {
             None => Ok(()),
             Some(message) => {
                 Err(Error::new(Code::Limit, message)
@@ -57,7 +57,7 @@ impl Budget {
     }
 
     /// Which limit is reached when a session that is under way has used this much.
-    pub(crate) fn exceeded_by(&self, usage: &Usage) -> Option<String> {
+    pub(crate) fn exceeded_by(&self, usage: &SessionUsage) -> Option<String> {
         if !self.is_limited() {
             return None;
         }
@@ -78,14 +78,14 @@ impl Budget {
     }
 
     /// What a session cost: as the CLI says, else by the price table, else unknown.
-    pub(crate) fn cost(&self, usage: &Usage) -> Option<f64> {
+    pub(crate) fn cost(&self, usage: &SessionUsage) -> Option<f64> {
         usage
             .cost_usd
             .or_else(|| self.price.as_ref().and_then(|price| usage.priced(price)))
     }
 
     /// Writes tokens and cost into the record of a session.
-    pub(crate) fn record(&self, usage: &Usage, run: &mut ExecutorRun) {
+    pub(crate) fn record(&self, usage: &SessionUsage, run: &mut ExecutorRun) {
         run.input_tokens = usage.input_tokens;
         run.cached_input_tokens = usage.cached_input_tokens;
         run.output_tokens = usage.output_tokens;
@@ -102,8 +102,8 @@ pub(crate) fn price(config: &Config) -> Option<TokenPrice> {
 mod tests {
     use super::*;
 
-    fn usage(input: u64, output: u64, cost: Option<f64>) -> Usage {
-        Usage {
+    fn usage(input: u64, output: u64, cost: Option<f64>) -> SessionUsage {
+        SessionUsage {
             input_tokens: Some(input),
             cached_input_tokens: None,
             output_tokens: Some(output),

@@ -3,7 +3,7 @@
 //!
 //! It reads only what is new, and of a flood only the end: see [`crate::tail`].
 
-use runner_agents::{Event, Reader};
+use runner_agents::{AgentEvent, AgentReader};
 use runner_core::config::BackendKind;
 use runner_core::meta::IterationMeta;
 
@@ -30,7 +30,7 @@ pub enum Followed {
         /// The iteration.
         iter: u32,
         /// What.
-        event: Event,
+        event: AgentEvent,
     },
     /// An iteration is recorded.
     Outcome(Box<IterationMeta>),
@@ -52,7 +52,7 @@ pub struct Follower {
 struct Session {
     iter: u32,
     tail: Tail,
-    reader: Box<dyn Reader>,
+    reader: Box<dyn AgentReader>,
 }
 
 impl Follower {

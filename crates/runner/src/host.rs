@@ -56,7 +56,7 @@ pub enum Progress<'a> {
     /// The agent runs.
     Agent,
     /// Something happened in the agent's session.
-    AgentEvent(&'a runner_agents::Event),
+    AgentEvent(&'a runner_agents::AgentEvent),
     /// The guard runs.
     Guard,
     /// The iteration is in git.

@@ -4,9 +4,9 @@ mod reader;
 
 use std::ffi::OsString;
 
-use crate::probe::{Help, Login, Probe, Version};
-use crate::reader::Reader;
-use crate::{Backend, Invocation, MovedHome, Session, variables, words};
+use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
+use crate::reader::AgentReader;
+use crate::{AgentSpec, Backend, Invocation, MovedHome, variables, words};
 
 /// Variables that claude reads to find its login, its provider and its models. The
 /// keys of a whole cloud account are not among them.
@@ -74,7 +74,7 @@ impl Backend for Claude {
         Some("claude")
     }
 
-    fn invocation(&self, session: &Session<'_>) -> Invocation {
+    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
         // Claude works in the folder in which it is started.
         let mut argv: Vec<OsString> = words([
             "claude",
@@ -125,7 +125,7 @@ impl Backend for Claude {
         }
     }
 
-    fn reader(&self) -> Box<dyn Reader> {
+    fn reader(&self) -> Box<dyn AgentReader> {
         Box::new(reader::ClaudeReader::default())
     }
 
@@ -137,11 +137,11 @@ impl Backend for Claude {
         true
     }
 
-    fn probe(&self) -> Probe {
-        Probe {
+    fn probe(&self) -> CliProbe {
+        CliProbe {
             version: &["claude", "--version"],
-            known_good: Some((Version::new(2, 1, 325), Version::new(2, 1, u32::MAX))),
-            helps: &[Help {
+            known_good: Some((CliVersion::new(2, 1, 325), CliVersion::new(2, 1, u32::MAX))),
+            helps: &[CliHelp {
                 command: &["claude", "--help"],
                 flags: &[
                     "-p",
@@ -155,7 +155,7 @@ impl Backend for Claude {
                     "--dangerously-skip-permissions",
                 ],
             }],
-            login: Login {
+            login: CliLogin {
                 env: &[
                     "ANTHROPIC_API_KEY",
                     "ANTHROPIC_AUTH_TOKEN",

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::LocalZone;
-use crate::event::{ChangeKind, Event};
-use crate::failure::{Failure, Reset};
-use crate::lax::{Flag, Int, List, Number, Object, Text};
-use crate::reader::{Ending, Reader, Tail, bounded, is_object, kept};
-use crate::usage::Usage;
+use crate::event::{AgentEvent, FileChangeKind};
+use crate::failure::{AgentFailure, LimitReset};
+use crate::lax::{LaxFlag, LaxInt, LaxList, LaxNumber, LaxObject, LaxText};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, bounded, is_object, kept};
+use crate::usage::SessionUsage;
 
 /// How many commands may be under way at once; older ones are forgotten.
 const MAX_PENDING: usize = 64;
@@ -20,141 +20,146 @@ const MAX_PENDING_CHARS: usize = 1000;
 
 /// A line, as far as it is of interest.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ClaudeLine<'a> {
     #[serde(borrow, default, rename = "type")]
-    kind: Text<'a>,
+    kind: LaxText<'a>,
     #[serde(borrow, default)]
-    subtype: Text<'a>,
+    subtype: LaxText<'a>,
     /// Of assistant and user lines.
     #[serde(borrow, default)]
-    message: Object<Box<Message<'a>>>,
+    message: LaxObject<Box<Message<'a>>>,
     /// The kind of an API error, on assistant and retry lines.
     #[serde(borrow, default)]
-    error: Text<'a>,
+    error: LaxText<'a>,
     // Of retry lines.
     #[serde(default)]
-    error_status: Int,
+    error_status: LaxInt,
     #[serde(default)]
-    attempt: Int,
+    attempt: LaxInt,
     #[serde(default)]
-    max_retries: Int,
+    max_retries: LaxInt,
     /// Of rate limit lines.
     #[serde(borrow, default)]
-    rate_limit_info: Object<RateLimit<'a>>,
+    rate_limit_info: LaxObject<RateLimit<'a>>,
     // Of the result line.
     #[serde(default)]
-    is_error: Flag,
+    is_error: LaxFlag,
     #[serde(borrow, default)]
-    result: Text<'a>,
+    result: LaxText<'a>,
     #[serde(borrow, default)]
-    errors: List<Text<'a>>,
+    errors: LaxList<LaxText<'a>>,
     #[serde(borrow, default)]
     structured_output: Option<&'a RawValue>,
     #[serde(default)]
-    api_error_status: Int,
+    api_error_status: LaxInt,
     #[serde(borrow, default)]
-    terminal_reason: Text<'a>,
+    terminal_reason: LaxText<'a>,
     #[serde(default)]
-    usage: Object<Box<Tokens>>,
+    usage: LaxObject<Box<ClaudeTokens>>,
     #[serde(default, rename = "modelUsage")]
-    model_usage: Object<BTreeMap<String, Object<ModelTokens>>>,
+    model_usage: LaxObject<BTreeMap<String, LaxObject<ModelTokens>>>,
     #[serde(default)]
-    total_cost_usd: Number,
+    total_cost_usd: LaxNumber,
 }
 
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow, default)]
-    id: Text<'a>,
+    id: LaxText<'a>,
     #[serde(borrow, default)]
-    content: List<Object<Block<'a>>>,
+    content: LaxList<LaxObject<ClaudeBlock<'a>>>,
     #[serde(default)]
-    usage: Object<Tokens>,
+    usage: LaxObject<ClaudeTokens>,
 }
 
 #[derive(Deserialize)]
-struct Block<'a> {
+struct ClaudeBlock<'a> {
     #[serde(borrow, default, rename = "type")]
-    kind: Text<'a>,
+    kind: LaxText<'a>,
     #[serde(borrow, default)]
-    text: Text<'a>,
+    text: LaxText<'a>,
     // Of a tool's use.
     #[serde(borrow, default)]
-    id: Text<'a>,
+    id: LaxText<'a>,
     #[serde(borrow, default)]
-    name: Text<'a>,
+    name: LaxText<'a>,
     #[serde(borrow, default)]
-    input: Object<Input<'a>>,
+    input: LaxObject<ClaudeInput<'a>>,
     // Of a tool's result.
     #[serde(borrow, default)]
-    tool_use_id: Text<'a>,
+    tool_use_id: LaxText<'a>,
     #[serde(default)]
-    is_error: Flag,
+    is_error: LaxFlag,
     #[serde(borrow, default)]
-    content: Text<'a>,
+    content: LaxText<'a>,
 }
 
 #[derive(Deserialize)]
-struct Input<'a> {
+struct ClaudeInput<'a> {
     #[serde(borrow, default)]
-    command: Text<'a>,
+    command: LaxText<'a>,
     #[serde(borrow, default)]
-    file_path: Text<'a>,
+    file_path: LaxText<'a>,
     #[serde(borrow, default)]
-    notebook_path: Text<'a>,
+    notebook_path: LaxText<'a>,
 }
 
 #[derive(Deserialize)]
 struct RateLimit<'a> {
     #[serde(borrow, default)]
-    status: Text<'a>,
+    status: LaxText<'a>,
     #[serde(default, rename = "resetsAt")]
-    resets_at: Int,
+    resets_at: LaxInt,
 }
 
 /// Tokens as the API counts them: cached ones are not part of the input.
 #[derive(Clone, Copy, Default, Deserialize)]
-struct Tokens {
+struct ClaudeTokens {
     #[serde(default, rename = "input_tokens")]
-    input: Int,
+    input: LaxInt,
     #[serde(default, rename = "cache_creation_input_tokens")]
-    cache_creation: Int,
+    cache_creation: LaxInt,
     #[serde(default, rename = "cache_read_input_tokens")]
-    cache_read: Int,
+    cache_read: LaxInt,
     #[serde(default, rename = "output_tokens")]
-    output: Int,
+    output: LaxInt,
 }
 
 /// The same by model, in another spelling.
 #[derive(Clone, Copy, Default, Deserialize)]
 struct ModelTokens {
     #[serde(default, rename = "inputTokens")]
-    input: Int,
+    input: LaxInt,
     #[serde(default, rename = "cacheCreationInputTokens")]
-    cache_creation: Int,
+    cache_creation: LaxInt,
     #[serde(default, rename = "cacheReadInputTokens")]
-    cache_read: Int,
+    cache_read: LaxInt,
     #[serde(default, rename = "outputTokens")]
-    output: Int,
+    output: LaxInt,
 }
 
-fn counted(input: Int, cache_creation: Int, cache_read: Int, output: Int) -> Usage {
-    let mut all = Usage::default();
+fn counted(
+    input: LaxInt,
+    cache_creation: LaxInt,
+    cache_read: LaxInt,
+    output: LaxInt,
+) -> SessionUsage {
+    let mut all = SessionUsage::default();
     for part in [input, cache_creation, cache_read] {
-        all.add(&Usage {
+        all.add(&SessionUsage {
             input_tokens: part.count(),
-            ..Usage::default()
+            ..SessionUsage::default()
         });
     }
-    Usage {
+    SessionUsage {
         cached_input_tokens: cache_read.count(),
         output_tokens: output.count(),
         ..all
     }
 }
 
-impl Tokens {
-    fn usage(self) -> Usage {
+impl ClaudeTokens {
+    fn usage(self) -> SessionUsage {
         counted(
             self.input,
             self.cache_creation,
@@ -165,7 +170,7 @@ impl Tokens {
 }
 
 impl ModelTokens {
-    fn usage(self) -> Usage {
+    fn usage(self) -> SessionUsage {
         counted(
             self.input,
             self.cache_creation,
@@ -177,7 +182,7 @@ impl ModelTokens {
 
 /// What the result line said.
 #[derive(Default)]
-struct Outcome {
+struct ClaudeOutcome {
     is_error: bool,
     output: Option<Vec<u8>>,
     text: String,
@@ -188,9 +193,9 @@ struct Outcome {
 #[derive(Default)]
 pub(super) struct ClaudeReader {
     /// Of the messages before the last one, or of the whole session at its end.
-    usage: Usage,
+    usage: SessionUsage,
     /// The last message and its count: each of its blocks repeats it.
-    last_message: Option<(String, Usage)>,
+    last_message: Option<(String, SessionUsage)>,
     /// Commands under way, by the tool call's id.
     pending: VecDeque<(String, String)>,
     /// Kind and words of the last API error that the assistant's lines told of.
@@ -199,12 +204,12 @@ pub(super) struct ClaudeReader {
     rejected: bool,
     /// When that limit ends.
     limit_ends: Option<Timestamp>,
-    outcome: Option<Outcome>,
-    stderr: Tail,
+    outcome: Option<ClaudeOutcome>,
+    stderr: StderrTail,
 }
 
 impl ClaudeReader {
-    fn assistant(&mut self, line: &Line<'_>) -> Vec<Event> {
+    fn assistant(&mut self, line: &ClaudeLine<'_>) -> Vec<AgentEvent> {
         let Some(message) = &line.message.0 else {
             return Vec::new();
         };
@@ -217,12 +222,12 @@ impl ClaudeReader {
         {
             match block.kind.get() {
                 "text" if line.error.get().is_empty() => {
-                    events.push(Event::message(block.text.get()));
+                    events.push(AgentEvent::message(block.text.get()));
                 }
                 "text" => {
                     let text = block.text.get();
                     self.api_error = Some((kept(line.error.get()), kept(text)));
-                    events.push(Event::error(text, false));
+                    events.push(AgentEvent::error(text, false));
                 }
                 "tool_use" => events.extend(self.tool_use(block)),
                 _ => {}
@@ -235,7 +240,7 @@ impl ClaudeReader {
         events
     }
 
-    fn tool_use(&mut self, block: &Block<'_>) -> Option<Event> {
+    fn tool_use(&mut self, block: &ClaudeBlock<'_>) -> Option<AgentEvent> {
         let input = block.input.0.as_ref()?;
         let kind = match block.name.get() {
             "Bash" => {
@@ -245,21 +250,21 @@ impl ClaudeReader {
                 }
                 let short: String = command.chars().take(MAX_PENDING_CHARS).collect();
                 self.pending.push_back((short_id(block.id.get()), short));
-                return Some(Event::command(command, None, true));
+                return Some(AgentEvent::command(command, None, true));
             }
-            "Write" => ChangeKind::Add,
-            "Edit" | "MultiEdit" | "NotebookEdit" => ChangeKind::Update,
+            "Write" => FileChangeKind::Add,
+            "Edit" | "MultiEdit" | "NotebookEdit" => FileChangeKind::Update,
             _ => return None,
         };
         let path = match input.file_path.get() {
             "" => input.notebook_path.get(),
             path => path,
         };
-        Some(Event::file_change(path, kind))
+        Some(AgentEvent::file_change(path, kind))
     }
 
     /// The end of a command, in a line of the user's.
-    fn tool_results(&mut self, line: &Line<'_>) -> Vec<Event> {
+    fn tool_results(&mut self, line: &ClaudeLine<'_>) -> Vec<AgentEvent> {
         let Some(message) = &line.message.0 else {
             return Vec::new();
         };
@@ -282,13 +287,13 @@ impl ClaudeReader {
                 } else {
                     Some(0)
                 };
-                Some(Event::command(&command, exit_code, false))
+                Some(AgentEvent::command(&command, exit_code, false))
             })
             .collect()
     }
 
     /// Counts a message once, however many lines it has.
-    fn count(&mut self, message: &Message<'_>) -> Option<Event> {
+    fn count(&mut self, message: &Message<'_>) -> Option<AgentEvent> {
         let usage = message.usage.0?.usage();
         let id = short_id(message.id.get());
         match &mut self.last_message {
@@ -302,11 +307,11 @@ impl ClaudeReader {
                 }
             }
         }
-        Some(Event::Usage(Reader::usage(self)))
+        Some(AgentEvent::Usage(AgentReader::usage(self)))
     }
 
-    fn result(&mut self, line: &Line<'_>) -> Vec<Event> {
-        let mut usage = Usage::default();
+    fn result(&mut self, line: &ClaudeLine<'_>) -> Vec<AgentEvent> {
+        let mut usage = SessionUsage::default();
         // By model it includes what helpers used; the other count does not.
         for model in line.model_usage.0.iter().flat_map(BTreeMap::values) {
             usage.add(&model.0.unwrap_or_default().usage());
@@ -322,7 +327,7 @@ impl ClaudeReader {
         }
 
         let is_error = line.is_error.0.unwrap_or_default() || line.api_error_status.0.is_some();
-        let errors = line.errors.0.iter().map(Text::get);
+        let errors = line.errors.0.iter().map(LaxText::get);
         let texts: Vec<&str> = std::iter::once(line.result.get())
             .chain(errors)
             .filter(|text| !text.is_empty())
@@ -330,16 +335,16 @@ impl ClaudeReader {
         let text = kept(&texts.join(" "));
         let mut events = Vec::new();
         if usage.is_known() {
-            events.push(Event::Usage(usage));
+            events.push(AgentEvent::Usage(usage));
         }
         if is_error {
-            events.push(Event::error(&text, true));
+            events.push(AgentEvent::error(&text, true));
         }
         let output = line
             .structured_output
             .filter(|output| output.get() != "null")
             .map(|output| bounded(output.get()));
-        self.outcome = Some(Outcome {
+        self.outcome = Some(ClaudeOutcome {
             is_error,
             output,
             text,
@@ -349,7 +354,7 @@ impl ClaudeReader {
         events
     }
 
-    fn retry(line: &Line<'_>) -> Event {
+    fn retry(line: &ClaudeLine<'_>) -> AgentEvent {
         let what = match (line.error.get(), line.error_status.0) {
             ("", None) => "the model did not answer".to_owned(),
             (error, None) => error.to_owned(),
@@ -357,20 +362,20 @@ impl ClaudeReader {
         };
         let attempt = line.attempt.0.unwrap_or_default();
         let of = line.max_retries.0.unwrap_or_default();
-        Event::error(&format!("{what}, attempt {attempt} of {of}"), false)
+        AgentEvent::error(&format!("{what}, attempt {attempt} of {of}"), false)
     }
 }
 
-impl Reader for ClaudeReader {
-    fn line(&mut self, line: &[u8]) -> Vec<Event> {
+impl AgentReader for ClaudeReader {
+    fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
         if !is_object(line) {
             return Vec::new();
         }
-        let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else {
+        let Ok(line) = serde_json::from_slice::<ClaudeLine<'_>>(line) else {
             return Vec::new();
         };
         match (line.kind.get(), line.subtype.get()) {
-            ("system", "init") => vec![Event::TurnStarted],
+            ("system", "init") => vec![AgentEvent::TurnStarted],
             ("system", "api_retry") => vec![Self::retry(&line)],
             ("assistant", _) => self.assistant(&line),
             ("user", _) => self.tool_results(&line),
@@ -394,7 +399,7 @@ impl Reader for ClaudeReader {
         self.stderr.push(line);
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> SessionUsage {
         let mut usage = self.usage;
         if let Some((_, last)) = &self.last_message {
             usage.add(last);
@@ -406,8 +411,8 @@ impl Reader for ClaudeReader {
         self.outcome.is_some()
     }
 
-    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> Ending {
-        let usage = Reader::usage(&*self);
+    fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding {
+        let usage = AgentReader::usage(&*self);
         let this = *self;
         let (error_code, error_text) = this.api_error.unwrap_or_default();
         let failed = |text: &str, codes: &[String], status: Option<u16>| {
@@ -416,9 +421,9 @@ impl Reader for ClaudeReader {
             if this.rejected {
                 codes.push("usage_limit_reached");
             }
-            let mut failure = Failure::told(text, &codes, status, now, tz);
+            let mut failure = AgentFailure::told(text, &codes, status, now, tz);
             if let Some(at) = this.limit_ends {
-                failure.reset = Some(Reset::At(at));
+                failure.reset = Some(LimitReset::At(at));
             }
             failure
         };
@@ -432,17 +437,17 @@ impl Reader for ClaudeReader {
             }
             Some(outcome) if outcome.output.is_none() => {
                 let text = format!("claude ended without structured output: {}", outcome.text);
-                (None, Some(Failure::malformed(&text)))
+                (None, Some(AgentFailure::malformed(&text)))
             }
             Some(outcome) => (outcome.output, this.stderr.failure("claude", exit, now, tz)),
             None if !error_text.is_empty() => (None, Some(failed(&error_text, &[], None))),
             None if exit == Some(0) => {
                 let text = "claude ended without a result";
-                (None, Some(Failure::malformed(text)))
+                (None, Some(AgentFailure::malformed(text)))
             }
             None => (None, this.stderr.failure("claude", exit, now, tz)),
         };
-        Ending {
+        SessionEnding {
             output: output.filter(|_| failure.is_none()),
             usage,
             failure,

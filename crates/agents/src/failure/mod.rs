@@ -24,14 +24,14 @@ pub type LocalZone = LazyCell<TimeZone>;
 
 /// Why a session failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct AgentFailure {
     /// What kind of failure it is.
     pub kind: FailureKind,
     /// In the CLI's words: one paragraph, at most 2000 characters. It may quote
     /// anything, secrets included; [`crate::mask_text`] is for that.
     pub message: String,
     /// When it is worth to try again, if the CLI says so.
-    pub reset: Option<Reset>,
+    pub reset: Option<LimitReset>,
 }
 
 /// Kinds of failure, told apart by what to do about them.
@@ -92,7 +92,7 @@ impl fmt::Display for FailureKind {
 
 /// When it is worth to try again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reset {
+pub enum LimitReset {
     /// At this time. It may have passed already.
     At(Timestamp),
     /// This long after the session ended.
@@ -101,13 +101,13 @@ pub enum Reset {
     LocalText(String),
 }
 
-impl Reset {
+impl LimitReset {
     /// The time, if it is one.
     pub fn at(&self, ended_at: Timestamp) -> Option<Timestamp> {
         match self {
-            Reset::At(at) => Some(*at),
-            Reset::In(after) => ended_at.checked_add(*after).ok(),
-            Reset::LocalText(_) => None,
+            LimitReset::At(at) => Some(*at),
+            LimitReset::In(after) => ended_at.checked_add(*after).ok(),
+            LimitReset::LocalText(_) => None,
         }
     }
 }
@@ -122,7 +122,7 @@ pub fn classify(
     http_status: Option<u16>,
     now: Timestamp,
     tz: &LocalZone,
-) -> (FailureKind, Option<Reset>) {
+) -> (FailureKind, Option<LimitReset>) {
     let text = plain(text);
     let lower = text.to_ascii_lowercase();
     let kind = rules::kind(&lower, http_status);
@@ -135,7 +135,7 @@ pub fn classify(
     (kind, reset.flatten())
 }
 
-impl Failure {
+impl AgentFailure {
     /// The failure that `message` tells of. `codes` are words of the CLI's own
     /// events that help to tell its kind and are not shown.
     pub(crate) fn told(
@@ -149,7 +149,7 @@ impl Failure {
         text.push(' ');
         text.push_str(message);
         let (kind, reset) = classify(&text, http_status, now, tz);
-        Failure {
+        AgentFailure {
             kind,
             message: one_paragraph(message, MAX_ERROR_CHARS),
             reset,
@@ -158,7 +158,7 @@ impl Failure {
 
     /// A session that went through and did not give its report.
     pub(crate) fn malformed(message: &str) -> Self {
-        Failure {
+        AgentFailure {
             kind: FailureKind::Malformed,
             message: one_paragraph(message, MAX_ERROR_CHARS),
             reset: None,

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use runner_core::text::cut_chars;
 
-use super::Reset;
+use super::LimitReset;
 
 /// What stands before a moment as a number of seconds since 1970.
 const EPOCH_KEYS: &[&str] = &[
@@ -57,14 +57,14 @@ const JUST_PAST: SignedDuration = SignedDuration::from_mins(15);
 const MAX_SHOWN_CHARS: usize = 60;
 
 /// The first time that the text names. `lower` is `text` in lower case, byte by byte.
-pub(super) fn find(text: &str, lower: &str, now: Timestamp, tz: &TimeZone) -> Option<Reset> {
+pub(super) fn find(text: &str, lower: &str, now: Timestamp, tz: &TimeZone) -> Option<LimitReset> {
     after_keys(lower, EPOCH_KEYS, epoch)
         .or_else(|| after_keys(lower, &["retry-after-ms"], |rest| seconds(rest, 1000.0)))
         .or_else(|| after_keys(lower, SECONDS_KEYS, |rest| seconds(rest, 1.0)))
         .or_else(|| after_marks(lower, WAIT_MARKS).find_map(|at| wait(&lower[at..])))
         .or_else(|| {
             let mut marks = after_marks(lower, MOMENT_MARKS);
-            marks.find_map(|at| moment(&lower[at..], now, tz).map(Reset::At))
+            marks.find_map(|at| moment(&lower[at..], now, tz).map(LimitReset::At))
         })
         .or_else(|| after_marks(lower, MOMENT_MARKS).find_map(|at| shown(&text[at..])))
 }
@@ -78,7 +78,11 @@ fn after_marks<'a>(lower: &'a str, marks: &'a [&str]) -> impl Iterator<Item = us
 }
 
 /// What `read` makes of the value after the first of the keys for which it does.
-fn after_keys(lower: &str, keys: &[&str], read: fn(&str) -> Option<Reset>) -> Option<Reset> {
+fn after_keys(
+    lower: &str,
+    keys: &[&str],
+    read: fn(&str) -> Option<LimitReset>,
+) -> Option<LimitReset> {
     after_marks(lower, keys).find_map(|at| {
         let rest = &lower[at..];
         // As JSON, as a header or as `key=value`, also escaped inside another text.
@@ -86,24 +90,24 @@ fn after_keys(lower: &str, keys: &[&str], read: fn(&str) -> Option<Reset>) -> Op
     })
 }
 
-fn epoch(rest: &str) -> Option<Reset> {
+fn epoch(rest: &str) -> Option<LimitReset> {
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let number: i64 = rest[..digits].parse().ok()?;
     let at = match digits {
         10 => Timestamp::from_second(number).ok()?,
         13 => Timestamp::from_millisecond(number).ok()?,
-        _ => return iso(first_word(rest)).map(Reset::At),
+        _ => return iso(first_word(rest)).map(LimitReset::At),
     };
-    Some(Reset::At(at))
+    Some(LimitReset::At(at))
 }
 
-fn seconds(rest: &str, per_second: f64) -> Option<Reset> {
+fn seconds(rest: &str, per_second: f64) -> Option<LimitReset> {
     let (number, _) = leading_number(rest)?;
-    duration(number / per_second).map(Reset::In)
+    duration(number / per_second).map(LimitReset::In)
 }
 
 /// `3 hours 20 minutes`, `1h 20m`, `2m30s`, `1.5s`, `850ms`, `a minute`.
-fn wait(rest: &str) -> Option<Reset> {
+fn wait(rest: &str) -> Option<LimitReset> {
     let mut rest = rest.trim_start();
     let mut total = 0.0;
     let mut found = false;
@@ -126,7 +130,7 @@ fn wait(rest: &str) -> Option<Reset> {
         found = true;
         rest = &after[letters..];
     }
-    found.then(|| duration(total).map(Reset::In)).flatten()
+    found.then(|| duration(total).map(LimitReset::In)).flatten()
 }
 
 fn unit_seconds(word: &str) -> Option<f64> {
@@ -160,7 +164,7 @@ fn leading_number(text: &str) -> Option<(f64, usize)> {
 
 /// The parts of a moment, as far as they are named.
 #[derive(Default)]
-struct Parts {
+struct ResetParts {
     year: Option<i16>,
     month: Option<i8>,
     day: Option<i8>,
@@ -173,7 +177,7 @@ struct Parts {
 
 /// A moment in words, read until a word that is no part of one.
 fn moment(rest: &str, now: Timestamp, tz: &TimeZone) -> Option<Timestamp> {
-    let mut parts = Parts::default();
+    let mut parts = ResetParts::default();
     for word in rest.split_whitespace().take(12) {
         let bare = word.trim_matches(['(', ')', ',', '.', ';', '!', '"', '\'']);
         if let Some(at) = iso(bare) {
@@ -190,7 +194,7 @@ fn moment(rest: &str, now: Timestamp, tz: &TimeZone) -> Option<Timestamp> {
     parts.resolve(now, tz)
 }
 
-impl Parts {
+impl ResetParts {
     /// Takes one word. False when it is no part of a moment; `None` when it is one
     /// that makes the whole unreadable, such as an unknown time zone.
     fn take(&mut self, word: &str, tz: &TimeZone) -> Option<bool> {
@@ -410,13 +414,13 @@ fn day(word: &str) -> Option<i8> {
 }
 
 /// The moment as the CLI put it, if it looks like one at all.
-fn shown(text: &str) -> Option<Reset> {
+fn shown(text: &str) -> Option<LimitReset> {
     let end = text.find(['·', '∙', '•', ';', '\n']).unwrap_or(text.len());
     let sentence = text[..end].split(". ").next().unwrap_or_default();
     let sentence = cut_chars(sentence.trim().trim_end_matches('.'), MAX_SHOWN_CHARS);
     sentence
         .contains(|c: char| c.is_ascii_digit())
-        .then(|| Reset::LocalText(sentence.into_owned()))
+        .then(|| LimitReset::LocalText(sentence.into_owned()))
 }
 
 fn first_word(text: &str) -> &str {

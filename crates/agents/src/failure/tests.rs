@@ -18,24 +18,24 @@ fn berlin() -> TimeZone {
     TimeZone::get("Europe/Berlin").unwrap()
 }
 
-fn classified(text: &str) -> (FailureKind, Option<Reset>) {
+fn classified(text: &str) -> (FailureKind, Option<LimitReset>) {
     classify(text, None, now(), &LocalZone::new(|| TimeZone::UTC))
 }
 
 // As an option, which is how tables below use them.
 #[allow(clippy::unnecessary_wraps)]
-fn at(text: &str) -> Option<Reset> {
-    Some(Reset::At(text.parse().unwrap()))
+fn at(text: &str) -> Option<LimitReset> {
+    Some(LimitReset::At(text.parse().unwrap()))
 }
 
 #[allow(clippy::unnecessary_wraps)]
-fn after(seconds: u64) -> Option<Reset> {
-    Some(Reset::In(Duration::from_secs(seconds)))
+fn after(seconds: u64) -> Option<LimitReset> {
+    Some(LimitReset::In(Duration::from_secs(seconds)))
 }
 
 #[allow(clippy::unnecessary_wraps)]
-fn words(text: &str) -> Option<Reset> {
-    Some(Reset::LocalText(text.to_owned()))
+fn words(text: &str) -> Option<LimitReset> {
+    Some(LimitReset::LocalText(text.to_owned()))
 }
 
 #[test]
@@ -422,18 +422,18 @@ fn resets_after_a_while() {
         (
             RateLimit,
             "rate limit, Please try again in 1.5s. Visit us",
-            Some(Reset::In(Duration::from_millis(1500))),
+            Some(LimitReset::In(Duration::from_millis(1500))),
         ),
         (
             RateLimit,
             "rate limit, try again in 850ms",
-            Some(Reset::In(Duration::from_millis(850))),
+            Some(LimitReset::In(Duration::from_millis(850))),
         ),
         (RateLimit, "too many requests, retry-after: 30", after(30)),
         (
             RateLimit,
             r#"too many requests {"retry-after-ms":"2500"}"#,
-            Some(Reset::In(Duration::from_millis(2500))),
+            Some(LimitReset::In(Duration::from_millis(2500))),
         ),
         (Overloaded, "Overloaded, retrying in 7 seconds", after(7)),
         (RateLimit, "rate limit, try again in a little while", None),
@@ -474,11 +474,11 @@ fn local_times_are_of_our_zone() {
 #[test]
 fn the_time_of_a_reset() {
     let ended: Timestamp = now();
-    assert_eq!(Reset::At(ended).at(ended), Some(ended));
-    let later = Reset::In(Duration::from_secs(60)).at(ended);
+    assert_eq!(LimitReset::At(ended).at(ended), Some(ended));
+    let later = LimitReset::In(Duration::from_secs(60)).at(ended);
     assert_eq!(later, Some("2026-11-15T14:31:00Z".parse().unwrap()));
-    assert_eq!(Reset::In(Duration::MAX).at(ended), None);
-    assert_eq!(Reset::LocalText("soon".to_owned()).at(ended), None);
+    assert_eq!(LimitReset::In(Duration::MAX).at(ended), None);
+    assert_eq!(LimitReset::LocalText("soon".to_owned()).at(ended), None);
 }
 
 #[test]
@@ -492,7 +492,7 @@ fn words_of_kinds() {
 #[test]
 fn messages_are_one_short_paragraph() {
     let long = format!("first\nsecond {}", "x".repeat(10_000_000));
-    let failure = Failure::told(
+    let failure = AgentFailure::told(
         &long,
         &["billing_error"],
         None,

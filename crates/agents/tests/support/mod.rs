@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use runner_agents::{Ending, Event, LocalZone, Reset, Usage};
+use runner_agents::{AgentEvent, LimitReset, LocalZone, SessionEnding, SessionUsage};
 use runner_core::config::BackendKind;
 use serde::{Deserialize, Serialize};
 
@@ -26,10 +26,10 @@ pub(crate) struct Recorded {
     /// How the CLI ended; null when a signal ended it.
     pub(crate) exit: Option<i32>,
     pub(crate) stderr: Vec<String>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<AgentEvent>,
     /// The report as text.
     pub(crate) output: Option<String>,
-    pub(crate) usage: Usage,
+    pub(crate) usage: SessionUsage,
     pub(crate) failure: Option<RecordedFailure>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn read(
         reader.stderr(line.as_bytes());
     }
     let so_far = reader.usage();
-    let Ending {
+    let SessionEnding {
         output,
         usage,
         failure,
@@ -72,9 +72,9 @@ pub(crate) fn read(
             kind: failure.kind.to_string(),
             message: failure.message,
             reset: failure.reset.map(|reset| match reset {
-                Reset::At(at) => at.to_string(),
-                Reset::In(after) => format!("in {after:?}"),
-                Reset::LocalText(text) => format!("text {text}"),
+                LimitReset::At(at) => at.to_string(),
+                LimitReset::In(after) => format!("in {after:?}"),
+                LimitReset::LocalText(text) => format!("text {text}"),
             }),
         }),
     }

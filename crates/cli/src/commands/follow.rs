@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use runner::{Activity, Followed, Follower, LoopEvent, Project, Result};
-use runner_agents::{ChangeKind, Event, Usage};
+use runner_agents::{AgentEvent, FileChangeKind, SessionUsage};
 use runner_exec::{Cancel, HangUp};
 use serde_json::{Value, json};
 
@@ -183,10 +183,10 @@ fn loop_words(event: &LoopEvent) -> Option<(Tone, String)> {
 }
 
 /// Something of the session in words, made harmless.
-pub(crate) fn agent_words(event: &Event) -> (Tone, String) {
+pub(crate) fn agent_words(event: &AgentEvent) -> (Tone, String) {
     match event {
-        Event::TurnStarted => (Tone::Dim, "the model is asked".to_owned()),
-        Event::Command {
+        AgentEvent::TurnStarted => (Tone::Dim, "the model is asked".to_owned()),
+        AgentEvent::Command {
             command,
             exit_code,
             running,
@@ -199,21 +199,21 @@ pub(crate) fn agent_words(event: &Event) -> (Tone, String) {
                 (false, None) => (Tone::Dim, format!("$ {command}: ended")),
             }
         }
-        Event::Message { text } => {
+        AgentEvent::Message { text } => {
             let text = runner_core::text::cut_chars(text.trim(), SHOWN_CHARS);
             let words = style::harmless(&text);
             (Tone::Plain, words)
         }
-        Event::FileChange { path, kind } => {
+        AgentEvent::FileChange { path, kind } => {
             let what = match kind {
-                ChangeKind::Add => "wrote",
-                ChangeKind::Update => "changed",
-                ChangeKind::Delete => "removed",
+                FileChangeKind::Add => "wrote",
+                FileChangeKind::Update => "changed",
+                FileChangeKind::Delete => "removed",
             };
             (Tone::Busy, format!("{what} {}", style::one_line(path, 300)))
         }
-        Event::Usage(usage) => (Tone::Dim, usage_words(usage)),
-        Event::Error { message, fatal } => {
+        AgentEvent::Usage(usage) => (Tone::Dim, usage_words(usage)),
+        AgentEvent::Error { message, fatal } => {
             let word = if *fatal { "error" } else { "trouble" };
             (
                 Tone::Bad,
@@ -223,7 +223,7 @@ pub(crate) fn agent_words(event: &Event) -> (Tone, String) {
     }
 }
 
-fn usage_words(usage: &Usage) -> String {
+fn usage_words(usage: &SessionUsage) -> String {
     let count = |tokens: Option<u64>| tokens.map_or_else(|| "?".to_owned(), |it| it.to_string());
     let cost = usage
         .cost_usd

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use runner::{Activity, Followed, Follower, Phase, Project, RunView, SelectResult};
-use runner_agents::Event;
+use runner_agents::AgentEvent;
 use runner_core::usage::Usage;
 
 use super::screen::Model;
@@ -108,16 +108,16 @@ impl Collector {
         }
     }
 
-    fn hear(&mut self, event: &Event) {
+    fn hear(&mut self, event: &AgentEvent) {
         match event {
-            Event::TurnStarted => return,
-            Event::Usage(usage) => {
+            AgentEvent::TurnStarted => return,
+            AgentEvent::Usage(usage) => {
                 let tokens = usage.input_tokens.unwrap_or_default()
                     + usage.output_tokens.unwrap_or_default();
                 self.session = (tokens, usage.cost_usd.unwrap_or_default());
                 return;
             }
-            Event::Command {
+            AgentEvent::Command {
                 command,
                 running: true,
                 ..
@@ -125,7 +125,7 @@ impl Collector {
                 self.doing = Some(style::one_line(command, LINE_CHARS));
                 return;
             }
-            Event::Command { .. } => self.doing = None,
+            AgentEvent::Command { .. } => self.doing = None,
             _ => {}
         }
         let (tone, text) = follow::agent_words(event);

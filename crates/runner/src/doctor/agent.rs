@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use runner_agents::{Help, Probe, Session, Version, VersionFit, mask_text};
+use runner_agents::{AgentSpec, CliHelp, CliProbe, CliVersion, VersionFit, mask_text};
 use runner_core::config::{BackendKind, Config};
 use runner_exec::{Ended, Spec};
 use runner_sandbox::ProgramError;
@@ -56,7 +56,7 @@ fn any_installed(found: &[String]) -> Check {
 pub(super) fn checks(config: &Config, place: &Path, host: &mut Host<'_>) -> Result<Vec<Check>> {
     let kind = config.executor.backend;
     let backend = runner_agents::backend(kind);
-    let invocation = backend.invocation(&Session {
+    let invocation = backend.invocation(&AgentSpec {
         project_dir: place,
         output_path: place,
         schema_path: place,
@@ -101,7 +101,7 @@ pub(super) fn checks(config: &Config, place: &Path, host: &mut Host<'_>) -> Resu
 }
 
 /// Everything that must not be shown, whatever a CLI prints.
-fn secrets(config: &Config, probe: &Probe, env: &[(OsString, OsString)]) -> Vec<String> {
+fn secrets(config: &Config, probe: &CliProbe, env: &[(OsString, OsString)]) -> Vec<String> {
     let keys = env
         .iter()
         .filter(|(name, _)| probe.login.env.iter().any(|key| name == key))
@@ -163,7 +163,7 @@ impl Asker<'_, '_> {
         })
     }
 
-    fn ask_all(&mut self, helps: &'static [Help]) -> Result<Vec<(Help, Answer)>> {
+    fn ask_all(&mut self, helps: &'static [CliHelp]) -> Result<Vec<(CliHelp, Answer)>> {
         helps
             .iter()
             .map(|help| Ok((*help, self.ask(help.command)?)))
@@ -194,7 +194,7 @@ fn install(kind: BackendKind) -> String {
     )
 }
 
-fn version_check(probe: &Probe, answer: &Answer, secrets: &[&str]) -> Check {
+fn version_check(probe: &CliProbe, answer: &Answer, secrets: &[&str]) -> Check {
     const NAME: &str = "agent_version";
     let command = probe.version.join(" ");
     let text = match answer {
@@ -212,7 +212,7 @@ fn version_check(probe: &Probe, answer: &Answer, secrets: &[&str]) -> Check {
     let tried = probe.known_good.map_or_else(String::new, |(first, last)| {
         format!("{first} to {}", shown(last))
     });
-    let Some(version) = Version::find(text) else {
+    let Some(version) = CliVersion::find(text) else {
         return Check::warn(
             NAME,
             format!("`{command}` tells no version{}", quoted(text, secrets)),
@@ -235,7 +235,7 @@ fn version_check(probe: &Probe, answer: &Answer, secrets: &[&str]) -> Check {
 }
 
 /// A version that may stand for all patches of it.
-fn shown(version: Version) -> String {
+fn shown(version: CliVersion) -> String {
     if version.patch == u32::MAX {
         format!("{}.{}.x", version.major, version.minor)
     } else {
@@ -244,7 +244,7 @@ fn shown(version: Version) -> String {
 }
 
 /// None: nothing was asked.
-fn flags_check(answers: Option<&[(Help, Answer)]>, secrets: &[&str]) -> Check {
+fn flags_check(answers: Option<&[(CliHelp, Answer)]>, secrets: &[&str]) -> Check {
     const NAME: &str = "agent_flags";
     let Some(answers) = answers else {
         return Check::warn(
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn flags() {
-        const HELP: Help = Help {
+        const HELP: CliHelp = CliHelp {
             command: &["x", "--help"],
             flags: &["--json", "--out"],
         };

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use runner_agents::Login;
+use runner_agents::CliLogin;
 use runner_core::config::{BackendKind, Config};
 
 use super::Check;
@@ -35,7 +35,7 @@ pub(super) enum Seen {
 /// get into any commit.
 pub(super) fn look(
     kind: BackendKind,
-    login: &Login,
+    login: &CliLogin,
     config: &Config,
     env: &[(OsString, OsString)],
     place: &Path,
@@ -132,7 +132,7 @@ fn perhaps<'v>(
 }
 
 /// What that means.
-pub(super) fn check(kind: BackendKind, login: &Login, seen: &Seen) -> Check {
+pub(super) fn check(kind: BackendKind, login: &CliLogin, seen: &Seen) -> Check {
     let remedy = || {
         match kind {
         BackendKind::Codex => "log in with `codex login`, or set CODEX_API_KEY".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use runner_agents::{Failure, FailureKind, Reset, Session};
+use runner_agents::{AgentFailure, AgentSpec, FailureKind, LimitReset};
 use runner_core::config::{BackendKind, Config};
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{ExecutorRun, IterationErrorKind, RunnerError};
@@ -52,7 +52,7 @@ pub(super) fn run_agent(
     if backend.program().is_some() {
         files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
     }
-    let invocation = backend.invocation(&Session {
+    let invocation = backend.invocation(&AgentSpec {
         project_dir: place.project.root(),
         output_path: &it.output_path(),
         schema_path: &schema_path,
@@ -205,7 +205,7 @@ fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
     }
 }
 
-fn runner_error(failure: &Failure, config: &Config, now: jiff::Timestamp) -> RunnerError {
+fn runner_error(failure: &AgentFailure, config: &Config, now: jiff::Timestamp) -> RunnerError {
     let kind = match failure.kind {
         FailureKind::Quota => IterationErrorKind::Quota,
         FailureKind::RateLimit => IterationErrorKind::RateLimit,
@@ -217,9 +217,9 @@ fn runner_error(failure: &Failure, config: &Config, now: jiff::Timestamp) -> Run
         FailureKind::Other => IterationErrorKind::Agent,
     };
     let retry_at = match &failure.reset {
-        Some(Reset::At(time)) => Some(*time),
-        Some(Reset::In(duration)) => now.checked_add(*duration).ok(),
-        Some(Reset::LocalText(_)) | None => None,
+        Some(LimitReset::At(time)) => Some(*time),
+        Some(LimitReset::In(duration)) => now.checked_add(*duration).ok(),
+        Some(LimitReset::LocalText(_)) | None => None,
     };
     RunnerError {
         kind,

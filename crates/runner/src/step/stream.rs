@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use runner_agents::{Ending, Reader, Usage};
+use runner_agents::{AgentReader, SessionEnding, SessionUsage};
 use runner_exec::{Flow, Stream};
 use serde::de::IgnoredAny;
 
@@ -19,7 +19,7 @@ const MAX_LINE: usize = 16 * 1024 * 1024;
 /// Splits the agent's output into lines, keeps those that are JSON in
 /// `stream.jsonl` and passes them to the backend's reader.
 pub(super) struct EventStream<'b> {
-    reader: Box<dyn Reader>,
+    reader: Box<dyn AgentReader>,
     budget: &'b Budget,
     stdout: Lines,
     stderr: Lines,
@@ -36,7 +36,7 @@ impl<'b> EventStream<'b> {
     /// A stream that records at most `cap` bytes. Of an agent that is known to
     /// print events there is a file from the beginning, for viewers to follow.
     pub(super) fn new(
-        reader: Box<dyn Reader>,
+        reader: Box<dyn AgentReader>,
         budget: &'b Budget,
         path: &Path,
         cap: u64,
@@ -68,7 +68,7 @@ impl<'b> EventStream<'b> {
         now: jiff::Timestamp,
         tz: &runner_agents::LocalZone,
         observer: &mut dyn Observer,
-    ) -> (Ending, Option<String>) {
+    ) -> (SessionEnding, Option<String>) {
         let rest = self.stdout.take_rest();
         self.line(&rest, observer);
         self.flush();
@@ -124,7 +124,7 @@ impl Listener for EventStream<'_> {
         lines.push(bytes, |line| self.line(line, observer));
         self.stdout = lines;
         self.flush();
-        let usage: Usage = self.reader.usage();
+        let usage: SessionUsage = self.reader.usage();
         if self.exceeded.is_none() {
             self.exceeded = self.budget.exceeded_by(&usage);
         }

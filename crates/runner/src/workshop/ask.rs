@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner_agents::{FailureKind, Session};
+use runner_agents::{AgentSpec, FailureKind};
 use runner_core::config::{BackendKind, Config};
 use runner_core::output::MAX_OUTPUT_BYTES;
 use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
@@ -98,7 +98,7 @@ fn ask(
         .as_bytes(),
     )?;
     let backend = runner_agents::backend(config.executor.backend);
-    let invocation = backend.invocation(&Session {
+    let invocation = backend.invocation(&AgentSpec {
         project_dir: project.root(),
         output_path: &output,
         schema_path: &schema,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use runner::workshop::Workshop;
 use runner::{Code, Error, Progress, Project, Result};
-use runner_agents::Event;
+use runner_agents::AgentEvent;
 use runner_core::config::{Config, FleetConfig};
 use runner_core::paths;
 use runner_exec::Supervisor;
@@ -277,7 +277,7 @@ fn watcher(doing: &Doing) -> runner_fleet::local::Watcher {
         let word = match progress {
             Progress::Agent => "agent".to_owned(),
             Progress::Guard => "guard".to_owned(),
-            Progress::AgentEvent(Event::Command {
+            Progress::AgentEvent(AgentEvent::Command {
                 command,
                 running: true,
                 ..
