@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use agent_support::contained::{MECHANISMS, TRY, started, step, tried, with_mechanism};
 use agent_support::{BIN, GOAL, assert_runner_error, put_first_on_path};
-use runner_sandbox::{Support, Unavailable};
+use runner_sandbox::{SandboxSupport, UnavailableReason};
 use runner_testkit::{Run, TestRepo, assert_no_process, write_program};
 use serde_json::json;
 
@@ -286,11 +286,11 @@ fn required_refuses_without_any_and_auto_goes_on_with_a_remark() {
     assert_eq!(repo.meta(1)["sandbox"], "none");
 
     // And what the library says to it.
-    let missing = |reason: &str| Unavailable {
+    let missing = |reason: &str| UnavailableReason {
         reason: reason.to_owned(),
         remedy: None,
     };
-    let none = Support {
+    let none = SandboxSupport {
         bubblewrap: Err(missing("gone")),
         landlock: Err(missing("too old")),
     };

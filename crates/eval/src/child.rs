@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use runner::{Error, Result};
 use runner_core::config::{Config, SandboxMode};
 use runner_exec::{Cancel, CappedLog, Ended, Flow, Sink, Spec, Stream, Supervisor};
-use runner_sandbox::{Mechanism, Policy};
+use runner_sandbox::{Mechanism, WritePolicy};
 
 /// Between SIGTERM and SIGKILL: for the runner, which settles its iteration meanwhile, and for
 /// everything else.
@@ -134,7 +134,7 @@ impl Children<'_> {
             }
             (None, None) => Vec::new(),
         };
-        let policy = Policy {
+        let policy = WritePolicy {
             project: self.workspace.to_owned(),
             writable,
             // The run is over: its records are not for the code that it wrote.
@@ -192,7 +192,7 @@ fn is_own(name: &std::ffi::OsStr) -> bool {
 }
 
 /// Looking takes some milliseconds and always finds the same.
-static SUPPORT: std::sync::OnceLock<runner_sandbox::Support> = std::sync::OnceLock::new();
+static SUPPORT: std::sync::OnceLock<runner_sandbox::SandboxSupport> = std::sync::OnceLock::new();
 
 fn mechanism(config: &Config) -> Result<Mechanism> {
     if config.sandbox.mode == SandboxMode::Off {
@@ -203,7 +203,7 @@ fn mechanism(config: &Config) -> Result<Mechanism> {
 }
 
 #[allow(clippy::needless_pass_by_value)] // So that it fits `map_err`.
-fn refused(refusal: runner_sandbox::Refusal) -> Error {
+fn refused(refusal: runner_sandbox::SandboxRefusal) -> Error {
     Error::new(runner::Code::Config, refusal.message).hint(refusal.hint)
 }
 

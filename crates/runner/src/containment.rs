@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use runner_agents::Invocation;
 use runner_core::config::{Config, SandboxMode};
 use runner_core::paths;
-use runner_sandbox::{Mechanism, Policy};
+use runner_sandbox::{Mechanism, WritePolicy};
 
 use crate::environment;
 use crate::error::{Code, Error, Result};
@@ -227,7 +227,7 @@ pub(crate) struct Room<'a> {
 }
 
 impl Room<'_> {
-    fn policy(&self) -> Result<Policy> {
+    fn policy(&self) -> Result<WritePolicy> {
         let root = self.project.root();
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let mut writable = vec![
@@ -268,7 +268,7 @@ impl Room<'_> {
                 }
             }
         }
-        Ok(Policy {
+        Ok(WritePolicy {
             project: root.to_owned(),
             writable,
             read_only,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::layout::{Access, Mount};
+use crate::layout::{BindMount, SandboxAccess};
 
 /// `bwrap` and what every containment has in common, up to the mounts of this one.
 ///
@@ -37,18 +37,18 @@ pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsStrin
 /// Adds the mounts, the working directory and the program.
 pub(crate) fn complete(
     argv: &mut Vec<OsString>,
-    mounts: &[Mount],
+    mounts: &[BindMount],
     project: &Path,
     program: &[OsString],
 ) {
-    for Mount { path, access } in mounts {
+    for BindMount { path, access } in mounts {
         // Only the project must be there. Anything else may have vanished since it was looked for,
         // and then there is nothing to open or to protect.
         let option = match access {
-            Access::Writable if path == project => "--bind",
-            Access::Writable if is_device(path) => "--dev-bind-try",
-            Access::Writable => "--bind-try",
-            Access::ReadOnly => "--ro-bind-try",
+            SandboxAccess::Writable if path == project => "--bind",
+            SandboxAccess::Writable if is_device(path) => "--dev-bind-try",
+            SandboxAccess::Writable => "--bind-try",
+            SandboxAccess::ReadOnly => "--ro-bind-try",
         };
         argv.extend([option.into(), path.into(), path.into()]);
     }
@@ -90,15 +90,15 @@ mod tests {
 
     #[test]
     fn mounts_in_order_and_the_program_last() {
-        let mounts: Vec<Mount> = [
-            ("/dev/kvm", Access::Writable),
-            ("/dev/shm", Access::Writable),
-            ("/p", Access::Writable),
-            ("/p/a b", Access::ReadOnly),
-            ("/t", Access::Writable),
+        let mounts: Vec<BindMount> = [
+            ("/dev/kvm", SandboxAccess::Writable),
+            ("/dev/shm", SandboxAccess::Writable),
+            ("/p", SandboxAccess::Writable),
+            ("/p/a b", SandboxAccess::ReadOnly),
+            ("/t", SandboxAccess::Writable),
         ]
         .into_iter()
-        .map(|(path, access)| Mount {
+        .map(|(path, access)| BindMount {
             path: path.into(),
             access,
         })

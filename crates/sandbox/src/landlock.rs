@@ -48,18 +48,18 @@ pub fn landlock_main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
+struct LandlockOptions {
     writable: Vec<PathBuf>,
     program: OsString,
     args: Vec<OsString>,
 }
 
-fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
+fn parse(mut args: impl Iterator<Item = OsString>) -> Result<LandlockOptions, String> {
     let mut writable = Vec::new();
     while let Some(arg) = args.next() {
         if arg == "--" {
             let program = args.next().ok_or("no program given")?;
-            return Ok(Options {
+            return Ok(LandlockOptions {
                 writable,
                 program,
                 args: args.collect(),
@@ -74,7 +74,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
 }
 
 /// Returns only if it failed, with the exit code and the words.
-fn launch(options: &Options) -> (u8, String) {
+fn launch(options: &LandlockOptions) -> (u8, String) {
     if let Err(message) = restrict(&options.writable) {
         return (126, message);
     }
@@ -163,13 +163,13 @@ fn explain(error: &RulesetError) -> String {
 mod tests {
     use super::*;
 
-    fn check(line: &str) -> Result<Options, String> {
+    fn check(line: &str) -> Result<LandlockOptions, String> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn options_end_at_the_dashes() {
-        let expected = Options {
+        let expected = LandlockOptions {
             writable: vec!["/a".into(), "--".into()],
             program: "x".into(),
             args: vec!["--rw".into(), "y".into()],

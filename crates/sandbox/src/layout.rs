@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 /// What is allowed at a path and below it, down to the next entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum SandboxAccess {
     ReadOnly,
     Writable,
 }
 
 /// A path that is mounted upon itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub(crate) struct BindMount {
     pub(crate) path: PathBuf,
-    pub(crate) access: Access,
+    pub(crate) access: SandboxAccess,
 }
 
 /// The mounts, parents first, above a root that is read-only.
@@ -25,29 +25,33 @@ pub(crate) struct Mount {
 /// A mount is also what keeps a path in its place: a folder that is one cannot be renamed or
 /// removed. So the folders between a read-only file and the writable mount around it become mounts
 /// too; else `mv state aside && mkdir state` would get around the file. The same for the project.
-pub(crate) fn layout(project: &Path, writable: &[PathBuf], read_only: &[PathBuf]) -> Vec<Mount> {
+pub(crate) fn layout(
+    project: &Path,
+    writable: &[PathBuf],
+    read_only: &[PathBuf],
+) -> Vec<BindMount> {
     // Ordered by components: whatever lies below a path follows it directly.
-    let mut wanted: BTreeMap<&Path, Access> = BTreeMap::new();
+    let mut wanted: BTreeMap<&Path, SandboxAccess> = BTreeMap::new();
     for path in writable {
-        wanted.insert(path, Access::Writable);
+        wanted.insert(path, SandboxAccess::Writable);
     }
     for path in read_only {
-        wanted.insert(path, Access::ReadOnly);
+        wanted.insert(path, SandboxAccess::ReadOnly);
     }
-    wanted.insert(project, Access::Writable);
+    wanted.insert(project, SandboxAccess::Writable);
 
-    let mut mounts: Vec<Mount> = Vec::new();
+    let mut mounts: Vec<BindMount> = Vec::new();
     for (path, access) in wanted {
         let around = mounts
             .iter()
             .rev()
             .find(|mount| path.starts_with(&mount.path));
-        let around_access = around.map_or(Access::ReadOnly, |mount| mount.access);
+        let around_access = around.map_or(SandboxAccess::ReadOnly, |mount| mount.access);
         if access == around_access && path != project {
             continue;
         }
         if let Some(around) = around
-            && around.access == Access::Writable
+            && around.access == SandboxAccess::Writable
         {
             let depth = around.path.components().count();
             let mut pins: Vec<PathBuf> = path
@@ -57,12 +61,12 @@ pub(crate) fn layout(project: &Path, writable: &[PathBuf], read_only: &[PathBuf]
                 .map(Path::to_owned)
                 .collect();
             pins.reverse();
-            mounts.extend(pins.into_iter().map(|path| Mount {
+            mounts.extend(pins.into_iter().map(|path| BindMount {
                 path,
-                access: Access::Writable,
+                access: SandboxAccess::Writable,
             }));
         }
-        mounts.push(Mount {
+        mounts.push(BindMount {
             path: path.to_owned(),
             access,
         });
@@ -71,10 +75,10 @@ pub(crate) fn layout(project: &Path, writable: &[PathBuf], read_only: &[PathBuf]
 }
 
 /// The writable paths of a mechanism that knows no exceptions below them.
-pub(crate) fn writable_roots(mounts: &[Mount]) -> Vec<&Path> {
+pub(crate) fn writable_roots(mounts: &[BindMount]) -> Vec<&Path> {
     let mut roots: Vec<&Path> = Vec::new();
     for mount in mounts {
-        if mount.access == Access::Writable
+        if mount.access == SandboxAccess::Writable
             && !roots.iter().any(|root| mount.path.starts_with(root))
         {
             roots.push(&mount.path);
@@ -100,7 +104,7 @@ mod tests {
         let shown: Vec<String> = mounts
             .iter()
             .map(|mount| {
-                let mark = if mount.access == Access::ReadOnly {
+                let mark = if mount.access == SandboxAccess::ReadOnly {
                     "-"
                 } else {
                     ""

@@ -10,7 +10,7 @@
 //!
 //! | | bubblewrap | Landlock |
 //! |---|---|---|
-//! | writes outside the project and what [`Policy`] names | refused (`EROFS`) | refused (`EACCES`) |
+//! | writes outside the project and what [`WritePolicy`] names | refused (`EROFS`) | refused (`EACCES`) |
 //! | modes, owners and times of files outside | refused | left alone |
 //! | runner-owned files inside the project | read-only | writable: it cannot subtract |
 //! | what is left running | ends with its pid namespace | for the supervisor to end |
@@ -21,8 +21,8 @@
 //! folder bubblewrap is left again), and leaves the monitor alone when it asks for an end
 //! ([`Mechanism::has_monitor`]).
 //!
-//! The way of the data: [`detect`] once, [`choose`] with the configured mode, [`Policy::plan`] for
-//! each child (it looks at the file system), [`Plan::wrap`] (it does not).
+//! The way of the data: [`detect`] once, [`choose`] with the configured mode, [`WritePolicy::plan`] for
+//! each child (it looks at the file system), [`MountPlan::wrap`] (it does not).
 //!
 //! It keeps an agent that errs from doing harm elsewhere. It is no wall against a hostile one: the
 //! sockets of other programs (the session bus, a container engine) stay within reach, and what is
@@ -43,7 +43,7 @@ mod support;
 
 pub use folders::{default_caches, expand_home};
 pub use landlock::landlock_main;
-pub use mechanism::{Mechanism, Refusal, choose};
-pub use policy::{LeftOut, Plan, Policy, wrap};
+pub use mechanism::{Mechanism, SandboxRefusal, choose};
+pub use policy::{LeftOutPath, MountPlan, WritePolicy, wrap};
 pub use program::{ProgramError, resolve_program};
-pub use support::{Bubblewrap, Support, Unavailable, detect};
+pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect};

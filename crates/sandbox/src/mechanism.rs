@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use runner_core::config::SandboxMode;
 
 use crate::landlock::FAILURE_PREFIX;
-use crate::support::Support;
+use crate::support::SandboxSupport;
 
 /// How a program is contained.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Mechanism {
         matches!(self, Self::Bubblewrap { .. })
     }
 
-    /// Whether the files in [`crate::Policy::read_only`] really are.
+    /// Whether the files in [`crate::WritePolicy::read_only`] really are.
     pub fn protects_files(&self) -> bool {
         matches!(self, Self::Bubblewrap { .. })
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Mechanism {
 /// Why nothing may run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct SandboxRefusal {
     /// What is wrong, as a lowercase fragment.
     pub message: String,
     /// What to do about it.
@@ -80,7 +80,7 @@ pub struct Refusal {
 
 /// The mechanism that the mode asks for: the best there is, and with
 /// [`SandboxMode::Required`] never none.
-pub fn choose(mode: SandboxMode, support: &Support) -> Result<Mechanism, Refusal> {
+pub fn choose(mode: SandboxMode, support: &SandboxSupport) -> Result<Mechanism, SandboxRefusal> {
     if mode == SandboxMode::Off {
         return Ok(Mechanism::None);
     }
@@ -102,7 +102,7 @@ pub fn choose(mode: SandboxMode, support: &Support) -> Result<Mechanism, Refusal
         .into_iter()
         .filter_map(|why| why.remedy.as_deref())
         .collect();
-    Err(Refusal {
+    Err(SandboxRefusal {
         message: format!(
             "[sandbox] mode = \"required\", but there is no sandbox (bubblewrap: {bubblewrap}; Landlock: {landlock})"
         ),
@@ -117,14 +117,14 @@ pub fn choose(mode: SandboxMode, support: &Support) -> Result<Mechanism, Refusal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::{Bubblewrap, Unavailable};
+    use crate::support::{Bubblewrap, UnavailableReason};
 
-    fn support(bubblewrap: bool, landlock: bool) -> Support {
-        let missing = |remedy: &str| Unavailable {
+    fn support(bubblewrap: bool, landlock: bool) -> SandboxSupport {
+        let missing = |remedy: &str| UnavailableReason {
             reason: "not there".to_owned(),
             remedy: Some(remedy.to_owned()),
         };
-        Support {
+        SandboxSupport {
             bubblewrap: bubblewrap
                 .then(|| Bubblewrap {
                     program: "/usr/bin/bwrap".into(),

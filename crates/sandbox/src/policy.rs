@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::layout::{self, Mount};
-use crate::mechanism::{Mechanism, Refusal};
+use crate::layout::{self, BindMount};
+use crate::mechanism::{Mechanism, SandboxRefusal};
 use crate::{bubblewrap, privileges};
 
 /// Shared memory: programs that use it cannot do without.
@@ -14,7 +14,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// What a child may write to. The most specific entry counts, and of two for the same path the
 /// read-only one, so that folders may be nested in each other in any way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct WritePolicy {
     /// The project: writable, and where the child is started.
     pub project: PathBuf,
     /// Folders and files that are writable too. Those that do not exist are left out.
@@ -27,7 +27,7 @@ pub struct Policy {
 
 /// A writable path that the child will not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct LeftOutPath {
     /// As the policy has it.
     pub path: PathBuf,
     /// A lowercase fragment.
@@ -38,29 +38,32 @@ pub struct LeftOut {
 
 /// A policy with all its paths looked up: links resolved, and what is not there left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct MountPlan {
     /// Writable paths that could not be granted.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<LeftOutPath>,
     /// Read-only paths that are not protected by any mechanism: nothing is there yet, or it is a
     /// link, which can be replaced. Only a look at them afterwards tells.
     pub unprotected: Vec<PathBuf>,
     project: PathBuf,
-    mounts: Vec<Mount>,
+    mounts: Vec<BindMount>,
     kept_by_root: Option<Vec<&'static str>>,
 }
 
-impl Policy {
+impl WritePolicy {
     /// Looks up all paths. Only a project that cannot be found is an error.
-    pub fn plan(&self) -> Result<Plan, Refusal> {
-        let project = self.project.canonicalize().map_err(|error| Refusal {
-            message: format!(
-                "cannot contain anything in `{}`: {error}",
-                self.project.display()
-            ),
-            hint: "the project folder must exist and be readable".to_owned(),
-        })?;
+    pub fn plan(&self) -> Result<MountPlan, SandboxRefusal> {
+        let project = self
+            .project
+            .canonicalize()
+            .map_err(|error| SandboxRefusal {
+                message: format!(
+                    "cannot contain anything in `{}`: {error}",
+                    self.project.display()
+                ),
+                hint: "the project folder must exist and be readable".to_owned(),
+            })?;
         if project == Path::new("/") {
-            return Err(Refusal {
+            return Err(SandboxRefusal {
                 message: "the project is `/`: everything would be writable".to_owned(),
                 hint: "move the project into a folder of its own, or set [sandbox] mode = \"off\""
                     .to_owned(),
@@ -79,7 +82,7 @@ impl Policy {
                 unprotected.push(path.clone());
             }
         }
-        Ok(Plan {
+        Ok(MountPlan {
             left_out,
             unprotected,
             mounts: layout::layout(&project, &writable, &read_only),
@@ -89,13 +92,13 @@ impl Policy {
     }
 
     /// The real paths of all that is writable.
-    fn writable(&self, project: &Path, left_out: &mut Vec<LeftOut>) -> Vec<PathBuf> {
+    fn writable(&self, project: &Path, left_out: &mut Vec<LeftOutPath>) -> Vec<PathBuf> {
         let mut found: Vec<(&Path, PathBuf)> = vec![(&self.project, project.to_owned())];
         let named = self.writable.iter().chain([&self.tmp]);
         for path in named {
             match look_up(path) {
                 Ok(real) => found.push((path, real)),
-                Err((absent, reason)) => left_out.push(LeftOut {
+                Err((absent, reason)) => left_out.push(LeftOutPath {
                     path: path.clone(),
                     reason,
                     absent,
@@ -110,7 +113,7 @@ impl Policy {
                 inside && !real.starts_with(real_around)
             });
             if escapes {
-                left_out.push(LeftOut {
+                left_out.push(LeftOutPath {
                     path: path.to_path_buf(),
                     reason: format!(
                         "a link in a folder that the agent can write to leads to `{}`: name that folder itself",
@@ -147,7 +150,7 @@ fn look_up(path: &Path) -> Result<PathBuf, (bool, String)> {
     Ok(real)
 }
 
-impl Plan {
+impl MountPlan {
     /// The argv that runs `argv` in containment. `launcher` is how to call
     /// [`crate::landlock_main`], as in `["/proc/self/exe", "__landlock"]`.
     pub fn wrap(
@@ -176,13 +179,13 @@ impl Plan {
     }
 }
 
-/// [`Policy::plan`] and [`Plan::wrap`] in one; without a mechanism the argv as it is.
+/// [`WritePolicy::plan`] and [`MountPlan::wrap`] in one; without a mechanism the argv as it is.
 pub fn wrap(
     mechanism: &Mechanism,
-    policy: &Policy,
+    policy: &WritePolicy,
     launcher: &[OsString],
     argv: &[OsString],
-) -> Result<Vec<OsString>, Refusal> {
+) -> Result<Vec<OsString>, SandboxRefusal> {
     if *mechanism == Mechanism::None {
         return Ok(argv.to_vec());
     }

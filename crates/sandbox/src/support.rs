@@ -15,11 +15,11 @@ const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What there is. Ask once and keep it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Support {
+pub struct SandboxSupport {
     /// The `bwrap` that worked.
-    pub bubblewrap: Result<Bubblewrap, Unavailable>,
+    pub bubblewrap: Result<Bubblewrap, UnavailableReason>,
     /// The kernel's Landlock ABI.
-    pub landlock: Result<u32, Unavailable>,
+    pub landlock: Result<u32, UnavailableReason>,
 }
 
 /// A `bwrap` that works here.
@@ -33,38 +33,38 @@ pub struct Bubblewrap {
 
 /// Why something cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unavailable {
+pub struct UnavailableReason {
     /// A lowercase fragment.
     pub reason: String,
     /// What to do about it, where that is known.
     pub remedy: Option<String>,
 }
 
-impl fmt::Display for Unavailable {
+impl fmt::Display for UnavailableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
 }
 
 /// Tries both mechanisms, which takes a few milliseconds.
-pub fn detect() -> Support {
-    Support {
+pub fn detect() -> SandboxSupport {
+    SandboxSupport {
         bubblewrap: detect_bubblewrap(&std::env::var_os("PATH").unwrap_or_default()),
-        landlock: landlock::probe().map_err(|reason| Unavailable {
+        landlock: landlock::probe().map_err(|reason| UnavailableReason {
             reason,
             remedy: Some("use a kernel with Landlock switched on (Linux 5.19 or later)".to_owned()),
         }),
     }
 }
 
-fn detect_bubblewrap(path_var: &OsStr) -> Result<Bubblewrap, Unavailable> {
+fn detect_bubblewrap(path_var: &OsStr) -> Result<Bubblewrap, UnavailableReason> {
     let Some(program) = find(path_var) else {
-        return Err(Unavailable {
+        return Err(UnavailableReason {
             reason: "bwrap is not installed".to_owned(),
             remedy: Some("install bubblewrap".to_owned()),
         });
     };
-    let version = try_out(&program).map_err(|reason| Unavailable {
+    let version = try_out(&program).map_err(|reason| UnavailableReason {
         remedy: remedy(&reason).map(str::to_owned),
         reason,
     })?;

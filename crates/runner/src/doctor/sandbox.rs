@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use runner_core::config::{SandboxConfig, SandboxMode};
-use runner_sandbox::{Mechanism, Support, Unavailable};
+use runner_sandbox::{Mechanism, SandboxSupport, UnavailableReason};
 
 use super::{Check, Verdict};
 
 /// Both mechanisms, and the choice.
-pub(super) fn checks(config: &SandboxConfig, support: &Support) -> Vec<Check> {
+pub(super) fn checks(config: &SandboxConfig, support: &SandboxSupport) -> Vec<Check> {
     let wanted = config.mode != SandboxMode::Off;
     let bubblewrap = match &support.bubblewrap {
         Ok(found) => {
@@ -33,7 +33,7 @@ pub(super) fn checks(config: &SandboxConfig, support: &Support) -> Vec<Check> {
     vec![bubblewrap, landlock, choice(config.mode, support)]
 }
 
-fn missing(name: &'static str, why: &Unavailable, wanted: bool) -> Check {
+fn missing(name: &'static str, why: &UnavailableReason, wanted: bool) -> Check {
     if !wanted {
         return Check::ok(name, format!("{why}; it is not needed here"));
     }
@@ -45,7 +45,7 @@ fn missing(name: &'static str, why: &Unavailable, wanted: bool) -> Check {
     }
 }
 
-fn choice(mode: SandboxMode, support: &Support) -> Check {
+fn choice(mode: SandboxMode, support: &SandboxSupport) -> Check {
     const NAME: &str = "sandbox";
     let setting = format!("[sandbox] mode = \"{mode}\"");
     match runner_sandbox::choose(mode, support) {
@@ -111,12 +111,12 @@ mod tests {
 
     use super::*;
 
-    fn support(bubblewrap: bool, landlock: bool) -> Support {
-        let missing = |remedy: &str| Unavailable {
+    fn support(bubblewrap: bool, landlock: bool) -> SandboxSupport {
+        let missing = |remedy: &str| UnavailableReason {
             reason: "not there".to_owned(),
             remedy: Some(remedy.to_owned()),
         };
-        Support {
+        SandboxSupport {
             bubblewrap: bubblewrap
                 .then(|| Bubblewrap {
                     program: "/usr/bin/bwrap".into(),

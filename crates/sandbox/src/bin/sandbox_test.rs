@@ -16,7 +16,9 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use runner_core::config::SandboxMode;
-use runner_sandbox::{Mechanism, Plan, Policy, Support, choose, detect, landlock_main};
+use runner_sandbox::{
+    Mechanism, MountPlan, SandboxSupport, WritePolicy, choose, detect, landlock_main,
+};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -62,11 +64,11 @@ fn show_support() -> io::Result<()> {
 }
 
 /// Only the named one counts as there, so that the choice is the runner's own.
-fn mechanism(name: &str, mut support: Support) -> io::Result<Mechanism> {
+fn mechanism(name: &str, mut support: SandboxSupport) -> io::Result<Mechanism> {
     if name == "none" {
         return Ok(Mechanism::None);
     }
-    let hidden = runner_sandbox::Unavailable {
+    let hidden = runner_sandbox::UnavailableReason {
         reason: "hidden".to_owned(),
         remedy: None,
     };
@@ -78,13 +80,13 @@ fn mechanism(name: &str, mut support: Support) -> io::Result<Mechanism> {
     choose(SandboxMode::Required, &support).map_err(io::Error::other)
 }
 
-fn plan(policy: &Policy) -> io::Result<Plan> {
+fn plan(policy: &WritePolicy) -> io::Result<MountPlan> {
     policy.plan().map_err(io::Error::other)
 }
 
 fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let name = args.next().unwrap_or_default();
-    let mut policy = Policy {
+    let mut policy = WritePolicy {
         project: args.next().unwrap_or_default().into(),
         writable: Vec::new(),
         read_only: Vec::new(),
@@ -123,7 +125,7 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let begun = Instant::now();
     let support = detect();
     let detecting = begun.elapsed();
-    let policy = Policy {
+    let policy = WritePolicy {
         read_only: ["config", "hooks", "info"]
             .map(|name| project.join(".git").join(name))
             .to_vec(),

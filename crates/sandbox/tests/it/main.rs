@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use runner_sandbox::{Mechanism, Support, detect};
+use runner_sandbox::{Mechanism, SandboxSupport, detect};
 use tempfile::TempDir;
 
 /// The binary of this crate's tests.
@@ -228,7 +228,7 @@ fn with(mechanism: &'static str, test: impl Fn(Case)) {
     }
 }
 
-fn is_there(mechanism: &str, support: &Support) -> bool {
+fn is_there(mechanism: &str, support: &SandboxSupport) -> bool {
     let missing = match mechanism {
         "bubblewrap" => support.bubblewrap.as_ref().err(),
         _ => support.landlock.as_ref().err(),

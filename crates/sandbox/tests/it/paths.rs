@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use runner_sandbox::{Mechanism, Policy};
+use runner_sandbox::{Mechanism, WritePolicy};
 
 use crate::{Case, each};
 
@@ -149,7 +149,7 @@ fn planted_links_open_nothing() {
     symlink(case.path("outside"), case.path("project/cache")).unwrap();
     symlink(case.path("outside"), case.path("tmp/cache")).unwrap();
     symlink("/", case.path("root")).unwrap();
-    let policy = Policy {
+    let policy = WritePolicy {
         project: case.path("project"),
         writable: [
             "project/cache",
@@ -208,7 +208,7 @@ fn planted_links_open_nothing() {
 #[test]
 fn policies_that_cannot_be() {
     let case = Case::new("none", false);
-    let policy = |project: &str, tmp: &str| Policy {
+    let policy = |project: &str, tmp: &str| WritePolicy {
         project: project.into(),
         writable: vec!["relative".into(), "/proc/sys".into()],
         read_only: Vec::new(),
