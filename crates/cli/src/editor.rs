@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 
 /// What `VISUAL` or `EDITOR` says; `None` where neither says anything.
 pub(crate) fn named() -> Option<String> {
@@ -18,7 +18,7 @@ pub(crate) fn named() -> Option<String> {
 /// Opens a file and waits until the person is done.
 pub(crate) fn open(editor: &str, path: &Path) -> Result<()> {
     let failed = |what: String| {
-        Error::new(Code::Io, format!("the editor `{editor}` {what}"))
+        Error::new(ErrorCode::Io, format!("the editor `{editor}` {what}"))
             .hint("set VISUAL or EDITOR to one that waits until you are done, such as `nano` or `code --wait`, or use --file")
     };
     // The variable may hold options too: the shell takes it apart, as git does it.

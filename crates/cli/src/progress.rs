@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Instant;
 
-use runner::{Observer, Progress};
+use runner::{ProgressObserver, RunProgress};
 use runner_agents::AgentEvent;
 use serde_json::json;
 
@@ -98,10 +98,10 @@ fn clock(secs: u64) -> String {
     format!("{}:{:02}", secs / 60, secs % 60)
 }
 
-impl Observer for Screen<'_> {
-    fn progress(&mut self, progress: &Progress<'_>) {
+impl ProgressObserver for Screen<'_> {
+    fn progress(&mut self, progress: &RunProgress<'_>) {
         match progress {
-            Progress::Recovered { run_id, iter, how } => {
+            RunProgress::Recovered { run_id, iter, how } => {
                 let mut out = self.out.borrow_mut();
                 if self.events && out.json {
                     out.object(
@@ -117,7 +117,7 @@ impl Observer for Screen<'_> {
                     ));
                 }
             }
-            Progress::Started {
+            RunProgress::Started {
                 iter,
                 path,
                 passed,
@@ -139,12 +139,12 @@ impl Observer for Screen<'_> {
                 });
                 self.draw();
             }
-            Progress::Agent | Progress::Guard => {
+            RunProgress::Agent | RunProgress::Guard => {
                 if let Some(starter) = self.starter.take() {
                     starter.begun();
                 }
                 if let Some(current) = &mut self.current {
-                    current.phase = if matches!(progress, Progress::Agent) {
+                    current.phase = if matches!(progress, RunProgress::Agent) {
                         "agent"
                     } else {
                         "guard"
@@ -152,7 +152,7 @@ impl Observer for Screen<'_> {
                 }
                 self.draw();
             }
-            Progress::AgentEvent(event) => {
+            RunProgress::AgentEvent(event) => {
                 if let (
                     Some(current),
                     AgentEvent::Command {
@@ -164,11 +164,11 @@ impl Observer for Screen<'_> {
                 }
                 self.draw();
             }
-            Progress::Ended(_) => {
+            RunProgress::Ended(_) => {
                 self.current = None;
                 self.out.borrow_mut().clear_line();
             }
-            Progress::Waiting { secs, why } => {
+            RunProgress::Waiting { secs, why } => {
                 let mut out = self.out.borrow_mut();
                 if self.events && out.json {
                     out.object(json!({"event": "waiting", "secs": secs, "why": why}));
@@ -179,15 +179,15 @@ impl Observer for Screen<'_> {
                     ));
                 }
             }
-            Progress::Trying { what, limit_secs } => {
+            RunProgress::Trying { what, limit_secs } => {
                 self.trying = Some(((*what).to_owned(), Instant::now(), *limit_secs));
                 self.draw();
             }
-            Progress::Tried => {
+            RunProgress::Tried => {
                 self.trying = None;
                 self.out.borrow_mut().clear_line();
             }
-            Progress::Note(text) => {
+            RunProgress::Note(text) => {
                 if self.said.insert((*text).to_owned()) {
                     self.out.borrow_mut().say(&format!("note: {text}"));
                 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use runner::{Code, Error, Result, files};
+use runner::{Error, ErrorCode, Result, files};
 use runner_core::config::Config;
 use runner_core::text::cut_front;
 use runner_core::tree::Node;
@@ -60,7 +60,10 @@ fn one(check: &Check, state: &Final<'_>, children: &Children<'_>) -> Result<Chec
             let limit = Duration::from_secs(*timeout_secs);
             let ran = children.contained(cmd, state.config, limit)?;
             if ran.ended == Ended::Interrupted {
-                return Err(Error::new(Code::Interrupted, "interrupted during a check"));
+                return Err(Error::new(
+                    ErrorCode::Interrupted,
+                    "interrupted during a check",
+                ));
             }
             output = Some(shown(&ran.log));
             judge_command(check, &ran, *timeout_secs)

@@ -204,7 +204,7 @@ fn mechanism(config: &Config) -> Result<Mechanism> {
 
 #[allow(clippy::needless_pass_by_value)] // So that it fits `map_err`.
 fn refused(refusal: runner_sandbox::SandboxRefusal) -> Error {
-    Error::new(runner::Code::Config, refusal.message).hint(refusal.hint)
+    Error::new(runner::ErrorCode::Config, refusal.message).hint(refusal.hint)
 }
 
 /// A log that forgets its middle.

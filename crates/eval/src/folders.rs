@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runner::{Code, Error, Result, files};
+use runner::{Error, ErrorCode, Result, files};
 use runner_core::digest::sha256_hex;
 
 use crate::case::sample_case;
@@ -36,9 +36,9 @@ pub struct Folders {
 impl Folders {
     /// For the project that `start` is in: the nearest folder with an `eval/cases`, else `start`.
     pub fn of(start: &Path, options: &FolderOptions) -> Result<Self> {
-        let start = start
-            .canonicalize()
-            .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
+        let start = start.canonicalize().map_err(|error| {
+            Error::new(ErrorCode::Layout, format!("{}: {error}", start.display()))
+        })?;
         let has_cases = |folder: &&Path| folder.join("eval/cases").is_dir();
         let project = start.ancestors().find(has_cases).unwrap_or(&start);
         let eval = project.join("eval");

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner::{Code, Error, Git, Project, Result, files};
+use runner::{Error, ErrorCode, Git, Project, Result, files};
 use runner_core::config::Config;
 use runner_core::paths::{self, GlobList};
 use runner_exec::Ended;
@@ -162,7 +162,7 @@ pub fn from_git(
         options.tests.clone()
     };
     let tests = GlobList::new(&globs).map_err(|error| {
-        let mut told = Error::new(Code::Config, format!("--tests: {}", error.message));
+        let mut told = Error::new(ErrorCode::Config, format!("--tests: {}", error.message));
         told.hint = error.hint;
         told
     })?;
@@ -176,7 +176,7 @@ pub fn from_git(
     let mut mined = Mined::default();
     for commit in commits(&git, &options.range)? {
         if world.cancel.is_cancelled() {
-            return Err(Error::new(Code::Interrupted, "interrupted")
+            return Err(Error::new(ErrorCode::Interrupted, "interrupted")
                 .hint("cases that were written stay; the same command goes on with the others"));
         }
         let result = mine.settle(&commit)?;
@@ -217,7 +217,8 @@ impl Commit {
 
 fn commits(git: &Git, range: &str) -> Result<Vec<Commit>> {
     let wrong = |why: String| {
-        Error::new(Code::Config, why).hint("two commits with .. between them, such as v1.0..main")
+        Error::new(ErrorCode::Config, why)
+            .hint("two commits with .. between them, such as v1.0..main")
     };
     let Some((from, to)) = range.split_once("..") else {
         return Err(wrong(format!("{range:?} is not a range of commits")));
@@ -441,7 +442,7 @@ enum Tried {
 
 fn interrupted(ran: &Ran) -> Result<()> {
     if ran.ended == Ended::Interrupted {
-        return Err(Error::new(Code::Interrupted, "interrupted"));
+        return Err(Error::new(ErrorCode::Interrupted, "interrupted"));
     }
     Ok(())
 }

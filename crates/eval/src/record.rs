@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use runner::{Code, Error, Result, files};
+use runner::{Error, ErrorCode, Result, files};
 use serde::{Deserialize, Serialize};
 
 use crate::case::Outcome;
@@ -212,7 +212,7 @@ impl Records {
             [] => {}
             [first, .., last] => {
                 return Err(Error::new(
-                    Code::NotFound,
+                    ErrorCode::NotFound,
                     format!("{word:?} is the beginning of more than one set: {first} … {last}"),
                 )
                 .hint("give more of its name"));
@@ -241,7 +241,10 @@ impl Records {
                 None => set.clone(),
             })
             .collect();
-        let error = Error::new(Code::NotFound, format!("there are no runs for {word:?}"));
+        let error = Error::new(
+            ErrorCode::NotFound,
+            format!("there are no runs for {word:?}"),
+        );
         if shown.is_empty() {
             error.hint("there are no results yet: `runner eval run CASE`")
         } else {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner::{Code, Error, Git, Result, files};
+use runner::{Error, ErrorCode, Git, Result, files};
 use runner_core::config::Config;
 use runner_core::goal::Goal;
 use runner_core::paths;
@@ -104,7 +104,7 @@ fn command(
 
 fn ended_well(ran: &Ran, what: &str, code: &'static str, limit_secs: u64) -> Result<(), Refused> {
     if ran.ended == Ended::Interrupted {
-        return Err(Error::new(Code::Interrupted, "interrupted").into());
+        return Err(Error::new(ErrorCode::Interrupted, "interrupted").into());
     }
     match ran.trouble(limit_secs) {
         None => Ok(()),
@@ -166,7 +166,7 @@ fn write_file(root: &Path, path: &str, text: &str) -> Result<(), Refused> {
 pub(crate) fn source_repository(source: &Source) -> Result<Git> {
     let gone = |why: String| {
         Error::new(
-            Code::NotFound,
+            ErrorCode::NotFound,
             format!("[source] repository {}: {why}", source.repository.display()),
         )
         .hint("name the repository with its path from the case file")

@@ -7,17 +7,17 @@ use runner_core::config::Config;
 use runner_core::paths;
 
 use crate::budget;
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::notify;
 use crate::project::Project;
-use crate::state::Problem;
+use crate::state::ProjectProblem;
 
 /// Everything that cannot be honoured.
-pub(crate) fn refusals(project: &Project, config: &Config) -> Vec<Problem> {
+pub(crate) fn refusals(project: &Project, config: &Config) -> Vec<ProjectProblem> {
     let mut refused = Vec::new();
     let mut refuse = |message: String, hint: &str| {
-        refused.push(Problem {
-            code: Code::Config,
+        refused.push(ProjectProblem {
+            code: ErrorCode::Config,
             place: paths::CONFIG.to_owned(),
             message,
             hint: Some(hint.to_owned()),

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::lock::Lock;
-use crate::log::Events;
+use crate::lock::ProjectLock;
+use crate::log::EventLog;
 use crate::project::Project;
 use crate::state;
 use crate::tail;
@@ -23,7 +23,7 @@ const TAIL_BYTES: u64 = 256 * 1024;
 /// What a runner is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum RunPhase {
     /// No runner is at work.
     #[default]
     Idle,
@@ -49,21 +49,21 @@ pub enum Phase {
     Working,
 }
 
-impl Phase {
+impl RunPhase {
     /// The word in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            Phase::Idle => "idle",
-            Phase::Starting => "starting",
-            Phase::Preparing => "preparing",
-            Phase::Agent => "agent",
-            Phase::Checking => "checking",
-            Phase::Guard => "guard",
-            Phase::Deciding => "deciding",
-            Phase::Committing => "committing",
-            Phase::Between => "between",
-            Phase::Waiting => "waiting",
-            Phase::Working => "working",
+            RunPhase::Idle => "idle",
+            RunPhase::Starting => "starting",
+            RunPhase::Preparing => "preparing",
+            RunPhase::Agent => "agent",
+            RunPhase::Checking => "checking",
+            RunPhase::Guard => "guard",
+            RunPhase::Deciding => "deciding",
+            RunPhase::Committing => "committing",
+            RunPhase::Between => "between",
+            RunPhase::Waiting => "waiting",
+            RunPhase::Working => "working",
         }
     }
 
@@ -71,19 +71,19 @@ impl Phase {
     pub fn in_iteration(self) -> bool {
         matches!(
             self,
-            Phase::Preparing
-                | Phase::Agent
-                | Phase::Checking
-                | Phase::Guard
-                | Phase::Deciding
-                | Phase::Committing
+            RunPhase::Preparing
+                | RunPhase::Agent
+                | RunPhase::Checking
+                | RunPhase::Guard
+                | RunPhase::Deciding
+                | RunPhase::Committing
         )
     }
 }
 
 /// What the loop waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Waiting {
+pub struct LoopWait {
     /// When it tries again (RFC 3339, UTC).
     pub until: String,
     /// The kind of the error that made it wait, such as `quota`.
@@ -109,7 +109,7 @@ pub struct LastEnd {
 
 /// What is going on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Activity {
+pub struct RunActivity {
     /// The current run; `None` before the first start.
     pub run_id: Option<String>,
     /// The runner that holds the lock. The kernel names it: a pid that was used
@@ -120,7 +120,7 @@ pub struct Activity {
     /// Where the loop at work writes what it would print, if it is detached.
     pub log: Option<PathBuf>,
     /// What it is doing.
-    pub phase: Phase,
+    pub phase: RunPhase,
     /// Since when (RFC 3339, UTC).
     pub phase_started_at: Option<String>,
     /// The iteration under way, or the last one.
@@ -130,7 +130,7 @@ pub struct Activity {
     /// When that iteration began (RFC 3339, UTC).
     pub iteration_started_at: Option<String>,
     /// What it waits for, in phase `waiting`.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<LoopWait>,
     /// How the last loop ended; `None` while one is at work.
     pub last_end: Option<LastEnd>,
     /// An iteration was begun and never ended, and no runner is at work: the next
@@ -138,7 +138,7 @@ pub struct Activity {
     pub cut_off: bool,
 }
 
-impl Activity {
+impl RunActivity {
     /// Whether the runner that is named is alive.
     pub fn is_running(&self) -> bool {
         self.pid.is_some()
@@ -146,16 +146,16 @@ impl Activity {
 }
 
 /// Reads what is going on. Never fails: what cannot be read is not known.
-pub fn activity(project: &Project) -> Activity {
+pub fn activity(project: &Project) -> RunActivity {
     let run_id = state::load_run_state(project)
         .ok()
         .and_then(|state| state.run_id);
     // Asked first: a runner that ends meanwhile is shown with its last events, and
     // not as one that vanished in the middle.
-    let pid = Lock::holder(project);
-    let mut trail = Trail::default();
+    let pid = ProjectLock::holder(project);
+    let mut trail = ActivityTrail::default();
     if let Some(run) = &run_id {
-        let path = Events::path(&project.run_folder(run));
+        let path = EventLog::path(&project.run_folder(run));
         for line in tail::last_lines(&path, TAIL_BYTES) {
             if let Some(event) = LoopEvent::parse(&line) {
                 trail.push(&event);
@@ -180,7 +180,7 @@ pub fn loop_log(project: &Project, run: &str) -> PathBuf {
 
 /// Where the events of a run lie.
 pub fn events_path(project: &Project, run: &str) -> PathBuf {
-    Events::path(&project.run_folder(run))
+    EventLog::path(&project.run_folder(run))
 }
 
 /// One line of `events.jsonl`.
@@ -236,26 +236,26 @@ impl LoopEvent {
 
 /// Follows the events of a run, one by one, in their order.
 #[derive(Clone, Debug, Default)]
-pub struct Trail {
-    now: Activity,
+pub struct ActivityTrail {
+    now: RunActivity,
     /// Whether any event was seen.
     any: bool,
 }
 
-impl Trail {
+impl ActivityTrail {
     /// Takes the next event in.
     pub fn push(&mut self, event: &LoopEvent) {
         self.any = true;
         let now = &mut self.now;
         let phase = match event.event.as_str() {
             "run_started" => {
-                *now = Activity::default();
-                Phase::Idle
+                *now = RunActivity::default();
+                RunPhase::Idle
             }
             "loop_started" => {
                 now.since = Some(event.ts.clone());
                 now.last_end = None;
-                Phase::Starting
+                RunPhase::Starting
             }
             "iteration_started" => {
                 now.iter = event.iter;
@@ -263,15 +263,15 @@ impl Trail {
                 now.iteration_started_at = Some(event.ts.clone());
                 // Of an iteration that was settled by a single step.
                 now.last_end = None;
-                Phase::Preparing
+                RunPhase::Preparing
             }
-            "agent_started" => Phase::Agent,
-            "agent_ended" => Phase::Checking,
-            "guard_started" => Phase::Guard,
-            "guard_ended" => Phase::Deciding,
-            "decided" => Phase::Committing,
-            "committed" | "recovered" | "resumed" => Phase::Between,
-            "waiting" => Phase::Waiting,
+            "agent_started" => RunPhase::Agent,
+            "agent_ended" => RunPhase::Checking,
+            "guard_started" => RunPhase::Guard,
+            "guard_ended" => RunPhase::Deciding,
+            "decided" => RunPhase::Committing,
+            "committed" | "recovered" | "resumed" => RunPhase::Between,
+            "waiting" => RunPhase::Waiting,
             "finished" => {
                 now.since = None;
                 now.last_end = Some(last_end(event));
@@ -279,13 +279,13 @@ impl Trail {
                 if now.phase.in_iteration() {
                     now.phase
                 } else {
-                    Phase::Idle
+                    RunPhase::Idle
                 }
             }
             // A viewer of today with the events of tomorrow.
             _ => return,
         };
-        now.waiting = (phase == Phase::Waiting).then(|| Waiting {
+        now.waiting = (phase == RunPhase::Waiting).then(|| LoopWait {
             until: event.owned("until").unwrap_or_default(),
             kind: event.owned("kind").unwrap_or_default(),
             why: event.owned("why").unwrap_or_default(),
@@ -297,21 +297,21 @@ impl Trail {
     }
 
     /// What is going on if this runner is at work, or none is.
-    pub fn activity(&self, pid: Option<u32>) -> Activity {
+    pub fn activity(&self, pid: Option<u32>) -> RunActivity {
         let mut now = self.now.clone();
         now.pid = pid;
         match pid {
             None => {
                 now.cut_off = now.phase.in_iteration();
-                now.phase = Phase::Idle;
+                now.phase = RunPhase::Idle;
                 now.phase_started_at = None;
                 now.since = None;
                 now.waiting = None;
             }
-            Some(_) if !self.any => now.phase = Phase::Working,
+            Some(_) if !self.any => now.phase = RunPhase::Working,
             // The end that was written is that of an earlier one.
-            Some(_) if now.last_end.is_some() || now.phase == Phase::Idle => {
-                now.phase = Phase::Starting;
+            Some(_) if now.last_end.is_some() || now.phase == RunPhase::Idle => {
+                now.phase = RunPhase::Starting;
                 now.phase_started_at = None;
                 now.last_end = None;
             }
@@ -344,8 +344,8 @@ fn last_end(event: &LoopEvent) -> LastEnd {
 mod tests {
     use super::*;
 
-    fn trail(lines: &[&str]) -> Trail {
-        let mut trail = Trail::default();
+    fn trail(lines: &[&str]) -> ActivityTrail {
+        let mut trail = ActivityTrail::default();
         for (second, line) in lines.iter().enumerate() {
             let line = line.replacen('{', &format!("{{\"ts\":\"t{second}\","), 1);
             trail.push(&LoopEvent::parse(line.as_bytes()).unwrap());
@@ -356,30 +356,30 @@ mod tests {
     #[test]
     fn phases_follow_the_events() {
         let lines = [
-            (r#"{"event":"run_started"}"#, Phase::Starting),
-            (r#"{"event":"loop_started"}"#, Phase::Starting),
+            (r#"{"event":"run_started"}"#, RunPhase::Starting),
+            (r#"{"event":"loop_started"}"#, RunPhase::Starting),
             (
                 r#"{"event":"iteration_started","iter":3,"node_id":"a"}"#,
-                Phase::Preparing,
+                RunPhase::Preparing,
             ),
-            (r#"{"event":"agent_started","iter":3}"#, Phase::Agent),
-            (r#"{"event":"agent_ended","iter":3}"#, Phase::Checking),
-            (r#"{"event":"guard_started","iter":3}"#, Phase::Guard),
-            (r#"{"event":"guard_ended","iter":3}"#, Phase::Deciding),
-            (r#"{"event":"decided","iter":3}"#, Phase::Committing),
-            (r#"{"event":"committed","iter":3}"#, Phase::Between),
+            (r#"{"event":"agent_started","iter":3}"#, RunPhase::Agent),
+            (r#"{"event":"agent_ended","iter":3}"#, RunPhase::Checking),
+            (r#"{"event":"guard_started","iter":3}"#, RunPhase::Guard),
+            (r#"{"event":"guard_ended","iter":3}"#, RunPhase::Deciding),
+            (r#"{"event":"decided","iter":3}"#, RunPhase::Committing),
+            (r#"{"event":"committed","iter":3}"#, RunPhase::Between),
             (
                 r#"{"event":"waiting","until":"u","kind":"quota","why":"w"}"#,
-                Phase::Waiting,
+                RunPhase::Waiting,
             ),
-            (r#"{"event":"resumed"}"#, Phase::Between),
-            (r#"{"event":"unheard_of"}"#, Phase::Between),
+            (r#"{"event":"resumed"}"#, RunPhase::Between),
+            (r#"{"event":"unheard_of"}"#, RunPhase::Between),
         ];
         for end in 1..=lines.len() {
             let texts: Vec<&str> = lines[..end].iter().map(|(line, _)| *line).collect();
             let now = trail(&texts).activity(Some(7));
             assert_eq!(now.phase, lines[end - 1].1, "{end}");
-            assert_eq!(now.waiting.is_some(), now.phase == Phase::Waiting);
+            assert_eq!(now.waiting.is_some(), now.phase == RunPhase::Waiting);
             if end > 3 {
                 assert_eq!((now.iter, now.node_id.as_deref()), (Some(3), Some("a")));
                 assert_eq!(now.iteration_started_at.as_deref(), Some("t2"));
@@ -396,7 +396,7 @@ mod tests {
             r#"{"event":"agent_started","iter":1}"#,
         ];
         let now = trail(&started).activity(None);
-        assert!(now.cut_off && now.phase == Phase::Idle && now.since.is_none());
+        assert!(now.cut_off && now.phase == RunPhase::Idle && now.since.is_none());
         // Interrupted: it said so itself.
         let mut lines = started.to_vec();
         lines.push(r#"{"event":"finished","status":"interrupted","steps":0}"#);
@@ -419,10 +419,10 @@ mod tests {
             ("error", 2, Some("auth"))
         );
         let now = trail(&lines).activity(Some(1));
-        assert_eq!((now.phase, now.last_end), (Phase::Starting, None));
+        assert_eq!((now.phase, now.last_end), (RunPhase::Starting, None));
         assert_eq!(
-            Trail::default().activity(Some(1)).phase,
-            Phase::Working,
+            ActivityTrail::default().activity(Some(1)).phase,
+            RunPhase::Working,
             "no events at all"
         );
     }

@@ -18,17 +18,17 @@ use runner_core::tree::Node;
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 
-use crate::error::{Code, Error, Result};
-use crate::files::{self, Batch};
-use crate::git::{self, AskedFiles, Git, TreeEntry};
-use crate::image::{self, Image};
+use crate::error::{Error, ErrorCode, Result};
+use crate::files::{self, FileBatch};
+use crate::git::{self, Git, PendingFiles, TreeEntry};
+use crate::image::{self, FileImage};
 
 /// What must stay as it is.
 #[derive(Debug)]
-pub(crate) struct Belongings<'t> {
+pub(crate) struct ProtectedFiles<'t> {
     head: String,
-    owned: BTreeMap<PathBuf, Image>,
-    protected: BTreeMap<PathBuf, Image>,
+    owned: BTreeMap<PathBuf, FileImage>,
+    protected: BTreeMap<PathBuf, FileImage>,
     globs: GlobList,
     /// The tree before: whose sidecars are finished.
     tree: Option<&'t Node<'t>>,
@@ -36,7 +36,7 @@ pub(crate) struct Belongings<'t> {
     /// rule that is not in HEAD; `None` after a crash.
     hidden: Option<BTreeSet<PathBuf>>,
     /// assumptions.md and questions.md: they may grow, and nothing else.
-    notes: Vec<(PathBuf, Image)>,
+    notes: Vec<(PathBuf, FileImage)>,
     /// Every file of HEAD, sorted by the bytes of its path.
     pub(crate) tracked: Vec<TreeEntry>,
     /// The folders that they are in, the root included: sorted, so that a folder comes before what
@@ -65,7 +65,7 @@ fn folders_of(tracked: &[TreeEntry]) -> BTreeSet<PathBuf> {
 
 /// Where the content is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum FileSource {
     /// The work tree, which must agree with HEAD (before a session).
     WorkTree,
     /// The commit (after a crash, when the work tree proves nothing).
@@ -74,32 +74,33 @@ pub(crate) enum Source {
 
 /// A path that is not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct FileChange {
     /// From the root of the project.
     pub(crate) path: PathBuf,
     /// Protected rather than owned.
     pub(crate) protected: bool,
 }
 
-impl Change {
+impl FileChange {
     /// The path for people.
     pub(crate) fn name(&self) -> String {
         escape_path(self.path.as_os_str().as_bytes())
     }
 }
 
-impl<'t> Belongings<'t> {
+impl<'t> ProtectedFiles<'t> {
     /// Takes everything down. `asked`: the files of `head`, if git was asked before.
     pub(crate) fn capture(
         git: &Git,
         head: &str,
         config: &Config,
         tree: Option<&'t Node<'t>>,
-        source: Source,
-        asked: Option<AskedFiles>,
+        source: FileSource,
+        asked: Option<PendingFiles>,
     ) -> Result<Self> {
-        let globs = GlobList::new(&config.guard.protected)
-            .map_err(|error| Error::new(Code::Config, format!("[guard] protected: {error}")))?;
+        let globs = GlobList::new(&config.guard.protected).map_err(|error| {
+            Error::new(ErrorCode::Config, format!("[guard] protected: {error}"))
+        })?;
         let answer = asked.map(|asked| asked.answer(head)).transpose()?;
         let mut tracked = match answer.flatten() {
             Some(tracked) => tracked,
@@ -107,7 +108,7 @@ impl<'t> Belongings<'t> {
         };
         // Git lists them so, which takes next to nothing to make sure of.
         tracked.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
-        let mut belongings = Belongings {
+        let mut belongings = ProtectedFiles {
             head: head.to_owned(),
             owned: BTreeMap::new(),
             protected: BTreeMap::new(),
@@ -119,7 +120,7 @@ impl<'t> Belongings<'t> {
             tracked,
         };
         git.remember_submodules(&belongings.tracked);
-        let reader = Reader { git, source };
+        let reader = FileReader { git, source };
         for name in paths::OWNED {
             let path = PathBuf::from(name);
             let entry = belongings.entry(&path);
@@ -172,13 +173,13 @@ impl<'t> Belongings<'t> {
         git: &Git,
         changed: &BTreeSet<PathBuf>,
         ignored: &[PathBuf],
-    ) -> Result<Vec<Change>> {
+    ) -> Result<Vec<FileChange>> {
         let root = git.root();
         let mut found = Vec::new();
         for (list, protected) in [(&self.owned, false), (&self.protected, true)] {
             for (path, image) in list {
                 if !image.is_at(root, path)? {
-                    found.push(Change {
+                    found.push(FileChange {
                         path: path.clone(),
                         protected,
                     });
@@ -186,13 +187,13 @@ impl<'t> Belongings<'t> {
             }
         }
         for path in self.new_sidecars(root)? {
-            found.push(Change {
+            found.push(FileChange {
                 path,
                 protected: false,
             });
         }
         for path in self.new_protected(git, changed, ignored)? {
-            found.push(Change {
+            found.push(FileChange {
                 path,
                 protected: true,
             });
@@ -218,7 +219,10 @@ impl<'t> Belongings<'t> {
     ) -> Result<Vec<PathBuf>> {
         let mut found: BTreeSet<PathBuf> = BTreeSet::new();
         for path in changed.iter().filter(|path| self.is_unknown(path)) {
-            if !matches!(Image::of(git.root(), path)?, Image::Absent | Image::Other) {
+            if !matches!(
+                FileImage::of(git.root(), path)?,
+                FileImage::Absent | FileImage::Other
+            ) {
                 found.insert(path.clone());
             }
         }
@@ -327,14 +331,14 @@ impl<'t> Belongings<'t> {
 
     /// Puts back the rules that keep git out of the logs, where anything may lie;
     /// those that were not as they were.
-    pub(crate) fn restore_rules(&self, root: &Path, quarantine: &Path) -> Result<Vec<Change>> {
+    pub(crate) fn restore_rules(&self, root: &Path, quarantine: &Path) -> Result<Vec<FileChange>> {
         let mut changed = Vec::new();
         for name in [paths::GITIGNORE, paths::GITATTRIBUTES] {
             let path = PathBuf::from(name);
-            let image = self.owned.get(&path).unwrap_or(&Image::Absent);
+            let image = self.owned.get(&path).unwrap_or(&FileImage::Absent);
             if !image.is_at(root, &path)? {
                 image.restore(root, &path, quarantine)?;
-                changed.push(Change {
+                changed.push(FileChange {
                     path,
                     protected: false,
                 });
@@ -355,21 +359,26 @@ impl<'t> Belongings<'t> {
     /// The files that only grow, with what they contained; `None`: there was none.
     pub(crate) fn notes(&self) -> impl Iterator<Item = (&Path, Option<&[u8]>)> {
         self.notes.iter().map(|(path, image)| match image {
-            Image::File { bytes, .. } => (path.as_path(), Some(bytes.as_slice())),
+            FileImage::File { bytes, .. } => (path.as_path(), Some(bytes.as_slice())),
             _ => (path.as_path(), None),
         })
     }
 
     /// Puts back what has changed; what is there now goes to the quarantine.
-    pub(crate) fn restore(&self, root: &Path, changes: &[Change], quarantine: &Path) -> Result<()> {
-        let mut batch = Batch::new();
+    pub(crate) fn restore(
+        &self,
+        root: &Path,
+        changes: &[FileChange],
+        quarantine: &Path,
+    ) -> Result<()> {
+        let mut batch = FileBatch::new();
         for change in changes {
             let list = if change.protected {
                 &self.protected
             } else {
                 &self.owned
             };
-            let image = list.get(&change.path).unwrap_or(&Image::Absent);
+            let image = list.get(&change.path).unwrap_or(&FileImage::Absent);
             image.restore_with(&mut batch, root, &change.path, quarantine)?;
         }
         Ok(batch.commit()?)
@@ -382,8 +391,8 @@ impl<'t> Belongings<'t> {
         &self,
         git: &Git,
         run_id: &str,
-        changes: Vec<Change>,
-    ) -> Result<Vec<Change>> {
+        changes: Vec<FileChange>,
+    ) -> Result<Vec<FileChange>> {
         let concerned: BTreeSet<usize> = changes
             .iter()
             .filter(|change| change.protected)
@@ -393,7 +402,7 @@ impl<'t> Belongings<'t> {
             return Ok(changes);
         }
         let settled = self.settled(git, run_id, &concerned)?;
-        let is_settled = |change: &Change| {
+        let is_settled = |change: &FileChange| {
             let patterns = self.globs.matches(change.path.as_os_str().as_bytes());
             patterns.iter().any(|pattern| settled.contains(pattern))
         };
@@ -457,35 +466,35 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty())
 }
 
-struct Reader<'g> {
+struct FileReader<'g> {
     git: &'g Git,
-    source: Source,
+    source: FileSource,
 }
 
-impl Reader<'_> {
-    fn image(&self, path: &Path, entry: Option<&TreeEntry>) -> Result<Image> {
+impl FileReader<'_> {
+    fn image(&self, path: &Path, entry: Option<&TreeEntry>) -> Result<FileImage> {
         match (self.source, entry) {
-            (Source::WorkTree, _) => {
-                let image = Image::of(self.git.root(), path)?;
+            (FileSource::WorkTree, _) => {
+                let image = FileImage::of(self.git.root(), path)?;
                 if let Some(entry) = entry {
                     self.prove(&image, entry)?;
                 }
                 Ok(image)
             }
-            (Source::Commit, None) => Ok(Image::Absent),
-            (Source::Commit, Some(entry)) => self.committed(entry),
+            (FileSource::Commit, None) => Ok(FileImage::Absent),
+            (FileSource::Commit, Some(entry)) => self.committed(entry),
         }
     }
 
     /// Refuses content that is not HEAD's although git calls it clean.
-    fn prove(&self, image: &Image, entry: &TreeEntry) -> Result<()> {
+    fn prove(&self, image: &FileImage, entry: &TreeEntry) -> Result<()> {
         let same = match image {
             // Not checked out (sparse), or a submodule.
-            Image::Absent | Image::Other => true,
-            Image::Link(target) => {
+            FileImage::Absent | FileImage::Other => true,
+            FileImage::Link(target) => {
                 blob_name(target.as_os_str().as_bytes(), entry.oid.len()) == entry.oid
             }
-            Image::File { bytes, .. } => {
+            FileImage::File { bytes, .. } => {
                 blob_name(bytes, entry.oid.len()) == entry.oid
                     || self.filtered_name(&entry.path)? == entry.oid
             }
@@ -495,7 +504,7 @@ impl Reader<'_> {
         }
         let name = escape_path(entry.path.as_os_str().as_bytes());
         Err(Error::new(
-            Code::Dirty,
+            ErrorCode::Dirty,
             format!("{name} differs from HEAD, although git does not show it"),
         )
         .hint(format!(
@@ -512,14 +521,14 @@ impl Reader<'_> {
         ])
     }
 
-    fn committed(&self, entry: &TreeEntry) -> Result<Image> {
+    fn committed(&self, entry: &TreeEntry) -> Result<FileImage> {
         let mode = entry.mode.as_str();
         if mode == "160000" {
-            return Ok(Image::Other);
+            return Ok(FileImage::Other);
         }
         if mode == "120000" {
             let target = self.git.read(&["cat-file", "blob", &entry.oid])?;
-            return Ok(Image::Link(crate::git::to_path(&target)));
+            return Ok(FileImage::Link(crate::git::to_path(&target)));
         }
         let mut path = std::ffi::OsString::from("--path=");
         path.push(&entry.path);
@@ -529,7 +538,7 @@ impl Reader<'_> {
             path.as_os_str(),
             entry.oid.as_ref(),
         ])?;
-        Ok(Image::File {
+        Ok(FileImage::File {
             bytes,
             executable: mode == "100755",
         })

@@ -8,17 +8,17 @@ use runner_core::meta::IterationVerdict;
 use runner_core::report::ReportCommit;
 
 use crate::error::Result;
-use crate::git::{Commit, Git, History};
+use crate::git::{Git, GitCommit, GitHistory};
 use crate::step::branch_of;
 
 /// The commits of a run, in the runner's own words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BranchRecord {
     /// By number.
-    pub(crate) iterations: BTreeMap<u32, Commit>,
+    pub(crate) iterations: BTreeMap<u32, GitCommit>,
     /// What people did through the runner, oldest first: after which iteration
     /// (0: before the first), what, and the commit.
-    pub(crate) by_hand: Vec<(u32, ByHand, Commit)>,
+    pub(crate) by_hand: Vec<(u32, ByHand, GitCommit)>,
     /// Branch and commit that the run began from.
     pub(crate) base: Option<(String, String)>,
     /// The commit that began the run.
@@ -33,7 +33,7 @@ impl BranchRecord {
         let mut waiting = Vec::new();
         let start_subject = message::start_subject(run_id);
         let branch = format!("refs/heads/{}", branch_of(run_id));
-        for commit in History::from(git, &branch) {
+        for commit in GitHistory::from(git, &branch) {
             let commit = commit?;
             if record.base.as_ref().is_some_and(|base| base.1 == commit.id) {
                 break;
@@ -57,7 +57,7 @@ impl BranchRecord {
         Ok(record)
     }
 
-    fn note(&mut self, waiting: &mut Vec<(ByHand, Commit)>, iter: u32) {
+    fn note(&mut self, waiting: &mut Vec<(ByHand, GitCommit)>, iter: u32) {
         let found = waiting.drain(..).map(|(what, commit)| (iter, what, commit));
         self.by_hand.extend(found);
     }

@@ -4,13 +4,13 @@ use runner_agents::SessionUsage;
 use runner_core::config::{Config, TokenPrice};
 use runner_core::meta::ExecutorRun;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::project::Project;
 use crate::step::read_meta;
 
 /// The limits of `[budget]` with what the run has used so far.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Budget {
+pub(crate) struct RunBudget {
     max_tokens: u64,
     max_cost_usd: f64,
     tokens: u64,
@@ -18,15 +18,15 @@ pub(crate) struct Budget {
     price: Option<TokenPrice>,
 }
 
-impl Budget {
+impl RunBudget {
     /// Reads what the recorded iterations of a run used. Without limits nothing
     /// needs to be read.
     pub(crate) fn of(project: &Project, run_id: &str, config: &Config) -> Self {
-        let mut budget = Budget {
+        let mut budget = RunBudget {
             max_tokens: config.budget.max_tokens,
             max_cost_usd: config.budget.max_cost_usd,
             price: price(config),
-            ..Budget::default()
+            ..RunBudget::default()
         };
         if !budget.is_limited() {
             return budget;
@@ -49,10 +49,8 @@ impl Budget {
     pub(crate) fn check(&self) -> Result<()> {
         match self.exceeded_by(&SessionUsage::default()) {
             None => Ok(()),
-            Some(message) => {
-                Err(Error::new(Code::Limit, message)
-                    .hint("raise [budget] with `runner edit config`"))
-            }
+            Some(message) => Err(Error::new(ErrorCode::Limit, message)
+                .hint("raise [budget] with `runner edit config`")),
         }
     }
 
@@ -113,27 +111,27 @@ mod tests {
 
     #[test]
     fn limits() {
-        let none = Budget::default();
+        let none = RunBudget::default();
         assert_eq!(none.exceeded_by(&usage(1 << 40, 1, Some(1e9))), None);
-        let tokens = Budget {
+        let tokens = RunBudget {
             max_tokens: 100,
             tokens: 60,
-            ..Budget::default()
+            ..RunBudget::default()
         };
         assert!(tokens.check().is_ok());
         assert_eq!(tokens.exceeded_by(&usage(30, 9, None)), None);
         assert!(tokens.exceeded_by(&usage(30, 10, None)).is_some());
-        let money = Budget {
+        let money = RunBudget {
             max_cost_usd: 2.0,
             cost_usd: 1.5,
-            ..Budget::default()
+            ..RunBudget::default()
         };
         assert_eq!(money.exceeded_by(&usage(1, 1, Some(0.4))), None);
         assert!(money.exceeded_by(&usage(1, 1, Some(0.5))).is_some());
-        let spent = Budget {
+        let spent = RunBudget {
             max_cost_usd: 2.0,
             cost_usd: 2.0,
-            ..Budget::default()
+            ..RunBudget::default()
         };
         assert!(spent.check().is_err());
     }
@@ -145,12 +143,12 @@ mod tests {
             cached: 0.1,
             output: 10.0,
         };
-        let table = Budget {
+        let table = RunBudget {
             price: Some(price),
-            ..Budget::default()
+            ..RunBudget::default()
         };
         assert_eq!(table.cost(&usage(1_000_000, 0, Some(7.0))), Some(7.0));
         assert_eq!(table.cost(&usage(1_000_000, 0, None)), Some(1.0));
-        assert_eq!(Budget::default().cost(&usage(1, 1, None)), None);
+        assert_eq!(RunBudget::default().cost(&usage(1, 1, None)), None);
     }
 }

@@ -9,18 +9,18 @@ use runner_core::message;
 use runner_core::paths;
 use runner_core::tree;
 
-use crate::containment::Chosen;
+use crate::containment::ContainmentChoice;
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, Identity};
-use crate::host::{Host, Progress};
-use crate::lock::Lock;
+use crate::git::{Git, GitIdentity};
+use crate::host::{RunContext, RunProgress};
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::recover;
-use crate::start::Undo;
-use crate::state::{self, State};
-use crate::step::{self, Workplace};
+use crate::start::StartUndo;
+use crate::state::{self, ProjectState};
+use crate::step::{self, StepContext};
 use crate::validate;
 
 pub use edit::{EditReport, EditTarget, EditText, PlanEdit, edit};
@@ -45,9 +45,9 @@ pub fn retry(
     project: &Project,
     node_id: &str,
     attempts: Option<u32>,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
 ) -> Result<RetryReport> {
-    let desk = Desk::open(project, host)?;
+    let desk = LockedProject::open(project, host)?;
     let state = state::load(project)?;
     let run_id = desk.check_run(&state)?;
     let bytes = state::tree_bytes(project)
@@ -83,13 +83,13 @@ fn refusal(id: &str, error: &RetryError) -> Error {
     match error {
         RetryError::Unknown { nearest } => validate::unknown_node(id, nearest.as_deref()),
         RetryError::Passed => Error::new(
-            Code::Refused,
+            ErrorCode::Refused,
             format!("node {id} has passed: there is nothing to try again"),
         )
         .hint("`runner tree` shows what is open"),
         RetryError::NotALeaf { stuck } => {
             let error = Error::new(
-                Code::Refused,
+                ErrorCode::Refused,
                 format!("node {id} has children: attempts belong to its leaves"),
             );
             match stuck.as_slice() {
@@ -101,38 +101,38 @@ fn refusal(id: &str, error: &RetryError) -> Error {
             }
         }
         RetryError::NotStuck { left, max_attempts } => Error::new(
-            Code::Refused,
+            ErrorCode::Refused,
             format!("node {id} is not stuck: {left} of its {max_attempts} attempts are left"),
         )
         .hint(format!(
             "`runner loop` goes on; to give it more all the same, say how many: `runner retry {id} --attempts {max_attempts}`"
         )),
-        RetryError::TooMany => Error::new(Code::Refused, "so many attempts cannot be counted")
+        RetryError::TooMany => Error::new(ErrorCode::Refused, "so many attempts cannot be counted")
             .hint("name a smaller number with --attempts"),
     }
 }
 
 /// The project, held so that no step runs meanwhile.
-pub(crate) struct Desk<'p> {
+pub(crate) struct LockedProject<'p> {
     project: &'p Project,
     git: Git,
-    _lock: Lock,
+    _lock: ProjectLock,
 }
 
-impl<'p> Desk<'p> {
+impl<'p> LockedProject<'p> {
     /// Takes the lock and settles what an earlier runner left unfinished.
-    fn open(project: &'p Project, host: &mut Host<'_>) -> Result<Self> {
+    fn open(project: &'p Project, host: &mut RunContext<'_>) -> Result<Self> {
         Git::open(project.root())?;
-        let lock = Lock::take(project)?;
+        let lock = ProjectLock::take(project)?;
         let git = disarm::open(project, host)?;
-        recover::recover(&mut Workplace {
+        recover::recover(&mut StepContext {
             project,
             git: &git,
             host,
-            containment: &Chosen::default(),
+            containment: &ContainmentChoice::default(),
         })?;
         project.need_state()?;
-        Ok(Desk {
+        Ok(LockedProject {
             project,
             git,
             _lock: lock,
@@ -140,7 +140,7 @@ impl<'p> Desk<'p> {
     }
 
     /// Goal, bookkeeping and branch belong to one run, and nothing is uncommitted.
-    fn check_run(&self, state: &State) -> Result<String> {
+    fn check_run(&self, state: &ProjectState) -> Result<String> {
         let status = self.git.status()?;
         let run_id = step::check_identity(&state.goal, &state.run_state, &status)?;
         step::check_clean(&status)?;
@@ -154,10 +154,10 @@ impl<'p> Desk<'p> {
         path: &str,
         bytes: &[u8],
         message: &str,
-        host: &mut Host<'_>,
+        host: &mut RunContext<'_>,
     ) -> Result<String> {
         let before = self.git.commit_of("HEAD")?;
-        let mut undo = Undo::take(&self.git)?;
+        let mut undo = StartUndo::take(&self.git)?;
         undo.keep_file(self.project, path)?;
         let made = self.try_commit(path, bytes, message);
         let after = self.git.commit_of("HEAD")?.unwrap_or_default();
@@ -168,15 +168,15 @@ impl<'p> Desk<'p> {
                 undo.undo(self.project, &self.git);
                 return Err(error);
             }
-            Ok(Identity::Runner) => host
+            Ok(GitIdentity::Runner) => host
                 .observer
-                .progress(&Progress::Note(crate::git::NAMELESS)),
-            Ok(Identity::User) => {}
+                .progress(&RunProgress::Note(crate::git::NAMELESS)),
+            Ok(GitIdentity::User) => {}
         }
         Ok(after)
     }
 
-    fn try_commit(&self, path: &str, bytes: &[u8], message: &str) -> Result<Identity> {
+    fn try_commit(&self, path: &str, bytes: &[u8], message: &str) -> Result<GitIdentity> {
         files::write_whole(&self.project.root().join(path), bytes)?;
         // Forced: the project's own rules may ignore .runner/.
         let add = ["add", "--force", "--sparse", "--", path];

@@ -5,34 +5,34 @@ use std::time::Duration;
 use runner_exec::{CappedLog, Flow, Report, Sink, Spec, Stream};
 
 use crate::error::Result;
-use crate::host::{Host, Observer};
+use crate::host::{ProgressObserver, RunContext};
 
 /// How often an observer that wants to draw is asked to.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Runs the child to its end; at most `cap` bytes of its output are kept, from
 /// both ends of it.
-pub(crate) fn run(spec: &Spec, cap: u64, host: &mut Host<'_>) -> Result<(Report, Vec<u8>)> {
-    let mut sink = Collect {
+pub(crate) fn run(spec: &Spec, cap: u64, host: &mut RunContext<'_>) -> Result<(Report, Vec<u8>)> {
+    let mut sink = CaptureSink {
         head: Vec::new(),
         capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
         observer: &mut *host.observer,
     };
     let report = host.supervisor.run(spec, host.cancel, &mut sink)?;
-    let Collect {
+    let CaptureSink {
         mut head, capped, ..
     } = sink;
     head.extend(capped.finish().bytes);
     Ok((report, head))
 }
 
-struct Collect<'o> {
+struct CaptureSink<'o> {
     head: Vec<u8>,
     capped: CappedLog,
-    observer: &'o mut dyn Observer,
+    observer: &'o mut dyn ProgressObserver,
 }
 
-impl Sink for Collect<'_> {
+impl Sink for CaptureSink<'_> {
     fn output(&mut self, _: Stream, bytes: &[u8]) -> Flow {
         let head = self.capped.push(bytes);
         self.head.extend_from_slice(head);

@@ -10,7 +10,7 @@ use runner_core::paths;
 use runner_sandbox::{Mechanism, WritePolicy};
 
 use crate::environment;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::project::Project;
 
@@ -47,11 +47,11 @@ pub(crate) struct Containment {
 /// The choice, made when it is first needed and kept while the config says the
 /// same: finding out what there is takes a few milliseconds.
 #[derive(Debug, Default)]
-pub(crate) struct Chosen {
+pub(crate) struct ContainmentChoice {
     made: RefCell<Option<(SandboxMode, Containment)>>,
 }
 
-impl Chosen {
+impl ContainmentChoice {
     /// The containment for this config.
     pub(crate) fn for_config(&self, config: &Config) -> Result<Containment> {
         if let Some((mode, containment)) = &*self.made.borrow()
@@ -66,7 +66,7 @@ impl Chosen {
 }
 
 /// What a child is to be started with.
-pub(crate) struct Contained {
+pub(crate) struct ContainedCommand {
     /// The wrapped argv.
     pub(crate) argv: Vec<OsString>,
     /// Whether its first process only watches over the others.
@@ -85,7 +85,7 @@ impl Containment {
         }
         let support = runner_sandbox::detect();
         let mechanism = runner_sandbox::choose(config.sandbox.mode, &support)
-            .map_err(|refusal| Error::new(Code::Config, refusal.message).hint(refusal.hint))?;
+            .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
         Ok(Containment { mechanism })
     }
 
@@ -122,9 +122,13 @@ impl Containment {
 
     /// Wraps an argv. One that cannot be started stays as it is, so that this
     /// shows: inside a wrapper it would look like a program that failed.
-    pub(crate) fn wrap(&self, argv: &[OsString], room: &Room<'_>) -> Result<Contained> {
+    pub(crate) fn wrap(
+        &self,
+        argv: &[OsString],
+        room: &WritableRoots<'_>,
+    ) -> Result<ContainedCommand> {
         if !self.is_on() || !can_be_started(argv, room) {
-            return Ok(Contained {
+            return Ok(ContainedCommand {
                 argv: argv.to_vec(),
                 monitor: false,
                 notes: Vec::new(),
@@ -133,7 +137,7 @@ impl Containment {
         let policy = room.policy()?;
         let plan = policy
             .plan()
-            .map_err(|refusal| Error::new(Code::Config, refusal.message).hint(refusal.hint))?;
+            .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
         let notes = plan
             .left_out
             .iter()
@@ -147,7 +151,7 @@ impl Containment {
             })
             .collect();
         let launcher: Vec<OsString> = vec!["/proc/self/exe".into(), "__landlock".into()];
-        Ok(Contained {
+        Ok(ContainedCommand {
             argv: plan.wrap(&self.mechanism, &launcher, argv),
             monitor: self.mechanism.has_monitor(),
             notes,
@@ -155,7 +159,7 @@ impl Containment {
     }
 }
 
-fn can_be_started(argv: &[OsString], room: &Room<'_>) -> bool {
+fn can_be_started(argv: &[OsString], room: &WritableRoots<'_>) -> bool {
     argv.first()
         .is_some_and(|program| environment::resolve(program, room.project.root(), room.env).is_ok())
 }
@@ -214,7 +218,7 @@ fn project_around(root: &Path) -> Option<&Path> {
 }
 
 /// What a child needs room for.
-pub(crate) struct Room<'a> {
+pub(crate) struct WritableRoots<'a> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
     pub(crate) config: &'a Config,
@@ -226,7 +230,7 @@ pub(crate) struct Room<'a> {
     pub(crate) agent_homes: &'a [PathBuf],
 }
 
-impl Room<'_> {
+impl WritableRoots<'_> {
     fn policy(&self) -> Result<WritePolicy> {
         let root = self.project.root();
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -254,7 +258,7 @@ impl Room<'_> {
                 for text in named {
                     let path = runner_sandbox::expand_home(text, home.as_deref(), root).map_err(
                         |message| {
-                            Error::new(Code::Config, format!("[sandbox] writable: {message}"))
+                            Error::new(ErrorCode::Config, format!("[sandbox] writable: {message}"))
                         },
                     )?;
                     writable.push(path);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::activity::loop_log;
 use crate::error::Result;
 use crate::files;
-use crate::lock::Lock;
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::state;
 use crate::step;
@@ -37,7 +37,7 @@ impl LoopLog {
             .run_id
             .ok_or_else(|| step::identity_error("no run has been started here"))?;
         // The log of a loop at work is its own.
-        Lock::refuse_if_held(project)?;
+        ProjectLock::refuse_if_held(project)?;
         files::make_folder(&project.run_folder(&run_id))?;
         let path = loop_log(project, &run_id);
         match path.symlink_metadata() {

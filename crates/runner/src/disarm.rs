@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use runner_core::journal::{JournalRecord, JournalStart};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, OwnFiles, Run};
-use crate::host::{Host, Progress};
+use crate::git::{Git, OwnFiles, RunBranch};
+use crate::host::{RunContext, RunProgress};
 use crate::image;
 use crate::log::Journal;
 use crate::project::Project;
@@ -28,7 +28,7 @@ struct CutOff {
 }
 
 /// Opens the repository for whoever holds the lock of the project.
-pub(crate) fn open(project: &Project, host: &mut Host<'_>) -> Result<Git> {
+pub(crate) fn open(project: &Project, host: &mut RunContext<'_>) -> Result<Git> {
     for session in cut_off(project) {
         session.disarm(project, host)?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn open_to_look(project: &Project) -> Result<Git> {
         };
         if !changed.is_empty() {
             return Err(Error::new(
-                Code::Git,
+                ErrorCode::Git,
                 format!(
                     "the session of iteration {} changed files of git itself, which may run code: {}",
                     session.started.iter,
@@ -98,20 +98,20 @@ impl CutOff {
     }
 
     /// Puts everything back, once: later changes are a person's.
-    fn disarm(&self, project: &Project, host: &mut Host<'_>) -> Result<()> {
+    fn disarm(&self, project: &Project, host: &mut RunContext<'_>) -> Result<()> {
         let own_files = self
             .saved(project)
             .ok_or_else(|| self.no_saved_copy(project))?;
         let relative = self.folder.strip_prefix(project.root());
         image::make_folder_chain(project.root(), relative.unwrap_or(&self.folder))?;
         let quarantine = self.folder.join("quarantine");
-        let run = Run {
+        let run = RunBranch {
             branch: &self.started.branch,
             head: &self.started.head,
         };
         let put_back = own_files.restore(project.root(), run, &quarantine)?;
         if !put_back.changed.is_empty() {
-            host.observer.progress(&Progress::Note(&format!(
+            host.observer.progress(&RunProgress::Note(&format!(
                 "put back as they were when iteration {} began: {} (the changed ones are in {})",
                 self.started.iter,
                 put_back.changed.join(", "),
@@ -126,7 +126,7 @@ impl CutOff {
         let saved = project.run_folder(&self.started.run_id);
         let saved = saved.join(&self.started.git_files);
         Error::new(
-            Code::Git,
+            ErrorCode::Git,
             format!(
                 "{} is missing or has been changed, so it cannot be told whether the session of \
                  iteration {} planted something in .git",

@@ -6,7 +6,7 @@ use runner_core::meta::IterationErrorKind;
 
 /// The kinds of errors that scripts can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub enum ErrorCode {
     /// `.runner/` is missing or not as it should be.
     Layout,
     /// `config.toml` is wrong, or asks for what cannot be done.
@@ -43,27 +43,27 @@ pub enum Code {
     Step(IterationErrorKind),
 }
 
-impl Code {
+impl ErrorCode {
     /// The word in `--json`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Code::Layout => "layout",
-            Code::Config => "config",
-            Code::Tree => "tree",
-            Code::Identity => "identity",
-            Code::Git => "git",
-            Code::Dirty => "dirty",
-            Code::Locked => "locked",
-            Code::Limit => "limit",
-            Code::Interrupted => "interrupted",
-            Code::NotFound => "not_found",
-            Code::Refused => "refused",
-            Code::Mismatch => "mismatch",
-            Code::Incomplete => "incomplete",
-            Code::Conflict => "conflict",
-            Code::GuardFailed => "guard_failed",
-            Code::Io => "io",
-            Code::Step(kind) => kind.as_str(),
+            ErrorCode::Layout => "layout",
+            ErrorCode::Config => "config",
+            ErrorCode::Tree => "tree",
+            ErrorCode::Identity => "identity",
+            ErrorCode::Git => "git",
+            ErrorCode::Dirty => "dirty",
+            ErrorCode::Locked => "locked",
+            ErrorCode::Limit => "limit",
+            ErrorCode::Interrupted => "interrupted",
+            ErrorCode::NotFound => "not_found",
+            ErrorCode::Refused => "refused",
+            ErrorCode::Mismatch => "mismatch",
+            ErrorCode::Incomplete => "incomplete",
+            ErrorCode::Conflict => "conflict",
+            ErrorCode::GuardFailed => "guard_failed",
+            ErrorCode::Io => "io",
+            ErrorCode::Step(kind) => kind.as_str(),
         }
     }
 }
@@ -73,7 +73,7 @@ impl Code {
 #[error("{message}")]
 pub struct Error {
     /// What kind.
-    pub code: Code,
+    pub code: ErrorCode,
     /// What happened and where, a lowercase fragment (several lines if need be).
     pub message: String,
     /// What to do about it.
@@ -82,7 +82,7 @@ pub struct Error {
 
 impl Error {
     /// An error without a hint.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Error {
             code,
             message: message.into(),
@@ -108,9 +108,9 @@ impl From<io::Error> for Error {
                 "the file system is read-only; make it writable, then run the same command again"
             }
             io::ErrorKind::PermissionDenied => "check who owns the files of this project",
-            _ => return Error::new(Code::Io, error.to_string()),
+            _ => return Error::new(ErrorCode::Io, error.to_string()),
         };
-        Error::new(Code::Io, error.to_string()).hint(hint)
+        Error::new(ErrorCode::Io, error.to_string()).hint(hint)
     }
 }
 

@@ -20,15 +20,15 @@ const IGNORE_ALL: &[u8] = b"*\n";
 /// place, and each folder is synced once.
 #[derive(Debug, Default)]
 #[must_use = "nothing takes its place before commit()"]
-pub(crate) struct Batch {
+pub(crate) struct FileBatch {
     pending: Vec<(PathBuf, PathBuf)>,
     folders: BTreeSet<PathBuf>,
 }
 
-impl Batch {
+impl FileBatch {
     /// An empty batch.
     pub(crate) fn new() -> Self {
-        Batch::default()
+        FileBatch::default()
     }
 
     /// Adds a file with this content.
@@ -92,14 +92,14 @@ impl Batch {
 
 /// One file, whole.
 pub fn write_whole(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut batch = Batch::new();
+    let mut batch = FileBatch::new();
     batch.write(target, bytes)?;
     batch.commit()
 }
 
 /// A file with this content and mode, whole.
 pub fn write_whole_mode(target: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let mut batch = Batch::new();
+    let mut batch = FileBatch::new();
     batch.write_mode(target, bytes, mode)?;
     batch.commit()
 }

@@ -7,11 +7,11 @@ use runner_agents::{AgentEvent, AgentReader};
 use runner_core::config::BackendKind;
 use runner_core::meta::IterationMeta;
 
-use crate::activity::{Activity, LoopEvent, Trail, events_path};
-use crate::lock::Lock;
+use crate::activity::{ActivityTrail, LoopEvent, RunActivity, events_path};
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::state;
-use crate::tail::Tail;
+use crate::tail::FileTail;
 use crate::view;
 
 /// How much of each file one look reads.
@@ -22,7 +22,7 @@ const BACKLOG: u64 = 64 * 1024;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
-pub enum Followed {
+pub enum FollowedEvent {
     /// A line of `events.jsonl`.
     Loop(LoopEvent),
     /// Something in the session of an iteration.
@@ -39,30 +39,30 @@ pub enum Followed {
 }
 
 /// Follows the current run.
-pub struct Follower {
+pub struct RunFollower {
     project: Project,
     run_id: String,
-    events: Tail,
-    session: Option<Session>,
-    trail: Trail,
+    events: FileTail,
+    session: Option<FollowSession>,
+    trail: ActivityTrail,
     /// What is under way, from its beginning; told with the first look.
     backlog: Vec<LoopEvent>,
 }
 
-struct Session {
+struct FollowSession {
     iter: u32,
-    tail: Tail,
+    tail: FileTail,
     reader: Box<dyn AgentReader>,
 }
 
-impl Follower {
+impl RunFollower {
     /// From the beginning of the iteration that is under way, or the last one of the
     /// loop that is. `None` before the first start.
     pub fn new(project: &Project) -> Option<Self> {
         let run_id = state::load_run_state(project).ok()?.run_id?;
-        let mut events = Tail::new(events_path(project, &run_id));
+        let mut events = FileTail::new(events_path(project, &run_id));
         events.skip_to_last(PIECE);
-        let mut trail = Trail::default();
+        let mut trail = ActivityTrail::default();
         let mut backlog: Vec<LoopEvent> = Vec::new();
         for line in events.read(PIECE).lines {
             let Some(event) = LoopEvent::parse(&line) else {
@@ -79,7 +79,7 @@ impl Follower {
                 backlog.clear();
             }
         }
-        Some(Follower {
+        Some(RunFollower {
             project: project.clone(),
             run_id,
             events,
@@ -95,21 +95,21 @@ impl Follower {
     }
 
     /// What is going on, by the events so far.
-    pub fn activity(&self) -> Activity {
-        let mut now = self.trail.activity(Lock::holder(&self.project));
+    pub fn activity(&self) -> RunActivity {
+        let mut now = self.trail.activity(ProjectLock::holder(&self.project));
         now.run_id = Some(self.run_id.clone());
         now
     }
 
     /// What is new since the last look.
-    pub fn look(&mut self) -> Vec<Followed> {
+    pub fn look(&mut self) -> Vec<FollowedEvent> {
         let mut found = Vec::new();
         for event in std::mem::take(&mut self.backlog) {
             self.take_in(event, true, &mut found);
         }
         let news = self.events.read(PIECE);
         if news.skipped > 0 {
-            found.push(Followed::Skipped(news.skipped));
+            found.push(FollowedEvent::Skipped(news.skipped));
         }
         for line in news.lines {
             if let Some(event) = LoopEvent::parse(&line) {
@@ -121,27 +121,27 @@ impl Follower {
         found
     }
 
-    fn take_in(&mut self, event: LoopEvent, is_old: bool, found: &mut Vec<Followed>) {
+    fn take_in(&mut self, event: LoopEvent, is_old: bool, found: &mut Vec<FollowedEvent>) {
         let recorded = matches!(event.event.as_str(), "committed" | "recovered");
         match (event.event.as_str(), event.iter) {
             ("agent_started", Some(iter)) => {
                 let word = event.text("backend").unwrap_or_default();
                 let kind = BackendKind::from_word(word).unwrap_or(BackendKind::Command);
                 let folder = self.project.iteration(&self.run_id, iter);
-                let mut tail = Tail::new(folder.join("stream.jsonl"));
+                let mut tail = FileTail::new(folder.join("stream.jsonl"));
                 let skipped = if is_old {
                     tail.skip_to_last(BACKLOG)
                 } else {
                     0
                 };
-                self.session = Some(Session {
+                self.session = Some(FollowSession {
                     iter,
                     tail,
                     reader: runner_agents::backend(kind).reader(),
                 });
-                found.push(Followed::Loop(event));
+                found.push(FollowedEvent::Loop(event));
                 if skipped > 0 {
-                    found.push(Followed::Skipped(skipped));
+                    found.push(FollowedEvent::Skipped(skipped));
                 }
                 return;
             }
@@ -153,28 +153,28 @@ impl Follower {
             _ => {}
         }
         let iter = event.iter;
-        found.push(Followed::Loop(event));
+        found.push(FollowedEvent::Loop(event));
         if let (true, Some(iter)) = (recorded, iter)
             && let Some(meta) = view::meta_of(&self.project, &self.run_id, iter)
         {
-            found.push(Followed::Outcome(Box::new(meta)));
+            found.push(FollowedEvent::Outcome(Box::new(meta)));
         }
     }
 
     /// What the session said since the last look. False: nothing.
-    fn listen(&mut self, found: &mut Vec<Followed>) -> bool {
+    fn listen(&mut self, found: &mut Vec<FollowedEvent>) -> bool {
         let Some(session) = &mut self.session else {
             return false;
         };
         let news = session.tail.read(PIECE);
         let any = !news.lines.is_empty() || news.skipped > 0;
         if news.skipped > 0 {
-            found.push(Followed::Skipped(news.skipped));
+            found.push(FollowedEvent::Skipped(news.skipped));
         }
         for line in news.lines {
             let iter = session.iter;
             let events = session.reader.line(&line).into_iter();
-            found.extend(events.map(|event| Followed::Agent { iter, event }));
+            found.extend(events.map(|event| FollowedEvent::Agent { iter, event }));
         }
         any
     }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use runner_exec::{Cancel, Supervisor};
 
 /// The wall clock. It only ever goes into records, never into decisions.
-pub trait Clock {
+pub trait WallClock {
     /// Now.
     fn now(&self) -> Timestamp;
 
@@ -19,9 +19,9 @@ pub trait Clock {
 
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
+pub struct SystemWallClock;
 
-impl Clock for SystemClock {
+impl WallClock for SystemWallClock {
     fn now(&self) -> Timestamp {
         #[allow(clippy::disallowed_methods)] // this is the one place
         crate::fault::wall_clock(Timestamp::now())
@@ -30,7 +30,7 @@ impl Clock for SystemClock {
 
 /// What happens while a command runs, for whoever shows it.
 #[derive(Clone, Debug)]
-pub enum Progress<'a> {
+pub enum RunProgress<'a> {
     /// An iteration that a crash or a signal cut off has been settled.
     Recovered {
         /// The run.
@@ -82,11 +82,11 @@ pub enum Progress<'a> {
 }
 
 /// Shows progress.
-pub trait Observer {
+pub trait ProgressObserver {
     /// Something happened.
-    fn progress(&mut self, progress: &Progress<'_>);
+    fn progress(&mut self, progress: &RunProgress<'_>);
 
-    /// Called a few times a second while a child runs, if [`Observer::ticks`].
+    /// Called a few times a second while a child runs, if [`ProgressObserver::ticks`].
     fn tick(&mut self) {}
 
     /// Whether `tick` is wanted.
@@ -97,20 +97,20 @@ pub trait Observer {
 
 /// An observer that shows nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoObserver;
 
-impl Observer for Silent {
-    fn progress(&mut self, _: &Progress<'_>) {}
+impl ProgressObserver for NoObserver {
+    fn progress(&mut self, _: &RunProgress<'_>) {}
 }
 
 /// Everything from outside, in one place.
-pub struct Host<'h> {
+pub struct RunContext<'h> {
     /// The clock.
-    pub clock: &'h dyn Clock,
+    pub clock: &'h dyn WallClock,
     /// Ends what is going on.
     pub cancel: &'h Cancel,
     /// Starts agents and guards.
     pub supervisor: &'h Supervisor,
     /// Watches.
-    pub observer: &'h mut dyn Observer,
+    pub observer: &'h mut dyn ProgressObserver,
 }

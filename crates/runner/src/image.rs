@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{self, Batch};
+use crate::files::{self, FileBatch};
 
 /// The largest file whose content is taken down.
 const MAX_BYTES: u64 = 1 << 30;
@@ -22,7 +22,7 @@ const WORTH_A_LOOK: usize = 16 * 1024;
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Image {
+pub(crate) enum FileImage {
     /// Nothing.
     Absent,
     /// A file.
@@ -39,56 +39,56 @@ pub(crate) enum Image {
     Other,
 }
 
-impl Image {
+impl FileImage {
     /// Takes down what is at `root/path`.
-    pub(crate) fn of(root: &Path, path: &Path) -> io::Result<Image> {
+    pub(crate) fn of(root: &Path, path: &Path) -> io::Result<FileImage> {
         if !parents_are_folders(root, path) {
-            return Ok(Image::Absent);
+            return Ok(FileImage::Absent);
         }
         let full = root.join(path);
         let meta = match fs::symlink_metadata(&full) {
             Ok(meta) => meta,
-            Err(error) if files::is_absent(&error) => return Ok(Image::Absent),
+            Err(error) if files::is_absent(&error) => return Ok(FileImage::Absent),
             Err(error) => return Err(files::at(&full, error)),
         };
         if meta.is_symlink() {
-            return Ok(Image::Link(fs::read_link(&full)?));
+            return Ok(FileImage::Link(fs::read_link(&full)?));
         }
         if !meta.is_file() {
-            return Ok(Image::Other);
+            return Ok(FileImage::Other);
         }
         if meta.mode() & 0o400 == 0 {
             // The content counts; whether it can be read is nobody's business.
             let _ = make_readable(&full);
         }
         match files::read_regular_at(&full, &meta, MAX_BYTES) {
-            Ok(bytes) => Ok(Image::File {
+            Ok(bytes) => Ok(FileImage::File {
                 bytes,
                 executable: meta.mode() & 0o100 != 0,
             }),
             Err(files::ReadError::Io(error)) if error.kind() != io::ErrorKind::PermissionDenied => {
                 Err(files::at(&full, error))
             }
-            Err(_) => Ok(Image::Other),
+            Err(_) => Ok(FileImage::Other),
         }
     }
 
     /// Whether this is what is at `root/path`; a file that cannot be it is not read.
     pub(crate) fn is_at(&self, root: &Path, path: &Path) -> io::Result<bool> {
-        if let Image::File { bytes, .. } = self
+        if let FileImage::File { bytes, .. } = self
             && bytes.len() >= WORTH_A_LOOK
             && fs::symlink_metadata(root.join(path))
                 .is_ok_and(|meta| meta.is_file() && meta.len() != bytes.len() as u64)
         {
             return Ok(false);
         }
-        Ok(Image::of(root, path)? == *self)
+        Ok(FileImage::of(root, path)? == *self)
     }
 
     /// Puts this image at `root/path`, moving whatever is in the way (also in
     /// the place of a folder above it) to `quarantine`.
     pub(crate) fn restore(&self, root: &Path, path: &Path, quarantine: &Path) -> io::Result<()> {
-        let mut batch = Batch::new();
+        let mut batch = FileBatch::new();
         self.restore_with(&mut batch, root, path, quarantine)?;
         batch.commit()
     }
@@ -96,7 +96,7 @@ impl Image {
     /// The same for many: a file is there when the batch is committed.
     pub(crate) fn restore_with(
         &self,
-        batch: &mut Batch,
+        batch: &mut FileBatch,
         root: &Path,
         path: &Path,
         quarantine: &Path,
@@ -107,9 +107,9 @@ impl Image {
             move_to(root, path, quarantine)?;
         }
         match self {
-            Image::Absent | Image::Other => Ok(()),
-            Image::Link(target) => std::os::unix::fs::symlink(target, &full),
-            Image::File { bytes, executable } => {
+            FileImage::Absent | FileImage::Other => Ok(()),
+            FileImage::Link(target) => std::os::unix::fs::symlink(target, &full),
+            FileImage::File { bytes, executable } => {
                 batch.write_mode(&full, bytes, if *executable { 0o755 } else { 0o644 })
             }
         }
@@ -394,19 +394,19 @@ mod tests {
         fs::create_dir_all(&outside).unwrap();
         fs::write(root.join("a/b/f"), [0xff, 1]).unwrap();
         let path = Path::new("a/b/f");
-        let image = Image::of(&root, path).unwrap();
+        let image = FileImage::of(&root, path).unwrap();
         let stored = serde_json::to_string(&image).unwrap();
-        assert_eq!(serde_json::from_str::<Image>(&stored).unwrap(), image);
+        assert_eq!(serde_json::from_str::<FileImage>(&stored).unwrap(), image);
 
         fs::remove_dir_all(root.join("a")).unwrap();
         std::os::unix::fs::symlink(&outside, root.join("a")).unwrap();
         fs::create_dir_all(outside.join("b")).unwrap();
         fs::write(outside.join("b/f"), "planted").unwrap();
-        assert_eq!(Image::of(&root, path).unwrap(), Image::Absent);
+        assert_eq!(FileImage::of(&root, path).unwrap(), FileImage::Absent);
 
         let quarantine = dir.path().join("quarantine");
         image.restore(&root, path, &quarantine).unwrap();
-        assert_eq!(Image::of(&root, path).unwrap(), image);
+        assert_eq!(FileImage::of(&root, path).unwrap(), image);
         assert_eq!(fs::read(outside.join("b/f")).unwrap(), b"planted");
         assert!(quarantine.join("a").is_symlink());
         assert_eq!(

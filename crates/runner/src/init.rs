@@ -9,9 +9,9 @@ use runner_core::run_state::RunState;
 use runner_core::schema;
 use runner_core::tree::{self, Node};
 
-use crate::error::{Code, Error, Result};
-use crate::files::{self, Batch};
-use crate::lock::Lock;
+use crate::error::{Error, ErrorCode, Result};
+use crate::files::{self, FileBatch};
+use crate::lock::ProjectLock;
 use crate::project::Project;
 
 mod detect;
@@ -67,7 +67,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     let exists = project.runner_dir().join("state").exists() || project.goal().exists();
     if exists && !options.force && !options.upgrade {
         return Err(Error::new(
-            Code::Layout,
+            ErrorCode::Layout,
             format!("{} exists already", project.runner_dir().display()),
         )
         .hint(
@@ -77,19 +77,19 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         ));
     }
     // Not while a step runs: it would take the new files for the agent's doing.
-    let _lock = exists.then(|| Lock::take(&project)).transpose()?;
+    let _lock = exists.then(|| ProjectLock::take(&project)).transpose()?;
     // Where there is no config, the one of the last run is a better guess than any.
     let chosen_anew = options.guard.is_some() || options.backend.is_some() || options.force;
     let earlier = (!exists && !chosen_anew)
         .then(|| earlier::find(&project))
         .flatten();
     let choice = match &earlier {
-        Some(earlier) => Choice::of_run(earlier),
-        None => Choice::of_project(&root, options)?,
+        Some(earlier) => InitChoice::of_run(earlier),
+        None => InitChoice::of_project(&root, options)?,
     };
     let mut files = first_files(choice.config, goal_text(options.goal.as_deref())?);
     let instructions = earlier.as_ref().and_then(|it| it.instructions.clone());
-    files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, Kind::Yours)));
+    files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, InitFileKind::Yours)));
 
     let mut report = InitReport {
         root: root.clone(),
@@ -110,13 +110,13 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
     };
     files::make_folder(&root.join(".runner/state"))?;
     files::make_local_folder(&project.iterations())?;
-    let mut batch = Batch::new();
+    let mut batch = FileBatch::new();
     for (path, bytes, kind) in files {
         let full = root.join(path);
         let there = std::fs::read(&full).ok();
         let keep = match there {
             Some(ref old) if *old == bytes => true,
-            Some(_) => options.upgrade && kind == Kind::Yours,
+            Some(_) => options.upgrade && kind == InitFileKind::Yours,
             None => false,
         };
         if keep {
@@ -136,7 +136,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
 
 /// What `init` would choose for a project that has no config, with the reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guess {
+pub struct InitGuess {
     /// The text of the config.
     pub config: String,
     /// The guard's argv and why it was chosen.
@@ -148,10 +148,10 @@ pub struct Guess {
 }
 
 /// Finds out what `init` would; nothing is written.
-pub fn guess(root: &Path) -> Result<Guess> {
-    let choice = Choice::of_project(root, &InitOptions::default())?;
+pub fn guess(root: &Path) -> Result<InitGuess> {
+    let choice = InitChoice::of_project(root, &InitOptions::default())?;
     let program = choice.guard.0.first().cloned();
-    Ok(Guess {
+    Ok(InitGuess {
         config: String::from_utf8_lossy(&choice.config).into_owned(),
         missing: program.filter(|program| !detect::is_there(root, program)),
         guard: choice.guard,
@@ -160,7 +160,7 @@ pub fn guess(root: &Path) -> Result<Guess> {
 }
 
 /// The files of a `.runner/` in which no run has begun.
-fn first_files(config: Vec<u8>, goal: Vec<u8>) -> Vec<(&'static str, Vec<u8>, Kind)> {
+fn first_files(config: Vec<u8>, goal: Vec<u8>) -> Vec<(&'static str, Vec<u8>, InitFileKind)> {
     let max_attempts = config::Config::default().max_attempts_default;
     let root_node = Node::leaf(
         "root",
@@ -169,24 +169,28 @@ fn first_files(config: Vec<u8>, goal: Vec<u8>) -> Vec<(&'static str, Vec<u8>, Ki
         max_attempts,
     );
     vec![
-        (paths::GITIGNORE, GITIGNORE.into(), Kind::Ours),
-        (paths::GITATTRIBUTES, GITATTRIBUTES.into(), Kind::Ours),
-        (paths::TREE_SCHEMA, schema::TREE.into(), Kind::Ours),
+        (paths::GITIGNORE, GITIGNORE.into(), InitFileKind::Ours),
+        (
+            paths::GITATTRIBUTES,
+            GITATTRIBUTES.into(),
+            InitFileKind::Ours,
+        ),
+        (paths::TREE_SCHEMA, schema::TREE.into(), InitFileKind::Ours),
         (
             paths::AGENT_OUTPUT_SCHEMA,
             schema::AGENT_OUTPUT.into(),
-            Kind::Ours,
+            InitFileKind::Ours,
         ),
-        (paths::CONFIG, config, Kind::Yours),
-        (paths::GOAL, goal, Kind::Yours),
-        (paths::TREE, tree::to_bytes(&root_node), Kind::Yours),
+        (paths::CONFIG, config, InitFileKind::Yours),
+        (paths::GOAL, goal, InitFileKind::Yours),
+        (paths::TREE, tree::to_bytes(&root_node), InitFileKind::Yours),
         (
             paths::RUN_STATE,
             RunState::new(None).to_bytes(),
-            Kind::Yours,
+            InitFileKind::Yours,
         ),
-        (paths::ASSUMPTIONS, Vec::new(), Kind::Yours),
-        (paths::QUESTIONS, Vec::new(), Kind::Yours),
+        (paths::ASSUMPTIONS, Vec::new(), InitFileKind::Yours),
+        (paths::QUESTIONS, Vec::new(), InitFileKind::Yours),
     ]
 }
 
@@ -201,8 +205,8 @@ pub(crate) fn lay_down(
     files::make_folder(&project.state(""))?;
     files::make_local_folder(&project.iterations())?;
     let mut files = first_files(config.into(), goal.into());
-    files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, Kind::Yours)));
-    let mut batch = Batch::new();
+    files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, InitFileKind::Yours)));
+    let mut batch = FileBatch::new();
     for (path, bytes, _) in files {
         batch.write(&project.root().join(path), &bytes)?;
     }
@@ -210,7 +214,7 @@ pub(crate) fn lay_down(
 }
 
 /// The config, and its most important parts with the reasons for them.
-struct Choice {
+struct InitChoice {
     guard: (Vec<String>, String),
     backend: (String, String),
     protected: Vec<String>,
@@ -218,12 +222,12 @@ struct Choice {
     config: Vec<u8>,
 }
 
-impl Choice {
+impl InitChoice {
     /// What an earlier run has.
-    fn of_run(earlier: &earlier::Earlier) -> Self {
+    fn of_run(earlier: &earlier::EarlierRun) -> Self {
         let why = format!("as in run {}", earlier.run_id);
         let backend = earlier.config.executor.backend.as_str().to_owned();
-        Choice {
+        InitChoice {
             guard: (earlier.config.guard.command.clone(), why.clone()),
             backend: (backend, why),
             protected: earlier.config.guard.protected.clone(),
@@ -251,7 +255,7 @@ impl Choice {
             backend,
             command: &[],
         });
-        Ok(Choice {
+        Ok(InitChoice {
             guard: (guard, guard_why),
             backend: (backend.as_str().to_owned(), backend_why),
             protected,
@@ -263,7 +267,7 @@ impl Choice {
 
 /// Who a file belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum InitFileKind {
     /// The runner's: the same in every project.
     Ours,
     /// The project's.
@@ -301,7 +305,7 @@ fn goal_text(words: Option<&str>) -> Result<Vec<u8>> {
     };
     let words = words.trim();
     if words.is_empty() {
-        return Err(Error::new(Code::Config, "--goal says nothing")
+        return Err(Error::new(ErrorCode::Config, "--goal says nothing")
             .hint("for example: --goal 'The parser accepts comments'"));
     }
     let heading = if words.starts_with('#') { "" } else { "# " };
@@ -318,7 +322,7 @@ fn parse_backend(name: &str) -> Result<BackendKind> {
             .iter()
             .map(|backend| backend.as_str())
             .collect();
-        Error::new(Code::Config, format!("there is no backend {name:?}"))
+        Error::new(ErrorCode::Config, format!("there is no backend {name:?}"))
             .hint(format!("one of {}", known.join(", ")))
     })
 }
@@ -347,7 +351,7 @@ pub fn split_words(line: &str) -> Result<Vec<String>> {
     words.extend(word);
     if quote.is_some() || words.first().is_none_or(String::is_empty) {
         return Err(
-            Error::new(Code::Config, format!("{line:?} is not a command line"))
+            Error::new(ErrorCode::Config, format!("{line:?} is not a command line"))
                 .hint("for example: 'cargo test'"),
         );
     }

@@ -17,24 +17,24 @@ use runner_core::message::GuardProof;
 use runner_core::paths;
 use runner_core::text::cut_front;
 
-use crate::containment::Chosen;
+use crate::containment::ContainmentChoice;
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, Identity, Merge, Status, WorkTree};
-use crate::host::{Host, Progress};
-use crate::lock::Lock;
+use crate::git::{Git, GitIdentity, GitMergeOutcome, GitStatus, WorkTree};
+use crate::host::{RunContext, RunProgress};
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::recover;
-use crate::runs::{self, Base, Known, Landing, full_name};
-use crate::step::{self, Workplace};
+use crate::runs::{self, KnownRun, LandingCommit, RunBase, full_name};
+use crate::step::{self, StepContext};
 use crate::trial::{self, TrialEnd};
 
 pub use abandon::{AbandonOptions, AbandonReport, abandon};
-pub(crate) use checkout::Move;
-pub(crate) use pending::{Pending, finish, finish_at};
-use target::Target;
-use work::Work;
+pub(crate) use checkout::WorkTreeMove;
+pub(crate) use pending::{PendingLanding, finish, finish_at};
+use target::LandTarget;
+use work::LandWork;
 
 /// How much of a red guard's output is shown.
 const SHOWN_BYTES: usize = 4000;
@@ -73,7 +73,7 @@ impl LandOptions {
 
 /// How it came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Landed {
+pub enum LandOutcome {
     /// There is a new commit on the branch.
     Now,
     /// A commit on the branch says that it has been done.
@@ -92,7 +92,7 @@ pub struct LandReport {
     /// The branch on which it landed.
     pub into: String,
     /// How it came out.
-    pub landed: Landed,
+    pub landed: LandOutcome,
     /// The commit on that branch (its tip where there is nothing new).
     pub commit: String,
     /// The commit of the run that was taken.
@@ -125,7 +125,7 @@ pub struct GreenGuard {
 }
 
 /// Brings a run home.
-pub fn land(start: &Path, options: &LandOptions, host: &mut Host<'_>) -> Result<LandReport> {
+pub fn land(start: &Path, options: &LandOptions, host: &mut RunContext<'_>) -> Result<LandReport> {
     let project = Project::of_work_tree(start)?;
     let (_lock, git) = enter(&project, host)?;
     let status = git.status()?;
@@ -138,8 +138,8 @@ pub fn land(start: &Path, options: &LandOptions, host: &mut Host<'_>) -> Result<
     let trees = git.work_trees()?;
     check_free(&project, &trees, &run, &status)?;
     let base = runs::base_of(&git, &run.run_id, &run.tip)?;
-    let work = Work::of(&git, &run, options.partial)?;
-    let target = Target::find(&git, &run, base.as_ref(), options.into.as_deref())?;
+    let work = LandWork::of(&git, &run, options.partial)?;
+    let target = LandTarget::find(&git, &run, base.as_ref(), options.into.as_deref())?;
     let landing = Lander {
         project: &project,
         git: &git,
@@ -153,16 +153,16 @@ pub fn land(start: &Path, options: &LandOptions, host: &mut Host<'_>) -> Result<
 }
 
 /// Takes the lock, and settles what an earlier runner left.
-fn enter(project: &Project, host: &mut Host<'_>) -> Result<(Lock, Git)> {
+fn enter(project: &Project, host: &mut RunContext<'_>) -> Result<(ProjectLock, Git)> {
     Git::check_version()?;
     Git::open(project.root())?;
-    let lock = Lock::take(project)?;
+    let lock = ProjectLock::take(project)?;
     let git = disarm::open(project, host)?;
-    let mut place = Workplace {
+    let mut place = StepContext {
         project,
         git: &git,
         host,
-        containment: &Chosen::default(),
+        containment: &ContainmentChoice::default(),
     };
     recover::recover(&mut place)?;
     trial::remove_abandoned(&git);
@@ -170,11 +170,16 @@ fn enter(project: &Project, host: &mut Host<'_>) -> Result<(Lock, Git)> {
 }
 
 /// Nobody works on the run, nothing of it is unsettled or uncommitted.
-fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Status) -> Result<()> {
+fn check_free(
+    project: &Project,
+    trees: &[WorkTree],
+    run: &KnownRun,
+    status: &GitStatus,
+) -> Result<()> {
     let branch = run.branch();
     if run.abandoned {
         return Err(Error::new(
-            Code::Identity,
+            ErrorCode::Identity,
             format!("run {} was abandoned and its branch deleted", run.run_id),
         )
         .hint(abandon::way_back(run)));
@@ -188,14 +193,14 @@ fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Statu
     if let Some(tree) = elsewhere {
         let place = tree.git.root().display();
         return Err(Error::new(
-            Code::Identity,
+            ErrorCode::Identity,
             format!("run {} is checked out in {place}", run.run_id),
         )
         .hint(format!("do it there: the same command with `-C {place}`")));
     }
     if recover::is_unfinished(project, &run.run_id) {
         return Err(Error::new(
-            Code::Identity,
+            ErrorCode::Identity,
             format!(
                 "an iteration of run {} was cut off and is not settled yet",
                 run.run_id
@@ -213,9 +218,9 @@ fn check_free(project: &Project, trees: &[WorkTree], run: &Known, status: &Statu
 struct Lander<'a> {
     project: &'a Project,
     git: &'a Git,
-    run: &'a Known,
-    work: Work,
-    target: Target,
+    run: &'a KnownRun,
+    work: LandWork,
+    target: LandTarget,
     /// The run's branch is what is checked out here.
     on_run_branch: bool,
     /// The command that does it, for hints.
@@ -225,21 +230,21 @@ struct Lander<'a> {
 impl Lander<'_> {
     fn land(
         self,
-        base: Option<&Base>,
+        base: Option<&RunBase>,
         trees: &[WorkTree],
         options: &LandOptions,
-        host: &mut Host<'_>,
+        host: &mut RunContext<'_>,
     ) -> Result<LandReport> {
         let run_id = &self.run.run_id;
         let earlier = runs::landings(self.git, run_id, base, Some(&self.target.branch))?;
         if let Some(before) = earlier.iter().find(|it| it.tip == self.work.commit) {
             let commit = before.commit.clone();
-            return self.already(trees, Landed::Before, commit, host);
+            return self.already(trees, LandOutcome::Before, commit, host);
         }
         let tree = self.merged(&earlier, options.keep_state)?;
         if tree == self.git.tree_of(&self.target.tip)? {
             let commit = self.target.tip.clone();
-            return self.already(trees, Landed::NothingNew, commit, host);
+            return self.already(trees, LandOutcome::NothingNew, commit, host);
         }
         let mut parents = vec![self.target.tip.as_str()];
         if options.merge {
@@ -260,7 +265,7 @@ impl Lander<'_> {
         moves.extend(self.switch(trees, &commit, host)?);
         self.pending(&commit, &moves).save(self.project, run_id)?;
         self.advance(&commit)?;
-        if identity == Identity::Runner {
+        if identity == GitIdentity::Runner {
             note(
                 host,
                 "git knows no name and email here: committed as runner <runner@localhost>",
@@ -272,19 +277,19 @@ impl Lander<'_> {
             .map(|step| step.root().to_owned())
             .filter(|root| root != self.project.root())
             .collect();
-        self.report(Landed::Now, commit, Some(guard), followed)
+        self.report(LandOutcome::Now, commit, Some(guard), followed)
     }
 
     /// The branch has it: only the checkout here may have to follow.
     fn already(
         self,
         trees: &[WorkTree],
-        landed: Landed,
+        landed: LandOutcome,
         commit: String,
-        host: &mut Host<'_>,
+        host: &mut RunContext<'_>,
     ) -> Result<LandReport> {
         let to = self.target.tip.clone();
-        let switch: Vec<Move> = self.switch(trees, &to, host)?.into_iter().collect();
+        let switch: Vec<WorkTreeMove> = self.switch(trees, &to, host)?.into_iter().collect();
         if !switch.is_empty() {
             let pending = self.pending(&to, &switch);
             pending.save(self.project, &self.run.run_id)?;
@@ -293,8 +298,8 @@ impl Lander<'_> {
         self.report(landed, commit, None, Vec::new())
     }
 
-    fn pending(&self, commit: &str, moves: &[Move]) -> Pending {
-        Pending {
+    fn pending(&self, commit: &str, moves: &[WorkTreeMove]) -> PendingLanding {
+        PendingLanding {
             target: self.target.branch.clone(),
             commit: commit.to_owned(),
             moves: moves.to_vec(),
@@ -303,7 +308,7 @@ impl Lander<'_> {
 
     /// Brings the work trees along. The landing itself is done: what does not work
     /// out here is told, and tried again by the next command.
-    fn go_all(&self, moves: &[Move], host: &mut Host<'_>) -> Result<()> {
+    fn go_all(&self, moves: &[WorkTreeMove], host: &mut RunContext<'_>) -> Result<()> {
         let mut all = true;
         for step in moves {
             if let Err(error) = step.go() {
@@ -320,20 +325,20 @@ impl Lander<'_> {
             }
         }
         if all {
-            Pending::remove(self.project, &self.run.run_id)?;
+            PendingLanding::remove(self.project, &self.run.run_id)?;
         }
         Ok(())
     }
 
     /// The tree of the result.
-    fn merged(&self, earlier: &[Landing], keep_state: bool) -> Result<String> {
+    fn merged(&self, earlier: &[LandingCommit], keep_state: bool) -> Result<String> {
         let Lander { git, target, .. } = self;
         let work = self.work.commit.as_str();
         let found = git.ask(&["merge-base", &target.tip, work])?;
         let found = found.map(|bytes| String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned());
         let Some(mut base) = found else {
             return Err(Error::new(
-                Code::Conflict,
+                ErrorCode::Conflict,
                 format!(
                     "{} and {} have no commit in common",
                     target.branch,
@@ -359,8 +364,8 @@ impl Lander<'_> {
         } else {
             let ours = git.tree_of(&target.tip)?;
             match git.merge_trees(&bare(&base)?, &ours, &theirs)? {
-                Merge::Clean(tree) => tree,
-                Merge::Conflicts(paths) => return Err(self.conflicts(&paths)?),
+                GitMergeOutcome::Clean(tree) => tree,
+                GitMergeOutcome::Conflicts(paths) => return Err(self.conflicts(&paths)?),
             }
         };
         if keep_state {
@@ -370,12 +375,12 @@ impl Lander<'_> {
     }
 
     /// Where the target is checked out elsewhere a runner may be at work too.
-    fn lock_others(&self, trees: &[WorkTree]) -> Result<Vec<Lock>> {
+    fn lock_others(&self, trees: &[WorkTree]) -> Result<Vec<ProjectLock>> {
         self.on_target(trees)
             .filter(|tree| tree.git.root() != self.project.root())
             .map(|tree| Project::at(tree.git.root().to_owned()))
             .filter(|project| project.runner_dir().is_dir())
-            .map(|project| Lock::take(&project))
+            .map(|project| ProjectLock::take(&project))
             .collect()
     }
 
@@ -387,14 +392,14 @@ impl Lander<'_> {
     }
 
     /// The work trees that must go along, or words about the one that cannot.
-    fn follow(&self, trees: &[WorkTree], to: &str) -> Result<Vec<Move>> {
+    fn follow(&self, trees: &[WorkTree], to: &str) -> Result<Vec<WorkTreeMove>> {
         let mut moves = Vec::new();
         for tree in self.on_target(trees) {
-            let step = Move::follow(&tree.git, &self.target.branch, &self.target.tip, to);
+            let step = WorkTreeMove::follow(&tree.git, &self.target.branch, &self.target.tip, to);
             let blockers = step.blockers()?;
             if !blockers.is_empty() {
                 return Err(Error::new(
-                    Code::Dirty,
+                    ErrorCode::Dirty,
                     format!(
                         "{} is checked out in {}, and these files there would be in the way; nothing \
                          was changed:\n{}",
@@ -415,14 +420,19 @@ impl Lander<'_> {
 
     /// From the run's branch to the target, where that is possible. A run that goes
     /// on stays where it is.
-    fn switch(&self, trees: &[WorkTree], to: &str, host: &mut Host<'_>) -> Result<Option<Move>> {
+    fn switch(
+        &self,
+        trees: &[WorkTree],
+        to: &str,
+        host: &mut RunContext<'_>,
+    ) -> Result<Option<WorkTreeMove>> {
         let taken = self.on_target(trees).next().is_some();
         if !self.on_run_branch || self.work.partial || taken {
             return Ok(None);
         }
         let branch = self.run.branch();
         let from = (branch.as_str(), self.run.tip.as_str());
-        let step = Move::switch(self.git, from, (&self.target.branch, to));
+        let step = WorkTreeMove::switch(self.git, from, (&self.target.branch, to));
         let blockers = step.blockers()?;
         if blockers.is_empty() {
             return Ok(Some(step));
@@ -439,13 +449,13 @@ impl Lander<'_> {
     }
 
     /// Runs the guard on the result.
-    fn guard(&self, commit: &str, host: &mut Host<'_>) -> Result<GreenGuard> {
+    fn guard(&self, commit: &str, host: &mut RunContext<'_>) -> Result<GreenGuard> {
         let config = &self.work.config;
         let command = &config.guard.command;
         let ran = trial::run_watched(self.git, commit, command, config, &self.run.branch(), host);
         let trial = ran.map_err(|error| match error.code {
-            Code::Interrupted => Error::new(
-                Code::Interrupted,
+            ErrorCode::Interrupted => Error::new(
+                ErrorCode::Interrupted,
                 "interrupted while the guard ran; nothing was changed",
             ),
             _ => error,
@@ -484,7 +494,7 @@ impl Lander<'_> {
             let names = trial::some_of(&lacking);
             format!(" (it ran in a fresh checkout, without {names})")
         };
-        Err(Error::new(Code::GuardFailed, message).hint(format!(
+        Err(Error::new(ErrorCode::GuardFailed, message).hint(format!(
             "all of its output is in {}{fresh}; {}",
             path.display(),
             self.how_to_mend()?
@@ -518,12 +528,12 @@ impl Lander<'_> {
         let Err(error) = moved else {
             return Ok(());
         };
-        Pending::remove(self.project, &self.run.run_id)?;
+        PendingLanding::remove(self.project, &self.run.run_id)?;
         if self.git.commit_of(&full)?.as_ref() == Some(old) {
             return Err(error);
         }
         Err(Error::new(
-            Code::Git,
+            ErrorCode::Git,
             format!(
                 "{} moved while the guard ran; nothing was changed",
                 self.target.branch
@@ -537,7 +547,7 @@ impl Lander<'_> {
 
     fn report(
         self,
-        landed: Landed,
+        landed: LandOutcome,
         commit: String,
         guard: Option<GreenGuard>,
         followed: Vec<PathBuf>,
@@ -562,6 +572,6 @@ impl Lander<'_> {
     }
 }
 
-fn note(host: &mut Host<'_>, text: &str) {
-    host.observer.progress(&Progress::Note(text));
+fn note(host: &mut RunContext<'_>, text: &str) {
+    host.observer.progress(&RunProgress::Note(text));
 }

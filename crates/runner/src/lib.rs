@@ -52,47 +52,50 @@ mod view;
 pub mod workshop;
 
 pub use activity::{
-    Activity, LastEnd, LoopEvent, Phase, Trail, Waiting, activity, events_path, loop_log,
+    ActivityTrail, LastEnd, LoopEvent, LoopWait, RunActivity, RunPhase, activity, events_path,
+    loop_log,
 };
 pub use by_hand::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
 pub use detach::LoopLog;
-pub use doctor::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Verdict, doctor};
+pub use doctor::{
+    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials, doctor,
+};
 pub use environment::{inherited, resolve};
-pub use error::{Code, Error, Result};
-pub use follow::{Followed, Follower};
+pub use error::{Error, ErrorCode, Result};
+pub use follow::{FollowedEvent, RunFollower};
 pub use git::{Git, TreeEntry};
-pub use host::{Clock, Host, Observer, Progress, Silent, SystemClock};
-pub use init::{Guess, InitOptions, InitReport, detect_guard, guess, init, split_words};
+pub use host::{NoObserver, ProgressObserver, RunContext, RunProgress, SystemWallClock, WallClock};
+pub use init::{InitGuess, InitOptions, InitReport, detect_guard, guess, init, split_words};
 pub use landing::{
-    AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandReport, Landed, abandon, land,
+    AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandOutcome, LandReport, abandon, land,
 };
 pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;
 pub use replay::{ReplayReport, replay};
 pub use report::report;
-pub use run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
+pub use run_loop::{LoopOptions, LoopOutcome, LoopStatus, run_loop};
 pub use runs::{LandedAt, RunStanding, RunSummary, runs};
 pub use start::{GuardAtBase, StartOptions, StartReport, go_to_run, start};
-pub use state::Problem;
-pub use step::{Selected, StepReport, StepResult};
-pub use stop::{Asked, ask_to_stop};
-pub use validate::{Explained, SelectResult, find_node, select_next, validate, why};
-pub use verify::{Verification, verify};
+pub use state::ProjectProblem;
+pub use step::{StepLeaf, StepReport, StepResult};
+pub use stop::{StopRequest, ask_to_stop};
+pub use validate::{NodeExplanation, SelectResult, find_node, select_next, validate, why};
+pub use verify::{VerifyReport, verify};
 pub use view::{
-    IterationView, Patch, RunView, base_of, config_of, goal_of, iteration_folder, load_tree,
-    meta_of, note_of, patch_of, run_state_of, run_view, running_pid,
+    IterationPatch, IterationView, RunView, base_of, config_of, goal_of, iteration_folder,
+    load_tree, meta_of, note_of, patch_of, run_state_of, run_view, running_pid,
 };
 
 /// Settles what is unfinished, then takes one step.
-pub fn step_once(project: &Project, host: &mut Host<'_>) -> Result<StepResult> {
+pub fn step_once(project: &Project, host: &mut RunContext<'_>) -> Result<StepResult> {
     Git::open(project.root())?;
-    let _lock = lock::Lock::take(project)?;
+    let _lock = lock::ProjectLock::take(project)?;
     let git = disarm::open(project, host)?;
-    let mut place = step::Workplace {
+    let mut place = step::StepContext {
         project,
         git: &git,
         host,
-        containment: &containment::Chosen::default(),
+        containment: &containment::ContainmentChoice::default(),
     };
     recover::recover(&mut place)?;
     step::step(&mut place)

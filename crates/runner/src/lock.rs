@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::image;
 use crate::project::Project;
@@ -23,13 +23,13 @@ const ASKING: Duration = Duration::from_millis(60);
 /// Held for as long as this value lives. The kernel lets go of it when the
 /// process ends, however it ends: a stale lock cannot be.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct ProjectLock {
     /// The project's folder itself: a session may remove or replace the file.
     _root: Option<File>,
     _file: File,
 }
 
-impl Lock {
+impl ProjectLock {
     /// Takes the lock or names who has it.
     pub(crate) fn take(project: &Project) -> Result<Self> {
         let root = File::open(project.root()).map_err(|error| files::at(project.root(), error))?;
@@ -54,7 +54,7 @@ impl Lock {
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
         writeln!(file, "{}", std::process::id())?;
-        let lock = Lock {
+        let lock = ProjectLock {
             _root: root,
             _file: file,
         };
@@ -120,7 +120,7 @@ impl Lock {
 fn holder_among_all(project: &Project) -> Option<u32> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        Lock::is_held_by(project, pid).then_some(pid)
+        ProjectLock::is_held_by(project, pid).then_some(pid)
     })
 }
 
@@ -143,10 +143,10 @@ fn hold(file: &File) -> std::result::Result<(), Errno> {
 }
 
 fn taken(project: &Project) -> Error {
-    let who =
-        Lock::holder(project).map_or_else(|| "another process".to_owned(), |pid| pid.to_string());
+    let who = ProjectLock::holder(project)
+        .map_or_else(|| "another process".to_owned(), |pid| pid.to_string());
     Error::new(
-        Code::Locked,
+        ErrorCode::Locked,
         format!("another runner is at work in this project (pid {who})"),
     )
     .hint("wait for it, or end it with `runner stop`; nothing needs to be removed by hand")
@@ -203,7 +203,7 @@ fn wait_for_orphans(project: &Project) -> Result<()> {
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() > deadline {
             return Err(Error::new(
-                Code::Locked,
+                ErrorCode::Locked,
                 "processes of an earlier session in this project are still alive",
             )
             .hint(format!(

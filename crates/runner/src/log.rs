@@ -101,14 +101,14 @@ impl Journal {
 
 /// `events.jsonl` of a run: for viewers, not for decisions, so never synced.
 #[derive(Clone, Debug)]
-pub(crate) struct Events {
+pub(crate) struct EventLog {
     path: PathBuf,
 }
 
-impl Events {
+impl EventLog {
     /// The events of a run.
     pub(crate) fn of(run_folder: &Path) -> Self {
-        Events {
+        EventLog {
             path: Self::path(run_folder),
         }
     }

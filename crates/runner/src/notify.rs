@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 
 use crate::capture;
 use crate::environment;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::host::{Host, Progress};
+use crate::host::{RunContext, RunProgress};
 use crate::lock;
-use crate::log::Events;
+use crate::log::EventLog;
 use crate::project::Project;
-use crate::run_loop::{LoopEnd, LoopStatus};
+use crate::run_loop::{LoopOutcome, LoopStatus};
 use crate::state;
 use crate::step;
 use crate::validate::{self, SelectResult};
@@ -44,7 +44,7 @@ const FOLDER: &str = "/";
 
 /// What there is to tell.
 #[derive(Clone, Debug)]
-pub(crate) struct Notice<'a> {
+pub(crate) struct RunNotice<'a> {
     /// `complete`, `stuck`, `limit`, `error` or `quota`.
     pub(crate) event: &'static str,
     /// How the loop ended, or `waiting`.
@@ -64,18 +64,18 @@ pub(crate) struct Notice<'a> {
 /// Tells whom the config names how the loop ended.
 pub(crate) fn loop_ended(
     project: &Project,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
     config: &NotifyConfig,
     status: LoopStatus,
     error: Option<&Error>,
-    end: &LoopEnd,
+    end: &LoopOutcome,
 ) {
     let code = error.map(|error| error.code);
     let event = match (status, code) {
         (LoopStatus::Complete, _) => "complete",
         (LoopStatus::Stuck, _) => "stuck",
         (LoopStatus::Limit, _) => "limit",
-        (LoopStatus::Error, Some(Code::Step(IterationErrorKind::Quota))) => "quota",
+        (LoopStatus::Error, Some(ErrorCode::Step(IterationErrorKind::Quota))) => "quota",
         (LoopStatus::Error, _) => "error",
         // Whoever stopped it knows.
         (LoopStatus::Stopped | LoopStatus::Interrupted, _) => return,
@@ -98,13 +98,13 @@ pub(crate) fn loop_ended(
         project,
         host,
         config,
-        &Notice {
+        &RunNotice {
             event,
             status: status.as_str(),
             steps: end.steps,
             node: node.map(|leaf| leaf.id.as_str()),
             message: &message,
-            code: code.map(Code::as_str),
+            code: code.map(ErrorCode::as_str),
             until: None,
         },
     );
@@ -113,9 +113,9 @@ pub(crate) fn loop_ended(
 /// Tells it, if somebody wants to hear. Takes 10 s at most and never fails.
 pub(crate) fn notify(
     project: &Project,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
     config: &NotifyConfig,
-    notice: &Notice<'_>,
+    notice: &RunNotice<'_>,
 ) {
     let run_id = state::load_run_state(project).ok().and_then(|it| it.run_id);
     let (Some(run_id), false) = (run_id, config.command.is_empty()) else {
@@ -127,7 +127,7 @@ pub(crate) fn notify(
         .unwrap_or_else(|error| Some(error.message))
         .map(|words| one_line(&words));
     if let Some(words) = &failure {
-        host.observer.progress(&Progress::Note(&format!(
+        host.observer.progress(&RunProgress::Note(&format!(
             "the notification ({}) failed: {words}",
             notice.event
         )));
@@ -139,11 +139,11 @@ pub(crate) fn notify(
         "duration_ms": step::millis(begun.elapsed()),
     });
     let _ =
-        Events::of(&project.run_folder(&run_id)).add(&host.clock.stamp(), None, "notified", more);
+        EventLog::of(&project.run_folder(&run_id)).add(&host.clock.stamp(), None, "notified", more);
 }
 
 /// What goes to its stdin.
-fn event(project: &Project, run_id: &str, notice: &Notice<'_>, now: &str) -> Value {
+fn event(project: &Project, run_id: &str, notice: &RunNotice<'_>, now: &str) -> Value {
     let progress = view::progress(project);
     let title = state::load_goal(project).map(|goal| goal.title()).ok();
     json!({
@@ -167,7 +167,7 @@ fn event(project: &Project, run_id: &str, notice: &Notice<'_>, now: &str) -> Val
 }
 
 /// What a person would type now.
-fn next_command(project: &Project, notice: &Notice<'_>) -> String {
+fn next_command(project: &Project, notice: &RunNotice<'_>) -> String {
     let what = match (notice.event, notice.node) {
         ("stuck", Some(node)) => format!("why {node}"),
         ("complete" | "limit", _) => "report".to_owned(),
@@ -182,7 +182,7 @@ fn next_command(project: &Project, notice: &Notice<'_>) -> String {
 /// Runs the command; why it did not work, if it did not.
 fn tell(
     project: &Project,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
     config: &NotifyConfig,
     run_id: &str,
     event: &Value,

@@ -7,7 +7,7 @@ use std::path::Path;
 use runner_core::config::Config;
 
 use crate::environment;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// Refuses a config whose agent cannot be started.
 pub fn agent_is_there(config: &Config, root: &Path) -> Result<()> {
@@ -49,7 +49,7 @@ fn check(
     match environment::resolve(OsStr::new(program), root, env) {
         Ok(_) => Ok(()),
         Err(error) => Err(Error::new(
-            Code::Config,
+            ErrorCode::Config,
             format!("the {what} {}, so every task would fail", error.message),
         )
         .hint(hint)),

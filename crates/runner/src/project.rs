@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// A project folder: the root of a git work tree that has (or will have) a `.runner/`.
 #[derive(Clone, Debug)]
@@ -15,9 +15,9 @@ impl Project {
     /// The project that a folder belongs to: it, or the nearest one above it
     /// that has a `.runner/`, but never beyond the git repository it is in.
     pub fn find(start: &Path) -> Result<Self> {
-        let start = start
-            .canonicalize()
-            .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
+        let start = start.canonicalize().map_err(|error| {
+            Error::new(ErrorCode::Layout, format!("{}: {error}", start.display()))
+        })?;
         let is_repository = |folder: &Path| folder.join(".git").symlink_metadata().is_ok();
         let outermost = start.ancestors().position(is_repository);
         start
@@ -29,7 +29,7 @@ impl Project {
             })
             .ok_or_else(|| {
                 Error::new(
-                    Code::Layout,
+                    ErrorCode::Layout,
                     format!("no .runner/ in {} or above it", start.display()),
                 )
                 .hint("make one with `runner init`")
@@ -44,9 +44,9 @@ impl Project {
     /// The git work tree that a folder belongs to, whether or not it has a
     /// `.runner/`.
     pub fn of_work_tree(start: &Path) -> Result<Self> {
-        let start = start
-            .canonicalize()
-            .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", start.display())))?;
+        let start = start.canonicalize().map_err(|error| {
+            Error::new(ErrorCode::Layout, format!("{}: {error}", start.display()))
+        })?;
         start
             .ancestors()
             .find(|folder| folder.join(".git").symlink_metadata().is_ok())
@@ -68,7 +68,7 @@ impl Project {
             return Ok(());
         }
         Err(Error::new(
-            Code::Layout,
+            ErrorCode::Layout,
             "the branch that is checked out has nothing of a run",
         )
         .hint(
@@ -160,11 +160,14 @@ fn no_work_tree(start: &Path) -> Error {
     let place = start.display();
     if start.join("HEAD").is_file() && start.join("objects").is_dir() {
         return Error::new(
-            Code::Git,
+            ErrorCode::Git,
             format!("{place} is a git repository without a work tree"),
         )
         .hint("clone it, and run the command in the clone");
     }
-    Error::new(Code::Git, format!("{place} is not in a git repository"))
-        .hint("make it one with `git init`")
+    Error::new(
+        ErrorCode::Git,
+        format!("{place} is not in a git repository"),
+    )
+    .hint("make it one with `git init`")
 }

@@ -13,16 +13,16 @@ use runner_core::run_state::RunState;
 use runner_core::tree;
 use serde_json::json;
 
-use crate::belongings::{Belongings, Source};
-use crate::budget::Budget;
-use crate::error::{Code, Error, Result};
+use crate::belongings::{FileSource, ProtectedFiles};
+use crate::budget::RunBudget;
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{self, Git, OwnFiles};
-use crate::host::Progress;
+use crate::host::RunProgress;
 use crate::landing;
 use crate::log::Journal;
 use crate::project::Project;
-use crate::step::{self, Before, Iteration, StepReport, Workplace};
+use crate::step::{self, Iteration, StepContext, StepReport, TreeBefore};
 
 /// An iteration without an end.
 struct Unfinished {
@@ -40,7 +40,7 @@ impl Unfinished {
 }
 
 /// Settles what an earlier runner left unfinished; `true` if there was anything.
-pub(crate) fn recover(place: &mut Workplace<'_, '_>) -> Result<bool> {
+pub(crate) fn recover(place: &mut StepContext<'_, '_>) -> Result<bool> {
     // First: a work tree that a landing did not bring along looks changed.
     landing::finish(place.project, place.git)?;
     let mut any = false;
@@ -50,7 +50,7 @@ pub(crate) fn recover(place: &mut Workplace<'_, '_>) -> Result<bool> {
     Ok(any)
 }
 
-fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
+fn settle_one(place: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
     let started = &unfinished.started;
     let mut phases = unfinished.records.iter().rev();
     let phase = phases.find(|record| **record != JournalRecord::GitRestored);
@@ -61,7 +61,7 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
     if rescuing.is_none() && is_elsewhere(place.git, &started.branch) {
         return Ok(false);
     }
-    let before = Before::new(None);
+    let before = TreeBefore::new(None);
     let mut it = Iteration::reopen(place.project, started.clone(), &unfinished.records, before)?;
     // They were put back before git was opened (`disarm`); what has changed since
     // is a person's.
@@ -93,7 +93,7 @@ fn settle_one(place: &mut Workplace<'_, '_>, unfinished: &Unfinished) -> Result<
         "rolled_up"
     };
     it.log_event(place.host.clock, "recovered", json!({"how": how}));
-    place.host.observer.progress(&Progress::Recovered {
+    place.host.observer.progress(&RunProgress::Recovered {
         run_id: &started.run_id,
         iter: started.iter,
         how,
@@ -118,7 +118,7 @@ fn is_elsewhere(git: &Git, branch: &str) -> bool {
 /// Whether the iteration can be settled on what is checked out. A person may
 /// have gone elsewhere or reset the branch since; then it is not ours to move
 /// them.
-fn belongs_here(place: &Workplace<'_, '_>, started: &JournalStart) -> Result<bool> {
+fn belongs_here(place: &StepContext<'_, '_>, started: &JournalStart) -> Result<bool> {
     let full = format!("refs/heads/{}", started.branch);
     let head = place.git.head_ref()?;
     let tip = place.git.commit_of(&full)?;
@@ -158,7 +158,7 @@ fn find(project: &Project) -> Vec<Unfinished> {
 /// Records an iteration that could not be finished as a runner error: the tree
 /// and the runner's files as in the recorded HEAD, the agent's other edits kept.
 pub(crate) fn roll_up(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     error: RunnerError,
 ) -> Result<StepReport> {
@@ -173,7 +173,7 @@ pub(crate) fn roll_up(
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .and_then(|text| Config::parse(&text).ok())
         .ok_or_else(|| missing(&head, paths::CONFIG))?;
-    it.before = Before::new(tree_bytes.clone().map(Arc::new));
+    it.before = TreeBefore::new(tree_bytes.clone().map(Arc::new));
     it.save_before(place.project)?;
 
     let repairing = it.started.node_id == REPAIR_NODE;
@@ -188,8 +188,14 @@ pub(crate) fn roll_up(
     };
     let root = tree::parse(root_bytes.unwrap_or_default())
         .map_err(|findings| step::invalid_tree(&findings))?;
-    let belongings =
-        Belongings::capture(place.git, &head, &config, Some(&root), Source::Commit, None)?;
+    let belongings = ProtectedFiles::capture(
+        place.git,
+        &head,
+        &config,
+        Some(&root),
+        FileSource::Commit,
+        None,
+    )?;
     let mut facts = StepFacts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
@@ -244,14 +250,14 @@ fn used_so_far(project: &Project, it: &Iteration, config: &Config) -> ExecutorRu
         for line in events.split(|byte| *byte == b'\n') {
             reader.line(line);
         }
-        Budget::of(project, &it.started.run_id, config).record(&reader.usage(), &mut run);
+        RunBudget::of(project, &it.started.run_id, config).record(&reader.usage(), &mut run);
     }
     run
 }
 
 fn missing(head: &str, path: &str) -> Error {
     Error::new(
-        Code::Layout,
+        ErrorCode::Layout,
         format!(
             "{path} in commit {head} cannot be read: the unfinished iteration cannot be settled"
         ),

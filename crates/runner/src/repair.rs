@@ -4,12 +4,12 @@
 use runner_core::message::{self, ByHand};
 use runner_core::paths;
 
-use crate::error::{Code, Error, Result};
-use crate::git::{Git, History};
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{Git, GitHistory};
 
 /// A repair that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRepair {
     /// The commit with the last valid tree.
     pub(crate) last_valid: String,
     /// Repairs that were refused since.
@@ -18,9 +18,9 @@ pub(crate) struct Pending {
 
 /// Looks back from `head`: is the newest word of the runner about the tree
 /// "invalid", and how often has a repair been refused since?
-pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pending>> {
+pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<PendingRepair>> {
     let mut refused = 0;
-    for commit in History::from(git, head) {
+    for commit in GitHistory::from(git, head) {
         let commit = commit?;
         let (subject, message) = (commit.subject(), &*commit.message);
         if !subject.starts_with("chore(loop): ") {
@@ -44,7 +44,7 @@ pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pend
             return Ok(None);
         }
         if let Some(commit) = message::trailer(message, "Runner-Last-Valid") {
-            return Ok(Some(Pending {
+            return Ok(Some(PendingRepair {
                 last_valid: commit.to_owned(),
                 refused,
             }));
@@ -60,11 +60,11 @@ pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pend
 }
 
 /// The last valid tree, from its commit.
-pub(crate) fn valid_tree(git: &Git, pending: &Pending) -> Result<Vec<u8>> {
+pub(crate) fn valid_tree(git: &Git, pending: &PendingRepair) -> Result<Vec<u8>> {
     git.file_at(&pending.last_valid, paths::TREE)?
         .ok_or_else(|| {
             Error::new(
-                Code::Tree,
+                ErrorCode::Tree,
                 format!(
                     "the last valid tree (commit {}) cannot be found",
                     pending.last_valid

@@ -15,7 +15,7 @@ use runner_core::tree::{self, TreeFinding};
 
 use crate::branch_record::BranchRecord;
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::log::Journal;
 use crate::project::Project;
@@ -43,7 +43,7 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
             .map_err(|problem| state::into_error(&[problem]))?
             .run_id
             .ok_or_else(|| {
-                Error::new(Code::Identity, "no run has been started here")
+                Error::new(ErrorCode::Identity, "no run has been started here")
                     .hint("(run 'runner start')")
             })?,
     };
@@ -54,7 +54,7 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
     };
     if numbers.is_empty() {
         return Err(Error::new(
-            Code::NotFound,
+            ErrorCode::NotFound,
             format!("there are no logs of run {run_id:?} in this clone"),
         )
         .hint("logs are local: replay where the run was made"));
@@ -110,14 +110,19 @@ fn is_finished(folder: &Path) -> bool {
         || (records.is_empty() && folder.join("meta.json").exists())
 }
 
-struct Done {
+struct ReplayedIteration {
     before_sha256: String,
     after_sha256: String,
     uncommitted: bool,
 }
 
 /// Derives one iteration again; the first difference as the error.
-fn one(folder: &Path, iter: u32, run_id: &str, commit: Option<&String>) -> Result<Done, String> {
+fn one(
+    folder: &Path,
+    iter: u32,
+    run_id: &str,
+    commit: Option<&String>,
+) -> Result<ReplayedIteration, String> {
     let read = |name: &str| files::read_regular(&folder.join(name), tree::MAX_BYTES).ok();
     let meta_bytes = read("meta.json").ok_or("meta.json is missing")?;
     let meta: IterationMeta =
@@ -193,7 +198,7 @@ fn one(folder: &Path, iter: u32, run_id: &str, commit: Option<&String>) -> Resul
             ));
         }
     }
-    Ok(Done {
+    Ok(ReplayedIteration {
         before_sha256,
         after_sha256,
         uncommitted: commit.is_none(),
@@ -314,7 +319,7 @@ fn by_hand(
     record: &BranchRecord,
     previous: Option<&(u32, String)>,
     iter: u32,
-    done: &Done,
+    done: &ReplayedIteration,
 ) -> Vec<String> {
     let last = previous.map_or(0, |(last, _)| *last);
     let made = record

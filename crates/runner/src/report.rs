@@ -17,7 +17,7 @@ use crate::branch_record::BranchRecord;
 use crate::disarm;
 use crate::error::Result;
 use crate::git::Git;
-use crate::lock::Lock;
+use crate::lock::ProjectLock;
 use crate::log::Journal;
 use crate::notes;
 use crate::project::Project;
@@ -155,7 +155,7 @@ fn iterations(
 
 /// Who works, and on what.
 fn running(project: &Project, run_id: &str) -> Option<RunningLoop> {
-    let pid = Lock::holder(project)?;
+    let pid = ProjectLock::holder(project)?;
     let newest = project.iteration_numbers(run_id).last().copied();
     let started = newest.and_then(|iter| {
         let records = Journal::read(&project.iteration(run_id, iter));

@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass, RunnerError};
 use serde_json::{Value, json};
 
-use crate::containment::Chosen;
+use crate::containment::ContainmentChoice;
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
-use crate::host::{Host, Progress};
-use crate::lock::Lock;
-use crate::log::Events;
-use crate::notify::{self, Notice};
+use crate::host::{RunContext, RunProgress};
+use crate::lock::ProjectLock;
+use crate::log::EventLog;
+use crate::notify::{self, RunNotice};
 use crate::project::Project;
 use crate::recover;
 use crate::state;
-use crate::step::{self, Selected, StepReport, StepResult, Workplace};
+use crate::step::{self, StepContext, StepLeaf, StepReport, StepResult};
 use crate::validate::{self, SelectResult};
 
 /// Pauses before a passing trouble is tried again.
@@ -76,13 +76,13 @@ impl LoopStatus {
 
 /// The end of a loop.
 #[derive(Clone, Debug)]
-pub struct LoopEnd {
+pub struct LoopOutcome {
     /// How it ended.
     pub status: LoopStatus,
     /// Iterations of this call.
     pub steps: u32,
     /// The leaf that is stuck.
-    pub stuck: Option<Selected>,
+    pub stuck: Option<StepLeaf>,
     /// What went wrong.
     pub error: Option<Error>,
     /// Why it stopped, in words.
@@ -92,11 +92,11 @@ pub struct LoopEnd {
 /// Runs iterations; `report` hears of each.
 pub fn run_loop(
     project: &Project,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
-) -> LoopEnd {
-    let mut end = LoopEnd {
+) -> LoopOutcome {
+    let mut end = LoopOutcome {
         status: LoopStatus::Error,
         steps: 0,
         stuck: None,
@@ -115,13 +115,13 @@ pub fn run_loop(
 
 fn run(
     project: &Project,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
-    end: &mut LoopEnd,
+    end: &mut LoopOutcome,
 ) -> Result<LoopStatus> {
     Git::open(project.root())?;
-    let _lock = Lock::take(project)?;
+    let _lock = ProjectLock::take(project)?;
     let git = disarm::open(project, host)?;
     tell(
         project,
@@ -153,29 +153,29 @@ fn run(
 }
 
 /// Adds to the events of the run; viewers miss a line if that fails, nothing else.
-fn tell(project: &Project, host: &Host<'_>, event: &str, more: Value) {
+fn tell(project: &Project, host: &RunContext<'_>, event: &str, more: Value) {
     let Some(run_id) = state::load_run_state(project).ok().and_then(|it| it.run_id) else {
         return;
     };
     let folder = project.run_folder(&run_id);
     let _ = files::make_folder(&folder)
-        .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, event, more));
+        .and_then(|()| EventLog::of(&folder).add(&host.clock.stamp(), None, event, more));
 }
 
 fn iterate(
     project: &Project,
     git: &Git,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
-    end: &mut LoopEnd,
+    end: &mut LoopOutcome,
 ) -> Result<LoopStatus> {
     let begun = Instant::now();
     let delays = retry_delays();
     let mut errors: u32 = 0;
     let mut quotas: u32 = 0;
-    let containment = Chosen::default();
-    recover::recover(&mut Workplace {
+    let containment = ContainmentChoice::default();
+    recover::recover(&mut StepContext {
         project,
         git,
         host,
@@ -184,7 +184,7 @@ fn iterate(
     if let Ok(config) = state::load_config(project)
         && let Some(note) = containment.for_config(&config)?.note(&config)
     {
-        host.observer.progress(&Progress::Note(&note));
+        host.observer.progress(&RunProgress::Note(&note));
     }
     loop {
         if host.cancel.is_cancelled() {
@@ -199,7 +199,7 @@ fn iterate(
         {
             return Ok(stopped(project, reason, end));
         }
-        let mut place = Workplace {
+        let mut place = StepContext {
             project,
             git,
             host,
@@ -260,13 +260,13 @@ fn iterate(
             "waiting",
             json!({"until": until, "kind": kind, "why": error.message}),
         );
-        host.observer.progress(&Progress::Waiting {
+        host.observer.progress(&RunProgress::Waiting {
             secs: pause.as_secs(),
             why: &error.message,
         });
         // Once: while it lasts there is nothing new to tell.
         if error.kind == IterationErrorKind::Quota && quotas == 1 {
-            let notice = Notice {
+            let notice = RunNotice {
                 event: "quota",
                 status: "waiting",
                 steps: end.steps,
@@ -321,7 +321,7 @@ fn named_pause(error: &RunnerError, now: Timestamp) -> Option<Duration> {
 
 /// A bound of this call is reached; but a tree that is complete or stuck by now
 /// is the better answer.
-fn stopped(project: &Project, reason: String, end: &mut LoopEnd) -> LoopStatus {
+fn stopped(project: &Project, reason: String, end: &mut LoopOutcome) -> LoopStatus {
     match validate::select_next(project) {
         Ok(SelectResult::Complete) => LoopStatus::Complete,
         Ok(SelectResult::Stuck(leaf)) => {
@@ -338,8 +338,8 @@ fn stopped(project: &Project, reason: String, end: &mut LoopEnd) -> LoopStatus {
 /// What an error that ended the loop makes of it.
 fn status_after(error: &Error) -> LoopStatus {
     match error.code {
-        Code::Interrupted => LoopStatus::Interrupted,
-        Code::Limit => LoopStatus::Limit,
+        ErrorCode::Interrupted => LoopStatus::Interrupted,
+        ErrorCode::Limit => LoopStatus::Limit,
         _ => LoopStatus::Error,
     }
 }
@@ -403,7 +403,7 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
         (IterationErrorKind::Budget, _) => "raise [budget] with `runner edit config`; ".to_owned(),
         _ => String::new(),
     };
-    Error::new(Code::Step(kind), message).hint(format!(
+    Error::new(ErrorCode::Step(kind), message).hint(format!(
         "{advice}it is recorded as iteration {} (`runner log {}`); no attempt was used, run the command again",
         step.iter, step.iter
     ))

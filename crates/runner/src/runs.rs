@@ -9,8 +9,8 @@ use runner_core::message;
 use runner_core::paths;
 use runner_core::select::{Selection, select};
 
-use crate::error::{Code, Error, Result};
-use crate::git::{Git, History};
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{Git, GitHistory};
 use crate::state;
 use crate::step::branch_of;
 
@@ -23,7 +23,7 @@ const ABANDONED: &str = "refs/runner/abandoned/";
 
 /// A run that has a branch, or had one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownRun {
     pub(crate) run_id: String,
     /// The last commit.
     pub(crate) tip: String,
@@ -33,17 +33,17 @@ pub(crate) struct Known {
     pub(crate) abandoned: bool,
 }
 
-impl Known {
+impl KnownRun {
     pub(crate) fn branch(&self) -> String {
         branch_of(&self.run_id)
     }
 }
 
 /// Every run, the one with the newest commit first.
-pub(crate) fn known(git: &Git) -> Result<Vec<Known>> {
+pub(crate) fn known(git: &Git) -> Result<Vec<KnownRun>> {
     let format = "--format=%(refname) %(objectname) %(committerdate:unix)";
     let list = git.read(&["for-each-ref", format, BRANCHES, ABANDONED])?;
-    let mut found: Vec<Known> = String::from_utf8_lossy(&list)
+    let mut found: Vec<KnownRun> = String::from_utf8_lossy(&list)
         .lines()
         .filter_map(parse_known)
         .collect();
@@ -51,7 +51,7 @@ pub(crate) fn known(git: &Git) -> Result<Vec<Known>> {
     Ok(found)
 }
 
-fn parse_known(line: &str) -> Option<Known> {
+fn parse_known(line: &str) -> Option<KnownRun> {
     let mut words = line.split(' ');
     let name = words.next()?;
     let (run_id, abandoned) = match name.strip_prefix(BRANCHES) {
@@ -59,7 +59,7 @@ fn parse_known(line: &str) -> Option<Known> {
         None => (name.strip_prefix(ABANDONED)?, true),
     };
     check_run_id(run_id).ok()?;
-    Some(Known {
+    Some(KnownRun {
         run_id: run_id.to_owned(),
         tip: words.next()?.to_owned(),
         tip_secs: words.next()?.parse().ok()?,
@@ -86,7 +86,7 @@ pub(crate) fn title_of(git: &Git, commit: &str) -> Result<String> {
 
 /// Where a run began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Base {
+pub(crate) struct RunBase {
     /// Without `refs/heads/`; `HEAD` where none was checked out.
     pub(crate) branch: String,
     pub(crate) commit: String,
@@ -94,16 +94,16 @@ pub(crate) struct Base {
 
 /// Branch and commit that a run began from, by its first commit. What a session
 /// committed itself says nothing about it.
-pub(crate) fn base_of(git: &Git, run_id: &str, tip: &str) -> Result<Option<Base>> {
+pub(crate) fn base_of(git: &Git, run_id: &str, tip: &str) -> Result<Option<RunBase>> {
     let subject = message::start_subject(run_id);
-    for commit in History::from(git, tip) {
+    for commit in GitHistory::from(git, tip) {
         let commit = commit?;
         let base = (commit.subject() == subject)
             .then(|| message::trailer(&commit.message, "Runner-Base"))
             .flatten()
             .and_then(|value| value.rsplit_once(' '));
         if let Some((branch, commit)) = base {
-            return Ok(Some(Base {
+            return Ok(Some(RunBase {
                 branch: branch.to_owned(),
                 commit: commit.to_owned(),
             }));
@@ -114,7 +114,7 @@ pub(crate) fn base_of(git: &Git, run_id: &str, tip: &str) -> Result<Option<Base>
 
 /// A commit that brought a run home, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Landing {
+pub(crate) struct LandingCommit {
     pub(crate) commit: String,
     /// The branch on which it was found.
     pub(crate) branch: String,
@@ -126,9 +126,9 @@ pub(crate) struct Landing {
 pub(crate) fn landings(
     git: &Git,
     run_id: &str,
-    base: Option<&Base>,
+    base: Option<&RunBase>,
     target: Option<&str>,
-) -> Result<Vec<Landing>> {
+) -> Result<Vec<LandingCommit>> {
     let mark = format!("--grep={}", landing::landed_mark(run_id));
     // Not what a merge brought along: a session may have written that.
     let mut args = vec![
@@ -155,7 +155,7 @@ pub(crate) fn landings(
         .filter_map(|record| {
             let (head, message) = record.split_once('\n')?;
             let (commit, source) = head.split_once(' ')?;
-            Some(Landing {
+            Some(LandingCommit {
                 commit: commit.to_owned(),
                 branch: source
                     .strip_prefix("refs/heads/")
@@ -169,7 +169,7 @@ pub(crate) fn landings(
 }
 
 /// Whether every leaf has passed by the tree of a run's last commit.
-pub(crate) fn is_complete(git: &Git, run: &Known) -> Result<bool> {
+pub(crate) fn is_complete(git: &Git, run: &KnownRun) -> Result<bool> {
     let bytes = git.file_at(&run.tip, paths::TREE)?.unwrap_or_default();
     let root = state::check_tree(&bytes).ok();
     Ok(root.is_some_and(|root| select(&root) == Selection::Complete))
@@ -177,7 +177,7 @@ pub(crate) fn is_complete(git: &Git, run: &Known) -> Result<bool> {
 
 /// Whether everything of a run is on some other branch. One that has something to
 /// do goes on, even if all that it has so far is home.
-pub(crate) fn has_landed(git: &Git, run: &Known) -> Result<bool> {
+pub(crate) fn has_landed(git: &Git, run: &KnownRun) -> Result<bool> {
     if !is_complete(git, run)? {
         return Ok(false);
     }
@@ -188,7 +188,7 @@ pub(crate) fn has_landed(git: &Git, run: &Known) -> Result<bool> {
 }
 
 /// Whether a person has merged the whole branch into the one that it began from.
-pub(crate) fn merged_by_hand(git: &Git, run: &Known, base: Option<&Base>) -> Result<bool> {
+pub(crate) fn merged_by_hand(git: &Git, run: &KnownRun, base: Option<&RunBase>) -> Result<bool> {
     let Some(base) = base else { return Ok(false) };
     match git.commit_of(&full_name(&base.branch))? {
         Some(tip) => git.is_ancestor(&run.tip, &tip),
@@ -203,7 +203,7 @@ pub(crate) fn choose(
     named: Option<&str>,
     here: Option<&str>,
     command: &str,
-) -> Result<Known> {
+) -> Result<KnownRun> {
     let mut all = known(git)?;
     if let Some(name) = named {
         let wanted = name.strip_prefix("runner/").unwrap_or(name);
@@ -211,8 +211,11 @@ pub(crate) fn choose(
         all.sort_by_key(|run| run.abandoned);
         let found = all.into_iter().find(|run| run.run_id == wanted);
         return found.ok_or_else(|| {
-            Error::new(Code::NotFound, format!("there is no run {wanted:?} here"))
-                .hint("`runner runs` lists them")
+            Error::new(
+                ErrorCode::NotFound,
+                format!("there is no run {wanted:?} here"),
+            )
+            .hint("`runner runs` lists them")
         });
     }
     all.retain(|run| !run.abandoned);
@@ -229,12 +232,14 @@ pub(crate) fn choose(
         ([only], _) => Ok((*only).clone()),
         // All are home: the newest is the one that was just meant.
         ([], Some(newest)) => Ok(newest.clone()),
-        ([], None) => Err(Error::new(Code::NotFound, "this repository has no run")
-            .hint("`runner init`, then `runner start` begins one")),
+        ([], None) => Err(
+            Error::new(ErrorCode::NotFound, "this repository has no run")
+                .hint("`runner init`, then `runner start` begins one"),
+        ),
         ([first, ..], _) => {
             let ids: Vec<&str> = open.iter().map(|run| run.run_id.as_str()).collect();
             Err(Error::new(
-                Code::Identity,
+                ErrorCode::Identity,
                 format!(
                     "which run? No run's branch is checked out here, and there are {}: {}",
                     ids.len(),

@@ -16,24 +16,24 @@ use runner_core::run_state::RunState;
 use runner_core::tree::{self, Node};
 use serde_json::json;
 
-use crate::containment::Chosen;
+use crate::containment::ContainmentChoice;
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{self, Git, Identity, Status};
-use crate::host::{Host, Progress};
-use crate::lock::Lock;
-use crate::log::Events;
+use crate::git::{self, Git, GitIdentity, GitStatus};
+use crate::host::{RunContext, RunProgress};
+use crate::lock::ProjectLock;
+use crate::log::EventLog;
 use crate::project::Project;
 use crate::recover;
-use crate::runs::{Base, abandoned_name, base_of, full_name};
-use crate::state::{self, State};
-use crate::step::{self, Workplace, branch_of};
+use crate::runs::{RunBase, abandoned_name, base_of, full_name};
+use crate::state::{self, ProjectState};
+use crate::step::{self, StepContext, branch_of};
 pub use base::GuardAtBase;
 pub(crate) use elsewhere::runs_elsewhere;
 use elsewhere::{away, take_up};
 pub use named::go_to_run;
-pub(crate) use undo::Undo;
+pub(crate) use undo::StartUndo;
 
 /// How to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,14 +60,18 @@ pub struct StartReport {
 }
 
 /// Begins the run that GOAL.md describes, or takes it up again.
-pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> Result<StartReport> {
+pub fn start(
+    project: &Project,
+    options: StartOptions,
+    host: &mut RunContext<'_>,
+) -> Result<StartReport> {
     Git::check_version()?;
     Git::open(project.root())?;
-    let _lock = Lock::take(project)?;
-    let containment = Chosen::default();
+    let _lock = ProjectLock::take(project)?;
+    let containment = ContainmentChoice::default();
     let git = disarm::open(project, host)?;
     {
-        let mut place = Workplace {
+        let mut place = StepContext {
             project,
             git: &git,
             host,
@@ -81,25 +85,26 @@ pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> R
     }
     let state = state::load(project)?;
     if state.goal.is_template() {
-        host.observer.progress(&Progress::Note(
+        host.observer.progress(&RunProgress::Note(
             "GOAL.md is still the template: agents will find nothing to do in it",
         ));
     }
     let contained = containment.for_config(&state.config)?;
     if let Some(note) = contained.note(&state.config) {
-        host.observer.progress(&Progress::Note(&note));
+        host.observer.progress(&RunProgress::Note(&note));
     }
     let (mut report, nameless) = begin(project, &git, &state)?;
     if nameless {
-        host.observer.progress(&Progress::Note(git::NAMELESS));
+        host.observer.progress(&RunProgress::Note(git::NAMELESS));
     }
     if report.committed && report.new_run {
         let folder = project.run_folder(&report.run_id);
         let commit = commit_of_branch(&git, &report.branch).ok().flatten();
         let more = json!({"run_id": report.run_id, "branch": report.branch, "commit": commit});
         // The run has begun, whether or not the log of events hears of it.
-        let _ = files::make_folder(&folder)
-            .and_then(|()| Events::of(&folder).add(&host.clock.stamp(), None, "run_started", more));
+        let _ = files::make_folder(&folder).and_then(|()| {
+            EventLog::of(&folder).add(&host.clock.stamp(), None, "run_started", more)
+        });
         if options.check_guard {
             report.guard_at_base =
                 base::try_guard(&git, &state.config, &contained, &report.branch, host)?;
@@ -110,7 +115,7 @@ pub fn start(project: &Project, options: StartOptions, host: &mut Host<'_>) -> R
 
 /// Makes the run's branch and commit; on the way out of an error everything is
 /// put back as it was. Also says whether git knew no name to commit with.
-fn begin(project: &Project, git: &Git, state: &State) -> Result<(StartReport, bool)> {
+fn begin(project: &Project, git: &Git, state: &ProjectState) -> Result<(StartReport, bool)> {
     let status = git.status()?;
     let chosen = state.goal.id();
     loop {
@@ -126,7 +131,7 @@ fn begin(project: &Project, git: &Git, state: &State) -> Result<(StartReport, bo
             status: &status,
             branch: &branch,
             run_id: &run_id,
-            undo: Undo::take(git)?,
+            undo: StartUndo::take(git)?,
             nameless: false,
         };
         match begin.run() {
@@ -145,7 +150,7 @@ fn begin(project: &Project, git: &Git, state: &State) -> Result<(StartReport, bo
 
 /// `run-<sha8>`, with a number where that branch exists already, or did until it
 /// was abandoned.
-fn free_id(git: &Git, head: Option<&str>, state: &State) -> Result<String> {
+fn free_id(git: &Git, head: Option<&str>, state: &ProjectState) -> Result<String> {
     let sha = match head {
         Some(head) => head.to_owned(),
         None => sha256_hex(state.goal.body().as_bytes()),
@@ -172,7 +177,7 @@ fn commit_of_branch(git: &Git, branch: &str) -> Result<Option<String>> {
 }
 
 /// Only `.runner/` may have uncommitted changes.
-fn check_outside(status: &Status) -> Result<()> {
+fn check_outside(status: &GitStatus) -> Result<()> {
     let mut outside = status.clone();
     outside
         .entries
@@ -181,7 +186,7 @@ fn check_outside(status: &Status) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        Code::Dirty,
+        ErrorCode::Dirty,
         format!(
             "there are uncommitted changes outside .runner/:\n{}",
             step::list_entries(&outside)
@@ -191,19 +196,19 @@ fn check_outside(status: &Status) -> Result<()> {
 }
 
 /// Branch and commit that a run began from, if that can be told.
-pub(crate) fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<Base> {
+pub(crate) fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<RunBase> {
     base_of(git, run_id, tip).ok().flatten()
 }
 
 struct Begin<'a> {
     project: &'a Project,
     git: &'a Git,
-    state: &'a State,
+    state: &'a ProjectState,
     /// Before anything was done.
-    status: &'a Status,
+    status: &'a GitStatus,
     branch: &'a str,
     run_id: &'a str,
-    undo: Undo,
+    undo: StartUndo,
     nameless: bool,
 }
 
@@ -239,7 +244,7 @@ impl Begin<'_> {
         let denied = self.denied_files()?;
         if !denied.is_empty() {
             return Err(Error::new(
-                Code::Dirty,
+                ErrorCode::Dirty,
                 format!(
                     "the repository has no commit yet, and these files must not go into the first one:\n{}",
                     denied.join("\n")
@@ -286,7 +291,7 @@ impl Begin<'_> {
     fn denied_files(&self) -> Result<Vec<String>> {
         let rules = &self.state.config.commit;
         let deny = DenyList::new(&rules.deny)
-            .map_err(|error| Error::new(Code::Config, format!("[commit] deny: {error}")))?;
+            .map_err(|error| Error::new(ErrorCode::Config, format!("[commit] deny: {error}")))?;
         let is_large = |path: &Path| {
             let meta = self.git.root().join(path).symlink_metadata();
             meta.is_ok_and(|meta| meta.is_file() && meta.len() > rules.max_file_bytes)
@@ -327,7 +332,7 @@ impl Begin<'_> {
         if made
             .as_ref()
             .err()
-            .is_none_or(|error| error.code != Code::Git)
+            .is_none_or(|error| error.code != ErrorCode::Git)
         {
             for (name, commit) in refs {
                 self.undo.made_ref(name, commit);
@@ -346,7 +351,7 @@ impl Begin<'_> {
             return Ok(());
         }
         Err(Error::new(
-            Code::Git,
+            ErrorCode::Git,
             format!(
                 "a branch `runner` is in the way: git cannot have {} beside it",
                 self.branch
@@ -396,7 +401,7 @@ impl Begin<'_> {
         );
         if !self.status.is_clean() {
             return Err(Error::new(
-                Code::Identity,
+                ErrorCode::Identity,
                 format!("{words}, and .runner/ here has changes that going there would lose"),
             )
             .hint(format!(
@@ -409,7 +414,7 @@ impl Begin<'_> {
             .write(&["checkout", "--quiet", self.branch])
             .map_err(|error| {
                 Error::new(
-                    Code::Identity,
+                    ErrorCode::Identity,
                     format!("{words}, but it cannot be checked out: {}", error.message),
                 )
                 .hint("for a new run: remove the id from .runner/GOAL.md")
@@ -520,7 +525,7 @@ impl Begin<'_> {
         let tree = String::from_utf8_lossy(tree.trim_ascii_end()).into_owned();
         let parents: Vec<&str> = parent.into_iter().collect();
         let (identity, commit) = self.git.commit_tree(&tree, &parents, message)?;
-        self.nameless |= identity == Identity::Runner;
+        self.nameless |= identity == GitIdentity::Runner;
         Ok(commit)
     }
 }

@@ -7,7 +7,7 @@ use runner_core::run_state::{self, RunState};
 use runner_core::schema;
 use runner_core::tree::{self, Node, TreeFinding, TreeOrder};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, ReadError};
 use crate::project::Project;
 
@@ -16,9 +16,9 @@ pub(crate) const MAX_TEXT: u64 = 8 * 1024 * 1024;
 
 /// One thing that is wrong with the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ProjectProblem {
     /// What kind.
-    pub code: Code,
+    pub code: ErrorCode,
     /// The file, or the node's path in the tree.
     pub place: String,
     /// What is wrong there.
@@ -27,9 +27,9 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl Problem {
-    pub(crate) fn new(code: Code, place: &str, message: impl Into<String>) -> Self {
-        Problem {
+impl ProjectProblem {
+    pub(crate) fn new(code: ErrorCode, place: &str, message: impl Into<String>) -> Self {
+        ProjectProblem {
             code,
             place: place.to_owned(),
             message: message.into(),
@@ -46,19 +46,19 @@ impl Problem {
 /// The parts that every step needs, besides the tree.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_field_names)] // It is what its file is called.
-pub(crate) struct State {
+pub(crate) struct ProjectState {
     pub(crate) config: Config,
     pub(crate) goal: Goal,
     pub(crate) run_state: RunState,
 }
 
 /// Reads config, goal, bookkeeping and schemas, or says all that is wrong.
-pub(crate) fn load(project: &Project) -> Result<State> {
+pub(crate) fn load(project: &Project) -> Result<ProjectState> {
     load_all(project).map_err(|problems| into_error(&problems))
 }
 
 /// The same with the findings as data.
-pub(crate) fn load_all(project: &Project) -> Result<State, Vec<Problem>> {
+pub(crate) fn load_all(project: &Project) -> Result<ProjectState, Vec<ProjectProblem>> {
     let mut problems = Vec::new();
     let config = load_config(project).unwrap_or_else(|found| {
         problems.extend(found);
@@ -73,7 +73,7 @@ pub(crate) fn load_all(project: &Project) -> Result<State, Vec<Problem>> {
         .map_err(|problem| problems.push(problem))
         .ok();
     match (goal, run_state) {
-        (Some(goal), Some(run_state)) if problems.is_empty() => Ok(State {
+        (Some(goal), Some(run_state)) if problems.is_empty() => Ok(ProjectState {
             config,
             goal,
             run_state,
@@ -83,13 +83,13 @@ pub(crate) fn load_all(project: &Project) -> Result<State, Vec<Problem>> {
 }
 
 /// The config alone.
-pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<Problem>> {
+pub(crate) fn load_config(project: &Project) -> Result<Config, Vec<ProjectProblem>> {
     let text = text(project, paths::CONFIG).map_err(|problem| vec![problem])?;
     check_config(project, &text)
 }
 
 /// The text of a config: can it be read, and can it be honoured?
-pub(crate) fn check_config(project: &Project, text: &str) -> Result<Config, Vec<Problem>> {
+pub(crate) fn check_config(project: &Project, text: &str) -> Result<Config, Vec<ProjectProblem>> {
     let config = Config::parse(text).map_err(|findings| {
         findings
             .into_iter()
@@ -103,8 +103,8 @@ pub(crate) fn check_config(project: &Project, text: &str) -> Result<Config, Vec<
                 } else {
                     format!("`{}`: {}", finding.key, finding.message)
                 };
-                Problem {
-                    code: Code::Config,
+                ProjectProblem {
+                    code: ErrorCode::Config,
                     place,
                     message,
                     hint: finding.hint,
@@ -121,33 +121,35 @@ pub(crate) fn check_config(project: &Project, text: &str) -> Result<Config, Vec<
 }
 
 /// The goal alone.
-pub(crate) fn load_goal(project: &Project) -> Result<Goal, Problem> {
+pub(crate) fn load_goal(project: &Project) -> Result<Goal, ProjectProblem> {
     check_goal(&text(project, paths::GOAL)?)
 }
 
 /// The text of a goal.
-pub(crate) fn check_goal(text: &str) -> Result<Goal, Problem> {
+pub(crate) fn check_goal(text: &str) -> Result<Goal, ProjectProblem> {
     let goal = Goal::parse(text).map_err(|error| {
         // The error itself names the line.
-        Problem::new(Code::Layout, paths::GOAL, error.to_string()).hint(error.hint())
+        ProjectProblem::new(ErrorCode::Layout, paths::GOAL, error.to_string()).hint(error.hint())
     })?;
     if goal.is_blank() {
-        return Err(Problem::new(Code::Layout, paths::GOAL, "it says nothing")
-            .hint("write down what shall be true in the end"));
+        return Err(
+            ProjectProblem::new(ErrorCode::Layout, paths::GOAL, "it says nothing")
+                .hint("write down what shall be true in the end"),
+        );
     }
     Ok(goal)
 }
 
 /// The bookkeeping alone.
-pub(crate) fn load_run_state(project: &Project) -> Result<RunState, Problem> {
+pub(crate) fn load_run_state(project: &Project) -> Result<RunState, ProjectProblem> {
     let bytes = bytes(project, paths::RUN_STATE, run_state::MAX_BYTES as u64)?;
     RunState::parse(&bytes).map_err(|error| {
-        Problem::new(Code::Layout, paths::RUN_STATE, error)
+        ProjectProblem::new(ErrorCode::Layout, paths::RUN_STATE, error)
             .hint("bring it back with `git checkout -- .runner/state/run_state.json`")
     })
 }
 
-fn schema_drift(project: &Project) -> Vec<Problem> {
+fn schema_drift(project: &Project) -> Vec<ProjectProblem> {
     let known = [
         (paths::TREE_SCHEMA, schema::TREE),
         (paths::AGENT_OUTPUT_SCHEMA, schema::AGENT_OUTPUT),
@@ -157,8 +159,8 @@ fn schema_drift(project: &Project) -> Vec<Problem> {
         .filter_map(|(path, expected)| match text(project, path) {
             Ok(text) if text == expected => None,
             Ok(_) => Some(
-                Problem::new(
-                    Code::Layout,
+                ProjectProblem::new(
+                    ErrorCode::Layout,
                     path,
                     "it is not the schema that this runner knows",
                 )
@@ -170,7 +172,7 @@ fn schema_drift(project: &Project) -> Vec<Problem> {
 }
 
 /// Texts that may be missing, but must be files that can be shown to an agent.
-fn unreadable_texts(project: &Project) -> impl Iterator<Item = Problem> {
+fn unreadable_texts(project: &Project) -> impl Iterator<Item = ProjectProblem> {
     [paths::INSTRUCTIONS, paths::ASSUMPTIONS, paths::QUESTIONS]
         .into_iter()
         .filter_map(|path| {
@@ -178,7 +180,7 @@ fn unreadable_texts(project: &Project) -> impl Iterator<Item = Problem> {
                 .err()
                 .map(|error| (path, error))
         })
-        .map(|(path, error)| Problem::new(Code::Layout, path, error))
+        .map(|(path, error)| ProjectProblem::new(ErrorCode::Layout, path, error))
 }
 
 /// The bytes of tree.json, or why they cannot be had.
@@ -192,12 +194,12 @@ pub(crate) fn check_tree(bytes: &[u8]) -> Result<Node<'_>, Vec<TreeFinding>> {
 }
 
 /// Findings about the tree as problems.
-pub(crate) fn tree_problems(findings: &[TreeFinding]) -> Vec<Problem> {
+pub(crate) fn tree_problems(findings: &[TreeFinding]) -> Vec<ProjectProblem> {
     findings
         .iter()
         .map(|finding| {
-            Problem::new(
-                Code::Tree,
+            ProjectProblem::new(
+                ErrorCode::Tree,
                 &format!("{} {}", paths::TREE, finding.place),
                 finding.message.clone(),
             )
@@ -214,14 +216,15 @@ pub(crate) fn optional_text(project: &Project, path: &str) -> Result<Option<Stri
     }
 }
 
-fn text(project: &Project, path: &str) -> Result<String, Problem> {
+fn text(project: &Project, path: &str) -> Result<String, ProjectProblem> {
     let bytes = bytes(project, path, MAX_TEXT)?;
-    String::from_utf8(bytes).map_err(|_| Problem::new(Code::Layout, path, "it is not UTF-8 text"))
+    String::from_utf8(bytes)
+        .map_err(|_| ProjectProblem::new(ErrorCode::Layout, path, "it is not UTF-8 text"))
 }
 
-fn bytes(project: &Project, path: &str, max: u64) -> Result<Vec<u8>, Problem> {
+fn bytes(project: &Project, path: &str, max: u64) -> Result<Vec<u8>, ProjectProblem> {
     files::read_regular(&project.root().join(path), max).map_err(|error| {
-        let problem = Problem::new(Code::Layout, path, error.to_string());
+        let problem = ProjectProblem::new(ErrorCode::Layout, path, error.to_string());
         match error {
             ReadError::Absent => {
                 problem.hint("run 'runner init --upgrade' (it keeps what is there)")
@@ -232,9 +235,9 @@ fn bytes(project: &Project, path: &str, max: u64) -> Result<Vec<u8>, Problem> {
 }
 
 /// All problems as one error; the first decides the code and the hint.
-pub(crate) fn into_error(problems: &[Problem]) -> Error {
+pub(crate) fn into_error(problems: &[ProjectProblem]) -> Error {
     let Some(first) = problems.first() else {
-        return Error::new(Code::Layout, "unknown problem");
+        return Error::new(ErrorCode::Layout, "unknown problem");
     };
     let lines: Vec<String> = problems
         .iter()

@@ -14,14 +14,14 @@ const MAX_LINE: usize = 1024 * 1024;
 /// The whole lines at the end of a file, from at most `max` bytes of it. None if it
 /// cannot be read.
 pub(crate) fn last_lines(path: &Path, max: u64) -> Vec<Vec<u8>> {
-    let mut tail = Tail::new(path.to_owned());
+    let mut tail = FileTail::new(path.to_owned());
     tail.skip_to_last(max);
     tail.read(max).lines
 }
 
 /// What one look at a file brought.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct TailChunk {
     /// Lines that are complete, without their ends.
     pub(crate) lines: Vec<Vec<u8>>,
     /// Bytes that were passed over: too many to show, or too long a line.
@@ -30,7 +30,7 @@ pub(crate) struct News {
 
 /// A place in a file that grows.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct FileTail {
     path: PathBuf,
     /// Device and inode: another file at the same path is read from its beginning.
     file: Option<(u64, u64)>,
@@ -41,10 +41,10 @@ pub(crate) struct Tail {
     overlong: bool,
 }
 
-impl Tail {
+impl FileTail {
     /// From the beginning.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Tail {
+        FileTail {
             path,
             file: None,
             offset: 0,
@@ -72,13 +72,13 @@ impl Tail {
 
     /// What is new, up to `max` bytes of it. More than four times as much is not
     /// shown late but passed over: whoever floods a file gets no slow viewer.
-    pub(crate) fn read(&mut self, max: u64) -> News {
-        let mut news = News::default();
+    pub(crate) fn read(&mut self, max: u64) -> TailChunk {
+        let mut news = TailChunk::default();
         let Some((mut file, id, len)) = self.open() else {
             return news;
         };
         if self.file != Some(id) || len < self.offset {
-            *self = Tail::new(std::mem::take(&mut self.path));
+            *self = FileTail::new(std::mem::take(&mut self.path));
             self.file = Some(id);
         }
         if len - self.offset > max.saturating_mul(4) {
@@ -96,7 +96,7 @@ impl Tail {
         news
     }
 
-    fn split(&mut self, mut bytes: &[u8], news: &mut News) {
+    fn split(&mut self, mut bytes: &[u8], news: &mut TailChunk) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let mut line = std::mem::take(&mut self.partial);
             line.extend_from_slice(&bytes[..end]);
@@ -135,7 +135,7 @@ mod tests {
     use std::fs;
     use std::io::Write as _;
 
-    fn texts(news: &News) -> Vec<String> {
+    fn texts(news: &TailChunk) -> Vec<String> {
         let text = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
         news.lines.iter().map(text).collect()
     }
@@ -144,14 +144,14 @@ mod tests {
     fn only_what_is_new_and_only_whole_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let mut tail = Tail::new(path.clone());
-        assert_eq!(tail.read(100), News::default(), "no file yet");
+        let mut tail = FileTail::new(path.clone());
+        assert_eq!(tail.read(100), TailChunk::default(), "no file yet");
         fs::write(&path, "one\ntw").unwrap();
         assert_eq!(texts(&tail.read(100)), ["one"]);
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         write!(file, "o\nthree\n").unwrap();
         assert_eq!(texts(&tail.read(100)), ["two", "three"]);
-        assert_eq!(tail.read(100), News::default());
+        assert_eq!(tail.read(100), TailChunk::default());
         // Cut short, and replaced.
         fs::write(&path, "new\n").unwrap();
         assert_eq!(texts(&tail.read(100)), ["new"]);
@@ -160,7 +160,11 @@ mod tests {
         assert_eq!(texts(&tail.read(100)), ["other file"]);
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
-        assert_eq!(tail.read(100), News::default(), "a link is not followed");
+        assert_eq!(
+            tail.read(100),
+            TailChunk::default(),
+            "a link is not followed"
+        );
     }
 
     #[test]
@@ -170,7 +174,7 @@ mod tests {
         let lines: Vec<String> = (0..10_000).map(|n| format!("line {n}")).collect();
         let text = lines.join("\n") + "\n";
         fs::write(&path, &text).unwrap();
-        let mut tail = Tail::new(path.clone());
+        let mut tail = FileTail::new(path.clone());
         let news = tail.read(1000);
         assert!(news.skipped > 90_000, "{}", news.skipped);
         assert!(news.lines.len() < 100);

@@ -14,11 +14,11 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::capture;
-use crate::containment::{Containment, Room};
+use crate::containment::{Containment, WritableRoots};
 use crate::environment;
-use crate::error::{Code, Error, Result};
-use crate::git::{Git, OwnFiles, Run};
-use crate::host::{Host, Progress};
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{Git, OwnFiles, RunBranch};
+use crate::host::{RunContext, RunProgress};
 use crate::project::Project;
 use crate::runs::full_name;
 use crate::step::millis;
@@ -31,7 +31,7 @@ const PREFIX: &str = "runner-trial-";
 
 /// A commit in a work tree of its own, which goes away with this value.
 #[derive(Debug)]
-pub(crate) struct Checkout {
+pub(crate) struct TrialCheckout {
     git: Git,
     place: PathBuf,
     /// Removed last.
@@ -41,7 +41,7 @@ pub(crate) struct Checkout {
     _lock: File,
 }
 
-impl Checkout {
+impl TrialCheckout {
     /// Checks a commit out below the temp folder.
     pub(crate) fn of(git: &Git, commit: &str) -> Result<Self> {
         remove_abandoned(git);
@@ -50,7 +50,7 @@ impl Checkout {
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from)?;
         // The real path, as the guard itself will see it.
         let place = folder.path().canonicalize()?.join("work");
-        let checkout = Checkout {
+        let checkout = TrialCheckout {
             git: git.clone(),
             place,
             _folder: folder,
@@ -69,7 +69,7 @@ impl Checkout {
     }
 }
 
-impl Drop for Checkout {
+impl Drop for TrialCheckout {
     fn drop(&mut self) {
         remove(&self.git, &self.place);
     }
@@ -130,7 +130,7 @@ pub(crate) enum TrialEnd {
 
 /// What trying the guard showed.
 #[derive(Clone, Debug)]
-pub(crate) struct Trial {
+pub(crate) struct GuardTrial {
     pub(crate) end: TrialEnd,
     pub(crate) duration_ms: u64,
     /// What it printed, capped.
@@ -139,13 +139,13 @@ pub(crate) struct Trial {
 
 /// Runs a guard in a checkout, contained or not.
 pub(crate) fn run(
-    checkout: &Checkout,
+    checkout: &TrialCheckout,
     command: &[String],
     config: &Config,
     containment: Option<&Containment>,
     limit: Duration,
-    host: &mut Host<'_>,
-) -> Result<Trial> {
+    host: &mut RunContext<'_>,
+) -> Result<GuardTrial> {
     run_at(
         checkout.path(),
         command,
@@ -166,8 +166,8 @@ pub(crate) fn run_at(
     containment: Option<&Containment>,
     limit: Duration,
     hold_lock: Option<PathBuf>,
-    host: &mut Host<'_>,
-) -> Result<Trial> {
+    host: &mut RunContext<'_>,
+) -> Result<GuardTrial> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
     let env = environment::for_checkout(place);
     if let Some(error) = environment::cannot_start(&argv, place, &env) {
@@ -176,7 +176,7 @@ pub(crate) fn run_at(
     let (argv, monitor) = match containment {
         None => (argv, false),
         Some(containment) => {
-            let room = Room {
+            let room = WritableRoots {
                 project: &Project::at(place.to_owned()),
                 git: &Git::open(place)?,
                 config,
@@ -200,19 +200,19 @@ pub(crate) fn run_at(
         monitor,
         hold_lock,
     };
-    host.observer.progress(&Progress::Trying {
+    host.observer.progress(&RunProgress::Trying {
         what: "guard",
         limit_secs: limit.as_secs(),
     });
     let ran = capture::run(&spec, config.guard_output_limit_bytes, host);
-    host.observer.progress(&Progress::Tried);
+    host.observer.progress(&RunProgress::Tried);
     let (report, log) = ran?;
     let end = match report.ended {
         Ended::Exited(code) => TrialEnd::Exited(code),
         Ended::Signaled(signal) => TrialEnd::Exited(128 + signal),
         Ended::TimedOut => TrialEnd::TimedOut,
         Ended::NotStarted(failure) => TrialEnd::NotStarted(failure.message),
-        Ended::Interrupted => return Err(Error::new(Code::Interrupted, "interrupted")),
+        Ended::Interrupted => return Err(Error::new(ErrorCode::Interrupted, "interrupted")),
         Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => {
             TrialEnd::NotStarted("was lost: its supervisor was killed".to_owned())
         }
@@ -226,7 +226,7 @@ pub(crate) fn run_at(
             "cannot be contained: the sandbox could not be set up: {words}"
         )));
     }
-    Ok(Trial {
+    Ok(GuardTrial {
         end,
         duration_ms: millis(report.duration),
         log,
@@ -242,10 +242,10 @@ pub(crate) fn run_watched(
     command: &[String],
     config: &Config,
     branch: &str,
-    host: &mut Host<'_>,
-) -> Result<Trial> {
+    host: &mut RunContext<'_>,
+) -> Result<GuardTrial> {
     let containment = Containment::choose(config)?;
-    let checkout = Checkout::of(git, commit)?;
+    let checkout = TrialCheckout::of(git, commit)?;
     let own_files = OwnFiles::capture(git)?;
     let tip = git.commit_of(&full_name(branch))?;
     let limit = Duration::from_secs(config.iteration_timeout_secs);
@@ -254,7 +254,7 @@ pub(crate) fn run_watched(
     let planted = tempfile::Builder::new()
         .prefix("runner-planted-")
         .tempdir()?;
-    let run = Run {
+    let run = RunBranch {
         branch,
         head: tip.as_deref().unwrap_or(commit),
     };
@@ -262,7 +262,7 @@ pub(crate) fn run_watched(
     drop(checkout);
     if !put_back.changed.is_empty() {
         return Err(Error::new(
-            Code::Mismatch,
+            ErrorCode::Mismatch,
             format!(
                 "the guard changed files of git itself, they have been put back: {}",
                 put_back.changed.join(", ")
@@ -272,8 +272,8 @@ pub(crate) fn run_watched(
     trial
 }
 
-fn not_started(message: String) -> Trial {
-    Trial {
+fn not_started(message: String) -> GuardTrial {
+    GuardTrial {
         end: TrialEnd::NotStarted(message),
         duration_ms: 0,
         log: Vec::new(),

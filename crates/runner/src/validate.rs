@@ -10,18 +10,18 @@ use runner_core::select::{Selection, select};
 use runner_core::tree::{self, TreeFinding};
 
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::project::Project;
 use crate::repair;
-use crate::state::{self, Problem};
-use crate::step::{self, Selected};
+use crate::state::{self, ProjectProblem};
+use crate::step::{self, StepLeaf};
 use crate::trouble;
 use crate::view;
 
 /// Everything that is wrong with a project: layout, config, tree, identity.
-pub fn validate(project: &Project) -> Vec<Problem> {
+pub fn validate(project: &Project) -> Vec<ProjectProblem> {
     if let Err(error) = project.need_state() {
-        return vec![Problem {
+        return vec![ProjectProblem {
             code: error.code,
             place: paths::ROOT.to_owned(),
             message: error.message,
@@ -39,8 +39,8 @@ pub fn validate(project: &Project) -> Vec<Problem> {
     }
     for path in [paths::GITIGNORE, paths::GITATTRIBUTES] {
         if !project.root().join(path).is_file() {
-            problems.push(Problem {
-                code: Code::Layout,
+            problems.push(ProjectProblem {
+                code: ErrorCode::Layout,
                 place: path.to_owned(),
                 message: "the file is missing".to_owned(),
                 hint: Some("run 'runner init --upgrade'".to_owned()),
@@ -53,7 +53,7 @@ pub fn validate(project: &Project) -> Vec<Problem> {
 }
 
 /// `tools.json` beside a node must be an object.
-fn tool_problems(project: &Project) -> Vec<Problem> {
+fn tool_problems(project: &Project) -> Vec<ProjectProblem> {
     let nodes = project.root().join(paths::NODES_DIR);
     let mut folders: Vec<_> = std::fs::read_dir(nodes)
         .into_iter()
@@ -66,8 +66,8 @@ fn tool_problems(project: &Project) -> Vec<Problem> {
         .map(|entry| entry.path().join("tools.json"))
         .filter(|path| path.symlink_metadata().is_ok())
         .filter(|path| !crate::environment::is_object(path))
-        .map(|path| Problem {
-            code: Code::Layout,
+        .map(|path| ProjectProblem {
+            code: ErrorCode::Layout,
             place: path
                 .strip_prefix(project.root())
                 .unwrap_or(&path)
@@ -81,8 +81,8 @@ fn tool_problems(project: &Project) -> Vec<Problem> {
 
 /// A project that has been started must be on its branch; one that has not is
 /// fine. Whatever else is wrong does not hide this.
-fn identity_problem(project: &Project) -> Option<Problem> {
-    let problem = |error: Error, place: &str| Problem {
+fn identity_problem(project: &Project) -> Option<ProjectProblem> {
+    let problem = |error: Error, place: &str| ProjectProblem {
         code: error.code,
         place: place.to_owned(),
         message: error.message,
@@ -113,9 +113,9 @@ fn identity_problem(project: &Project) -> Option<Problem> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelectResult {
     /// This leaf.
-    Open(Selected),
+    Open(StepLeaf),
     /// This leaf, but its attempts are used up.
-    Stuck(Selected),
+    Stuck(StepLeaf),
     /// Nothing is left.
     Complete,
     /// The tree waits to be repaired.
@@ -156,8 +156,8 @@ pub(crate) fn repair_is_pending(project: &Project) -> bool {
     look().unwrap_or(false)
 }
 
-fn selected(target: &runner_core::select::SelectedLeaf<'_, '_>) -> Selected {
-    Selected {
+fn selected(target: &runner_core::select::SelectedLeaf<'_, '_>) -> StepLeaf {
+    StepLeaf {
         id: target.node.id.to_string(),
         path: target.path(),
         attempts: target.node.attempts,
@@ -167,7 +167,7 @@ fn selected(target: &runner_core::select::SelectedLeaf<'_, '_>) -> Selected {
 
 /// Why a node is, or is not, next, and what can be done about it.
 #[derive(Clone, Debug)]
-pub struct Explained {
+pub struct NodeExplanation {
     /// The reason.
     pub why: NodeReasons,
     /// What went before, if its attempts are used up.
@@ -177,7 +177,7 @@ pub struct Explained {
 }
 
 /// Why a node is, or is not, next.
-pub fn why(project: &Project, node: Option<&str>) -> Result<Explained> {
+pub fn why(project: &Project, node: Option<&str>) -> Result<NodeExplanation> {
     project.need_state()?;
     let bytes =
         state::tree_bytes(project).map_err(|error| no_tree(project, &step::unreadable(&error)))?;
@@ -187,7 +187,7 @@ pub fn why(project: &Project, node: Option<&str>) -> Result<Explained> {
         .ok_or_else(|| unknown_node(id, by_hand::nearest_id(&root, id).as_deref()))?;
     let id = why.path.rsplit('/').next().unwrap_or_default();
     if !root.find(id).is_some_and(tree::Node::is_stuck) {
-        return Ok(Explained {
+        return Ok(NodeExplanation {
             why,
             trouble: None,
             next: Vec::new(),
@@ -202,7 +202,7 @@ pub fn why(project: &Project, node: Option<&str>) -> Result<Explained> {
         .collect();
     let trouble = trouble::of(project, id, &metas.iter().collect::<Vec<_>>(), &run_state);
     let last = trouble.tries.last().and_then(|it| it.iter);
-    Ok(Explained {
+    Ok(NodeExplanation {
         next: report::unstick(id, last),
         trouble: Some(trouble),
         why,
@@ -230,7 +230,7 @@ pub(crate) fn no_tree(project: &Project, findings: &[TreeFinding]) -> Error {
 /// There is no such node.
 pub(crate) fn unknown_node(id: &str, nearest: Option<&str>) -> Error {
     Error::new(
-        Code::NotFound,
+        ErrorCode::NotFound,
         format!("there is no node {id:?} in the tree"),
     )
     .hint(match nearest {

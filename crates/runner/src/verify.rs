@@ -8,9 +8,9 @@ use runner_core::paths;
 use runner_core::tree;
 
 use crate::disarm;
-use crate::error::{Code, Error, Result};
-use crate::git::{Commit, Git, History};
-use crate::host::Host;
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{Git, GitCommit, GitHistory};
+use crate::host::RunContext;
 use crate::project::Project;
 use crate::state;
 use crate::step::branch_of;
@@ -19,7 +19,7 @@ use crate::validate::unknown_node;
 
 /// What running the guard again showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verification {
+pub struct VerifyReport {
     /// The node.
     pub node_id: String,
     /// The commit that passed it.
@@ -41,7 +41,7 @@ pub struct Verification {
     pub output_tail: String,
 }
 
-impl Verification {
+impl VerifyReport {
     /// Whether the proof holds.
     pub fn holds(&self) -> bool {
         self.exit == Some(self.recorded_exit) && self.recorded_exit == 0 && self.tree_proven
@@ -49,7 +49,7 @@ impl Verification {
 }
 
 /// A commit that proves something.
-struct Proof {
+struct ProvenCommit {
     commit: String,
     iter: u32,
     command: Vec<String>,
@@ -60,11 +60,11 @@ struct Proof {
 
 /// Runs the guard again at the commit that passed a node, in a work tree of its
 /// own.
-pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Verification> {
+pub fn verify(project: &Project, node: &str, host: &mut RunContext<'_>) -> Result<VerifyReport> {
     let git = disarm::open_to_look(project)?;
     let state = state::load(project)?;
     let run_id = state.run_state.run_id.clone().ok_or_else(|| {
-        Error::new(Code::Identity, "no run has been started here").hint("(run 'runner start')")
+        Error::new(ErrorCode::Identity, "no run has been started here").hint("(run 'runner start')")
     })?;
     let proof = find_proof(&git, &run_id, node)?;
     let branch = branch_of(&run_id);
@@ -75,7 +75,7 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
         TrialEnd::TimedOut => None,
         TrialEnd::NotStarted(message) => {
             return Err(
-                Error::new(Code::Git, format!("the guard {message}")).hint(format!(
+                Error::new(ErrorCode::Git, format!("the guard {message}")).hint(format!(
                     "it is run in a work tree of its own, not in {}",
                     project.root().display()
                 )),
@@ -84,7 +84,7 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
     };
     let log = trial.log;
     let text = String::from_utf8_lossy(&log);
-    Ok(Verification {
+    Ok(VerifyReport {
         node_id: node.to_owned(),
         same_log: sha256_hex(&log) == proof.log_sha256,
         tree_proven: proof.tree_proven,
@@ -98,13 +98,13 @@ pub fn verify(project: &Project, node: &str, host: &mut Host<'_>) -> Result<Veri
 }
 
 /// The first green iteration of the run in whose tree the node has passed.
-fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
+fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<ProvenCommit> {
     let branch = format!("refs/heads/{}", branch_of(run_id));
     // Oldest first; what a session itself committed proves nothing.
-    let mut commits: Vec<Commit> = History::from(git, &branch).collect::<Result<_>>()?;
+    let mut commits: Vec<GitCommit> = GitHistory::from(git, &branch).collect::<Result<_>>()?;
     commits.reverse();
     let mut known = false;
-    for Commit {
+    for GitCommit {
         id: commit,
         message: text,
         ..
@@ -137,11 +137,11 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
             message::trailer(text, "Runner-Tree").and_then(|value| value.strip_prefix("sha256:"));
         let Some(((command, exit), log_sha256)) = guard.zip(log) else {
             return Err(Error::new(
-                Code::Mismatch,
+                ErrorCode::Mismatch,
                 format!("commit {commit} passed node {node}, but carries no proof"),
             ));
         };
-        return Ok(Proof {
+        return Ok(ProvenCommit {
             commit: commit.to_owned(),
             iter: subject.iter,
             command,
@@ -160,7 +160,7 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<Proof> {
         }
     }
     Err(
-        Error::new(Code::NotFound, format!("node {node} has not passed"))
+        Error::new(ErrorCode::NotFound, format!("node {node} has not passed"))
             .hint("only a node that has passed has a proof to verify"),
     )
 }

@@ -9,11 +9,11 @@ use runner_core::meta::IterationMeta;
 use runner_core::run_state::RunState;
 use runner_core::tree::{Node, TreeProgress};
 
-use crate::activity::{self, Activity};
+use crate::activity::{self, RunActivity};
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::lock::Lock;
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::start;
 use crate::state;
@@ -42,7 +42,7 @@ pub struct RunView {
     /// What the run may use: 0 is no limit.
     pub budget: BudgetConfig,
     /// What is going on, and the runner at work if there is one.
-    pub activity: Activity,
+    pub activity: RunActivity,
     /// The recorded iterations, oldest first.
     pub iterations: Vec<IterationView>,
 }
@@ -117,7 +117,7 @@ pub fn iteration_folder(project: &Project, iter: u32) -> Result<(String, PathBuf
         Ok((run, folder))
     } else {
         Err(Error::new(
-            Code::NotFound,
+            ErrorCode::NotFound,
             format!("there is no iteration {iter} of run {run} in this clone"),
         )
         .hint("`runner log` lists those that there are"))
@@ -139,7 +139,7 @@ pub fn load_tree<T>(project: &Project, use_tree: impl FnOnce(&Node<'_>) -> T) ->
 
 /// The change that an iteration made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patch {
+pub struct IterationPatch {
     /// The iteration's commit.
     pub commit: String,
     /// Its diff, without the runner's own files.
@@ -150,7 +150,12 @@ pub struct Patch {
 
 /// The diff of an iteration's commit, at most `max` bytes of it; `None` if the
 /// branch does not have it.
-pub fn patch_of(project: &Project, run: &str, iter: u32, max: u64) -> Result<Option<Patch>> {
+pub fn patch_of(
+    project: &Project,
+    run: &str,
+    iter: u32,
+    max: u64,
+) -> Result<Option<IterationPatch>> {
     let git = disarm::open_to_look(project)?;
     let branch = format!("refs/heads/{}", step::branch_of(run));
     if git.commit_of(&branch)?.is_none() {
@@ -199,7 +204,7 @@ pub fn patch_of(project: &Project, run: &str, iter: u32, max: u64) -> Result<Opt
     if truncated && let Some(end) = text.iter().rposition(|byte| *byte == b'\n') {
         text.truncate(end + 1);
     }
-    Ok(Some(Patch {
+    Ok(Some(IterationPatch {
         commit: commit.to_owned(),
         text: String::from_utf8_lossy(&text).into_owned(),
         truncated,
@@ -238,5 +243,5 @@ pub fn base_of(project: &Project, run: &str) -> Result<Option<String>> {
 
 /// The runner that is at work in a project, by the kernel's word.
 pub fn running_pid(project: &Project) -> Option<u32> {
-    Lock::holder(project)
+    ProjectLock::holder(project)
 }

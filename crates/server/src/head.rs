@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner::{Activity, Phase, Project, SelectResult};
+use runner::{Project, RunActivity, RunPhase, SelectResult};
 use runner_core::config::Config;
 use runner_core::meta::{IterationErrorKind, IterationMeta, OutcomeClass};
 use runner_core::paths;
@@ -22,7 +22,7 @@ const MAX_NOTE_CHARS: usize = 2000;
 struct Known {
     state: Result<RunState, runner::Error>,
     tree: Option<Checked>,
-    now: Activity,
+    now: RunActivity,
     /// The last recorded iteration of the run.
     last: Option<std::sync::Arc<IterationMeta>>,
 }
@@ -241,9 +241,9 @@ fn last_error(known: &Known, problem: Option<&runner::Error>) -> Option<wire::La
 }
 
 /// When the run was last heard of, if nobody is at work.
-fn not_running_since(project: &Project, now: &Activity) -> Option<String> {
+fn not_running_since(project: &Project, now: &RunActivity) -> Option<String> {
     let run = now.run_id.as_deref()?;
-    if now.is_running() || now.phase != Phase::Idle {
+    if now.is_running() || now.phase != RunPhase::Idle {
         return None;
     }
     if !now.cut_off

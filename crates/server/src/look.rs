@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use runner::{Activity, Project};
+use runner::{Project, RunActivity};
 use runner_core::paths;
 
 use crate::beneath::{self, FileId};
@@ -44,7 +44,7 @@ struct Seen {
     run_id: Option<String>,
     runs: BTreeMap<String, SeenRun>,
     /// What goes on, in one word too; `None` until [`Look::settle`].
-    head: Option<(Activity, RunStatus)>,
+    head: Option<(RunActivity, RunStatus)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -290,7 +290,7 @@ fn changed(run: &str, iter: u32) -> ServerEvent {
     })
 }
 
-fn phase_changed(head: Option<&(Activity, RunStatus)>) -> ServerEvent {
+fn phase_changed(head: Option<&(RunActivity, RunStatus)>) -> ServerEvent {
     let now = head.map(|(now, _)| now);
     ServerEvent::PhaseChanged(PhaseChanged {
         state: head.map(|(_, status)| *status),

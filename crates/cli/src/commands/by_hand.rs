@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use runner::{
-    Code, EditReport, EditTarget, EditText, Error, PlanEdit, Project, Result, RetryReport,
+    EditReport, EditTarget, EditText, Error, ErrorCode, PlanEdit, Project, Result, RetryReport,
     SelectResult,
 };
 use serde_json::json;
@@ -84,7 +84,7 @@ pub(crate) fn edit(dir: &Path, what: EditWhat, file: Option<&Path>, out: &mut Ou
         Some(path) => {
             let name = path.display().to_string();
             let file = File::open(path)
-                .map_err(|error| Error::new(Code::Io, format!("{name}: {error}")))?;
+                .map_err(|error| Error::new(ErrorCode::Io, format!("{name}: {error}")))?;
             EditText::File(read(file, &name, target)?)
         }
     };
@@ -102,7 +102,7 @@ pub(crate) fn edit(dir: &Path, what: EditWhat, file: Option<&Path>, out: &mut Ou
 
 fn no_editor(target: EditTarget) -> Error {
     Error::new(
-        Code::Config,
+        ErrorCode::Config,
         "no editor is named: neither VISUAL nor EDITOR is set",
     )
     .hint(format!(
@@ -112,7 +112,7 @@ fn no_editor(target: EditTarget) -> Error {
 }
 
 fn read(from: impl Read, name: &str, target: EditTarget) -> Result<Vec<u8>> {
-    let wrong = |what: String| Error::new(Code::Io, format!("{name}: {what}"));
+    let wrong = |what: String| Error::new(ErrorCode::Io, format!("{name}: {what}"));
     let max = target.max_bytes();
     let mut bytes = Vec::new();
     from.take(max + 1)

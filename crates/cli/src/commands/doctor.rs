@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use runner::{Check, Diagnosis, DoctorOptions, GuardRun, GuardTrials, Result, Verdict};
+use runner::{
+    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials, Result,
+};
 use serde_json::{Value, json};
 
 use super::{Exit, with_host};
@@ -52,7 +54,7 @@ fn value(found: &Diagnosis) -> Value {
     value
 }
 
-fn run_value(run: &GuardRun) -> Value {
+fn run_value(run: &DoctorGuardRun) -> Value {
     json!({
         "sandbox": run.sandbox,
         "exit": run.exit,
@@ -73,28 +75,28 @@ fn print(found: &Diagnosis, out: &mut Out) {
     if let Some(guard) = &found.guard {
         print_output(guard, out);
     }
-    let count = |verdict: Verdict| {
+    let count = |verdict: DoctorVerdict| {
         let matching = found.checks.iter().filter(|it| it.verdict == verdict);
         matching.count()
     };
     out.say(&format!(
         "{} ok, {} to know about, {} to mend",
-        count(Verdict::Ok),
-        count(Verdict::Warn),
-        count(Verdict::Fail)
+        count(DoctorVerdict::Ok),
+        count(DoctorVerdict::Warn),
+        count(DoctorVerdict::Fail)
     ));
 }
 
-fn title(check: &Check) -> String {
+fn title(check: &DoctorCheck) -> String {
     check.name.replace('_', " ")
 }
 
 /// One finding: the mark, the title, what was found; below it what to do.
-fn lines(check: &Check, title: &str, width: usize, out: &Out) -> Vec<String> {
+fn lines(check: &DoctorCheck, title: &str, width: usize, out: &Out) -> Vec<String> {
     let (mark, tone) = match check.verdict {
-        Verdict::Ok => ("✓", Tone::Good),
-        Verdict::Warn => ("!", Tone::Busy),
-        Verdict::Fail => ("✗", Tone::Bad),
+        DoctorVerdict::Ok => ("✓", Tone::Good),
+        DoctorVerdict::Warn => ("!", Tone::Busy),
+        DoctorVerdict::Fail => ("✗", Tone::Bad),
     };
     let indent = " ".repeat(width + 4);
     let message = style::harmless(&check.message).replace('\n', &format!("\n{indent}"));

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use runner::{Activity, Followed, Follower, LoopEvent, Project, Result};
+use runner::{FollowedEvent, LoopEvent, Project, Result, RunActivity, RunFollower};
 use runner_agents::{AgentEvent, FileChangeKind, SessionUsage};
 use runner_exec::{Cancel, HangUp};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cancel = Cancel::on_signals(HangUp::Ends)?;
     let running = runner::activity(&project).is_running();
-    let (true, Some(mut follower)) = (running, Follower::new(&project)) else {
+    let (true, Some(mut follower)) = (running, RunFollower::new(&project)) else {
         idle(&project, out)?;
         return Ok(Exit::Success);
     };
@@ -32,7 +32,7 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
         let alive = follower.activity().is_running();
         let mut ended = false;
         for it in follower.look() {
-            ended |= matches!(&it, Followed::Loop(event) if event.event == "finished");
+            ended |= matches!(&it, FollowedEvent::Loop(event) if event.event == "finished");
             print(&it, out);
         }
         if ended {
@@ -71,7 +71,7 @@ fn idle(project: &Project, out: &mut Out) -> Result<()> {
 }
 
 /// The runner has let go of the lock without the event of an end.
-fn gone(now: &Activity, out: &mut Out) {
+fn gone(now: &RunActivity, out: &mut Out) {
     if out.json {
         out.object(json!({"event": "not_running", "activity": now}));
     } else if now.cut_off {
@@ -81,34 +81,36 @@ fn gone(now: &Activity, out: &mut Out) {
     }
 }
 
-fn print(it: &Followed, out: &mut Out) {
+fn print(it: &FollowedEvent, out: &mut Out) {
     if out.json {
         out.object(match it {
-            Followed::Loop(event) => event.to_value(),
-            Followed::Agent { iter, event } => {
+            FollowedEvent::Loop(event) => event.to_value(),
+            FollowedEvent::Agent { iter, event } => {
                 json!({"event": "stream", "iter": iter, "stream": event})
             }
-            Followed::Outcome(meta) => json!({"event": "outcome", "iter": meta.iter, "meta": meta}),
-            Followed::Skipped(bytes) => json!({"event": "skipped", "bytes": bytes}),
+            FollowedEvent::Outcome(meta) => {
+                json!({"event": "outcome", "iter": meta.iter, "meta": meta})
+            }
+            FollowedEvent::Skipped(bytes) => json!({"event": "skipped", "bytes": bytes}),
         });
         return;
     }
     match it {
-        Followed::Loop(event) => {
+        FollowedEvent::Loop(event) => {
             if let Some((tone, text)) = loop_words(event) {
                 let time = out.paint.paint(Tone::Dim, clock(&event.ts));
                 let text = out.paint.paint(tone, style::one_line(&text, 300));
                 out.data(&format!("{time}  {text}"));
             }
         }
-        Followed::Agent { event, .. } => {
+        FollowedEvent::Agent { event, .. } => {
             let (tone, text) = agent_words(event);
             for line in text.lines() {
                 out.data(&format!("          {}", out.paint.paint(tone, line)));
             }
         }
-        Followed::Outcome(meta) => out.data(&log::row(meta, false, out)),
-        Followed::Skipped(bytes) => {
+        FollowedEvent::Outcome(meta) => out.data(&log::row(meta, false, out)),
+        FollowedEvent::Skipped(bytes) => {
             let text = format!("({bytes} bytes are not shown)");
             out.data(&format!("          {}", out.paint.paint(Tone::Dim, text)));
         }

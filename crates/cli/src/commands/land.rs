@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use runner::{AbandonOptions, LandOptions, LandReport, Landed, Result};
+use runner::{AbandonOptions, LandOptions, LandOutcome, LandReport, Result};
 use serde_json::{Value, json};
 
 use super::{Exit, with_host};
@@ -31,11 +31,11 @@ pub(crate) fn land(dir: &Path, args: &LandArgs, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn word(landed: Landed) -> &'static str {
+fn word(landed: LandOutcome) -> &'static str {
     match landed {
-        Landed::Now => "now",
-        Landed::Before => "before",
-        Landed::NothingNew => "nothing_new",
+        LandOutcome::Now => "now",
+        LandOutcome::Before => "before",
+        LandOutcome::NothingNew => "nothing_new",
     }
 }
 
@@ -79,7 +79,7 @@ fn print_human(report: &LandReport, merge: bool, out: &mut Out) {
     } = report;
     let commit = report.commit.get(..12).unwrap_or(&report.commit);
     match report.landed {
-        Landed::Now => {
+        LandOutcome::Now => {
             let word = out.paint.paint(Tone::Good, "landed");
             let how = if merge { "a merge" } else { "one commit" };
             let part = if report.partial { " in part" } else { "" };
@@ -87,14 +87,14 @@ fn print_human(report: &LandReport, merge: bool, out: &mut Out) {
                 "run {run_id} has {word}{part} on {into} as {how}: {commit}"
             ));
         }
-        Landed::Before => out.data(&format!(
+        LandOutcome::Before => out.data(&format!(
             "run {run_id} has landed on {into} already: {commit}; nothing to do"
         )),
-        Landed::NothingNew => out.data(&format!(
+        LandOutcome::NothingNew => out.data(&format!(
             "{into} has everything of run {run_id} already; nothing to do"
         )),
     }
-    if report.landed == Landed::Now {
+    if report.landed == LandOutcome::Now {
         out.say(&format!(
             "{} of {} leaves are in it; the guard passed on the result",
             report.passed.len(),

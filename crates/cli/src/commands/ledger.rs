@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use runner::{Code, Error, Project, Result};
+use runner::{Error, ErrorCode, Project, Result};
 use runner_ledger::{CheckFindings, Ledger, LedgerError, LedgerOptions, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -45,7 +45,8 @@ pub(crate) fn store(dir: &Path, args: &StoreArgs) -> Result<Store> {
         .clone()
         .or(variable.filter(|text| !text.is_empty()));
     if let Some(text) = named {
-        return Store::parse(&text).map_err(|error| Error::new(Code::Config, error.to_string()));
+        return Store::parse(&text)
+            .map_err(|error| Error::new(ErrorCode::Config, error.to_string()));
     }
     let project = Project::find(dir).or_else(|error| {
         // A fleet needs no run beside it.
@@ -69,7 +70,7 @@ pub(crate) fn store_to_read(dir: &Path, args: &StoreArgs) -> Result<Store> {
     let named = args.store.is_some() || std::env::var_os(STORE_VARIABLE).is_some();
     match &found {
         Store::Sqlite(path) if named && !path.exists() => Err(Error::new(
-            Code::Config,
+            ErrorCode::Config,
             format!("there is no ledger {}", path.display()),
         )
         .hint("`runner fleet up`, `runner task add` and `runner ledger import` make one")),
@@ -88,7 +89,7 @@ pub(crate) fn with_ledger(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::new(Code::Io, format!("no runtime: {error}")))?;
+        .map_err(|error| Error::new(ErrorCode::Io, format!("no runtime: {error}")))?;
     let ended = runtime.block_on(async {
         let ledger = if reads {
             Ledger::open_to_read(store, LedgerOptions::default()).await?
@@ -331,7 +332,7 @@ fn create(path: &Path) -> std::result::Result<std::fs::File, Trouble> {
     std::fs::File::create_new(path).map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             let words = format!("{} is there already", path.display());
-            return Trouble::Usage(Error::new(Code::Io, words).hint("name a new file"));
+            return Trouble::Usage(Error::new(ErrorCode::Io, words).hint("name a new file"));
         }
         io(path, &error)
     })
@@ -375,5 +376,8 @@ async fn import(ledger: &Ledger, file: &Path, out: &mut Out) -> Ended {
 }
 
 pub(crate) fn io(path: &Path, error: &std::io::Error) -> Trouble {
-    Trouble::Usage(Error::new(Code::Io, format!("{}: {error}", path.display())))
+    Trouble::Usage(Error::new(
+        ErrorCode::Io,
+        format!("{}: {error}", path.display()),
+    ))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Code, Error, Project, Result};
+use runner::{Error, ErrorCode, Project, Result};
 use runner_core::meta::{ExecutorRun, IterationMeta, OutcomeClass};
 use runner_core::usage::Usage;
 use serde_json::{Value, json};
@@ -157,8 +157,12 @@ fn class_word(class: OutcomeClass) -> &'static str {
 
 fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
     let (run, folder) = runner::iteration_folder(project, iter)?;
-    let meta = runner::meta_of(project, &run, iter)
-        .ok_or_else(|| Error::new(Code::NotFound, format!("iteration {iter} is not finished")))?;
+    let meta = runner::meta_of(project, &run, iter).ok_or_else(|| {
+        Error::new(
+            ErrorCode::NotFound,
+            format!("iteration {iter} is not finished"),
+        )
+    })?;
     let read = |name: &str| {
         std::fs::read(folder.join(name))
             .ok()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Project, Result, SelectResult, Selected};
+use runner::{Project, Result, SelectResult, StepLeaf};
 use serde_json::{Value, json};
 
 use super::Exit;
@@ -91,7 +91,7 @@ pub(crate) fn print_selection(result: &SelectResult, out: &mut Out) -> Exit {
 
 /// The JSON form of a selection.
 pub(crate) fn selection_value(result: &SelectResult) -> Value {
-    let with = |status: &str, leaf: &Selected| {
+    let with = |status: &str, leaf: &StepLeaf| {
         json!({
             "status": status,
             "id": leaf.id,

@@ -26,7 +26,7 @@ pub(crate) mod watch;
 use std::cell::RefCell;
 
 use clap::CommandFactory as _;
-use runner::{Code, Error, Host, Result, SystemClock};
+use runner::{Error, ErrorCode, Result, RunContext, SystemWallClock};
 use runner_exec::{Cancel, HangUp, Supervisor};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ impl Exit {
     /// The exit for an error.
     pub(crate) fn of_error(error: &Error) -> Self {
         match error.code {
-            Code::Interrupted => Exit::Interrupted,
+            ErrorCode::Interrupted => Exit::Interrupted,
             _ => Exit::Error,
         }
     }
@@ -82,7 +82,7 @@ impl Exit {
 pub(crate) fn with_host<'o, T>(
     out: &'o RefCell<&'o mut Out>,
     events: bool,
-    act: impl FnOnce(&mut Host<'_>) -> Result<T>,
+    act: impl FnOnce(&mut RunContext<'_>) -> Result<T>,
 ) -> Result<T> {
     with_screen(Screen::new(out, events), HangUp::Ends, act)
 }
@@ -91,11 +91,11 @@ pub(crate) fn with_host<'o, T>(
 pub(crate) fn with_screen<T>(
     mut screen: Screen<'_>,
     hang_up: HangUp,
-    act: impl FnOnce(&mut Host<'_>) -> Result<T>,
+    act: impl FnOnce(&mut RunContext<'_>) -> Result<T>,
 ) -> Result<T> {
     let cancel = Cancel::on_signals(hang_up)?;
-    let mut host = Host {
-        clock: &SystemClock,
+    let mut host = RunContext {
+        clock: &SystemWallClock,
         cancel: &cancel,
         supervisor: &Supervisor::this_binary(),
         observer: &mut screen,
@@ -109,7 +109,7 @@ pub(crate) fn schema(name: &str, out: &mut Out) -> Result<Exit> {
     let Some((_, text)) = all.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
         return Err(
-            Error::new(Code::NotFound, format!("there is no schema {name:?}"))
+            Error::new(ErrorCode::NotFound, format!("there is no schema {name:?}"))
                 .hint(format!("one of {}", names.join(", "))),
         );
     };

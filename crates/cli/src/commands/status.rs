@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Activity, Phase, Project, Result, RunView, SelectResult};
+use runner::{Project, Result, RunActivity, RunPhase, RunView, SelectResult};
 use runner_core::meta::IterationMeta;
 use runner_core::usage::{self, Usage};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
 }
 
 /// The state of the run in a word.
-pub(crate) fn state_word(view: &RunView, now: &Activity) -> &'static str {
+pub(crate) fn state_word(view: &RunView, now: &RunActivity) -> &'static str {
     match (&view.next, now.pid) {
         (_, Some(_)) => "running",
         (Err(_), _) => "invalid",
@@ -164,7 +164,7 @@ fn print_human(view: &RunView, out: &mut Out) {
 }
 
 /// What is going on, as labelled lines for people.
-pub(crate) fn describe(now: &Activity) -> Vec<(&'static str, String)> {
+pub(crate) fn describe(now: &RunActivity) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let node = now.node_id.as_deref().unwrap_or_default();
     let iteration = now
@@ -214,19 +214,19 @@ pub(crate) fn describe(now: &Activity) -> Vec<(&'static str, String)> {
 }
 
 /// A phase as a person would say it.
-pub(crate) fn phase_words(phase: Phase) -> &'static str {
+pub(crate) fn phase_words(phase: RunPhase) -> &'static str {
     match phase {
-        Phase::Idle => "nothing",
-        Phase::Starting => "starting",
-        Phase::Preparing => "preparing",
-        Phase::Agent => "the agent works",
-        Phase::Checking => "looking at what the agent left",
-        Phase::Guard => "the guard runs",
-        Phase::Deciding => "deciding",
-        Phase::Committing => "committing",
-        Phase::Between => "between two iterations",
-        Phase::Waiting => "waiting before the next try",
-        Phase::Working => "at work",
+        RunPhase::Idle => "nothing",
+        RunPhase::Starting => "starting",
+        RunPhase::Preparing => "preparing",
+        RunPhase::Agent => "the agent works",
+        RunPhase::Checking => "looking at what the agent left",
+        RunPhase::Guard => "the guard runs",
+        RunPhase::Deciding => "deciding",
+        RunPhase::Committing => "committing",
+        RunPhase::Between => "between two iterations",
+        RunPhase::Waiting => "waiting before the next try",
+        RunPhase::Working => "at work",
     }
 }
 

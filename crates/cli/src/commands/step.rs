@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use runner::{
-    Code, Error, LoopEnd, LoopOptions, LoopStatus, Project, Result, SelectResult, StepReport,
-    StepResult,
+    Error, ErrorCode, LoopOptions, LoopOutcome, LoopStatus, Project, Result, SelectResult,
+    StepReport, StepResult,
 };
 use runner_core::meta::{GuardResult, OutcomeClass};
 use runner_core::output::AgentStatus;
@@ -55,7 +55,7 @@ pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Ou
     let end = match loop_steps(dir, args, detached, out) {
         Ok(end) => end,
         // Whoever reads the lines waits for the last one, also when nothing began.
-        Err(error) if out.json => LoopEnd {
+        Err(error) if out.json => LoopOutcome {
             status: LoopStatus::Error,
             steps: 0,
             stuck: None,
@@ -67,7 +67,7 @@ pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Ou
     Ok(print_end(end, out))
 }
 
-fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Result<LoopEnd> {
+fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Result<LoopOutcome> {
     let starter = detached.then(super::detach::take_starter).transpose()?;
     let project = Project::find(dir)?;
     let options = LoopOptions {
@@ -107,7 +107,7 @@ pub(crate) fn print_in_loop(report: &StepReport, out: &mut Out) {
     out.object(value);
 }
 
-fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
+fn print_end(end: LoopOutcome, out: &mut Out) -> Exit {
     let exit = match end.status {
         LoopStatus::Complete | LoopStatus::Stopped => Exit::Success,
         LoopStatus::Stuck => Exit::Stuck,
@@ -149,9 +149,9 @@ fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
             out.say(&format!("stopped: {reason}; `runner loop` goes on"));
         }
         LoopStatus::Interrupted => {
-            let error = end
-                .error
-                .unwrap_or_else(|| Error::new(Code::Interrupted, "interrupted between two steps"));
+            let error = end.error.unwrap_or_else(|| {
+                Error::new(ErrorCode::Interrupted, "interrupted between two steps")
+            });
             out.error(&error);
         }
         LoopStatus::Limit | LoopStatus::Error => {
@@ -165,7 +165,7 @@ fn print_end(end: LoopEnd, out: &mut Out) -> Exit {
 
 /// The next moment at which clocks here show this time.
 fn next_occurrence(time: jiff::civil::Time) -> Result<jiff::Timestamp> {
-    let wrong = |error: jiff::Error| Error::new(Code::Config, format!("--until: {error}"));
+    let wrong = |error: jiff::Error| Error::new(ErrorCode::Config, format!("--until: {error}"));
     let now = style::clock();
     let today = now
         .date()

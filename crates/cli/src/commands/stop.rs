@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use runner::{Activity, LastEnd, Project, Result};
+use runner::{LastEnd, Project, Result, RunActivity};
 use runner_exec::{Cancel, HangUp};
 use serde_json::json;
 
@@ -78,11 +78,11 @@ pub(crate) fn run(dir: &Path, now: bool, wait: bool, out: &mut Out) -> Result<Ex
 }
 
 /// Whether this is the end that was waited for, and not that of an earlier loop.
-fn is_new(end: &LastEnd, before: &Activity) -> bool {
+fn is_new(end: &LastEnd, before: &RunActivity) -> bool {
     before.since.as_ref().is_none_or(|since| end.at >= *since)
 }
 
-fn draw(now: &Activity, out: &mut Out) {
+fn draw(now: &RunActivity, out: &mut Out) {
     if let Some((_, doing)) = status::describe(now).into_iter().next() {
         out.live_line(&format!("waiting: {doing}"));
     }

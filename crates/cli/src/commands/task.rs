@@ -162,7 +162,7 @@ pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) ->
         Ok(runner_ledger::Store::Postgres(_) | runner_ledger::Store::Memory) => true,
         Err(_) => false,
     };
-    if !there || error.code == runner::Code::Interrupted {
+    if !there || error.code == runner::ErrorCode::Interrupted {
         return of_tree;
     }
     with_ledger(&store(dir, &args)?, true, out, async |ledger, out| {

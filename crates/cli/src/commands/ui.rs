@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use runner::{Code, Error, Project, Result};
+use runner::{Error, ErrorCode, Project, Result};
 use runner_exec::{Cancel, HangUp};
 use runner_server::{Address, Config, ServeError};
 use serde_json::json;
@@ -112,10 +112,10 @@ fn open_browser(url: &str, out: &mut Out) {
 fn in_words(error: ServeError) -> Error {
     let words = error.to_string();
     match error {
-        ServeError::InUse(port) => Error::new(Code::Io, words).hint(format!(
+        ServeError::InUse(port) => Error::new(ErrorCode::Io, words).hint(format!(
             "`runner ui --port 0` takes a free one; perhaps another `runner ui` has port {port}"
         )),
-        ServeError::Bind(..) => Error::new(Code::Io, words)
+        ServeError::Bind(..) => Error::new(ErrorCode::Io, words)
             .hint("--bind takes an address of this machine, such as 127.0.0.1 or 0.0.0.0"),
         ServeError::Io(error) => error.into(),
     }

@@ -6,7 +6,9 @@ pub(crate) mod agent;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use runner::{Code, Error, InitOptions, LoopOptions, LoopStatus, Project, Result, StartOptions};
+use runner::{
+    Error, ErrorCode, InitOptions, LoopOptions, LoopStatus, Project, Result, StartOptions,
+};
 use runner_core::config::{self, BackendKind, NewProject};
 use runner_core::paths;
 use serde_json::json;
@@ -90,13 +92,13 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
     }
     if end.status != LoopStatus::Complete {
         return Err(Error::new(
-            Code::Tree,
+            ErrorCode::Tree,
             format!("the demo ended as {}", end.status.as_str()),
         ));
     }
     let replayed = runner::replay(&project, None)?;
     if let Some(difference) = replayed.difference {
-        return Err(Error::new(Code::Mismatch, difference));
+        return Err(Error::new(ErrorCode::Mismatch, difference));
     }
     if out.json {
         out.object(json!({
@@ -153,7 +155,7 @@ pub(crate) fn make_folder(dir: Option<&Path>) -> Result<PathBuf> {
     std::fs::create_dir_all(dir)?;
     if std::fs::read_dir(dir)?.next().is_some() {
         return Err(
-            Error::new(Code::Layout, format!("{} is not empty", dir.display()))
+            Error::new(ErrorCode::Layout, format!("{} is not empty", dir.display()))
                 .hint("name a new folder, or leave --dir away"),
         );
     }

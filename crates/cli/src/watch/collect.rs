@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use runner::{Activity, Followed, Follower, Phase, Project, RunView, SelectResult};
+use runner::{FollowedEvent, Project, RunActivity, RunFollower, RunPhase, RunView, SelectResult};
 use runner_agents::AgentEvent;
 use runner_core::usage::Usage;
 
@@ -29,7 +29,7 @@ type Signature = Vec<Option<(u64, u64, i64, i64)>>;
 /// Looks at the project, again and again.
 pub(crate) struct Collector {
     project: Project,
-    follower: Option<Follower>,
+    follower: Option<RunFollower>,
     signature: Option<Signature>,
     /// What was read when the signature was that.
     view: runner::Result<RunView>,
@@ -62,7 +62,7 @@ impl Collector {
         self.model(&now)
     }
 
-    fn read_again(&mut self, now: &Activity) {
+    fn read_again(&mut self, now: &RunActivity) {
         let mut paths = vec![self.project.tree(), self.project.state("run_state.json")];
         paths.push(self.project.state("config.toml"));
         if let Some(run) = &now.run_id {
@@ -80,10 +80,10 @@ impl Collector {
         }
     }
 
-    fn listen(&mut self, now: &Activity) {
-        let same_run = |follower: &Follower| now.run_id.as_deref() == Some(follower.run_id());
+    fn listen(&mut self, now: &RunActivity) {
+        let same_run = |follower: &RunFollower| now.run_id.as_deref() == Some(follower.run_id());
         if !self.follower.as_ref().is_some_and(same_run) {
-            self.follower = Follower::new(&self.project);
+            self.follower = RunFollower::new(&self.project);
             self.messages.clear();
         }
         let Some(follower) = &mut self.follower else {
@@ -91,15 +91,15 @@ impl Collector {
         };
         for it in follower.look() {
             match it {
-                Followed::Agent { event, .. } => self.hear(&event),
-                Followed::Loop(event) if event.event == "iteration_started" => {
+                FollowedEvent::Agent { event, .. } => self.hear(&event),
+                FollowedEvent::Loop(event) if event.event == "iteration_started" => {
                     self.messages.clear();
                     self.session = (0, 0.0);
                     self.doing = None;
                 }
-                Followed::Loop(event) if event.event == "agent_ended" => self.doing = None,
+                FollowedEvent::Loop(event) if event.event == "agent_ended" => self.doing = None,
                 // From here on it is in the record.
-                Followed::Outcome(_) => self.session = (0, 0.0),
+                FollowedEvent::Outcome(_) => self.session = (0, 0.0),
                 _ => {}
             }
         }
@@ -138,7 +138,7 @@ impl Collector {
         }
     }
 
-    fn model(&self, now: &Activity) -> Model {
+    fn model(&self, now: &RunActivity) -> Model {
         let mut model = Model {
             tree: Rc::clone(&self.tree),
             doing: self.doing.clone(),
@@ -205,7 +205,7 @@ impl Collector {
 }
 
 /// The state in a word.
-fn state(view: &RunView, now: &Activity) -> (&'static str, Option<Tone>) {
+fn state(view: &RunView, now: &RunActivity) -> (&'static str, Option<Tone>) {
     if view.run_id.is_none() {
         return ("not started", Some(Tone::Dim));
     }
@@ -227,7 +227,7 @@ fn state(view: &RunView, now: &Activity) -> (&'static str, Option<Tone>) {
 }
 
 /// What a person should know now.
-fn notice(view: &RunView, now: &Activity) -> Option<(Tone, String)> {
+fn notice(view: &RunView, now: &RunActivity) -> Option<(Tone, String)> {
     if view.run_id.is_none() {
         return Some((Tone::Busy, "`runner start` begins a run".to_owned()));
     }
@@ -236,7 +236,7 @@ fn notice(view: &RunView, now: &Activity) -> Option<(Tone, String)> {
         let why = style::one_line(&waiting.why, LINE_CHARS);
         return Some((Tone::Busy, format!("until {until}: {why}")));
     }
-    if now.phase != Phase::Idle {
+    if now.phase != RunPhase::Idle {
         return None;
     }
     if let Ok(SelectResult::Stuck(leaf)) = &view.next {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 use runner_core::text::nearest;
 
 use super::{Case, Problem, read};
@@ -26,7 +26,7 @@ impl Library {
     /// Reads every `*.toml` in a folder.
     pub fn load(folder: &Path) -> Result<Self> {
         let missing = |what: String| {
-            Error::new(Code::NotFound, what).hint(
+            Error::new(ErrorCode::NotFound, what).hint(
                 "`runner eval init` makes eval/ with a sample case, --cases names another folder",
             )
         };
@@ -131,14 +131,14 @@ impl Library {
             1 => String::new(),
             count => format!(" (and {} more, see `runner eval list`)", count - 1),
         };
-        let mut error = Error::new(Code::Config, format!("{first}{more}"));
+        let mut error = Error::new(ErrorCode::Config, format!("{first}{more}"));
         error.hint.clone_from(&first.hint);
         Err(error)
     }
 
     fn unknown(&self, name: &str) -> Error {
         let ids: Vec<&str> = self.cases.keys().map(String::as_str).collect();
-        let error = Error::new(Code::NotFound, format!("there is no case {name:?}"));
+        let error = Error::new(ErrorCode::NotFound, format!("there is no case {name:?}"));
         match nearest(name, &ids) {
             (_, "") => error,
             (_, meant) => error.hint(format!(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 use runner_core::config::reader::TomlReader;
 use runner_core::config::{BackendKind, Config};
 use toml::de::{DeTable, DeValue};
@@ -107,7 +107,7 @@ impl Settings {
         let config = Config::parse(&text).map_err(|findings| {
             let words: Vec<String> = findings.iter().map(ToString::to_string).collect();
             Error::new(
-                Code::Config,
+                ErrorCode::Config,
                 format!("the config of the workspace is wrong: {}", words.join("; ")),
             )
             .hint("check --executor, and [executor] in .runner/state/config.toml")
@@ -182,11 +182,12 @@ fn at(document: &DeTable<'_>, words: &[&str]) -> Option<usize> {
 /// `[executor]`.
 pub fn parse_executor(text: &str) -> Result<Table> {
     if Path::new(text).extension().is_some_and(|it| it == "toml") {
-        let read = std::fs::read_to_string(text)
-            .map_err(|error| Error::new(Code::Config, format!("--executor {text}: {error}")))?;
+        let read = std::fs::read_to_string(text).map_err(|error| {
+            Error::new(ErrorCode::Config, format!("--executor {text}: {error}"))
+        })?;
         return executor_of_file(&read).ok_or_else(|| {
             Error::new(
-                Code::Config,
+                ErrorCode::Config,
                 format!("--executor {text}: there is no table [executor] in it"),
             )
             .hint("write it as in .runner/state/config.toml")
@@ -199,7 +200,7 @@ pub fn parse_executor(text: &str) -> Result<Table> {
     let usage = "for example: codex, claude:MODEL, 'command:sh agent.sh', or a .toml file";
     let Some(backend) = BackendKind::from_word(name) else {
         return Err(Error::new(
-            Code::Config,
+            ErrorCode::Config,
             format!("--executor: there is no backend {name:?}"),
         )
         .hint(usage));
@@ -209,7 +210,7 @@ pub fn parse_executor(text: &str) -> Result<Table> {
     match (backend, rest) {
         (BackendKind::Command, None) => {
             return Err(Error::new(
-                Code::Config,
+                ErrorCode::Config,
                 "--executor command: it does not say which command",
             )
             .hint(usage));

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use runner::{Clock, Code, Error, Result};
+use runner::{Error, ErrorCode, Result, WallClock};
 use runner_core::config::Config;
 use runner_exec::{Cancel, Supervisor};
 use serde_json::Value;
@@ -177,7 +177,7 @@ impl RunReport {
 /// What a call needs from the world around it.
 pub struct World<'w> {
     /// The clock.
-    pub clock: &'w (dyn Clock + Sync),
+    pub clock: &'w (dyn WallClock + Sync),
     /// Ends what is going on.
     pub cancel: &'w Cancel,
     /// Starts children.
@@ -300,7 +300,7 @@ fn begin(
     let instructions = match &options.instructions {
         Some(path) => Some(read(path).map_err(|error| {
             Error::new(
-                Code::Config,
+                ErrorCode::Config,
                 format!("--instructions {}: {error}", path.display()),
             )
         })?),
@@ -355,7 +355,7 @@ fn resume(
     for (case, (id, hash)) in cases.iter().zip(&set.record.cases) {
         if case.hash != *hash {
             return Err(Error::new(
-                Code::Mismatch,
+                ErrorCode::Mismatch,
                 format!(
                     "the case {id} has changed since the set {} began: its runs would not be alike",
                     set.record.set
@@ -410,7 +410,7 @@ fn refuse_unknown_cost(case: &Case, config: &Config) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        Code::Config,
+        ErrorCode::Config,
         format!(
             "--max-cost cannot be kept for the case {}: what {} costs is not known",
             case.id, config.executor.backend
@@ -519,7 +519,7 @@ fn worker(
                 money.spend(&record);
                 tell(Progress::Finished(Box::new(record)));
             }
-            Err(error) if error.code == Code::Interrupted => return,
+            Err(error) if error.code == ErrorCode::Interrupted => return,
             Err(error) => tell(Progress::Lost {
                 case: job.case.id.clone(),
                 run: job.run.clone(),
@@ -536,7 +536,7 @@ fn runner_argv(given: Option<&Path>) -> Result<Vec<OsString>> {
         None => Ok(vec!["/proc/self/exe".into()]),
         Some(path) if path.is_file() => Ok(vec![path.into()]),
         Some(path) => Err(Error::new(
-            Code::NotFound,
+            ErrorCode::NotFound,
             format!("--runner {}: there is no such file", path.display()),
         )
         .hint("name the binary, such as target/release/runner")),
@@ -557,8 +557,8 @@ fn runner_version(argv: &[OsString], folders: &Folders, world: &World<'_>) -> Re
     let ran = children.runner(argv, limit, &mut |_| {})?;
     if let Some(trouble) = ran.trouble(limit.as_secs()) {
         let code = match trouble.as_str() {
-            "interrupted" => Code::Interrupted,
-            _ => Code::Config,
+            "interrupted" => ErrorCode::Interrupted,
+            _ => ErrorCode::Config,
         };
         return Err(Error::new(code, format!("`{shown} --version`: {trouble}")));
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use runner::{Clock, Code, Error, Result, files};
+use runner::{Error, ErrorCode, Result, WallClock, files};
 use runner_core::config::Config;
 use runner_core::digest::sha256_hex;
 use runner_core::meta::IterationMeta;
@@ -47,7 +47,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) runner_version: &'a str,
     pub(crate) supervisor: &'a Supervisor,
     pub(crate) cancel: &'a Cancel,
-    pub(crate) clock: &'a (dyn Clock + Sync),
+    pub(crate) clock: &'a (dyn WallClock + Sync),
 }
 
 /// The config of a run.
@@ -172,7 +172,7 @@ fn in_workspace(
             made.end = LoopEnd::failed(code, message);
             return Ok(made);
         }
-        Err(Refused::Harness(error)) if error.code == Code::Interrupted => return Err(error),
+        Err(Refused::Harness(error)) if error.code == ErrorCode::Interrupted => return Err(error),
         Err(Refused::Harness(error)) => {
             made.end = LoopEnd::failed(error.code.as_str(), error.message);
             return Ok(made);
@@ -208,7 +208,7 @@ fn drive(
         }
     })?;
     if ran.ended == Ended::Interrupted {
-        return Err(Error::new(Code::Interrupted, "interrupted"));
+        return Err(Error::new(ErrorCode::Interrupted, "interrupted"));
     }
     end.exit = ran.exit();
     if end.exit.is_none() {

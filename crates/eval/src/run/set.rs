@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use runner::{Clock, Code, Error, Result, files};
+use runner::{Error, ErrorCode, Result, WallClock, files};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ impl OpenSet {
     pub(crate) fn begin(
         folders: &Folders,
         mut record: SetRecord,
-        clock: &dyn Clock,
+        clock: &dyn WallClock,
     ) -> Result<Self> {
         let folder = folders.sets();
         files::make_folder(&folder)?;
@@ -68,7 +68,11 @@ impl OpenSet {
         record.schema_version = RECORD_VERSION;
         let path = folder.join(format!("{}.json", record.set));
         let lock = lock(&path)?.ok_or_else(|| {
-            Error::new(Code::Locked, format!("the set {} is in use", record.set)).hint("try again")
+            Error::new(
+                ErrorCode::Locked,
+                format!("the set {} is in use", record.set),
+            )
+            .hint("try again")
         })?;
         let set = OpenSet {
             record,
@@ -102,10 +106,13 @@ impl OpenSet {
             }
         }
         Err(match running {
-            Some(set) => Error::new(Code::Locked, format!("the set {set} is still running"))
+            Some(set) => Error::new(ErrorCode::Locked, format!("the set {set} is still running"))
                 .hint("wait for it, or end it with Ctrl-C first"),
-            None => Error::new(Code::NotFound, "there is no set of runs to take up again")
-                .hint("every set is finished; `runner eval run CASE` begins a new one"),
+            None => Error::new(
+                ErrorCode::NotFound,
+                "there is no set of runs to take up again",
+            )
+            .hint("every set is finished; `runner eval run CASE` begins a new one"),
         })
     }
 

@@ -1,6 +1,6 @@
 //! What git and commands said, in the words of a yard.
 
-use runner::workshop::{Alteration, Altered, CommandEnd, CommandRun};
+use runner::workshop::{CommandEnd, CommandRun, ResultChange, ResultChangeKind};
 use runner_core::text::cut_front;
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 
@@ -13,13 +13,13 @@ const TAIL_BYTES: usize = 4000;
 const SHELL_UNABLE: [i32; 2] = [126, 127];
 
 /// Changes as packets name them.
-pub(super) fn resource_changes(changes: Vec<Altered>) -> Vec<ResourceChange> {
-    let one = |change: Altered| ResourceChange {
+pub(super) fn resource_changes(changes: Vec<ResultChange>) -> Vec<ResourceChange> {
+    let one = |change: ResultChange| ResourceChange {
         resource: change.path,
         action: match change.how {
-            Alteration::Created => ChangeAction::Created,
-            Alteration::Modified => ChangeAction::Modified,
-            Alteration::Deleted => ChangeAction::Deleted,
+            ResultChangeKind::Created => ChangeAction::Created,
+            ResultChangeKind::Modified => ChangeAction::Modified,
+            ResultChangeKind::Deleted => ChangeAction::Deleted,
         },
         evidence: None,
         extra: PacketExtra::new(),

@@ -13,8 +13,10 @@ mod work;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runner::workshop::{BaseAt, MergeOf, Merged, Presented as Shown, RunName, Workshop};
-use runner::{Host, Observer, Progress, Project, SystemClock};
+use runner::workshop::{
+    BaseAt, BranchUpdate as Shown, FleetRepo, MergeOf, ResultMergeOutcome, RunName,
+};
+use runner::{ProgressObserver, Project, RunContext, RunProgress, SystemWallClock};
 use runner_core::landing::TaskMessage;
 use runner_exec::{Cancel, Supervisor};
 use runner_lifecycle::packet::ResourceChange;
@@ -28,7 +30,7 @@ use crate::yard::{
 use threads::{on_thread, supervised};
 
 /// Hears what the loops of the runs do.
-pub type Watcher = Arc<dyn Fn(&str, &Progress<'_>) + Send + Sync>;
+pub type Watcher = Arc<dyn Fn(&str, &RunProgress<'_>) + Send + Sync>;
 
 /// What a yard is made of.
 #[derive(Clone)]
@@ -68,7 +70,7 @@ impl LocalYard {
             .base
             .clone()
             .or_else(|| configured_base(&outfit.root));
-        let workshop = Workshop::open(&outfit.root, named.as_deref()).map_err(trouble)?;
+        let workshop = FleetRepo::open(&outfit.root, named.as_deref()).map_err(trouble)?;
         Ok(LocalYard {
             base: workshop.base_branch().to_owned(),
             outfit: Arc::new(Outfit {
@@ -88,27 +90,32 @@ impl LocalYard {
         &self.outfit.root
     }
 
-    fn workshop(&self) -> Result<Workshop, Trouble> {
-        Workshop::reopen(&self.outfit.root, &self.base).map_err(trouble)
+    fn workshop(&self) -> Result<FleetRepo, Trouble> {
+        FleetRepo::reopen(&self.outfit.root, &self.base).map_err(trouble)
     }
 
     /// Does something with git on a thread of its own.
     fn with_git<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Workshop) -> runner::Result<T> + Send + 'static,
+        act: impl FnOnce(&FleetRepo) -> runner::Result<T> + Send + 'static,
     ) -> Done<'static, T> {
         let yard = self.clone();
         Box::pin(async move { on_thread(move || act(&yard.workshop()?).map_err(trouble)).await? })
     }
 
     /// Calls a function with a host whose observer tells the watcher about a run.
-    fn hosted<T>(&self, about: &str, cancel: &Cancel, act: impl FnOnce(&mut Host<'_>) -> T) -> T {
+    fn hosted<T>(
+        &self,
+        about: &str,
+        cancel: &Cancel,
+        act: impl FnOnce(&mut RunContext<'_>) -> T,
+    ) -> T {
         let mut observer = Teller {
             about,
             watcher: self.outfit.watcher.as_ref(),
         };
-        act(&mut Host {
-            clock: &SystemClock,
+        act(&mut RunContext {
+            clock: &SystemWallClock,
             cancel,
             supervisor: &self.outfit.supervisor,
             observer: &mut observer,
@@ -128,8 +135,8 @@ struct Teller<'a> {
     watcher: Option<&'a Watcher>,
 }
 
-impl Observer for Teller<'_> {
-    fn progress(&mut self, progress: &Progress<'_>) {
+impl ProgressObserver for Teller<'_> {
+    fn progress(&mut self, progress: &RunProgress<'_>) {
         if let Some(watcher) = self.watcher {
             watcher(self.about, progress);
         }
@@ -148,7 +155,7 @@ fn trouble(error: runner::Error) -> Trouble {
 
 impl Yard for LocalYard {
     fn base(&self) -> Done<'_, String> {
-        self.with_git(Workshop::base)
+        self.with_git(FleetRepo::base)
     }
 
     fn work(&self, order: WorkOrder, stop: StopSign) -> Done<'_, Worked> {
@@ -203,10 +210,10 @@ impl Yard for LocalYard {
                 message: &message.text(),
             })?;
             Ok(match merged {
-                Merged::Commit(commit) => Merge::Commit(commit),
-                Merged::Conflicts(paths) => Merge::Conflicts(paths),
-                Merged::Empty => Merge::Empty,
-                Merged::Missing => Merge::Missing,
+                ResultMergeOutcome::Commit(commit) => Merge::Commit(commit),
+                ResultMergeOutcome::Conflicts(paths) => Merge::Conflicts(paths),
+                ResultMergeOutcome::Empty => Merge::Empty,
+                ResultMergeOutcome::Missing => Merge::Missing,
             })
         })
     }

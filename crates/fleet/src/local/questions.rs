@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use runner::workshop::{Answer, Question};
+use runner::workshop::{SessionAnswer, SessionQuestion};
 use runner_core::text::cut_chars;
 
 use super::threads::Call;
@@ -21,7 +21,7 @@ impl LocalYard {
         call: &Call,
     ) -> Result<Reviewed, Trouble> {
         let prompt = review_prompt(order);
-        let question = Question {
+        let question = SessionQuestion {
             kind: "review",
             about: &order.run_id,
             commit: &order.result,
@@ -30,9 +30,9 @@ impl LocalYard {
         };
         let (answer, account) = self.ask(question, call)?;
         Ok(match answer {
-            Answer::Said(text) => Reviewed::Said(text),
-            Answer::Silent(_) => Reviewed::Silent,
-            Answer::Quota(until) => Reviewed::Quota {
+            SessionAnswer::Said(text) => Reviewed::Said(text),
+            SessionAnswer::Silent(_) => Reviewed::Silent,
+            SessionAnswer::Quota(until) => Reviewed::Quota {
                 until: until.map(Timestamp),
                 account,
             },
@@ -41,7 +41,7 @@ impl LocalYard {
 
     pub(super) fn ask_planner(&self, order: &PlanOrder, call: &Call) -> Result<String, Trouble> {
         let base = self.workshop()?.base().map_err(trouble)?;
-        let question = Question {
+        let question = SessionQuestion {
             kind: "plan",
             about: "plan",
             commit: &base,
@@ -49,14 +49,18 @@ impl LocalYard {
             schema: plan::SCHEMA,
         };
         match self.ask(question, call)?.0 {
-            Answer::Said(text) => Ok(text),
+            SessionAnswer::Said(text) => Ok(text),
             // No plan is a plan that the caller refuses.
-            Answer::Silent(_) => Ok(String::new()),
-            Answer::Quota(_) => Err(Trouble("the planner's quota is used up".to_owned())),
+            SessionAnswer::Silent(_) => Ok(String::new()),
+            SessionAnswer::Quota(_) => Err(Trouble("the planner's quota is used up".to_owned())),
         }
     }
 
-    fn ask(&self, question: Question<'_>, call: &Call) -> Result<(Answer, String), Trouble> {
+    fn ask(
+        &self,
+        question: SessionQuestion<'_>,
+        call: &Call,
+    ) -> Result<(SessionAnswer, String), Trouble> {
         let workshop = self.workshop()?;
         let config = workshop.config().map_err(trouble)?;
         let account = config.executor.backend.as_str().to_owned();

@@ -1,7 +1,7 @@
 //! A worker's order as a run of the loop, and what the loop came to.
 
-use runner::workshop::{RunName, RunOrder, RunReport, Used};
-use runner::{Code, LoopEnd, LoopStatus};
+use runner::workshop::{RunName, RunOrder, TaskRunReport, TaskRunUsage};
+use runner::{ErrorCode, LoopOutcome, LoopStatus};
 use runner_core::config::{BudgetConfig, Config};
 use runner_core::meta::IterationErrorKind;
 use runner_lifecycle::Timestamp;
@@ -78,7 +78,7 @@ impl LocalYard {
     fn add_checks(
         &self,
         order: &WorkOrder,
-        report: &RunReport,
+        report: &TaskRunReport,
         config: &Config,
         call: &Call,
         worked: &mut Worked,
@@ -106,7 +106,7 @@ impl LocalYard {
 }
 
 /// What the end of a loop is to a fleet.
-fn ending(report: &RunReport, budget: &BudgetConfig, time_up: bool) -> LoopEnding {
+fn ending(report: &TaskRunReport, budget: &BudgetConfig, time_up: bool) -> LoopEnding {
     match loop_ending(&report.end, time_up) {
         // The loop itself does not tell the two limits apart.
         LoopEnding::IterationLimit if is_spent(budget, &report.used) => LoopEnding::Budget,
@@ -114,24 +114,24 @@ fn ending(report: &RunReport, budget: &BudgetConfig, time_up: bool) -> LoopEndin
     }
 }
 
-fn loop_ending(end: &LoopEnd, time_up: bool) -> LoopEnding {
+fn loop_ending(end: &LoopOutcome, time_up: bool) -> LoopEnding {
     let code = end.error.as_ref().map(|error| error.code);
     match (end.status, code) {
         (LoopStatus::Complete, _) => LoopEnding::Complete,
         (LoopStatus::Stuck, _) => LoopEnding::Stuck,
         (LoopStatus::Interrupted, _) if time_up => LoopEnding::Timeout,
         (LoopStatus::Interrupted | LoopStatus::Stopped, _) => LoopEnding::Interrupted,
-        (_, Some(Code::Step(IterationErrorKind::Budget))) => LoopEnding::Budget,
-        (_, Some(Code::Step(IterationErrorKind::Quota))) => LoopEnding::Quota,
+        (_, Some(ErrorCode::Step(IterationErrorKind::Budget))) => LoopEnding::Budget,
+        (_, Some(ErrorCode::Step(IterationErrorKind::Quota))) => LoopEnding::Quota,
         (
             _,
-            Some(Code::Step(
+            Some(ErrorCode::Step(
                 IterationErrorKind::Timeout
                 | IterationErrorKind::Idle
                 | IterationErrorKind::GuardTimeout,
             )),
         ) => LoopEnding::Timeout,
-        (_, Some(Code::Interrupted | Code::Step(IterationErrorKind::Interrupted))) => {
+        (_, Some(ErrorCode::Interrupted | ErrorCode::Step(IterationErrorKind::Interrupted))) => {
             LoopEnding::Interrupted
         }
         (LoopStatus::Limit, _) => LoopEnding::IterationLimit,
@@ -139,13 +139,13 @@ fn loop_ending(end: &LoopEnd, time_up: bool) -> LoopEnding {
     }
 }
 
-fn is_spent(budget: &BudgetConfig, used: &Used) -> bool {
+fn is_spent(budget: &BudgetConfig, used: &TaskRunUsage) -> bool {
     let tokens = used.input_tokens.saturating_add(used.output_tokens);
     (budget.max_tokens > 0 && tokens >= budget.max_tokens)
         || (budget.max_cost_usd > 0.0 && used.cost_usd >= budget.max_cost_usd)
 }
 
-fn spent(used: &Used) -> Spent {
+fn spent(used: &TaskRunUsage) -> Spent {
     Spent {
         input_tokens: used.input_tokens,
         output_tokens: used.output_tokens,
@@ -164,14 +164,14 @@ mod tests {
 
     #[test]
     fn endings() {
-        let step = |kind| Some(Code::Step(kind));
+        let step = |kind| Some(ErrorCode::Step(kind));
         for (status, code, time_up, expected) in [
             (LoopStatus::Complete, None, false, LoopEnding::Complete),
             (LoopStatus::Complete, None, true, LoopEnding::Complete),
             (LoopStatus::Stuck, None, false, LoopEnding::Stuck),
             (
                 LoopStatus::Limit,
-                Some(Code::Limit),
+                Some(ErrorCode::Limit),
                 false,
                 LoopEnding::IterationLimit,
             ),
@@ -213,7 +213,7 @@ mod tests {
             ),
             (
                 LoopStatus::Error,
-                Some(Code::Git),
+                Some(ErrorCode::Git),
                 false,
                 LoopEnding::RunnerError,
             ),
@@ -226,13 +226,13 @@ mod tests {
             ),
             (
                 LoopStatus::Interrupted,
-                Some(Code::Interrupted),
+                Some(ErrorCode::Interrupted),
                 true,
                 LoopEnding::Timeout,
             ),
             (LoopStatus::Stopped, None, false, LoopEnding::Interrupted),
         ] {
-            let end = LoopEnd {
+            let end = LoopOutcome {
                 status,
                 steps: 1,
                 stuck: None,
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn limits_that_are_reached() {
-        let used = Used {
+        let used = TaskRunUsage {
             input_tokens: 60,
             output_tokens: 40,
             cost_usd: 0.5,

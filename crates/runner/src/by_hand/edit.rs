@@ -10,13 +10,13 @@ use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::tree::{self, Node, TreeChanges, TreeOrder};
 
-use super::Desk;
-use crate::error::{Code, Error, Result};
+use super::LockedProject;
+use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, ReadError};
-use crate::git::History;
-use crate::host::Host;
+use crate::git::GitHistory;
+use crate::host::RunContext;
 use crate::project::Project;
-use crate::state::{self, Problem};
+use crate::state::{self, ProjectProblem};
 use crate::step::{self, branch_of};
 
 /// Which file.
@@ -103,7 +103,7 @@ pub struct PlanEdit {
 }
 
 /// A text that was found in order.
-struct Accepted {
+struct AcceptedEdit {
     bytes: Vec<u8>,
     plan: Option<PlanEdit>,
     notes: Vec<String>,
@@ -114,9 +114,9 @@ pub fn edit(
     project: &Project,
     target: EditTarget,
     text: EditText<'_>,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
 ) -> Result<EditReport> {
-    let desk = Desk::open(project, host)?;
+    let desk = LockedProject::open(project, host)?;
     let run_state =
         state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
     check_place(&desk, target, &run_state)?;
@@ -131,7 +131,7 @@ pub fn edit(
         _ => None,
     };
     let shown = current.as_deref().or(base.as_deref()).unwrap_or_default();
-    let mut draft = Draft::new(target, text, shown)?;
+    let mut draft = EditDraft::new(target, text, shown)?;
     let mut report = EditReport {
         target,
         run_id: run_state.run_id.clone(),
@@ -166,7 +166,7 @@ pub fn edit(
 }
 
 /// A run that has begun is edited on its branch, with nothing uncommitted.
-fn check_place(desk: &Desk<'_>, target: EditTarget, run_state: &RunState) -> Result<()> {
+fn check_place(desk: &LockedProject<'_>, target: EditTarget, run_state: &RunState) -> Result<()> {
     let Some(run_id) = &run_state.run_id else {
         return Ok(());
     };
@@ -190,7 +190,7 @@ fn check_place(desk: &Desk<'_>, target: EditTarget, run_state: &RunState) -> Res
 /// The tree that an edit is judged by: the one on disk, or the last valid one that
 /// the branch has. `None` before the first start.
 fn valid_tree(
-    desk: &Desk<'_>,
+    desk: &LockedProject<'_>,
     current: Option<&[u8]>,
     run_state: &RunState,
 ) -> Result<Option<Vec<u8>>> {
@@ -200,7 +200,7 @@ fn valid_tree(
     if run_state.run_id.is_none() {
         return Ok(None);
     }
-    for commit in History::from(&desk.git, "HEAD") {
+    for commit in GitHistory::from(&desk.git, "HEAD") {
         if let Some(bytes) = desk.git.file_at(&commit?.id, paths::TREE)?
             && state::check_tree(&bytes).is_ok()
         {
@@ -208,7 +208,7 @@ fn valid_tree(
         }
     }
     Err(Error::new(
-        Code::Tree,
+        ErrorCode::Tree,
         "no commit of this run has a valid tree: there is nothing to judge an edit by",
     )
     .hint("mend .runner/state/tree.json by hand and commit it"))
@@ -220,18 +220,18 @@ fn check(
     bytes: &[u8],
     base: Option<&[u8]>,
     run_state: &RunState,
-) -> Result<Accepted> {
+) -> Result<AcceptedEdit> {
     if target == EditTarget::Tree {
         return check_tree(bytes, base);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| {
-        state::into_error(&[Problem::new(
-            Code::Layout,
+        state::into_error(&[ProjectProblem::new(
+            ErrorCode::Layout,
             target.path(),
             "it is not UTF-8 text",
         )])
     })?;
-    let mut accepted = Accepted {
+    let mut accepted = AcceptedEdit {
         bytes: bytes.to_vec(),
         plan: None,
         notes: Vec::new(),
@@ -251,7 +251,7 @@ fn check_goal(
     project: &Project,
     text: &str,
     run_state: &RunState,
-    accepted: &mut Accepted,
+    accepted: &mut AcceptedEdit,
 ) -> Result<()> {
     let goal = state::check_goal(text).map_err(|problem| state::into_error(&[problem]))?;
     let Some(run_id) = &run_state.run_id else {
@@ -261,7 +261,7 @@ fn check_goal(
         Some(id) if id == run_id => {}
         Some(id) => {
             return Err(Error::new(
-                Code::Identity,
+                ErrorCode::Identity,
                 format!("the id in the front matter must stay {run_id}, not {id}: it names the run"),
             )
             .hint("for another run, write the other id into .runner/GOAL.md by hand and run 'runner start'"));
@@ -292,10 +292,10 @@ fn root_has_words_of(project: &Project) -> bool {
     root.goal == old.body().trim() && !root.passes
 }
 
-fn check_tree(bytes: &[u8], base: Option<&[u8]>) -> Result<Accepted> {
+fn check_tree(bytes: &[u8], base: Option<&[u8]>) -> Result<AcceptedEdit> {
     let refused = |findings: &[tree::TreeFinding]| {
         let mut error = state::into_error(&state::tree_problems(findings));
-        error.code = Code::Tree;
+        error.code = ErrorCode::Tree;
         error
     };
     let after = tree::parse_and_check(bytes, TreeOrder::Any).map_err(|found| refused(&found))?;
@@ -312,7 +312,7 @@ fn check_tree(bytes: &[u8], base: Option<&[u8]>) -> Result<Accepted> {
             edit.passed.join(", ")
         ));
     }
-    Ok(Accepted {
+    Ok(AcceptedEdit {
         bytes: tree::to_bytes(&edit.tree),
         plan: Some(PlanEdit {
             changes: edit.changes,
@@ -325,7 +325,7 @@ fn check_tree(bytes: &[u8], base: Option<&[u8]>) -> Result<Accepted> {
 }
 
 /// A text that may turn out wrong: it is not lost then.
-struct Draft {
+struct EditDraft {
     target: EditTarget,
     bytes: Vec<u8>,
     /// Where the text came from, if it is a file of its own.
@@ -333,9 +333,9 @@ struct Draft {
     folder: Option<tempfile::TempDir>,
 }
 
-impl Draft {
+impl EditDraft {
     fn new(target: EditTarget, text: EditText<'_>, shown: &[u8]) -> Result<Self> {
-        let mut draft = Draft {
+        let mut draft = EditDraft {
             target,
             bytes: Vec::new(),
             is_file: false,
@@ -355,7 +355,7 @@ impl Draft {
                     Ok(bytes) => bytes,
                     Err(error) => {
                         return Err(Error::new(
-                            Code::Io,
+                            ErrorCode::Io,
                             format!("the text cannot be read after the editor: {error}"),
                         )
                         .hint("nothing has changed; try again"));

@@ -9,11 +9,11 @@ use runner_core::config::{BackendKind, Config};
 use runner_exec::{Ended, Spec};
 use runner_sandbox::ProgramError;
 
-use super::{Check, login};
+use super::{DoctorCheck, login};
 use crate::capture;
 use crate::environment;
-use crate::error::{Code, Error, Result};
-use crate::host::{Host, Progress};
+use crate::error::{Error, ErrorCode, Result};
+use crate::host::{RunContext, RunProgress};
 
 /// How long the CLI may take to tell its version or to print a help text.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const MAX_TEXT: u64 = 1 << 20;
 
 /// The CLIs that there are, for `doctor` outside a project.
-pub(super) fn installed(place: &Path) -> Check {
+pub(super) fn installed(place: &Path) -> DoctorCheck {
     let env = environment::inherited();
     let found: Vec<String> = [
         BackendKind::Codex,
@@ -41,19 +41,23 @@ pub(super) fn installed(place: &Path) -> Check {
     any_installed(&found)
 }
 
-fn any_installed(found: &[String]) -> Check {
+fn any_installed(found: &[String]) -> DoctorCheck {
     if found.is_empty() {
-        return Check::warn(
+        return DoctorCheck::warn(
             "agent",
             "neither codex nor claude nor opencode is on PATH",
             "install one of them, or plug in any other with [executor] backend = \"command\"",
         );
     }
-    Check::ok("agent", found.join(", "))
+    DoctorCheck::ok("agent", found.join(", "))
 }
 
 /// Whether the configured agent is there, fit and logged in.
-pub(super) fn checks(config: &Config, place: &Path, host: &mut Host<'_>) -> Result<Vec<Check>> {
+pub(super) fn checks(
+    config: &Config,
+    place: &Path,
+    host: &mut RunContext<'_>,
+) -> Result<Vec<DoctorCheck>> {
     let kind = config.executor.backend;
     let backend = runner_agents::backend(kind);
     let invocation = backend.invocation(&AgentSpec {
@@ -89,7 +93,7 @@ pub(super) fn checks(config: &Config, place: &Path, host: &mut Host<'_>) -> Resu
         checks.push(version_check(&probe, &answer, &secrets));
         // Whoever does not even tell the version is not worth another wait.
         let answers = match answer {
-            Answer::Silent => None,
+            DoctorAnswer::Silent => None,
             _ => Some(asker.ask_all(probe.helps)?),
         };
         checks.push(flags_check(answers.as_deref(), &secrets));
@@ -111,7 +115,7 @@ fn secrets(config: &Config, probe: &CliProbe, env: &[(OsString, OsString)]) -> V
 
 /// What came of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum DoctorAnswer {
     /// It printed this and ended with this code.
     Said { text: String, exit: i32 },
     /// It did not end in time.
@@ -123,11 +127,11 @@ enum Answer {
 struct Asker<'a, 'h> {
     place: &'a Path,
     env: &'a [(OsString, OsString)],
-    host: &'a mut Host<'h>,
+    host: &'a mut RunContext<'h>,
 }
 
 impl Asker<'_, '_> {
-    fn ask(&mut self, words: &[&str]) -> Result<Answer> {
+    fn ask(&mut self, words: &[&str]) -> Result<DoctorAnswer> {
         let spec = Spec {
             argv: words.iter().map(OsString::from).collect(),
             cwd: self.place.to_owned(),
@@ -140,30 +144,30 @@ impl Asker<'_, '_> {
             monitor: false,
             hold_lock: None,
         };
-        self.host.observer.progress(&Progress::Trying {
+        self.host.observer.progress(&RunProgress::Trying {
             what: words.first().copied().unwrap_or_default(),
             limit_secs: LIMIT.as_secs(),
         });
         let ran = capture::run(&spec, MAX_TEXT, self.host);
-        self.host.observer.progress(&Progress::Tried);
+        self.host.observer.progress(&RunProgress::Tried);
         let (report, text) = ran?;
-        let said = |exit: i32| Answer::Said {
+        let said = |exit: i32| DoctorAnswer::Said {
             text: String::from_utf8_lossy(&text).into_owned(),
             exit,
         };
         Ok(match report.ended {
             Ended::Exited(code) => said(code),
             Ended::Signaled(signal) => said(128 + signal),
-            Ended::TimedOut => Answer::Silent,
-            Ended::NotStarted(failure) => Answer::Unasked(failure.message),
-            Ended::Interrupted => return Err(Error::new(Code::Interrupted, "interrupted")),
+            Ended::TimedOut => DoctorAnswer::Silent,
+            Ended::NotStarted(failure) => DoctorAnswer::Unasked(failure.message),
+            Ended::Interrupted => return Err(Error::new(ErrorCode::Interrupted, "interrupted")),
             Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => {
-                Answer::Unasked("its supervisor was killed".to_owned())
+                DoctorAnswer::Unasked("its supervisor was killed".to_owned())
             }
         })
     }
 
-    fn ask_all(&mut self, helps: &'static [CliHelp]) -> Result<Vec<(CliHelp, Answer)>> {
+    fn ask_all(&mut self, helps: &'static [CliHelp]) -> Result<Vec<(CliHelp, DoctorAnswer)>> {
         helps
             .iter()
             .map(|help| Ok((*help, self.ask(help.command)?)))
@@ -171,11 +175,11 @@ impl Asker<'_, '_> {
     }
 }
 
-fn program_check(kind: BackendKind, found: Result<&PathBuf, &ProgramError>) -> Check {
+fn program_check(kind: BackendKind, found: Result<&PathBuf, &ProgramError>) -> DoctorCheck {
     const NAME: &str = "agent";
     match found {
-        Ok(path) => Check::ok(NAME, format!("{kind}: {}", path.display())),
-        Err(error) => Check::fail(NAME, format!("{kind}: {error}"), install(kind)),
+        Ok(path) => DoctorCheck::ok(NAME, format!("{kind}: {}", path.display())),
+        Err(error) => DoctorCheck::fail(NAME, format!("{kind}: {error}"), install(kind)),
     }
 }
 
@@ -194,15 +198,15 @@ fn install(kind: BackendKind) -> String {
     )
 }
 
-fn version_check(probe: &CliProbe, answer: &Answer, secrets: &[&str]) -> Check {
+fn version_check(probe: &CliProbe, answer: &DoctorAnswer, secrets: &[&str]) -> DoctorCheck {
     const NAME: &str = "agent_version";
     let command = probe.version.join(" ");
     let text = match answer {
-        Answer::Silent => return silent(NAME, &command),
-        Answer::Unasked(why) => return unasked(NAME, &command, why),
-        Answer::Said { text, exit: 0 } => text,
-        Answer::Said { text, exit } => {
-            return Check::fail(
+        DoctorAnswer::Silent => return silent(NAME, &command),
+        DoctorAnswer::Unasked(why) => return unasked(NAME, &command, why),
+        DoctorAnswer::Said { text, exit: 0 } => text,
+        DoctorAnswer::Said { text, exit } => {
+            return DoctorCheck::fail(
                 NAME,
                 format!("`{command}` gave exit {exit}{}", quoted(text, secrets)),
                 "run it by hand, and install it anew if it does not work",
@@ -213,20 +217,20 @@ fn version_check(probe: &CliProbe, answer: &Answer, secrets: &[&str]) -> Check {
         format!("{first} to {}", shown(last))
     });
     let Some(version) = CliVersion::find(text) else {
-        return Check::warn(
+        return DoctorCheck::warn(
             NAME,
             format!("`{command}` tells no version{}", quoted(text, secrets)),
             format!("known to work: {tried}"),
         );
     };
     match probe.fit(version) {
-        VersionFit::Known => Check::ok(NAME, format!("{version}, known to work")),
-        VersionFit::Newer => Check::warn(
+        VersionFit::Known => DoctorCheck::ok(NAME, format!("{version}, known to work")),
+        VersionFit::Newer => DoctorCheck::warn(
             NAME,
             format!("{version} is newer than what was tried ({tried})"),
             "it will most likely do; if sessions fail, install one that was tried",
         ),
-        VersionFit::Older => Check::warn(
+        VersionFit::Older => DoctorCheck::warn(
             NAME,
             format!("{version} is older than what was tried ({tried})"),
             "update it",
@@ -244,10 +248,10 @@ fn shown(version: CliVersion) -> String {
 }
 
 /// None: nothing was asked.
-fn flags_check(answers: Option<&[(CliHelp, Answer)]>, secrets: &[&str]) -> Check {
+fn flags_check(answers: Option<&[(CliHelp, DoctorAnswer)]>, secrets: &[&str]) -> DoctorCheck {
     const NAME: &str = "agent_flags";
     let Some(answers) = answers else {
-        return Check::warn(
+        return DoctorCheck::warn(
             NAME,
             "not asked for, because it did not tell its version",
             "mend that first",
@@ -257,20 +261,20 @@ fn flags_check(answers: Option<&[(CliHelp, Answer)]>, secrets: &[&str]) -> Check
     for (help, answer) in answers {
         let command = help.command.join(" ");
         let (text, exit) = match answer {
-            Answer::Silent => return silent(NAME, &command),
-            Answer::Unasked(why) => return unasked(NAME, &command, why),
-            Answer::Said { text, exit } => (text, *exit),
+            DoctorAnswer::Silent => return silent(NAME, &command),
+            DoctorAnswer::Unasked(why) => return unasked(NAME, &command, why),
+            DoctorAnswer::Said { text, exit } => (text, *exit),
         };
         let missing = help.missing(text);
         if missing.len() == help.flags.len() && exit != 0 {
-            return Check::fail(
+            return DoctorCheck::fail(
                 NAME,
                 format!("`{command}` gave exit {exit}{}", quoted(text, secrets)),
                 "run it by hand, and install it anew if it does not work",
             );
         }
         if !missing.is_empty() {
-            return Check::fail(
+            return DoctorCheck::fail(
                 NAME,
                 format!("`{command}` does not name {}", missing.join(", ")),
                 "install a version that is known to work: sessions pass these flags",
@@ -278,19 +282,19 @@ fn flags_check(answers: Option<&[(CliHelp, Answer)]>, secrets: &[&str]) -> Check
         }
         count += help.flags.len();
     }
-    Check::ok(NAME, format!("it knows all {count} flags that are passed"))
+    DoctorCheck::ok(NAME, format!("it knows all {count} flags that are passed"))
 }
 
-fn silent(name: &'static str, command: &str) -> Check {
-    Check::fail(
+fn silent(name: &'static str, command: &str) -> DoctorCheck {
+    DoctorCheck::fail(
         name,
         format!("`{command}` did not end within {} s", LIMIT.as_secs()),
         "run it by hand: it may wait for an answer, or for the network",
     )
 }
 
-fn unasked(name: &'static str, command: &str, why: &str) -> Check {
-    Check::fail(
+fn unasked(name: &'static str, command: &str, why: &str) -> DoctorCheck {
+    DoctorCheck::fail(
         name,
         format!("`{command}` could not be run: {why}"),
         "run it by hand, and install it anew if it does not work",
@@ -309,10 +313,10 @@ fn quoted(text: &str, secrets: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::DoctorVerdict;
 
-    fn said(exit: i32, text: &str) -> Answer {
-        Answer::Said {
+    fn said(exit: i32, text: &str) -> DoctorAnswer {
+        DoctorAnswer::Said {
             text: text.to_owned(),
             exit,
         }
@@ -322,36 +326,56 @@ mod tests {
     fn versions() {
         let probe = runner_agents::backend(BackendKind::Codex).probe();
         for (answer, verdict, words) in [
-            (said(0, "codex-cli 0.166.0\n"), Verdict::Ok, "known to work"),
-            (said(0, "codex-cli 0.166.9\n"), Verdict::Ok, "known to work"),
+            (
+                said(0, "codex-cli 0.166.0\n"),
+                DoctorVerdict::Ok,
+                "known to work",
+            ),
+            (
+                said(0, "codex-cli 0.166.9\n"),
+                DoctorVerdict::Ok,
+                "known to work",
+            ),
             (
                 said(0, "codex-cli 0.167.0"),
-                Verdict::Warn,
+                DoctorVerdict::Warn,
                 "0.167.0 is newer",
             ),
             (
                 said(0, "codex-cli 0.98.1"),
-                Verdict::Warn,
+                DoctorVerdict::Warn,
                 "older than what was tried (0.166.0 to 0.166.x)",
             ),
-            (said(0, "hello"), Verdict::Warn, "tells no version: hello"),
-            (said(0, ""), Verdict::Warn, "tells no version"),
+            (
+                said(0, "hello"),
+                DoctorVerdict::Warn,
+                "tells no version: hello",
+            ),
+            (said(0, ""), DoctorVerdict::Warn, "tells no version"),
             (
                 said(7, "\n boom \nmore"),
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "`codex --version` gave exit 7: boom",
             ),
-            (Answer::Silent, Verdict::Fail, "did not end within 10 s"),
             (
-                Answer::Unasked("gone".to_owned()),
-                Verdict::Fail,
+                DoctorAnswer::Silent,
+                DoctorVerdict::Fail,
+                "did not end within 10 s",
+            ),
+            (
+                DoctorAnswer::Unasked("gone".to_owned()),
+                DoctorVerdict::Fail,
                 "could not be run: gone",
             ),
         ] {
             let check = version_check(&probe, &answer, &[]);
             assert_eq!(check.verdict, verdict, "{check:?}");
             assert!(check.message.contains(words), "{check:?}");
-            assert_eq!(check.remedy.is_none(), verdict == Verdict::Ok, "{check:?}");
+            assert_eq!(
+                check.remedy.is_none(),
+                verdict == DoctorVerdict::Ok,
+                "{check:?}"
+            );
         }
     }
 
@@ -373,26 +397,42 @@ mod tests {
             flags: &["--json", "--out"],
         };
         for (answer, verdict, words) in [
-            (said(0, " --json\n --out FILE"), Verdict::Ok, "all 2 flags"),
-            (said(1, " --json\n --out FILE"), Verdict::Ok, "all 2 flags"),
+            (
+                said(0, " --json\n --out FILE"),
+                DoctorVerdict::Ok,
+                "all 2 flags",
+            ),
+            (
+                said(1, " --json\n --out FILE"),
+                DoctorVerdict::Ok,
+                "all 2 flags",
+            ),
             (
                 said(0, " --json\n --output"),
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "does not name --out",
             ),
-            (said(0, ""), Verdict::Fail, "does not name --json, --out"),
+            (
+                said(0, ""),
+                DoctorVerdict::Fail,
+                "does not name --json, --out",
+            ),
             (
                 said(2, "no such thing"),
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "exit 2: no such thing",
             ),
-            (Answer::Silent, Verdict::Fail, "`x --help` did not end"),
+            (
+                DoctorAnswer::Silent,
+                DoctorVerdict::Fail,
+                "`x --help` did not end",
+            ),
         ] {
             let check = flags_check(Some(&[(HELP, answer)]), &[]);
             assert_eq!(check.verdict, verdict, "{check:?}");
             assert!(check.message.contains(words), "{check:?}");
         }
-        assert_eq!(flags_check(None, &[]).verdict, Verdict::Warn);
+        assert_eq!(flags_check(None, &[]).verdict, DoctorVerdict::Warn);
     }
 
     #[test]
@@ -400,7 +440,7 @@ mod tests {
         let path = PathBuf::from("/usr/bin/codex");
         assert_eq!(
             program_check(BackendKind::Codex, Ok(&path)).verdict,
-            Verdict::Ok
+            DoctorVerdict::Ok
         );
         let error = ProgramError {
             not_found: true,
@@ -408,13 +448,16 @@ mod tests {
         };
         for kind in BackendKind::ALL {
             let check = program_check(*kind, Err(&error));
-            assert_eq!(check.verdict, Verdict::Fail);
+            assert_eq!(check.verdict, DoctorVerdict::Fail);
             assert!(check.message.contains("no such file"), "{check:?}");
             let remedy = check.remedy.unwrap_or_default();
             let npm = *kind != BackendKind::Command;
             assert_eq!(remedy.contains("npm install"), npm, "{remedy}");
         }
-        assert_eq!(any_installed(&[]).verdict, Verdict::Warn);
-        assert_eq!(any_installed(&["codex".to_owned()]).verdict, Verdict::Ok);
+        assert_eq!(any_installed(&[]).verdict, DoctorVerdict::Warn);
+        assert_eq!(
+            any_installed(&["codex".to_owned()]).verdict,
+            DoctorVerdict::Ok
+        );
     }
 }

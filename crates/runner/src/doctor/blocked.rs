@@ -82,27 +82,27 @@ fn paths_in(line: &str) -> Vec<PathBuf> {
 
 /// What lies at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PathKind {
     Folder,
     File,
 }
 
 /// The ground on which a folder is chosen.
-pub(super) struct Ground<'a> {
+pub(super) struct FolderContext<'a> {
     pub(super) home: Option<&'a Path>,
     /// Folders on PATH: nothing that holds one should become writable.
     pub(super) on_path: &'a [PathBuf],
     /// What lies at a path, if anything does.
-    pub(super) kind: &'a dyn Fn(&Path) -> Option<Kind>,
+    pub(super) kind: &'a dyn Fn(&Path) -> Option<PathKind>,
 }
 
-impl Ground<'_> {
+impl FolderContext<'_> {
     /// What to make writable, so that a refused path can be written: a folder that
     /// is not too broad, or the file itself where there is no such folder.
     pub(super) fn folder_for(&self, path: &Path) -> PathBuf {
         let existing = path
             .ancestors()
-            .find(|above| (self.kind)(above) == Some(Kind::Folder))
+            .find(|above| (self.kind)(above) == Some(PathKind::Folder))
             .unwrap_or(Path::new("/"));
         // From there towards the path, until it is not too broad.
         let mut way: Vec<&Path> = path
@@ -133,7 +133,11 @@ impl Ground<'_> {
 
 /// What to do about a guard that is refused something: `allowed` is the list that
 /// holds now, `wanted` what it should have too.
-pub(super) fn remedy(allowed: &[PathBuf], wanted: &[PathBuf], ground: &Ground<'_>) -> String {
+pub(super) fn remedy(
+    allowed: &[PathBuf],
+    wanted: &[PathBuf],
+    ground: &FolderContext<'_>,
+) -> String {
     if wanted.is_empty() {
         return "its output names no folder that it could not write to: find out where it writes, and add that folder to [sandbox] writable"
             .to_owned();
@@ -214,7 +218,7 @@ mod tests {
         }
     }
 
-    fn kind(path: &Path) -> Option<Kind> {
+    fn kind(path: &Path) -> Option<PathKind> {
         let folders = [
             "/",
             "/h",
@@ -229,8 +233,8 @@ mod tests {
         let files = ["/h/u/.rc", "/h/u/.cache/f"];
         let is = |list: &[&str]| list.iter().any(|it| Path::new(it) == path);
         match (is(&folders), is(&files)) {
-            (true, _) => Some(Kind::Folder),
-            (_, true) => Some(Kind::File),
+            (true, _) => Some(PathKind::Folder),
+            (_, true) => Some(PathKind::File),
             _ => None,
         }
     }
@@ -238,7 +242,7 @@ mod tests {
     #[test]
     fn folders_that_are_not_too_broad() {
         let on_path = [PathBuf::from("/h/u/.tool/bin")];
-        let ground = Ground {
+        let ground = FolderContext {
             home: Some(Path::new("/h/u")),
             on_path: &on_path,
             kind: &kind,
@@ -263,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_line_for_the_config_is_complete() {
-        let ground = Ground {
+        let ground = FolderContext {
             home: Some(Path::new("/h/u")),
             on_path: &[],
             kind: &kind,

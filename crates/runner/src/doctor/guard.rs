@@ -8,16 +8,16 @@ use std::time::Duration;
 use runner_core::config::Config;
 use runner_sandbox::ProgramError;
 
-use super::blocked::{self, Ground, Kind};
-use super::{Check, Verdict};
+use super::blocked::{self, FolderContext, PathKind};
+use super::{DoctorCheck, DoctorVerdict};
 use crate::containment::Containment;
 use crate::environment;
 use crate::error::Result;
 use crate::git::Git;
-use crate::host::Host;
-use crate::lock::Lock;
+use crate::host::RunContext;
+use crate::lock::ProjectLock;
 use crate::project::Project;
-use crate::trial::{self, Checkout, Trial, TrialEnd};
+use crate::trial::{self, GuardTrial, TrialCheckout, TrialEnd};
 
 /// How much of the guard's output is shown.
 const TAIL: usize = 4000;
@@ -30,15 +30,15 @@ pub struct GuardTrials {
     /// The commit that it was run at.
     pub commit: String,
     /// Without a sandbox.
-    pub outside: GuardRun,
+    pub outside: DoctorGuardRun,
     /// In the sandbox that the config asks for; `None` where there is none, or no
     /// sense in it.
-    pub inside: Option<GuardRun>,
+    pub inside: Option<DoctorGuardRun>,
 }
 
 /// One run of the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuardRun {
+pub struct DoctorGuardRun {
     /// `bubblewrap`, `landlock` or `none`.
     pub sandbox: &'static str,
     /// Its exit code; `None` when it did not start, or not end in time.
@@ -52,28 +52,28 @@ pub struct GuardRun {
 }
 
 /// Whether the guard's program can be started.
-pub(super) fn resolvable(config: &Config, place: &Path) -> Check {
+pub(super) fn resolvable(config: &Config, place: &Path) -> DoctorCheck {
     let command = &config.guard.command;
     let program = OsString::from(command.first().map_or("", String::as_str));
     let found = environment::resolve(&program, place, &environment::inherited());
     program_check(command, found.as_ref())
 }
 
-fn program_check(command: &[String], found: Result<&PathBuf, &ProgramError>) -> Check {
+fn program_check(command: &[String], found: Result<&PathBuf, &ProgramError>) -> DoctorCheck {
     const NAME: &str = "guard";
     let shown = command.join(" ");
     let program = command.first().map_or("", String::as_str);
     match found {
-        Ok(path) => Check::ok(NAME, format!("`{shown}` ({})", path.display())),
+        Ok(path) => DoctorCheck::ok(NAME, format!("`{shown}` ({})", path.display())),
         // An agent can make a file of the project, but no program of the machine.
         Err(error) if error.not_found && program.contains('/') && !program.starts_with('/') => {
-            Check::warn(
+            DoctorCheck::warn(
                 NAME,
                 format!("`{shown}`: {program} is not there"),
                 "make it, unless it is part of the goal; no leaf can pass before it is there",
             )
         }
-        Err(error) => Check::fail(NAME, error.message.clone(), remedy_for_program(program)),
+        Err(error) => DoctorCheck::fail(NAME, error.message.clone(), remedy_for_program(program)),
     }
 }
 
@@ -87,11 +87,11 @@ fn remedy_for_program(program: &str) -> String {
 pub(super) fn run(
     project: &Project,
     config: &Config,
-    host: &mut Host<'_>,
-) -> Result<(Vec<Check>, Option<GuardTrials>)> {
+    host: &mut RunContext<'_>,
+) -> Result<(Vec<DoctorCheck>, Option<GuardTrials>)> {
     let git = Git::open(project.root())?;
     let Some(commit) = git.commit_of("HEAD")? else {
-        let check = Check::fail(
+        let check = DoctorCheck::fail(
             "guard_outside",
             "the repository has no commit to run the guard at",
             "make one, or let `runner start` make it",
@@ -99,16 +99,16 @@ pub(super) fn run(
         return Ok((vec![check], None));
     };
     // A step at work here would take the new work tree in .git for an intrusion.
-    let _lock = Lock::take(project)?;
+    let _lock = ProjectLock::take(project)?;
     let lacking = lacking(&git);
     let limit = Duration::from_secs(config.iteration_timeout_secs);
-    let mut once = |containment: Option<&Containment>| -> Result<Ran> {
-        let checkout = Checkout::of(&git, &commit)?;
+    let mut once = |containment: Option<&Containment>| -> Result<DoctorRunOutput> {
+        let checkout = TrialCheckout::of(&git, &commit)?;
         let command = &config.guard.command;
         let trial = trial::run(&checkout, command, config, containment, limit, host)?;
         let left = left_in(checkout.path());
         let place = checkout.path().to_owned();
-        Ok(Ran { trial, left, place })
+        Ok(DoctorRunOutput { trial, left, place })
     };
     let outside = once(None)?;
     let mut checks = vec![outside_check(config, &outside.trial, &lacking)];
@@ -116,7 +116,7 @@ pub(super) fn run(
     let containment = Containment::choose(config).ok().filter(Containment::is_on);
     let mut inside = None;
     match (&containment, &outside.trial.end) {
-        (None, _) => checks.push(Check::ok(
+        (None, _) => checks.push(DoctorCheck::ok(
             "guard_inside",
             "not run: there is no sandbox, or [sandbox] does not want one",
         )),
@@ -144,17 +144,17 @@ pub(super) fn run(
 }
 
 /// A run and what it left.
-struct Ran {
-    trial: Trial,
+struct DoctorRunOutput {
+    trial: GuardTrial,
     left: Vec<String>,
     /// Where it was run; gone by now.
     place: PathBuf,
 }
 
-impl Ran {
-    fn report(&self, sandbox: &'static str) -> GuardRun {
+impl DoctorRunOutput {
+    fn report(&self, sandbox: &'static str) -> DoctorGuardRun {
         let text = String::from_utf8_lossy(&self.trial.log);
-        GuardRun {
+        DoctorGuardRun {
             sandbox,
             exit: match self.trial.end {
                 TrialEnd::Exited(code) => Some(code),
@@ -171,7 +171,10 @@ impl Ran {
 fn left_in(place: &Path) -> Vec<String> {
     let status = Git::open(place).and_then(|git| git.status());
     let entries = status.map(|status| status.entries).unwrap_or_default();
-    entries.iter().map(crate::git::Entry::name).collect()
+    entries
+        .iter()
+        .map(crate::git::GitStatusEntry::name)
+        .collect()
 }
 
 /// What a checkout of HEAD lacks of the work tree.
@@ -192,8 +195,8 @@ fn seconds(millis: u64) -> String {
     format!("{}.{} s", millis / 1000, millis % 1000 / 100)
 }
 
-fn timed_out(name: &'static str, command: &str, config: &Config) -> Check {
-    Check::fail(
+fn timed_out(name: &'static str, command: &str, config: &Config) -> DoctorCheck {
+    DoctorCheck::fail(
         name,
         format!(
             "`{command}` did not end within {} s",
@@ -203,7 +206,7 @@ fn timed_out(name: &'static str, command: &str, config: &Config) -> Check {
     )
 }
 
-fn outside_check(config: &Config, trial: &Trial, lacking: &[String]) -> Check {
+fn outside_check(config: &Config, trial: &GuardTrial, lacking: &[String]) -> DoctorCheck {
     const NAME: &str = "guard_outside";
     let command = config.guard.command.join(" ");
     let took = seconds(trial.duration_ms);
@@ -221,21 +224,21 @@ fn outside_check(config: &Config, trial: &Trial, lacking: &[String]) -> Check {
             let half_secs = config.iteration_timeout_secs / 2;
             if trial.duration_ms / 1000 >= half_secs.max(1) {
                 let all = config.iteration_timeout_secs;
-                return Check::warn(
+                return DoctorCheck::warn(
                     NAME,
                     format!("{message}, and agent and guard share {all} s"),
                     "make it faster, or raise iteration_timeout_secs",
                 );
             }
-            Check::ok(NAME, message)
+            DoctorCheck::ok(NAME, message)
         }
-        TrialEnd::Exited(code) => Check::fail(
+        TrialEnd::Exited(code) => DoctorCheck::fail(
             NAME,
             format!("`{command}` gives exit {code} at HEAD after {took}"),
             format!("mend it, unless that is the goal: no leaf passes until it is green{fresh}"),
         ),
         TrialEnd::TimedOut => timed_out(NAME, &command, config),
-        TrialEnd::NotStarted(message) => Check::fail(
+        TrialEnd::NotStarted(message) => DoctorCheck::fail(
             NAME,
             format!("the guard {message}"),
             format!("{}{fresh}", remedy_for_program(&config.guard.command[0])),
@@ -245,37 +248,37 @@ fn outside_check(config: &Config, trial: &Trial, lacking: &[String]) -> Check {
 
 fn inside_check(
     sandbox: &str,
-    outside: &Trial,
-    inside: &Trial,
+    outside: &GuardTrial,
+    inside: &GuardTrial,
     remedy: impl FnOnce() -> String,
-) -> Check {
+) -> DoctorCheck {
     const NAME: &str = "guard_inside";
     let took = seconds(inside.duration_ms);
     match (&outside.end, &inside.end) {
         (TrialEnd::Exited(0), TrialEnd::Exited(0)) => {
-            Check::ok(NAME, format!("it passes in {sandbox} too, in {took}"))
+            DoctorCheck::ok(NAME, format!("it passes in {sandbox} too, in {took}"))
         }
-        (_, TrialEnd::Exited(0)) => Check::warn(
+        (_, TrialEnd::Exited(0)) => DoctorCheck::warn(
             NAME,
             format!("it passes in {sandbox} in {took}, but not outside"),
             "a guard that does not give the same answer twice cannot judge: look why",
         ),
-        (TrialEnd::Exited(0), TrialEnd::Exited(code)) => Check::fail(
+        (TrialEnd::Exited(0), TrialEnd::Exited(code)) => DoctorCheck::fail(
             NAME,
             format!("it passes outside, but gives exit {code} in {sandbox} after {took}"),
             remedy(),
         ),
-        (_, TrialEnd::Exited(code)) => Check::fail(
+        (_, TrialEnd::Exited(code)) => DoctorCheck::fail(
             NAME,
             format!("it gives exit {code} in {sandbox} after {took}"),
             "mend it outside first",
         ),
-        (_, TrialEnd::TimedOut) => Check::fail(
+        (_, TrialEnd::TimedOut) => DoctorCheck::fail(
             NAME,
             format!("it does not end in time in {sandbox}, after {took}"),
             "it may wait for something that it cannot write to or reach there",
         ),
-        (_, TrialEnd::NotStarted(message)) => Check::fail(
+        (_, TrialEnd::NotStarted(message)) => DoctorCheck::fail(
             NAME,
             format!("the guard {message}"),
             "set [sandbox] mode = \"off\", or mend the sandbox",
@@ -284,7 +287,7 @@ fn inside_check(
 }
 
 /// Which folder to add, found out from what the guard printed.
-fn remedy_inside(config: &Config, git: &Git, ran: &Ran) -> String {
+fn remedy_inside(config: &Config, git: &Git, ran: &DoctorRunOutput) -> String {
     let log = String::from_utf8_lossy(&ran.trial.log);
     let denied = blocked::denied_paths(&log);
     let own = [git.git_dir(), git.common_dir()];
@@ -301,15 +304,15 @@ fn remedy_inside(config: &Config, git: &Git, ran: &Ran) -> String {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let path_var = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<PathBuf> = std::env::split_paths(&path_var).collect();
-    let ground = Ground {
+    let ground = FolderContext {
         home: home.as_deref(),
         on_path: &on_path,
         kind: &|path| {
             let meta = path.metadata().ok()?;
             Some(if meta.is_dir() {
-                Kind::Folder
+                PathKind::Folder
             } else {
-                Kind::File
+                PathKind::File
             })
         },
     };
@@ -343,14 +346,14 @@ fn allowed(config: &Config, home: Option<&Path>, root: &Path) -> Vec<PathBuf> {
     }
 }
 
-fn left_check(left: &[String]) -> Check {
+fn left_check(left: &[String]) -> DoctorCheck {
     const NAME: &str = "guard_leaves";
     if left.is_empty() {
-        return Check::ok(NAME, "nothing that git would see");
+        return DoctorCheck::ok(NAME, "nothing that git would see");
     }
-    Check {
+    DoctorCheck {
         name: NAME,
-        verdict: Verdict::Warn,
+        verdict: DoctorVerdict::Warn,
         message: format!("files that git sees: {}", trial::some_of(left)),
         remedy: Some(
             "add them to .gitignore, or they are committed with the iteration that passes"
@@ -363,8 +366,8 @@ fn left_check(left: &[String]) -> Check {
 mod tests {
     use super::*;
 
-    fn trial(end: TrialEnd, duration_ms: u64) -> Trial {
-        Trial {
+    fn trial(end: TrialEnd, duration_ms: u64) -> GuardTrial {
+        GuardTrial {
             end,
             duration_ms,
             log: Vec::new(),
@@ -379,15 +382,19 @@ mod tests {
             message: "cannot start it".to_owned(),
         };
         for (command, found, verdict) in [
-            ("just ci", Ok(PathBuf::from("/usr/bin/just")), Verdict::Ok),
-            ("just ci", Err(error(true)), Verdict::Fail),
-            ("./ci.sh", Err(error(true)), Verdict::Warn),
-            ("./ci.sh", Err(error(false)), Verdict::Fail),
-            ("/opt/ci", Err(error(true)), Verdict::Fail),
+            (
+                "just ci",
+                Ok(PathBuf::from("/usr/bin/just")),
+                DoctorVerdict::Ok,
+            ),
+            ("just ci", Err(error(true)), DoctorVerdict::Fail),
+            ("./ci.sh", Err(error(true)), DoctorVerdict::Warn),
+            ("./ci.sh", Err(error(false)), DoctorVerdict::Fail),
+            ("/opt/ci", Err(error(true)), DoctorVerdict::Fail),
         ] {
             let check = program_check(&words(command), found.as_ref());
             assert_eq!(check.verdict, verdict, "{command} {check:?}");
-            assert_eq!(check.remedy.is_none(), verdict == Verdict::Ok);
+            assert_eq!(check.remedy.is_none(), verdict == DoctorVerdict::Ok);
         }
     }
 
@@ -399,21 +406,31 @@ mod tests {
             (
                 TrialEnd::Exited(0),
                 1250,
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "passes at HEAD in 1.2 s",
             ),
-            (TrialEnd::Exited(0), 30_000, Verdict::Warn, "share 60 s"),
+            (
+                TrialEnd::Exited(0),
+                30_000,
+                DoctorVerdict::Warn,
+                "share 60 s",
+            ),
             (
                 TrialEnd::Exited(3),
                 10,
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "gives exit 3 at HEAD",
             ),
-            (TrialEnd::TimedOut, 60_000, Verdict::Fail, "within 60 s"),
+            (
+                TrialEnd::TimedOut,
+                60_000,
+                DoctorVerdict::Fail,
+                "within 60 s",
+            ),
             (
                 TrialEnd::NotStarted("cannot start `x`".to_owned()),
                 0,
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "the guard cannot start `x`",
             ),
         ] {
@@ -422,7 +439,7 @@ mod tests {
             assert_eq!(check.verdict, verdict, "{check:?}");
             assert!(check.message.contains(words), "{check:?}");
             let remedy = check.remedy.unwrap_or_default();
-            assert_eq!(remedy.is_empty(), verdict == Verdict::Ok, "{remedy}");
+            assert_eq!(remedy.is_empty(), verdict == DoctorVerdict::Ok, "{remedy}");
             assert!(!red || remedy.contains("without target/"), "{remedy}");
         }
     }
@@ -431,23 +448,23 @@ mod tests {
     fn inside() {
         let (green, red) = (TrialEnd::Exited(0), TrialEnd::Exited(1));
         for (outside, inside, verdict, words) in [
-            (&green, &green, Verdict::Ok, "passes in landlock too"),
+            (&green, &green, DoctorVerdict::Ok, "passes in landlock too"),
             (
                 &green,
                 &red,
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "passes outside, but gives exit 1",
             ),
-            (&red, &green, Verdict::Warn, "but not outside"),
-            (&red, &red, Verdict::Fail, "gives exit 1 in landlock"),
-            (&green, &TrialEnd::TimedOut, Verdict::Fail, "in time"),
+            (&red, &green, DoctorVerdict::Warn, "but not outside"),
+            (&red, &red, DoctorVerdict::Fail, "gives exit 1 in landlock"),
+            (&green, &TrialEnd::TimedOut, DoctorVerdict::Fail, "in time"),
         ] {
             let (outside, inside) = (trial(outside.clone(), 1), trial(inside.clone(), 1));
             let check = inside_check("landlock", &outside, &inside, || "add x".to_owned());
             assert_eq!(check.verdict, verdict, "{check:?}");
             assert!(check.message.contains(words), "{check:?}");
         }
-        assert_eq!(left_check(&[]).verdict, Verdict::Ok);
-        assert_eq!(left_check(&["a".to_owned()]).verdict, Verdict::Warn);
+        assert_eq!(left_check(&[]).verdict, DoctorVerdict::Ok);
+        assert_eq!(left_check(&["a".to_owned()]).verdict, DoctorVerdict::Warn);
     }
 }

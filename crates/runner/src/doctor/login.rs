@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use runner_agents::CliLogin;
 use runner_core::config::{BackendKind, Config};
 
-use super::Check;
+use super::DoctorCheck;
 use crate::files;
 
 const NAME: &str = "agent_login";
@@ -17,7 +17,7 @@ const MAX_SETTINGS: u64 = 1 << 20;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum LoginState {
     /// This variable is set.
     Variable(&'static str),
     /// This variable is set by `[executor.env]`.
@@ -40,16 +40,16 @@ pub(super) fn look(
     env: &[(OsString, OsString)],
     place: &Path,
     is_own: impl Fn(&str) -> bool,
-) -> Seen {
+) -> LoginState {
     let value = |wanted: &str| -> Option<&OsStr> {
         let found = env.iter().rev().find(|(name, _)| name == wanted)?;
         Some(found.1.as_os_str()).filter(|value| !value.is_empty())
     };
     if let Some(&name) = login.env.iter().find(|name| value(name).is_some()) {
         return if config.executor.env.contains_key(name) && !is_own(name) {
-            Seen::Configured(name)
+            LoginState::Configured(name)
         } else {
-            Seen::Variable(name)
+            LoginState::Variable(name)
         };
     }
     let home = value("HOME").map(PathBuf::from);
@@ -59,13 +59,14 @@ pub(super) fn look(
     let (base, names) = match (moved, home.clone()) {
         (Some((base, names)), _) => (base, names),
         (None, Some(home)) => (home, login.files),
-        (None, None) => return Seen::Nothing,
+        (None, None) => return LoginState::Nothing,
     };
     let mut files = names.iter().map(|name| base.join(name));
     if let Some(file) = files.find(|path| is_filled(path)) {
-        return Seen::File(below_home(&file, home.as_deref()));
+        return LoginState::File(below_home(&file, home.as_deref()));
     }
-    perhaps(kind, config, &value, home.as_deref(), place).map_or(Seen::Nothing, Seen::Perhaps)
+    perhaps(kind, config, &value, home.as_deref(), place)
+        .map_or(LoginState::Nothing, LoginState::Perhaps)
 }
 
 fn is_filled(path: &Path) -> bool {
@@ -132,7 +133,7 @@ fn perhaps<'v>(
 }
 
 /// What that means.
-pub(super) fn check(kind: BackendKind, login: &CliLogin, seen: &Seen) -> Check {
+pub(super) fn check(kind: BackendKind, login: &CliLogin, seen: &LoginState) -> DoctorCheck {
     let remedy = || {
         match kind {
         BackendKind::Codex => "log in with `codex login`, or set CODEX_API_KEY".to_owned(),
@@ -147,19 +148,21 @@ pub(super) fn check(kind: BackendKind, login: &CliLogin, seen: &Seen) -> Check {
     }
     };
     match seen {
-        Seen::Variable(name) => Check::ok(NAME, format!("{name} is set")),
-        Seen::File(path) => Check::ok(NAME, format!("{path} is there")),
-        Seen::Configured(name) => Check::warn(
+        LoginState::Variable(name) => DoctorCheck::ok(NAME, format!("{name} is set")),
+        LoginState::File(path) => DoctorCheck::ok(NAME, format!("{path} is there")),
+        LoginState::Configured(name) => DoctorCheck::warn(
             NAME,
             format!("{name} is set by [executor.env], and config.toml is committed"),
             format!("take it out of the config and out of git, and set {name} in your environment"),
         ),
-        Seen::Perhaps(why) => Check::warn(
+        LoginState::Perhaps(why) => DoctorCheck::warn(
             NAME,
             format!("no login was found, but {why}"),
             format!("if sessions end with an auth error: {}", remedy()),
         ),
-        Seen::Nothing => Check::fail(NAME, format!("{kind} is not logged in"), remedy()),
+        LoginState::Nothing => {
+            DoctorCheck::fail(NAME, format!("{kind} is not logged in"), remedy())
+        }
     }
 }
 
@@ -168,12 +171,17 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::DoctorVerdict;
 
     const KEY: &str = "value-that-must-not-be-seen";
 
     /// `vars` are the child's environment besides HOME, `files` lie below HOME.
-    fn seen(kind: BackendKind, vars: &[(&str, &str)], files: &[(&str, &str)], toml: &str) -> Check {
+    fn seen(
+        kind: BackendKind,
+        vars: &[(&str, &str)],
+        files: &[(&str, &str)],
+        toml: &str,
+    ) -> DoctorCheck {
         let home = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = home.path().join(path);
@@ -200,14 +208,21 @@ mod tests {
     fn what_shows_a_login() {
         use BackendKind::{Claude, Codex, Opencode};
         type Pairs<'a> = &'a [(&'a str, &'a str)];
-        let cases: &[(BackendKind, Pairs<'_>, Pairs<'_>, &str, Verdict, &str)] = &[
-            (Codex, &[], &[], "", Verdict::Fail, "codex is not logged in"),
+        let cases: &[(BackendKind, Pairs<'_>, Pairs<'_>, &str, DoctorVerdict, &str)] = &[
+            (
+                Codex,
+                &[],
+                &[],
+                "",
+                DoctorVerdict::Fail,
+                "codex is not logged in",
+            ),
             (
                 Codex,
                 &[("CODEX_API_KEY", KEY)],
                 &[],
                 "",
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "CODEX_API_KEY is set",
             ),
             (
@@ -215,7 +230,7 @@ mod tests {
                 &[("CODEX_API_KEY", "")],
                 &[],
                 "",
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "not logged in",
             ),
             (
@@ -223,7 +238,7 @@ mod tests {
                 &[("OPENAI_API_KEY", KEY)],
                 &[],
                 "",
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "not logged in",
             ),
             (
@@ -231,7 +246,7 @@ mod tests {
                 &[],
                 &[(".codex/auth.json", KEY)],
                 "",
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "~/.codex/auth.json is there",
             ),
             (
@@ -239,7 +254,7 @@ mod tests {
                 &[],
                 &[(".codex/auth.json", "")],
                 "",
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "not logged in",
             ),
             (
@@ -247,7 +262,7 @@ mod tests {
                 &[("CODEX_HOME", "~/c")],
                 &[("c/auth.json", KEY)],
                 "",
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "~/c/auth.json is there",
             ),
             (
@@ -255,7 +270,7 @@ mod tests {
                 &[("CODEX_HOME", "~/c")],
                 &[(".codex/auth.json", KEY)],
                 "",
-                Verdict::Fail,
+                DoctorVerdict::Fail,
                 "not logged in",
             ),
             (
@@ -263,7 +278,7 @@ mod tests {
                 &[],
                 &[(".codex/config.toml", "model_provider = \"x\"")],
                 "",
-                Verdict::Warn,
+                DoctorVerdict::Warn,
                 "~/.codex/config.toml names a provider",
             ),
             (
@@ -271,7 +286,7 @@ mod tests {
                 &[],
                 &[],
                 "[executor]\nextra_args = [\"-c\", \"model_provider=x\"]\n",
-                Verdict::Warn,
+                DoctorVerdict::Warn,
                 "extra_args may name",
             ),
             (
@@ -279,7 +294,7 @@ mod tests {
                 &[],
                 &[],
                 "[executor.env]\nOTHER_KEY = \"value-that-must-not-be-seen\"\n",
-                Verdict::Warn,
+                DoctorVerdict::Warn,
                 "[executor.env] may hold",
             ),
             (
@@ -287,7 +302,7 @@ mod tests {
                 &[],
                 &[],
                 "[executor.env]\nCODEX_API_KEY = \"value-that-must-not-be-seen\"\n",
-                Verdict::Warn,
+                DoctorVerdict::Warn,
                 "config.toml is committed",
             ),
             (
@@ -295,16 +310,16 @@ mod tests {
                 &[],
                 &[(".claude/.credentials.json", KEY)],
                 "",
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "is there",
             ),
-            (Claude, &[], &[], "", Verdict::Fail, "not logged in"),
+            (Claude, &[], &[], "", DoctorVerdict::Fail, "not logged in"),
             (
                 Claude,
                 &[("ANTHROPIC_API_KEY", KEY)],
                 &[],
                 "",
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "ANTHROPIC_API_KEY is set",
             ),
             (
@@ -312,7 +327,7 @@ mod tests {
                 &[],
                 &[(".local/share/opencode/auth.json", KEY)],
                 "",
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "is there",
             ),
             (
@@ -320,7 +335,7 @@ mod tests {
                 &[("XDG_DATA_HOME", "~/d")],
                 &[("d/opencode/auth.json", KEY)],
                 "",
-                Verdict::Ok,
+                DoctorVerdict::Ok,
                 "is there",
             ),
             (
@@ -328,16 +343,20 @@ mod tests {
                 &[],
                 &[("opencode.json", "{\"provider\": {}}")],
                 "",
-                Verdict::Warn,
+                DoctorVerdict::Warn,
                 "names a provider",
             ),
-            (Opencode, &[], &[], "", Verdict::Fail, "not logged in"),
+            (Opencode, &[], &[], "", DoctorVerdict::Fail, "not logged in"),
         ];
         for (kind, vars, files, toml, verdict, words) in cases {
             let check = seen(*kind, vars, files, toml);
             assert_eq!(check.verdict, *verdict, "{vars:?} {files:?} {check:?}");
             assert!(check.message.contains(words), "{check:?}");
-            assert_eq!(check.remedy.is_none(), *verdict == Verdict::Ok, "{check:?}");
+            assert_eq!(
+                check.remedy.is_none(),
+                *verdict == DoctorVerdict::Ok,
+                "{check:?}"
+            );
         }
     }
 }

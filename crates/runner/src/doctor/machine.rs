@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 
-use super::{Check, Verdict};
+use super::{DoctorCheck, DoctorVerdict};
 use crate::error::{Error, Result};
 use crate::git::Git;
 use crate::project::Project;
@@ -21,33 +21,33 @@ const EARLIEST_SECS: i64 = 1_735_689_600;
 const MAX_SKEW_SECS: u64 = 3600;
 
 /// Git itself.
-pub(super) fn git(version: Result<String>) -> Check {
+pub(super) fn git(version: Result<String>) -> DoctorCheck {
     match version {
-        Ok(version) => Check::ok("git", version),
+        Ok(version) => DoctorCheck::ok("git", version),
         Err(error) => from_error("git", error),
     }
 }
 
 /// Who commits are by.
-pub(super) fn identity(knows_a_name: &Result<bool>) -> Check {
+pub(super) fn identity(knows_a_name: &Result<bool>) -> DoctorCheck {
     const NAME: &str = "git_identity";
     const REMEDY: &str = "git config --global user.name 'Your Name' && git config --global user.email you@example.com";
     match knows_a_name {
-        Ok(true) => Check::ok(NAME, "git knows whom to name as author"),
-        Ok(false) => Check::warn(
+        Ok(true) => DoctorCheck::ok(NAME, "git knows whom to name as author"),
+        Ok(false) => DoctorCheck::warn(
             NAME,
             "git knows no name and email here: commits are made as runner <runner@localhost>",
             REMEDY,
         ),
-        Err(error) => Check::warn(NAME, error.message.clone(), REMEDY),
+        Err(error) => DoctorCheck::warn(NAME, error.message.clone(), REMEDY),
     }
 }
 
 /// An error of ours as a finding.
-pub(super) fn from_error(name: &'static str, error: Error) -> Check {
-    Check {
+pub(super) fn from_error(name: &'static str, error: Error) -> DoctorCheck {
+    DoctorCheck {
         name,
-        verdict: Verdict::Fail,
+        verdict: DoctorVerdict::Fail,
         message: error.message,
         remedy: error.hint,
     }
@@ -55,27 +55,27 @@ pub(super) fn from_error(name: &'static str, error: Error) -> Check {
 
 /// The room that is left on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Space {
+pub(super) struct DiskSpace {
     free_bytes: u64,
     read_only: bool,
 }
 
 /// Looks at the file system that a folder lies on.
-pub(super) fn look_at_disk(place: &Path) -> std::result::Result<Space, String> {
+pub(super) fn look_at_disk(place: &Path) -> std::result::Result<DiskSpace, String> {
     let stat: StatVfs = rustix::fs::statvfs(place).map_err(|errno| errno.to_string())?;
-    Ok(Space {
+    Ok(DiskSpace {
         free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
         read_only: stat.f_flag.contains(StatVfsMountFlags::RDONLY),
     })
 }
 
 /// Whether a run would fill the disk.
-pub(super) fn disk_space(space: std::result::Result<&Space, &String>) -> Check {
+pub(super) fn disk_space(space: std::result::Result<&DiskSpace, &String>) -> DoctorCheck {
     const NAME: &str = "disk_space";
     let space = match space {
         Ok(space) => space,
         Err(why) => {
-            return Check::warn(
+            return DoctorCheck::warn(
                 NAME,
                 format!("cannot be found out: {why}"),
                 "look with `df`",
@@ -83,7 +83,7 @@ pub(super) fn disk_space(space: std::result::Result<&Space, &String>) -> Check {
         }
     };
     if space.read_only {
-        return Check::fail(
+        return DoctorCheck::fail(
             NAME,
             "the file system is read-only",
             "make it writable, or work on another one",
@@ -97,9 +97,9 @@ pub(super) fn disk_space(space: std::result::Result<&Space, &String>) -> Check {
     };
     let remedy = "free some space: builds, logs and commits of a run need it";
     match free {
-        _ if free < 100 * MIB => Check::fail(NAME, shown, remedy),
-        _ if free < GIB => Check::warn(NAME, shown, remedy),
-        _ => Check::ok(NAME, shown),
+        _ if free < 100 * MIB => DoctorCheck::fail(NAME, shown, remedy),
+        _ if free < GIB => DoctorCheck::warn(NAME, shown, remedy),
+        _ => DoctorCheck::ok(NAME, shown),
     }
 }
 
@@ -120,13 +120,13 @@ pub(super) fn time_of_files(project: Option<&Project>) -> Option<Timestamp> {
 }
 
 /// Whether the time can be believed: logs, quotas and `--until` go by it.
-pub(super) fn clock(now: Timestamp, files: Option<Timestamp>) -> Check {
+pub(super) fn clock(now: Timestamp, files: Option<Timestamp>) -> DoctorCheck {
     const NAME: &str = "clock";
     const REMEDY: &str = "set the clock (`timedatectl set-ntp true`)";
     let shown = format!("{now:.0}");
     if now.as_second() < EARLIEST_SECS {
         let message = format!("it shows {shown}, which is long past");
-        return Check::warn(NAME, message, REMEDY);
+        return DoctorCheck::warn(NAME, message, REMEDY);
     }
     let skew = files.map_or(0, |files| now.as_second().abs_diff(files.as_second()));
     if skew > MAX_SKEW_SECS {
@@ -135,83 +135,91 @@ pub(super) fn clock(now: Timestamp, files: Option<Timestamp>) -> Check {
             skew / 60
         );
         let remedy = format!("{REMEDY}, here or where the files are kept");
-        return Check::warn(NAME, message, remedy);
+        return DoctorCheck::warn(NAME, message, remedy);
     }
-    Check::ok(NAME, shown)
+    DoctorCheck::ok(NAME, shown)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
+    use crate::error::ErrorCode;
 
     #[test]
     fn how_much_space_is_enough() {
         for (free, read_only, verdict, words) in [
-            (5 * GIB + GIB / 2, false, Verdict::Ok, "5.5 GiB free"),
-            (GIB, false, Verdict::Ok, "1.0 GiB free"),
-            (GIB - 1, false, Verdict::Warn, "1023 MiB free"),
-            (100 * MIB, false, Verdict::Warn, "100 MiB free"),
-            (100 * MIB - 1, false, Verdict::Fail, "99 MiB free"),
-            (0, false, Verdict::Fail, "0 MiB free"),
-            (5 * GIB, true, Verdict::Fail, "read-only"),
+            (5 * GIB + GIB / 2, false, DoctorVerdict::Ok, "5.5 GiB free"),
+            (GIB, false, DoctorVerdict::Ok, "1.0 GiB free"),
+            (GIB - 1, false, DoctorVerdict::Warn, "1023 MiB free"),
+            (100 * MIB, false, DoctorVerdict::Warn, "100 MiB free"),
+            (100 * MIB - 1, false, DoctorVerdict::Fail, "99 MiB free"),
+            (0, false, DoctorVerdict::Fail, "0 MiB free"),
+            (5 * GIB, true, DoctorVerdict::Fail, "read-only"),
         ] {
-            let space = Space {
+            let space = DiskSpace {
                 free_bytes: free,
                 read_only,
             };
             let check = disk_space(Ok(&space));
             assert_eq!(check.verdict, verdict, "{check:?}");
             assert!(check.message.contains(words), "{check:?}");
-            assert_eq!(check.remedy.is_none(), verdict == Verdict::Ok, "{check:?}");
+            assert_eq!(
+                check.remedy.is_none(),
+                verdict == DoctorVerdict::Ok,
+                "{check:?}"
+            );
         }
         let check = disk_space(Err(&"gone".to_owned()));
-        assert_eq!(check.verdict, Verdict::Warn);
+        assert_eq!(check.verdict, DoctorVerdict::Warn);
     }
 
     #[test]
     fn which_clock_is_believed() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         for (now, files, verdict) in [
-            ("2026-01-01T00:00:00Z", None, Verdict::Ok),
+            ("2026-01-01T00:00:00Z", None, DoctorVerdict::Ok),
             (
                 "2026-01-01T00:00:00Z",
                 Some("2026-01-01T01:00:00Z"),
-                Verdict::Ok,
+                DoctorVerdict::Ok,
             ),
             (
                 "2026-01-01T00:00:00Z",
                 Some("2026-01-01T01:00:01Z"),
-                Verdict::Warn,
+                DoctorVerdict::Warn,
             ),
             (
                 "2026-01-01T00:00:00Z",
                 Some("2025-12-31T22:00:00Z"),
-                Verdict::Warn,
+                DoctorVerdict::Warn,
             ),
-            ("2024-12-31T23:59:59Z", None, Verdict::Warn),
-            ("2025-01-01T00:00:00Z", None, Verdict::Ok),
-            ("1970-01-01T00:00:07Z", None, Verdict::Warn),
+            ("2024-12-31T23:59:59Z", None, DoctorVerdict::Warn),
+            ("2025-01-01T00:00:00Z", None, DoctorVerdict::Ok),
+            ("1970-01-01T00:00:07Z", None, DoctorVerdict::Warn),
         ] {
             let check = clock(at(now), files.map(at));
             assert_eq!(check.verdict, verdict, "{check:?}");
-            assert_eq!(check.remedy.is_none(), verdict == Verdict::Ok, "{check:?}");
+            assert_eq!(
+                check.remedy.is_none(),
+                verdict == DoctorVerdict::Ok,
+                "{check:?}"
+            );
         }
     }
 
     #[test]
     fn git_and_its_identity() {
-        let old = Error::new(Code::Git, "this git is too old").hint("install a newer git");
+        let old = Error::new(ErrorCode::Git, "this git is too old").hint("install a newer git");
         let check = git(Err(old));
-        assert_eq!(check.verdict, Verdict::Fail);
+        assert_eq!(check.verdict, DoctorVerdict::Fail);
         assert_eq!(check.remedy.as_deref(), Some("install a newer git"));
         assert_eq!(
             git(Ok("git version 2.47.3".to_owned())).verdict,
-            Verdict::Ok
+            DoctorVerdict::Ok
         );
-        assert_eq!(identity(&Ok(true)).verdict, Verdict::Ok);
-        assert_eq!(identity(&Ok(false)).verdict, Verdict::Warn);
-        let broken = Err(Error::new(Code::Git, "bad config line 1"));
+        assert_eq!(identity(&Ok(true)).verdict, DoctorVerdict::Ok);
+        assert_eq!(identity(&Ok(false)).verdict, DoctorVerdict::Warn);
+        let broken = Err(Error::new(ErrorCode::Git, "bad config line 1"));
         assert!(identity(&broken).message.contains("bad config"));
     }
 }

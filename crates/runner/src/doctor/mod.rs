@@ -1,7 +1,7 @@
 //! Is everything there that a run needs? Findings, each with its remedy.
 //!
 //! Looking and judging are apart: what was seen goes into functions that touch
-//! nothing and return a [`Check`].
+//! nothing and return a [`DoctorCheck`].
 
 mod agent;
 mod blocked;
@@ -16,13 +16,13 @@ use std::path::Path;
 use runner_core::config::Config;
 use runner_core::paths;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
-use crate::host::Host;
+use crate::host::RunContext;
 use crate::project::Project;
 use crate::state;
 
-pub use guard::{GuardRun, GuardTrials};
+pub use guard::{DoctorGuardRun, GuardTrials};
 
 /// What to look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct DoctorOptions {
 
 /// How a check turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum DoctorVerdict {
     /// Fine.
     Ok,
     /// A run works, but somebody should know.
@@ -42,33 +42,33 @@ pub enum Verdict {
     Fail,
 }
 
-impl Verdict {
+impl DoctorVerdict {
     /// The word in `--json`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::Ok => "ok",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "fail",
+            DoctorVerdict::Ok => "ok",
+            DoctorVerdict::Warn => "warn",
+            DoctorVerdict::Fail => "fail",
         }
     }
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct DoctorCheck {
     /// What was looked at: a word that stays the same.
     pub name: &'static str,
     /// How it turned out.
-    pub verdict: Verdict,
+    pub verdict: DoctorVerdict,
     /// What was found.
     pub message: String,
     /// What to do about it.
     pub remedy: Option<String>,
 }
 
-impl Check {
-    fn new(name: &'static str, verdict: Verdict, message: impl Into<String>) -> Self {
-        Check {
+impl DoctorCheck {
+    fn new(name: &'static str, verdict: DoctorVerdict, message: impl Into<String>) -> Self {
+        DoctorCheck {
             name,
             verdict,
             message: message.into(),
@@ -77,15 +77,15 @@ impl Check {
     }
 
     fn ok(name: &'static str, message: impl Into<String>) -> Self {
-        Check::new(name, Verdict::Ok, message)
+        DoctorCheck::new(name, DoctorVerdict::Ok, message)
     }
 
     fn warn(name: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Check::new(name, Verdict::Warn, message).remedy(remedy)
+        DoctorCheck::new(name, DoctorVerdict::Warn, message).remedy(remedy)
     }
 
     fn fail(name: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Check::new(name, Verdict::Fail, message).remedy(remedy)
+        DoctorCheck::new(name, DoctorVerdict::Fail, message).remedy(remedy)
     }
 
     fn remedy(mut self, remedy: impl Into<String>) -> Self {
@@ -98,7 +98,7 @@ impl Check {
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
     /// The findings, in the order in which they are best read.
-    pub checks: Vec<Check>,
+    pub checks: Vec<DoctorCheck>,
     /// How the guard's runs went, if it was to be run and there was something to
     /// run it at.
     pub guard: Option<GuardTrials>,
@@ -109,15 +109,15 @@ impl Diagnosis {
     pub fn is_ok(&self) -> bool {
         self.checks
             .iter()
-            .all(|check| check.verdict != Verdict::Fail)
+            .all(|check| check.verdict != DoctorVerdict::Fail)
     }
 }
 
 /// Looks at the machine, and at the project that the folder belongs to, if any.
-pub fn doctor(dir: &Path, options: DoctorOptions, host: &mut Host<'_>) -> Result<Diagnosis> {
+pub fn doctor(dir: &Path, options: DoctorOptions, host: &mut RunContext<'_>) -> Result<Diagnosis> {
     let dir = dir
         .canonicalize()
-        .map_err(|error| Error::new(Code::Layout, format!("{}: {error}", dir.display())))?;
+        .map_err(|error| Error::new(ErrorCode::Layout, format!("{}: {error}", dir.display())))?;
     let found = Project::find(&dir);
     if options.run_guard
         && let Err(error) = found

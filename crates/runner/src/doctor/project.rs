@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use super::{Check, Verdict, machine};
+use super::{DoctorCheck, DoctorVerdict, machine};
 use crate::git::Git;
 use crate::project::Project;
 use crate::start::runs_elsewhere;
-use crate::state::{self, Problem};
+use crate::state::{self, ProjectProblem};
 use crate::validate::validate;
 
 const NAME: &str = "project";
 
 /// There is none.
-pub(super) fn none(place: &Path) -> Check {
-    Check::warn(
+pub(super) fn none(place: &Path) -> DoctorCheck {
+    DoctorCheck::warn(
         NAME,
         format!(
             "no .runner/ in {} or above it: only the machine was looked at",
@@ -24,7 +24,7 @@ pub(super) fn none(place: &Path) -> Check {
 }
 
 /// Everything that is wrong with it, or that all is well.
-pub(super) fn checks(project: &Project) -> Vec<Check> {
+pub(super) fn checks(project: &Project) -> Vec<DoctorCheck> {
     let elsewhere = Git::open(project.root())
         .and_then(|git| runs_elsewhere(project, &git))
         .map(Option::unwrap_or_default);
@@ -42,8 +42,8 @@ pub(super) fn checks(project: &Project) -> Vec<Check> {
 }
 
 /// Its runs are on other branches.
-fn away(runs: &[String]) -> Check {
-    Check::warn(
+fn away(runs: &[String]) -> DoctorCheck {
+    DoctorCheck::warn(
         NAME,
         format!(
             "the branch that is checked out has no run; there are {}",
@@ -56,10 +56,10 @@ fn away(runs: &[String]) -> Check {
     )
 }
 
-fn problem(problem: Problem) -> Check {
-    Check {
+fn problem(problem: ProjectProblem) -> DoctorCheck {
+    DoctorCheck {
         name: NAME,
-        verdict: Verdict::Fail,
+        verdict: DoctorVerdict::Fail,
         message: format!("{}: {}", problem.place, problem.message),
         remedy: problem
             .hint
@@ -67,39 +67,39 @@ fn problem(problem: Problem) -> Check {
     }
 }
 
-fn in_order(root: &Path, is_template: bool) -> Check {
+fn in_order(root: &Path, is_template: bool) -> DoctorCheck {
     if is_template {
-        return Check::warn(
+        return DoctorCheck::warn(
             NAME,
             "GOAL.md is still the template: agents will find nothing to do in it",
             "write down in .runner/GOAL.md what shall be true in the end",
         );
     }
-    Check::ok(NAME, format!("{}/.runner is in order", root.display()))
+    DoctorCheck::ok(NAME, format!("{}/.runner is in order", root.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
+    use crate::error::ErrorCode;
 
     #[test]
     fn what_is_said_of_a_project() {
         let root = Path::new("/p");
-        assert_eq!(none(root).verdict, Verdict::Warn);
-        assert_eq!(in_order(root, false).verdict, Verdict::Ok);
-        assert_eq!(in_order(root, true).verdict, Verdict::Warn);
+        assert_eq!(none(root).verdict, DoctorVerdict::Warn);
+        assert_eq!(in_order(root, false).verdict, DoctorVerdict::Ok);
+        assert_eq!(in_order(root, true).verdict, DoctorVerdict::Warn);
         let check = away(&["runner/a".to_owned(), "runner/b".to_owned()]);
-        assert_eq!(check.verdict, Verdict::Warn);
+        assert_eq!(check.verdict, DoctorVerdict::Warn);
         assert!(check.message.ends_with("runner/a, runner/b"), "{check:?}");
         for (hint, expected) in [(Some("do x"), "do x"), (None, "runner validate")] {
-            let check = problem(Problem {
-                code: Code::Config,
+            let check = problem(ProjectProblem {
+                code: ErrorCode::Config,
                 place: "here".to_owned(),
                 message: "wrong".to_owned(),
                 hint: hint.map(str::to_owned),
             });
-            assert_eq!(check.verdict, Verdict::Fail);
+            assert_eq!(check.verdict, DoctorVerdict::Fail);
             assert_eq!(check.message, "here: wrong");
             assert!(check.remedy.is_some_and(|it| it.contains(expected)));
         }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use runner_core::config::{SandboxConfig, SandboxMode};
 use runner_sandbox::{Mechanism, SandboxSupport, UnavailableReason};
 
-use super::{Check, Verdict};
+use super::{DoctorCheck, DoctorVerdict};
 
 /// Both mechanisms, and the choice.
-pub(super) fn checks(config: &SandboxConfig, support: &SandboxSupport) -> Vec<Check> {
+pub(super) fn checks(config: &SandboxConfig, support: &SandboxSupport) -> Vec<DoctorCheck> {
     let wanted = config.mode != SandboxMode::Off;
     let bubblewrap = match &support.bubblewrap {
         Ok(found) => {
@@ -17,7 +17,7 @@ pub(super) fn checks(config: &SandboxConfig, support: &SandboxSupport) -> Vec<Ch
             } else {
                 &found.version
             };
-            Check::ok(
+            DoctorCheck::ok(
                 "bubblewrap",
                 format!("{version} ({})", found.program.display()),
             )
@@ -27,45 +27,45 @@ pub(super) fn checks(config: &SandboxConfig, support: &SandboxSupport) -> Vec<Ch
     // With bubblewrap there, nobody asks for Landlock.
     let landlock_wanted = wanted && support.bubblewrap.is_err();
     let landlock = match &support.landlock {
-        Ok(abi) => Check::ok("landlock", format!("the kernel has it (ABI {abi})")),
+        Ok(abi) => DoctorCheck::ok("landlock", format!("the kernel has it (ABI {abi})")),
         Err(why) => missing("landlock", why, landlock_wanted),
     };
     vec![bubblewrap, landlock, choice(config.mode, support)]
 }
 
-fn missing(name: &'static str, why: &UnavailableReason, wanted: bool) -> Check {
+fn missing(name: &'static str, why: &UnavailableReason, wanted: bool) -> DoctorCheck {
     if !wanted {
-        return Check::ok(name, format!("{why}; it is not needed here"));
+        return DoctorCheck::ok(name, format!("{why}; it is not needed here"));
     }
-    Check {
+    DoctorCheck {
         name,
-        verdict: Verdict::Warn,
+        verdict: DoctorVerdict::Warn,
         message: why.reason.clone(),
         remedy: why.remedy.clone(),
     }
 }
 
-fn choice(mode: SandboxMode, support: &SandboxSupport) -> Check {
+fn choice(mode: SandboxMode, support: &SandboxSupport) -> DoctorCheck {
     const NAME: &str = "sandbox";
     let setting = format!("[sandbox] mode = \"{mode}\"");
     match runner_sandbox::choose(mode, support) {
-        Err(refusal) => Check::fail(NAME, refusal.message, refusal.hint),
-        Ok(Mechanism::None) if mode == SandboxMode::Off => Check::ok(
+        Err(refusal) => DoctorCheck::fail(NAME, refusal.message, refusal.hint),
+        Ok(Mechanism::None) if mode == SandboxMode::Off => DoctorCheck::ok(
             NAME,
             format!("{setting}: agent and guard can write wherever you can"),
         ),
-        Ok(Mechanism::None) => Check::warn(
+        Ok(Mechanism::None) => DoctorCheck::warn(
             NAME,
             format!("{setting}, but there is none: agent and guard can write wherever you can"),
             "install bubblewrap, or make what there is work (above)",
         ),
-        Ok(Mechanism::Landlock) => Check::ok(
+        Ok(Mechanism::Landlock) => DoctorCheck::ok(
             NAME,
             format!(
                 "{setting}: agent and guard are confined by Landlock; the runner's own files in the project are only checked afterwards"
             ),
         ),
-        Ok(mechanism) => Check::ok(
+        Ok(mechanism) => DoctorCheck::ok(
             NAME,
             format!("{setting}: agent and guard run in {mechanism}"),
         ),
@@ -73,7 +73,7 @@ fn choice(mode: SandboxMode, support: &SandboxSupport) -> Check {
 }
 
 /// Entries of `[sandbox] writable` that do nothing.
-pub(super) fn writable(config: &SandboxConfig, place: &Path) -> Vec<Check> {
+pub(super) fn writable(config: &SandboxConfig, place: &Path) -> Vec<DoctorCheck> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let named = config.writable.iter().flatten();
     named
@@ -88,16 +88,16 @@ fn entry(
     text: &str,
     found: Result<PathBuf, String>,
     exists: impl Fn(&Path) -> bool,
-) -> Option<Check> {
+) -> Option<DoctorCheck> {
     const NAME: &str = "sandbox_writable";
     match found {
         Ok(path) if exists(&path) => None,
-        Ok(_) => Some(Check::warn(
+        Ok(_) => Some(DoctorCheck::warn(
             NAME,
             format!("[sandbox] writable: `{text}` is not there, so it is left out"),
             "make the folder, or take the entry away",
         )),
-        Err(message) => Some(Check::fail(
+        Err(message) => Some(DoctorCheck::fail(
             NAME,
             format!("[sandbox] writable: {message}"),
             "write an absolute path, or one that begins with ~/",
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_there_is_and_what_is_chosen() {
-        use Verdict::{Fail, Ok, Warn};
+        use DoctorVerdict::{Fail, Ok, Warn};
         for (mode, bubblewrap, landlock, verdicts, words) in [
             (SandboxMode::Auto, true, true, [Ok, Ok, Ok], "in bubblewrap"),
             (
@@ -210,9 +210,9 @@ mod tests {
         let there = |path: &Path| path == Path::new("/there");
         assert_eq!(entry("/there", Ok("/there".into()), there), None);
         let check = entry("~/x", Ok("/h/x".into()), there).unwrap();
-        assert_eq!(check.verdict, Verdict::Warn);
+        assert_eq!(check.verdict, DoctorVerdict::Warn);
         assert!(check.message.contains("`~/x` is not there"), "{check:?}");
         let check = entry("~bob", Err("`~bob`: no".to_owned()), there).unwrap();
-        assert_eq!(check.verdict, Verdict::Fail);
+        assert_eq!(check.verdict, DoctorVerdict::Fail);
     }
 }

@@ -7,23 +7,25 @@ use std::process::Command;
 use runner_exec::{Helper, Input};
 
 use super::call::{begin, describe, failed};
-use super::{Access, Git, LS_TREE, Patience, STATUS, Status, TreeEntry, parse_tree_listing, stall};
+use super::{
+    Git, GitAccess, GitStatus, LS_TREE, STATUS, StallOutcome, TreeEntry, parse_tree_listing, stall,
+};
 use crate::error::Result;
 use crate::files;
 
 /// A call that only reads and is under way. Git is ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingCall {
     command: Command,
     child: Helper,
 }
 
-impl Asked {
+impl PendingCall {
     fn begin(git: &Git, args: &[&str]) -> Result<Self> {
-        let mut command = git.command(Access::Read);
+        let mut command = git.command(GitAccess::Read);
         command.args(args);
         let child = begin(&command, Input::Nothing)?;
-        Ok(Asked { command, child })
+        Ok(PendingCall { command, child })
     }
 
     fn answer(self) -> Result<Vec<u8>> {
@@ -38,40 +40,40 @@ impl Asked {
 
 /// The state of branch, index and work tree, asked for.
 #[derive(Debug)]
-pub(crate) struct AskedStatus(Asked);
+pub(crate) struct PendingStatus(PendingCall);
 
-impl AskedStatus {
+impl PendingStatus {
     /// The answer.
-    pub(crate) fn answer(self) -> Result<Status> {
-        Ok(Status::parse(&self.0.answer()?))
+    pub(crate) fn answer(self) -> Result<GitStatus> {
+        Ok(GitStatus::parse(&self.0.answer()?))
     }
 
-    /// The same where a session may have left traps: see [`Patience`].
-    pub(crate) fn answer_unless_stalled(self) -> Result<Patience<Status>> {
-        let Asked { command, child } = self.0;
+    /// The same where a session may have left traps: see [`StallOutcome`].
+    pub(crate) fn answer_unless_stalled(self) -> Result<StallOutcome<GitStatus>> {
+        let PendingCall { command, child } = self.0;
         Ok(match stall::watch(child)? {
-            Patience::Ended(output) if output.status.success() => {
+            StallOutcome::Ended(output) if output.status.success() => {
                 let text = String::from_utf8_lossy(&output.stderr);
                 if text.contains("could not open directory") {
-                    return Ok(Patience::Blind);
+                    return Ok(StallOutcome::Blind);
                 }
-                Patience::Ended(Status::parse(&output.stdout))
+                StallOutcome::Ended(GitStatus::parse(&output.stdout))
             }
-            Patience::Ended(output) => return Err(failed(&describe(&command), &output)),
-            Patience::Stalled => Patience::Stalled,
-            Patience::Blind => Patience::Blind,
+            StallOutcome::Ended(output) => return Err(failed(&describe(&command), &output)),
+            StallOutcome::Stalled => StallOutcome::Stalled,
+            StallOutcome::Blind => StallOutcome::Blind,
         })
     }
 }
 
 /// The files of a commit, asked for.
 #[derive(Debug)]
-pub(crate) struct AskedFiles {
+pub(crate) struct PendingFiles {
     commit: String,
-    asked: Asked,
+    asked: PendingCall,
 }
 
-impl AskedFiles {
+impl PendingFiles {
     /// The answer; `None` if the question was about another commit.
     pub(crate) fn answer(self, commit: &str) -> Result<Option<Vec<TreeEntry>>> {
         if self.commit != commit {
@@ -83,17 +85,17 @@ impl AskedFiles {
 
 impl Git {
     /// Begins to look at everything.
-    pub(crate) fn ask_status(&self) -> Result<AskedStatus> {
-        Asked::begin(self, STATUS).map(AskedStatus)
+    pub(crate) fn ask_status(&self) -> Result<PendingStatus> {
+        PendingCall::begin(self, STATUS).map(PendingStatus)
     }
 
     /// Begins to list the files of what is most likely the commit at HEAD; `None` where that cannot
     /// be told without git. Nothing is wrong then.
-    pub(crate) fn ask_files_at_head(&self) -> Option<AskedFiles> {
+    pub(crate) fn ask_files_at_head(&self) -> Option<PendingFiles> {
         let commit = self.probable_head()?;
         let args: Vec<&str> = LS_TREE.iter().copied().chain([commit.as_str()]).collect();
-        let asked = Asked::begin(self, &args).ok()?;
-        Some(AskedFiles { commit, asked })
+        let asked = PendingCall::begin(self, &args).ok()?;
+        Some(PendingFiles { commit, asked })
     }
 
     /// The commit at HEAD where it is on a branch that is kept as a file of its own, which the branch

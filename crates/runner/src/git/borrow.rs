@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::call::finish;
 use super::{Git, base_command, split_nul};
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 
 /// Settings that say what a repository is, where it lies or how others are reached.
@@ -57,7 +57,7 @@ impl Git {
                 "git cannot borrow from a folder with a line break in its name: {}",
                 objects.display()
             );
-            return Err(Error::new(Code::Git, message));
+            return Err(Error::new(ErrorCode::Git, message));
         }
         let mut alternates = objects.as_os_str().as_bytes().to_vec();
         alternates.push(b'\n');
@@ -92,7 +92,7 @@ impl Git {
             return Ok(());
         }
         Err(Error::new(
-            Code::Git,
+            ErrorCode::Git,
             format!("commit {commit} is not what its name says"),
         ))
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use runner_exec::{Helper, Input};
 
 use super::Git;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// The oldest git that has everything used here (`--sparse` of `git add`).
 const MIN_VERSION: (u32, u32) = (2, 34);
@@ -26,7 +26,7 @@ impl Git {
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if !output.status.success() {
             return Err(Error::new(
-                Code::Git,
+                ErrorCode::Git,
                 format!("`git --version` failed ({})", output.status),
             )
             .hint("install git 2.34 or newer"));
@@ -120,10 +120,10 @@ pub(super) fn begin(command: &Command, input: Input) -> Result<Helper> {
 
 pub(super) fn cannot_start(error: &std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::NotFound {
-        return Error::new(Code::Git, "git is not installed (not found on PATH)")
+        return Error::new(ErrorCode::Git, "git is not installed (not found on PATH)")
             .hint("install git 2.34 or newer");
     }
-    Error::new(Code::Git, format!("cannot start git: {error}"))
+    Error::new(ErrorCode::Git, format!("cannot start git: {error}"))
 }
 
 pub(super) fn finish(command: &Command, input: Option<&[u8]>) -> Result<Vec<u8>> {
@@ -148,7 +148,7 @@ pub(super) fn finish_up_to(command: &Command, max: u64) -> Result<(Vec<u8>, bool
         return Ok((bytes, more));
     }
     Err(Error::new(
-        Code::Git,
+        ErrorCode::Git,
         format!("`{}` failed ({status})", describe(command)),
     ))
 }
@@ -168,7 +168,7 @@ pub(super) fn describe(command: &Command) -> String {
 pub(super) fn failed(described: &str, output: &Output) -> Error {
     let text = String::from_utf8_lossy(&output.stderr);
     let text = runner_core::text::cut_end(text.trim(), 2000).into_owned();
-    let error = Error::new(Code::Git, format!("`{described}` failed: {text}"));
+    let error = Error::new(ErrorCode::Git, format!("`{described}` failed: {text}"));
     if text.contains("No space left on device") {
         return error.hint("free some space, then run the same command again: nothing is lost");
     }
@@ -185,7 +185,7 @@ pub(super) fn failed(described: &str, output: &Output) -> Error {
 fn too_old(text: &str) -> Error {
     let (major, minor) = MIN_VERSION;
     Error::new(
-        Code::Git,
+        ErrorCode::Git,
         format!("this git is too old: {text:?}, version {major}.{minor} or newer is needed"),
     )
     .hint("install a newer git")
@@ -199,7 +199,7 @@ pub(super) fn require_version(wanted: (u32, u32), for_what: &str) -> Result<()> 
     }
     let (major, minor) = wanted;
     Err(Error::new(
-        Code::Git,
+        ErrorCode::Git,
         format!("{for_what} needs git {major}.{minor} or newer, this is {text:?}"),
     )
     .hint("install a newer git"))

@@ -13,7 +13,7 @@ const PAGE: &str = "--max-count=2000";
 
 /// A commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Commit {
+pub(crate) struct GitCommit {
     /// Its name.
     pub(crate) id: String,
     /// Its whole message.
@@ -21,7 +21,7 @@ pub(crate) struct Commit {
     first_parent: Option<String>,
 }
 
-impl Commit {
+impl GitCommit {
     /// The first line of its message.
     pub(crate) fn subject(&self) -> &str {
         self.message.lines().next().unwrap_or_default()
@@ -45,7 +45,7 @@ impl Commit {
             .split(' ')
             .next()
             .filter(|parent| !parent.is_empty());
-        Some(Commit {
+        Some(GitCommit {
             id: id.to_owned(),
             message: message.to_owned(),
             first_parent: first_parent.map(str::to_owned),
@@ -54,16 +54,16 @@ impl Commit {
 }
 
 /// Goes back through the history, newest commit first.
-pub(crate) struct History<'g> {
+pub(crate) struct GitHistory<'g> {
     git: &'g Git,
     next: Option<String>,
-    page: VecDeque<Commit>,
+    page: VecDeque<GitCommit>,
 }
 
-impl<'g> History<'g> {
+impl<'g> GitHistory<'g> {
     /// From this commit on.
     pub(crate) fn from(git: &'g Git, commit: &str) -> Self {
-        History {
+        GitHistory {
             git,
             next: Some(commit.to_owned()),
             page: VecDeque::new(),
@@ -71,7 +71,7 @@ impl<'g> History<'g> {
     }
 
     /// The commit, from the page that was read last or from the next one.
-    fn find(&mut self, wanted: &str) -> Result<Option<Commit>> {
+    fn find(&mut self, wanted: &str) -> Result<Option<GitCommit>> {
         while let Some(commit) = self.page.pop_front() {
             if commit.id == wanted {
                 return Ok(Some(commit));
@@ -81,13 +81,13 @@ impl<'g> History<'g> {
         let args = ["log", "-z", "--first-parent", PAGE, format, wanted, "--"];
         let log = self.git.read(&args)?;
         let log = String::from_utf8_lossy(&log);
-        self.page = log.split('\0').filter_map(Commit::parse).collect();
+        self.page = log.split('\0').filter_map(GitCommit::parse).collect();
         Ok(self.page.pop_front())
     }
 }
 
-impl Iterator for History<'_> {
-    type Item = Result<Commit>;
+impl Iterator for GitHistory<'_> {
+    type Item = Result<GitCommit>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let wanted = self.next.take()?;
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_a_session_committed_is_passed_over() {
-        let commit = |text: &str| Commit::parse(text).unwrap().before();
+        let commit = |text: &str| GitCommit::parse(text).unwrap().before();
         let own = "a\nb c\nchore(loop): run r iter 2 node n status=done guard=pass\n\n";
         assert_eq!(commit(own), Some("b".to_owned()));
         assert_eq!(

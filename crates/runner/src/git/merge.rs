@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::call::{describe, failed, require_version, spawn};
-use super::{Access, Git, Identity, RUNNER_IDENTITY, split_nul, to_path};
+use super::{Git, GitAccess, GitIdentity, RUNNER_IDENTITY, split_nul, to_path};
 use crate::error::Result;
 use crate::fault;
 
@@ -14,7 +14,7 @@ const MERGE_TREE_VERSION: (u32, u32) = (2, 38);
 
 /// What two changes came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Merge {
+pub(crate) enum GitMergeOutcome {
     /// This tree.
     Clean(String),
     /// Both changed these in ways that do not fit together.
@@ -57,7 +57,12 @@ impl Git {
     }
 
     /// Merges the changes from `base` to two other trees. Nothing is checked out.
-    pub(crate) fn merge_trees(&self, base: &str, ours: &str, theirs: &str) -> Result<Merge> {
+    pub(crate) fn merge_trees(
+        &self,
+        base: &str,
+        ours: &str,
+        theirs: &str,
+    ) -> Result<GitMergeOutcome> {
         require_version(MERGE_TREE_VERSION, "landing on a branch that has moved")?;
         // Commits, because that is what can be merged; they stay unreachable.
         let (_, base) = self.commit_tree(base, &[], "base\n")?;
@@ -67,13 +72,13 @@ impl Git {
     }
 
     /// Merges two commits by what they have in common. Nothing is checked out.
-    pub(crate) fn merge_commits(&self, ours: &str, theirs: &str) -> Result<Merge> {
+    pub(crate) fn merge_commits(&self, ours: &str, theirs: &str) -> Result<GitMergeOutcome> {
         require_version(MERGE_TREE_VERSION, "merging results")?;
         self.merge_tree(ours, theirs)
     }
 
-    fn merge_tree(&self, ours: &str, theirs: &str) -> Result<Merge> {
-        let mut command = self.command(Access::Write);
+    fn merge_tree(&self, ours: &str, theirs: &str) -> Result<GitMergeOutcome> {
+        let mut command = self.command(GitAccess::Write);
         command.args(["merge-tree", "--write-tree", "-z", "--name-only"]);
         command.args(["--no-messages", ours, theirs]);
         let described = describe(&command);
@@ -83,11 +88,11 @@ impl Git {
         let mut parts = split_nul(&output.stdout);
         let tree = parts.next().map(String::from_utf8_lossy);
         match (output.status.code(), tree) {
-            (Some(0), Some(tree)) => Ok(Merge::Clean(tree.trim().to_owned())),
+            (Some(0), Some(tree)) => Ok(GitMergeOutcome::Clean(tree.trim().to_owned())),
             (Some(1), Some(_)) => {
                 let mut paths: Vec<PathBuf> = parts.map(to_path).collect();
                 paths.dedup();
-                Ok(Merge::Conflicts(paths))
+                Ok(GitMergeOutcome::Conflicts(paths))
             }
             _ => Err(failed(&described, &output)),
         }
@@ -134,7 +139,7 @@ impl Git {
         tree: &str,
         parents: &[&str],
         message: &str,
-    ) -> Result<(Identity, String)> {
+    ) -> Result<(GitIdentity, String)> {
         let mut args = vec!["commit-tree", tree];
         args.extend(parents.iter().flat_map(|parent| ["-p", parent]));
         let (identity, commit) =

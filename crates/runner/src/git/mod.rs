@@ -27,18 +27,18 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) use asked::{AskedFiles, AskedStatus};
-pub(crate) use history::{Commit, History};
+pub(crate) use asked::{PendingFiles, PendingStatus};
+pub(crate) use history::{GitCommit, GitHistory};
 pub(crate) use index::IndexSignature;
-pub(crate) use merge::Merge;
+pub(crate) use merge::GitMergeOutcome;
 pub(crate) use own_files::OwnFiles;
-pub(crate) use places::Run;
+pub(crate) use places::RunBranch;
 pub(crate) use rescue::rescue;
-pub(crate) use stall::Patience;
-pub(crate) use status::{Entry, Status};
+pub(crate) use stall::StallOutcome;
+pub(crate) use status::{GitStatus, GitStatusEntry};
 pub(crate) use worktrees::WorkTree;
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::fault;
 use crate::files;
 
@@ -75,7 +75,7 @@ const LS_TREE: &[&str] = &["ls-tree", "-r", "-z", "--full-tree"];
 
 /// Whether a call may change the repository.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
+enum GitAccess {
     Read,
     Write,
 }
@@ -84,7 +84,7 @@ impl Git {
     /// The repository whose work tree begins at this very folder.
     pub fn open(root: &Path) -> Result<Self> {
         let no_repo = |what: String| {
-            Error::new(Code::Git, what).hint("make it a git repository with `git init`")
+            Error::new(ErrorCode::Git, what).hint("make it a git repository with `git init`")
         };
         let dot_git = root.join(".git");
         let meta = std::fs::symlink_metadata(&dot_git).map_err(|_| {
@@ -140,7 +140,7 @@ impl Git {
         &self.root
     }
 
-    fn command(&self, access: Access) -> Command {
+    fn command(&self, access: GitAccess) -> Command {
         let mut command = base_command();
         let mut git_dir = OsString::from("--git-dir=");
         git_dir.push(&self.git_dir);
@@ -152,14 +152,14 @@ impl Git {
             .current_dir(&self.root)
             .env(
                 "GIT_OPTIONAL_LOCKS",
-                if access == Access::Read { "0" } else { "1" },
+                if access == GitAccess::Read { "0" } else { "1" },
             );
         command
     }
 
     /// Runs a call that only reads; its stdout.
     pub fn read<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
-        let mut command = self.command(Access::Read);
+        let mut command = self.command(GitAccess::Read);
         command.args(args);
         finish(&command, None)
     }
@@ -170,7 +170,7 @@ impl Git {
         args: &[S],
         max: u64,
     ) -> Result<(Vec<u8>, bool)> {
-        let mut command = self.command(Access::Read);
+        let mut command = self.command(GitAccess::Read);
         command.args(args);
         call::finish_up_to(&command, max)
     }
@@ -194,7 +194,7 @@ impl Git {
         args: &[S],
         input: Option<&[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        let mut command = self.command(Access::Read);
+        let mut command = self.command(GitAccess::Read);
         command.args(args);
         let described = describe(&command);
         let output = spawn(&command, input)?;
@@ -217,7 +217,7 @@ impl Git {
         input: Option<&[u8]>,
         env: &[(&str, &OsStr)],
     ) -> Result<Vec<u8>> {
-        let mut command = self.command(Access::Write);
+        let mut command = self.command(GitAccess::Write);
         command.args(args).envs(env.iter().copied());
         fault::point("git")?;
         let result = finish(&command, input);
@@ -276,7 +276,7 @@ impl Git {
     }
 
     /// The state of branch, index and work tree.
-    pub(crate) fn status(&self) -> Result<Status> {
+    pub(crate) fn status(&self) -> Result<GitStatus> {
         self.ask_status()?.answer()
     }
 
@@ -297,7 +297,7 @@ impl Git {
     }
 
     /// Commits the index; says who was named as author.
-    pub fn commit(&self, message: &str) -> Result<Identity> {
+    pub fn commit(&self, message: &str) -> Result<GitIdentity> {
         let args = [
             "commit",
             "--quiet",
@@ -316,15 +316,15 @@ impl Git {
     pub(crate) fn as_someone<T>(
         &self,
         act: impl Fn(&[(&str, &OsStr)]) -> Result<T>,
-    ) -> Result<(Identity, T)> {
+    ) -> Result<(GitIdentity, T)> {
         match act(&[]) {
-            Ok(value) => Ok((Identity::User, value)),
+            Ok(value) => Ok((GitIdentity::User, value)),
             Err(error) if is_nameless(&error) => {
                 let env: Vec<(&str, &OsStr)> = RUNNER_IDENTITY
                     .iter()
                     .map(|(k, v)| (*k, OsStr::new(*v)))
                     .collect();
-                act(&env).map(|value| (Identity::Runner, value))
+                act(&env).map(|value| (GitIdentity::Runner, value))
             }
             Err(error) => Err(error),
         }
@@ -348,7 +348,7 @@ impl Git {
 
 /// Who is named as author and committer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum GitIdentity {
     /// Whoever git's config names.
     User,
     /// `runner <runner@localhost>`.

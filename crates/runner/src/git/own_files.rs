@@ -16,10 +16,10 @@ use runner_core::text::escape_path;
 use serde::{Deserialize, Serialize};
 
 use super::Git;
-use super::places::{Run, Unusual};
+use super::places::{RunBranch, UnusualPaths};
 use crate::error::Result;
 use crate::files;
-use crate::image::{self, Image};
+use crate::image::{self, FileImage};
 
 /// How deep repositories of submodules are looked for below `modules/`.
 const MODULE_DEPTH: usize = 6;
@@ -29,10 +29,10 @@ const MODULE_DEPTH: usize = 6;
 pub(crate) struct OwnFiles {
     dot_git: DotGit,
     git_dir: Folder,
-    unusual: Unusual,
+    unusual: UnusualPaths,
     /// The folder that all work trees share, where that is another one.
     common_dir: Option<Folder>,
-    common_unusual: Option<Unusual>,
+    common_unusual: Option<UnusualPaths>,
     /// Those of submodules.
     modules: Vec<Folder>,
     /// The `.git` of submodules.
@@ -48,7 +48,7 @@ enum DotGit {
     /// A folder; its device and inode.
     Folder(u64, u64),
     /// A file or a link that says where the folder is.
-    Pointer(Image),
+    Pointer(FileImage),
 }
 
 /// A file.
@@ -56,7 +56,7 @@ enum DotGit {
 struct Saved {
     #[serde(with = "image::path_bytes")]
     path: PathBuf,
-    image: Image,
+    image: FileImage,
 }
 
 /// The settings in one git folder.
@@ -79,8 +79,8 @@ pub(crate) struct PutBack {
 impl OwnFiles {
     /// Takes down what is there now.
     pub(crate) fn capture(git: &Git) -> Result<Self> {
-        let dot_git = match Image::of(git.root(), Path::new(".git"))? {
-            Image::Other => {
+        let dot_git = match FileImage::of(git.root(), Path::new(".git"))? {
+            FileImage::Other => {
                 let meta = git.git_dir().symlink_metadata()?;
                 DotGit::Folder(meta.dev(), meta.ino())
             }
@@ -98,17 +98,17 @@ impl OwnFiles {
         // An index that cannot be read is dealt with later.
         for path in git.submodules().unwrap_or_default() {
             let path = path.join(".git");
-            match Image::of(git.root(), &path)? {
+            match FileImage::of(git.root(), &path)? {
                 // The submodule's repository lies in its work tree.
-                Image::Other => modules.push(git.root().join(path)),
+                FileImage::Other => modules.push(git.root().join(path)),
                 image => links.push(Saved { path, image }),
             }
         }
         Ok(OwnFiles {
             dot_git,
             git_dir: Folder::capture(git.git_dir().to_owned())?,
-            unusual: Unusual::of(git.git_dir())?,
-            common_unusual: common.as_deref().map(Unusual::of).transpose()?,
+            unusual: UnusualPaths::of(git.git_dir())?,
+            common_unusual: common.as_deref().map(UnusualPaths::of).transpose()?,
             common_dir: common.map(Folder::capture).transpose()?,
             modules: modules
                 .into_iter()
@@ -140,7 +140,7 @@ impl OwnFiles {
     pub(crate) fn restore(
         &self,
         root: &Path,
-        run: Run<'_>,
+        run: RunBranch<'_>,
         quarantine: &Path,
     ) -> io::Result<PutBack> {
         let mut put_back = PutBack::default();
@@ -275,7 +275,7 @@ impl Folder {
     fn capture(root: PathBuf) -> io::Result<Self> {
         let mut files = Vec::new();
         for path in present(&root)? {
-            let image = Image::of(&root, &path)?;
+            let image = FileImage::of(&root, &path)?;
             files.push(Saved { path, image });
         }
         Ok(Folder { root, files })

@@ -67,7 +67,7 @@ const DEEP: &[&str] = &["refs", "logs", "objects/info"];
 
 /// The run whose branch must be there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct RunBranch<'a> {
     /// Without `refs/heads/`.
     pub(crate) branch: &'a str,
     /// The commit at which the iteration began.
@@ -76,7 +76,7 @@ pub(crate) struct Run<'a> {
 
 /// What was out of the ordinary before a session, and so none of its doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Unusual {
+pub(super) struct UnusualPaths {
     paths: Vec<UnusualPath>,
     /// References are not kept as files.
     reftable: bool,
@@ -87,29 +87,29 @@ struct UnusualPath(#[serde(with = "image::path_bytes")] PathBuf);
 
 /// What was done to a git folder.
 #[derive(Debug, Default)]
-pub(super) struct Cleared {
+pub(super) struct ClearedFolder {
     /// What a session must not have put there.
     pub(super) traps: Vec<PathBuf>,
     /// Operations that were under way.
     pub(super) operations: Vec<PathBuf>,
 }
 
-impl Unusual {
+impl UnusualPaths {
     /// Looks at a git folder before a session.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let mut paths: Vec<PathBuf> = traps(folder)?;
         paths.extend(operations(folder));
-        Ok(Unusual {
+        Ok(UnusualPaths {
             paths: paths.into_iter().map(UnusualPath).collect(),
             reftable: folder.join("reftable").is_dir(),
         })
     }
 
     /// Moves what a session left in the way to `quarantine`.
-    pub(super) fn clear(&self, folder: &Path, quarantine: &Path) -> io::Result<Cleared> {
+    pub(super) fn clear(&self, folder: &Path, quarantine: &Path) -> io::Result<ClearedFolder> {
         open_closed(folder);
         let known: BTreeSet<&Path> = self.paths.iter().map(|path| path.0.as_path()).collect();
-        let mut cleared = Cleared {
+        let mut cleared = ClearedFolder {
             traps: traps(folder)?,
             operations: operations(folder),
         };
@@ -128,7 +128,7 @@ impl Unusual {
         &self,
         git_dir: &Path,
         common_dir: &Path,
-        run: Run<'_>,
+        run: RunBranch<'_>,
         quarantine: &Path,
     ) -> io::Result<Vec<PathBuf>> {
         let mut mended = Vec::new();

@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// How a call in an untrusted work tree went.
 #[derive(Debug)]
-pub(crate) enum Patience<T> {
+pub(crate) enum StallOutcome<T> {
     /// It ended.
     Ended(T),
     /// It did nothing at all for a while and was ended.
@@ -29,26 +29,26 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const IDLE_LOOKS: u32 = 3;
 
 /// Waits for it to end; ends it when it does nothing.
-pub(super) fn watch(mut child: Helper) -> Result<Patience<Output>> {
-    let mut watch = Watch::new();
+pub(super) fn watch(mut child: Helper) -> Result<StallOutcome<Output>> {
+    let mut watch = StallWatch::new();
     while !child.read_for(Some(LOOK_EVERY))? {
         if watch.sees_no_work(child.id()) {
             // Dropped, which ends it.
-            return Ok(Patience::Stalled);
+            return Ok(StallOutcome::Stalled);
         }
     }
     // Both pipes are closed: it ends, or has ended. Nothing that git starts here keeps running.
-    Ok(Patience::Ended(child.output()?))
+    Ok(StallOutcome::Ended(child.output()?))
 }
 
 /// Whether a process that prints nothing does anything else.
-struct Watch {
+struct StallWatch {
     begun: Instant,
     worked: Option<(u64, u64)>,
     idle: u32,
 }
 
-impl Watch {
+impl StallWatch {
     fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[allow(clippy::disallowed_methods)] // a stand-in for git
-    fn sh(script: &str) -> Patience<Output> {
+    fn sh(script: &str) -> StallOutcome<Output> {
         let mut command = std::process::Command::new("sh");
         command.args(["-c", script]);
         watch(Helper::spawn(&command, runner_exec::Input::Nothing).unwrap()).unwrap()
@@ -102,8 +102,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
         let script = format!("mkfifo {0}; exec cat {0}", pipe.display());
-        assert!(matches!(sh(&script), Patience::Stalled));
-        let Patience::Ended(output) = sh("head -c 300000 /dev/zero; echo x >&2; exit 3") else {
+        assert!(matches!(sh(&script), StallOutcome::Stalled));
+        let StallOutcome::Ended(output) = sh("head -c 300000 /dev/zero; echo x >&2; exit 3") else {
             panic!("it ended by itself");
         };
         assert_eq!(output.status.code(), Some(3));

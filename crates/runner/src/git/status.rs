@@ -6,20 +6,20 @@ use super::{split_nul, to_path};
 
 /// Branch, HEAD and everything that differs from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub(crate) struct GitStatus {
     /// The commit at HEAD; `None` in a repository without one.
     pub(crate) head: Option<String>,
     /// The branch that HEAD is on; `None` when it is detached.
     pub(crate) branch: Option<String>,
     /// What differs, in git's order.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<GitStatusEntry>,
     /// What is not tracked and ignored: files, and folders as a whole.
     pub(crate) ignored: Vec<PathBuf>,
 }
 
 /// A path that differs from HEAD.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct GitStatusEntry {
     /// From the root of the repository.
     pub(crate) path: PathBuf,
     /// Not in the index.
@@ -28,14 +28,14 @@ pub(crate) struct Entry {
     pub(crate) repository: bool,
 }
 
-impl Status {
+impl GitStatus {
     /// Whether nothing differs.
     pub(crate) fn is_clean(&self) -> bool {
         self.entries.is_empty()
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Self {
-        let mut status = Status::default();
+        let mut status = GitStatus::default();
         for record in split_nul(bytes) {
             match record.first() {
                 Some(b'#') => status.header(&String::from_utf8_lossy(record)),
@@ -46,7 +46,7 @@ impl Status {
                     let path = record.get(2..).unwrap_or_default();
                     let repository = path.ends_with(b"/");
                     let path = path.strip_suffix(b"/").unwrap_or(path);
-                    status.entries.push(Entry {
+                    status.entries.push(GitStatusEntry {
                         path: to_path(path),
                         untracked: true,
                         repository,
@@ -79,7 +79,7 @@ impl Status {
             };
             rest = &rest[space + 1..];
         }
-        self.entries.push(Entry {
+        self.entries.push(GitStatusEntry {
             path: to_path(rest),
             untracked: false,
             repository: false,
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn reads_every_kind_of_record() {
-        let status = Status::parse(
+        let status = GitStatus::parse(
             b"# branch.oid abc\0# branch.head runner/x\0\
               1 .M N... 100644 100644 100644 aaa bbb with space\n\"q\"\0\
               u UU N... 1 2 3 4 h1 h2 h3 conflict\0? new\0? nested/\0! target/\0! a.o\0",
@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(paths, ["with space\n\"q\"", "conflict", "new", "nested"]);
         assert!(status.entries[3].repository && !status.entries[2].repository);
         assert_eq!(status.ignored, ["target", "a.o"].map(PathBuf::from));
-        let fresh = Status::parse(b"# branch.oid (initial)\0# branch.head (detached)\0");
-        assert_eq!(fresh, Status::default());
+        let fresh = GitStatus::parse(b"# branch.oid (initial)\0# branch.head (detached)\0");
+        assert_eq!(fresh, GitStatus::default());
         assert!(fresh.is_clean());
     }
 }

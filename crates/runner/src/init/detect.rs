@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use runner_core::config::BackendKind;
 
 /// A way to check a project of a certain kind.
-type Probe = fn(&Path) -> Option<(&'static str, String)>;
+type InitProbe = fn(&Path) -> Option<(&'static str, String)>;
 
 /// The first that has an answer. What a project has made for this very purpose comes before what
 /// its language has in general.
-const PROBES: [Probe; 9] = [
+const PROBES: [InitProbe; 9] = [
     just_ci, make, just_test, rust, node, go, python, maven, gradle,
 ];
 

@@ -10,15 +10,15 @@ use crate::disarm;
 use crate::error::Result;
 use crate::files;
 use crate::git::Git;
-use crate::log::{Events, Journal};
+use crate::log::{EventLog, Journal};
 use crate::project::Project;
-use crate::runs::{self, Known};
+use crate::runs::{self, KnownRun};
 
 /// The largest log of events that is read.
 const MAX_EVENTS: u64 = 64 * 1024 * 1024;
 
 /// What an earlier run leaves to the next.
-pub(super) struct Earlier {
+pub(super) struct EarlierRun {
     pub(super) run_id: String,
     /// The text of its config, which is valid.
     pub(super) text: String,
@@ -29,11 +29,11 @@ pub(super) struct Earlier {
 /// The newest run that was worked on here, if there is one. A branch alone says
 /// nothing: a session can make and move any, with a config of its own in it. So the
 /// commit is one that the logs name, which a session cannot write.
-pub(super) fn find(project: &Project) -> Option<Earlier> {
+pub(super) fn find(project: &Project) -> Option<EarlierRun> {
     let git = disarm::open_to_look(project).ok()?;
     let places = places(project, &git);
     let runs = runs::known(&git).ok()?;
-    let commit = |run: &Known| places.iter().find_map(|at| logged_commit(at, &run.run_id));
+    let commit = |run: &KnownRun| places.iter().find_map(|at| logged_commit(at, &run.run_id));
     runs.iter()
         .find_map(|run| read(&git, run, &commit(run)?).ok().flatten())
 }
@@ -51,7 +51,7 @@ fn logged_commit(place: &Project, run_id: &str) -> Option<String> {
 }
 
 fn begun_at(place: &Project, run_id: &str) -> Option<String> {
-    let path = Events::path(&place.run_folder(run_id));
+    let path = EventLog::path(&place.run_folder(run_id));
     let bytes = files::read_regular(&path, MAX_EVENTS).ok()?;
     let mut events = bytes
         .split(|byte| *byte == b'\n')
@@ -69,7 +69,7 @@ fn places(project: &Project, git: &Git) -> Vec<Project> {
     places
 }
 
-fn read(git: &Git, run: &Known, commit: &str) -> Result<Option<Earlier>> {
+fn read(git: &Git, run: &KnownRun, commit: &str) -> Result<Option<EarlierRun>> {
     let bytes = git.file_at(commit, paths::CONFIG)?.unwrap_or_default();
     let Ok(text) = String::from_utf8(bytes) else {
         return Ok(None);
@@ -77,7 +77,7 @@ fn read(git: &Git, run: &Known, commit: &str) -> Result<Option<Earlier>> {
     let Ok(config) = Config::parse(&text) else {
         return Ok(None);
     };
-    Ok(Some(Earlier {
+    Ok(Some(EarlierRun {
         run_id: run.run_id.clone(),
         text,
         config,

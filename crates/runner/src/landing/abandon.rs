@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::checkout::Move;
-use super::pending::Pending;
+use super::checkout::WorkTreeMove;
+use super::pending::PendingLanding;
 use super::{check_free, enter};
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, WorkTree};
-use crate::host::Host;
+use crate::host::RunContext;
 use crate::project::Project;
-use crate::runs::{self, Base, Known, abandoned_name, full_name};
+use crate::runs::{self, KnownRun, RunBase, abandoned_name, full_name};
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ pub struct AbandonReport {
 pub fn abandon(
     start: &Path,
     options: &AbandonOptions,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
 ) -> Result<AbandonReport> {
     let project = Project::of_work_tree(start)?;
     let (_lock, git) = enter(&project, host)?;
@@ -75,15 +75,20 @@ pub fn abandon(
 }
 
 /// How to get an abandoned run back.
-pub(super) fn way_back(run: &Known) -> String {
+pub(super) fn way_back(run: &KnownRun) -> String {
     format!("`runner start {}` brings it back", run.run_id)
 }
 
 /// Goes to where the run began.
-fn leave(project: &Project, git: &Git, run: &Known, trees: &[WorkTree]) -> Result<Option<PathBuf>> {
+fn leave(
+    project: &Project,
+    git: &Git,
+    run: &KnownRun,
+    trees: &[WorkTree],
+) -> Result<Option<PathBuf>> {
     let base = runs::base_of(git, &run.run_id, &run.tip)?.ok_or_else(|| {
         Error::new(
-            Code::Identity,
+            ErrorCode::Identity,
             format!(
                 "the first commit of run {} is not on its branch, so it is not known where it began",
                 run.run_id
@@ -97,11 +102,11 @@ fn leave(project: &Project, git: &Git, run: &Known, trees: &[WorkTree]) -> Resul
         .map(|tree| tree.git.root().to_owned());
     let (tip, detach) = destination(git, &base, taken.is_some())?;
     let branch = run.branch();
-    let step = Move::switch(git, (&branch, &run.tip), (&base.branch, &tip));
+    let step = WorkTreeMove::switch(git, (&branch, &run.tip), (&base.branch, &tip));
     let blockers = step.blockers()?;
     if !blockers.is_empty() {
         return Err(Error::new(
-            Code::Dirty,
+            ErrorCode::Dirty,
             format!(
                 "going to {} would overwrite files that git ignores here:\n{}",
                 base.branch,
@@ -115,26 +120,26 @@ fn leave(project: &Project, git: &Git, run: &Known, trees: &[WorkTree]) -> Resul
         return Ok(taken);
     }
     // The branch is there already; only the work tree has to go to it.
-    Pending {
+    PendingLanding {
         target: base.branch,
         commit: tip,
         moves: vec![step.clone()],
     }
     .save(project, &run.run_id)?;
     step.go()?;
-    Pending::remove(project, &run.run_id)?;
+    PendingLanding::remove(project, &run.run_id)?;
     Ok(taken)
 }
 
 /// The commit to go to, and whether that is all there is to go to.
-fn destination(git: &Git, base: &Base, taken: bool) -> Result<(String, bool)> {
+fn destination(git: &Git, base: &RunBase, taken: bool) -> Result<(String, bool)> {
     if base.branch == "HEAD" {
         return Ok((base.commit.clone(), true));
     }
     match git.commit_of(&full_name(&base.branch))? {
         Some(tip) => Ok((tip, taken)),
         None => Err(Error::new(
-            Code::NotFound,
+            ErrorCode::NotFound,
             format!("the branch {} that the run began from is gone", base.branch),
         )
         .hint(format!(
@@ -145,7 +150,7 @@ fn destination(git: &Git, base: &Base, taken: bool) -> Result<(String, bool)> {
 }
 
 /// Deletes the branch once its last commit is kept elsewhere.
-fn delete(git: &Git, run: &Known) -> Result<String> {
+fn delete(git: &Git, run: &KnownRun) -> Result<String> {
     let first = abandoned_name(&run.run_id);
     let mut kept = first.clone();
     let mut number = 1;

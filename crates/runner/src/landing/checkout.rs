@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use runner_core::text::escape_path;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{Git, TreeEntry};
 use crate::image;
@@ -19,7 +19,7 @@ const MAX_COMPARED: u64 = 1 << 30;
 
 /// A work tree that goes from one commit to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Move {
+pub(crate) struct WorkTreeMove {
     #[serde(with = "image::path_bytes")]
     root: PathBuf,
     /// The branch that is checked out there before.
@@ -30,7 +30,7 @@ pub(crate) struct Move {
     to: String,
 }
 
-impl Move {
+impl WorkTreeMove {
     /// A work tree whose branch stays checked out and moves.
     pub(crate) fn follow(git: &Git, branch: &str, from: &str, to: &str) -> Self {
         Self::switch(git, (branch, from), (branch, to))
@@ -38,7 +38,7 @@ impl Move {
 
     /// A work tree that goes to another branch.
     pub(super) fn switch(git: &Git, from: (&str, &str), to: (&str, &str)) -> Self {
-        Move {
+        WorkTreeMove {
             root: git.root().to_owned(),
             from_branch: from.0.to_owned(),
             from: from.1.to_owned(),
@@ -121,7 +121,7 @@ impl Move {
         let foreign = self.foreign(&git, &to)?;
         if !foreign.is_empty() {
             return Err(Error::new(
-                Code::Dirty,
+                ErrorCode::Dirty,
                 format!(
                     "{} has moved to {}, but its work tree {} was not brought along, and there are \
                      changes in it:\n{}",

@@ -6,15 +6,19 @@ use std::path::PathBuf;
 use runner_core::paths::{self, GlobList};
 
 use super::{Lander, checkout, note};
-use crate::error::{Code, Error, Result};
-use crate::host::Host;
-use crate::runs::Base;
+use crate::error::{Error, ErrorCode, Result};
+use crate::host::RunContext;
+use crate::runs::RunBase;
 use crate::trial;
 
 impl Lander<'_> {
     /// The guard judges by files that a run may not change. A session can still move
     /// the branch itself, so a person is told what of theirs is different there.
-    pub(super) fn tell_of_protected(&self, base: Option<&Base>, host: &mut Host<'_>) -> Result<()> {
+    pub(super) fn tell_of_protected(
+        &self,
+        base: Option<&RunBase>,
+        host: &mut RunContext<'_>,
+    ) -> Result<()> {
         let Some(base) = base.filter(|base| base.branch == self.target.branch) else {
             return Ok(());
         };
@@ -56,7 +60,7 @@ impl Lander<'_> {
             self.target.branch,
             checkout::list(&names)
         );
-        Ok(Error::new(Code::Conflict, message).hint(format!(
+        Ok(Error::new(ErrorCode::Conflict, message).hint(format!(
             "{}, mend the files, commit, then `{}` (or `runner loop` to let the run go on from there)",
             self.bring_together()?,
             self.again

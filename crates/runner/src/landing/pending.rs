@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::checkout::Move;
+use super::checkout::WorkTreeMove;
 use crate::error::Result;
 use crate::files;
 use crate::git::Git;
@@ -18,16 +18,16 @@ const MAX_BYTES: u64 = 1024 * 1024;
 
 /// A landing that may not be finished.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Pending {
+pub(crate) struct PendingLanding {
     /// The branch that moves, without `refs/heads/`.
     pub(crate) target: String,
     /// The commit to which it does.
     pub(crate) commit: String,
     /// The work trees that go along.
-    pub(crate) moves: Vec<Move>,
+    pub(crate) moves: Vec<WorkTreeMove>,
 }
 
-impl Pending {
+impl PendingLanding {
     fn path(project: &Project, run_id: &str) -> PathBuf {
         project.run_folder(run_id).join(NAME)
     }
@@ -84,7 +84,7 @@ pub(super) fn make_run_folder(project: &Project, run_id: &str) -> Result<PathBuf
 /// those before.
 pub(crate) fn finish(project: &Project, git: &Git) -> Result<()> {
     for run_id in project.run_folders() {
-        finish_at(&Pending::path(project, &run_id), git)?;
+        finish_at(&PendingLanding::path(project, &run_id), git)?;
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ pub(crate) fn finish_at(path: &Path, git: &Git) -> Result<()> {
     let Ok(bytes) = files::read_regular(path, MAX_BYTES) else {
         return Ok(());
     };
-    if let Ok(pending) = serde_json::from_slice::<Pending>(&bytes)
+    if let Ok(pending) = serde_json::from_slice::<PendingLanding>(&bytes)
         && pending.is_sound(git)?
     {
         git.remove_stale_locks(&pending.target);

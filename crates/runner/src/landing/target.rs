@@ -1,28 +1,28 @@
 //! The branch on which a run lands.
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
-use crate::runs::{Base, Known, full_name};
+use crate::runs::{KnownRun, RunBase, full_name};
 
 /// Where a run lands.
-pub(super) struct Target {
+pub(super) struct LandTarget {
     pub(super) branch: String,
     /// Before.
     pub(super) tip: String,
 }
 
-impl Target {
+impl LandTarget {
     pub(super) fn find(
         git: &Git,
-        run: &Known,
-        base: Option<&Base>,
+        run: &KnownRun,
+        base: Option<&RunBase>,
         into: Option<&str>,
     ) -> Result<Self> {
         let branch = match (into, base) {
             (Some(name), _) => name.strip_prefix("refs/heads/").unwrap_or(name),
             (None, Some(base)) if base.branch == "HEAD" => {
                 return Err(Error::new(
-                    Code::Identity,
+                    ErrorCode::Identity,
                     format!(
                         "run {} began from a detached HEAD, so there is no branch to land on",
                         run.run_id
@@ -33,7 +33,7 @@ impl Target {
             (None, Some(base)) => &base.branch,
             (None, None) => {
                 return Err(Error::new(
-                    Code::Identity,
+                    ErrorCode::Identity,
                     format!(
                         "the first commit of run {} is not on its branch, so it is not known where it began",
                         run.run_id
@@ -43,10 +43,11 @@ impl Target {
             }
         };
         if branch == run.branch() {
-            return Err(
-                Error::new(Code::Identity, format!("{branch} is the run's own branch"))
-                    .hint("name another: `runner land --into BRANCH`"),
-            );
+            return Err(Error::new(
+                ErrorCode::Identity,
+                format!("{branch} is the run's own branch"),
+            )
+            .hint("name another: `runner land --into BRANCH`"));
         }
         let full = full_name(branch);
         let valid = git.ask(&["check-ref-format", &full])?.is_some();
@@ -55,20 +56,22 @@ impl Target {
             let make = base.map_or_else(String::new, |base| {
                 format!(", or make it: `git branch {branch} {}`", base.commit)
             });
-            return Err(
-                Error::new(Code::NotFound, format!("there is no branch {branch:?}")).hint(format!(
-                    "name one that there is: `runner land --into BRANCH`{make}"
-                )),
-            );
+            return Err(Error::new(
+                ErrorCode::NotFound,
+                format!("there is no branch {branch:?}"),
+            )
+            .hint(format!(
+                "name one that there is: `runner land --into BRANCH`{make}"
+            )));
         };
         if git.ask(&["symbolic-ref", "--quiet", &full])?.is_some() {
             return Err(Error::new(
-                Code::Git,
+                ErrorCode::Git,
                 format!("{branch} is only another name for a branch"),
             )
             .hint("name the branch itself: `runner land --into BRANCH`"));
         }
-        Ok(Target {
+        Ok(LandTarget {
             branch: branch.to_owned(),
             tip,
         })

@@ -10,13 +10,13 @@ use runner_core::paths;
 use runner_core::select::{Selection, select};
 use runner_core::tree::Node;
 
-use crate::error::{Code, Error, Result};
-use crate::git::{Git, History};
-use crate::runs::{Known, title_of};
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{Git, GitHistory};
+use crate::runs::{KnownRun, title_of};
 use crate::state;
 
 /// The commit of a run that is taken, and what is in it.
-pub(super) struct Work {
+pub(super) struct LandWork {
     pub(super) commit: String,
     /// The run is not complete: this is what has passed.
     pub(super) partial: bool,
@@ -28,10 +28,10 @@ pub(super) struct Work {
     pub(super) left_out: usize,
 }
 
-impl Work {
+impl LandWork {
     /// Everything of a complete run; of another one what the guard has passed, if
     /// that is what is wanted.
-    pub(super) fn of(git: &Git, run: &Known, partial: bool) -> Result<Self> {
+    pub(super) fn of(git: &Git, run: &KnownRun, partial: bool) -> Result<Self> {
         let history = GreenHistory::of(git, run)?;
         let bytes = git.file_at(&run.tip, paths::TREE)?.unwrap_or_default();
         let at_tip = state::check_tree(&bytes).ok();
@@ -62,7 +62,7 @@ impl Work {
         };
         let range = format!("{commit}..{}", run.tip);
         let left_out = git.line(&["rev-list", "--count", &range, "--"])?;
-        Ok(Work {
+        Ok(LandWork {
             partial: !complete,
             config: config_of(git, run)?,
             title: title_of(git, &run.tip)?,
@@ -83,13 +83,13 @@ struct GreenHistory {
 }
 
 impl GreenHistory {
-    fn of(git: &Git, run: &Known) -> Result<Self> {
+    fn of(git: &Git, run: &KnownRun) -> Result<Self> {
         let begin = message::start_subject(&run.run_id);
         let mut green = GreenHistory {
             last: None,
             passed: BTreeMap::new(),
         };
-        for commit in History::from(git, &run.tip) {
+        for commit in GitHistory::from(git, &run.tip) {
             let commit = commit?;
             if commit.subject() == begin
                 && message::trailer(&commit.message, "Runner-Base").is_some()
@@ -109,7 +109,7 @@ impl GreenHistory {
     }
 }
 
-fn incomplete(run: &Known, root: Option<&Node<'_>>) -> Error {
+fn incomplete(run: &KnownRun, root: Option<&Node<'_>>) -> Error {
     let how_far = root.map_or_else(
         || "its tree cannot be read".to_owned(),
         |root| {
@@ -118,26 +118,26 @@ fn incomplete(run: &Known, root: Option<&Node<'_>>) -> Error {
         },
     );
     Error::new(
-        Code::Incomplete,
+        ErrorCode::Incomplete,
         format!("run {} is not complete: {how_far}", run.run_id),
     )
     .hint("`runner loop` goes on with it; `runner land --partial` lands what has passed so far")
 }
 
-fn nothing_passed(run: &Known) -> Error {
+fn nothing_passed(run: &KnownRun) -> Error {
     Error::new(
-        Code::Incomplete,
+        ErrorCode::Incomplete,
         format!("nothing of run {} has passed yet", run.run_id),
     )
     .hint("`runner loop` goes on with it")
 }
 
-fn config_of(git: &Git, run: &Known) -> Result<Config> {
+fn config_of(git: &Git, run: &KnownRun) -> Result<Config> {
     let bytes = git.file_at(&run.tip, paths::CONFIG)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     Config::parse(&text).map_err(|_| {
         Error::new(
-            Code::Config,
+            ErrorCode::Config,
             format!("{} on {} is not valid", paths::CONFIG, run.branch()),
         )
         .hint(format!(

@@ -9,12 +9,14 @@ use runner_core::select::{Selection, select};
 use runner_core::tree::TreeProgress;
 use serde_json::Value;
 
-use super::{Base, Known, Landing, base_of, full_name, known, landings, merged_by_hand, title_of};
+use super::{
+    KnownRun, LandingCommit, RunBase, base_of, full_name, known, landings, merged_by_hand, title_of,
+};
 use crate::disarm;
 use crate::error::Result;
 use crate::files;
 use crate::git::{Git, WorkTree};
-use crate::lock::Lock;
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::recover;
 use crate::state;
@@ -113,7 +115,7 @@ pub fn runs(start: &Path) -> Result<Vec<RunSummary>> {
     Ok(list)
 }
 
-fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &Known) -> Result<RunSummary> {
+fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &KnownRun) -> Result<RunSummary> {
     let branch = run.branch();
     let tree = trees
         .iter()
@@ -140,7 +142,7 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &Known) -> Res
     });
     let standing = if run.abandoned {
         RunStanding::Abandoned
-    } else if tree.is_some() && Lock::holder(&place).is_some() {
+    } else if tree.is_some() && ProjectLock::holder(&place).is_some() {
         RunStanding::Running
     } else if recover::is_unfinished(&place, &run.run_id) {
         RunStanding::Interrupted
@@ -166,7 +168,11 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &Known) -> Res
 
 /// Where it landed last: on its base if it did there, for other branches may have
 /// begun from that since.
-fn last_landing(git: &Git, run: &Known, base: Option<&Base>) -> Result<Option<Landing>> {
+fn last_landing(
+    git: &Git,
+    run: &KnownRun,
+    base: Option<&RunBase>,
+) -> Result<Option<LandingCommit>> {
     let home = base.map(|base| base.branch.as_str());
     let mut found = Vec::new();
     if let Some(branch) = home
@@ -182,7 +188,7 @@ fn last_landing(git: &Git, run: &Known, base: Option<&Base>) -> Result<Option<La
         && !is_home
         && merged_by_hand(git, run, base)?
     {
-        return Ok(Some(Landing {
+        return Ok(Some(LandingCommit {
             commit: run.tip.clone(),
             branch: branch.to_owned(),
             tip: run.tip.clone(),
@@ -192,7 +198,7 @@ fn last_landing(git: &Git, run: &Known, base: Option<&Base>) -> Result<Option<La
 }
 
 /// A tree that cannot be read may be about to be repaired.
-fn unreadable(git: &Git, run: &Known) -> Result<RunStanding> {
+fn unreadable(git: &Git, run: &KnownRun) -> Result<RunStanding> {
     let text = git.line(&["log", "-1", "--format=%B", &run.tip, "--"])?;
     let waits = message::trailer(&text, "Runner-Last-Valid").is_some();
     Ok(if waits {
@@ -216,7 +222,7 @@ fn ended_with_error(place: &Project, run_id: &str) -> bool {
 }
 
 /// The newest commit or event.
-fn last_activity(place: &Project, run: &Known) -> Timestamp {
+fn last_activity(place: &Project, run: &KnownRun) -> Timestamp {
     let committed = Timestamp::from_second(run.tip_secs).unwrap_or_default();
     let heard = events(place, &run.run_id)
         .symlink_metadata()

@@ -5,11 +5,11 @@ use std::time::Duration;
 use runner_core::config::Config;
 
 use crate::containment::Containment;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
-use crate::host::{Host, Progress};
+use crate::host::{RunContext, RunProgress};
 use crate::runs::full_name;
-use crate::trial::{self, Checkout, TrialEnd};
+use crate::trial::{self, TrialCheckout, TrialEnd};
 
 /// No start shall be held up for longer than this.
 const LIMIT_SECS: u64 = 60;
@@ -46,14 +46,14 @@ pub(super) fn try_guard(
     config: &Config,
     containment: &Containment,
     branch: &str,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
 ) -> Result<GuardAtBase> {
     let limit_secs = config.iteration_timeout_secs.min(LIMIT_SECS);
     let tried = once(git, config, containment, branch, limit_secs, host);
     let end = match tried {
-        Err(error) if error.code == Code::Interrupted => {
+        Err(error) if error.code == ErrorCode::Interrupted => {
             return Err(Error::new(
-                Code::Interrupted,
+                ErrorCode::Interrupted,
                 format!("interrupted while the guard was tried; the run has begun on {branch}"),
             )
             .hint("`runner step` or `runner loop` goes on with it"));
@@ -67,7 +67,7 @@ pub(super) fn try_guard(
     };
     let (verdict, note) = judge(&end, &config.guard.command, limit_secs, &lacking);
     if let Some(note) = note {
-        host.observer.progress(&Progress::Note(&note));
+        host.observer.progress(&RunProgress::Note(&note));
     }
     Ok(verdict)
 }
@@ -78,10 +78,10 @@ fn once(
     containment: &Containment,
     branch: &str,
     limit_secs: u64,
-    host: &mut Host<'_>,
+    host: &mut RunContext<'_>,
 ) -> Result<TrialEnd> {
     let commit = git.commit_of(&full_name(branch))?.unwrap_or_default();
-    let checkout = Checkout::of(git, &commit)?;
+    let checkout = TrialCheckout::of(git, &commit)?;
     let limit = Duration::from_secs(limit_secs);
     let command = &config.guard.command;
     let trial = trial::run(&checkout, command, config, Some(containment), limit, host)?;

@@ -3,20 +3,20 @@
 use runner_core::paths;
 
 use super::{GuardAtBase, StartReport, base_at, check_outside};
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::project::Project;
-use crate::runs::{self, Known};
+use crate::runs::{self, KnownRun};
 
 /// The branches of this repository's runs, if the one that is checked out has
 /// nothing of a run but the logs that git does not know.
 pub(crate) fn runs_elsewhere(project: &Project, git: &Git) -> Result<Option<Vec<String>>> {
-    let runs: Vec<String> = away(project, git)?.iter().map(Known::branch).collect();
+    let runs: Vec<String> = away(project, git)?.iter().map(KnownRun::branch).collect();
     Ok((!runs.is_empty()).then_some(runs))
 }
 
 /// The same as what is known of them.
-pub(super) fn away(project: &Project, git: &Git) -> Result<Vec<Known>> {
+pub(super) fn away(project: &Project, git: &Git) -> Result<Vec<KnownRun>> {
     if project.has_state() || git.status()?.head.is_none() {
         return Ok(Vec::new());
     }
@@ -27,7 +27,7 @@ pub(super) fn away(project: &Project, git: &Git) -> Result<Vec<Known>> {
 }
 
 /// Goes back to the only run that has not landed yet.
-pub(super) fn take_up(git: &Git, runs: &[Known]) -> Result<StartReport> {
+pub(super) fn take_up(git: &Git, runs: &[KnownRun]) -> Result<StartReport> {
     let mut open = Vec::new();
     for run in runs {
         if !runs::has_landed(git, run)? {
@@ -54,10 +54,10 @@ pub(super) fn take_up(git: &Git, runs: &[Known]) -> Result<StartReport> {
     })
 }
 
-fn all_home(runs: &[Known]) -> Error {
+fn all_home(runs: &[KnownRun]) -> Error {
     let ids: Vec<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
     Error::new(
-        Code::Identity,
+        ErrorCode::Identity,
         format!(
             "there is no {} on this branch, and every run has landed: {}",
             paths::GOAL,
@@ -67,10 +67,10 @@ fn all_home(runs: &[Known]) -> Error {
     .hint("`runner init` begins another goal, with the config of the last run")
 }
 
-fn which(runs: &[&Known]) -> Error {
+fn which(runs: &[&KnownRun]) -> Error {
     let branches: Vec<String> = runs.iter().map(|run| run.branch()).collect();
     Error::new(
-        Code::Identity,
+        ErrorCode::Identity,
         format!(
             "there is no {} on this branch, and this repository has {} runs: {}",
             paths::GOAL,

@@ -6,28 +6,28 @@ use runner_core::goal::Goal;
 use runner_core::paths;
 
 use super::{GuardAtBase, StartReport, base_at, check_outside, commit_of_branch};
-use crate::containment::Chosen;
+use crate::containment::ContainmentChoice;
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, Status};
-use crate::host::{Host, Progress};
+use crate::git::{Git, GitStatus};
+use crate::host::{RunContext, RunProgress};
 use crate::init;
-use crate::lock::Lock;
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::recover;
-use crate::runs::{self, Known, full_name};
-use crate::step::{self, Workplace, branch_of};
+use crate::runs::{self, KnownRun, full_name};
+use crate::step::{self, StepContext, branch_of};
 
 /// Goes to the branch of a run, which is made again if `abandon` deleted it. What of
 /// another goal lies in `.runner/` and is in no commit is kept aside.
-pub fn go_to_run(project: &Project, name: &str, host: &mut Host<'_>) -> Result<StartReport> {
+pub fn go_to_run(project: &Project, name: &str, host: &mut RunContext<'_>) -> Result<StartReport> {
     Git::check_version()?;
     Git::open(project.root())?;
-    let _lock = Lock::take(project)?;
-    let containment = Chosen::default();
+    let _lock = ProjectLock::take(project)?;
+    let containment = ContainmentChoice::default();
     let git = disarm::open(project, host)?;
-    let mut place = Workplace {
+    let mut place = StepContext {
         project,
         git: &git,
         host,
@@ -46,7 +46,7 @@ pub fn go_to_run(project: &Project, name: &str, host: &mut Host<'_>) -> Result<S
             bring_back(&git, &run, &branch)?;
         }
         if let Some(note) = aside.go(|| git.write(&["checkout", "--quiet", &branch, "--"]))? {
-            place.host.observer.progress(&Progress::Note(&note));
+            place.host.observer.progress(&RunProgress::Note(&note));
         }
         // What was cut off there waited for this.
         recover::recover(&mut place)?;
@@ -64,7 +64,7 @@ pub fn go_to_run(project: &Project, name: &str, host: &mut Host<'_>) -> Result<S
 
 /// The id that the run knows itself by: a second one of the same name is kept under
 /// another when it is abandoned.
-fn own_id(git: &Git, run: &Known) -> Result<String> {
+fn own_id(git: &Git, run: &KnownRun) -> Result<String> {
     if !run.abandoned {
         return Ok(run.run_id.clone());
     }
@@ -82,17 +82,17 @@ fn check_elsewhere(git: &Git, run_id: &str, branch: &str) -> Result<()> {
     let Some(tree) = taken else { return Ok(()) };
     let place = tree.git.root().display();
     Err(Error::new(
-        Code::Identity,
+        ErrorCode::Identity,
         format!("run {run_id} is checked out in {place}"),
     )
     .hint(format!("work on it there: `runner -C {place} loop`")))
 }
 
-fn bring_back(git: &Git, run: &Known, branch: &str) -> Result<()> {
+fn bring_back(git: &Git, run: &KnownRun, branch: &str) -> Result<()> {
     match commit_of_branch(git, branch)? {
         Some(there) if there == run.tip => Ok(()),
         Some(_) => Err(Error::new(
-            Code::Identity,
+            ErrorCode::Identity,
             format!("there is another run on {branch}, so this one cannot be brought back"),
         )
         .hint(format!(
@@ -112,12 +112,12 @@ struct Aside<'p> {
 }
 
 impl<'p> Aside<'p> {
-    fn plan(project: &'p Project, status: &Status) -> Result<Self> {
+    fn plan(project: &'p Project, status: &GitStatus) -> Result<Self> {
         let mut changed = status.clone();
         changed.entries.retain(|entry| !entry.untracked);
         if !changed.is_clean() {
             return Err(Error::new(
-                Code::Dirty,
+                ErrorCode::Dirty,
                 format!(
                     "going there would lose uncommitted changes:\n{}",
                     step::list_entries(&changed)

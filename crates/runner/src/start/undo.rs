@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use crate::error::Result;
 use crate::files;
 use crate::git::Git;
-use crate::image::Image;
+use crate::image::FileImage;
 use crate::project::Project;
 
 /// What it takes to leave HEAD, branches, index and files as they were.
-pub(crate) struct Undo {
+pub(crate) struct StartUndo {
     head: Option<Vec<u8>>,
     pub(crate) index: Option<Vec<u8>>,
     /// Name, value now, value before (none: it was not there).
     refs: Vec<(String, String, Option<String>)>,
-    files: Vec<(PathBuf, Image)>,
+    files: Vec<(PathBuf, FileImage)>,
 }
 
-impl Undo {
+impl StartUndo {
     /// Takes down HEAD and the index.
     pub(crate) fn take(git: &Git) -> Result<Self> {
-        Ok(Undo {
+        Ok(StartUndo {
             head: read_optional(&git.git_dir().join("HEAD"))?,
             index: read_optional(&git.git_dir().join("index"))?,
             refs: Vec::new(),
@@ -41,7 +41,7 @@ impl Undo {
 
     /// Remembers a file that is about to be replaced.
     pub(crate) fn keep_file(&mut self, project: &Project, path: &str) -> Result<()> {
-        let image = Image::of(project.root(), Path::new(path))?;
+        let image = FileImage::of(project.root(), Path::new(path))?;
         self.files.push((PathBuf::from(path), image));
         Ok(())
     }
@@ -60,7 +60,7 @@ impl Undo {
         for (path, image) in self.files.iter().rev() {
             let full = project.root().join(path);
             let _ = match image {
-                Image::File { bytes, .. } => files::write_whole(&full, bytes),
+                FileImage::File { bytes, .. } => files::write_whole(&full, bytes),
                 _ => files::remove_if_there(&full),
             };
         }

@@ -14,15 +14,15 @@ use serde_json::json;
 
 use super::child::{self, GRACE, interrupted, millis};
 use super::stream::EventStream;
-use super::{Iteration, Workplace};
-use crate::budget::Budget;
-use crate::containment::{self, Containment, Room};
+use super::{Iteration, StepContext};
+use crate::budget::RunBudget;
+use crate::containment::{self, Containment, WritableRoots};
 use crate::environment;
 use crate::error::Result;
 use crate::files::{self, ReadError};
-use crate::host::Progress;
+use crate::host::RunProgress;
 use crate::lock;
-use crate::state::State;
+use crate::state::ProjectState;
 
 /// How the agent's session went.
 pub(super) struct AgentSession {
@@ -34,12 +34,12 @@ pub(super) struct AgentSession {
 
 /// Lets the agent work until it ends or its time is up.
 pub(super) fn run_agent(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
-    state: &State,
+    state: &ProjectState,
     containment: &Containment,
-    budget: &Budget,
+    budget: &RunBudget,
     deadline: Instant,
 ) -> Result<AgentSession> {
     let config = &state.config;
@@ -72,7 +72,7 @@ pub(super) fn run_agent(
     }
     let contained = containment.wrap(
         &invocation.argv,
-        &Room {
+        &WritableRoots {
             project: place.project,
             git: place.git,
             config,
@@ -102,7 +102,7 @@ pub(super) fn run_agent(
         "agent_started",
         json!({"backend": backend.name(), "sandbox": containment.as_str()}),
     );
-    place.host.observer.progress(&Progress::Agent);
+    place.host.observer.progress(&RunProgress::Agent);
     let cap = config.executor_output_limit_bytes;
     let mut stream = EventStream::new(
         backend.reader(),

@@ -7,32 +7,33 @@ use std::time::Duration;
 use runner_exec::{CappedLog, Ended, Flow, Ready, Report, Sink, Spec, Stream};
 
 use super::iteration::has_content;
-use super::{Iteration, Workplace};
-use crate::error::{Code, Error, Result};
+use super::{Iteration, StepContext};
+use crate::error::{Error, ErrorCode, Result};
 use crate::fault;
 use crate::files;
-use crate::host::Observer;
+use crate::host::ProgressObserver;
 
 /// Between SIGTERM and SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Starts a supervisor for a child that will most likely run soon. That there is none costs time
 /// later and nothing else.
-pub(super) fn prepare(place: &Workplace<'_, '_>) -> Option<Ready> {
+pub(super) fn prepare(place: &StepContext<'_, '_>) -> Option<Ready> {
     place.host.supervisor.prepare().ok()
 }
 
 /// Who else hears what a child prints.
-pub(super) trait Listener {
+pub(super) trait OutputListener {
     /// Bytes of one of its streams. `Stop` ends the child.
-    fn output(&mut self, stream: Stream, bytes: &[u8], observer: &mut dyn Observer) -> Flow;
+    fn output(&mut self, stream: Stream, bytes: &[u8], observer: &mut dyn ProgressObserver)
+    -> Flow;
 }
 
 /// Nobody.
-pub(super) struct Nobody;
+pub(super) struct NoListener;
 
-impl Listener for Nobody {
-    fn output(&mut self, _: Stream, _: &[u8], _: &mut dyn Observer) -> Flow {
+impl OutputListener for NoListener {
+    fn output(&mut self, _: Stream, _: &[u8], _: &mut dyn ProgressObserver) -> Flow {
         Flow::Go
     }
 }
@@ -40,13 +41,13 @@ impl Listener for Nobody {
 /// Runs a child with its output in a log of the iteration: the head of it goes
 /// there as it comes, the tail at the end. How it went, and the log's bytes.
 pub(super) fn run(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &Iteration,
     ready: Option<Ready>,
     spec: &Spec,
     name: &str,
     cap: u64,
-    listener: &mut dyn Listener,
+    listener: &mut dyn OutputListener,
 ) -> Result<(Report, Vec<u8>)> {
     fault::point("spawn")?;
     let path = it.folder.join(name);
@@ -92,8 +93,8 @@ struct LogSink<'o> {
     head: Vec<u8>,
     capped: CappedLog,
     failed: Option<std::io::Error>,
-    listener: &'o mut dyn Listener,
-    observer: &'o mut dyn Observer,
+    listener: &'o mut dyn OutputListener,
+    observer: &'o mut dyn ProgressObserver,
 }
 
 impl Sink for LogSink<'_> {
@@ -122,7 +123,7 @@ impl Sink for LogSink<'_> {
 /// A signal ended the children: the next start settles the iteration.
 pub(crate) fn interrupted() -> Error {
     Error::new(
-        Code::Interrupted,
+        ErrorCode::Interrupted,
         "interrupted: children ended, nothing lost",
     )
     .hint("the next `runner step` or `runner loop` settles the iteration and goes on")

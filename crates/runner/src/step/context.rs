@@ -7,12 +7,12 @@ use runner_core::paths;
 use runner_core::prompt::{self, PromptInput, PromptMode};
 use runner_core::tree::{self, Node};
 
-use super::{Iteration, Job};
-use crate::error::{Code, Error, Result};
-use crate::files::{self, Batch};
+use super::{Iteration, StepJob};
+use crate::error::{Error, ErrorCode, Result};
+use crate::files::{self, FileBatch};
 use crate::image;
 use crate::project::Project;
-use crate::state::{self, State};
+use crate::state::{self, ProjectState};
 
 /// More of a guard's log than this is never shown to an agent.
 const MAX_LOG: u64 = 64 * 1024 * 1024;
@@ -22,8 +22,8 @@ const MAX_LOG: u64 = 64 * 1024 * 1024;
 pub(super) fn write(
     project: &Project,
     it: &Iteration,
-    state: &State,
-    job: &Job<'_, '_>,
+    state: &ProjectState,
+    job: &StepJob<'_, '_>,
 ) -> Result<()> {
     let goal = context_goal(job);
     let history = state
@@ -48,7 +48,7 @@ pub(super) fn write(
         }
     }
     files::ignore_itself(&folder)?;
-    let mut batch = Batch::new();
+    let mut batch = FileBatch::new();
     batch.write(&folder.join("goal.md"), goal.as_bytes())?;
     if let Some(history) = &history {
         batch.write(&folder.join("history.md"), history.as_bytes())?;
@@ -59,7 +59,7 @@ pub(super) fn write(
 
     let text = |path: &str| {
         state::optional_text(project, path)
-            .map_err(|error| Error::new(Code::Layout, format!("{path}: {error}")))
+            .map_err(|error| Error::new(ErrorCode::Layout, format!("{path}: {error}")))
     };
     let instructions = text(paths::INSTRUCTIONS)?;
     let assumptions = text(paths::ASSUMPTIONS)?.unwrap_or_default();
@@ -118,7 +118,7 @@ fn project_path(project: &Project, it: &Iteration) -> String {
     path.display().to_string()
 }
 
-fn context_goal(job: &Job<'_, '_>) -> String {
+fn context_goal(job: &StepJob<'_, '_>) -> String {
     if let Some(repair) = &job.repair {
         return context::goal_md(
             "Repair the task tree",
@@ -141,7 +141,12 @@ fn context_goal(job: &Job<'_, '_>) -> String {
 
 /// The guard's last word on this node, if it was no. Iterations that were
 /// runner errors are passed over: they say nothing of the node.
-fn failure(project: &Project, it: &Iteration, state: &State, job: &Job<'_, '_>) -> Option<String> {
+fn failure(
+    project: &Project,
+    it: &Iteration,
+    state: &ProjectState,
+    job: &StepJob<'_, '_>,
+) -> Option<String> {
     if !state.run_state.failed_for(&job.node_id) {
         return None;
     }
@@ -170,7 +175,7 @@ pub(crate) fn read_meta(folder: &std::path::Path) -> Option<IterationMeta> {
 }
 
 /// The sidecar notes of the selected node's ancestors and of itself.
-fn sidecars(project: &Project, job: &Job<'_, '_>) -> Vec<(String, String)> {
+fn sidecars(project: &Project, job: &StepJob<'_, '_>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     if job.repair.is_some() {
         return found;

@@ -9,14 +9,14 @@ use runner_core::meta::{GuardRun, IterationErrorKind, RunnerError};
 use runner_exec::{Ended, Ready, Spec};
 use serde_json::json;
 
-use super::child::{self, GRACE, Nobody, interrupted, millis};
-use super::{Iteration, Workplace};
-use crate::containment::{Containment, Room};
+use super::child::{self, GRACE, NoListener, interrupted, millis};
+use super::{Iteration, StepContext};
+use crate::containment::{Containment, WritableRoots};
 use crate::environment;
 use crate::error::Result;
-use crate::host::Progress;
+use crate::host::RunProgress;
 use crate::lock;
-use crate::state::State;
+use crate::state::ProjectState;
 
 /// How the guard's run went.
 pub(super) struct GuardSession {
@@ -26,10 +26,10 @@ pub(super) struct GuardSession {
 
 /// Asks the guard, within what is left of the time.
 pub(super) fn run_guard(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
-    state: &State,
+    state: &ProjectState,
     containment: &Containment,
     deadline: Instant,
 ) -> Result<GuardSession> {
@@ -44,7 +44,7 @@ pub(super) fn run_guard(
     };
     let contained = containment.wrap(
         &argv,
-        &Room {
+        &WritableRoots {
             project: place.project,
             git: place.git,
             config: &state.config,
@@ -70,9 +70,9 @@ pub(super) fn run_guard(
         "guard_started",
         json!({"command": command}),
     );
-    place.host.observer.progress(&Progress::Guard);
+    place.host.observer.progress(&RunProgress::Guard);
     let cap = state.config.guard_output_limit_bytes;
-    let (report, log) = child::run(place, it, ready, &spec, "guard.log", cap, &mut Nobody)?;
+    let (report, log) = child::run(place, it, ready, &spec, "guard.log", cap, &mut NoListener)?;
     run.exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),

@@ -19,12 +19,12 @@ use runner_core::text::escape_path;
 use runner_core::tree;
 
 use super::iteration::has_content;
-use super::{Iteration, Workplace};
-use crate::belongings::{Belongings, Change};
-use crate::error::{Code, Error, Result};
+use super::{Iteration, StepContext};
+use crate::belongings::{FileChange, ProtectedFiles};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, ReadError};
-use crate::git::{AskedStatus, Entry, Git, Status};
-use crate::image::{self, Image};
+use crate::git::{Git, GitStatus, GitStatusEntry, PendingStatus};
+use crate::image::{self, FileImage};
 use crate::notes;
 
 /// More than this of assumptions or questions helps nobody, and too much of it
@@ -32,13 +32,13 @@ use crate::notes;
 const MAX_NOTES: u64 = 4 << 20;
 
 /// What was found.
-pub(crate) struct Found {
+pub(crate) struct InspectFindings {
     /// The bytes of tree.json, if it is a readable file.
     pub(crate) tree: Option<Arc<Vec<u8>>>,
     /// Watched files that the session changed.
     pub(crate) watched: Vec<String>,
     /// Git's view after everything was put in order.
-    pub(crate) status: Status,
+    pub(crate) status: GitStatus,
 }
 
 /// Who was at work.
@@ -49,7 +49,7 @@ enum Who {
 }
 
 /// What putting things in order brought to light.
-struct Order {
+struct CleanupFindings {
     /// Folders that were repositories of their own.
     nested: Vec<String>,
     /// Files that must not go into a commit.
@@ -58,18 +58,18 @@ struct Order {
     branch: Option<RunnerError>,
     /// Everything that differs from the commit at which the iteration began.
     changed: BTreeSet<PathBuf>,
-    status: Status,
+    status: GitStatus,
 }
 
 /// Looks at everything after the agent's session (or after a crash) and puts
 /// back what must not change.
 pub(crate) fn after_session(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &Belongings<'_>,
+    belongings: &ProtectedFiles<'_>,
     facts: &mut StepFacts,
-) -> Result<Found> {
+) -> Result<InspectFindings> {
     let root = place.project.root();
     let base = it.started.head.clone();
     facts
@@ -96,14 +96,14 @@ pub(crate) fn after_session(
         .iter()
         .any(|path| !paths::is_state_path(path.as_os_str().as_bytes()));
     let watched = GlobList::new(&config.guard.watched)
-        .map_err(|error| Error::new(Code::Config, format!("[guard] watched: {error}")))?;
+        .map_err(|error| Error::new(ErrorCode::Config, format!("[guard] watched: {error}")))?;
     let watched = order
         .changed
         .iter()
         .filter(|path| watched.is_match(path.as_os_str().as_bytes()))
         .map(|path| name(path))
         .collect();
-    Ok(Found {
+    Ok(InspectFindings {
         tree: tree_bytes,
         watched,
         status: order.status,
@@ -113,12 +113,12 @@ pub(crate) fn after_session(
 /// Looks again after the guard, which ran the agent's code: whatever it changed
 /// of what must stay makes its word worthless.
 pub(crate) fn after_guard(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &Belongings<'_>,
+    belongings: &ProtectedFiles<'_>,
     tree_before: Option<&[u8]>,
-    status_before: &Status,
+    status_before: &GitStatus,
     facts: &mut StepFacts,
 ) -> Result<()> {
     let root = place.project.root();
@@ -165,7 +165,7 @@ pub(crate) fn after_guard(
     Ok(())
 }
 
-fn untracked(status: &Status) -> impl Iterator<Item = &Path> {
+fn untracked(status: &GitStatus) -> impl Iterator<Item = &Path> {
     let entries = status.entries.iter().filter(|entry| entry.untracked);
     entries.map(|entry| entry.path.as_path())
 }
@@ -173,9 +173,9 @@ fn untracked(status: &Status) -> impl Iterator<Item = &Path> {
 /// Plain file I/O comes first: no git call is safe before git's own files are
 /// what they were. Returns which of them were not.
 fn make_safe(
-    place: &Workplace<'_, '_>,
+    place: &StepContext<'_, '_>,
     it: &mut Iteration,
-    belongings: &Belongings<'_>,
+    belongings: &ProtectedFiles<'_>,
 ) -> Result<Vec<String>> {
     let root = place.project.root();
     let mut git_files = it.restore_git_files(place.project)?;
@@ -184,7 +184,7 @@ fn make_safe(
     traps::make_state_folders(root, &quarantine)?;
     traps::remove(root, belongings, &quarantine)?;
     let rules = belongings.restore_rules(root, &quarantine)?;
-    git_files.extend(rules.iter().map(Change::name));
+    git_files.extend(rules.iter().map(FileChange::name));
     place.git.remove_stale_locks(&it.started.branch);
     Ok(git_files)
 }
@@ -192,17 +192,17 @@ fn make_safe(
 /// What git can put in order, once it is safe to call. `base`: the commit that
 /// the branch must still contain.
 fn put_in_order(
-    place: &Workplace<'_, '_>,
+    place: &StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &Belongings<'_>,
+    belongings: &ProtectedFiles<'_>,
     base: &str,
     who: Who,
-) -> Result<Order> {
+) -> Result<CleanupFindings> {
     let (root, git) = (place.project.root(), place.git);
     let quarantine = it.quarantine();
     let asked = ask_status(git, it)?;
-    let deny = commits::Deny::new(config, belongings)?;
+    let deny = commits::CommitRules::new(config, belongings)?;
     let mut status = status_of(git, it, asked)?;
     let mut nested = nested::take(root, belongings, &mut status, git, &quarantine)?;
     traps::make_addable(root, &status, &quarantine)?;
@@ -244,7 +244,7 @@ fn put_in_order(
     }
     denied.sort();
     denied.dedup();
-    Ok(Order {
+    Ok(CleanupFindings {
         nested,
         denied,
         branch,
@@ -254,7 +254,7 @@ fn put_in_order(
 }
 
 /// Lets git begin to look.
-fn ask_status(git: &Git, it: &mut Iteration) -> Result<AskedStatus> {
+fn ask_status(git: &Git, it: &mut Iteration) -> Result<PendingStatus> {
     // Git itself does not look at the checksum, and takes a torn index for a
     // strange one.
     let same = it.index_signature.is_some() && it.index_signature == git.index_signature();
@@ -265,11 +265,11 @@ fn ask_status(git: &Git, it: &mut Iteration) -> Result<AskedStatus> {
 }
 
 /// Git's view; what keeps git from looking is cleared away.
-fn status_of(git: &Git, it: &mut Iteration, asked: AskedStatus) -> Result<Status> {
-    use crate::git::Patience;
+fn status_of(git: &Git, it: &mut Iteration, asked: PendingStatus) -> Result<GitStatus> {
+    use crate::git::StallOutcome;
     match asked.answer_unless_stalled() {
-        Ok(Patience::Ended(status)) => Ok(status),
-        Ok(Patience::Stalled | Patience::Blind) => {
+        Ok(StallOutcome::Ended(status)) => Ok(status),
+        Ok(StallOutcome::Stalled | StallOutcome::Blind) => {
             traps::clear_the_way(git.root(), &it.quarantine())?;
             git.status()
         }
@@ -300,7 +300,7 @@ fn build_index_anew(git: &Git, it: &mut Iteration) -> Result<()> {
 fn mend_index(
     git: &Git,
     it: &mut Iteration,
-    belongings: &Belongings<'_>,
+    belongings: &ProtectedFiles<'_>,
     nested: &mut Vec<String>,
 ) -> Result<bool> {
     let signature = git.index_signature();
@@ -401,11 +401,11 @@ fn take_tree(root: &Path, it: &Iteration, facts: &mut StepFacts) -> Result<Optio
 /// Makes tree.json these bytes (or nothing).
 fn put_tree(root: &Path, bytes: Option<&[u8]>, quarantine: &Path) -> Result<()> {
     let image = match bytes {
-        Some(bytes) => Image::File {
+        Some(bytes) => FileImage::File {
             bytes: bytes.to_vec(),
             executable: false,
         },
-        None => Image::Absent,
+        None => FileImage::Absent,
     };
     Ok(image.restore(root, Path::new(paths::TREE), quarantine)?)
 }
@@ -414,9 +414,9 @@ fn put_tree(root: &Path, bytes: Option<&[u8]>, quarantine: &Path) -> Result<()> 
 fn restore_belongings(
     git: &Git,
     it: &Iteration,
-    belongings: &Belongings<'_>,
-    order: &Order,
-) -> Result<Vec<Change>> {
+    belongings: &ProtectedFiles<'_>,
+    order: &CleanupFindings,
+) -> Result<Vec<FileChange>> {
     let changes = belongings.changes(git, &order.changed, &order.status.ignored)?;
     let forbidden = belongings.forbidden(git, &it.started.run_id, changes)?;
     belongings.restore(git.root(), &forbidden, &it.quarantine())?;
@@ -424,7 +424,7 @@ fn restore_belongings(
 }
 
 /// assumptions.md and questions.md only grow.
-fn grow_notes(it: &mut Iteration, root: &Path, belongings: &Belongings<'_>) -> Result<()> {
+fn grow_notes(it: &mut Iteration, root: &Path, belongings: &ProtectedFiles<'_>) -> Result<()> {
     for (path, before) in belongings.notes() {
         let before = before.map(String::from_utf8_lossy);
         let now = if image::parents_are_folders(root, path) {
@@ -447,7 +447,7 @@ fn grow_notes(it: &mut Iteration, root: &Path, belongings: &Belongings<'_>) -> R
                 before.as_ref().map(ToString::to_string)
             }
         };
-        let image = mended.map_or(Image::Absent, |text| Image::File {
+        let image = mended.map_or(FileImage::Absent, |text| FileImage::File {
             bytes: text.into_bytes(),
             executable: false,
         });
@@ -460,7 +460,7 @@ fn name(path: &Path) -> String {
     escape_path(path.as_os_str().as_bytes())
 }
 
-impl Entry {
+impl GitStatusEntry {
     /// The path for people.
     pub(crate) fn name(&self) -> String {
         name(&self.path)

@@ -14,26 +14,26 @@ use runner_core::journal::{JournalRecord, JournalStart};
 use runner_core::paths;
 use serde_json::Value;
 
-use crate::belongings::{Belongings, blob_name};
-use crate::error::{Code, Error, Result};
-use crate::files::{self, Batch};
+use crate::belongings::{ProtectedFiles, blob_name};
+use crate::error::{Error, ErrorCode, Result};
+use crate::files::{self, FileBatch};
 use crate::git::{self, Git, IndexSignature, OwnFiles};
-use crate::host::Clock;
+use crate::host::WallClock;
 use crate::image;
-use crate::log::{Events, Journal};
+use crate::log::{EventLog, Journal};
 use crate::project::{Project, iteration_number};
 
 /// tree.json as HEAD has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Before {
+pub(crate) struct TreeBefore {
     bytes: Option<Arc<Vec<u8>>>,
     sha256: OnceCell<String>,
 }
 
-impl Before {
+impl TreeBefore {
     /// `None`: there is no such file.
     pub(crate) fn new(bytes: Option<Arc<Vec<u8>>>) -> Self {
-        Before {
+        TreeBefore {
             bytes,
             sha256: OnceCell::new(),
         }
@@ -56,7 +56,7 @@ impl Before {
     }
 
     /// Refuses a tree in the work tree that is not HEAD's.
-    pub(crate) fn prove(&self, belongings: &Belongings<'_>) -> Result<()> {
+    pub(crate) fn prove(&self, belongings: &ProtectedFiles<'_>) -> Result<()> {
         let entry = belongings.entry(Path::new(paths::TREE));
         let same = match (self.bytes(), entry) {
             (Some(bytes), Some(entry)) => blob_name(bytes, entry.oid.len()) == entry.oid,
@@ -67,7 +67,7 @@ impl Before {
             return Ok(());
         }
         Err(Error::new(
-            Code::Dirty,
+            ErrorCode::Dirty,
             format!(
                 "{} differs from HEAD, although git does not show it",
                 paths::TREE
@@ -83,7 +83,7 @@ pub(crate) struct Iteration {
     pub(crate) started: JournalStart,
     pub(crate) folder: PathBuf,
     pub(crate) journal: Journal,
-    pub(crate) before: Before,
+    pub(crate) before: TreeBefore,
     /// Git's own files as they were; in recovery read from the saved copy.
     pub(crate) own_files: Option<OwnFiles>,
     /// Git's index as it was when it was last looked through; `None` after a crash.
@@ -100,7 +100,7 @@ pub(crate) struct Iteration {
     pub(crate) parent: String,
     /// What lay beside the logs of this run; `None` after a crash.
     beside: Option<BTreeSet<OsString>>,
-    events: Events,
+    events: EventLog,
     decided: bool,
 }
 
@@ -112,7 +112,7 @@ impl Iteration {
         git: &Git,
         started: JournalStart,
         git_files: &[u8],
-        before: Before,
+        before: TreeBefore,
     ) -> Result<Self> {
         let run_folder = project.run_folder(&started.run_id);
         let folder = project.iteration(&started.run_id, started.iter);
@@ -143,7 +143,7 @@ impl Iteration {
         project: &Project,
         started: JournalStart,
         records: &[JournalRecord],
-        before: Before,
+        before: TreeBefore,
     ) -> Result<Self> {
         let folder = project.iteration(&started.run_id, started.iter);
         let journal = Journal::open(&folder, records)?;
@@ -157,10 +157,10 @@ impl Iteration {
         started: JournalStart,
         folder: PathBuf,
         journal: Journal,
-        before: Before,
+        before: TreeBefore,
     ) -> Self {
         Iteration {
-            events: Events::of(&project.run_folder(&started.run_id)),
+            events: EventLog::of(&project.run_folder(&started.run_id)),
             parent: started.head.clone(),
             started,
             folder,
@@ -189,7 +189,7 @@ impl Iteration {
                 .iteration(&self.started.run_id, iter)
                 .join("tree.after.json")
         });
-        let mut batch = Batch::new();
+        let mut batch = FileBatch::new();
         match previous {
             Some(previous) if has_content(&previous, bytes) => {
                 batch.same_as(&previous, &target, bytes)?;
@@ -220,7 +220,7 @@ impl Iteration {
     }
 
     /// Adds to `events.jsonl`; viewers miss a line if that fails, nothing else.
-    pub(crate) fn log_event(&self, clock: &dyn Clock, event: &str, more: Value) {
+    pub(crate) fn log_event(&self, clock: &dyn WallClock, event: &str, more: Value) {
         let _ = self
             .events
             .add(&clock.stamp(), Some(self.started.iter), event, more);
@@ -232,7 +232,7 @@ impl Iteration {
         let Some(own_files) = &self.own_files else {
             return Ok(Vec::new());
         };
-        let run = git::Run {
+        let run = git::RunBranch {
             branch: &self.started.branch,
             head: &self.started.head,
         };

@@ -26,23 +26,23 @@ use runner_core::select::{Selection, select};
 use runner_core::tree;
 use runner_exec::Ready;
 
-use crate::belongings::{Belongings, Source};
-use crate::budget::Budget;
-use crate::containment::Chosen;
-use crate::error::{Code, Error, Result};
+use crate::belongings::{FileSource, ProtectedFiles};
+use crate::budget::RunBudget;
+use crate::containment::ContainmentChoice;
+use crate::error::{Error, ErrorCode, Result};
 use crate::files::ReadError;
-use crate::git::{Git, OwnFiles, Status as GitStatus};
-use crate::host::{Host, Progress};
+use crate::git::{Git, GitStatus, OwnFiles};
+use crate::host::{RunContext, RunProgress};
 use crate::project::Project;
 use crate::repair;
 use crate::start::runs_elsewhere;
-use crate::state::{self, State};
+use crate::state::{self, ProjectState};
 
 pub(crate) use child::millis;
 pub(crate) use context::read_meta;
 pub(crate) use inspect::after_session;
-pub(crate) use iteration::{Before, Iteration};
-pub(crate) use settle::{Record as SettleRecord, apply_decided, settle};
+pub(crate) use iteration::{Iteration, TreeBefore};
+pub(crate) use settle::{StepRecord as SettleRecord, apply_decided, settle};
 
 /// What one step did.
 #[derive(Clone, Debug)]
@@ -52,12 +52,12 @@ pub enum StepResult {
     /// Nothing is left to do.
     Complete,
     /// The next leaf has used up its attempts.
-    Stuck(Selected),
+    Stuck(StepLeaf),
 }
 
 /// A selected leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selected {
+pub struct StepLeaf {
     /// The leaf.
     pub id: String,
     /// `root/a/b`.
@@ -100,15 +100,15 @@ pub struct StepReport {
 }
 
 /// A project with its repository, locked by the caller.
-pub(crate) struct Workplace<'a, 'h> {
+pub(crate) struct StepContext<'a, 'h> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
-    pub(crate) host: &'a mut Host<'h>,
-    pub(crate) containment: &'a Chosen,
+    pub(crate) host: &'a mut RunContext<'h>,
+    pub(crate) containment: &'a ContainmentChoice,
 }
 
 /// Takes one step in a project whose unfinished iterations are settled.
-pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
+pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
     // While git looks, the tree is read and checked; whether that counts is git's word.
     let status = place.git.ask_status()?;
     let files = place.git.ask_files_at_head();
@@ -119,7 +119,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         Ok(bytes) => state::check_tree(bytes),
         Err(error) => Err(unreadable(error)),
     };
-    let before = Before::new(bytes.as_ref().ok().cloned());
+    let before = TreeBefore::new(bytes.as_ref().ok().cloned());
     before.sha256();
 
     let status = status.answer()?;
@@ -136,14 +136,14 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
             match select(&task_root) {
                 Selection::Complete => return Ok(StepResult::Complete),
                 Selection::Stuck(target) => {
-                    return Ok(StepResult::Stuck(Selected {
+                    return Ok(StepResult::Stuck(StepLeaf {
                         id: target.node.id.to_string(),
                         path: target.path(),
                         attempts: target.node.attempts,
                         max_attempts: target.node.max_attempts,
                     }));
                 }
-                Selection::Open(target) => Job {
+                Selection::Open(target) => StepJob {
                     node_id: target.node.id.to_string(),
                     path: target.path(),
                     root: &task_root,
@@ -157,7 +157,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
                 .ok_or_else(|| invalid_tree(&findings))?;
             valid_bytes = repair::valid_tree(place.git, &pending)?;
             task_root = state::check_tree(&valid_bytes).map_err(|found| invalid_tree(&found))?;
-            Job {
+            StepJob {
                 node_id: REPAIR_NODE.to_owned(),
                 path: REPAIR_NODE.to_owned(),
                 progress: task_root.progress(),
@@ -170,16 +170,16 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         }
     };
     check_limit(&state)?;
-    let budget = Budget::of(place.project, &run_id, &state.config);
+    let budget = RunBudget::of(place.project, &run_id, &state.config);
     budget.check()?;
     place.containment.for_config(&state.config)?;
     let ready = child::prepare(place);
-    let mut belongings = Belongings::capture(
+    let mut belongings = ProtectedFiles::capture(
         place.git,
         &head,
         &state.config,
         Some(job.root),
-        Source::WorkTree,
+        FileSource::WorkTree,
         files,
     )?;
     belongings.note_hidden(place.git, &status.ignored)?;
@@ -199,7 +199,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
         last_valid: job.repair.as_ref().map(|it| it.pending.last_valid.clone()),
         max_attempts_default: state.config.max_attempts_default,
     };
-    place.host.observer.progress(&Progress::Started {
+    place.host.observer.progress(&RunProgress::Started {
         iter: started.iter,
         path: &job.path,
         passed: job.progress.passed,
@@ -216,7 +216,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
 
     match work(place, &mut it, ready, &state, &job, &belongings, &budget) {
         Ok(report) => Ok(StepResult::Recorded(report)),
-        Err(error) if error.code == Code::Interrupted => Err(error),
+        Err(error) if error.code == ErrorCode::Interrupted => Err(error),
         Err(error) if it.is_decided() => Err(error),
         Err(error) => {
             // Everything after the beginning is recorded, errors too; if even
@@ -233,7 +233,7 @@ pub(crate) fn step(place: &mut Workplace<'_, '_>) -> Result<StepResult> {
 }
 
 /// What this iteration is about.
-pub(crate) struct Job<'t, 'a> {
+pub(crate) struct StepJob<'t, 'a> {
     pub(crate) node_id: String,
     pub(crate) path: String,
     /// The tree to work on; in a repair the last valid one.
@@ -242,7 +242,7 @@ pub(crate) struct Job<'t, 'a> {
     pub(crate) progress: tree::TreeProgress,
 }
 
-impl<'t, 'a> Job<'t, 'a> {
+impl<'t, 'a> StepJob<'t, 'a> {
     fn task(&'t self) -> StepTask<'t, 'a> {
         match self.repair {
             Some(_) => StepTask::Repair { valid: self.root },
@@ -256,19 +256,19 @@ impl<'t, 'a> Job<'t, 'a> {
 
 /// What a repair is about.
 pub(crate) struct RepairJob {
-    pub(crate) pending: repair::Pending,
+    pub(crate) pending: repair::PendingRepair,
     pub(crate) findings: Vec<String>,
 }
 
 /// From the prepared iteration to the commit.
 fn work(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
-    state: &State,
-    job: &Job<'_, '_>,
-    belongings: &Belongings<'_>,
-    budget: &Budget,
+    state: &ProjectState,
+    job: &StepJob<'_, '_>,
+    belongings: &ProtectedFiles<'_>,
+    budget: &RunBudget,
 ) -> Result<StepReport> {
     let begun = Instant::now();
     context::write(place.project, it, state, job)?;
@@ -332,7 +332,7 @@ fn work(
             decide::conclude(*accepted, task, &facts)
         }
     };
-    let record = settle::Record {
+    let record = settle::StepRecord {
         outcome,
         facts,
         agent_bytes: agent_bytes.as_ref().map(|bytes| bytes.as_slice()),
@@ -397,8 +397,8 @@ pub(crate) fn check_identity(
 
 /// Nothing of a run is checked out here, but there are runs: not the missing
 /// files are the trouble, but the branch.
-fn elsewhere(place: &Workplace<'_, '_>, error: &Error) -> Option<Error> {
-    if error.code != Code::Layout {
+fn elsewhere(place: &StepContext<'_, '_>, error: &Error) -> Option<Error> {
+    if error.code != ErrorCode::Layout {
         return None;
     }
     let runs = runs_elsewhere(place.project, place.git).ok().flatten()?;
@@ -409,8 +409,11 @@ fn elsewhere(place: &Workplace<'_, '_>, error: &Error) -> Option<Error> {
 }
 
 pub(crate) fn identity_error(message: &str) -> Error {
-    Error::new(Code::Identity, format!("{message} (run 'runner start')"))
-        .hint("(run 'runner start')")
+    Error::new(
+        ErrorCode::Identity,
+        format!("{message} (run 'runner start')"),
+    )
+    .hint("(run 'runner start')")
 }
 
 /// Nothing uncommitted, nothing untracked.
@@ -423,7 +426,7 @@ pub(crate) fn check_clean(status: &GitStatus) -> Result<()> {
         .iter()
         .all(|entry| paths::is_state_path(entry.path.as_os_str().as_bytes()));
     Err(Error::new(
-        Code::Dirty,
+        ErrorCode::Dirty,
         format!(
             "the work tree has uncommitted changes:\n{}",
             list_entries(status)
@@ -456,12 +459,12 @@ pub(crate) fn list_entries(status: &GitStatus) -> String {
     lines.join("\n")
 }
 
-fn check_limit(state: &State) -> Result<()> {
+fn check_limit(state: &ProjectState) -> Result<()> {
     if state.run_state.next_iter <= state.config.max_iterations {
         return Ok(());
     }
     Err(Error::new(
-        Code::Limit,
+        ErrorCode::Limit,
         format!(
             "the run has had its {} iterations",
             state.config.max_iterations
@@ -481,15 +484,15 @@ pub(crate) fn unreadable(error: &ReadError) -> Vec<tree::TreeFinding> {
 /// The tree on disk is invalid and no session is to blame.
 pub(crate) fn invalid_tree(findings: &[tree::TreeFinding]) -> Error {
     let mut error = state::into_error(&state::tree_problems(findings));
-    error.code = Code::Tree;
+    error.code = ErrorCode::Tree;
     error.hint("mend it with `runner edit tree`, or bring it back with git and commit it")
 }
 
 fn kind_of(error: &Error) -> IterationErrorKind {
     match error.code {
-        Code::Step(kind) => kind,
-        Code::Git => IterationErrorKind::Git,
-        Code::Io if error.message.contains("space") => IterationErrorKind::Disk,
+        ErrorCode::Step(kind) => kind,
+        ErrorCode::Git => IterationErrorKind::Git,
+        ErrorCode::Io if error.message.contains("space") => IterationErrorKind::Disk,
         _ => IterationErrorKind::Io,
     }
 }

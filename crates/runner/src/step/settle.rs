@@ -17,16 +17,16 @@ use serde_json::json;
 
 use super::child::millis;
 use super::iteration::has_content;
-use super::{Iteration, StepReport, Workplace};
-use crate::error::{Code, Error, Result};
-use crate::files::{self, Batch};
-use crate::git::{self, Git, Identity};
-use crate::host::Progress;
+use super::{Iteration, StepContext, StepReport};
+use crate::error::{Error, ErrorCode, Result};
+use crate::files::{self, FileBatch};
+use crate::git::{self, Git, GitIdentity};
+use crate::host::RunProgress;
 use crate::image;
 use crate::project::Project;
 
 /// Everything that is to be recorded.
-pub(crate) struct Record<'a> {
+pub(crate) struct StepRecord<'a> {
     pub(crate) outcome: Outcome<'a>,
     pub(crate) facts: StepFacts,
     pub(crate) agent_bytes: Option<&'a [u8]>,
@@ -41,9 +41,9 @@ pub(crate) struct Record<'a> {
 
 /// Writes the decision down, carries it out and commits.
 pub(crate) fn settle(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
-    record: Record<'_>,
+    record: StepRecord<'_>,
 ) -> Result<StepReport> {
     let outcome = &record.outcome;
     let before = it.before.clone();
@@ -158,7 +158,7 @@ pub(crate) fn settle(
         duration_ms: meta.duration_ms,
     };
     carry_out(place, it, &decided, after)?;
-    place.host.observer.progress(&Progress::Ended(&report));
+    place.host.observer.progress(&RunProgress::Ended(&report));
     Ok(report)
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn settle(
 fn save_trees(it: &Iteration, agent: Option<&[u8]>, after: Option<&[u8]>) -> Result<()> {
     let before_path = it.folder.join("tree.before.json");
     let agent_path = it.folder.join("tree.agent.json");
-    let mut batch = Batch::new();
+    let mut batch = FileBatch::new();
     let before = it
         .before
         .bytes()
@@ -207,7 +207,7 @@ fn write_error_log(it: &Iteration, class: OutcomeClass, findings: &[String]) -> 
 
 fn meta_text(meta: &IterationMeta) -> Result<String> {
     let mut text = serde_json::to_string_pretty(meta)
-        .map_err(|error| Error::new(Code::Io, format!("meta.json: {error}")))?;
+        .map_err(|error| Error::new(ErrorCode::Io, format!("meta.json: {error}")))?;
     text.push('\n');
     Ok(text)
 }
@@ -215,7 +215,7 @@ fn meta_text(meta: &IterationMeta) -> Result<String> {
 /// Carries out a decision that an earlier runner left in the journal. May be
 /// done again from any point.
 pub(crate) fn apply_decided(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
 ) -> Result<()> {
@@ -230,7 +230,7 @@ pub(crate) fn apply_decided(
 }
 
 fn carry_out(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
     after: Option<&[u8]>,
@@ -242,7 +242,7 @@ fn carry_out(
 
 fn read_after(it: &Iteration, expected: &str) -> Result<Vec<u8>> {
     let bytes = files::read_regular(&it.folder.join("tree.after.json"), tree::MAX_BYTES)
-        .map_err(|error| Error::new(Code::Io, format!("tree.after.json: {error}")))?;
+        .map_err(|error| Error::new(ErrorCode::Io, format!("tree.after.json: {error}")))?;
     if sha256_hex(&bytes) == *expected {
         return Ok(bytes);
     }
@@ -250,12 +250,12 @@ fn read_after(it: &Iteration, expected: &str) -> Result<Vec<u8>> {
         "tree.after.json of iteration {} is not what was decided",
         it.started.iter
     );
-    Err(Error::new(Code::Io, message)
+    Err(Error::new(ErrorCode::Io, message)
         .hint("bring the file back, or go back with `git reset --hard`"))
 }
 
 fn record_commit(
-    place: &mut Workplace<'_, '_>,
+    place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
 ) -> Result<()> {
@@ -302,7 +302,7 @@ fn write_state(
     after: Option<&[u8]>,
 ) -> Result<()> {
     let root = project.root();
-    let mut batch = Batch::new();
+    let mut batch = FileBatch::new();
     let state = [
         (paths::TREE, after),
         (paths::RUN_STATE, Some(decided.run_state.as_bytes())),
@@ -324,14 +324,21 @@ fn write_state(
     Ok(batch.commit()?)
 }
 
-fn commit(place: &mut Workplace<'_, '_>, it: &Iteration, decided: &JournalDecision) -> Result<()> {
+fn commit(
+    place: &mut StepContext<'_, '_>,
+    it: &Iteration,
+    decided: &JournalDecision,
+) -> Result<()> {
     let git = place.git;
     if let Err(error) = git.add_all() {
         add_what_can_be_added(git, it, &error)?;
     }
     let identity = git.commit(&decided.message)?;
-    if identity == Identity::Runner {
-        place.host.observer.progress(&Progress::Note(git::NAMELESS));
+    if identity == GitIdentity::Runner {
+        place
+            .host
+            .observer
+            .progress(&RunProgress::Note(git::NAMELESS));
     }
     Ok(())
 }
@@ -339,7 +346,7 @@ fn commit(place: &mut Workplace<'_, '_>, it: &Iteration, decided: &JournalDecisi
 /// A file that its owner may not read stops `git add`: it is made readable, and
 /// if that does not help either, it goes to the quarantine.
 fn add_what_can_be_added(git: &Git, it: &Iteration, error: &Error) -> Result<()> {
-    if error.code != Code::Git || error.hint.is_some() {
+    if error.code != ErrorCode::Git || error.hint.is_some() {
         return Err(error.clone());
     }
     for entry in git.status()?.entries {

@@ -8,10 +8,10 @@ use runner_agents::{AgentReader, SessionEnding, SessionUsage};
 use runner_exec::{Flow, Stream};
 use serde::de::IgnoredAny;
 
-use super::child::Listener;
-use crate::budget::Budget;
+use super::child::OutputListener;
+use crate::budget::RunBudget;
 use crate::files;
-use crate::host::{Observer, Progress};
+use crate::host::{ProgressObserver, RunProgress};
 
 /// A line longer than this is not an event that anybody reads.
 const MAX_LINE: usize = 16 * 1024 * 1024;
@@ -20,9 +20,9 @@ const MAX_LINE: usize = 16 * 1024 * 1024;
 /// `stream.jsonl` and passes them to the backend's reader.
 pub(super) struct EventStream<'b> {
     reader: Box<dyn AgentReader>,
-    budget: &'b Budget,
-    stdout: Lines,
-    stderr: Lines,
+    budget: &'b RunBudget,
+    stdout: LineBuffer,
+    stderr: LineBuffer,
     path: PathBuf,
     file: Option<File>,
     broken: bool,
@@ -37,7 +37,7 @@ impl<'b> EventStream<'b> {
     /// print events there is a file from the beginning, for viewers to follow.
     pub(super) fn new(
         reader: Box<dyn AgentReader>,
-        budget: &'b Budget,
+        budget: &'b RunBudget,
         path: &Path,
         cap: u64,
         speaks: bool,
@@ -50,8 +50,8 @@ impl<'b> EventStream<'b> {
         EventStream {
             reader,
             budget,
-            stdout: Lines::default(),
-            stderr: Lines::default(),
+            stdout: LineBuffer::default(),
+            stderr: LineBuffer::default(),
             path: path.to_owned(),
             file,
             broken: false,
@@ -67,7 +67,7 @@ impl<'b> EventStream<'b> {
         exit: Option<i32>,
         now: jiff::Timestamp,
         tz: &runner_agents::LocalZone,
-        observer: &mut dyn Observer,
+        observer: &mut dyn ProgressObserver,
     ) -> (SessionEnding, Option<String>) {
         let rest = self.stdout.take_rest();
         self.line(&rest, observer);
@@ -77,12 +77,12 @@ impl<'b> EventStream<'b> {
         (self.reader.finish(exit, now, tz), self.exceeded)
     }
 
-    fn line(&mut self, line: &[u8], observer: &mut dyn Observer) {
+    fn line(&mut self, line: &[u8], observer: &mut dyn ProgressObserver) {
         if line.is_empty() {
             return;
         }
         for event in self.reader.line(line) {
-            observer.progress(&Progress::AgentEvent(&event));
+            observer.progress(&RunProgress::AgentEvent(&event));
         }
         let room = usize::try_from(self.room).unwrap_or(usize::MAX);
         if line.len() < room && is_json_object(line) {
@@ -113,8 +113,13 @@ fn is_json_object(line: &[u8]) -> bool {
         && serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }
 
-impl Listener for EventStream<'_> {
-    fn output(&mut self, stream: Stream, bytes: &[u8], observer: &mut dyn Observer) -> Flow {
+impl OutputListener for EventStream<'_> {
+    fn output(
+        &mut self,
+        stream: Stream,
+        bytes: &[u8],
+        observer: &mut dyn ProgressObserver,
+    ) -> Flow {
         if stream == Stream::Stderr {
             let reader = &mut self.reader;
             self.stderr.push(bytes, |line| reader.stderr(line));
@@ -140,12 +145,12 @@ impl Listener for EventStream<'_> {
 
 /// Puts lines together from pieces; a line that is too long is passed over.
 #[derive(Default)]
-struct Lines {
+struct LineBuffer {
     partial: Vec<u8>,
     overlong: bool,
 }
 
-impl Lines {
+impl LineBuffer {
     fn push(&mut self, mut bytes: &[u8], mut use_line: impl FnMut(&[u8])) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -184,7 +189,7 @@ mod tests {
     fn lines_come_whole_however_they_are_cut() {
         let text = b"one\n\ntwo\nthree".to_vec();
         for piece in 1..text.len() {
-            let mut lines = Lines::default();
+            let mut lines = LineBuffer::default();
             let mut found = Vec::new();
             for bytes in text.chunks(piece) {
                 lines.push(bytes, |line| found.push(line.to_vec()));
@@ -196,7 +201,7 @@ mod tests {
 
     #[test]
     fn an_overlong_line_is_passed_over_in_bounded_memory() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         let mut found = Vec::new();
         let block = vec![b'x'; 1 << 20];
         for _ in 0..40 {

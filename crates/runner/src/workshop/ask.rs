@@ -9,20 +9,20 @@ use runner_core::config::{BackendKind, Config};
 use runner_core::output::MAX_OUTPUT_BYTES;
 use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
 
-use super::Workshop;
-use super::bench::Bench;
-use crate::containment::{self, Containment, Room};
+use super::FleetRepo;
+use super::bench::Checkout;
+use crate::containment::{self, Containment, WritableRoots};
 use crate::environment;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::host::Host;
+use crate::host::RunContext;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct SessionQuestion<'a> {
     /// What kind of question it is, one word: `RUNNER_QUESTION` in the session.
     pub kind: &'a str,
     /// What it is about: `RUNNER_RUN_ID` in the session.
@@ -37,7 +37,7 @@ pub struct Question<'a> {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SessionAnswer {
     /// A text, which may be anything.
     Said(String),
     /// Nothing; why, in words.
@@ -46,14 +46,14 @@ pub enum Answer {
     Quota(Option<i64>),
 }
 
-impl Workshop {
+impl FleetRepo {
     /// Asks. `None`: the commit is not there.
     pub fn ask(
         &self,
-        question: Question<'_>,
+        question: SessionQuestion<'_>,
         config: &Config,
-        host: &mut Host<'_>,
-    ) -> Result<Option<Answer>> {
+        host: &mut RunContext<'_>,
+    ) -> Result<Option<SessionAnswer>> {
         if !self.has(question.commit)? {
             return Ok(None);
         }
@@ -75,12 +75,12 @@ fn how_to_answer(backend: BackendKind, output: &Path) -> String {
 }
 
 fn ask(
-    bench: &Bench,
-    question: Question<'_>,
+    bench: &Checkout,
+    question: SessionQuestion<'_>,
     config: &Config,
     containment: &Containment,
-    host: &mut Host<'_>,
-) -> Result<Answer> {
+    host: &mut RunContext<'_>,
+) -> Result<SessionAnswer> {
     let project = &bench.project;
     let folder = project.iteration("question", 1);
     files::make_local_folder(&project.iterations())?;
@@ -128,7 +128,7 @@ fn ask(
     }
     let contained = containment.wrap(
         &invocation.argv,
-        &Room {
+        &WritableRoots {
             project,
             git: &bench.git,
             config,
@@ -151,10 +151,10 @@ fn ask(
         hold_lock: Some(bench.session_lock.clone()),
     };
     let cap = usize::try_from(config.executor_output_limit_bytes).unwrap_or(usize::MAX);
-    let mut heard = Heard::new(cap);
+    let mut heard = SessionOutput::new(cap);
     let report = host.supervisor.run(&spec, host.cancel, &mut heard)?;
     if report.ended == Ended::Interrupted {
-        return Err(Error::new(Code::Interrupted, "interrupted"));
+        return Err(Error::new(ErrorCode::Interrupted, "interrupted"));
     }
     let mut reader = backend.reader();
     for line in lines(&heard.stdout.finish()) {
@@ -172,37 +172,39 @@ fn ask(
         .or(ending.output)
         .filter(|it| !it.trim_ascii().is_empty());
     if let Some(said) = said {
-        return Ok(Answer::Said(String::from_utf8_lossy(&said).into_owned()));
+        return Ok(SessionAnswer::Said(
+            String::from_utf8_lossy(&said).into_owned(),
+        ));
     }
     Ok(match (&report.ended, ending.failure) {
         (_, Some(failure)) if failure.kind == FailureKind::Quota => {
             let at = failure.reset.and_then(|reset| reset.at(now));
-            Answer::Quota(at.map(jiff::Timestamp::as_millisecond))
+            SessionAnswer::Quota(at.map(jiff::Timestamp::as_millisecond))
         }
-        (Ended::NotStarted(failure), _) => Answer::Silent(failure.message.clone()),
-        (Ended::TimedOut | Ended::Idle, _) => Answer::Silent("its time was up".to_owned()),
+        (Ended::NotStarted(failure), _) => SessionAnswer::Silent(failure.message.clone()),
+        (Ended::TimedOut | Ended::Idle, _) => SessionAnswer::Silent("its time was up".to_owned()),
         (_, Some(failure)) => {
             let secrets: Vec<&str> = config.executor.env.values().map(String::as_str).collect();
-            Answer::Silent(runner_agents::mask_text(&failure.message, &secrets))
+            SessionAnswer::Silent(runner_agents::mask_text(&failure.message, &secrets))
         }
-        _ => Answer::Silent("the session ended without an answer".to_owned()),
+        _ => SessionAnswer::Silent("the session ended without an answer".to_owned()),
     })
 }
 
 /// What a session prints, both ends of each stream.
-struct Heard {
-    stdout: Kept,
-    stderr: Kept,
+struct SessionOutput {
+    stdout: OutputEnds,
+    stderr: OutputEnds,
 }
 
-struct Kept {
+struct OutputEnds {
     head: Vec<u8>,
     rest: CappedLog,
 }
 
-impl Kept {
+impl OutputEnds {
     fn new(cap: usize) -> Self {
-        Kept {
+        OutputEnds {
             head: Vec::new(),
             rest: CappedLog::new(cap),
         }
@@ -215,16 +217,16 @@ impl Kept {
     }
 }
 
-impl Heard {
+impl SessionOutput {
     fn new(cap: usize) -> Self {
-        Heard {
-            stdout: Kept::new(cap),
-            stderr: Kept::new(cap),
+        SessionOutput {
+            stdout: OutputEnds::new(cap),
+            stderr: OutputEnds::new(cap),
         }
     }
 }
 
-impl Sink for Heard {
+impl Sink for SessionOutput {
     fn output(&mut self, stream: Stream, bytes: &[u8]) -> Flow {
         let kept = match stream {
             Stream::Stdout => &mut self.stdout,

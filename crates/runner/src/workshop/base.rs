@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Workshop;
-use crate::error::{Code, Error, Result};
+use super::FleetRepo;
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, Merge, WorkTree};
-use crate::landing::{Move, Pending, finish_at};
-use crate::lock::Lock;
+use crate::git::{Git, GitMergeOutcome, WorkTree};
+use crate::landing::{PendingLanding, WorkTreeMove, finish_at};
+use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::runs::full_name;
 use crate::trial::some_of;
@@ -41,14 +41,14 @@ pub enum BaseAt {
 
 /// What became of the user's own branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Presented {
+pub enum BranchUpdate {
     /// It is where the base is, with its checkout.
     UpToDate,
     /// It stays behind; why.
     Behind(String),
 }
 
-impl Workshop {
+impl FleetRepo {
     /// The commit that results are merged into, with what the user has committed since.
     pub fn base(&self) -> Result<String> {
         Ok(self.with_users_commits()?.0)
@@ -79,29 +79,29 @@ impl Workshop {
     }
 
     /// Fast-forwards the user's branch, with its checkouts, to where the base is.
-    pub fn present(&self) -> Result<Presented> {
+    pub fn present(&self) -> Result<BranchUpdate> {
         let _lock = self.lock()?;
         let pending = self.fleet_folder().join("present.json");
         if let Err(error) = finish_at(&pending, &self.git) {
             return match error.code {
-                Code::Dirty => Ok(Presented::Behind(error.message)),
+                ErrorCode::Dirty => Ok(BranchUpdate::Behind(error.message)),
                 _ => Err(error),
             };
         }
         if self.target()? == self.base {
-            return Ok(Presented::UpToDate);
+            return Ok(BranchUpdate::UpToDate);
         }
         let (tip, conflicts) = self.with_users_commits()?;
         if let Some(paths) = conflicts {
-            return Ok(Presented::Behind(self.words_about(&paths)));
+            return Ok(BranchUpdate::Behind(self.words_about(&paths)));
         }
         let from = self.tip(&self.base)?;
         if from == tip {
-            return Ok(Presented::UpToDate);
+            return Ok(BranchUpdate::UpToDate);
         }
         let trees = self.git.work_trees()?;
         if let Some(place) = trees.iter().find_map(|tree| self.is_busy(tree)) {
-            return Ok(Presented::Behind(format!(
+            return Ok(BranchUpdate::Behind(format!(
                 "a merge or rebase is under way in {}",
                 place.display()
             )));
@@ -111,12 +111,12 @@ impl Workshop {
         for tree in trees.iter().filter(|tree| self.holds_base(tree)) {
             match Self::lock_checkout(&tree.git)? {
                 Ok(lock) => locks.extend(lock),
-                Err(words) => return Ok(Presented::Behind(words)),
+                Err(words) => return Ok(BranchUpdate::Behind(words)),
             }
-            let step = Move::follow(&tree.git, &self.base, &from, &tip);
+            let step = WorkTreeMove::follow(&tree.git, &self.base, &from, &tip);
             let blockers = step.blockers()?;
             if !blockers.is_empty() {
-                return Ok(Presented::Behind(format!(
+                return Ok(BranchUpdate::Behind(format!(
                     "{} is checked out in {}, and these files there are in the way: {}",
                     self.base,
                     step.root().display(),
@@ -125,7 +125,7 @@ impl Workshop {
             }
             moves.push(step);
         }
-        let promise = Pending {
+        let promise = PendingLanding {
             target: self.base.clone(),
             commit: tip.clone(),
             moves,
@@ -137,19 +137,19 @@ impl Workshop {
         }
         if let Err(error) = self.move_branch(&self.base, &from, &tip, "runner: fleet") {
             files::remove_if_there(&pending)?;
-            return Ok(Presented::Behind(error.message));
+            return Ok(BranchUpdate::Behind(error.message));
         }
         for step in &promise.moves {
             if let Err(error) = step.go() {
                 let place = step.root().display();
                 let why = error.message;
-                return Ok(Presented::Behind(format!(
+                return Ok(BranchUpdate::Behind(format!(
                     "{place} could not be brought along: {why}"
                 )));
             }
         }
         files::remove_if_there(&pending)?;
-        Ok(Presented::UpToDate)
+        Ok(BranchUpdate::UpToDate)
     }
 
     /// The branch that results are merged into.
@@ -172,7 +172,7 @@ impl Workshop {
             // Somebody else made it at the same moment.
             Err(_) if self.git.commit_of(&full)?.is_some() => Ok(ours),
             Err(_) if self.git.commit_of("refs/heads/fleet")?.is_some() => Err(Error::new(
-                Code::Git,
+                ErrorCode::Git,
                 format!("a branch `fleet` is in the way: git cannot have {ours} beside it"),
             )
             .hint("rename it: `git branch -m fleet something-else`")),
@@ -188,7 +188,7 @@ impl Workshop {
     fn tip(&self, branch: &str) -> Result<String> {
         self.git.commit_of(&full_name(branch))?.ok_or_else(|| {
             Error::new(
-                Code::NotFound,
+                ErrorCode::NotFound,
                 format!("there is no branch {branch:?} any more"),
             )
             .hint("name another one in [fleet] base, or make it again")
@@ -216,14 +216,14 @@ impl Workshop {
                 return Ok((ours, Some(Vec::new())));
             } else {
                 match self.git.merge_commits(&ours, &theirs)? {
-                    Merge::Clean(tree) => {
+                    GitMergeOutcome::Clean(tree) => {
                         let secs = self.git.secs_of(&ours)?.max(self.git.secs_of(&theirs)?);
                         let message = format!("Merge branch '{}' into {target}\n", self.base);
                         let parents = [ours.as_str(), theirs.as_str()];
                         self.git
                             .commit_tree_like(&theirs, secs, &tree, &parents, &message)?
                     }
-                    Merge::Conflicts(paths) => {
+                    GitMergeOutcome::Conflicts(paths) => {
                         let paths = paths.iter().map(|it| super::results::shown(it));
                         return Ok((ours, Some(paths.collect())));
                     }
@@ -237,7 +237,7 @@ impl Workshop {
             }
         }
         Err(Error::new(
-            Code::Git,
+            ErrorCode::Git,
             format!("{target} keeps being moved by somebody else"),
         ))
     }
@@ -273,14 +273,14 @@ impl Workshop {
     }
 
     /// A runner may be at work where the base is checked out.
-    fn lock_checkout(git: &Git) -> Result<std::result::Result<Option<Lock>, String>> {
+    fn lock_checkout(git: &Git) -> Result<std::result::Result<Option<ProjectLock>, String>> {
         let project = Project::at(git.root().to_owned());
         if !Path::new(&project.runner_dir()).is_dir() {
             return Ok(Ok(None));
         }
-        match Lock::take(&project) {
+        match ProjectLock::take(&project) {
             Ok(lock) => Ok(Ok(Some(lock))),
-            Err(error) if error.code == Code::Locked => Ok(Err(error.message)),
+            Err(error) if error.code == ErrorCode::Locked => Ok(Err(error.message)),
             Err(error) => Err(error),
         }
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use runner_exec::{Cancel, wait_until_unlocked};
 use rustix::fs::{FlockOperation, flock};
 
-use super::{CHECKOUTS, RunName, Workshop, open_lock};
-use crate::error::{Code, Error, Result};
+use super::{CHECKOUTS, FleetRepo, RunName, open_lock};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
 use crate::lock;
@@ -27,22 +27,22 @@ pub(super) const SESSION: &str = "session";
 
 /// Somebody's place, for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Bench {
+pub(super) struct Checkout {
     pub(super) project: Project,
     pub(super) git: Git,
     /// What supervisors hold while anything of theirs is alive.
     pub(super) session_lock: PathBuf,
-    seat: Seat,
+    seat: CheckoutLock,
 }
 
 /// The lock of a place; the place itself may not be there yet, or no more.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct CheckoutLock {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Seat {
+impl CheckoutLock {
     /// Whether nothing of an earlier owner is alive in it.
     pub(super) fn is_quiet(&self, cancel: &Cancel, limit: Duration) -> Result<bool> {
         let project = Project::at(self.folder.clone());
@@ -59,14 +59,14 @@ impl Seat {
     }
 }
 
-impl Workshop {
+impl FleetRepo {
     /// A commit in a place that goes away with this value.
-    pub(super) fn checkout(&self, commit: &str) -> Result<Checkout<'_>> {
+    pub(super) fn checkout(&self, commit: &str) -> Result<CleanCheckout<'_>> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
-        Ok(Checkout {
+        Ok(CleanCheckout {
             bench: self.bench(CHECKOUTS, &name, None, commit)?,
             workshop: self,
         })
@@ -79,11 +79,11 @@ impl Workshop {
         name: &str,
         owner: Option<&RunName>,
         commit: &str,
-    ) -> Result<Bench> {
+    ) -> Result<Checkout> {
         let folder = self.place(kind, name);
         let Some(seat) = self.take_seat(&folder)? else {
             return Err(Error::new(
-                Code::Locked,
+                ErrorCode::Locked,
                 format!("somebody is at work in {}", folder.display()),
             ));
         };
@@ -94,14 +94,14 @@ impl Workshop {
         }
         if !seat.is_quiet(&Cancel::new()?, ORPHANS)? {
             return Err(Error::new(
-                Code::Locked,
+                ErrorCode::Locked,
                 format!("processes are still alive in {}", folder.display()),
             ));
         }
         files::remove_if_there(&folder)?;
         files::make_folder(&folder)?;
         let git = self.git.borrow_into(&folder, commit)?;
-        Ok(Bench {
+        Ok(Checkout {
             session_lock: beside(&folder, SESSION),
             project: Project::at(folder),
             git,
@@ -114,21 +114,21 @@ impl Workshop {
     }
 
     /// Takes a place if it is free.
-    pub(super) fn take_seat(&self, folder: &Path) -> Result<Option<Seat>> {
+    pub(super) fn take_seat(&self, folder: &Path) -> Result<Option<CheckoutLock>> {
         let _lock = self.lock()?;
         if let Some(kind) = folder.parent() {
             files::make_folder(kind)?;
         }
         let file = open_lock(&beside(folder, LOCK))?;
         let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        Ok(free.then(|| Seat {
+        Ok(free.then(|| CheckoutLock {
             folder: folder.to_owned(),
             _lock: file,
         }))
     }
 
     /// Removes a place and all that is beside it.
-    pub(super) fn clear(&self, seat: &Seat) -> Result<()> {
+    pub(super) fn clear(&self, seat: &CheckoutLock) -> Result<()> {
         files::remove_if_there(&seat.folder)?;
         // Whoever opens a lock does so while holding this one: nobody is left with a file
         // that has no name any more.
@@ -142,12 +142,12 @@ impl Workshop {
 
 /// A bench that goes away with this value.
 #[derive(Debug)]
-pub(super) struct Checkout<'w> {
-    workshop: &'w Workshop,
-    pub(super) bench: Bench,
+pub(super) struct CleanCheckout<'w> {
+    workshop: &'w FleetRepo,
+    pub(super) bench: Checkout,
 }
 
-impl Drop for Checkout<'_> {
+impl Drop for CleanCheckout<'_> {
     fn drop(&mut self) {
         // What stays is for the next sweep.
         let _ = self.workshop.clear(&self.bench.seat);

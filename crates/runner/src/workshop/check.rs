@@ -5,10 +5,10 @@ use std::time::Duration;
 use runner_core::config::Config;
 use runner_core::digest::sha256_hex;
 
-use super::Workshop;
+use super::FleetRepo;
 use crate::containment::Containment;
 use crate::error::Result;
-use crate::host::Host;
+use crate::host::RunContext;
 use crate::trial::{self, TrialEnd};
 
 /// A command that was to be run.
@@ -43,7 +43,7 @@ impl CommandRun {
     }
 }
 
-impl Workshop {
+impl FleetRepo {
     /// Runs commands one after the other in one checkout of a commit, contained as the
     /// config says. `None`: the commit is not there.
     pub fn check(
@@ -51,7 +51,7 @@ impl Workshop {
         commit: &str,
         commands: &[Vec<String>],
         config: &Config,
-        host: &mut Host<'_>,
+        host: &mut RunContext<'_>,
     ) -> Result<Option<Vec<CommandRun>>> {
         if !self.has(commit)? {
             return Ok(None);

@@ -25,18 +25,18 @@ use runner_core::paths;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
 use crate::project::Project;
 use crate::runs::full_name;
 use crate::state;
 
-pub use ask::{Answer, Question};
-pub use base::{BaseAt, Presented};
+pub use ask::{SessionAnswer, SessionQuestion};
+pub use base::{BaseAt, BranchUpdate};
 pub use check::{CommandEnd, CommandRun};
-pub use results::{Alteration, Altered, MergeOf, Merged};
-pub use run::{RunOrder, RunReport, Used};
+pub use results::{MergeOf, ResultChange, ResultChangeKind, ResultMergeOutcome};
+pub use run::{RunOrder, TaskRunReport, TaskRunUsage};
 pub use sweep::RunName;
 
 /// Folder names below `.runner/fleet/`.
@@ -48,13 +48,13 @@ const RESERVED: &[&str] = &["abandoned", "lost"];
 
 /// A project whose results are merged into one base.
 #[derive(Debug)]
-pub struct Workshop {
+pub struct FleetRepo {
     project: Project,
     git: Git,
     base: String,
 }
 
-impl Workshop {
+impl FleetRepo {
     /// Opens the project that a folder belongs to. Without a name the base is the branch
     /// that is checked out there.
     pub fn open(root: &Path, base: Option<&str>) -> Result<Self> {
@@ -68,13 +68,13 @@ impl Workshop {
         let valid = git.ask(&["check-ref-format", &full])?.is_some();
         if !valid || git.commit_of(&full)?.is_none() {
             return Err(Error::new(
-                Code::NotFound,
+                ErrorCode::NotFound,
                 format!("there is no branch {base:?} with a commit to merge results into"),
             )
             .hint("commit something first, or name another branch in [fleet] base"));
         }
         files::make_local_folder(&project.root().join(paths::FLEET_DIR))?;
-        Ok(Workshop { project, git, base })
+        Ok(FleetRepo { project, git, base })
     }
 
     /// The same again, with the root and the branch that the first opening gave.
@@ -82,7 +82,7 @@ impl Workshop {
         let project = Project::at(root.to_owned());
         let git = disarm::open_to_look(&project)?;
         let base = base.to_owned();
-        Ok(Workshop { project, git, base })
+        Ok(FleetRepo { project, git, base })
     }
 
     /// The branch of the user's that everything is for.
@@ -104,7 +104,7 @@ impl Workshop {
         };
         let text = text.ok_or_else(|| {
             Error::new(
-                Code::Layout,
+                ErrorCode::Layout,
                 format!("there is no {} for the fleet to go by", paths::CONFIG),
             )
             .hint("make one with `runner init`")
@@ -165,7 +165,7 @@ fn checked_out(git: &Git) -> Result<String> {
         .and_then(|it| it.strip_prefix("refs/heads/"));
     name.map(str::to_owned).ok_or_else(|| {
         Error::new(
-            Code::Git,
+            ErrorCode::Git,
             "no branch is checked out, so there is none to merge into",
         )
         .hint("check one out, or name one in [fleet] base")

@@ -6,25 +6,25 @@ use std::path::Path;
 use runner_core::paths;
 use runner_core::text::escape_path;
 
-use super::Workshop;
+use super::FleetRepo;
 use crate::error::Result;
-use crate::git::{Merge, split_nul};
+use crate::git::{GitMergeOutcome, split_nul};
 
 /// A diff larger than this is told to be a byte larger.
 const MAX_DIFF: u64 = 64 << 20;
 
 /// A file that a result changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Altered {
+pub struct ResultChange {
     /// From the root of the repository.
     pub path: String,
     /// What was done to it.
-    pub how: Alteration,
+    pub how: ResultChangeKind,
 }
 
 /// What was done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alteration {
+pub enum ResultChangeKind {
     /// It is new.
     Created,
     /// It is another.
@@ -35,7 +35,7 @@ pub enum Alteration {
 
 /// What merging came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Merged {
+pub enum ResultMergeOutcome {
     /// This commit, on top of the base.
     Commit(String),
     /// These paths do not fit together.
@@ -57,9 +57,9 @@ pub struct MergeOf<'a> {
     pub message: &'a str,
 }
 
-impl Workshop {
+impl FleetRepo {
     /// What differs between two commits; `None` if one of them is not there.
-    pub fn changes(&self, from: &str, to: &str) -> Result<Option<Vec<Altered>>> {
+    pub fn changes(&self, from: &str, to: &str) -> Result<Option<Vec<ResultChange>>> {
         if !self.has(from)? || !self.has(to)? {
             return Ok(None);
         }
@@ -76,12 +76,12 @@ impl Workshop {
         let mut words = split_nul(&listed);
         let mut found = Vec::new();
         while let (Some(how), Some(path)) = (words.next(), words.next()) {
-            found.push(Altered {
+            found.push(ResultChange {
                 path: named(path),
                 how: match how.first() {
-                    Some(b'A') => Alteration::Created,
-                    Some(b'D') => Alteration::Deleted,
-                    _ => Alteration::Modified,
+                    Some(b'A') => ResultChangeKind::Created,
+                    Some(b'D') => ResultChangeKind::Deleted,
+                    _ => ResultChangeKind::Modified,
                 },
             });
         }
@@ -117,33 +117,33 @@ impl Workshop {
     /// Merges a result into a base; no branch moves. The new commit has the base as its only
     /// parent, so that a history says once what was merged; the same arguments give the same
     /// commit.
-    pub fn merge(&self, merge: MergeOf<'_>) -> Result<Merged> {
+    pub fn merge(&self, merge: MergeOf<'_>) -> Result<ResultMergeOutcome> {
         let MergeOf {
             base,
             result,
             message,
         } = merge;
         if !self.has(result)? {
-            return Ok(Merged::Missing);
+            return Ok(ResultMergeOutcome::Missing);
         }
         if self.git.is_ancestor(result, base)? {
-            return Ok(Merged::Empty);
+            return Ok(ResultMergeOutcome::Empty);
         }
         let tree = match self.git.merge_commits(base, result)? {
-            Merge::Clean(tree) => tree,
-            Merge::Conflicts(paths) => {
+            GitMergeOutcome::Clean(tree) => tree,
+            GitMergeOutcome::Conflicts(paths) => {
                 let paths = paths.iter().map(|path| shown(path));
-                return Ok(Merged::Conflicts(paths.collect()));
+                return Ok(ResultMergeOutcome::Conflicts(paths.collect()));
             }
         };
         if tree == self.git.tree_of(base)? {
-            return Ok(Merged::Empty);
+            return Ok(ResultMergeOutcome::Empty);
         }
         let secs = self.git.secs_of(base)?.max(self.git.secs_of(result)?);
         let commit = self
             .git
             .commit_tree_like(result, secs, &tree, &[base], message)?;
-        Ok(Merged::Commit(commit))
+        Ok(ResultMergeOutcome::Commit(commit))
     }
 
     /// What a commit has beyond the base, without `.runner/`, as one commit on the base;

@@ -8,22 +8,22 @@ use runner_core::meta::{GuardResult, GuardRun, IterationErrorKind, IterationMeta
 use runner_core::paths;
 use runner_core::text::cut_front;
 
-use super::bench::Bench;
+use super::bench::Checkout;
 use super::sweep::{RunName, token_of};
-use super::{MergeOf, Merged, WORKTREES, Workshop, safe_name};
-use crate::containment::Chosen;
+use super::{FleetRepo, MergeOf, ResultMergeOutcome, WORKTREES, safe_name};
+use crate::containment::ContainmentChoice;
 use crate::disarm;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
-use crate::host::Host;
+use crate::host::RunContext;
 use crate::init;
-use crate::lock::Lock;
+use crate::lock::ProjectLock;
 use crate::recover;
-use crate::run_loop::{LoopEnd, LoopOptions, LoopStatus, run_loop};
+use crate::run_loop::{LoopOptions, LoopOutcome, LoopStatus, run_loop};
 use crate::runs::full_name;
 use crate::start::{StartOptions, start};
-use crate::step::{Workplace, branch_of, read_meta};
+use crate::step::{StepContext, branch_of, read_meta};
 use crate::trouble;
 
 /// How much of a red guard's output is told.
@@ -49,9 +49,9 @@ pub struct RunOrder<'a> {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct RunReport {
+pub struct TaskRunReport {
     /// How the loop ended.
-    pub end: LoopEnd,
+    pub end: LoopOutcome,
     /// The commit of the base that it began from.
     pub start: String,
     /// All that it changes, without `.runner/`, as one commit on that, if it is anything.
@@ -61,14 +61,14 @@ pub struct RunReport {
     /// When a used-up quota is there again, in milliseconds since 1970.
     pub quota_until: Option<i64>,
     /// What its sessions used.
-    pub used: Used,
+    pub used: TaskRunUsage,
     /// The guard's last run, if that was green.
     pub guard: Option<GuardRun>,
 }
 
 /// What sessions used, as far as they said so.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Used {
+pub struct TaskRunUsage {
     /// Tokens that went in, cached ones too.
     pub input_tokens: u64,
     /// Tokens that came out.
@@ -77,7 +77,7 @@ pub struct Used {
     pub cost_usd: f64,
 }
 
-impl Workshop {
+impl FleetRepo {
     /// Works on a task until the loop ends. The base is what the result is a commit on,
     /// also where work goes on from an earlier result: what is judged is all that would be
     /// merged. `timed_out` says whether a cancel meant that the time was up; another one
@@ -86,8 +86,8 @@ impl Workshop {
         &self,
         order: RunOrder<'_>,
         timed_out: &dyn Fn() -> bool,
-        host: &mut Host<'_>,
-    ) -> Result<RunReport> {
+        host: &mut RunContext<'_>,
+    ) -> Result<TaskRunReport> {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
         self.refuse_if_replaced(order.name)?;
@@ -107,7 +107,7 @@ impl Workshop {
             quota_until = quota.and_then(|it| it.retry_at.as_deref()?.parse().ok());
         });
         let metas = metas(&bench, &run_id);
-        let mut report = RunReport {
+        let mut report = TaskRunReport {
             start: base.clone(),
             result: None,
             why: why(&end, &bench, metas.last()),
@@ -146,27 +146,29 @@ impl Workshop {
             message: &message,
         })?;
         Ok(match merged {
-            Merged::Commit(commit) => commit,
-            Merged::Conflicts(_) | Merged::Empty | Merged::Missing => base.to_owned(),
+            ResultMergeOutcome::Commit(commit) => commit,
+            ResultMergeOutcome::Conflicts(_)
+            | ResultMergeOutcome::Empty
+            | ResultMergeOutcome::Missing => base.to_owned(),
         })
     }
 
     /// The repository of a place after its loop, with nothing planted in it, and the last
     /// commit of the run.
-    fn settled(bench: &Bench, run_id: &str, host: &mut Host<'_>) -> Result<(Git, String)> {
-        let _lock = Lock::take(&bench.project)?;
+    fn settled(bench: &Checkout, run_id: &str, host: &mut RunContext<'_>) -> Result<(Git, String)> {
+        let _lock = ProjectLock::take(&bench.project)?;
         let git = disarm::open(&bench.project, host)?;
-        let mut place = Workplace {
+        let mut place = StepContext {
             project: &bench.project,
             git: &git,
             host,
-            containment: &Chosen::default(),
+            containment: &ContainmentChoice::default(),
         };
         recover::recover(&mut place)?;
         let branch = full_name(&branch_of(run_id));
         let tip = git.commit_of(&branch)?.ok_or_else(|| {
             Error::new(
-                Code::Identity,
+                ErrorCode::Identity,
                 format!("the branch of run {run_id} is gone"),
             )
         })?;
@@ -223,7 +225,7 @@ impl Workshop {
         match newer {
             None => Ok(()),
             Some(token) => Err(Error::new(
-                Code::Refused,
+                ErrorCode::Refused,
                 format!(
                     "run {} belongs to the owner with token {token}, not to the one with {}",
                     name.run_id, name.token
@@ -240,7 +242,7 @@ fn with_id(goal: &str, run_id: &str) -> Result<String> {
 }
 
 /// The records of all iterations.
-fn metas(bench: &Bench, run_id: &str) -> Vec<IterationMeta> {
+fn metas(bench: &Checkout, run_id: &str) -> Vec<IterationMeta> {
     let project = &bench.project;
     let numbers = project.iteration_numbers(run_id).into_iter();
     numbers
@@ -248,8 +250,8 @@ fn metas(bench: &Bench, run_id: &str) -> Vec<IterationMeta> {
         .collect()
 }
 
-fn used(metas: &[IterationMeta]) -> Used {
-    let mut used = Used::default();
+fn used(metas: &[IterationMeta]) -> TaskRunUsage {
+    let mut used = TaskRunUsage::default();
     for run in metas.iter().filter_map(|meta| meta.executor.as_ref()) {
         used.input_tokens += run.input_tokens.unwrap_or(0);
         used.output_tokens += run.output_tokens.unwrap_or(0);
@@ -267,7 +269,7 @@ fn green(metas: &[IterationMeta]) -> Option<&GuardRun> {
         .filter(|_| last.guard == GuardResult::Pass)
 }
 
-fn why(end: &LoopEnd, bench: &Bench, last: Option<&IterationMeta>) -> String {
+fn why(end: &LoopOutcome, bench: &Checkout, last: Option<&IterationMeta>) -> String {
     if end.status == LoopStatus::Complete {
         return String::new();
     }
@@ -282,7 +284,10 @@ fn why(end: &LoopEnd, bench: &Bench, last: Option<&IterationMeta>) -> String {
     };
     let told = last.and_then(|meta| last_words(bench, meta));
     // That attempts or iterations are used up is known from the status; why is not.
-    let used_up = end.error.as_ref().is_none_or(|it| it.code == Code::Limit);
+    let used_up = end
+        .error
+        .as_ref()
+        .is_none_or(|it| it.code == ErrorCode::Limit);
     match told {
         None => general,
         Some(told) if used_up => told,
@@ -292,7 +297,7 @@ fn why(end: &LoopEnd, bench: &Bench, last: Option<&IterationMeta>) -> String {
 
 /// Why the last iteration was none that helped: the guard's words, what was not accepted,
 /// or what the session said.
-fn last_words(bench: &Bench, meta: &IterationMeta) -> Option<String> {
+fn last_words(bench: &Checkout, meta: &IterationMeta) -> Option<String> {
     let words = if meta.guard == GuardResult::Fail {
         let folder = bench.project.iteration(&meta.run_id, meta.iter);
         let log = files::read_regular(&folder.join("guard.log"), MAX_LOG).unwrap_or_default();

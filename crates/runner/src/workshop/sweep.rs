@@ -9,7 +9,7 @@ use runner_exec::Cancel;
 use serde::{Deserialize, Serialize};
 
 use super::bench::{LOCK, ORPHANS, SESSION, beside};
-use super::{CHECKOUTS, WORKTREES, Workshop, safe_name};
+use super::{CHECKOUTS, FleetRepo, WORKTREES, safe_name};
 use crate::error::Result;
 use crate::files;
 
@@ -66,7 +66,7 @@ pub(super) fn token_of(name: &str, run_id: &str) -> Option<u64> {
     rest.strip_prefix('-')?.parse().ok()
 }
 
-impl Workshop {
+impl FleetRepo {
     /// The runs whose folders or refs are there, proof of merged ones left out. What is left
     /// of checks that were killed is removed on the way.
     pub fn kept(&self) -> Result<Vec<RunName>> {

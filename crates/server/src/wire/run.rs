@@ -96,7 +96,7 @@ pub enum RunStatus {
 
 super::words! {
     /// What a runner that is at work does.
-    Phase of runner::Phase {
+    Phase of runner::RunPhase {
         /// No runner is at work.
         Idle,
         /// A runner has the lock, and no iteration has begun.

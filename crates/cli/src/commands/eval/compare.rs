@@ -1,6 +1,6 @@
 //! `runner eval compare`.
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 use runner_eval::Folders;
 use runner_eval::report::{self, CaseComparison, Comparison, Test, Verdict};
 
@@ -20,7 +20,7 @@ pub(crate) fn compare(
     let (side_a, side_b) = (records.select(a)?, records.select(b)?);
     let comparison = report::compare((a, &side_a), (b, &side_b)).ok_or_else(|| {
         Error::new(
-            Code::NotFound,
+            ErrorCode::NotFound,
             format!("{a} and {b} have no case in common"),
         )
         .hint("run the same cases for both, with `runner eval run CASE --label NAME`")

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Result, SystemClock};
+use runner::{Result, SystemWallClock};
 use runner_eval::{Folders, FromGitOptions, MinedCommit, World};
 use runner_exec::{Cancel, HangUp, Supervisor};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(crate) fn run(
     };
     let cancel = Cancel::on_signals(HangUp::Ends)?;
     let world = World {
-        clock: &SystemClock,
+        clock: &SystemWallClock,
         cancel: &cancel,
         supervisor: &Supervisor::this_binary(),
     };

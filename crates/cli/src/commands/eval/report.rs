@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Clock as _, Code, Error, Result, SystemClock};
+use runner::{Error, ErrorCode, Result, SystemWallClock, WallClock as _};
 use runner_eval::case::Outcome;
 use runner_eval::report::{self, CaseReport, Report, Spread};
 use runner_eval::{Folders, Records};
@@ -28,14 +28,14 @@ pub(crate) fn report(
     if chosen.is_empty() {
         let of = case.map_or_else(String::new, |case| format!(" of the case {case}"));
         return Err(Error::new(
-            Code::NotFound,
+            ErrorCode::NotFound,
             format!("there are no results{of} in {}", folders.results.display()),
         )
         .hint("`runner eval run CASE` makes some"));
     }
     let report = Report::of(&chosen);
     if let Some(path) = html {
-        let page = report::page(&report, &SystemClock.stamp()[..16].replace('T', " "));
+        let page = report::page(&report, &SystemWallClock.stamp()[..16].replace('T', " "));
         if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
             runner::files::make_folder(folder)?;
         }
@@ -182,7 +182,7 @@ pub(crate) fn clean(
     for name in &names {
         runner_core::goal::check_run_id(name).map_err(|why| {
             Error::new(
-                Code::NotFound,
+                ErrorCode::NotFound,
                 format!("{name:?} is no name of a case: {why}"),
             )
             .hint("`runner eval list` shows the cases")

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use runner::{Code, Error, Result, SystemClock};
+use runner::{Error, ErrorCode, Result, SystemWallClock};
 use runner_eval::case::parse_executor;
 use runner_eval::{Folders, RunOptions, RunReport, World};
 use runner_exec::{Cancel, HangUp, Supervisor};
@@ -29,7 +29,7 @@ pub(crate) fn run(folders: &Folders, args: &RunArgs, out: &mut Out) -> Result<Ex
     };
     let cancel = Cancel::on_signals(HangUp::Ends)?;
     let world = World {
-        clock: &SystemClock,
+        clock: &SystemWallClock,
         cancel: &cancel,
         supervisor: &Supervisor::this_binary(),
     };
@@ -125,8 +125,11 @@ fn print(report: &RunReport, out: &mut Out) {
     }
     if report.interrupted {
         out.error(
-            &Error::new(Code::Interrupted, "interrupted; what is recorded stays")
-                .hint("`runner eval run --resume` makes the rest"),
+            &Error::new(
+                ErrorCode::Interrupted,
+                "interrupted; what is recorded stays",
+            )
+            .hint("`runner eval run --resume` makes the rest"),
         );
     } else if all > 0 {
         out.say("next: `runner eval report`");

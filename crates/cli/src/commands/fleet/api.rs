@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 use runner_core::paths;
 use runner_fleet::host::HostProfile;
 use runner_fleet::outlook::ProjectBacklog;
@@ -106,9 +106,9 @@ fn in_words(error: ServeError) -> Error {
     let words = error.to_string();
     match error {
         ServeError::InUse(_) => {
-            Error::new(Code::Io, words).hint("`--port 0` takes a free one for the API")
+            Error::new(ErrorCode::Io, words).hint("`--port 0` takes a free one for the API")
         }
-        ServeError::Bind(..) => Error::new(Code::Io, words)
+        ServeError::Bind(..) => Error::new(ErrorCode::Io, words)
             .hint("--bind takes an address of this machine, such as 127.0.0.1 or 0.0.0.0"),
         ServeError::Io(error) => error.into(),
     }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use runner::workshop::Workshop;
-use runner::{Code, Error, Progress, Project, Result};
+use runner::workshop::FleetRepo;
+use runner::{Error, ErrorCode, Project, Result, RunProgress};
 use runner_agents::AgentEvent;
 use runner_core::config::{Config, FleetConfig};
 use runner_core::paths;
@@ -44,7 +44,7 @@ pub(super) struct Ground {
     pub(super) store: Store,
     pub(super) names: Names,
     /// What was found out because there was no config.
-    pub(super) guessed: Option<runner::Guess>,
+    pub(super) guessed: Option<runner::InitGuess>,
     pub(super) doing: Doing,
     /// The address that the API listens on.
     pub(super) bind: IpAddr,
@@ -75,13 +75,13 @@ impl Ground {
         let project = Project::of_work_tree(dir)?;
         let root = project.root().to_owned();
         // The first look makes the fleet's folder, which ignores itself.
-        let workshop = Workshop::open(&root, None).or_else(|error| match base_of(&root) {
-            Some(base) => Workshop::open(&root, Some(&base)),
+        let workshop = FleetRepo::open(&root, None).or_else(|error| match base_of(&root) {
+            Some(base) => FleetRepo::open(&root, Some(&base)),
             None => Err(error),
         })?;
         let mut guessed = None;
         if let Err(error) = workshop.config_text() {
-            if error.code != Code::Layout {
+            if error.code != ErrorCode::Layout {
                 return Err(error);
             }
             let guess = runner::guess(&root)?;
@@ -196,7 +196,7 @@ impl Ground {
             fleet.max_changed_files,
             fleet.max_changed_bytes,
         )
-        .map_err(|error| Error::new(Code::Config, error.to_string()))?;
+        .map_err(|error| Error::new(ErrorCode::Config, error.to_string()))?;
         Ok(Settings {
             base: self.base().to_owned(),
             objective: format!(
@@ -248,11 +248,11 @@ pub(super) fn requirement(given: Option<&str>) -> Result<Option<String>> {
     };
     let text = match given.strip_prefix('@') {
         Some(path) => std::fs::read_to_string(path)
-            .map_err(|error| Error::new(Code::NotFound, format!("{path}: {error}")))?,
+            .map_err(|error| Error::new(ErrorCode::NotFound, format!("{path}: {error}")))?,
         None => given.to_owned(),
     };
     if text.trim().is_empty() {
-        return Err(Error::new(Code::Config, "--requirement says nothing")
+        return Err(Error::new(ErrorCode::Config, "--requirement says nothing")
             .hint("for example: --requirement 'The parser accepts comments'"));
     }
     Ok(Some(text))
@@ -260,7 +260,7 @@ pub(super) fn requirement(given: Option<&str>) -> Result<Option<String>> {
 
 /// A yard's words as an error.
 pub(super) fn in_words(trouble: &Trouble) -> Error {
-    Error::new(Code::Git, trouble.0.clone())
+    Error::new(ErrorCode::Git, trouble.0.clone())
 }
 
 /// `[fleet] base` of a checkout in which no branch is checked out.
@@ -275,14 +275,14 @@ fn watcher(doing: &Doing) -> runner_fleet::local::Watcher {
     let doing = Arc::clone(doing);
     Arc::new(move |run, progress| {
         let word = match progress {
-            Progress::Agent => "agent".to_owned(),
-            Progress::Guard => "guard".to_owned(),
-            Progress::AgentEvent(AgentEvent::Command {
+            RunProgress::Agent => "agent".to_owned(),
+            RunProgress::Guard => "guard".to_owned(),
+            RunProgress::AgentEvent(AgentEvent::Command {
                 command,
                 running: true,
                 ..
             }) => style::one_line(command, 60),
-            Progress::Ended(_) => String::new(),
+            RunProgress::Ended(_) => String::new(),
             _ => return,
         };
         let mut doing = doing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 use runner_fleet::names::Name;
 use runner_fleet::outlook::Seen;
 use runner_fleet::roles::planner::Planned;
@@ -95,12 +95,14 @@ fn name(ground: &Ground, post: Post, wanted: Option<&str>) -> Result<Name> {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if !usable {
-        return Err(Error::new(Code::Config, format!("{wanted:?} is no name"))
-            .hint("letters, digits, `-` and `_`, 64 at most"));
+        return Err(
+            Error::new(ErrorCode::Config, format!("{wanted:?} is no name"))
+                .hint("letters, digits, `-` and `_`, 64 at most"),
+        );
     }
     ground.names.take(wanted)?.ok_or_else(|| {
         Error::new(
-            Code::Locked,
+            ErrorCode::Locked,
             format!("somebody is at work here as {wanted}"),
         )
         .hint("leave --name away: the first free name is taken")
@@ -173,7 +175,7 @@ async fn stay(
     }
     ledger.close().await?;
     if let Some(words) = broken {
-        return Err(said(Error::new(Code::Io, words)));
+        return Err(said(Error::new(ErrorCode::Io, words)));
     }
     match errors.into_iter().next() {
         Some(error) => Err(error.into()),

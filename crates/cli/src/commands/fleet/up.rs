@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 use runner_exec::{Cancel, HangUp};
 use runner_fleet::outlook::{ProjectBacklog, Seen};
 use runner_fleet::roles::backlog::Backlog as _;
@@ -53,11 +53,13 @@ pub(crate) fn run(dir: &Path, store: &StoreArgs, options: &UpArgs, out: &mut Out
         *setting = given.unwrap_or(*setting);
     }
     let Some(only) = ground.names.take("up")? else {
-        return Err(
-            Error::new(Code::Locked, "another `runner fleet up` is at work here").hint(
-                "`runner fleet status` shows what it does; `runner fleet worker` adds a worker to it",
-            ),
-        );
+        return Err(Error::new(
+            ErrorCode::Locked,
+            "another `runner fleet up` is at work here",
+        )
+        .hint(
+            "`runner fleet status` shows what it does; `runner fleet worker` adds a worker to it",
+        ));
     };
     // Before anything is told: who reads it may send a signal at once.
     let signals = Signals::listen()?;
@@ -72,7 +74,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
         .worker_threads(2)
         .enable_all()
         .build();
-    built.map_err(|error| Error::new(Code::Io, format!("no runtime: {error}")))
+    built.map_err(|error| Error::new(ErrorCode::Io, format!("no runtime: {error}")))
 }
 
 /// Why a fleet did not come up, or not to its end.
@@ -195,7 +197,7 @@ async fn up(
             roles.fleet.clear_up().await?;
             say_the_end(ground, &roles, &ledger, out).await?
         }
-        End::Role(words) => return Err(said(Error::new(Code::Io, words))),
+        End::Role(words) => return Err(said(Error::new(ErrorCode::Io, words))),
     };
     ledger.close().await?;
     match errors.into_iter().next() {

@@ -5,7 +5,7 @@ pub(crate) mod terminal;
 
 use std::path::Path;
 
-use runner::{Code, Error, Project, Result};
+use runner::{Error, ErrorCode, Project, Result};
 use runner_core::report::{PassedNode, PlanChange, RunReport};
 
 use super::Exit;
@@ -18,7 +18,7 @@ pub(crate) fn run(dir: &Path, md: bool, out: &mut Out) -> Result<Exit> {
     let report = runner::report(&project)?;
     if out.json {
         let value = serde_json::to_value(&report)
-            .map_err(|error| Error::new(Code::Io, error.to_string()))?;
+            .map_err(|error| Error::new(ErrorCode::Io, error.to_string()))?;
         out.object(value);
     } else if md {
         out.data(markdown::page(&report).trim_end());

@@ -4,8 +4,8 @@ use runner_core::journal::JournalRecord;
 use runner_core::meta::{IterationErrorKind, RunnerError};
 
 use super::{Iteration, Who};
-use crate::error::{Code, Error, Result};
-use crate::git::{self, Git, Status};
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{self, Git, GitStatus};
 
 /// The run's branch must still be checked out and contain `base`; else
 /// everything is saved and the branch goes back.
@@ -14,7 +14,7 @@ pub(super) fn put_back(
     it: &mut Iteration,
     base: &str,
     who: Who,
-    status: &mut Status,
+    status: &mut GitStatus,
 ) -> Result<Option<RunnerError>> {
     let branch = it.started.branch.clone();
     let full = format!("refs/heads/{branch}");
@@ -63,7 +63,7 @@ pub(super) fn check_there(git: &Git, commit: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        Code::Git,
+        ErrorCode::Git,
         format!(
             "commit {commit}, at which the iteration began, is not in the repository any more: \
              a session removed or replaced it"

@@ -9,24 +9,24 @@ use runner_core::config::Config;
 use runner_core::paths::{self, DenyList};
 
 use super::name;
-use crate::belongings::Belongings;
-use crate::error::{Code, Error, Result};
+use crate::belongings::ProtectedFiles;
+use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{self, Git};
 use crate::image;
 
 /// What `[commit]` says.
-pub(super) struct Deny<'a, 't> {
+pub(super) struct CommitRules<'a, 't> {
     list: DenyList,
     max_bytes: u64,
-    belongings: &'a Belongings<'t>,
+    belongings: &'a ProtectedFiles<'t>,
 }
 
-impl<'a, 't> Deny<'a, 't> {
-    pub(super) fn new(config: &Config, belongings: &'a Belongings<'t>) -> Result<Self> {
+impl<'a, 't> CommitRules<'a, 't> {
+    pub(super) fn new(config: &Config, belongings: &'a ProtectedFiles<'t>) -> Result<Self> {
         let list = DenyList::new(&config.commit.deny)
-            .map_err(|error| Error::new(Code::Config, format!("[commit] deny: {error}")))?;
-        Ok(Deny {
+            .map_err(|error| Error::new(ErrorCode::Config, format!("[commit] deny: {error}")))?;
+        Ok(CommitRules {
             list,
             max_bytes: config.commit.max_file_bytes,
             belongings,

@@ -7,17 +7,17 @@ use std::path::Path;
 use runner_core::paths;
 
 use super::name;
-use crate::belongings::Belongings;
+use crate::belongings::ProtectedFiles;
 use crate::error::Result;
-use crate::git::{Git, Status};
+use crate::git::{Git, GitStatus};
 use crate::image;
 
 /// A nested repository's `.git` is taken away; its files stay. Returns where
 /// there were any.
 pub(super) fn take(
     root: &Path,
-    belongings: &Belongings<'_>,
-    status: &mut Status,
+    belongings: &ProtectedFiles<'_>,
+    status: &mut GitStatus,
     git: &Git,
     quarantine: &Path,
 ) -> Result<Vec<String>> {

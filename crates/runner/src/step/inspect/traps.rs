@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use runner_core::paths;
 
-use crate::belongings::Belongings;
-use crate::git::Status;
+use crate::belongings::ProtectedFiles;
+use crate::git::GitStatus;
 use crate::image;
 
 /// Files that git reads wherever it finds them.
@@ -28,7 +28,7 @@ pub(super) fn make_state_folders(root: &Path, quarantine: &Path) -> io::Result<(
 /// folders, wherever there are files of HEAD.
 pub(super) fn remove(
     root: &Path,
-    belongings: &Belongings<'_>,
+    belongings: &ProtectedFiles<'_>,
     quarantine: &Path,
 ) -> io::Result<()> {
     // Sorted: a folder is opened before those in it are looked at.
@@ -74,7 +74,7 @@ pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
 
 /// What is about to be added must be something that can be: a pipe in the place
 /// of a tracked file goes away, a file that its owner may not read is opened.
-pub(super) fn make_addable(root: &Path, status: &Status, quarantine: &Path) -> io::Result<()> {
+pub(super) fn make_addable(root: &Path, status: &GitStatus, quarantine: &Path) -> io::Result<()> {
     let mut folders: BTreeSet<&Path> = BTreeSet::new();
     let local = |path: &Path| paths::is_local_only(path.as_os_str().as_bytes());
     for entry in status.entries.iter().filter(|entry| !local(&entry.path)) {

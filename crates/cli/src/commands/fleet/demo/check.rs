@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner::{Code, Error, Result};
+use runner::{Error, ErrorCode, Result};
 use runner_exec::{Cancel, Ended, Flow, Sink, Spec, Stream, Supervisor};
 use runner_ledger::{Ledger, LedgerError};
 use runner_lifecycle::{Task, TaskState};
@@ -43,7 +43,7 @@ pub(super) fn git(folder: &Path, words: &[&str]) -> Result<String> {
     match report.ended {
         Ended::Exited(0) => Ok(said),
         ended => Err(Error::new(
-            Code::Git,
+            ErrorCode::Git,
             format!(
                 "git {} ended with {ended:?}: {}",
                 words.join(" "),

@@ -9,8 +9,8 @@ mod workers;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner::workshop::Workshop;
-use runner::{Code, Error, Result};
+use runner::workshop::FleetRepo;
+use runner::{Error, ErrorCode, Result};
 use runner_core::paths;
 use runner_fleet::rules::preflight::Counts;
 use runner_ledger::{Ledger, StoreNotifications};
@@ -70,7 +70,7 @@ fn prepare(folder: &Path) -> Result<()> {
         &["commit", "-q", "-m", "A guard that runs every test"],
     )?;
     // Opening it makes the fleet's folder, which ignores itself.
-    Workshop::open(folder, None)?;
+    FleetRepo::open(folder, None)?;
     let me = json!(std::env::current_exe()?.display().to_string());
     let config = format!(
         "max_attempts_default = 2\n\n[guard]\ncommand = [\"sh\", \"ci.sh\"]\nprotected = [\"ci.sh\"]\n\n\
@@ -144,12 +144,12 @@ async fn play(
             break Ok(true);
         }
         if begun.elapsed() > LIMIT {
-            break Err(Error::new(Code::Io, "the demo did not come to an end"));
+            break Err(Error::new(ErrorCode::Io, "the demo did not come to an end"));
         }
         match wait(&mut roles, &mut hints, &mut signals).await {
             Waited::On => {}
             Waited::Signal => break Ok(false),
-            Waited::Broken(words) => break Err(Error::new(Code::Io, words)),
+            Waited::Broken(words) => break Err(Error::new(ErrorCode::Io, words)),
         }
     };
     out.clear_line();
