@@ -9,24 +9,24 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use runner::Project;
 
-use crate::Shared;
+use crate::ServerContext;
 use crate::beneath;
-use crate::reply::{Answer, Refusal};
-use crate::source::{self, Found, Source};
-use crate::trees::Checked;
-use crate::wire::{self, Finding};
+use crate::reply::{ApiAnswer, ApiRefusal};
+use crate::source::{self, FoundIteration, RunSource};
+use crate::trees::CheckedTree;
+use crate::wire::{self, TreeFindingView};
 use crate::{head, logs, page, plan, rows, sse};
 
-type Answered = Result<Answer, Refusal>;
+type ApiResult = Result<ApiAnswer, ApiRefusal>;
 
 /// How much of a diff is shown.
 const MAX_DIFF: u64 = 2 * 1024 * 1024;
 
 /// Runs what reads files where it may block, and sends the answer.
 async fn blocking(
-    shared: Arc<Shared>,
+    shared: Arc<ServerContext>,
     headers: HeaderMap,
-    act: impl FnOnce(&Shared) -> Answered + Send + 'static,
+    act: impl FnOnce(&ServerContext) -> ApiResult + Send + 'static,
 ) -> Response {
     let work = move || match act(&shared) {
         // Compressing takes time, too.
@@ -35,7 +35,7 @@ async fn blocking(
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(response) => response,
-        Err(_) => Refusal::new(
+        Err(_) => ApiRefusal::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "io",
             "the answer could not be made",
@@ -45,16 +45,16 @@ async fn blocking(
 }
 
 /// `GET /api/run`
-pub(crate) async fn run(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+pub(crate) async fn run(State(shared): State<Arc<ServerContext>>, headers: HeaderMap) -> Response {
     blocking(shared, headers, |shared| {
         let project = shared.source.need_project()?;
-        Ok(Answer::json(&head::run(&shared.source, &project)))
+        Ok(ApiAnswer::json(&head::run(&shared.source, &project)))
     })
     .await
 }
 
 /// `GET /api/tree`
-pub(crate) async fn tree(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+pub(crate) async fn tree(State(shared): State<Arc<ServerContext>>, headers: HeaderMap) -> Response {
     blocking(shared, headers, |shared| {
         let project = shared.source.need_project()?;
         tree_answer(shared.source.tree(&project))
@@ -62,14 +62,14 @@ pub(crate) async fn tree(State(shared): State<Arc<Shared>>, headers: HeaderMap) 
     .await
 }
 
-fn tree_answer(checked: io::Result<Checked>) -> Answered {
+fn tree_answer(checked: io::Result<CheckedTree>) -> ApiResult {
     match checked {
-        Ok(Ok(tree)) => Ok(Answer::known_json(
+        Ok(Ok(tree)) => Ok(ApiAnswer::known_json(
             tree.bytes.clone(),
             tree.etag.clone(),
             Some(tree.gzip()),
         )),
-        Ok(Err(findings)) => Err(Refusal::new(
+        Ok(Err(findings)) => Err(ApiRefusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "invalid_tree",
             "the tree is not valid",
@@ -77,12 +77,12 @@ fn tree_answer(checked: io::Result<Checked>) -> Answered {
         .hint("`runner validate` says more; a session may be writing it right now")
         .findings(findings.to_vec())),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-            let refusal = Refusal::new(
+            let refusal = ApiRefusal::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "invalid_tree",
                 "the tree is not valid",
             );
-            Err(refusal.findings(vec![Finding {
+            Err(refusal.findings(vec![TreeFindingView {
                 place: runner_core::paths::TREE.to_owned(),
                 message: error.to_string(),
             }]))
@@ -92,26 +92,29 @@ fn tree_answer(checked: io::Result<Checked>) -> Answered {
 }
 
 /// `GET /api/run-state`
-pub(crate) async fn run_state(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+pub(crate) async fn run_state(
+    State(shared): State<Arc<ServerContext>>,
+    headers: HeaderMap,
+) -> Response {
     blocking(shared, headers, |shared| {
         let project = shared.source.need_project()?;
         let path = project.state("run_state.json");
         if path.symlink_metadata().is_err() {
             let message = "there is no run_state.json yet";
-            return Err(Refusal::new(StatusCode::NOT_FOUND, "no_state", message));
+            return Err(ApiRefusal::new(StatusCode::NOT_FOUND, "no_state", message));
         }
         let state = runner::run_state_of(&project).map_err(|error| {
-            let refusal = Refusal::new(
+            let refusal = ApiRefusal::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "invalid_state",
                 "run_state.json is not valid",
             );
-            refusal.findings(vec![Finding {
+            refusal.findings(vec![TreeFindingView {
                 place: runner_core::paths::RUN_STATE.to_owned(),
                 message: error.message,
             }])
         })?;
-        Ok(Answer::json(&wire::RunState {
+        Ok(ApiAnswer::json(&wire::RunStateView {
             run_id: state.run_id,
             next_iter: state.next_iter,
             last_status: state.last_status.map(Into::into),
@@ -124,17 +127,20 @@ pub(crate) async fn run_state(State(shared): State<Arc<Shared>>, headers: Header
 }
 
 /// `GET /api/iterations`
-pub(crate) async fn iterations(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+pub(crate) async fn iterations(
+    State(shared): State<Arc<ServerContext>>,
+    headers: HeaderMap,
+) -> Response {
     blocking(shared, headers, |shared| {
         let project = shared.source.need_project()?;
-        Ok(Answer::json(&rows::iterations(&shared.source, &project)))
+        Ok(ApiAnswer::json(&rows::iterations(&shared.source, &project)))
     })
     .await
 }
 
 /// `GET /api/iterations/{run}/{iter}`
 pub(crate) async fn iteration(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServerContext>>,
     path: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Response {
@@ -142,14 +148,18 @@ pub(crate) async fn iteration(
         let Path((run, iter)) = path.map_err(no_such_path)?;
         let project = shared.source.need_project()?;
         let it = source::find(&project, &run, &iter)?;
-        Ok(Answer::json(&rows::detail(&shared.source, &project, &it)))
+        Ok(ApiAnswer::json(&rows::detail(
+            &shared.source,
+            &project,
+            &it,
+        )))
     })
     .await
 }
 
 /// `GET /api/iterations/{run}/{iter}/{file}`
 pub(crate) async fn part(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServerContext>>,
     path: Result<Path<(String, String, String)>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
@@ -169,7 +179,7 @@ pub(crate) async fn part(
 }
 
 /// The tree after an iteration, or before it while it is under way.
-fn past_tree(source: &Source, project: &Project, it: &Found) -> Answered {
+fn past_tree(source: &RunSource, project: &Project, it: &FoundIteration) -> ApiResult {
     let root = project.root();
     let after = source.tree_of(root, it, "tree.after.json");
     match after {
@@ -180,19 +190,19 @@ fn past_tree(source: &Source, project: &Project, it: &Found) -> Answered {
     }
 }
 
-fn plan_changes(project: &Project, it: &Found) -> Answered {
+fn plan_changes(project: &Project, it: &FoundIteration) -> ApiResult {
     let max = runner_core::tree::MAX_BYTES;
     let read = |file: &str| {
         it.read(project.root(), file, max)
             .map_err(|error| unreadable(&error, "not_found", "the trees are not recorded yet"))
     };
     let (before, after) = (read("tree.before.json")?, read("tree.after.json")?);
-    Ok(Answer::json(&plan::changes(&before, &after)))
+    Ok(ApiAnswer::json(&plan::changes(&before, &after)))
 }
 
-fn diff(project: &Project, it: &Found) -> Answered {
+fn diff(project: &Project, it: &FoundIteration) -> ApiResult {
     let patch = runner::patch_of(project, &it.run, it.iter, MAX_DIFF).map_err(|error| {
-        let refusal = Refusal::new(StatusCode::CONFLICT, "git", error.message);
+        let refusal = ApiRefusal::new(StatusCode::CONFLICT, "git", error.message);
         match error.hint {
             Some(hint) => refusal.hint(hint),
             None => refusal,
@@ -200,20 +210,22 @@ fn diff(project: &Project, it: &Found) -> Answered {
     })?;
     let Some(patch) = patch else {
         let message = "the run's branch has no commit of this iteration";
-        return Err(Refusal::not_found(message));
+        return Err(ApiRefusal::not_found(message));
     };
-    Ok(Answer::json(&wire::Diff {
+    Ok(ApiAnswer::json(&wire::DiffView {
         commit: patch.commit,
         text: patch.text,
         truncated: patch.truncated,
     }))
 }
 
-fn log(project: &Project, it: &Found, file: &str, query: &str) -> Answered {
+fn log(project: &Project, it: &FoundIteration, file: &str, query: &str) -> ApiResult {
     let Some(name) = rows::FILES.into_iter().find(|known| *known == file) else {
-        return Err(Refusal::not_found("there is no such file of an iteration"));
+        return Err(ApiRefusal::not_found(
+            "there is no such file of an iteration",
+        ));
     };
-    let asked = Asked::parse(query)?;
+    let asked = FileRange::parse(query)?;
     let mut open = it
         .open(project.root(), name)
         .map_err(|error| unreadable(&error, "not_found", "this iteration has no such file"))?;
@@ -221,11 +233,11 @@ fn log(project: &Project, it: &Found, file: &str, query: &str) -> Answered {
     if let Some(text) = asked.find {
         let offset = u64::try_from(asked.offset).unwrap_or(0);
         let found = logs::find(&mut open, offset, &text).map_err(failed)?;
-        return Ok(Answer::json(&found));
+        return Ok(ApiAnswer::json(&found));
     }
     let by_lines = name == "stream.jsonl";
     let page = logs::page(&mut open, asked.offset, asked.limit, by_lines).map_err(failed)?;
-    let mut answer = Answer::text(page.bytes.into())
+    let mut answer = ApiAnswer::text(page.bytes.into())
         .header("x-log-size", page.size)
         .header("x-log-offset", page.offset);
     if let Some(next) = page.next {
@@ -243,16 +255,16 @@ struct Query {
 }
 
 /// Which piece of a file is wanted.
-struct Asked {
+struct FileRange {
     offset: i64,
     limit: u64,
     find: Option<String>,
 }
 
-impl Asked {
-    fn parse(query: &str) -> Result<Self, Refusal> {
+impl FileRange {
+    fn parse(query: &str) -> Result<Self, ApiRefusal> {
         let wrong = |what: &str| {
-            Refusal::new(
+            ApiRefusal::new(
                 StatusCode::BAD_REQUEST,
                 "bad_request",
                 format!("the query cannot be read: {what}"),
@@ -266,7 +278,7 @@ impl Asked {
         if limit == 0 {
             return Err(wrong("limit must be at least 1"));
         }
-        Ok(Asked {
+        Ok(FileRange {
             offset: query.offset.unwrap_or(0),
             limit,
             find: query.find.clone(),
@@ -275,9 +287,12 @@ impl Asked {
 }
 
 /// `GET /api/server`
-pub(crate) async fn server(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+pub(crate) async fn server(
+    State(shared): State<Arc<ServerContext>>,
+    headers: HeaderMap,
+) -> Response {
     blocking(shared, headers, |shared| {
-        Ok(Answer::json(&wire::ServerInfo {
+        Ok(ApiAnswer::json(&wire::ServerInfo {
             version: shared.version.clone(),
             project_dir: shared.source.dir().display().to_string(),
             project_there: shared.source.project().is_some(),
@@ -289,7 +304,7 @@ pub(crate) async fn server(State(shared): State<Arc<Shared>>, headers: HeaderMap
 
 /// `GET /events`
 pub(crate) async fn events(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServerContext>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
@@ -305,7 +320,7 @@ pub(crate) async fn events(
 /// Everything else belongs to the page, but for what looks like an endpoint.
 pub(crate) async fn rest(uri: Uri, headers: HeaderMap) -> Response {
     if uri.path().starts_with("/api") {
-        return Refusal::not_found("there is no such endpoint")
+        return ApiRefusal::not_found("there is no such endpoint")
             .hint("docs/api.md lists them")
             .into_response();
     }
@@ -313,14 +328,14 @@ pub(crate) async fn rest(uri: Uri, headers: HeaderMap) -> Response {
 }
 
 #[allow(clippy::needless_pass_by_value)] // So that it fits `map_err`.
-fn no_such_path(_: PathRejection) -> Refusal {
-    Refusal::not_found("there is no such run in this clone")
+fn no_such_path(_: PathRejection) -> ApiRefusal {
+    ApiRefusal::not_found("there is no such run in this clone")
 }
 
-fn unreadable(error: &io::Error, code: &str, absent: &str) -> Refusal {
+fn unreadable(error: &io::Error, code: &str, absent: &str) -> ApiRefusal {
     if beneath::is_absent(error) {
-        Refusal::new(StatusCode::NOT_FOUND, code, absent)
+        ApiRefusal::new(StatusCode::NOT_FOUND, code, absent)
     } else {
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "io", error.to_string())
+        ApiRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "io", error.to_string())
     }
 }

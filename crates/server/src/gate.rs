@@ -11,7 +11,7 @@ use axum::response::Response;
 use sha2::{Digest as _, Sha256};
 
 use crate::page;
-use crate::reply::{self, Refusal};
+use crate::reply::{self, ApiRefusal};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' \
                       data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri \
@@ -19,23 +19,23 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Under which conditions an answer is given.
 #[derive(Clone, Debug)]
-pub(crate) enum Gate {
+pub(crate) enum ApiGate {
     /// Bound to this machine: any name of it will do.
     Loopback,
     /// Bound beyond it: only with the token, also to read.
-    Token(Token),
+    Token(ApiToken),
 }
 
 /// The secret of the printed address, as hashes: comparing those tells nothing
 /// about how much of a guess was right.
 #[derive(Clone, Debug)]
-pub(crate) struct Token {
+pub(crate) struct ApiToken {
     hash: [u8; 32],
     cookie_name: String,
     cookie_value: String,
 }
 
-impl Token {
+impl ApiToken {
     /// Of the word in the address.
     pub(crate) fn new(word: &str) -> Self {
         let hash = hash(word);
@@ -46,7 +46,7 @@ impl Token {
                 text
             })
         };
-        Token {
+        ApiToken {
             hash,
             // Cookies do not know ports: two servers of one machine need two names.
             cookie_name: format!("runner_ui_{}", hex(&hash[..4])),
@@ -94,7 +94,7 @@ fn hash(word: &str) -> [u8; 32] {
 }
 
 /// Asks the gate, then the rest, and signs the answer.
-pub(crate) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+pub(crate) async fn pass(State(gate): State<ApiGate>, request: Request, next: Next) -> Response {
     let mut response = match check(&gate, request.method(), request.uri(), request.headers()) {
         Ok(None) => next.run(request).await,
         Ok(Some(response)) => response,
@@ -125,13 +125,13 @@ pub(crate) fn sign(response: &mut Response) {
 
 /// `None`: go on. An answer: the token was exchanged.
 fn check(
-    gate: &Gate,
+    gate: &ApiGate,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Option<Response>, Refusal> {
+) -> Result<Option<Response>, ApiRefusal> {
     if method != Method::GET && method != Method::HEAD {
-        return Err(Refusal::new(
+        return Err(ApiRefusal::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "method",
             "this server only reads: GET and HEAD",
@@ -139,16 +139,16 @@ fn check(
     }
     let path = uri.path();
     let is_data = path == "/events" || path.starts_with("/api/");
-    let here_alone = matches!(gate, Gate::Loopback);
+    let here_alone = matches!(gate, ApiGate::Loopback);
     if let Err(stranger) = check_place(uri, headers, here_alone, is_data) {
         let code = match stranger {
-            Stranger::NoHost | Stranger::Host => "host",
-            Stranger::Origin => "origin",
+            OriginError::NoHost | OriginError::Host => "host",
+            OriginError::Origin => "origin",
         };
         let words = stranger.words();
-        return Err(Refusal::new(StatusCode::FORBIDDEN, code, words));
+        return Err(ApiRefusal::new(StatusCode::FORBIDDEN, code, words));
     }
-    let Gate::Token(token) = gate else {
+    let ApiGate::Token(token) = gate else {
         return Ok(None);
     };
     if token.admits(headers) {
@@ -160,7 +160,7 @@ fn check(
     });
     match word {
         Some(word) if token.is(word) && !is_data => Ok(Some(page::admitted(&token.set_cookie()))),
-        _ => Err(Refusal::new(
+        _ => Err(ApiRefusal::new(
             StatusCode::UNAUTHORIZED,
             "token",
             "this server wants the token of the address that `runner ui` printed",
@@ -171,7 +171,7 @@ fn check(
 
 /// Why a request comes from the wrong place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stranger {
+pub(crate) enum OriginError {
     /// It names no host.
     NoHost,
     /// It was sent to a name that is not of this machine.
@@ -180,13 +180,13 @@ pub(crate) enum Stranger {
     Origin,
 }
 
-impl Stranger {
+impl OriginError {
     /// The same for people.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Stranger::NoHost => "the request names no host",
-            Stranger::Host => "this server answers to names of this machine only",
-            Stranger::Origin => "pages of other origins get no answer",
+            OriginError::NoHost => "the request names no host",
+            OriginError::Host => "this server answers to names of this machine only",
+            OriginError::Origin => "pages of other origins get no answer",
         }
     }
 }
@@ -198,11 +198,11 @@ pub(crate) fn check_place(
     headers: &HeaderMap,
     here_alone: bool,
     is_data: bool,
-) -> Result<(), Stranger> {
+) -> Result<(), OriginError> {
     let host = text(headers, header::HOST).or_else(|| uri.host());
-    let host = host.ok_or(Stranger::NoHost)?;
+    let host = host.ok_or(OriginError::NoHost)?;
     if here_alone && !is_loopback(host) {
-        return Err(Stranger::Host);
+        return Err(OriginError::Host);
     }
     if let Some(origin) = headers.get(header::ORIGIN) {
         let same = origin
@@ -213,12 +213,12 @@ pub(crate) fn check_place(
                 matches!(scheme, "http" | "https") && authority.eq_ignore_ascii_case(host)
             });
         if !same {
-            return Err(Stranger::Origin);
+            return Err(OriginError::Origin);
         }
     }
     let site = text(headers, "sec-fetch-site".parse().unwrap_or(header::ORIGIN));
     if is_data && matches!(site, Some("cross-site" | "same-site")) {
-        return Err(Stranger::Origin);
+        return Err(OriginError::Origin);
     }
     Ok(())
 }

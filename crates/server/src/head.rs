@@ -10,35 +10,35 @@ use runner_core::meta::{IterationErrorKind, IterationMeta, OutcomeClass};
 use runner_core::paths;
 use runner_core::run_state::RunState;
 
-use crate::source::{self, Found, Source};
-use crate::trees::{Checked, Next};
-use crate::wire::{self, Needs, NeedsYou, RunStatus};
+use crate::source::{self, FoundIteration, RunSource};
+use crate::trees::{CheckedTree, NextSelection};
+use crate::wire::{self, NeedsView, NeedsYou, RunStatusView};
 
 /// How many notes of agents are shown, the newest ones, and how long each may be.
 const MAX_NOTES: usize = 200;
 const MAX_NOTE_CHARS: usize = 2000;
 
 /// Everything that is known, before it is put into words.
-struct Known {
+struct HeadFacts {
     state: Result<RunState, runner::Error>,
-    tree: Option<Checked>,
+    tree: Option<CheckedTree>,
     now: RunActivity,
     /// The last recorded iteration of the run.
     last: Option<std::sync::Arc<IterationMeta>>,
 }
 
-impl Known {
-    fn read(source: &Source, project: &Project) -> Self {
+impl HeadFacts {
+    fn read(source: &RunSource, project: &Project) -> Self {
         let state = runner::run_state_of(project);
         let now = runner::activity(project);
         let last = now.run_id.as_deref().and_then(|run| {
             let numbers = source::iterations(project.root(), run);
             numbers.into_iter().rev().take(2).find_map(|iter| {
                 let run = run.to_owned();
-                source.meta(project.root(), &Found { run, iter })
+                source.meta(project.root(), &FoundIteration { run, iter })
             })
         });
-        Known {
+        HeadFacts {
             state,
             tree: source.tree(project).ok(),
             now,
@@ -46,7 +46,7 @@ impl Known {
         }
     }
 
-    fn next(&self) -> Option<&Next> {
+    fn next(&self) -> Option<&NextSelection> {
         match &self.tree {
             Some(Ok(tree)) => Some(&tree.next),
             _ => None,
@@ -76,34 +76,34 @@ impl Known {
         }
     }
 
-    fn status(&self) -> RunStatus {
+    fn status(&self) -> RunStatusView {
         let ended = self.now.last_end.as_ref().map(|end| end.status.as_str());
         match (self.now.is_running(), self.next()) {
-            (true, _) if self.lacks_quota() => RunStatus::Quota,
-            (true, _) => RunStatus::Running,
-            _ if self.state.is_err() => RunStatus::Error,
-            _ if self.now.run_id.is_none() => RunStatus::Idle,
-            (false, Some(Next::Complete)) => RunStatus::Complete,
-            (false, Some(Next::Stuck(_))) => RunStatus::Stuck,
-            (false, None) => RunStatus::Error,
-            _ if self.lacks_quota() => RunStatus::Quota,
-            _ if matches!(ended, Some("error" | "limit")) => RunStatus::Error,
+            (true, _) if self.lacks_quota() => RunStatusView::Quota,
+            (true, _) => RunStatusView::Running,
+            _ if self.state.is_err() => RunStatusView::Error,
+            _ if self.now.run_id.is_none() => RunStatusView::Idle,
+            (false, Some(NextSelection::Complete)) => RunStatusView::Complete,
+            (false, Some(NextSelection::Stuck(_))) => RunStatusView::Stuck,
+            (false, None) => RunStatusView::Error,
+            _ if self.lacks_quota() => RunStatusView::Quota,
+            _ if matches!(ended, Some("error" | "limit")) => RunStatusView::Error,
             _ if ended.is_none() && !self.now.cut_off && self.last_error().is_some() => {
-                RunStatus::Error
+                RunStatusView::Error
             }
-            _ => RunStatus::Idle,
+            _ => RunStatusView::Idle,
         }
     }
 }
 
 /// The state of a run alone, for events.
-pub(crate) fn status(source: &Source, project: &Project) -> RunStatus {
-    Known::read(source, project).status()
+pub(crate) fn status(source: &RunSource, project: &Project) -> RunStatusView {
+    HeadFacts::read(source, project).status()
 }
 
 /// The whole head.
-pub(crate) fn run(source: &Source, project: &Project) -> wire::Run {
-    let known = Known::read(source, project);
+pub(crate) fn run(source: &RunSource, project: &Project) -> wire::RunHeadView {
+    let known = HeadFacts::read(source, project);
     let config = runner::config_of(project);
     let goal = runner::goal_of(project);
     let problem = known
@@ -120,15 +120,15 @@ pub(crate) fn run(source: &Source, project: &Project) -> wire::Run {
         _ => (None, None),
     };
     let note = |path: &str| notes(&runner::note_of(project, path).unwrap_or_default());
-    wire::Run {
+    wire::RunHeadView {
         branch: now.run_id.as_ref().map(|run| format!("runner/{run}")),
         base: now
             .run_id
             .as_deref()
             .and_then(|run| source.base(project, run)),
         goal: goal.map_or_else(
-            |_| wire::Goal::default(),
-            |goal| wire::Goal {
+            |_| wire::GoalView::default(),
+            |goal| wire::GoalView {
                 title: goal.title(),
                 text: goal.body().trim().to_owned(),
             },
@@ -142,12 +142,12 @@ pub(crate) fn run(source: &Source, project: &Project) -> wire::Run {
         phase_started_at: now.phase_started_at.clone(),
         iteration_started_at: now.iteration_started_at.clone(),
         loop_started_at: now.since.clone(),
-        waiting: now.waiting.as_ref().map(|waiting| wire::Waiting {
+        waiting: now.waiting.as_ref().map(|waiting| wire::WaitView {
             until: waiting.until.clone(),
             kind: waiting.kind.clone(),
             why: waiting.why.clone(),
         }),
-        last_end: now.last_end.as_ref().map(|end| wire::LastEnd {
+        last_end: now.last_end.as_ref().map(|end| wire::LastEndView {
             at: end.at.clone(),
             status: end.status.clone(),
             steps: end.steps,
@@ -158,8 +158,8 @@ pub(crate) fn run(source: &Source, project: &Project) -> wire::Run {
         not_running_since: not_running_since(project, now),
         next_iter: known.state.as_ref().map_or(1, |state| state.next_iter),
         next: known.next().and_then(|next| match next {
-            Next::Open(leaf) | Next::Stuck(leaf) => Some(leaf.clone()),
-            Next::Complete => None,
+            NextSelection::Open(leaf) | NextSelection::Stuck(leaf) => Some(leaf.clone()),
+            NextSelection::Complete => None,
         }),
         limits: limits(&config),
         totals: totals(source, project, now.run_id.as_deref()),
@@ -173,8 +173,8 @@ pub(crate) fn run(source: &Source, project: &Project) -> wire::Run {
     }
 }
 
-fn limits(config: &Config) -> wire::Limits {
-    wire::Limits {
+fn limits(config: &Config) -> wire::LimitsView {
+    wire::LimitsView {
         max_iterations: config.max_iterations,
         iteration_timeout_secs: config.iteration_timeout_secs,
         max_tokens: (config.budget.max_tokens > 0).then_some(config.budget.max_tokens),
@@ -182,8 +182,8 @@ fn limits(config: &Config) -> wire::Limits {
     }
 }
 
-fn totals(source: &Source, project: &Project, run: Option<&str>) -> wire::Totals {
-    let mut totals = wire::Totals::default();
+fn totals(source: &RunSource, project: &Project, run: Option<&str>) -> wire::TotalsView {
+    let mut totals = wire::TotalsView::default();
     let Some(run) = run else { return totals };
     let add = |sum: &mut Option<u64>, more: Option<u64>| {
         if let Some(more) = more {
@@ -191,7 +191,7 @@ fn totals(source: &Source, project: &Project, run: Option<&str>) -> wire::Totals
         }
     };
     for iter in source::iterations(project.root(), run) {
-        let it = Found {
+        let it = FoundIteration {
             run: run.to_owned(),
             iter,
         };
@@ -217,7 +217,7 @@ fn totals(source: &Source, project: &Project, run: Option<&str>) -> wire::Totals
     totals
 }
 
-fn last_error(known: &Known, problem: Option<&runner::Error>) -> Option<wire::LastError> {
+fn last_error(known: &HeadFacts, problem: Option<&runner::Error>) -> Option<wire::LastError> {
     if let Some(problem) = problem {
         return Some(wire::LastError {
             iter: None,
@@ -272,7 +272,7 @@ fn modified(path: &Path) -> Option<Timestamp> {
 /// The one thing that a person should do, if there is one.
 fn needs_you(
     project: &Project,
-    known: &Known,
+    known: &HeadFacts,
     problem: Option<&runner::Error>,
 ) -> Option<NeedsYou> {
     let now = &known.now;
@@ -287,31 +287,31 @@ fn needs_you(
         return None;
     }
     if let Some(problem) = problem {
-        return need(Needs::Unreadable, problem.message.clone(), "validate");
+        return need(NeedsView::Unreadable, problem.message.clone(), "validate");
     }
     if now.run_id.is_none() {
         let words = "No run has been started here.";
-        return need(Needs::NotStarted, words.to_owned(), "start");
+        return need(NeedsView::NotStarted, words.to_owned(), "start");
     }
     match known.next() {
-        Some(Next::Complete) => {
+        Some(NextSelection::Complete) => {
             let words = "Every leaf has passed. Look at the result and bring it home: the guard runs \
                          once more, then your branch moves.";
-            return need(Needs::Land, words.to_owned(), "land");
+            return need(NeedsView::Land, words.to_owned(), "land");
         }
-        Some(Next::Stuck(leaf)) => {
+        Some(NextSelection::Stuck(leaf)) => {
             let words = format!(
                 "{} has used up its {} attempts. See what was tried, then give it more attempts, or \
                  change its task with `runner edit tree`, and let the loop go on.",
                 leaf.path, leaf.max_attempts
             );
-            return need(Needs::Stuck, words, &format!("retry {}", leaf.id));
+            return need(NeedsView::Stuck, words, &format!("retry {}", leaf.id));
         }
-        Some(Next::Open(_)) => {}
+        Some(NextSelection::Open(_)) => {}
         None => {
             if !matches!(runner::select_next(project), Ok(SelectResult::Repair(_))) {
                 let words = "The tree is not valid: mend .runner/state/tree.json and commit it.";
-                return need(Needs::InvalidTree, words.to_owned(), "validate");
+                return need(NeedsView::InvalidTree, words.to_owned(), "validate");
             }
         }
     }
@@ -321,7 +321,7 @@ fn needs_you(
             .and_then(|(meta, _)| meta.error.as_ref()?.retry_at.clone())
             .map_or_else(String::new, |at| format!(" It comes back at {at}."));
         let words = format!("The quota of the agent's account is used up.{until}");
-        return need(Needs::Quota, words, "loop --wait-quota");
+        return need(NeedsView::Quota, words, "loop --wait-quota");
     }
     if now.cut_off {
         let iter = now.iter.map_or_else(String::new, |iter| format!(" {iter}"));
@@ -329,7 +329,7 @@ fn needs_you(
             "The runner was cut off in the middle of iteration{iter}. Nothing is lost: the next \
              one settles it and goes on."
         );
-        return need(Needs::CutOff, words, "loop");
+        return need(NeedsView::CutOff, words, "loop");
     }
     let end = now.last_end.as_ref();
     let message = end
@@ -341,20 +341,20 @@ fn needs_you(
         .unwrap_or_else(|| "it does not say why".to_owned());
     match (known.status(), end.map(|end| end.status.as_str())) {
         (_, Some("limit")) => need(
-            Needs::Limit,
+            NeedsView::Limit,
             format!("A limit of the run is reached: {message}"),
             "loop",
         ),
-        (RunStatus::Error, _) => {
+        (RunStatusView::Error, _) => {
             let command = match end.and_then(|end| end.code.as_deref()) {
                 Some("auth" | "spawn" | "guard_spawn" | "config") => "doctor",
                 _ => "loop",
             };
             let words = format!("The loop ended with an error: {message}");
-            need(Needs::Error, words, command)
+            need(NeedsView::Error, words, command)
         }
         _ => need(
-            Needs::NotRunning,
+            NeedsView::NotRunning,
             "There is work left, and no runner is at work.".to_owned(),
             "loop",
         ),

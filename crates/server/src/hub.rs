@@ -183,7 +183,7 @@ fn one_of_each() -> [ServerEvent; 6] {
         }),
         ServerEvent::PhaseChanged(PhaseChanged {
             state: None,
-            phase: crate::wire::Phase::Working,
+            phase: crate::wire::RunPhaseView::Working,
             iter: nothing,
             node_id: None,
         }),

@@ -2,7 +2,7 @@
 //! a stream of events, and the page that shows them.
 //!
 //! [`app`] is the whole server without a socket, which is how it is tested;
-//! [`Listening::serve`] puts it on one. Nothing here opens a file of the project to write.
+//! [`BoundListener::serve`] puts it on one. Nothing here opens a file of the project to write.
 
 mod api;
 mod beneath;
@@ -31,11 +31,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 
-pub use serve::{Address, Listening, ServeError, bind, random_token};
+pub use serve::{BoundListener, ListenAddress, ServeError, bind, random_token};
 
 /// What is shown, and to whom.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ServerConfig {
     /// The project's folder, which may be a link, and need not be there yet.
     pub project_dir: PathBuf,
     /// The version that `/api/server` tells.
@@ -46,23 +46,23 @@ pub struct Config {
 }
 
 /// What all answers share.
-pub(crate) struct Shared {
-    source: Arc<source::Source>,
+pub(crate) struct ServerContext {
+    source: Arc<source::RunSource>,
     hub: Arc<hub::Hub>,
     version: String,
 }
 
 /// The whole server, to be put on a socket or asked directly. From now on it
 /// follows the project, until it is dropped.
-pub fn app(config: &Config) -> std::io::Result<Router> {
-    let source = Arc::new(source::Source::new(config.project_dir.clone()));
+pub fn app(config: &ServerConfig) -> std::io::Result<Router> {
+    let source = Arc::new(source::RunSource::new(config.project_dir.clone()));
     let hub = Arc::new(hub::Hub::new(serve::random_hex(4)?));
     watch::spawn(source.clone(), &hub)?;
     let gate = match &config.token {
-        Some(word) => gate::Gate::Token(gate::Token::new(word)),
-        None => gate::Gate::Loopback,
+        Some(word) => gate::ApiGate::Token(gate::ApiToken::new(word)),
+        None => gate::ApiGate::Loopback,
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ServerContext {
         source,
         hub,
         version: config.version.clone(),

@@ -20,7 +20,7 @@ const WINDOW: usize = 256 * 1024;
 
 /// A piece of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct LogPage {
     pub(crate) bytes: Vec<u8>,
     /// The size of the file.
     pub(crate) size: u64,
@@ -33,7 +33,12 @@ pub(crate) struct Page {
 /// Reads a page. It ends with a whole line where it can; a negative offset counts
 /// from the end and begins with a whole line. Of a file `by_lines` only whole
 /// lines exist.
-pub(crate) fn page(file: &mut File, offset: i64, limit: u64, by_lines: bool) -> io::Result<Page> {
+pub(crate) fn page(
+    file: &mut File,
+    offset: i64,
+    limit: u64,
+    by_lines: bool,
+) -> io::Result<LogPage> {
     let size = file.metadata()?.len();
     let from_end = offset < 0;
     let mut start = if from_end {
@@ -63,7 +68,7 @@ pub(crate) fn page(file: &mut File, offset: i64, limit: u64, by_lines: bool) -> 
         }
     }
     let end = start + bytes.len() as u64;
-    Ok(Page {
+    Ok(LogPage {
         next: (end < size && !bytes.is_empty()).then_some(end),
         bytes,
         size,

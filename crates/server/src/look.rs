@@ -11,10 +11,10 @@ use runner_core::paths;
 
 use crate::beneath::{self, FileId};
 use crate::head;
-use crate::source::Source;
+use crate::source::RunSource;
 use crate::wire::{
-    IterationAdded, IterationChanged, Phase, PhaseChanged, ProjectChanged, RunStateChanged,
-    RunStatus, ServerEvent, TreeChanged,
+    IterationAdded, IterationChanged, PhaseChanged, ProjectChanged, RunPhaseView, RunStateChanged,
+    RunStatusView, ServerEvent, TreeChanged,
 };
 
 /// Files besides tree and bookkeeping that `/api/run` is made of.
@@ -44,7 +44,7 @@ struct Seen {
     run_id: Option<String>,
     runs: BTreeMap<String, SeenRun>,
     /// What goes on, in one word too; `None` until [`Look::settle`].
-    head: Option<(RunActivity, RunStatus)>,
+    head: Option<(RunActivity, RunStatusView)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ struct SeenRun {
 impl Look {
     /// Looks, using what is known from the last time where it cannot have changed.
     /// Nothing large is read: what changed can be told at once.
-    pub(crate) fn at(source: &Source, before: &Look) -> Self {
+    pub(crate) fn at(source: &RunSource, before: &Look) -> Self {
         let project = source.project().and_then(|project| {
             let before = before
                 .project
@@ -69,7 +69,7 @@ impl Look {
     }
 
     /// Reads what takes longer, if anything it depends on is new.
-    pub(crate) fn settle(&mut self, source: &Source) {
+    pub(crate) fn settle(&mut self, source: &RunSource) {
         let Some(seen) = &mut self.project else {
             return;
         };
@@ -290,11 +290,11 @@ fn changed(run: &str, iter: u32) -> ServerEvent {
     })
 }
 
-fn phase_changed(head: Option<&(RunActivity, RunStatus)>) -> ServerEvent {
+fn phase_changed(head: Option<&(RunActivity, RunStatusView)>) -> ServerEvent {
     let now = head.map(|(now, _)| now);
     ServerEvent::PhaseChanged(PhaseChanged {
         state: head.map(|(_, status)| *status),
-        phase: now.map_or(Phase::Idle, |now| now.phase.into()),
+        phase: now.map_or(RunPhaseView::Idle, |now| now.phase.into()),
         iter: now.and_then(|now| now.iter),
         node_id: now.and_then(|now| now.node_id.clone()),
     })

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use rust_embed::RustEmbed;
 
-use crate::reply::{self, Answer, Refusal};
+use crate::reply::{self, ApiAnswer, ApiRefusal};
 
 #[derive(RustEmbed)]
 #[folder = "../../ui/dist"]
@@ -47,11 +47,11 @@ pub(crate) fn answer(path: &str, request: &HeaderMap) -> Response {
     }
     // A name with an ending would be a file.
     if name.rsplit('/').next().unwrap_or_default().contains('.') && name != "index.html" {
-        return Refusal::not_found("there is no such page").into_response();
+        return ApiRefusal::not_found("there is no such page").into_response();
     }
     match Built::get("index.html") {
         Some(file) => file_answer("index.html", file.data, request),
-        None => Answer::html(Bytes::from_static(NOT_BUILT.as_bytes())).into_response(request),
+        None => ApiAnswer::html(Bytes::from_static(NOT_BUILT.as_bytes())).into_response(request),
     }
 }
 
@@ -60,7 +60,7 @@ fn file_answer(name: &str, data: Cow<'static, [u8]>, request: &HeaderMap) -> Res
         Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         Cow::Owned(bytes) => bytes.into(),
     };
-    let mut response = Answer::file(content_type(name), bytes).into_response(request);
+    let mut response = ApiAnswer::file(content_type(name), bytes).into_response(request);
     // Names in assets/ contain a hash of the content.
     if name.starts_with("assets/") {
         let forever = "public, max-age=31536000, immutable";

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use runner_core::tree::{Node, TreeOrder, parse_and_check};
 
-use crate::wire::{ChangeKind, Plan, PlanChange, PlanNode};
+use crate::wire::{PlanChangeKind, PlanChangeView, PlanNode, PlanView};
 
 /// The differences between two tree files; none if one of them is not valid.
-pub(crate) fn changes(before: &[u8], after: &[u8]) -> Plan {
+pub(crate) fn changes(before: &[u8], after: &[u8]) -> PlanView {
     let (Ok(before), Ok(after)) = (
         parse_and_check(before, TreeOrder::Sorted),
         parse_and_check(after, TreeOrder::Sorted),
     ) else {
-        return Plan {
+        return PlanView {
             changes: Vec::new(),
         };
     };
@@ -23,10 +23,10 @@ pub(crate) fn changes(before: &[u8], after: &[u8]) -> Plan {
     };
     let (old, new) = (by_id(&before), by_id(&after));
     let removed = before.iter().filter(|(id, _)| !new.contains_key(id));
-    let mut changes: Vec<PlanChange> = removed
-        .map(|(id, node)| PlanChange {
+    let mut changes: Vec<PlanChangeView> = removed
+        .map(|(id, node)| PlanChangeView {
             id: id.clone(),
-            kinds: vec![ChangeKind::Removed],
+            kinds: vec![PlanChangeKind::Removed],
             before: Some(node.clone()),
             after: None,
         })
@@ -35,7 +35,7 @@ pub(crate) fn changes(before: &[u8], after: &[u8]) -> Plan {
         let known = old.get(&id);
         let kinds = kinds(known, &node);
         if !kinds.is_empty() {
-            changes.push(PlanChange {
+            changes.push(PlanChangeView {
                 id,
                 kinds,
                 before: known.cloned(),
@@ -43,23 +43,23 @@ pub(crate) fn changes(before: &[u8], after: &[u8]) -> Plan {
             });
         }
     }
-    Plan { changes }
+    PlanView { changes }
 }
 
-fn kinds(before: Option<&PlanNode>, after: &PlanNode) -> Vec<ChangeKind> {
+fn kinds(before: Option<&PlanNode>, after: &PlanNode) -> Vec<PlanChangeKind> {
     let Some(before) = before else {
-        return vec![ChangeKind::Added];
+        return vec![PlanChangeKind::Added];
     };
     let mut kinds = Vec::new();
     if before.parent != after.parent {
-        kinds.push(ChangeKind::Moved);
+        kinds.push(PlanChangeKind::Moved);
     }
     let says = |node: &PlanNode| PlanNode {
         parent: None,
         ..node.clone()
     };
     if says(before) != says(after) {
-        kinds.push(ChangeKind::Edited);
+        kinds.push(PlanChangeKind::Edited);
     }
     kinds
 }
@@ -119,14 +119,14 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("a", vec![ChangeKind::Edited]),
-                ("new", vec![ChangeKind::Added]),
-                ("y", vec![ChangeKind::Moved]),
+                ("a", vec![PlanChangeKind::Edited]),
+                ("new", vec![PlanChangeKind::Added]),
+                ("y", vec![PlanChangeKind::Moved]),
             ]
         );
         let back = changes(&after, &before);
         assert_eq!(back.changes[0].id, "new");
-        assert_eq!(back.changes[0].kinds, [ChangeKind::Removed]);
+        assert_eq!(back.changes[0].kinds, [PlanChangeKind::Removed]);
         assert!(changes(&before, &before).changes.is_empty());
         assert!(changes(&before, b"{").changes.is_empty());
     }

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::wire::{Finding, Problem, ProblemBody};
+use crate::wire::{ApiProblem, ApiProblemBody, TreeFindingView};
 
 /// Below this, compressing costs more than it saves.
 const WORTH_COMPRESSING: usize = 1024;
@@ -20,18 +20,18 @@ const JSON: &str = "application/json";
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiRefusal {
     status: StatusCode,
-    body: Box<ProblemBody>,
+    body: Box<ApiProblemBody>,
 }
 
-impl Refusal {
+impl ApiRefusal {
     /// A refusal without a hint.
     pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
-        Refusal {
+        ApiRefusal {
             status,
-            body: Box::new(ProblemBody {
-                error: Problem {
+            body: Box::new(ApiProblemBody {
+                error: ApiProblem {
                     code: code.to_owned(),
                     message: message.into(),
                     hint: None,
@@ -43,7 +43,7 @@ impl Refusal {
 
     /// Something that is not there.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
+        ApiRefusal::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
     /// Adds what to do.
@@ -53,7 +53,7 @@ impl Refusal {
     }
 
     /// Adds all that is wrong.
-    pub(crate) fn findings(mut self, findings: Vec<Finding>) -> Self {
+    pub(crate) fn findings(mut self, findings: Vec<TreeFindingView>) -> Self {
         self.body.findings = findings;
         self
     }
@@ -70,7 +70,7 @@ impl Refusal {
 }
 
 /// What is to be sent, before it is known how.
-pub(crate) struct Answer {
+pub(crate) struct ApiAnswer {
     content_type: &'static str,
     bytes: Bytes,
     etag: String,
@@ -78,17 +78,17 @@ pub(crate) struct Answer {
     headers: Vec<(HeaderName, String)>,
 }
 
-impl Answer {
+impl ApiAnswer {
     /// A value as JSON.
     pub(crate) fn json<T: Serialize>(value: &T) -> Self {
         // Wire types are strings, numbers and lists: there is nothing that could fail.
         let bytes = serde_json::to_vec(value).unwrap_or_default();
-        Answer::new(JSON, bytes.into())
+        ApiAnswer::new(JSON, bytes.into())
     }
 
     /// JSON that is known already, perhaps compressed already.
     pub(crate) fn known_json(bytes: Bytes, etag: String, gzip: Option<Bytes>) -> Self {
-        Answer {
+        ApiAnswer {
             content_type: JSON,
             bytes,
             etag,
@@ -99,17 +99,17 @@ impl Answer {
 
     /// Plain text.
     pub(crate) fn text(bytes: Bytes) -> Self {
-        Answer::new("text/plain; charset=utf-8", bytes)
+        ApiAnswer::new("text/plain; charset=utf-8", bytes)
     }
 
     /// A page of our own.
     pub(crate) fn html(bytes: Bytes) -> Self {
-        Answer::new("text/html; charset=utf-8", bytes)
+        ApiAnswer::new("text/html; charset=utf-8", bytes)
     }
 
     /// A file of the page.
     pub(crate) fn file(content_type: &'static str, bytes: Bytes) -> Self {
-        Answer::new(content_type, bytes)
+        ApiAnswer::new(content_type, bytes)
     }
 
     /// Adds a header. What it says counts for the ETag too.
@@ -121,7 +121,7 @@ impl Answer {
     }
 
     fn new(content_type: &'static str, bytes: Bytes) -> Self {
-        Answer {
+        ApiAnswer {
             content_type,
             etag: etag_of(&bytes),
             bytes,

@@ -7,8 +7,8 @@ use runner::Project;
 use runner_core::meta::IterationMeta;
 use runner_core::output::AgentOutput;
 
-use crate::source::{self, Found, Source};
-use crate::trees::Tree;
+use crate::source::{self, FoundIteration, RunSource};
+use crate::trees::ValidTree;
 use crate::wire;
 
 /// How much of an error log the detail shows.
@@ -32,7 +32,7 @@ pub(crate) const FILES: [&str; 13] = [
 ];
 
 /// Every run with its iterations, the current one first.
-pub(crate) fn iterations(source: &Source, project: &Project) -> wire::Iterations {
+pub(crate) fn iterations(source: &RunSource, project: &Project) -> wire::IterationList {
     let current = runner::run_state_of(project)
         .ok()
         .and_then(|state| state.run_id);
@@ -51,18 +51,18 @@ pub(crate) fn iterations(source: &Source, project: &Project) -> wire::Iterations
         last.and_then(|row| row.started_at.clone())
     };
     runs.sort_by_cached_key(|run| std::cmp::Reverse((run.current, newest(run))));
-    wire::Iterations { runs }
+    wire::IterationList { runs }
 }
 
 fn run_rows(
-    source: &Source,
+    source: &RunSource,
     project: &Project,
     run: &str,
     numbers: &[u32],
     is_current: bool,
 ) -> wire::RunIterations {
     let tree = newest_tree(source, project, run, numbers, is_current);
-    let found = |iter: &u32| Found {
+    let found = |iter: &u32| FoundIteration {
         run: run.to_owned(),
         iter: *iter,
     };
@@ -78,18 +78,18 @@ fn run_rows(
 
 /// The newest valid tree of a run: the project's own, or the last one recorded.
 fn newest_tree(
-    source: &Source,
+    source: &RunSource,
     project: &Project,
     run: &str,
     numbers: &[u32],
     is_current: bool,
-) -> Option<Arc<Tree>> {
+) -> Option<Arc<ValidTree>> {
     if is_current && let Ok(Ok(tree)) = source.tree(project) {
         return Some(tree);
     }
     // Further back than a few it is not worth the reading.
     numbers.iter().rev().take(3).find_map(|iter| {
-        let it = Found {
+        let it = FoundIteration {
             run: run.to_owned(),
             iter: *iter,
         };
@@ -102,10 +102,10 @@ fn newest_tree(
 
 /// One iteration as a bar of the timeline.
 pub(crate) fn row(
-    source: &Source,
+    source: &RunSource,
     root: &Path,
-    it: &Found,
-    tree: Option<&Tree>,
+    it: &FoundIteration,
+    tree: Option<&ValidTree>,
 ) -> wire::IterationRow {
     let meta = source.meta(root, it);
     let mut row = match meta.as_deref() {
@@ -159,7 +159,7 @@ fn recorded(meta: &IterationMeta) -> wire::IterationRow {
     }
 }
 
-fn under_way(root: &Path, it: &Found) -> wire::IterationRow {
+fn under_way(root: &Path, it: &FoundIteration) -> wire::IterationRow {
     let started = it.started(root);
     wire::IterationRow {
         iter: it.iter,
@@ -195,7 +195,11 @@ fn count<T>(list: &[T]) -> u32 {
 }
 
 /// One iteration in full.
-pub(crate) fn detail(source: &Source, project: &Project, it: &Found) -> wire::IterationDetail {
+pub(crate) fn detail(
+    source: &RunSource,
+    project: &Project,
+    it: &FoundIteration,
+) -> wire::IterationDetail {
     let root = project.root();
     let current = runner::run_state_of(project)
         .ok()
@@ -243,9 +247,9 @@ pub(crate) fn detail(source: &Source, project: &Project, it: &Found) -> wire::It
     }
 }
 
-fn full(meta: &IterationMeta) -> wire::Meta {
+fn full(meta: &IterationMeta) -> wire::IterationMetaView {
     let guard = meta.guard_run.as_ref();
-    wire::Meta {
+    wire::IterationMetaView {
         backend: meta.executor.as_ref().map(|run| run.backend.clone()),
         agent_exit_code: meta.executor.as_ref().and_then(|run| run.exit_code),
         guard_command: guard.map(|run| run.command.clone()),

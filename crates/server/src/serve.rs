@@ -7,21 +7,21 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use axum::Router;
 
-use crate::Config;
-use crate::stall::Impatient;
+use crate::ServerConfig;
+use crate::stall::StallListener;
 
 /// Where to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct ListenAddress {
     /// The address of this machine; others can reach any but a loopback one.
     pub ip: IpAddr,
     /// The port; 0 takes a free one.
     pub port: u16,
 }
 
-impl Default for Address {
+impl Default for ListenAddress {
     fn default() -> Self {
-        Address {
+        ListenAddress {
             ip: Ipv4Addr::LOCALHOST.into(),
             port: 7878,
         }
@@ -44,13 +44,13 @@ pub enum ServeError {
 
 /// A socket that is bound and not served yet.
 #[derive(Debug)]
-pub struct Listening {
+pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 /// Binds the socket.
-pub fn bind(address: Address) -> Result<Listening, ServeError> {
+pub fn bind(address: ListenAddress) -> Result<BoundListener, ServeError> {
     let wanted = SocketAddr::new(address.ip, address.port);
     let listener = TcpListener::bind(wanted).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse(address.port),
@@ -58,10 +58,10 @@ pub fn bind(address: Address) -> Result<Listening, ServeError> {
     })?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    Ok(Listening { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
-impl Listening {
+impl BoundListener {
     /// What it is bound to, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -71,7 +71,7 @@ impl Listening {
     /// Streams that are open are cut: whoever listens comes back.
     pub fn serve(
         self,
-        config: &Config,
+        config: &ServerConfig,
         wait_for_end: impl FnOnce() + Send + 'static,
     ) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -104,7 +104,8 @@ impl Listening {
         ended: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let serving = std::future::IntoFuture::into_future(axum::serve(Impatient(listener), app));
+        let serving =
+            std::future::IntoFuture::into_future(axum::serve(StallListener(listener), app));
         tokio::select! {
             result = serving => Ok(result?),
             () = ended => Ok(()),
@@ -112,7 +113,7 @@ impl Listening {
     }
 }
 
-/// A word that nobody can guess, for [`Config::token`].
+/// A word that nobody can guess, for [`ServerConfig::token`].
 pub fn random_token() -> io::Result<String> {
     random_hex(24)
 }

@@ -12,8 +12,8 @@ use runner_core::journal::{self, JournalRecord, JournalStart};
 use runner_core::meta::IterationMeta;
 
 use crate::beneath::{self, FileId};
-use crate::reply::Refusal;
-use crate::trees::{Checked, Trees};
+use crate::reply::ApiRefusal;
+use crate::trees::{CheckedTree, TreeCache};
 use crate::wire::RunIterations;
 
 /// The largest meta.json that is read.
@@ -29,11 +29,11 @@ const MAX_RECORDS: usize = 20_000;
 const MAX_OLD_RUNS: usize = 200;
 
 /// Where answers come from.
-pub(crate) struct Source {
+pub(crate) struct RunSource {
     dir: PathBuf,
-    trees: Trees,
+    trees: TreeCache,
     /// Apart, so that looking back does not cost the tree of today.
-    past: Trees,
+    past: TreeCache,
     records: Mutex<HashMap<PathBuf, (FileId, Arc<IterationMeta>)>>,
     bases: Mutex<HashMap<(PathBuf, String), String>>,
     old_runs: Mutex<HashMap<PathBuf, (RunId, Arc<RunIterations>)>>,
@@ -44,12 +44,12 @@ type RunId = (Option<FileId>, Option<FileId>);
 
 /// An iteration that is there.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundIteration {
     pub(crate) run: String,
     pub(crate) iter: u32,
 }
 
-impl Found {
+impl FoundIteration {
     /// The folder below the project's root.
     fn parts(&self) -> [String; 4] {
         [
@@ -90,13 +90,13 @@ impl Found {
     }
 }
 
-impl Source {
+impl RunSource {
     /// A source for the project at or around a folder.
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Source {
+        RunSource {
             dir: std::path::absolute(&dir).unwrap_or(dir),
-            trees: Trees::default(),
-            past: Trees::default(),
+            trees: TreeCache::default(),
+            past: TreeCache::default(),
             old_runs: Mutex::default(),
             records: Mutex::default(),
             bases: Mutex::default(),
@@ -126,9 +126,9 @@ impl Source {
     }
 
     /// The project, or the refusal.
-    pub(crate) fn need_project(&self) -> Result<Project, Refusal> {
+    pub(crate) fn need_project(&self) -> Result<Project, ApiRefusal> {
         self.project().ok_or_else(|| {
-            Refusal::new(
+            ApiRefusal::new(
                 StatusCode::NOT_FOUND,
                 "no_project",
                 format!("there is no project in {} yet", self.dir.display()),
@@ -138,13 +138,18 @@ impl Source {
     }
 
     /// The tree of the project.
-    pub(crate) fn tree(&self, project: &Project) -> io::Result<Checked> {
+    pub(crate) fn tree(&self, project: &Project) -> io::Result<CheckedTree> {
         let parts = [".runner", "state", "tree.json"];
         self.trees.get(project.root(), &parts)
     }
 
     /// A tree file of an iteration.
-    pub(crate) fn tree_of(&self, root: &Path, it: &Found, file: &str) -> io::Result<Checked> {
+    pub(crate) fn tree_of(
+        &self,
+        root: &Path,
+        it: &FoundIteration,
+        file: &str,
+    ) -> io::Result<CheckedTree> {
         let parts = it.parts();
         let mut parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         parts.push(file);
@@ -183,7 +188,7 @@ impl Source {
     }
 
     /// The record of an iteration; `None` while it is under way or after a crash.
-    pub(crate) fn meta(&self, root: &Path, it: &Found) -> Option<Arc<IterationMeta>> {
+    pub(crate) fn meta(&self, root: &Path, it: &FoundIteration) -> Option<Arc<IterationMeta>> {
         let path = root
             .join(".runner/iterations")
             .join(&it.run)
@@ -254,19 +259,19 @@ pub(crate) fn iterations(root: &Path, run: &str) -> Vec<u32> {
 }
 
 /// The iteration that a request names, matched against those that are there.
-pub(crate) fn find(project: &Project, run: &str, iter: &str) -> Result<Found, Refusal> {
+pub(crate) fn find(project: &Project, run: &str, iter: &str) -> Result<FoundIteration, ApiRefusal> {
     let known = beneath::folders(project.root(), &[".runner", "iterations"])
         .into_iter()
         .find(|known| known == run);
     let Some(known) = known else {
-        return Err(Refusal::not_found("there is no such run in this clone"));
+        return Err(ApiRefusal::not_found("there is no such run in this clone"));
     };
     let number = iterations(project.root(), &known)
         .into_iter()
         .find(|number| number.to_string() == iter);
     match number {
-        Some(iter) => Ok(Found { run: known, iter }),
-        None => Err(Refusal::not_found(format!(
+        Some(iter) => Ok(FoundIteration { run: known, iter }),
+        None => Err(ApiRefusal::not_found(format!(
             "there is no such iteration of run {known} in this clone"
         ))),
     }

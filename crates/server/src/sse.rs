@@ -11,7 +11,7 @@ use axum::response::Response;
 use tokio::time::Interval;
 
 use crate::hub::{Hub, Subscription};
-use crate::reply::{self, Refusal};
+use crate::reply::{self, ApiRefusal};
 
 /// How often a silent connection shows that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -19,7 +19,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The stream for a client that saw this id last.
 pub(crate) fn answer(hub: &Hub, last_id: Option<&str>, lines: bool) -> Response {
     let Some(subscription) = hub.subscribe(last_id, lines) else {
-        return Refusal::new(
+        return ApiRefusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "busy",
             "too many pages listen already",
@@ -34,7 +34,7 @@ pub(crate) fn respond(subscription: Subscription) -> Response {
     let mut interval =
         tokio::time::interval_at(tokio::time::Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let stream = Events {
+    let stream = SseEvents {
         // In one piece.
         first: Some(subscription.first.concat().into()),
         subscription,
@@ -52,13 +52,13 @@ pub(crate) fn respond(subscription: Subscription) -> Response {
     response
 }
 
-struct Events {
+struct SseEvents {
     first: Option<Bytes>,
     subscription: Subscription,
     interval: Interval,
 }
 
-impl futures_core::Stream for Events {
+impl futures_core::Stream for SseEvents {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -15,17 +15,17 @@ use tokio::time::Sleep;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Accepts connections that are watched for stalling.
-pub(crate) struct Impatient(pub(crate) TcpListener);
+pub(crate) struct StallListener(pub(crate) TcpListener);
 
-impl axum::serve::Listener for Impatient {
-    type Io = Connection;
+impl axum::serve::Listener for StallListener {
+    type Io = StallConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (StallConnection, SocketAddr) {
         let (stream, address) = axum::serve::Listener::accept(&mut self.0).await;
         // Events are small and wanted at once.
         let _ = stream.set_nodelay(true);
-        let connection = Connection {
+        let connection = StallConnection {
             stream,
             patience: PATIENCE,
             waiting: None,
@@ -39,13 +39,13 @@ impl axum::serve::Listener for Impatient {
 }
 
 /// A connection with the time that is left to take something.
-pub(crate) struct Connection {
+pub(crate) struct StallConnection {
     stream: TcpStream,
     patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Connection {
+impl StallConnection {
     /// Passes the result of a write on, but not a wait that lasts too long.
     fn judge<T>(
         &mut self,
@@ -67,7 +67,7 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for StallConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for StallConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -127,7 +127,7 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let client = TcpStream::connect(address).await.unwrap();
             let (stream, _) = listener.accept().await.unwrap();
-            let mut connection = Connection {
+            let mut connection = StallConnection {
                 stream,
                 patience: Duration::from_millis(50),
                 waiting: None,

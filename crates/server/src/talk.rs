@@ -3,7 +3,7 @@
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
-use crate::source::Found;
+use crate::source::FoundIteration;
 use crate::wire::{ServerEvent, StreamLine};
 
 /// How many lines one look tells: more than anybody can read. If there are more,
@@ -16,18 +16,18 @@ const MAX_LINE: usize = 64 * 1024;
 
 /// A place in the `stream.jsonl` of the iteration that is under way.
 #[derive(Debug, Default)]
-pub(crate) struct Talk {
-    place: Option<Place>,
+pub(crate) struct AgentStream {
+    place: Option<StreamPlace>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct StreamPlace {
     root: PathBuf,
-    it: Found,
+    it: FoundIteration,
     offset: u64,
 }
 
-impl Talk {
+impl AgentStream {
     /// Begins at the end of what has been said already.
     pub(crate) fn skip(&mut self, talking: Option<(PathBuf, String, u32)>) {
         self.turn_to(talking);
@@ -54,9 +54,9 @@ impl Talk {
             _ => false,
         };
         if !same {
-            self.place = talking.map(|(root, run, iter)| Place {
+            self.place = talking.map(|(root, run, iter)| StreamPlace {
                 root,
-                it: Found { run, iter },
+                it: FoundIteration { run, iter },
                 offset: 0,
             });
         }
@@ -137,7 +137,7 @@ mod tests {
             file.write_all(text.as_bytes()).unwrap();
         };
         let at = |iter| Some((dir.path().to_owned(), "r".to_owned(), iter));
-        let mut talk = Talk::default();
+        let mut talk = AgentStream::default();
         let mut look = |talking| {
             let mut told = Vec::new();
             let mut tell = |event| {
@@ -168,7 +168,7 @@ mod tests {
         assert!(told.iter().all(|(_, _, line)| line == "{\"flood\":1}"));
         assert!(look(None).is_empty());
 
-        let mut late = Talk::default();
+        let mut late = AgentStream::default();
         late.skip(at(2));
         append("2", "{\"new\":1}\n");
         let mut count = 0;

@@ -12,16 +12,16 @@ use runner_core::tree::{self, Node, TreeOrder};
 
 use crate::beneath::{self, FileId};
 use crate::reply;
-use crate::wire::{Finding, Leaf};
+use crate::wire::{LeafView, TreeFindingView};
 
 /// How many trees are kept: the current one, and some of the past.
 const KEPT: usize = 6;
 
 /// A tree file: what it says, or what is wrong with it.
-pub(crate) type Checked = Result<Arc<Tree>, Arc<Vec<Finding>>>;
+pub(crate) type CheckedTree = Result<Arc<ValidTree>, Arc<Vec<TreeFindingView>>>;
 
 /// A valid tree.
-pub(crate) struct Tree {
+pub(crate) struct ValidTree {
     /// The file as it is.
     pub(crate) bytes: Bytes,
     /// Its name among all contents.
@@ -31,7 +31,7 @@ pub(crate) struct Tree {
     /// All leaves.
     pub(crate) leaves: u32,
     /// What the next step would take.
-    pub(crate) next: Next,
+    pub(crate) next: NextSelection,
     /// Title and path by id.
     places: HashMap<String, (String, String)>,
     gzip: OnceLock<Bytes>,
@@ -39,13 +39,13 @@ pub(crate) struct Tree {
 
 /// What the next step would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    Open(Leaf),
-    Stuck(Leaf),
+pub(crate) enum NextSelection {
+    Open(LeafView),
+    Stuck(LeafView),
     Complete,
 }
 
-impl Tree {
+impl ValidTree {
     /// Title and path of a node.
     pub(crate) fn place(&self, id: &str) -> Option<&(String, String)> {
         self.places.get(id)
@@ -56,11 +56,11 @@ impl Tree {
         self.gzip.get_or_init(|| reply::gzip(&self.bytes)).clone()
     }
 
-    fn new(bytes: Vec<u8>) -> Checked {
+    fn new(bytes: Vec<u8>) -> CheckedTree {
         let root = match tree::parse_and_check(&bytes, TreeOrder::Sorted) {
             Ok(root) => root,
             Err(findings) => {
-                let findings = findings.into_iter().map(|finding| Finding {
+                let findings = findings.into_iter().map(|finding| TreeFindingView {
                     place: finding.place,
                     message: finding.message,
                 });
@@ -68,23 +68,23 @@ impl Tree {
             }
         };
         let progress = root.progress();
-        let leaf = |target: &runner_core::select::SelectedLeaf<'_, '_>| Leaf {
+        let leaf = |target: &runner_core::select::SelectedLeaf<'_, '_>| LeafView {
             id: target.node.id.to_string(),
             path: target.path(),
             attempts: target.node.attempts,
             max_attempts: target.node.max_attempts,
         };
         let next = match select(&root) {
-            Selection::Complete => Next::Complete,
-            Selection::Open(target) => Next::Open(leaf(&target)),
-            Selection::Stuck(target) => Next::Stuck(leaf(&target)),
+            Selection::Complete => NextSelection::Complete,
+            Selection::Open(target) => NextSelection::Open(leaf(&target)),
+            Selection::Stuck(target) => NextSelection::Stuck(leaf(&target)),
         };
         let mut places = HashMap::new();
         note_places(&root, "", &mut places);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let (passed, leaves) = (count(progress.passed), count(progress.leaves));
         drop(root);
-        Ok(Arc::new(Tree {
+        Ok(Arc::new(ValidTree {
             etag: reply::etag_of(&bytes),
             bytes: bytes.into(),
             passed,
@@ -110,13 +110,13 @@ fn note_places(node: &Node<'_>, above: &str, places: &mut HashMap<String, (Strin
 
 /// The trees that were asked for last.
 #[derive(Default)]
-pub(crate) struct Trees {
-    kept: Mutex<Vec<(FileId, Checked)>>,
+pub(crate) struct TreeCache {
+    kept: Mutex<Vec<(FileId, CheckedTree)>>,
 }
 
-impl Trees {
+impl TreeCache {
     /// Reads and checks a tree file below the root, or remembers having done so.
-    pub(crate) fn get(&self, root: &Path, parts: &[&str]) -> io::Result<Checked> {
+    pub(crate) fn get(&self, root: &Path, parts: &[&str]) -> io::Result<CheckedTree> {
         let file = beneath::open(root, parts)?;
         let id = FileId::of(&file.metadata()?);
         drop(file);
@@ -138,7 +138,7 @@ impl Trees {
             .find(|(_, checked)| checked.as_ref().is_ok_and(|tree| tree.etag == etag));
         let checked = match same {
             Some((_, checked)) => checked.clone(),
-            None => Tree::new(bytes),
+            None => ValidTree::new(bytes),
         };
         kept.retain(|(known, _)| *known != id);
         kept.push((id, checked.clone()));

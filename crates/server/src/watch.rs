@@ -16,8 +16,8 @@ use rustix::io::Errno;
 
 use crate::hub::Hub;
 use crate::look::Look;
-use crate::source::Source;
-use crate::talk::Talk;
+use crate::source::RunSource;
+use crate::talk::AgentStream;
 
 /// How long changes are gathered, from the first of them on.
 pub(crate) const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -34,10 +34,10 @@ const TICK_BLIND: Duration = Duration::from_millis(250);
 const TEMPORARY: &[u8] = b".runner-tmp";
 
 /// Follows until nobody holds the hub any more.
-pub(crate) fn spawn(source: Arc<Source>, hub: &Arc<Hub>) -> std::io::Result<()> {
+pub(crate) fn spawn(source: Arc<RunSource>, hub: &Arc<Hub>) -> std::io::Result<()> {
     let hub = Arc::downgrade(hub);
     // The first look happens here: what changes after this call is told.
-    let mut watcher = Watcher::new(source);
+    let mut watcher = FileWatcher::new(source);
     watcher.look();
     watcher.seen.settle(&watcher.source);
     watcher.talk.skip(watcher.seen.talking());
@@ -47,26 +47,26 @@ pub(crate) fn spawn(source: Arc<Source>, hub: &Arc<Hub>) -> std::io::Result<()> 
     Ok(())
 }
 
-struct Watcher {
-    source: Arc<Source>,
+struct FileWatcher {
+    source: Arc<RunSource>,
     inotify: Option<OwnedFd>,
     /// What is watched, and which names in it matter (all, if none is given).
     watched: HashMap<i32, Option<OsString>>,
     blind: bool,
     seen: Look,
-    talk: Talk,
+    talk: AgentStream,
 }
 
-impl Watcher {
-    fn new(source: Arc<Source>) -> Self {
+impl FileWatcher {
+    fn new(source: Arc<RunSource>) -> Self {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
-        Watcher {
+        FileWatcher {
             source,
             inotify: inotify::init(flags).ok(),
             watched: HashMap::new(),
             blind: false,
             seen: Look::default(),
-            talk: Talk::default(),
+            talk: AgentStream::default(),
         }
     }
 

@@ -8,7 +8,7 @@ mod support;
 
 use fleet_server::{Fleet, HOST, JSON};
 use fleet_support::TOKEN;
-use runner_server::fleet::{FleetState, Outside};
+use runner_server::fleet::{FleetState, PreflightFacts};
 use serde_json::{Value, json};
 
 #[test]
@@ -304,10 +304,10 @@ fn preflight_counts_and_recommends() {
         .is(409, "NOTHING_TO_DO");
     let said = empty.post(path, &planner).is(200, "").json();
     assert_eq!(said["recommendations"]["start_planner"], true);
-    *empty.told.outside.lock().unwrap() = Outside {
+    *empty.told.outside.lock().unwrap() = PreflightFacts {
         requirement: "the project's own".to_owned(),
         issue_backlog: 3,
-        ..Outside::default()
+        ..PreflightFacts::default()
     };
     let said = empty.post(path, &json!({})).is(200, "").json();
     assert_eq!(said["inputs"]["has_requirement"], true);
@@ -317,7 +317,7 @@ fn preflight_counts_and_recommends() {
             .contains("Issue backlog detected (3)")
     );
     // The seat of the planner is taken.
-    *empty.told.outside.lock().unwrap() = Outside::default();
+    *empty.told.outside.lock().unwrap() = PreflightFacts::default();
     let sit = empty.ledger.sit("planner", "somebody", 60);
     empty.server.block_on(sit).unwrap();
     empty.post(path, &planner).is(409, "PLANNER_REFUSED");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use runner::{Error, ErrorCode, Project, Result};
 use runner_exec::{Cancel, HangUp};
-use runner_server::{Address, Config, ServeError};
+use runner_server::{ListenAddress, ServeError, ServerConfig};
 use serde_json::json;
 
 use super::Exit;
@@ -15,7 +15,7 @@ use crate::out::Out;
 
 /// Serves; the address is the first line on stdout.
 pub(crate) fn run(dir: &Path, options: &UiArgs, out: &mut Out) -> Result<Exit> {
-    let address = Address {
+    let address = ListenAddress {
         ip: options.bind,
         port: options.port,
     };
@@ -42,7 +42,7 @@ pub(crate) fn run(dir: &Path, options: &UiArgs, out: &mut Out) -> Result<Exit> {
     if options.open {
         open_browser(&url, out);
     }
-    let config = Config {
+    let config = ServerConfig {
         project_dir: dir.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         token,

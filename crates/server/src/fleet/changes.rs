@@ -9,24 +9,25 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::FleetState;
-use super::input::{Asked, Body, Nothing, TaskPath, actor, no_such_task, request_name};
+use super::input::{JsonBody, KnownQuery, NoQuery, TaskPath, actor, no_such_task, request_name};
 use super::new_task::NewTaskBody;
-use super::refusal::{Answered, Failure, Good, json};
+use super::refusal::{FleetFailure, FleetResult, OkReply, json};
 use super::tasks::{blockers, task_id, view};
-use super::wire::{Blocker, TaskView};
+use super::wire::{BlockerView, TaskView};
 use super::words::{self, AskedState};
 use crate::reply;
 
 /// What a change came to.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Changed {
+#[schema(as = Changed)]
+pub(crate) struct ChangeView {
     /// The task as it is now.
     task: TaskView,
     /// The successor, if one was made.
     created: Option<TaskView>,
     /// Whether the same had been asked before.
     replayed: bool,
-    blockers: Vec<Blocker>,
+    blockers: Vec<BlockerView>,
 }
 
 /// Where a task shall go.
@@ -41,7 +42,7 @@ pub(crate) struct TransitionBody {
     #[schema(min_length = 1, max_length = 2000)]
     reason: String,
     /// What is in the way, for `blocked`.
-    code: Option<words::Code>,
+    code: Option<words::RefusalCodeView>,
     /// What it waits for, for `blocked`.
     #[schema(max_length = 2000)]
     waits_for: Option<String>,
@@ -100,14 +101,14 @@ pub(crate) struct PauseBody {
 #[utoipa::path(post, path = "/tasks", tag = "tasks", request_body = NewTaskBody,
     params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
         description = "a name for this request: a repeat gets the same answer")),
-    responses((status = 201, description = "made", body = Changed,
+    responses((status = 201, description = "made", body = ChangeView,
         headers(("Location" = String, description = "the task")))))]
 pub(crate) async fn create(
     State(fleet): State<FleetState>,
     headers: HeaderMap,
-    _: Asked<Nothing>,
-    Body(body): Body<NewTaskBody>,
-) -> Answered<Response> {
+    _: KnownQuery<NoQuery>,
+    JsonBody(body): JsonBody<NewTaskBody>,
+) -> FleetResult<Response> {
     let name = request_name(&headers)?;
     let (new, actor) = body.into_new_task(name.as_deref())?;
     let id = new.id.clone();
@@ -121,7 +122,7 @@ pub(crate) async fn create(
     Ok(response)
 }
 
-async fn changed(fleet: &FleetState, outcome: &CallOutcome) -> Answered<Changed> {
+async fn changed(fleet: &FleetState, outcome: &CallOutcome) -> FleetResult<ChangeView> {
     let newest = fleet
         .ledger()
         .newest_runs(std::slice::from_ref(&outcome.task.id))
@@ -131,7 +132,7 @@ async fn changed(fleet: &FleetState, outcome: &CallOutcome) -> Answered<Changed>
         .chain(&outcome.created)
         .cloned()
         .collect();
-    Ok(Changed {
+    Ok(ChangeView {
         task: view(fleet, &outcome.task, &newest, now),
         created: outcome
             .created
@@ -152,7 +153,7 @@ struct Asking {
 
 impl Asking {
     /// Asks it.
-    async fn of(self, fleet: &FleetState, request: Request) -> Answered<CallOutcome> {
+    async fn of(self, fleet: &FleetState, request: Request) -> FleetResult<CallOutcome> {
         let mut ask = LedgerCall::new(self.id, &actor(self.actor)?, request);
         ask.call.expected_version = self.expected_version;
         ask.request_id = self.name;
@@ -160,13 +161,13 @@ impl Asking {
     }
 }
 
-async fn known(fleet: &FleetState, id: &TaskId) -> Answered<Task> {
+async fn known(fleet: &FleetState, id: &TaskId) -> FleetResult<Task> {
     fleet.ledger().task(id).await?.ok_or_else(no_such_task)
 }
 
-fn reason(text: String) -> Answered<String> {
+fn reason(text: String) -> FleetResult<String> {
     if text.trim().is_empty() || text.chars().count() > 2000 {
-        return Err(Failure::input("reason has 1 to 2000 characters"));
+        return Err(FleetFailure::input("reason has 1 to 2000 characters"));
     }
     Ok(text)
 }
@@ -177,14 +178,14 @@ fn reason(text: String) -> Answered<String> {
     params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
         ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
         description = "a name for this request: a repeat gets the same answer")),
-    responses((status = 200, description = "where it stands now", body = Changed)))]
+    responses((status = 200, description = "where it stands now", body = ChangeView)))]
 pub(crate) async fn transition(
     State(fleet): State<FleetState>,
     TaskPath(id): TaskPath,
     headers: HeaderMap,
-    _: Asked<Nothing>,
-    Body(body): Body<TransitionBody>,
-) -> Answered<Response> {
+    _: KnownQuery<NoQuery>,
+    JsonBody(body): JsonBody<TransitionBody>,
+) -> FleetResult<Response> {
     known(&fleet, &id).await?;
     let to = body.to.0;
     let request = wanted(to, reason(body.reason)?, body.code, body.waits_for)?;
@@ -208,24 +209,26 @@ pub(crate) async fn transition(
         }
         return Err(refusal.into());
     }
-    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
 }
 
 /// The request that leads to a state.
 fn wanted(
     to: Standing,
     reason: String,
-    code: Option<words::Code>,
+    code: Option<words::RefusalCodeView>,
     waits_for: Option<String>,
-) -> Answered<Request> {
+) -> FleetResult<Request> {
     if to != Standing::Blocked && (code.is_some() || waits_for.is_some()) {
-        return Err(Failure::input("code and waits_for are for `blocked` alone"));
+        return Err(FleetFailure::input(
+            "code and waits_for are for `blocked` alone",
+        ));
     }
     match to {
         Standing::Blocked => {
             let code = code.ok_or_else(|| {
                 let words = "`blocked` takes a code that says what is in the way";
-                Failure::from(Refusal::new(RefusalCode::MissingRequiredInput, words))
+                FleetFailure::from(Refusal::new(RefusalCode::MissingRequiredInput, words))
             })?;
             Ok(Request::Block {
                 code: code.0,
@@ -252,14 +255,14 @@ fn wanted(
     params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
         ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
         description = "a name for this request: a repeat gets the same answer")),
-    responses((status = 200, description = "where it stands now", body = Changed)))]
+    responses((status = 200, description = "where it stands now", body = ChangeView)))]
 pub(crate) async fn cancel(
     State(fleet): State<FleetState>,
     TaskPath(id): TaskPath,
     headers: HeaderMap,
-    _: Asked<Nothing>,
-    Body(body): Body<CancelBody>,
-) -> Answered<Response> {
+    _: KnownQuery<NoQuery>,
+    JsonBody(body): JsonBody<CancelBody>,
+) -> FleetResult<Response> {
     known(&fleet, &id).await?;
     let reason = reason(body.reason)?;
     let asking = Asking {
@@ -269,7 +272,7 @@ pub(crate) async fn cancel(
         expected_version: body.expected_version,
     };
     let outcome = asking.of(&fleet, Request::Cancel { reason }).await?;
-    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
 }
 
 /// Tries a task again: an ended one by a new task, another one as the recovery table says
@@ -277,14 +280,14 @@ pub(crate) async fn cancel(
     params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
         ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
         description = "a name for this request: a repeat gets the same answer")),
-    responses((status = 200, description = "where it stands now", body = Changed)))]
+    responses((status = 200, description = "where it stands now", body = ChangeView)))]
 pub(crate) async fn retry(
     State(fleet): State<FleetState>,
     TaskPath(id): TaskPath,
     headers: HeaderMap,
-    _: Asked<Nothing>,
-    Body(body): Body<RetryBody>,
-) -> Answered<Response> {
+    _: KnownQuery<NoQuery>,
+    JsonBody(body): JsonBody<RetryBody>,
+) -> FleetResult<Response> {
     let task = known(&fleet, &id).await?;
     let name = request_name(&headers)?;
     // The same for every repeat, whatever became of the task meanwhile.
@@ -308,7 +311,7 @@ pub(crate) async fn retry(
         expected_version: body.expected_version,
     };
     let outcome = asking.of(&fleet, request).await?;
-    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
 }
 
 /// Holds a task back, or lets it go
@@ -316,14 +319,14 @@ pub(crate) async fn retry(
     params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
         ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
         description = "a name for this request: a repeat gets the same answer")),
-    responses((status = 200, description = "where it stands now", body = Changed)))]
+    responses((status = 200, description = "where it stands now", body = ChangeView)))]
 pub(crate) async fn pause(
     State(fleet): State<FleetState>,
     TaskPath(id): TaskPath,
     headers: HeaderMap,
-    _: Asked<Nothing>,
-    Body(body): Body<PauseBody>,
-) -> Answered<Response> {
+    _: KnownQuery<NoQuery>,
+    JsonBody(body): JsonBody<PauseBody>,
+) -> FleetResult<Response> {
     known(&fleet, &id).await?;
     let asking = Asking {
         id,
@@ -333,5 +336,5 @@ pub(crate) async fn pause(
     };
     let paused = body.paused;
     let outcome = asking.of(&fleet, Request::Pause { paused }).await?;
-    Ok(Good(changed(&fleet, &outcome).await?).into_response())
+    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
 }

@@ -20,8 +20,8 @@ use tokio::sync::{mpsc, watch};
 use utoipa::IntoParams;
 
 use super::FleetState;
-use super::input::Asked;
-use super::refusal::{Answered, Failure, mask};
+use super::input::KnownQuery;
+use super::refusal::{FleetFailure, FleetResult, mask};
 use super::wire::EventView;
 use crate::hub::Subscription;
 use crate::sse;
@@ -41,13 +41,13 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where the events come together.
 #[derive(Default)]
-pub(crate) struct Follower {
+pub(crate) struct EventFollower {
     /// How far the sequence goes; gone when nobody listens any more.
     head: Mutex<Weak<watch::Sender<i64>>>,
     clients: Arc<()>,
 }
 
-impl Follower {
+impl EventFollower {
     /// The head of the sequence, followed from now on for as long as anybody has it.
     async fn head(&self, ledger: &Ledger) -> Result<watch::Receiver<i64>, StoreError> {
         if let Some(head) = self.lock().upgrade() {
@@ -106,8 +106,8 @@ pub(crate) struct StreamQuery {
 pub(crate) async fn events(
     State(fleet): State<FleetState>,
     headers: HeaderMap,
-    Asked(query): Asked<StreamQuery>,
-) -> Answered<Response> {
+    KnownQuery(query): KnownQuery<StreamQuery>,
+) -> FleetResult<Response> {
     let after = match headers.get("last-event-id") {
         Some(value) => Some(number(value.to_str().unwrap_or_default())?),
         None => query
@@ -117,7 +117,7 @@ pub(crate) async fn events(
     };
     let follower = fleet.follower();
     if Arc::strong_count(&follower.clients) > MAX_CLIENTS {
-        return Err(Failure::new(
+        return Err(FleetFailure::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "BUSY",
             "too many listen already",
@@ -140,7 +140,7 @@ pub(crate) async fn events(
         }
     };
     let (sender, next) = mpsc::channel(QUEUE);
-    let reader = Reader {
+    let reader = EventReader {
         ledger: fleet.ledger().clone(),
         head,
         at: from,
@@ -151,14 +151,14 @@ pub(crate) async fn events(
     Ok(sse::respond(Subscription { first, next }))
 }
 
-fn number(text: &str) -> Answered<i64> {
+fn number(text: &str) -> FleetResult<i64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.then(|| text.parse::<i64>().ok()).flatten();
-    number.ok_or_else(|| Failure::input("the id of an event is a number"))
+    number.ok_or_else(|| FleetFailure::input("the id of an event is a number"))
 }
 
 /// Reads for one client.
-struct Reader {
+struct EventReader {
     ledger: Ledger,
     head: watch::Receiver<i64>,
     at: i64,
@@ -166,7 +166,7 @@ struct Reader {
     _client: Arc<()>,
 }
 
-impl Reader {
+impl EventReader {
     /// Until the client is gone, or the store fails: then it comes back with its last id.
     async fn run(mut self) {
         loop {

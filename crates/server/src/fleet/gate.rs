@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::FleetState;
-use super::refusal::Failure;
+use super::refusal::FleetFailure;
 use crate::{gate, reply};
 
 /// Asks the gate, then the rest, and signs the answer.
@@ -27,15 +27,16 @@ pub(crate) async fn pass(
     response
 }
 
-fn check(fleet: &FleetState, request: &Request) -> Result<(), Failure> {
+fn check(fleet: &FleetState, request: &Request) -> Result<(), FleetFailure> {
     let here_alone = !fleet.is_beyond_loopback();
-    gate::check_place(request.uri(), request.headers(), here_alone, true)
-        .map_err(|stranger| Failure::new(StatusCode::FORBIDDEN, "FORBIDDEN", stranger.words()))?;
+    gate::check_place(request.uri(), request.headers(), here_alone, true).map_err(|stranger| {
+        FleetFailure::new(StatusCode::FORBIDDEN, "FORBIDDEN", stranger.words())
+    })?;
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if (reads && here_alone) || fleet.token().is_borne(request.headers()) {
         return Ok(());
     }
-    Err(Failure::new(
+    Err(FleetFailure::new(
         StatusCode::UNAUTHORIZED,
         "UNAUTHORIZED",
         "this takes the header `Authorization: Bearer TOKEN`, with the token in \

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
-use super::refusal::Failure;
+use super::refusal::FleetFailure;
 
 /// How large a body may be.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
@@ -22,12 +22,12 @@ const DEFAULT_LIMIT: u32 = 50;
 pub(crate) const MAX_LIMIT: u32 = 200;
 
 /// A body in JSON.
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
-    type Rejection = Failure;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = FleetFailure;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, FleetFailure> {
         let is_json = request
             .headers()
             .get(header::CONTENT_TYPE)
@@ -35,7 +35,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             .and_then(|value| value.split(';').next())
             .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
         if !is_json {
-            return Err(Failure::new(
+            return Err(FleetFailure::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "UNSUPPORTED_MEDIA_TYPE",
                 "the body is JSON, and `Content-Type: application/json` says so",
@@ -43,10 +43,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         }
         let bytes = read(request).await?;
         serde_json::from_slice(&bytes)
-            .map(Body)
+            .map(JsonBody)
             .map_err(|error| match error.classify() {
-                Category::Data => Failure::input(format!("the body: {error}")),
-                Category::Io | Category::Syntax | Category::Eof => Failure::new(
+                Category::Data => FleetFailure::input(format!("the body: {error}")),
+                Category::Io | Category::Syntax | Category::Eof => FleetFailure::new(
                     StatusCode::BAD_REQUEST,
                     "BAD_REQUEST",
                     format!("the body is no JSON: {error}"),
@@ -55,9 +55,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-async fn read(request: Request) -> Result<Bytes, Failure> {
+async fn read(request: Request) -> Result<Bytes, FleetFailure> {
     let too_large = || {
-        Failure::new(
+        FleetFailure::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "PAYLOAD_TOO_LARGE",
             format!("a body has at most {MAX_BODY} bytes"),
@@ -82,7 +82,7 @@ async fn read(request: Request) -> Result<Bytes, Failure> {
             if cause.is_some_and(|words| words.contains("length limit")) {
                 return Err(too_large());
             }
-            Err(Failure::new(
+            Err(FleetFailure::new(
                 StatusCode::BAD_REQUEST,
                 "BAD_REQUEST",
                 "the body could not be read",
@@ -92,30 +92,30 @@ async fn read(request: Request) -> Result<Bytes, Failure> {
 }
 
 /// A query, each of whose names is known.
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct KnownQuery<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
-    type Rejection = Failure;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for KnownQuery<T> {
+    type Rejection = FleetFailure;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, FleetFailure> {
         Query::<T>::try_from_uri(&parts.uri)
-            .map(|Query(asked)| Asked(asked))
-            .map_err(|error| Failure::input(format!("the query: {}", error.body_text())))
+            .map(|Query(asked)| KnownQuery(asked))
+            .map_err(|error| FleetFailure::input(format!("the query: {}", error.body_text())))
     }
 }
 
 /// No query at all: a name that means nothing is a mistake.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct NoQuery {}
 
 /// The task that a path names.
 pub(crate) struct TaskPath(pub(crate) TaskId);
 
 impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
-    type Rejection = Failure;
+    type Rejection = FleetFailure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, FleetFailure> {
         let path: Result<Path<String>, PathRejection> =
             Path::from_request_parts(parts, state).await;
         let id = path.ok().and_then(|Path(id)| TaskId::parse(&id).ok());
@@ -124,12 +124,12 @@ impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
     }
 }
 
-pub(crate) fn no_such_task() -> Failure {
-    Failure::not_found("there is no such task")
+pub(crate) fn no_such_task() -> FleetFailure {
+    FleetFailure::not_found("there is no such task")
 }
 
 /// The caller's own name for a request, from `Idempotency-Key`.
-pub(crate) fn request_name(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+pub(crate) fn request_name(headers: &HeaderMap) -> Result<Option<String>, FleetFailure> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
     };
@@ -139,26 +139,28 @@ pub(crate) fn request_name(headers: &HeaderMap) -> Result<Option<String>, Failur
     match name {
         // Others name their requests too, at the ledger itself.
         Some(name) => Ok(Some(format!("http:{name}"))),
-        None => Err(Failure::input(
+        None => Err(FleetFailure::input(
             "Idempotency-Key has 1 to 128 visible ASCII characters",
         )),
     }
 }
 
 /// How many items a page shall have.
-pub(crate) fn limit(asked: Option<u32>) -> Result<u32, Failure> {
+pub(crate) fn limit(asked: Option<u32>) -> Result<u32, FleetFailure> {
     match asked.unwrap_or(DEFAULT_LIMIT) {
         limit @ 1..=MAX_LIMIT => Ok(limit),
-        _ => Err(Failure::input(format!("limit is 1 to {MAX_LIMIT}"))),
+        _ => Err(FleetFailure::input(format!("limit is 1 to {MAX_LIMIT}"))),
     }
 }
 
 /// Who asks, in the words of the ledger.
-pub(crate) fn actor(given: Option<String>) -> Result<String, Failure> {
+pub(crate) fn actor(given: Option<String>) -> Result<String, FleetFailure> {
     let actor = given.unwrap_or_else(|| "http".to_owned());
     if (1..=64).contains(&actor.len()) && actor.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(actor)
     } else {
-        Err(Failure::input("actor has 1 to 64 visible ASCII characters"))
+        Err(FleetFailure::input(
+            "actor has 1 to 64 visible ASCII characters",
+        ))
     }
 }

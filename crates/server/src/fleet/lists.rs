@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::FleetState;
-use super::input::{Asked, Nothing, limit};
-use super::refusal::{Answered, Failure, Good};
+use super::input::{KnownQuery, NoQuery, limit};
+use super::refusal::{FleetFailure, FleetResult, OkReply};
 use super::tasks::cut;
-use super::wire::{JudgementView, LockView, RunView};
-use super::words::RunStatus;
+use super::wire::{JudgementView, LockView, TaskRunView};
+use super::words::TaskRunStatusView;
 
 /// Which runs.
 #[derive(Deserialize, IntoParams)]
@@ -23,7 +23,7 @@ pub(crate) struct RunQuery {
     task: Option<String>,
     /// With that status.
     #[param(inline)]
-    status: Option<RunStatus>,
+    status: Option<TaskRunStatusView>,
     /// The `next_cursor` of the page before.
     #[param(pattern = "^[0-9]{1,18}~[A-Za-z0-9._-]{1,80}$")]
     cursor: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct JudgementQuery {
 /// A page of runs, the newest first.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RunList {
-    runs: Vec<RunView>,
+    runs: Vec<TaskRunView>,
     /// Where the next page begins; null on the last one.
     next_cursor: Option<String>,
 }
@@ -106,7 +106,7 @@ pub(crate) struct LockList {
     locks: Vec<LockView>,
 }
 
-fn place(cursor: &str) -> Answered<RunPlace> {
+fn place(cursor: &str) -> FleetResult<RunPlace> {
     let parts = cursor.split_once('~').and_then(|(at, id)| {
         let plain = at.len() <= 18 && id.len() <= 80 && has_letters_of_ids(id);
         let at = at.bytes().all(|byte| byte.is_ascii_digit()).then_some(at)?;
@@ -117,7 +117,7 @@ fn place(cursor: &str) -> Answered<RunPlace> {
             started_at: Timestamp(at),
             id: id.to_owned(),
         }),
-        None => Err(Failure::input(
+        None => Err(FleetFailure::input(
             "cursor is the next_cursor of an earlier page",
         )),
     }
@@ -133,9 +133,9 @@ fn cursor(place: &RunPlace) -> String {
     format!("{}~{}", place.started_at.0, place.id)
 }
 
-fn task_of(text: Option<String>) -> Answered<Option<TaskId>> {
+fn task_of(text: Option<String>) -> FleetResult<Option<TaskId>> {
     let parse =
-        |text: String| TaskId::parse(&text).map_err(|error| Failure::input(error.to_string()));
+        |text: String| TaskId::parse(&text).map_err(|error| FleetFailure::input(error.to_string()));
     text.map(parse).transpose()
 }
 
@@ -144,8 +144,8 @@ fn task_of(text: Option<String>) -> Answered<Option<TaskId>> {
     responses((status = 200, description = "a page", body = RunList)))]
 pub(crate) async fn runs(
     State(fleet): State<FleetState>,
-    Asked(query): Asked<RunQuery>,
-) -> Answered<Good<RunList>> {
+    KnownQuery(query): KnownQuery<RunQuery>,
+) -> FleetResult<OkReply<RunList>> {
     let limit = limit(query.limit)?;
     let page = RunPage {
         task: task_of(query.task)?,
@@ -156,8 +156,8 @@ pub(crate) async fn runs(
     };
     let mut runs = fleet.ledger().run_page(&page).await?;
     let next_cursor = cut(&mut runs, limit).map(|run| cursor(&RunPlace::of(run)));
-    Ok(Good(RunList {
-        runs: runs.iter().map(RunView::from).collect(),
+    Ok(OkReply(RunList {
+        runs: runs.iter().map(TaskRunView::from).collect(),
         next_cursor,
     }))
 }
@@ -167,8 +167,8 @@ pub(crate) async fn runs(
     responses((status = 200, description = "a page", body = JudgementList)))]
 pub(crate) async fn judgements(
     State(fleet): State<FleetState>,
-    Asked(query): Asked<JudgementQuery>,
-) -> Answered<Good<JudgementList>> {
+    KnownQuery(query): KnownQuery<JudgementQuery>,
+) -> FleetResult<OkReply<JudgementList>> {
     let limit = limit(query.limit)?;
     let page = RunPage {
         task: task_of(query.task)?,
@@ -179,7 +179,7 @@ pub(crate) async fn judgements(
     };
     let mut runs = fleet.ledger().run_page(&page).await?;
     let next_cursor = cut(&mut runs, limit).map(|run| cursor(&RunPlace::of(run)));
-    Ok(Good(JudgementList {
+    Ok(OkReply(JudgementList {
         judgements: runs.iter().map(JudgementView::from).collect(),
         next_cursor,
     }))
@@ -190,11 +190,11 @@ pub(crate) async fn judgements(
     responses((status = 200, description = "all of them", body = AgentList)))]
 pub(crate) async fn agents(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-) -> Answered<Good<AgentList>> {
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<OkReply<AgentList>> {
     let agents = fleet.ledger().agents().await?;
     let now = fleet.ledger().now().await?;
-    Ok(Good(AgentList {
+    Ok(OkReply(AgentList {
         agents: agents.iter().map(|one| AgentView::of(one, now)).collect(),
     }))
 }
@@ -204,10 +204,10 @@ pub(crate) async fn agents(
     responses((status = 200, description = "all of them", body = LockList)))]
 pub(crate) async fn locks(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-) -> Answered<Good<LockList>> {
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<OkReply<LockList>> {
     let held = fleet.ledger().held_locks().await?;
-    Ok(Good(LockList {
+    Ok(OkReply(LockList {
         locks: held.iter().map(LockView::from).collect(),
     }))
 }

@@ -9,8 +9,8 @@ use runner_ledger::{EventHead, SpendingTotals, TaskCount, WaitTimes};
 use runner_lifecycle::TaskRunStatus;
 
 use super::FleetState;
-use super::input::{Asked, Nothing};
-use super::refusal::Answered;
+use super::input::{KnownQuery, NoQuery};
+use super::refusal::FleetResult;
 use crate::reply;
 
 /// The bounds of the histogram of waits.
@@ -20,7 +20,7 @@ const BOUNDS_MILLIS: [u64; 10] = [
 
 /// What was counted so far; the rest is counted when somebody asks.
 #[derive(Debug, Default)]
-pub(crate) struct Expiries {
+pub(crate) struct ExpiryCounts {
     up_to: i64,
     count: u64,
 }
@@ -44,8 +44,8 @@ struct Figures {
         content_type = "text/plain")))]
 pub(crate) async fn metrics(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-) -> Answered<Response> {
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<Response> {
     let figures = figures(&fleet).await?;
     let mut response = Response::new(text(&figures).into());
     let kind = "text/plain; version=0.0.4; charset=utf-8";
@@ -54,7 +54,7 @@ pub(crate) async fn metrics(
     Ok(response)
 }
 
-async fn figures(fleet: &FleetState) -> Answered<Figures> {
+async fn figures(fleet: &FleetState) -> FleetResult<Figures> {
     let ledger = fleet.ledger();
     let now = ledger.now().await?;
     let oldest = ledger.oldest_ready().await?;
@@ -75,7 +75,7 @@ async fn figures(fleet: &FleetState) -> Answered<Figures> {
 }
 
 /// Events are only ever appended: what was counted once stays.
-async fn expiries(fleet: &FleetState, up_to: i64) -> Answered<u64> {
+async fn expiries(fleet: &FleetState, up_to: i64) -> FleetResult<u64> {
     let mut known = fleet.expiries().lock().await;
     if up_to > known.up_to {
         known.count += fleet.ledger().expiries(known.up_to, up_to).await?;

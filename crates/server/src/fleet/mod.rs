@@ -2,7 +2,7 @@
 //! the fleet stands on, metrics, and every change as it happens.
 //!
 //! [`router`] is the whole API without a socket; [`serve_fleet`] puts it on one, in the
-//! runtime of the caller. What only a running fleet knows is handed in as [`Known`].
+//! runtime of the caller. What only a running fleet knows is handed in as [`FleetFacts`].
 
 mod changes;
 mod events;
@@ -32,12 +32,12 @@ use tokio::sync::Mutex;
 
 pub use token::{TOKEN_FILE, fleet_token};
 
-use crate::gate::Token;
-use crate::{Listening, ServeError};
+use crate::gate::ApiToken;
+use crate::{BoundListener, ServeError};
 
 /// What preflight needs besides the ledger.
 #[derive(Clone, Debug, Default)]
-pub struct Outside {
+pub struct PreflightFacts {
     /// The requirement text of the project; blank: none.
     pub requirement: String,
     /// Open issues that are no tasks yet.
@@ -51,9 +51,9 @@ pub struct Outside {
 }
 
 /// What only the fleet knows.
-pub trait Known: Send + Sync {
+pub trait FleetFacts: Send + Sync {
     /// What preflight needs besides the ledger.
-    fn outside(&self) -> Pin<Box<dyn Future<Output = Outside> + Send + '_>>;
+    fn outside(&self) -> Pin<Box<dyn Future<Output = PreflightFacts> + Send + '_>>;
 
     /// What is known of the machine. It never waits: see
     /// [`runner_fleet::host::HostProfile::snapshot`].
@@ -75,26 +75,26 @@ pub struct FleetOptions {
 
 /// What all answers share. Cheap to clone.
 #[derive(Clone)]
-pub struct FleetState(Arc<Shared>);
+pub struct FleetState(Arc<FleetApiContext>);
 
-struct Shared {
+struct FleetApiContext {
     ledger: Ledger,
-    known: Arc<dyn Known>,
-    token: Token,
+    known: Arc<dyn FleetFacts>,
+    token: ApiToken,
     options: FleetOptions,
-    follower: events::Follower,
-    expiries: Mutex<metrics::Expiries>,
+    follower: events::EventFollower,
+    expiries: Mutex<metrics::ExpiryCounts>,
 }
 
 impl FleetState {
     /// Over that ledger.
-    pub fn new(ledger: Ledger, known: Arc<dyn Known>, options: FleetOptions) -> FleetState {
-        FleetState(Arc::new(Shared {
+    pub fn new(ledger: Ledger, known: Arc<dyn FleetFacts>, options: FleetOptions) -> FleetState {
+        FleetState(Arc::new(FleetApiContext {
             ledger,
             known,
-            token: Token::new(&options.token),
+            token: ApiToken::new(&options.token),
             options,
-            follower: events::Follower::default(),
+            follower: events::EventFollower::default(),
             expiries: Mutex::default(),
         }))
     }
@@ -103,11 +103,11 @@ impl FleetState {
         &self.0.ledger
     }
 
-    fn known(&self) -> &dyn Known {
+    fn known(&self) -> &dyn FleetFacts {
         &*self.0.known
     }
 
-    fn token(&self) -> &Token {
+    fn token(&self) -> &ApiToken {
         &self.0.token
     }
 
@@ -127,11 +127,11 @@ impl FleetState {
         !self.0.options.config.review
     }
 
-    fn follower(&self) -> &events::Follower {
+    fn follower(&self) -> &events::EventFollower {
         &self.0.follower
     }
 
-    fn expiries(&self) -> &Mutex<metrics::Expiries> {
+    fn expiries(&self) -> &Mutex<metrics::ExpiryCounts> {
         &self.0.expiries
     }
 
@@ -159,7 +159,7 @@ pub fn router(state: FleetState) -> Router {
 /// Serves the API in the runtime of the caller, until `ended` is there. Streams that are
 /// open are cut: whoever listens comes back.
 pub async fn serve_fleet(
-    listening: Listening,
+    listening: BoundListener,
     state: FleetState,
     ended: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {

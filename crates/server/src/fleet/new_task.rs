@@ -7,8 +7,10 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::input::actor;
-use super::refusal::{Answered, Failure};
-use super::words::{Check, ContextKind, Lane, Priority, Risk, TaskType};
+use super::refusal::{FleetFailure, FleetResult};
+use super::words::{
+    ContextKindView, CriterionCheckView, LaneView, TaskPriorityView, TaskRiskView, TaskTypeView,
+};
 use crate::serve::random_hex;
 
 /// A task to make.
@@ -33,14 +35,14 @@ pub(crate) struct NewTaskBody {
     #[schema(pattern = "^[a-z][a-z0-9_-]{0,31}$")]
     role: Option<String>,
     /// Which slots it competes for: `feature` if not said.
-    lane: Option<Lane>,
+    lane: Option<LaneView>,
     /// `normal` if not said.
-    priority: Option<Priority>,
+    priority: Option<TaskPriorityView>,
     /// `medium` if not said.
-    risk: Option<Risk>,
+    risk: Option<TaskRiskView>,
     /// `parallelizable` if not said.
     #[serde(rename = "type")]
-    task_type: Option<TaskType>,
+    task_type: Option<TaskTypeView>,
     /// Tasks that must be done first.
     #[serde(default)]
     #[schema(max_items = 100)]
@@ -91,14 +93,14 @@ pub(crate) struct CriterionBody {
     id: String,
     #[schema(max_length = 2000)]
     text: String,
-    check: Check,
+    check: CriterionCheckView,
 }
 
 /// Something a session is told.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContextBody {
-    kind: ContextKind,
+    kind: ContextKindView,
     value: String,
 }
 
@@ -109,7 +111,7 @@ pub(crate) fn id_from(name: &str) -> String {
 }
 
 /// Roles are words of the config, and of file names.
-pub(crate) fn check_role(role: &str) -> Answered<()> {
+pub(crate) fn check_role(role: &str) -> FleetResult<()> {
     let mut bytes = role.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase());
     let plain = |byte: u8| {
@@ -118,26 +120,26 @@ pub(crate) fn check_role(role: &str) -> Answered<()> {
     if first && role.len() <= 32 && bytes.all(plain) {
         return Ok(());
     }
-    Err(Failure::input(
+    Err(FleetFailure::input(
         "a role is 1 to 32 lowercase letters, digits, `_` and `-`, the first a letter",
     ))
 }
 
 impl NewTaskBody {
     /// The task for the ledger, and who asks for it.
-    pub(crate) fn into_new_task(self, name: Option<&str>) -> Answered<(NewTask, String)> {
+    pub(crate) fn into_new_task(self, name: Option<&str>) -> FleetResult<(NewTask, String)> {
         let id = match (self.id, name) {
             (Some(id), _) => id,
             (None, Some(name)) => id_from(name),
             (None, None) => {
-                let random = random_hex(8).map_err(|_| Failure::input("say an id"))?;
+                let random = random_hex(8).map_err(|_| FleetFailure::input("say an id"))?;
                 format!("t-{random}")
             }
         };
-        let id = TaskId::parse(&id).map_err(|error| Failure::input(error.to_string()))?;
+        let id = TaskId::parse(&id).map_err(|error| FleetFailure::input(error.to_string()))?;
         let title = self.title.trim();
         if title.is_empty() || title.chars().count() > 200 || title.chars().any(char::is_control) {
-            return Err(Failure::input(
+            return Err(FleetFailure::input(
                 "title has 1 to 200 characters, all of them on one line",
             ));
         }
@@ -150,18 +152,18 @@ impl NewTaskBody {
         let plain = NewTask::new(id.clone(), Resource::whole_repo());
         let role = self.role.unwrap_or(plain.role);
         check_role(&role)?;
-        let dependencies: Answered<Vec<TaskId>> = self
+        let dependencies: FleetResult<Vec<TaskId>> = self
             .dependencies
             .iter()
-            .map(|id| TaskId::parse(id).map_err(|error| Failure::input(error.to_string())))
+            .map(|id| TaskId::parse(id).map_err(|error| FleetFailure::input(error.to_string())))
             .collect();
-        let acceptance: Answered<Vec<row::Criterion>> =
+        let acceptance: FleetResult<Vec<row::Criterion>> =
             self.acceptance.into_iter().map(criterion).collect();
         let acceptance = acceptance?;
         let timebox = self.timebox_seconds.unwrap_or(plain.timebox_seconds);
         let timeout = self.timeout_seconds.unwrap_or(plain.timeout_seconds);
         if !(1..=604_800).contains(&timebox) || timeout > 86_400 {
-            return Err(Failure::input(
+            return Err(FleetFailure::input(
                 "timebox_seconds is 1 to 604800, timeout_seconds at most 86400",
             ));
         }
@@ -170,7 +172,7 @@ impl NewTaskBody {
             .as_ref()
             .is_some_and(|text| text.chars().count() > 200)
         {
-            return Err(Failure::input("source has at most 200 characters"));
+            return Err(FleetFailure::input("source has at most 200 characters"));
         }
         let new = NewTask {
             title: title.to_owned(),
@@ -203,20 +205,22 @@ impl NewTaskBody {
     }
 }
 
-fn few(what: &str, count: usize, most: usize) -> Answered<()> {
+fn few(what: &str, count: usize, most: usize) -> FleetResult<()> {
     if count <= most {
         return Ok(());
     }
-    Err(Failure::input(format!("{what} has at most {most} items")))
+    Err(FleetFailure::input(format!(
+        "{what} has at most {most} items"
+    )))
 }
 
-fn resources(what: &str, texts: &[String]) -> Answered<Vec<Resource>> {
+fn resources(what: &str, texts: &[String]) -> FleetResult<Vec<Resource>> {
     few(what, texts.len(), 100)?;
     let one = |(at, text): (usize, &String)| {
         let resource = Resource::from_allowed_path(text).ok();
         let path = resource.filter(|resource| resource.is_path() && text.len() <= 1024);
         path.ok_or_else(|| {
-            Failure::input(format!(
+            FleetFailure::input(format!(
                 "{what} has paths of the repo, without `.` and `..`, of at most 1024 bytes"
             ))
             .detail("item", at)
@@ -225,9 +229,9 @@ fn resources(what: &str, texts: &[String]) -> Answered<Vec<Resource>> {
     texts.iter().enumerate().map(one).collect()
 }
 
-fn criterion(body: CriterionBody) -> Answered<row::Criterion> {
+fn criterion(body: CriterionBody) -> FleetResult<row::Criterion> {
     if body.id.chars().count() > 64 || body.text.chars().count() > 2000 {
-        return Err(Failure::input(
+        return Err(FleetFailure::input(
             "a criterion has an id of at most 64 and a text of at most 2000 characters",
         ));
     }

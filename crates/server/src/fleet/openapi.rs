@@ -17,7 +17,7 @@ use utoipa::{PartialSchema as _, ToSchema as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::refusal::{Failure, Problem};
+use super::refusal::{FleetFailure, FleetProblem};
 use super::{FleetState, changes, events, lists, metrics, system, tasks};
 use crate::reply;
 
@@ -50,7 +50,7 @@ pub(crate) fn router(state: &FleetState) -> Router<FleetState> {
     let allowed = Arc::new(Allowed::of(&api));
     router
         .route("/openapi.json", get(async move || document(text.clone())))
-        .fallback(async || Failure::not_found("there is no such endpoint; see /openapi.json"))
+        .fallback(async || FleetFailure::not_found("there is no such endpoint; see /openapi.json"))
         .method_not_allowed_fallback(move |method: Method, uri: Uri| {
             let allowed = Arc::clone(&allowed);
             async move { allowed.refuse(&method, uri.path()) }
@@ -84,12 +84,12 @@ fn complete(api: &mut OpenApi) {
         BEARER,
         SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()),
     );
-    let problem = Problem::name().into_owned();
+    let problem = FleetProblem::name().into_owned();
     components
         .schemas
-        .insert(problem.clone(), Problem::schema());
+        .insert(problem.clone(), FleetProblem::schema());
     let mut inner = Vec::new();
-    Problem::schemas(&mut inner);
+    FleetProblem::schemas(&mut inner);
     components.schemas.extend(inner);
     for (path, item) in &mut api.paths.paths {
         for (method, operation) in operations(item) {
@@ -188,7 +188,8 @@ impl Allowed {
         let methods = self.0.iter().find(|(known, _)| fits(known));
         let methods = methods.map_or_else(String::new, |(_, methods)| methods.join(", "));
         let words = format!("{method} is not for this path; it has {methods}");
-        let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", words);
+        let failure =
+            FleetFailure::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", words);
         let mut response = failure.into_response();
         reply::set(&mut response, header::ALLOW, &methods);
         response

@@ -13,14 +13,16 @@ use crate::reply;
 
 /// Why there is no answer.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Problem {
+#[schema(as = Problem)]
+pub(crate) struct FleetProblem {
     /// The error.
-    error: ProblemBody,
+    error: FleetProblemBody,
 }
 
 /// What is wrong.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ProblemBody {
+#[schema(as = ProblemBody)]
+pub(crate) struct FleetProblemBody {
     /// A code of the lifecycle, such as `INVALID_TRANSITION`, or one of the API:
     /// `BAD_REQUEST`, `UNAUTHORIZED`, `FORBIDDEN`, `NOT_FOUND`, `METHOD_NOT_ALLOWED`,
     /// `PAYLOAD_TOO_LARGE`, `UNSUPPORTED_MEDIA_TYPE`, `PLANNER_REFUSED`, `NOTHING_TO_DO`,
@@ -35,29 +37,29 @@ pub(crate) struct ProblemBody {
 
 /// A problem with the status that it is answered with.
 #[derive(Debug)]
-pub(crate) struct Failure(Box<(StatusCode, Problem)>);
+pub(crate) struct FleetFailure(Box<(StatusCode, FleetProblem)>);
 
 /// What a handler of the API comes to.
-pub(crate) type Answered<T> = Result<T, Failure>;
+pub(crate) type FleetResult<T> = Result<T, FleetFailure>;
 
-impl Failure {
+impl FleetFailure {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        let error = ProblemBody {
+        let error = FleetProblemBody {
             code,
             message: message.into(),
             details: Map::new(),
         };
-        Failure(Box::new((status, Problem { error })))
+        FleetFailure(Box::new((status, FleetProblem { error })))
     }
 
     /// Input of the right form that makes no sense.
     pub(crate) fn input(message: impl Into<String>) -> Self {
         let code = RefusalCode::SchemaInvalid.as_str();
-        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
+        FleetFailure::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
+        FleetFailure::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
     }
 
     pub(crate) fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -85,9 +87,9 @@ fn status_of(code: RefusalCode) -> StatusCode {
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for FleetFailure {
     fn from(refusal: Refusal) -> Self {
-        let mut failure = Failure::new(
+        let mut failure = FleetFailure::new(
             status_of(refusal.code),
             refusal.code.as_str(),
             refusal.reason,
@@ -97,7 +99,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for FleetFailure {
     /// Without the store's own words: they name files, servers and accounts.
     fn from(error: StoreError) -> Self {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
@@ -120,11 +122,11 @@ impl From<StoreError> for Failure {
                 "the ledger could not do this; `runner ledger check` may say more",
             ),
         };
-        Failure::new(status, code, words)
+        FleetFailure::new(status, code, words)
     }
 }
 
-impl From<LedgerError> for Failure {
+impl From<LedgerError> for FleetFailure {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Refused(refusal) => refusal.into(),
@@ -133,7 +135,7 @@ impl From<LedgerError> for Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for FleetFailure {
     fn into_response(self) -> Response {
         let (status, problem) = *self.0;
         json(status, &problem)
@@ -162,9 +164,9 @@ pub(crate) fn mask(value: &mut Value) {
 }
 
 /// A body that was made, as the answer 200.
-pub(crate) struct Good<T>(pub(crate) T);
+pub(crate) struct OkReply<T>(pub(crate) T);
 
-impl<T: Serialize> IntoResponse for Good<T> {
+impl<T: Serialize> IntoResponse for OkReply<T> {
     fn into_response(self) -> Response {
         json(StatusCode::OK, &self.0)
     }
@@ -190,7 +192,7 @@ mod tests {
             } else {
                 422
             };
-            let failure = Failure::from(Refusal::new(*code, "no").detail("a", 1));
+            let failure = FleetFailure::from(Refusal::new(*code, "no").detail("a", 1));
             let (status, problem) = *failure.0;
             assert_eq!(status.as_u16(), expected, "{code}");
             assert_eq!(problem.error.code, code.as_str());
@@ -210,7 +212,7 @@ mod tests {
             (StoreError::Other(words()), 500),
             (StoreError::Newer { found: 9, known: 1 }, 500),
         ] {
-            let (got, problem) = *Failure::from(error).0;
+            let (got, problem) = *FleetFailure::from(error).0;
             assert_eq!(got.as_u16(), status);
             let text = serde_json::to_string(&problem).unwrap();
             assert!(!text.contains("pw@"), "{text}");

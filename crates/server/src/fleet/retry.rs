@@ -5,19 +5,20 @@ use runner_lifecycle::{self as law, Policy, Task, TaskPhase, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::words::{Category, Reason};
+use super::words::{BlockReasonView, FailureCategoryView};
 
 /// The next attempt at a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct Retry {
+#[schema(as = Retry)]
+pub(crate) struct RetryView {
     /// What the task waits with.
-    reason: Reason,
+    reason: BlockReasonView,
     /// When it is tried again.
     retry_at: i64,
     /// The same, from now; 0 if it may be at any moment.
     retry_in_seconds: u64,
     /// What happened to the last run; null for a quota and for judgements.
-    category: Option<Category>,
+    category: Option<FailureCategoryView>,
     /// How often that happened.
     attempts: u32,
     /// How often that is tried again; null: without limit.
@@ -30,7 +31,7 @@ pub(crate) fn retry_of(
     task: &Task,
     newest: Option<&TaskRun>,
     now: Timestamp,
-) -> Option<Retry> {
+) -> Option<RetryView> {
     let blocker = task.blocker.as_ref()?;
     let retry_at = blocker.retry_at?;
     let counters = &task.counters;
@@ -44,12 +45,12 @@ pub(crate) fn retry_of(
         }
         (_, TaskPhase::Work, None) => (None, counters.runs, Some(policy.max_runs)),
     };
-    Some(Retry {
+    Some(RetryView {
         reason: blocker.code.into(),
         retry_at: retry_at.0,
         // Rounded up: whoever comes then is not too early.
         retry_in_seconds: retry_at.millis_since(now).div_ceil(1000),
-        category: category.map(Category::from),
+        category: category.map(FailureCategoryView::from),
         attempts,
         limit,
     })

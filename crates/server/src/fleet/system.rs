@@ -8,9 +8,9 @@ use runner_fleet::rules::preflight::{self, Inputs};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::input::{Asked, Body, Nothing};
-use super::refusal::{Answered, Failure, Good, json};
-use super::{FleetState, Outside};
+use super::input::{JsonBody, KnownQuery, NoQuery};
+use super::refusal::{FleetFailure, FleetResult, OkReply, json};
+use super::{FleetState, PreflightFacts};
 
 /// What is to be launched.
 #[derive(Deserialize, ToSchema)]
@@ -27,15 +27,16 @@ pub(crate) struct PreflightBody {
 /// What would begin, and why.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PreflightAnswer {
-    inputs: PreflightInputs,
-    recommendations: Recommendations,
+    inputs: PreflightInputsView,
+    recommendations: RecommendationsView,
     /// What a person should know.
     warnings: Vec<String>,
 }
 
 /// What was counted.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct PreflightInputs {
+#[schema(as = PreflightInputs)]
+pub(crate) struct PreflightInputsView {
     has_requirement: bool,
     /// Open issues that are no tasks yet.
     issue_backlog: u64,
@@ -47,12 +48,13 @@ pub(crate) struct PreflightInputs {
     blocked: u64,
     /// Whether the guard fails on the base alone.
     red_base: bool,
-    failed_sources: Vec<FailedSource>,
+    failed_sources: Vec<FailedSourceView>,
 }
 
 /// A backlog source that could not be read.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct FailedSource {
+#[schema(as = FailedSource)]
+pub(crate) struct FailedSourceView {
     source: String,
     reason: String,
 }
@@ -60,17 +62,19 @@ pub(crate) struct FailedSource {
 /// What begins at once.
 #[derive(Serialize, ToSchema)]
 #[allow(clippy::struct_excessive_bools)] // each follows a formula of its own
-pub(crate) struct Recommendations {
+#[schema(as = Recommendations)]
+pub(crate) struct RecommendationsView {
     start_planner: bool,
     start_execution: bool,
     start_judge: bool,
     start_cycle_manager: bool,
-    counts: RoleCounts,
+    counts: RoleCountsView,
 }
 
 /// How many of each role begin.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct RoleCounts {
+#[schema(as = RoleCounts)]
+pub(crate) struct RoleCountsView {
     planner: u32,
     dispatcher: u32,
     worker: u32,
@@ -85,7 +89,7 @@ impl From<preflight::Preflight> for PreflightAnswer {
         let (inputs, begins) = (said.inputs, said.recommendations);
         let failed = inputs.failed_sources.into_iter();
         PreflightAnswer {
-            inputs: PreflightInputs {
+            inputs: PreflightInputsView {
                 has_requirement: inputs.has_requirement,
                 issue_backlog: inputs.issue_backlog,
                 open_pull_requests: inputs.open_pull_requests,
@@ -94,18 +98,18 @@ impl From<preflight::Preflight> for PreflightAnswer {
                 blocked: inputs.blocked,
                 red_base: inputs.red_base,
                 failed_sources: failed
-                    .map(|one| FailedSource {
+                    .map(|one| FailedSourceView {
                         source: one.source,
                         reason: one.reason,
                     })
                     .collect(),
             },
-            recommendations: Recommendations {
+            recommendations: RecommendationsView {
                 start_planner: begins.start_planner,
                 start_execution: begins.start_execution,
                 start_judge: begins.start_judge,
                 start_cycle_manager: begins.start_cycle_manager,
-                counts: RoleCounts {
+                counts: RoleCountsView {
                     planner: begins.counts.planner,
                     dispatcher: begins.counts.dispatcher,
                     worker: begins.counts.worker,
@@ -125,16 +129,16 @@ impl From<preflight::Preflight> for PreflightAnswer {
     responses(
         (status = 200, description = "what would begin", body = PreflightAnswer),
         (status = 409, description = "`PLANNER_REFUSED`: the backlog comes first; \
-            `NOTHING_TO_DO`: no role would begin", body = super::refusal::Problem)))]
+            `NOTHING_TO_DO`: no role would begin", body = super::refusal::FleetProblem)))]
 pub(crate) async fn preflight(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-    Body(body): Body<PreflightBody>,
-) -> Answered<Good<PreflightAnswer>> {
+    _: KnownQuery<NoQuery>,
+    JsonBody(body): JsonBody<PreflightBody>,
+) -> FleetResult<OkReply<PreflightAnswer>> {
     let outside = fleet.known().outside().await;
     let inputs = counted(&fleet, outside, body.requirement.as_deref()).await?;
     let said = preflight::preflight(inputs, fleet.config());
-    let conflict = |code, words| Failure::new(StatusCode::CONFLICT, code, words);
+    let conflict = |code, words| FleetFailure::new(StatusCode::CONFLICT, code, words);
     if body.start_planner {
         let running = fleet.planners().await?;
         said.inputs
@@ -143,15 +147,15 @@ pub(crate) async fn preflight(
     }
     said.check()
         .map_err(|nothing| conflict("NOTHING_TO_DO", nothing.0))?;
-    Ok(Good(said.into()))
+    Ok(OkReply(said.into()))
 }
 
 /// What the ledger counts, with what only the fleet knows.
 async fn counted(
     fleet: &FleetState,
-    outside: Outside,
+    outside: PreflightFacts,
     requirement: Option<&str>,
-) -> Answered<Inputs> {
+) -> FleetResult<Inputs> {
     let inputs = Inputs {
         has_requirement: Inputs::says_something(requirement.unwrap_or(&outside.requirement)),
         issue_backlog: outside.issue_backlog,
@@ -167,12 +171,13 @@ async fn counted(
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HostAnswer {
     /// Null until the first look at the machine is through: ask again.
-    snapshot: Option<HostSnapshot>,
+    snapshot: Option<HostSnapshotView>,
 }
 
 /// A snapshot of the machine.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct HostSnapshot {
+#[schema(as = HostSnapshot)]
+pub(crate) struct HostSnapshotView {
     source: HostSource,
     lines: Vec<String>,
     /// The SHA-256 of what stays the same.
@@ -190,9 +195,9 @@ pub(crate) enum HostSource {
     Uname,
 }
 
-impl From<Snapshot> for HostSnapshot {
+impl From<Snapshot> for HostSnapshotView {
     fn from(snapshot: Snapshot) -> Self {
-        HostSnapshot {
+        HostSnapshotView {
             source: match snapshot.source {
                 Source::Neofetch => HostSource::Neofetch,
                 Source::Uname => HostSource::Uname,
@@ -209,10 +214,10 @@ impl From<Snapshot> for HostSnapshot {
     responses((status = 200, description = "what is known", body = HostAnswer)))]
 pub(crate) async fn neofetch(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-) -> Answered<Good<HostAnswer>> {
-    let snapshot = fleet.known().host().map(HostSnapshot::from);
-    Ok(Good(HostAnswer { snapshot }))
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<OkReply<HostAnswer>> {
+    let snapshot = fleet.known().host().map(HostSnapshotView::from);
+    Ok(OkReply(HostAnswer { snapshot }))
 }
 
 /// What a session is told of the machine.
@@ -228,16 +233,17 @@ pub(crate) struct HostContext {
     responses((status = 200, description = "the text", body = HostContext)))]
 pub(crate) async fn host_context(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-) -> Answered<Good<HostContext>> {
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<OkReply<HostContext>> {
     let lines = fleet.known().host().map_or(Vec::new(), |one| one.lines);
     let (context, _) = runner_fleet::rules::context::injected(&lines, &[]);
-    Ok(Good(HostContext { context }))
+    Ok(OkReply(HostContext { context }))
 }
 
 /// That the process lives.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Health {
+#[schema(as = Health)]
+pub(crate) struct HealthView {
     /// Always `ok`.
     status: &'static str,
     /// The version of the runner.
@@ -246,13 +252,13 @@ pub(crate) struct Health {
 
 /// Says that the process lives
 #[utoipa::path(get, path = "/health", tag = "system",
-    responses((status = 200, description = "it lives", body = Health)))]
+    responses((status = 200, description = "it lives", body = HealthView)))]
 pub(crate) async fn health(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-) -> Answered<Good<Health>> {
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<OkReply<HealthView>> {
     let version = fleet.version().to_owned();
-    Ok(Good(Health {
+    Ok(OkReply(HealthView {
         status: "ok",
         version,
     }))
@@ -260,7 +266,8 @@ pub(crate) async fn health(
 
 /// Whether work can be done.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Readiness {
+#[schema(as = Readiness)]
+pub(crate) struct ReadinessView {
     /// Whether the ledger answers.
     ready: bool,
     /// Whether the fleet is paused: nothing new starts.
@@ -269,13 +276,13 @@ pub(crate) struct Readiness {
 
 /// Says whether the ledger answers
 #[utoipa::path(get, path = "/health/ready", tag = "system",
-    responses((status = 200, description = "it does", body = Readiness)))]
+    responses((status = 200, description = "it does", body = ReadinessView)))]
 pub(crate) async fn ready(
     State(fleet): State<FleetState>,
-    _: Asked<Nothing>,
-) -> Answered<Response> {
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<Response> {
     let paused = fleet.ledger().is_paused().await?;
-    let ready = Readiness {
+    let ready = ReadinessView {
         ready: true,
         paused,
     };

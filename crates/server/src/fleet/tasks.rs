@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::FleetState;
-use super::input::{Asked, Nothing, TaskPath, limit, no_such_task};
-use super::refusal::{Answered, Failure, Good};
-use super::wire::{Blocker, EventView, TaskView};
-use super::words::{AskedReason, AskedState, Purpose};
+use super::input::{KnownQuery, NoQuery, TaskPath, limit, no_such_task};
+use super::refusal::{FleetFailure, FleetResult, OkReply};
+use super::wire::{BlockerView, EventView, TaskView};
+use super::words::{AskedReason, AskedState, LeasePurposeView};
 
 /// The largest whole number that every JSON reader keeps as it is.
 const MAX_EXACT: u64 = (1 << 53) - 1;
@@ -43,7 +43,7 @@ pub(crate) struct TaskQuery {
 pub(crate) struct TaskList {
     tasks: Vec<TaskView>,
     /// What the blocked ones among them wait for.
-    blockers: Vec<Blocker>,
+    blockers: Vec<BlockerView>,
     /// Where the next page begins; null on the last one.
     next_cursor: Option<String>,
 }
@@ -52,11 +52,11 @@ pub(crate) struct TaskList {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TaskDetail {
     task: TaskView,
-    blockers: Vec<Blocker>,
+    blockers: Vec<BlockerView>,
     /// Who holds it, while somebody does.
     lease: Option<LeaseView>,
     /// Why nobody works on it though it is `todo`; null if somebody could begin at once.
-    not_ready: Option<NotReady>,
+    not_ready: Option<NotReadyView>,
 }
 
 /// The right to work on a task.
@@ -64,7 +64,7 @@ pub(crate) struct TaskDetail {
 pub(crate) struct LeaseView {
     run_id: String,
     owner: String,
-    purpose: Purpose,
+    purpose: LeasePurposeView,
     claimed_at: i64,
     last_heartbeat_at: i64,
     /// When it ends unless a heartbeat comes.
@@ -89,7 +89,8 @@ impl From<&Lease> for LeaseView {
 
 /// What keeps a task from starting.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct NotReady {
+#[schema(as = NotReady)]
+pub(crate) struct NotReadyView {
     /// A word for it: `dependency`, `lock`, `paused`, …
     word: String,
     /// The same for people.
@@ -122,8 +123,8 @@ pub(crate) struct EventList {
     responses((status = 200, description = "a page", body = TaskList)))]
 pub(crate) async fn list(
     State(fleet): State<FleetState>,
-    Asked(query): Asked<TaskQuery>,
-) -> Answered<Good<TaskList>> {
+    KnownQuery(query): KnownQuery<TaskQuery>,
+) -> FleetResult<OkReply<TaskList>> {
     let limit = limit(query.limit)?;
     let after = query.cursor.as_deref().map(task_id).transpose()?;
     if let Some(role) = &query.role {
@@ -146,7 +147,7 @@ pub(crate) async fn list(
         .collect();
     let newest = fleet.ledger().newest_runs(&waiting).await?;
     let now = fleet.ledger().now().await?;
-    Ok(Good(TaskList {
+    Ok(OkReply(TaskList {
         blockers: blockers(&tasks),
         tasks: tasks
             .iter()
@@ -166,9 +167,9 @@ pub(crate) fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
     items.last()
 }
 
-pub(crate) fn blockers(tasks: &[Task]) -> Vec<Blocker> {
+pub(crate) fn blockers(tasks: &[Task]) -> Vec<BlockerView> {
     let all = runner_lifecycle::decide::blockers(tasks);
-    all.into_iter().map(Blocker::from).collect()
+    all.into_iter().map(BlockerView::from).collect()
 }
 
 pub(crate) fn view(
@@ -181,8 +182,8 @@ pub(crate) fn view(
     TaskView::of(fleet.ledger().policy(), task, run, now)
 }
 
-pub(crate) fn task_id(text: &str) -> Answered<TaskId> {
-    TaskId::parse(text).map_err(|error| Failure::input(error.to_string()))
+pub(crate) fn task_id(text: &str) -> FleetResult<TaskId> {
+    TaskId::parse(text).map_err(|error| FleetFailure::input(error.to_string()))
 }
 
 /// Shows a task, and why nobody works on it
@@ -192,19 +193,19 @@ pub(crate) fn task_id(text: &str) -> Answered<TaskId> {
 pub(crate) async fn show(
     State(fleet): State<FleetState>,
     TaskPath(id): TaskPath,
-    _: Asked<Nothing>,
-) -> Answered<Good<TaskDetail>> {
+    _: KnownQuery<NoQuery>,
+) -> FleetResult<OkReply<TaskDetail>> {
     let ledger = fleet.ledger();
     let task = ledger.task(&id).await?.ok_or_else(no_such_task)?;
     let lease = ledger.lease(&id).await?;
     let not_ready = ledger.why(&id).await?;
     let newest = ledger.newest_runs(std::slice::from_ref(&id)).await?;
     let now = ledger.now().await?;
-    let not_ready = not_ready.map(|not| NotReady {
+    let not_ready = not_ready.map(|not| NotReadyView {
         word: not.word().to_owned(),
         message: not.refusal(&task).reason,
     });
-    Ok(Good(TaskDetail {
+    Ok(OkReply(TaskDetail {
         blockers: blockers(std::slice::from_ref(&task)),
         lease: lease.as_ref().map(LeaseView::from),
         not_ready,
@@ -220,12 +221,12 @@ pub(crate) async fn show(
 pub(crate) async fn events(
     State(fleet): State<FleetState>,
     TaskPath(id): TaskPath,
-    Asked(query): Asked<EventQuery>,
-) -> Answered<Good<EventList>> {
+    KnownQuery(query): KnownQuery<EventQuery>,
+) -> FleetResult<OkReply<EventList>> {
     let limit = limit(query.limit)?;
     let after = query.cursor.unwrap_or(0);
     if after > MAX_EXACT {
-        return Err(Failure::input(
+        return Err(FleetFailure::input(
             "cursor is the next_cursor of an earlier page",
         ));
     }
@@ -235,7 +236,7 @@ pub(crate) async fn events(
         return Err(no_such_task());
     }
     let next_cursor = cut(&mut events, limit).map(|event| event.version);
-    Ok(Good(EventList {
+    Ok(OkReply(EventList {
         events: events.iter().map(EventView::from).collect(),
         next_cursor,
     }))

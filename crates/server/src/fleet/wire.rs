@@ -12,17 +12,19 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::retry::{Retry, retry_of};
+use super::retry::{RetryView, retry_of};
 use super::words::{
-    Category, Check, ContextKind, Kind, Lane, Origin, Phase, Priority, Purpose, Reason,
-    ReworkCause, Risk, RunStatus, State, TaskType, Verdict,
+    BlockReasonView, ContextKindView, CriterionCheckView, FailureCategoryView, JudgeVerdictView,
+    LaneView, LeasePurposeView, ReworkCauseView, TaskKindView, TaskOriginView, TaskPhaseView,
+    TaskPriorityView, TaskRiskView, TaskRunStatusView, TaskStateView, TaskTypeView,
 };
 
 /// What a blocked task waits for.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Blocker {
+#[schema(as = Blocker)]
+pub(crate) struct BlockerView {
     task_id: String,
-    code: Reason,
+    code: BlockReasonView,
     /// The same for people.
     reason: String,
     since: i64,
@@ -32,9 +34,9 @@ pub(crate) struct Blocker {
     waits_for: Option<String>,
 }
 
-impl From<&row::Blocker> for Blocker {
+impl From<&row::Blocker> for BlockerView {
     fn from(blocker: &row::Blocker) -> Self {
-        Blocker {
+        BlockerView {
             task_id: blocker.task_id.to_string(),
             code: blocker.code.into(),
             reason: blocker.reason.clone(),
@@ -47,36 +49,41 @@ impl From<&row::Blocker> for Blocker {
 
 /// One condition of `done`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Criterion {
+#[schema(as = Criterion)]
+pub(crate) struct CriterionView {
     id: String,
     text: String,
-    check: Check,
+    check: CriterionCheckView,
 }
 
 /// Something a session is told.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct ContextItem {
-    kind: ContextKind,
+#[schema(as = ContextItem)]
+pub(crate) struct ContextItemView {
+    kind: ContextKindView,
     value: String,
 }
 
 /// What a judge found.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Remark {
+#[schema(as = Remark)]
+pub(crate) struct RemarkView {
     id: String,
     text: String,
 }
 
 /// A merge that is under way.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Intent {
+#[schema(as = Intent)]
+pub(crate) struct IntentView {
     old_base: String,
     merge_commit: String,
 }
 
 /// How often each thing happened.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Counters {
+#[schema(as = Counters)]
+pub(crate) struct CountersView {
     /// Failed runs by category.
     failures: BTreeMap<String, u32>,
     /// Runs that count.
@@ -98,37 +105,37 @@ pub(crate) struct TaskView {
     version: u64,
     title: String,
     goal: String,
-    kind: Kind,
+    kind: TaskKindView,
     role: String,
-    lane: Lane,
-    origin: Origin,
+    lane: LaneView,
+    origin: TaskOriginView,
     source: Option<String>,
-    phase: Phase,
-    state: State,
-    blocker: Option<Blocker>,
+    phase: TaskPhaseView,
+    state: TaskStateView,
+    blocker: Option<BlockerView>,
     /// When and how it is tried again, if it is.
-    retry: Option<Retry>,
+    retry: Option<RetryView>,
     owner: Option<String>,
-    priority: Priority,
-    risk: Risk,
+    priority: TaskPriorityView,
+    risk: TaskRiskView,
     #[serde(rename = "type")]
-    task_type: TaskType,
+    task_type: TaskTypeView,
     dependencies: Vec<String>,
     lock_scope: Vec<String>,
     forbidden_scope: Vec<String>,
-    acceptance: Vec<Criterion>,
+    acceptance: Vec<CriterionView>,
     commands: Vec<String>,
     expects_change: bool,
-    context: Vec<ContextItem>,
-    remarks: Vec<Remark>,
+    context: Vec<ContextItemView>,
+    remarks: Vec<RemarkView>,
     packet_revision: u32,
     timeout_seconds: u32,
     heartbeat_interval_seconds: u32,
     timebox_seconds: u32,
     paused: bool,
-    counters: Counters,
-    rework_cause: Option<ReworkCause>,
-    intent: Option<Intent>,
+    counters: CountersView,
+    rework_cause: Option<ReworkCauseView>,
+    intent: Option<IntentView>,
     start_from: Option<String>,
     /// The first task of its lineage.
     lineage: String,
@@ -165,7 +172,7 @@ impl TaskView {
             source: task.source.clone(),
             phase: task.phase.into(),
             state: task.state.into(),
-            blocker: task.blocker.as_ref().map(Blocker::from),
+            blocker: task.blocker.as_ref().map(BlockerView::from),
             retry: retry_of(policy, task, newest, now),
             owner: task.owner.clone(),
             priority: task.priority.into(),
@@ -174,17 +181,17 @@ impl TaskView {
             dependencies: texts(&task.dependencies),
             lock_scope: scope(&task.lock_scope),
             forbidden_scope: scope(&task.forbidden_scope),
-            acceptance: task.acceptance.iter().map(Criterion::from).collect(),
+            acceptance: task.acceptance.iter().map(CriterionView::from).collect(),
             commands: task.commands.clone(),
             expects_change: task.expects_change,
-            context: task.context.iter().map(ContextItem::from).collect(),
-            remarks: task.remarks.iter().map(Remark::from).collect(),
+            context: task.context.iter().map(ContextItemView::from).collect(),
+            remarks: task.remarks.iter().map(RemarkView::from).collect(),
             packet_revision: task.packet_revision,
             timeout_seconds: task.timeout_seconds,
             heartbeat_interval_seconds: task.heartbeat_interval_seconds,
             timebox_seconds: task.timebox_seconds,
             paused: task.paused,
-            counters: Counters {
+            counters: CountersView {
                 failures: failures.map(|(key, n)| (key.to_string(), *n)).collect(),
                 runs: counters.runs,
                 attempts: counters.attempts,
@@ -193,8 +200,8 @@ impl TaskView {
                 lost_judge: counters.lost_judge,
                 judge: counters.judge,
             },
-            rework_cause: task.rework_cause.map(ReworkCause::from),
-            intent: task.intent.as_ref().map(Intent::from),
+            rework_cause: task.rework_cause.map(ReworkCauseView::from),
+            intent: task.intent.as_ref().map(IntentView::from),
             start_from: task.start_from.clone(),
             lineage: task.lineage.root.to_string(),
             rework_of: task.rework_of.as_ref().map(ToString::to_string),
@@ -210,9 +217,9 @@ fn scope(resources: &[runner_lifecycle::lock::Resource]) -> Vec<String> {
     resources.iter().map(|r| r.as_str().to_owned()).collect()
 }
 
-impl From<&row::Criterion> for Criterion {
+impl From<&row::Criterion> for CriterionView {
     fn from(one: &row::Criterion) -> Self {
-        Criterion {
+        CriterionView {
             id: one.id.clone(),
             text: one.text.clone(),
             check: one.check.into(),
@@ -220,27 +227,27 @@ impl From<&row::Criterion> for Criterion {
     }
 }
 
-impl From<&row::ContextItem> for ContextItem {
+impl From<&row::ContextItem> for ContextItemView {
     fn from(item: &row::ContextItem) -> Self {
-        ContextItem {
+        ContextItemView {
             kind: item.kind.into(),
             value: item.value.clone(),
         }
     }
 }
 
-impl From<&row::ReviewRemark> for Remark {
+impl From<&row::ReviewRemark> for RemarkView {
     fn from(remark: &row::ReviewRemark) -> Self {
-        Remark {
+        RemarkView {
             id: remark.id.clone(),
             text: remark.text.clone(),
         }
     }
 }
 
-impl From<&row::Intent> for Intent {
+impl From<&row::Intent> for IntentView {
     fn from(intent: &row::Intent) -> Self {
-        Intent {
+        IntentView {
             old_base: intent.old_base.clone(),
             merge_commit: intent.merge_commit.clone(),
         }
@@ -254,8 +261,8 @@ pub(crate) struct EventView {
     /// The version that the row has after it.
     version: u64,
     /// The state before; null for the creation.
-    from_state: Option<State>,
-    to_state: State,
+    from_state: Option<TaskStateView>,
+    to_state: TaskStateView,
     /// Who did it.
     actor: String,
     /// A word for what happened.
@@ -276,7 +283,7 @@ impl From<&TaskEvent> for EventView {
         EventView {
             task_id: event.task_id.to_string(),
             version: event.version,
-            from_state: event.from_state.map(State::from),
+            from_state: event.from_state.map(TaskStateView::from),
             to_state: event.to_state.into(),
             actor: event.actor.clone(),
             reason: event.reason.clone(),
@@ -289,15 +296,16 @@ impl From<&TaskEvent> for EventView {
 
 /// One attempt at a task.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct RunView {
+#[schema(as = RunView)]
+pub(crate) struct TaskRunView {
     /// `<task>-<number>`.
     id: String,
     task_id: String,
     number: u32,
     owner: String,
-    status: RunStatus,
+    status: TaskRunStatusView,
     /// Why it failed; null for a lost one.
-    category: Option<Category>,
+    category: Option<FailureCategoryView>,
     /// The failure in its normal form.
     signature: Option<String>,
     started_at: i64,
@@ -306,26 +314,26 @@ pub(crate) struct RunView {
     result: Option<String>,
     judged_at: Option<i64>,
     judgement_version: u32,
-    verdict: Option<Verdict>,
+    verdict: Option<JudgeVerdictView>,
     notes: Vec<String>,
 }
 
-impl From<&TaskRun> for RunView {
+impl From<&TaskRun> for TaskRunView {
     fn from(run: &TaskRun) -> Self {
-        RunView {
+        TaskRunView {
             id: run.id.clone(),
             task_id: run.task_id.to_string(),
             number: run.number,
             owner: run.owner.clone(),
             status: run.status.into(),
-            category: run.category.map(Category::from),
+            category: run.category.map(FailureCategoryView::from),
             signature: run.signature.clone(),
             started_at: run.started_at.0,
             ended_at: run.ended_at.map(|at| at.0),
             result: run.result.clone(),
             judged_at: run.judged_at.map(|at| at.0),
             judgement_version: run.judgement_version,
-            verdict: run.verdict.map(Verdict::from),
+            verdict: run.verdict.map(JudgeVerdictView::from),
             notes: notes(run.packet.as_ref()),
         }
     }
@@ -345,14 +353,15 @@ pub(crate) struct JudgementView {
     /// When the last one did; null once that was cut off and another may.
     judged_at: Option<i64>,
     /// Null until there is one.
-    verdict: Option<Verdict>,
-    checks: Vec<CriterionAnswer>,
+    verdict: Option<JudgeVerdictView>,
+    checks: Vec<CriterionAnswerView>,
     notes: Vec<String>,
 }
 
 /// What a judge answered to a criterion.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct CriterionAnswer {
+#[schema(as = CriterionAnswer)]
+pub(crate) struct CriterionAnswerView {
     criterion: String,
     /// `pass` or `fail`.
     status: String,
@@ -363,7 +372,7 @@ impl From<&TaskRun> for JudgementView {
     fn from(run: &TaskRun) -> Self {
         let packet = run.judge_packet.as_ref();
         let checks = packet.map_or(&[][..], |packet| &packet.acceptance_check);
-        let answer = |check: &runner_lifecycle::packet::AcceptanceAnswer| CriterionAnswer {
+        let answer = |check: &runner_lifecycle::packet::AcceptanceAnswer| CriterionAnswerView {
             criterion: check.criterion.clone(),
             status: check.status.to_string(),
             evidence: check.evidence.clone(),
@@ -373,7 +382,7 @@ impl From<&TaskRun> for JudgementView {
             task_id: run.task_id.to_string(),
             version: run.judgement_version,
             judged_at: run.judged_at.map(|at| at.0),
-            verdict: run.verdict.map(Verdict::from),
+            verdict: run.verdict.map(JudgeVerdictView::from),
             checks: checks.iter().map(answer).collect(),
             notes: notes(packet),
         }
@@ -387,7 +396,7 @@ pub(crate) struct LockView {
     resource: String,
     task_id: String,
     owner: Option<String>,
-    purpose: Option<Purpose>,
+    purpose: Option<LeasePurposeView>,
     since: Option<i64>,
     /// When it ends unless a heartbeat comes.
     until: Option<i64>,

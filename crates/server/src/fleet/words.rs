@@ -46,39 +46,39 @@ fn one_of<'w>(words: impl IntoIterator<Item = &'w str>) -> RefOr<Schema> {
 
 wire_words! {
     /// Where a task stands.
-    State of TaskState as "State";
+    TaskStateView of TaskState as "State";
     /// What a blocked task waits for.
-    Reason of BlockReason as "Reason";
+    BlockReasonView of BlockReason as "Reason";
     /// Why something is refused.
-    Code of RefusalCode as "Code";
+    RefusalCodeView of RefusalCode as "Code";
     /// Who is next.
-    Phase of TaskPhase as "Phase";
+    TaskPhaseView of TaskPhase as "Phase";
     /// What kind of work it is.
-    Kind of TaskKind as "Kind";
+    TaskKindView of TaskKind as "Kind";
     /// Which slots it competes for.
-    Lane of Lane as "Lane";
+    LaneView of Lane as "Lane";
     /// Where it comes from.
-    Origin of TaskOrigin as "Origin";
+    TaskOriginView of TaskOrigin as "Origin";
     /// How much it matters.
-    Priority of TaskPriority as "Priority";
+    TaskPriorityView of TaskPriority as "Priority";
     /// How likely it breaks something.
-    Risk of TaskRisk as "Risk";
+    TaskRiskView of TaskRisk as "Risk";
     /// Whether it runs beside others.
-    TaskType of TaskType as "TaskType";
+    TaskTypeView of TaskType as "TaskType";
     /// What happened to a failed run.
-    Category of FailureCategory as "Category";
+    FailureCategoryView of FailureCategory as "Category";
     /// Why rework is needed.
-    ReworkCause of ReworkCause as "ReworkCause";
+    ReworkCauseView of ReworkCause as "ReworkCause";
     /// What became of a run.
-    RunStatus of TaskRunStatus as "RunStatus";
+    TaskRunStatusView of TaskRunStatus as "RunStatus";
     /// What a judge said.
-    Verdict of JudgeVerdict as "Verdict";
+    JudgeVerdictView of JudgeVerdict as "Verdict";
     /// How a criterion is checked.
-    Check of CriterionCheck as "Check";
+    CriterionCheckView of CriterionCheck as "Check";
     /// What an item of the context is.
-    ContextKind of ContextKind as "ContextKind";
+    ContextKindView of ContextKind as "ContextKind";
     /// What a lease is for.
-    Purpose of LeasePurpose as "Purpose";
+    LeasePurposeView of LeasePurpose as "Purpose";
 }
 
 macro_rules! with_aliases {
@@ -124,8 +124,11 @@ mod tests {
         assert_eq!(AskedState::aliases().len(), 3);
         assert_eq!(AskedReason::aliases().len(), 1);
         let asked: AskedState = serde_json::from_str("\"queued\"").unwrap();
-        assert_eq!(serde_json::to_string(&State(asked.0)).unwrap(), "\"todo\"");
-        let schema = serde_json::to_string(&State::schema()).unwrap();
+        assert_eq!(
+            serde_json::to_string(&TaskStateView(asked.0)).unwrap(),
+            "\"todo\""
+        );
+        let schema = serde_json::to_string(&TaskStateView::schema()).unwrap();
         assert!(
             schema.contains("in_progress") && !schema.contains("queued"),
             "{schema}"

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::run::{Phase, RunStatus};
+use super::run::{RunPhaseView, RunStatusView};
 
 /// One event of the stream. On the wire the name is the SSE `event` field and
 /// the content is its `data`.
@@ -69,9 +69,9 @@ pub struct IterationChanged {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PhaseChanged {
     /// The state of the run; null if there is no project.
-    pub state: Option<RunStatus>,
+    pub state: Option<RunStatusView>,
     /// What the runner does.
-    pub phase: Phase,
+    pub phase: RunPhaseView,
     /// The iteration that is under way.
     pub iter: Option<u32>,
     /// The node it works on.

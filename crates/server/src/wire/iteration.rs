@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::run::Phase;
+use super::run::RunPhaseView;
 
 /// `GET /api/iterations`: every run in this clone, the current one first, then
 /// the others by their newest iteration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Iterations {
+#[cfg_attr(test, ts(rename = "Iterations"))]
+pub struct IterationList {
     /// The runs.
     pub runs: Vec<RunIterations>,
 }
@@ -41,15 +42,15 @@ pub struct IterationRow {
     /// The ids from the root to the node in that tree, `root/a/b`.
     pub path: Option<String>,
     /// What kind of iteration it was.
-    pub mode: Option<Mode>,
+    pub mode: Option<IterationModeView>,
     /// What became of the leaf.
     pub status: Option<SessionStatus>,
     /// What the guard said.
     pub guard: Option<GuardVerdict>,
     /// Which rule applied.
-    pub class: Option<Class>,
+    pub class: Option<OutcomeClassView>,
     /// The kind of runner error.
-    pub error_kind: Option<ErrorKind>,
+    pub error_kind: Option<IterationErrorKindView>,
     /// The runner error in words.
     pub error_message: Option<String>,
     /// When it began.
@@ -103,9 +104,9 @@ pub struct IterationDetail {
     /// The same as in the timeline.
     pub row: IterationRow,
     /// The record; null while it is under way, and after a crash.
-    pub meta: Option<Meta>,
+    pub meta: Option<IterationMetaView>,
     /// What is being done; null unless a runner works on this iteration right now.
-    pub phase: Option<Phase>,
+    pub phase: Option<RunPhaseView>,
     /// When that began.
     pub phase_started_at: Option<String>,
     /// What the agent reported; null if it did not, or not in the right form.
@@ -163,7 +164,8 @@ pub struct AgentReport {
 /// in the file `meta.json`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Meta {
+#[cfg_attr(test, ts(rename = "Meta"))]
+pub struct IterationMetaView {
     /// The agent CLI, such as `codex`; null if no session began.
     pub backend: Option<String>,
     /// The agent's own exit code; null when it did not end by itself.
@@ -205,7 +207,7 @@ pub struct Meta {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct MetaError {
     /// What kind.
-    pub kind: ErrorKind,
+    pub kind: IterationErrorKindView,
     /// In words.
     pub message: String,
     /// When the agent's service said that it can be used again.
@@ -216,7 +218,8 @@ pub struct MetaError {
 /// the runner's own files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Diff {
+#[cfg_attr(test, ts(rename = "Diff"))]
+pub struct DiffView {
     /// The iteration's commit.
     pub commit: String,
     /// A unified diff, at most 2 MiB of it, cut at the end of a line.
@@ -227,7 +230,8 @@ pub struct Diff {
 
 super::words! {
     /// What kind of iteration it was, judged by what changed.
-    Mode of runner_core::meta::IterationMode {
+    #[cfg_attr(test, ts(rename = "Mode"))]
+    IterationModeView of runner_core::meta::IterationMode {
         /// Only the plan changed.
         Decompose,
         /// Everything else.
@@ -263,7 +267,8 @@ super::words! {
 
 super::words! {
     /// Which rule applied.
-    Class of runner_core::meta::OutcomeClass {
+    #[cfg_attr(test, ts(rename = "Class"))]
+    OutcomeClassView of runner_core::meta::OutcomeClass {
         /// The agent's word fits the tree, the guard (if asked) has spoken.
         Ok,
         /// The agent did what it may not do.
@@ -283,7 +288,8 @@ super::words! {
 
 super::words! {
     /// What went wrong around the agent.
-    ErrorKind of runner_core::meta::IterationErrorKind {
+    #[cfg_attr(test, ts(rename = "ErrorKind"))]
+    IterationErrorKindView of runner_core::meta::IterationErrorKind {
         /// The agent's program could not be started.
         Spawn,
         /// The agent did not end in time.

@@ -40,11 +40,15 @@ pub use event::{
     StreamLine, TreeChanged,
 };
 pub use iteration::{
-    AgentReport, ChangeCounts, Class, Diff, ErrorKind, GuardVerdict, IterationDetail, IterationRow,
-    Iterations, LogFile, LogMatch, LogMatches, Meta, MetaError, Mode, RunIterations, SessionStatus,
+    AgentReport, ChangeCounts, DiffView, GuardVerdict, IterationDetail, IterationErrorKindView,
+    IterationList, IterationMetaView, IterationModeView, IterationRow, LogFile, LogMatch,
+    LogMatches, MetaError, OutcomeClassView, RunIterations, SessionStatus,
 };
 pub use run::{
-    Goal, LastEnd, LastError, Leaf, Limits, Needs, NeedsYou, Phase, Run, RunState, RunStatus,
-    ServerInfo, Totals, Waiting,
+    GoalView, LastEndView, LastError, LeafView, LimitsView, NeedsView, NeedsYou, RunHeadView,
+    RunPhaseView, RunStateView, RunStatusView, ServerInfo, TotalsView, WaitView,
 };
-pub use tree::{ChangeKind, Finding, Plan, PlanChange, PlanNode, Problem, ProblemBody, TreeNode};
+pub use tree::{
+    ApiProblem, ApiProblemBody, PlanChangeKind, PlanChangeView, PlanNode, PlanView,
+    TreeFindingView, TreeNode,
+};

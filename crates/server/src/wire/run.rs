@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::iteration::{ErrorKind, GuardVerdict, SessionStatus};
+use super::iteration::{GuardVerdict, IterationErrorKindView, SessionStatus};
 
 /// `GET /api/run`: everything that the head of the page shows. Elapsed times are
 /// counted by the page; the `Date` header of the answer tells the server's clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Run {
+#[cfg_attr(test, ts(rename = "Run"))]
+pub struct RunHeadView {
     /// The run; null before `runner start`.
     pub run_id: Option<String>,
     /// Its branch, such as `runner/run-b008ab9f`.
@@ -16,15 +17,15 @@ pub struct Run {
     /// The branch that it began on.
     pub base: Option<String>,
     /// What it is for.
-    pub goal: Goal,
+    pub goal: GoalView,
     /// The one word for the whole.
-    pub state: RunStatus,
+    pub state: RunStatusView,
     /// Whether a runner is at work in this project right now.
     pub pid_alive: bool,
     /// Its process, while it is at work.
     pub pid: Option<u32>,
     /// What it is doing.
-    pub phase: Phase,
+    pub phase: RunPhaseView,
     /// The iteration that is under way, or the last one.
     pub iter: Option<u32>,
     /// Its node, or `repair-tree`.
@@ -36,9 +37,9 @@ pub struct Run {
     /// When the loop at work began; null for a single step.
     pub loop_started_at: Option<String>,
     /// In phase `waiting`: what the loop waits for.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitView>,
     /// How the last loop ended; null while one is at work.
-    pub last_end: Option<LastEnd>,
+    pub last_end: Option<LastEndView>,
     /// An iteration was begun and never ended, and no runner is at work.
     pub cut_off: bool,
     /// No runner is at work: the last sign of life of the run.
@@ -46,11 +47,11 @@ pub struct Run {
     /// The number that the next iteration will have.
     pub next_iter: u32,
     /// The leaf that the next step would take; null if there is none, or if the tree is invalid.
-    pub next: Option<Leaf>,
+    pub next: Option<LeafView>,
     /// What the run may use.
-    pub limits: Limits,
+    pub limits: LimitsView,
     /// What the recorded iterations used.
-    pub totals: Totals,
+    pub totals: TotalsView,
     /// Leaves that passed; null if the tree is invalid.
     pub passed: Option<u32>,
     /// All leaves; null if the tree is invalid.
@@ -68,7 +69,8 @@ pub struct Run {
 /// What a run is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Goal {
+#[cfg_attr(test, ts(rename = "Goal"))]
+pub struct GoalView {
     /// The first heading or line.
     pub title: String,
     /// GOAL.md without its front matter, Markdown.
@@ -79,7 +81,8 @@ pub struct Goal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
-pub enum RunStatus {
+#[cfg_attr(test, ts(rename = "RunStatus"))]
+pub enum RunStatusView {
     /// A runner is at work.
     Running,
     /// No runner is at work, and one could go on (or begin).
@@ -96,7 +99,8 @@ pub enum RunStatus {
 
 super::words! {
     /// What a runner that is at work does.
-    Phase of runner::RunPhase {
+    #[cfg_attr(test, ts(rename = "Phase"))]
+    RunPhaseView of runner::RunPhase {
         /// No runner is at work.
         Idle,
         /// A runner has the lock, and no iteration has begun.
@@ -125,7 +129,8 @@ super::words! {
 /// What the loop waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Waiting {
+#[cfg_attr(test, ts(rename = "Waiting"))]
+pub struct WaitView {
     /// When it tries again.
     pub until: String,
     /// The kind of the error that made it wait, such as `quota`.
@@ -137,7 +142,8 @@ pub struct Waiting {
 /// How a loop ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct LastEnd {
+#[cfg_attr(test, ts(rename = "LastEnd"))]
+pub struct LastEndView {
     /// When.
     pub at: String,
     /// `complete`, `stuck`, `limit`, `error`, `stopped` or `interrupted`.
@@ -153,7 +159,8 @@ pub struct LastEnd {
 /// A leaf that is next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Leaf {
+#[cfg_attr(test, ts(rename = "Leaf"))]
+pub struct LeafView {
     /// Its id.
     pub id: String,
     /// The ids from the root to it, `root/a/b`.
@@ -167,7 +174,8 @@ pub struct Leaf {
 /// What a run may use.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Limits {
+#[cfg_attr(test, ts(rename = "Limits"))]
+pub struct LimitsView {
     /// Iterations of the run.
     pub max_iterations: u32,
     /// Seconds of one iteration, agent and guard together.
@@ -181,7 +189,8 @@ pub struct Limits {
 /// Sums over the recorded iterations of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Totals {
+#[cfg_attr(test, ts(rename = "Totals"))]
+pub struct TotalsView {
     /// Recorded iterations.
     pub iterations: u32,
     /// Those with a green guard.
@@ -213,7 +222,7 @@ pub struct LastError {
     /// The iteration that it is recorded in; null if it is of the project as a whole.
     pub iter: Option<u32>,
     /// The kind of a recorded error; null if it is of the project as a whole.
-    pub kind: Option<ErrorKind>,
+    pub kind: Option<IterationErrorKindView>,
     /// In words.
     pub message: String,
     /// What to do about it.
@@ -229,7 +238,7 @@ pub struct LastError {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct NeedsYou {
     /// Why.
-    pub kind: Needs,
+    pub kind: NeedsView,
     /// The same in a sentence or two.
     pub words: String,
     /// A command to copy.
@@ -240,7 +249,8 @@ pub struct NeedsYou {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
-pub enum Needs {
+#[cfg_attr(test, ts(rename = "Needs"))]
+pub enum NeedsView {
     /// No run has been started here.
     NotStarted,
     /// There is work left and no runner at work.
@@ -266,7 +276,8 @@ pub enum Needs {
 /// `GET /api/run-state`: the bookkeeping, as in run_state.json.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct RunState {
+#[cfg_attr(test, ts(rename = "RunState"))]
+pub struct RunStateView {
     /// The run; null before `runner start`.
     pub run_id: Option<String>,
     /// The number of the next iteration.

@@ -30,19 +30,21 @@ pub struct TreeNode {
 /// `GET /api/iterations/{run}/{iter}/plan`: what the session did to the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Plan {
+#[cfg_attr(test, ts(rename = "Plan"))]
+pub struct PlanView {
     /// One entry for each node that was added, edited, moved or removed, in tree order.
-    pub changes: Vec<PlanChange>,
+    pub changes: Vec<PlanChangeView>,
 }
 
 /// What happened to one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct PlanChange {
+#[cfg_attr(test, ts(rename = "PlanChange"))]
+pub struct PlanChangeView {
     /// The node.
     pub id: String,
     /// What happened; a node can be both moved and edited.
-    pub kinds: Vec<ChangeKind>,
+    pub kinds: Vec<PlanChangeKind>,
     /// As it was; null if it was added.
     pub before: Option<PlanNode>,
     /// As it is; null if it was removed.
@@ -53,7 +55,8 @@ pub struct PlanChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
-pub enum ChangeKind {
+#[cfg_attr(test, ts(rename = "ChangeKind"))]
+pub enum PlanChangeKind {
     /// It was not there before.
     Added,
     /// Its title, goal, acceptance or order changed.
@@ -83,17 +86,19 @@ pub struct PlanNode {
 /// The body of every answer that is an error (status 4xx and 5xx).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct ProblemBody {
+#[cfg_attr(test, ts(rename = "ProblemBody"))]
+pub struct ApiProblemBody {
     /// What is wrong.
-    pub error: Problem,
+    pub error: ApiProblem,
     /// Of an invalid tree (422): everything that is wrong with it. Else empty.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<TreeFindingView>,
 }
 
 /// What is wrong, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Problem {
+#[cfg_attr(test, ts(rename = "Problem"))]
+pub struct ApiProblem {
     /// A word for scripts: `no_project`, `no_tree`, `invalid_tree`, `no_state`, `not_found`,
     /// `invalid_state`, `method`, `host`, `origin`, `token`, `bad_request`, `git`, `io`.
     pub code: String,
@@ -106,7 +111,8 @@ pub struct Problem {
 /// One thing that is wrong with a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Finding {
+#[cfg_attr(test, ts(rename = "Finding"))]
+pub struct TreeFindingView {
     /// The node's path, or the place in the file.
     pub place: String,
     /// What is wrong there.

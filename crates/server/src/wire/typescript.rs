@@ -22,10 +22,10 @@ fn generated() -> String {
         )*};
     }
     declare!(
-        Run Goal RunStatus Phase Waiting LastEnd Leaf Limits Totals LastError NeedsYou Needs RunState ServerInfo
-        Iterations RunIterations IterationRow ChangeCounts IterationDetail LogFile LogMatches LogMatch AgentReport
-        Meta MetaError Diff Mode SessionStatus GuardVerdict Class ErrorKind
-        TreeNode Plan PlanChange ChangeKind PlanNode ProblemBody Problem Finding
+        RunHeadView GoalView RunStatusView RunPhaseView WaitView LastEndView LeafView LimitsView TotalsView LastError NeedsYou NeedsView RunStateView ServerInfo
+        IterationList RunIterations IterationRow ChangeCounts IterationDetail LogFile LogMatches LogMatch AgentReport
+        IterationMetaView MetaError DiffView IterationModeView SessionStatus GuardVerdict OutcomeClassView IterationErrorKindView
+        TreeNode PlanView PlanChangeView PlanChangeKind PlanNode ApiProblemBody ApiProblem TreeFindingView
         ServerEvent TreeChanged RunStateChanged IterationAdded IterationChanged PhaseChanged
         ProjectChanged StreamLine
     );

@@ -17,7 +17,7 @@ use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
 use runner_lifecycle::{FailureCategory, LeasePurpose, Request, TaskId, Timestamp};
-use runner_server::fleet::{FleetOptions, FleetState, Known, Outside};
+use runner_server::fleet::{FleetFacts, FleetOptions, FleetState, PreflightFacts};
 
 /// A day in 2026.
 pub(crate) const START: i64 = 1_780_000_000_000;
@@ -49,7 +49,7 @@ impl LedgerClock for ManualClock {
 
 /// A fleet that says what it was told.
 pub(crate) struct Told {
-    pub(crate) outside: Mutex<Outside>,
+    pub(crate) outside: Mutex<PreflightFacts>,
     pub(crate) host: Mutex<Option<Snapshot>>,
 }
 
@@ -63,8 +63,8 @@ impl Told {
     }
 }
 
-impl Known for Told {
-    fn outside(&self) -> Pin<Box<dyn Future<Output = Outside> + Send + '_>> {
+impl FleetFacts for Told {
+    fn outside(&self) -> Pin<Box<dyn Future<Output = PreflightFacts> + Send + '_>> {
         let outside = self.outside.lock().unwrap().clone();
         Box::pin(std::future::ready(outside))
     }

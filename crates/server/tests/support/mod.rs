@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use runner_server::{Config, app};
+use runner_server::{ServerConfig, app};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -206,7 +206,7 @@ impl Answer {
 
 impl Server {
     pub(crate) fn new(dir: &Path, token: Option<&str>) -> Self {
-        let config = Config {
+        let config = ServerConfig {
             project_dir: dir.to_owned(),
             version: "0.0.0".to_owned(),
             token: token.map(str::to_owned),

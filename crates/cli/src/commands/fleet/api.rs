@@ -11,9 +11,9 @@ use runner_fleet::outlook::ProjectBacklog;
 use runner_fleet::rules::host::Snapshot;
 use runner_ledger::Ledger;
 use runner_server::fleet::{
-    FleetOptions, FleetState, Known, Outside, TOKEN_FILE, fleet_token, serve_fleet,
+    FleetFacts, FleetOptions, FleetState, PreflightFacts, TOKEN_FILE, fleet_token, serve_fleet,
 };
-use runner_server::{Address, ServeError};
+use runner_server::{ListenAddress, ServeError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -35,12 +35,12 @@ struct Fed {
     host: HostProfile,
 }
 
-impl Known for Fed {
-    fn outside(&self) -> Pin<Box<dyn Future<Output = Outside> + Send + '_>> {
+impl FleetFacts for Fed {
+    fn outside(&self) -> Pin<Box<dyn Future<Output = PreflightFacts> + Send + '_>> {
         Box::pin(async {
             // What cannot be read is told as a source that failed, by the ledger's own calls.
             let seen = self.backlog.look().await.unwrap_or_default();
-            Outside {
+            PreflightFacts {
                 requirement: if seen.planned {
                     String::new()
                 } else {
@@ -49,7 +49,7 @@ impl Known for Fed {
                 issue_backlog: seen.new_issues,
                 open_pull_requests: seen.open_pull_requests,
                 failed_sources: seen.failures,
-                ..Outside::default()
+                ..PreflightFacts::default()
             }
         })
     }
@@ -62,7 +62,7 @@ impl Known for Fed {
 impl Api {
     /// Serves in the runtime that this is called in.
     pub(super) fn start(ground: &Ground, ledger: &Ledger, roles: &Roles) -> Result<Api> {
-        let listening = runner_server::bind(Address {
+        let listening = runner_server::bind(ListenAddress {
             ip: ground.bind,
             port: ground.settings().port,
         })
