@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use runner_core::paths::FLEET_DIR;
 
-use crate::rules::issue::{Issue, MAX_BYTES};
+use crate::rules::issue::{MAX_BYTES, SourceIssue};
 use crate::rules::preflight::FailedSource;
-use crate::yard::Later;
+use crate::yard::BoxFuture;
 
 /// The folder of issues below the fleet's folder.
 pub const ISSUES: &str = "issues";
@@ -37,9 +37,9 @@ pub struct FoundPullRequest {
 
 /// What a source holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
+pub struct BacklogContents {
     /// Open and closed issues, by number.
-    pub issues: Vec<Issue>,
+    pub issues: Vec<SourceIssue>,
     /// Open pull requests, and closed ones that may have been found before, by number.
     pub pull_requests: Vec<FoundPullRequest>,
     /// What could not be read.
@@ -52,7 +52,7 @@ pub trait BacklogSource: Send + Sync {
     fn name(&self) -> &str;
 
     /// Looks once. What fails is in the answer.
-    fn look(&self) -> Later<'_, Backlog>;
+    fn look(&self) -> BoxFuture<'_, BacklogContents>;
 }
 
 /// Markdown files in a folder; the file name is the first part of every complaint.
@@ -70,8 +70,8 @@ impl LocalIssues {
     }
 
     /// Reads the folder. One that is not there is empty.
-    pub fn read(&self) -> Backlog {
-        let mut backlog = Backlog::default();
+    pub fn read(&self) -> BacklogContents {
+        let mut backlog = BacklogContents::default();
         let names = match self.names() {
             Ok(names) => names,
             Err(reason) => {
@@ -84,7 +84,7 @@ impl LocalIssues {
             let words = format!("{count} files, {MAX_ISSUES} are read at most");
             backlog.failures.push(failed(words));
         }
-        let mut by_number: BTreeMap<u64, (String, Issue)> = BTreeMap::new();
+        let mut by_number: BTreeMap<u64, (String, SourceIssue)> = BTreeMap::new();
         for name in names.into_iter().take(MAX_ISSUES) {
             match self.issue(&name) {
                 Err(reasons) => {
@@ -129,7 +129,7 @@ impl LocalIssues {
         Ok(names)
     }
 
-    fn issue(&self, name: &str) -> Result<Issue, Vec<String>> {
+    fn issue(&self, name: &str) -> Result<SourceIssue, Vec<String>> {
         let path = self.folder.join(name);
         let unreadable = |error: std::io::Error| vec![format!("it cannot be read: {error}")];
         // A pipe or a device would never end.
@@ -144,7 +144,8 @@ impl LocalIssues {
         file.take(limit)
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
-        Issue::parse(&bytes, name).map_err(|all| all.iter().map(ToString::to_string).collect())
+        SourceIssue::parse(&bytes, name)
+            .map_err(|all| all.iter().map(ToString::to_string).collect())
     }
 }
 
@@ -160,7 +161,7 @@ impl BacklogSource for LocalIssues {
         "local"
     }
 
-    fn look(&self) -> Later<'_, Backlog> {
+    fn look(&self) -> BoxFuture<'_, BacklogContents> {
         Box::pin(async { self.read() })
     }
 }
@@ -179,7 +180,7 @@ mod tests {
         (root, source)
     }
 
-    fn reasons(backlog: &Backlog) -> Vec<&str> {
+    fn reasons(backlog: &BacklogContents) -> Vec<&str> {
         let failures = backlog.failures.iter();
         failures.map(|failure| failure.reason.as_str()).collect()
     }
@@ -226,7 +227,7 @@ mod tests {
     fn no_folder_is_no_backlog_and_a_file_in_its_place_is_a_failure() {
         let root = tempfile::tempdir().unwrap();
         let source = LocalIssues::of_project(root.path());
-        assert_eq!(source.read(), Backlog::default());
+        assert_eq!(source.read(), BacklogContents::default());
         fs::create_dir_all(root.path().join(FLEET_DIR)).unwrap();
         fs::write(&source.folder, "x").unwrap();
         let backlog = source.read();

@@ -16,15 +16,15 @@ use runner_lifecycle::row::Intent;
 use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::{BasePosition, Facts, Request, Task, TaskId, Timestamp};
 
-use crate::yard::Later;
+use crate::yard::BoxFuture;
 
 /// What stands around every call.
-pub trait Points: Send + Sync {
+pub trait CallPoints: Send + Sync {
     /// A role is there. `after`: the call is committed.
-    fn reach<'a>(&'a self, call: &'static str, after: bool) -> Later<'a, ()>;
+    fn reach<'a>(&'a self, call: &'static str, after: bool) -> BoxFuture<'a, ()>;
 
     /// Carries a call out.
-    fn carry<'a>(&'a self, call: Later<'a, ()>) -> Later<'a, ()>;
+    fn carry<'a>(&'a self, call: BoxFuture<'a, ()>) -> BoxFuture<'a, ()>;
 
     /// Whether the answer of a call gets lost on its way back.
     fn loses(&self, call: &'static str) -> bool;
@@ -32,14 +32,14 @@ pub trait Points: Send + Sync {
 
 /// No points: calls are made, and that is all.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Straight;
+pub struct NoPoints;
 
-impl Points for Straight {
-    fn reach<'a>(&'a self, _call: &'static str, _after: bool) -> Later<'a, ()> {
+impl CallPoints for NoPoints {
+    fn reach<'a>(&'a self, _call: &'static str, _after: bool) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    fn carry<'a>(&'a self, call: Later<'a, ()>) -> Later<'a, ()> {
+    fn carry<'a>(&'a self, call: BoxFuture<'a, ()>) -> BoxFuture<'a, ()> {
         call
     }
 
@@ -50,23 +50,23 @@ impl Points for Straight {
 
 /// The ledger, as roles see it. Cheap to clone.
 #[derive(Clone)]
-pub struct Book {
+pub struct LedgerPort {
     ledger: Ledger,
-    points: Arc<dyn Points>,
+    points: Arc<dyn CallPoints>,
 }
 
 /// What a call of the book comes to.
-pub type Booked<T> = Result<T, LedgerError>;
+pub type LedgerResult<T> = Result<T, LedgerError>;
 
-impl Book {
+impl LedgerPort {
     /// A book without points.
-    pub fn new(ledger: Ledger) -> Book {
-        Book::with_points(ledger, Arc::new(Straight))
+    pub fn new(ledger: Ledger) -> LedgerPort {
+        LedgerPort::with_points(ledger, Arc::new(NoPoints))
     }
 
     /// A book whose calls are made between these points.
-    pub fn with_points(ledger: Ledger, points: Arc<dyn Points>) -> Book {
-        Book { ledger, points }
+    pub fn with_points(ledger: Ledger, points: Arc<dyn CallPoints>) -> LedgerPort {
+        LedgerPort { ledger, points }
     }
 
     /// The ledger itself, for those who only look.
@@ -78,7 +78,7 @@ impl Book {
         &self,
         call: &'static str,
         future: impl Future<Output = Result<T, E>> + Send,
-    ) -> Booked<T>
+    ) -> LedgerResult<T>
     where
         T: Send,
         E: Into<LedgerError> + Send,
@@ -101,44 +101,44 @@ impl Book {
     }
 
     /// The time that decisions go by.
-    pub async fn now(&self) -> Booked<Timestamp> {
+    pub async fn now(&self) -> LedgerResult<Timestamp> {
         // No point: nothing is read or written.
         self.ledger.now().await.map_err(LedgerError::from)
     }
 
     /// Begins to listen.
-    pub async fn listen(&self) -> Booked<StoreNotifications> {
+    pub async fn listen(&self) -> LedgerResult<StoreNotifications> {
         self.at("listen", Box::pin(self.ledger.listen())).await
     }
 
     /// See [`Ledger::register`].
-    pub async fn register(&self, agent: &NewAgent) -> Booked<()> {
+    pub async fn register(&self, agent: &NewAgent) -> LedgerResult<()> {
         self.at("register", Box::pin(self.ledger.register(agent)))
             .await
     }
 
     /// See [`Ledger::seen`].
-    pub async fn seen(&self, name: &str) -> Booked<bool> {
+    pub async fn seen(&self, name: &str) -> LedgerResult<bool> {
         self.at("seen", Box::pin(self.ledger.seen(name))).await
     }
 
     /// See [`Ledger::idle`].
-    pub async fn idle(&self, name: &str) -> Booked<bool> {
+    pub async fn idle(&self, name: &str) -> LedgerResult<bool> {
         self.at("idle", Box::pin(self.ledger.idle(name))).await
     }
 
     /// See [`Ledger::leave`].
-    pub async fn leave(&self, name: &str) -> Booked<bool> {
+    pub async fn leave(&self, name: &str) -> LedgerResult<bool> {
         self.at("leave", Box::pin(self.ledger.leave(name))).await
     }
 
     /// See [`Ledger::agents`].
-    pub async fn agents(&self) -> Booked<Vec<FleetAgent>> {
+    pub async fn agents(&self) -> LedgerResult<Vec<FleetAgent>> {
         self.at("agents", Box::pin(self.ledger.agents())).await
     }
 
     /// See [`Ledger::assigned`].
-    pub async fn assigned(&self, owner: &str) -> Booked<Option<AgentWork>> {
+    pub async fn assigned(&self, owner: &str) -> LedgerResult<Option<AgentWork>> {
         self.at("assigned", Box::pin(self.ledger.assigned(owner)))
             .await
     }
@@ -149,25 +149,25 @@ impl Book {
         seat: &str,
         holder: &str,
         timeout_seconds: u32,
-    ) -> Booked<RoleLeaseAttempt> {
+    ) -> LedgerResult<RoleLeaseAttempt> {
         let sit = self.ledger.sit(seat, holder, timeout_seconds);
         self.at("sit", Box::pin(sit)).await
     }
 
     /// See [`Ledger::stay`].
-    pub async fn stay(&self, seat: &str, token: u64, timeout_seconds: u32) -> Booked<bool> {
+    pub async fn stay(&self, seat: &str, token: u64, timeout_seconds: u32) -> LedgerResult<bool> {
         let stay = self.ledger.stay(seat, token, timeout_seconds);
         self.at("stay", Box::pin(stay)).await
     }
 
     /// See [`Ledger::stand_up`].
-    pub async fn stand_up(&self, seat: &str, token: u64) -> Booked<()> {
+    pub async fn stand_up(&self, seat: &str, token: u64) -> LedgerResult<()> {
         self.at("stand_up", Box::pin(self.ledger.stand_up(seat, token)))
             .await
     }
 
     /// See [`Ledger::floor`].
-    pub async fn floor(&self, roles: &[&str]) -> Booked<DispatchView> {
+    pub async fn floor(&self, roles: &[&str]) -> LedgerResult<DispatchView> {
         self.at("floor", Box::pin(self.ledger.floor(roles))).await
     }
 
@@ -176,35 +176,35 @@ impl Book {
         &self,
         since: Timestamp,
         limit: usize,
-    ) -> Booked<Vec<(TaskId, TaskId)>> {
+    ) -> LedgerResult<Vec<(TaskId, TaskId)>> {
         let dead = self.ledger.waits_for_dead(since, limit);
         self.at("waits_for_dead", Box::pin(dead)).await
     }
 
     /// See [`Ledger::to_recover`].
-    pub async fn to_recover(&self, since: Timestamp, limit: u32) -> Booked<Vec<Task>> {
+    pub async fn to_recover(&self, since: Timestamp, limit: u32) -> LedgerResult<Vec<Task>> {
         let blocked = self.ledger.to_recover(since, limit);
         self.at("to_recover", Box::pin(blocked)).await
     }
 
     /// See [`Ledger::bench`].
-    pub async fn bench(&self) -> Booked<JudgeQueue> {
+    pub async fn bench(&self) -> LedgerResult<JudgeQueue> {
         self.at("bench", Box::pin(self.ledger.bench())).await
     }
 
     /// See [`Ledger::red_base`].
-    pub async fn red_base(&self) -> Booked<Option<RedBase>> {
+    pub async fn red_base(&self) -> LedgerResult<Option<RedBase>> {
         self.at("red_base", Box::pin(self.ledger.red_base())).await
     }
 
     /// See [`Ledger::set_red_base`].
-    pub async fn set_red_base(&self, red: Option<&RedBase>) -> Booked<()> {
+    pub async fn set_red_base(&self, red: Option<&RedBase>) -> LedgerResult<()> {
         self.at("set_red_base", Box::pin(self.ledger.set_red_base(red)))
             .await
     }
 
     /// See [`Ledger::quota_met`].
-    pub async fn quota_met(&self, account: &str, reset_at: Timestamp) -> Booked<()> {
+    pub async fn quota_met(&self, account: &str, reset_at: Timestamp) -> LedgerResult<()> {
         self.at(
             "quota_met",
             Box::pin(self.ledger.quota_met(account, reset_at)),
@@ -213,7 +213,7 @@ impl Book {
     }
 
     /// See [`Ledger::record_spending`].
-    pub async fn record_spending(&self, spent: &RunSpending) -> Booked<bool> {
+    pub async fn record_spending(&self, spent: &RunSpending) -> LedgerResult<bool> {
         self.at(
             "record_spending",
             Box::pin(self.ledger.record_spending(spent)),
@@ -222,27 +222,27 @@ impl Book {
     }
 
     /// See [`Ledger::counts`].
-    pub async fn counts(&self) -> Booked<Vec<TaskCount>> {
+    pub async fn counts(&self) -> LedgerResult<Vec<TaskCount>> {
         self.at("counts", Box::pin(self.ledger.counts())).await
     }
 
     /// See [`Ledger::parked`].
-    pub async fn parked(&self) -> Booked<u64> {
+    pub async fn parked(&self) -> LedgerResult<u64> {
         self.at("parked", Box::pin(self.ledger.parked())).await
     }
 
     /// The row of a task.
-    pub async fn task(&self, id: &TaskId) -> Booked<Option<Task>> {
+    pub async fn task(&self, id: &TaskId) -> LedgerResult<Option<Task>> {
         self.at("task", Box::pin(self.ledger.task(id))).await
     }
 
     /// The runs of a task, oldest first.
-    pub async fn runs(&self, id: &TaskId) -> Booked<Vec<TaskRun>> {
+    pub async fn runs(&self, id: &TaskId) -> LedgerResult<Vec<TaskRun>> {
         self.at("runs", Box::pin(self.ledger.runs(id))).await
     }
 
     /// The end of a chain of successors.
-    pub async fn end_of_chain(&self, id: &TaskId) -> Booked<Option<Task>> {
+    pub async fn end_of_chain(&self, id: &TaskId) -> LedgerResult<Option<Task>> {
         let mut next = id.clone();
         loop {
             let Some(task) = self.task(&next).await? else {
@@ -256,30 +256,30 @@ impl Book {
     }
 
     /// The locks that are held.
-    pub async fn locks(&self) -> Booked<Vec<ScopeLock>> {
+    pub async fn locks(&self) -> LedgerResult<Vec<ScopeLock>> {
         self.at("locks", Box::pin(self.ledger.locks())).await
     }
 
     /// Every lease.
-    pub async fn leases(&self) -> Booked<Vec<Lease>> {
+    pub async fn leases(&self) -> LedgerResult<Vec<Lease>> {
         self.at("leases", Box::pin(self.ledger.leases())).await
     }
 
     /// Claims the first in order.
-    pub async fn claim_next(&self, wanted: &ClaimRequest) -> Booked<Option<ClaimedTask>> {
+    pub async fn claim_next(&self, wanted: &ClaimRequest) -> LedgerResult<Option<ClaimedTask>> {
         self.at("claim", Box::pin(self.ledger.claim_next(wanted)))
             .await
     }
 
     /// Claims one task.
-    pub async fn claim(&self, id: &TaskId, claim: Claim) -> Booked<CallOutcome> {
+    pub async fn claim(&self, id: &TaskId, claim: Claim) -> LedgerResult<CallOutcome> {
         let owner = claim.owner.clone();
         let ask = LedgerCall::new(id.clone(), &owner, Request::Claim(claim));
         self.at("claim", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Says that the owner of a lease lives.
-    pub async fn heartbeat(&self, lease: &Lease) -> Booked<CallOutcome> {
+    pub async fn heartbeat(&self, lease: &Lease) -> LedgerResult<CallOutcome> {
         let request = Request::Heartbeat { token: lease.token };
         let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
         self.at("heartbeat", Box::pin(self.ledger.call(&ask))).await
@@ -291,7 +291,7 @@ impl Book {
         lease: &Lease,
         ending: WorkEnding,
         outside: Facts,
-    ) -> Booked<CallOutcome> {
+    ) -> LedgerResult<CallOutcome> {
         let request = Request::Finish {
             token: lease.token,
             run_id: lease.run_id.clone(),
@@ -303,7 +303,7 @@ impl Book {
     }
 
     /// Ends a judgement, or a place at the head of the merge queue.
-    pub async fn judge(&self, lease: &Lease, ending: JudgeEnding) -> Booked<CallOutcome> {
+    pub async fn judge(&self, lease: &Lease, ending: JudgeEnding) -> LedgerResult<CallOutcome> {
         let token = lease.token;
         let request = Request::Judge { token, ending };
         let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
@@ -316,7 +316,7 @@ impl Book {
         lease: &Lease,
         intent: &Intent,
         packet: runner_lifecycle::packet::ResultPacket,
-    ) -> Booked<CallOutcome> {
+    ) -> LedgerResult<CallOutcome> {
         let request = Request::RecordIntent {
             token: lease.token,
             intent: intent.clone(),
@@ -332,7 +332,7 @@ impl Book {
         lease: &Lease,
         intent: &Intent,
         base: BasePosition,
-    ) -> Booked<CallOutcome> {
+    ) -> LedgerResult<CallOutcome> {
         let request = Request::SettleIntent {
             token: lease.token,
             intent: intent.clone(),
@@ -343,31 +343,36 @@ impl Book {
     }
 
     /// Asks whatever else can be asked of a task.
-    pub async fn ask(&self, call: &'static str, ask: &LedgerCall) -> Booked<CallOutcome> {
+    pub async fn ask(&self, call: &'static str, ask: &LedgerCall) -> LedgerResult<CallOutcome> {
         self.at(call, Box::pin(self.ledger.call(ask))).await
     }
 
     /// Makes a task.
-    pub async fn create(&self, actor: &str, new: NewTask, outside: Facts) -> Booked<CallOutcome> {
+    pub async fn create(
+        &self,
+        actor: &str,
+        new: NewTask,
+        outside: Facts,
+    ) -> LedgerResult<CallOutcome> {
         let mut ask = LedgerCall::new(new.id.clone(), actor, Request::Create(new));
         ask.outside = outside;
         self.at("create", Box::pin(self.ledger.call(&ask))).await
     }
 
     /// Makes several, all or none.
-    pub async fn create_all(&self, asks: &[LedgerCall]) -> Booked<Vec<CallOutcome>> {
+    pub async fn create_all(&self, asks: &[LedgerCall]) -> LedgerResult<Vec<CallOutcome>> {
         self.at("create_all", Box::pin(self.ledger.create_all(asks)))
             .await
     }
 
     /// Mends what contradicts itself. Whether nothing is in the way of the task any
     /// longer.
-    pub async fn repair(&self, id: &TaskId) -> Booked<bool> {
+    pub async fn repair(&self, id: &TaskId) -> LedgerResult<bool> {
         self.at("repair", Box::pin(self.ledger.repair(id))).await
     }
 
     /// One look of a keeper.
-    pub async fn keep(&self, keeper: &mut Watchdog) -> Booked<WatchdogReport> {
+    pub async fn keep(&self, keeper: &mut Watchdog) -> LedgerResult<WatchdogReport> {
         self.at("keep", Box::pin(keeper.look())).await
     }
 }

@@ -9,7 +9,7 @@ use runner_lifecycle::{BlockReason, LeasePurpose, Task, TaskId, TaskState, Times
 use serde::Serialize;
 
 use crate::roles::planner::is_parked;
-use crate::rules::summary::{Story, summary};
+use crate::rules::summary::{SummaryInput, summary};
 
 /// How far a chain of tasks that wait for each other is followed.
 const MAX_CHAIN: usize = 20;
@@ -19,7 +19,7 @@ pub const EXECUTION_ROLES: [&str; 3] = ["worker", "tester", "docser"];
 
 /// Why a task does not move, or that it does.
 #[derive(Clone, Debug, Serialize)]
-pub struct Explained {
+pub struct TaskExplanation {
     /// The task.
     pub task_id: TaskId,
     /// Its state.
@@ -35,7 +35,7 @@ pub struct Explained {
 }
 
 /// What a whole fleet looks like at one moment; explanations are read from it.
-pub struct Sight {
+pub struct FleetSnapshot {
     ledger: Ledger,
     /// Whether nothing new may start.
     pub paused: bool,
@@ -46,10 +46,10 @@ pub struct Sight {
     floor: DispatchView,
 }
 
-impl Sight {
+impl FleetSnapshot {
     /// Looks.
-    pub async fn of(ledger: &Ledger) -> Result<Sight, LedgerError> {
-        Ok(Sight {
+    pub async fn of(ledger: &Ledger) -> Result<FleetSnapshot, LedgerError> {
+        Ok(FleetSnapshot {
             ledger: ledger.clone(),
             paused: ledger.is_paused().await?,
             agents: present(ledger.agents().await?),
@@ -69,7 +69,7 @@ impl Sight {
     }
 
     /// Why a task does not move, then why the one that it waits for does not, and so on.
-    pub async fn chain(&self, task: &Task) -> Result<Vec<Explained>, LedgerError> {
+    pub async fn chain(&self, task: &Task) -> Result<Vec<TaskExplanation>, LedgerError> {
         let mut chain = vec![self.explain(task).await?];
         while chain.len() < MAX_CHAIN {
             let next = chain.last().and_then(|last| last.waits_for.clone());
@@ -97,8 +97,8 @@ impl Sight {
     }
 
     /// Why one task does not move.
-    pub async fn explain(&self, task: &Task) -> Result<Explained, LedgerError> {
-        let explained = |why: &str, words: String| Explained {
+    pub async fn explain(&self, task: &Task) -> Result<TaskExplanation, LedgerError> {
+        let explained = |why: &str, words: String| TaskExplanation {
             task_id: task.id.clone(),
             state: task.state,
             why: why.to_owned(),
@@ -107,7 +107,7 @@ impl Sight {
             waits_for: None,
         };
         Ok(match task.state {
-            TaskState::Done | TaskState::Failed | TaskState::Canceled => Explained {
+            TaskState::Done | TaskState::Failed | TaskState::Canceled => TaskExplanation {
                 waits_for: task.superseded_by.clone(),
                 ..explained(task.state.as_str(), sentence(&self.ledger, task).await?)
             },
@@ -129,9 +129,9 @@ impl Sight {
         })
     }
 
-    fn in_progress(&self, task: &Task, explained: Explained) -> Explained {
+    fn in_progress(&self, task: &Task, explained: TaskExplanation) -> TaskExplanation {
         let Some(lease) = self.lease(&task.id) else {
-            return Explained {
+            return TaskExplanation {
                 words: "somebody works on it, and no lease says who".to_owned(),
                 ..explained
             };
@@ -142,14 +142,19 @@ impl Sight {
             LeasePurpose::Merge => "merges it",
         };
         let since = ago(lease.claimed_at, self.now());
-        Explained {
+        TaskExplanation {
             words: format!("{} {doing} since {since}", lease.owner),
             until: Some(lease.ends_at),
             ..explained
         }
     }
 
-    fn blocked(&self, task: &Task, blocker: &Blocker, explained: Explained) -> Explained {
+    fn blocked(
+        &self,
+        task: &Task,
+        blocker: &Blocker,
+        explained: TaskExplanation,
+    ) -> TaskExplanation {
         let words = match blocker.code {
             BlockReason::AwaitingJudge if task.intent.is_some() => {
                 "its merge is under way: the next judge goes on with it".to_owned()
@@ -169,7 +174,7 @@ impl Sight {
         };
         let dependency =
             (blocker.code == BlockReason::DependencyNotMet).then_some(&blocker.waits_for);
-        Explained {
+        TaskExplanation {
             words,
             until: blocker.retry_at,
             waits_for: dependency
@@ -179,9 +184,14 @@ impl Sight {
         }
     }
 
-    fn not_ready(&self, not_ready: &NotReady, task: &Task, explained: Explained) -> Explained {
+    fn not_ready(
+        &self,
+        not_ready: &NotReady,
+        task: &Task,
+        explained: TaskExplanation,
+    ) -> TaskExplanation {
         let words = not_ready.refusal(task).reason;
-        let explained = Explained {
+        let explained = TaskExplanation {
             why: not_ready.word().to_owned(),
             ..explained
         };
@@ -189,7 +199,7 @@ impl Sight {
             NotReady::Lock(lock) => {
                 let holder = self.lease(&lock.task_id);
                 let owner = holder.map(|lease| format!(", where {} works", lease.owner));
-                Explained {
+                TaskExplanation {
                     words: format!("{words}{}", owner.unwrap_or_default()),
                     until: holder.map(|lease| lease.ends_at),
                     waits_for: Some(lock.task_id.clone()),
@@ -199,24 +209,24 @@ impl Sight {
             NotReady::Dependency(other)
             | NotReady::DeadDependency(other)
             | NotReady::Unmerged(other)
-            | NotReady::Reserved(other) => Explained {
+            | NotReady::Reserved(other) => TaskExplanation {
                 words,
                 waits_for: Some(other.clone()),
                 ..explained
             },
-            NotReady::RetryAt(at) | NotReady::Budget(at) => Explained {
+            NotReady::RetryAt(at) | NotReady::Budget(at) => TaskExplanation {
                 words,
                 until: Some(*at),
                 ..explained
             },
             NotReady::State(_) | NotReady::Paused | NotReady::FleetPaused | NotReady::LaneFull => {
-                Explained { words, ..explained }
+                TaskExplanation { words, ..explained }
             }
         }
     }
 
     /// Nothing of the task's own is in the way: then it is an agent, a lane or an account.
-    fn ready(&self, task: &Task, explained: Explained) -> Explained {
+    fn ready(&self, task: &Task, explained: TaskExplanation) -> TaskExplanation {
         let of_role = || self.agents.iter().filter(|a| a.role == task.role);
         let live = || of_role().filter(|agent| !agent.is_offline(self.now()));
         let in_lane = self.floor.busy.iter().filter(|busy| {
@@ -251,7 +261,7 @@ impl Sight {
         } else {
             ("ready", "it can start now".to_owned(), None)
         };
-        Explained {
+        TaskExplanation {
             why: why.to_owned(),
             words,
             until,
@@ -278,7 +288,7 @@ pub async fn sentence(ledger: &Ledger, task: &Task) -> Result<String, LedgerErro
     let runs = ledger.runs(&task.id).await?;
     let events = ledger.events(&task.id).await?;
     let successors = successors(ledger, task).await?;
-    Ok(summary(&Story {
+    Ok(summary(&SummaryInput {
         task,
         runs: &runs,
         events: &events,

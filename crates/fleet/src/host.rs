@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use runner_exec::{Cancel, Ended, Flow, Sink, Spec, Stream, Supervisor};
 use runner_ledger::LedgerClock;
 
-use crate::rules::host::{Snapshot, Source, refresh_due};
+use crate::rules::host::{HostSnapshot, SnapshotSource, refresh_due};
 
 /// The file below the fleet's folder.
 pub const PROFILE: &str = "context/agent-profile.json";
@@ -21,17 +21,17 @@ const MAX_BYTES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looks at the machine; none: nothing could be seen.
-pub type Look = Box<dyn Fn() -> Option<(Source, String)> + Send + Sync>;
+pub type HostProbe = Box<dyn Fn() -> Option<(SnapshotSource, String)> + Send + Sync>;
 
 /// The snapshot of this machine. Cheap to clone.
 #[derive(Clone)]
-pub struct HostProfile(Arc<Inner>);
+pub struct HostProfile(Arc<HostState>);
 
-struct Inner {
+struct HostState {
     path: PathBuf,
     clock: Arc<dyn LedgerClock>,
-    look: Look,
-    kept: Mutex<Option<Snapshot>>,
+    look: HostProbe,
+    kept: Mutex<Option<HostSnapshot>>,
     looking: AtomicBool,
     /// Whether this process has looked: the machine may be another one than the file's.
     looked: AtomicBool,
@@ -39,13 +39,13 @@ struct Inner {
 
 impl HostProfile {
     /// With what the file says so far. Nothing is looked at yet.
-    pub fn new(fleet_dir: &Path, clock: Arc<dyn LedgerClock>, look: Look) -> HostProfile {
+    pub fn new(fleet_dir: &Path, clock: Arc<dyn LedgerClock>, look: HostProbe) -> HostProfile {
         let path = fleet_dir.join(PROFILE);
         // A file that cannot be read is as good as none: it is written anew.
         let kept = runner::files::read_regular(&path, 64 * 1024)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        HostProfile(Arc::new(Inner {
+        HostProfile(Arc::new(HostState {
             path,
             clock,
             look,
@@ -57,7 +57,7 @@ impl HostProfile {
 
     /// What is known now. Where a look is due, it begins on a thread of its own, and
     /// nobody waits for it.
-    pub fn snapshot(&self) -> Option<Snapshot> {
+    pub fn snapshot(&self) -> Option<HostSnapshot> {
         let kept = self.kept();
         let due = refresh_due(kept.as_ref(), None, self.0.clock.now());
         let first = !self.0.looked.load(Ordering::SeqCst);
@@ -82,7 +82,7 @@ impl HostProfile {
         let seen = (self.0.look)();
         self.0.looked.store(true, Ordering::SeqCst);
         let now = self.0.clock.now();
-        let Some(fresh) = seen.and_then(|(source, text)| Snapshot::parse(source, &text, now))
+        let Some(fresh) = seen.and_then(|(source, text)| HostSnapshot::parse(source, &text, now))
         else {
             return false;
         };
@@ -96,12 +96,12 @@ impl HostProfile {
         true
     }
 
-    fn kept(&self) -> Option<Snapshot> {
+    fn kept(&self) -> Option<HostSnapshot> {
         let kept = self.0.kept.lock();
         kept.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn write(&self, fresh: &Snapshot) -> std::io::Result<()> {
+    fn write(&self, fresh: &HostSnapshot) -> std::io::Result<()> {
         if let Some(folder) = self.0.path.parent() {
             runner::files::make_folder(folder)?;
         }
@@ -112,12 +112,12 @@ impl HostProfile {
 }
 
 /// The real look: neofetch if it is on that path, else what `uname -srmo` would say.
-pub fn system_look(supervisor: Supervisor, path: Option<OsString>) -> Look {
+pub fn system_look(supervisor: Supervisor, path: Option<OsString>) -> HostProbe {
     Box::new(move || {
         let neofetch = path.as_ref().and_then(|path| run(&supervisor, path));
         neofetch
-            .map(|text| (Source::Neofetch, text))
-            .or_else(|| Some((Source::Uname, uname())))
+            .map(|text| (SnapshotSource::Neofetch, text))
+            .or_else(|| Some((SnapshotSource::Uname, uname())))
     })
 }
 
@@ -129,9 +129,9 @@ fn uname() -> String {
     format!("{} GNU/Linux", words.join(" "))
 }
 
-struct Text(Vec<u8>);
+struct HostText(Vec<u8>);
 
-impl Sink for Text {
+impl Sink for HostText {
     fn output(&mut self, stream: Stream, bytes: &[u8]) -> Flow {
         if stream == Stream::Stdout {
             self.0.extend_from_slice(bytes);
@@ -169,7 +169,7 @@ fn run(supervisor: &Supervisor, path: &OsString) -> Option<String> {
         monitor: false,
         hold_lock: None,
     };
-    let mut text = Text(Vec::new());
+    let mut text = HostText(Vec::new());
     let report = supervisor
         .run(&spec, &Cancel::new().ok()?, &mut text)
         .ok()?;
@@ -199,11 +199,11 @@ mod tests {
         }
     }
 
-    fn fixed(text: &'static str, looks: &Arc<AtomicU32>) -> Look {
+    fn fixed(text: &'static str, looks: &Arc<AtomicU32>) -> HostProbe {
         let looks = Arc::clone(looks);
         Box::new(move || {
             looks.fetch_add(1, Ordering::SeqCst);
-            Some((Source::Uname, text.to_owned()))
+            Some((SnapshotSource::Uname, text.to_owned()))
         })
     }
 
@@ -238,9 +238,12 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let wait = Mutex::new(wait);
-        let look: Look = Box::new(move || {
+        let look: HostProbe = Box::new(move || {
             let _ = wait.lock().unwrap().recv();
-            Some((Source::Uname, "Linux 6.1 x86_64 GNU/Linux".to_owned()))
+            Some((
+                SnapshotSource::Uname,
+                "Linux 6.1 x86_64 GNU/Linux".to_owned(),
+            ))
         });
         let profile = HostProfile::new(temp.path(), Arc::new(At(Mutex::new(1))), look);
         // The look hangs, and both are answered.
@@ -269,6 +272,6 @@ mod tests {
         let kept = profile.kept().unwrap();
         assert!(kept.lines[0].ends_with("GNU/Linux"), "{kept:?}");
         let text = std::fs::read(&file).unwrap();
-        assert_eq!(serde_json::from_slice::<Snapshot>(&text).unwrap(), kept);
+        assert_eq!(serde_json::from_slice::<HostSnapshot>(&text).unwrap(), kept);
     }
 }

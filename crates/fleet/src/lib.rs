@@ -1,7 +1,7 @@
 //! The fleet: many loops side by side over one ledger.
 //!
 //! Roles are written once, over three things that are handed in: the ledger, which holds
-//! all that is decided; a clock; and a [`yard::Yard`], which is git, guards and sessions.
+//! all that is decided; a clock; and a [`yard::Workspaces`], which is git, guards and sessions.
 //! Simulations hand in others.
 
 pub mod backlog;

@@ -18,12 +18,12 @@ const MAX_NUMBER: u32 = 1000;
 
 /// A name, for as long as this lives.
 #[derive(Debug)]
-pub struct Name {
+pub struct AgentName {
     text: String,
     _lock: File,
 }
 
-impl Name {
+impl AgentName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -32,23 +32,23 @@ impl Name {
 
 /// Where the names of a project's agents are given out.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct AgentNames {
     folder: PathBuf,
     /// What every name ends with, where several machines share a store.
     suffix: String,
 }
 
-impl Names {
+impl AgentNames {
     /// Of that project. `host`: names carry it, since other machines give out names too.
-    pub fn of_project(fleet_dir: &Path, host: Option<&str>) -> Names {
-        Names {
+    pub fn of_project(fleet_dir: &Path, host: Option<&str>) -> AgentNames {
+        AgentNames {
             folder: fleet_dir.join("agents"),
             suffix: host.map_or(String::new(), |host| format!("@{host}")),
         }
     }
 
     /// The first free name of a role: `worker-1`, `worker-2`.
-    pub fn next(&self, role: &str) -> io::Result<Name> {
+    pub fn next(&self, role: &str) -> io::Result<AgentName> {
         for number in 1..=MAX_NUMBER {
             if let Some(name) = self.try_take(&format!("{role}-{number}"))? {
                 return Ok(name);
@@ -59,7 +59,7 @@ impl Names {
 
     /// One name, if it is free or becomes so in a moment: of somebody who was killed while
     /// starting a program, the name is held until that program has begun.
-    pub fn take(&self, word: &str) -> io::Result<Option<Name>> {
+    pub fn take(&self, word: &str) -> io::Result<Option<AgentName>> {
         let give_up_at = Instant::now() + LETTING_GO;
         loop {
             let taken = self.try_take(word)?;
@@ -70,7 +70,7 @@ impl Names {
         }
     }
 
-    fn try_take(&self, word: &str) -> io::Result<Option<Name>> {
+    fn try_take(&self, word: &str) -> io::Result<Option<AgentName>> {
         let path = self.folder.join(format!("{word}.lock"));
         runner::files::make_folder(&self.folder)?;
         let file = OpenOptions::new()
@@ -84,7 +84,7 @@ impl Names {
             io::Error::new(error.kind(), words)
         })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Name {
+            Ok(()) => Ok(Some(AgentName {
                 text: format!("{word}{}", self.suffix),
                 _lock: file,
             })),
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_first_that_is_free() {
         let temp = tempfile::tempdir().unwrap();
-        let names = Names::of_project(temp.path(), None);
+        let names = AgentNames::of_project(temp.path(), None);
         let first = names.next("worker").unwrap();
         let second = names.next("worker").unwrap();
         assert_eq!([first.as_str(), second.as_str()], ["worker-1", "worker-2"]);
@@ -118,7 +118,7 @@ mod tests {
         std::fs::create_dir(temp.path().join("agents/taken.lock")).unwrap();
         let error = names.take("taken").unwrap_err().to_string();
         assert!(error.contains("agents/taken.lock: "), "{error}");
-        let far = Names::of_project(temp.path(), Some("oak"));
+        let far = AgentNames::of_project(temp.path(), Some("oak"));
         assert_eq!(far.next("judge").unwrap().as_str(), "judge-1@oak");
     }
 }

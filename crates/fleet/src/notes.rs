@@ -11,7 +11,7 @@ use runner_lifecycle::{FailureCategory, Task, Timestamp};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::host::HostProfile;
-use crate::roles::Notes;
+use crate::roles::SessionNotes;
 use crate::rules::context::{FailureDelta, session_context};
 use crate::rules::role;
 
@@ -68,7 +68,7 @@ impl LocalNotes {
     }
 }
 
-impl Notes for LocalNotes {
+impl SessionNotes for LocalNotes {
     fn context(&self, task: &Task) -> String {
         let host = self.host.snapshot().map(|known| known.lines);
         let delta = self.read().lines(self.clock.now());
@@ -92,11 +92,16 @@ mod tests {
     use runner_lifecycle::TaskId;
 
     use super::*;
-    use crate::rules::host::Source;
+    use crate::rules::host::SnapshotSource;
 
     fn notes(folder: &Path) -> LocalNotes {
         let clock: Arc<dyn LedgerClock> = Arc::new(SystemClock);
-        let look = Box::new(|| Some((Source::Uname, "Linux 6.1 x86_64 GNU/Linux".to_owned())));
+        let look = Box::new(|| {
+            Some((
+                SnapshotSource::Uname,
+                "Linux 6.1 x86_64 GNU/Linux".to_owned(),
+            ))
+        });
         let host = HostProfile::new(folder, Arc::clone(&clock), look);
         host.refresh();
         LocalNotes::new(folder, host, clock)

@@ -11,12 +11,12 @@ use runner_lifecycle::{BlockReason, TaskId, TaskState, request};
 
 use crate::backlog::{BacklogSource, ISSUES, LocalIssues};
 use crate::folder::FolderWatch;
-use crate::roles::backlog::{Backlog, Changes, Outside};
-use crate::rules::draft::{Defaults, pull_request_source, review_task};
-use crate::rules::issue::{Issue, import};
+use crate::roles::backlog::{BacklogChanges, FleetBacklog, OutsideWork};
+use crate::rules::draft::{TaskDefaults, pull_request_source, review_task};
+use crate::rules::issue::{SourceIssue, import};
 use crate::rules::plan::plan_signature;
-use crate::rules::preflight::{FailedSource, Inputs};
-use crate::yard::{Done, Trouble};
+use crate::rules::preflight::{FailedSource, PreflightInputs};
+use crate::yard::{WorkspaceError, WorkspaceFuture};
 
 /// The requirement below the fleet's folder.
 pub const REQUIREMENT: &str = "requirement.md";
@@ -30,7 +30,7 @@ pub struct ProjectBacklog {
     ledger: Ledger,
     requirement: Requirement,
     sources: Vec<Arc<dyn BacklogSource>>,
-    defaults: Defaults,
+    defaults: TaskDefaults,
     /// The fleet's folder, if requirement and issues are files in it.
     folder: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ enum Requirement {
 
 /// What was seen.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct BacklogState {
     /// The requirement, blank if there is none.
     pub requirement: String,
     /// Whether it was planned before.
@@ -62,7 +62,7 @@ impl ProjectBacklog {
         root: &Path,
         requirement: Option<String>,
         ledger: Ledger,
-        defaults: Defaults,
+        defaults: TaskDefaults,
     ) -> ProjectBacklog {
         let folder = root.join(FLEET_DIR);
         let file = folder.join(REQUIREMENT);
@@ -80,7 +80,7 @@ impl ProjectBacklog {
         requirement: String,
         sources: Vec<Arc<dyn BacklogSource>>,
         ledger: Ledger,
-        defaults: Defaults,
+        defaults: TaskDefaults,
     ) -> ProjectBacklog {
         ProjectBacklog {
             ledger,
@@ -92,13 +92,13 @@ impl ProjectBacklog {
     }
 
     /// Looks once.
-    pub async fn look(&self) -> Result<Seen, StoreError> {
+    pub async fn look(&self) -> Result<BacklogState, StoreError> {
         let outside = self.outside().await?;
-        let mut seen = Seen {
+        let mut seen = BacklogState {
             new_issues: outside.new_issues().count().try_into().unwrap_or(u64::MAX),
             open_pull_requests: outside.open_pull_requests(),
             failures: outside.failures,
-            ..Seen::default()
+            ..BacklogState::default()
         };
         match self.text() {
             Ok(text) => seen.requirement = text,
@@ -112,30 +112,29 @@ impl ProjectBacklog {
     }
 
     /// What preflight needs.
-    pub async fn inputs(&self) -> Result<(Seen, Inputs), StoreError> {
+    pub async fn inputs(&self) -> Result<(BacklogState, PreflightInputs), StoreError> {
         let seen = self.look().await?;
-        let inputs = Inputs {
-            has_requirement: Inputs::says_something(&seen.requirement) && !seen.planned,
+        let inputs = PreflightInputs {
+            has_requirement: PreflightInputs::says_something(&seen.requirement) && !seen.planned,
             issue_backlog: seen.new_issues,
             open_pull_requests: seen.open_pull_requests,
             failed_sources: seen.failures.clone(),
-            ..Inputs::default()
+            ..PreflightInputs::default()
         };
         Ok((seen, counted(&self.ledger, inputs).await?))
     }
 
-    fn text(&self) -> Result<String, Trouble> {
+    fn text(&self) -> Result<String, WorkspaceError> {
         use runner::files::ReadError;
         let path = match &self.requirement {
             Requirement::Text(text) => return Ok(text.clone()),
             Requirement::File(path) => path,
         };
         match runner::files::read_regular(path, MAX_REQUIREMENT) {
-            Ok(bytes) => {
-                String::from_utf8(bytes).map_err(|_| Trouble(format!("{REQUIREMENT} is not UTF-8")))
-            }
+            Ok(bytes) => String::from_utf8(bytes)
+                .map_err(|_| WorkspaceError(format!("{REQUIREMENT} is not UTF-8"))),
             Err(ReadError::Absent) => Ok(String::new()),
-            Err(error) => Err(Trouble(format!("{REQUIREMENT}: {error}"))),
+            Err(error) => Err(WorkspaceError(format!("{REQUIREMENT}: {error}"))),
         }
     }
 
@@ -159,8 +158,8 @@ impl ProjectBacklog {
 
     /// What all sources hold: tasks that are not there yet, what the recovery asks about
     /// the others, and what is wrong.
-    async fn outside(&self) -> Result<Outside, StoreError> {
-        let mut outside = Outside::default();
+    async fn outside(&self) -> Result<OutsideWork, StoreError> {
+        let mut outside = OutsideWork::default();
         for source in &self.sources {
             let backlog = source.look().await;
             let name = source.name();
@@ -169,13 +168,13 @@ impl ProjectBacklog {
             for issue in &backlog.issues {
                 let task = issue.task(name, &self.defaults);
                 let needs = task.map(|task| task.dependencies).unwrap_or_default();
-                let own = Issue::task_id(name, issue.number);
+                let own = SourceIssue::task_id(name, issue.number);
                 for id in own.into_iter().chain(needs) {
                     if !known.contains(&id) && self.ledger.task(&id).await?.is_some() {
                         known.insert(id);
                     }
                 }
-                let key = Issue::source_of(name, issue.number);
+                let key = SourceIssue::source_of(name, issue.number);
                 outside.issues.insert(key, issue.facts());
             }
             let made = import(name, &backlog.issues, &known, &self.defaults);
@@ -203,13 +202,13 @@ impl ProjectBacklog {
     }
 }
 
-fn trouble(error: &StoreError) -> Trouble {
-    Trouble(error.to_string())
+fn trouble(error: &StoreError) -> WorkspaceError {
+    WorkspaceError(error.to_string())
 }
 
-impl Backlog for ProjectBacklog {
+impl FleetBacklog for ProjectBacklog {
     /// Blank, too, once it was planned.
-    fn requirement(&self) -> Done<'_, String> {
+    fn requirement(&self) -> WorkspaceFuture<'_, String> {
         Box::pin(async {
             let text = self.text()?;
             match self.is_planned(&text).await {
@@ -220,22 +219,25 @@ impl Backlog for ProjectBacklog {
         })
     }
 
-    fn sync(&self) -> Done<'_, Outside> {
+    fn sync(&self) -> WorkspaceFuture<'_, OutsideWork> {
         Box::pin(async { self.outside().await.map_err(|error| trouble(&error)) })
     }
 
-    fn changes(&self) -> Changes {
+    fn changes(&self) -> BacklogChanges {
         let folder = self.folder.as_deref();
         let watch = folder.map(|folder| FolderWatch::new(folder, ISSUES, &[REQUIREMENT]));
         // What cannot be watched is looked at every few minutes.
         watch
             .and_then(Result::ok)
-            .map_or_else(Changes::default, Changes::in_folder)
+            .map_or_else(BacklogChanges::default, BacklogChanges::in_folder)
     }
 }
 
 /// Adds what the ledger counts.
-pub async fn counted(ledger: &Ledger, inputs: Inputs) -> Result<Inputs, StoreError> {
+pub async fn counted(
+    ledger: &Ledger,
+    inputs: PreflightInputs,
+) -> Result<PreflightInputs, StoreError> {
     let counts = ledger.counts().await?;
     let parked = ledger.parked().await?;
     let red_base = ledger.red_base().await?.is_some();
@@ -244,11 +246,11 @@ pub async fn counted(ledger: &Ledger, inputs: Inputs) -> Result<Inputs, StoreErr
 
 /// The same, of what was counted.
 pub(crate) fn with_counts(
-    mut inputs: Inputs,
+    mut inputs: PreflightInputs,
     counts: &[TaskCount],
     parked: u64,
     red_base: bool,
-) -> Inputs {
+) -> PreflightInputs {
     for count in counts {
         match count.state {
             TaskState::Todo | TaskState::InProgress => inputs.local_backlog += count.tasks,
@@ -297,7 +299,7 @@ mod tests {
         let ledger = Ledger::open(&Store::Memory, LedgerOptions::default())
             .await
             .unwrap();
-        let defaults = Defaults::from(&FleetConfig::default());
+        let defaults = TaskDefaults::from(&FleetConfig::default());
         let backlog = ProjectBacklog::new(temp.path(), None, ledger.clone(), defaults);
         assert_eq!(backlog.requirement().await, Ok(String::new()));
         fs::write(folder.join(REQUIREMENT), "make it").unwrap();

@@ -4,7 +4,7 @@
 use runner_ledger::LedgerError;
 use runner_lifecycle::{BlockReason, TaskState, Timestamp};
 
-use crate::book::{Book, Booked};
+use crate::book::{LedgerPort, LedgerResult};
 use crate::roles::dispatcher::WORKING_ROLES;
 use crate::roles::planner::is_parked;
 
@@ -12,7 +12,7 @@ use crate::roles::planner::is_parked;
 const SOON_SECS: u64 = 60;
 
 /// Whether nothing is left that a fleet could do with the tasks that it has.
-pub(crate) async fn is_settled(book: &Book, staffed: &[String]) -> Booked<bool> {
+pub(crate) async fn is_settled(book: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
     // Several looks make one answer only if nothing moves between them: a result that a
     // judge takes after the first look and before the last is in neither.
     let ledger = book.ledger();
@@ -24,7 +24,7 @@ pub(crate) async fn is_settled(book: &Book, staffed: &[String]) -> Booked<bool> 
     Ok(!moved && !head.is_behind())
 }
 
-async fn is_at_rest(book: &Book, staffed: &[String]) -> Booked<bool> {
+async fn is_at_rest(book: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
     let counts = book.counts().await?;
     let led_on = |reason: Option<BlockReason>| {
         !matches!(reason, Some(BlockReason::AwaitingJudge))
@@ -77,8 +77,8 @@ mod tests {
     use runner_lifecycle::{Facts, LeasePurpose, TaskId, TaskKind};
 
     use super::*;
-    use crate::book::Points;
-    use crate::yard::Later;
+    use crate::book::CallPoints;
+    use crate::yard::BoxFuture;
 
     /// Before one call of whoever looks, a judge claims a result.
     struct JudgeComes {
@@ -86,13 +86,13 @@ mod tests {
         before: &'static str,
     }
 
-    impl Points for JudgeComes {
-        fn reach<'a>(&'a self, call: &'static str, after: bool) -> Later<'a, ()> {
+    impl CallPoints for JudgeComes {
+        fn reach<'a>(&'a self, call: &'static str, after: bool) -> BoxFuture<'a, ()> {
             Box::pin(async move {
                 if call == self.before && !after {
                     let mut wanted = ClaimRequest::work("judge-1", "", "judge-1/1");
                     wanted.purpose = LeasePurpose::Judge;
-                    let book = Book::new(self.ledger.clone());
+                    let book = LedgerPort::new(self.ledger.clone());
                     assert!(book.claim_next(&wanted).await.unwrap().is_some());
                     // One that was heard of is not due for a while.
                     let lease = book.leases().await.unwrap().remove(0);
@@ -101,7 +101,7 @@ mod tests {
             })
         }
 
-        fn carry<'a>(&'a self, call: Later<'a, ()>) -> Later<'a, ()> {
+        fn carry<'a>(&'a self, call: BoxFuture<'a, ()>) -> BoxFuture<'a, ()> {
             call
         }
 
@@ -124,13 +124,13 @@ mod tests {
                 head: Some("c1".to_owned()),
                 ..NewTask::new(id, Resource::parse("src").unwrap())
             };
-            let made = Book::new(ledger.clone());
+            let made = LedgerPort::new(ledger.clone());
             made.create("test", new, Facts::default()).await.unwrap();
             let points = JudgeComes {
                 ledger: ledger.clone(),
                 before,
             };
-            is_settled(&Book::with_points(ledger, Arc::new(points)), &[])
+            is_settled(&LedgerPort::with_points(ledger, Arc::new(points)), &[])
                 .await
                 .unwrap()
         })

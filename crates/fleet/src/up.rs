@@ -11,64 +11,64 @@ use runner_lifecycle::TaskState;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::book::{Book, Booked};
-use crate::names::Name;
+use crate::book::{LedgerPort, LedgerResult};
+use crate::names::AgentName;
 use crate::outlook::with_counts;
-use crate::roles::backlog::Backlog;
+use crate::roles::backlog::FleetBacklog;
 use crate::roles::cycle::{self, CycleStatistics};
 use crate::roles::dispatcher::{self, WORKING_ROLES};
-use crate::roles::halt::Halt;
-use crate::roles::judge::Judge;
-use crate::roles::planner::{self, Planned};
-use crate::roles::worker::Worker;
-use crate::roles::{Crew, Notes, Settings, clear_up, keeper};
-pub use crate::rules::begin::Post;
-use crate::rules::begin::{Work, due};
-use crate::rules::preflight::Inputs;
+use crate::roles::halt::FleetHalt;
+use crate::roles::judge::JudgeRole;
+use crate::roles::planner::{self, PlanOutcome};
+use crate::roles::worker::WorkerRole;
+use crate::roles::{FleetSettings, RoleContext, SessionNotes, clear_up, keeper};
+pub use crate::rules::begin::FleetRole;
+use crate::rules::begin::{AvailableWork, due};
+use crate::rules::preflight::PreflightInputs;
 use crate::settled::is_settled;
-use crate::yard::{Later, Presented, StopSign, Stopper, Trouble, Yard};
+use crate::yard::{BaseUpdate, BoxFuture, StopHandle, StopSign, WorkspaceError, Workspaces};
 
 /// What a fleet is made of.
-pub struct Gear {
+pub struct FleetContext {
     /// The ledger.
     pub ledger: Ledger,
     /// Git, guards and sessions.
-    pub yard: Arc<dyn Yard>,
+    pub yard: Arc<dyn Workspaces>,
     /// The clock of this machine.
     pub clock: Arc<dyn LedgerClock>,
     /// What the project says.
-    pub settings: Settings,
+    pub settings: FleetSettings,
     /// What sessions are told besides.
-    pub notes: Arc<dyn Notes>,
+    pub notes: Arc<dyn SessionNotes>,
     /// Where work comes from.
-    pub backlog: Arc<dyn Backlog>,
+    pub backlog: Arc<dyn FleetBacklog>,
     /// The account that sessions use.
     pub account: String,
 }
 
 /// Roles at work.
 pub struct Fleet {
-    crew: Crew,
+    crew: RoleContext,
     account: String,
-    stopper: Stopper,
+    stopper: StopHandle,
     sign: StopSign,
     giving: Giving,
-    roles: JoinSet<(Post, Booked<()>)>,
+    roles: JoinSet<(FleetRole, LedgerResult<()>)>,
     /// They are given back when the fleet has ended.
-    names: Vec<Name>,
+    names: Vec<AgentName>,
     cycles: Arc<CycleStatistics>,
-    planned: Arc<Mutex<Option<Planned>>>,
+    planned: Arc<Mutex<Option<PlanOutcome>>>,
     plan_news: (
-        mpsc::UnboundedSender<Planned>,
-        mpsc::UnboundedReceiver<Planned>,
+        mpsc::UnboundedSender<PlanOutcome>,
+        mpsc::UnboundedReceiver<PlanOutcome>,
     ),
-    begun: BTreeMap<Post, u32>,
+    begun: BTreeMap<FleetRole, u32>,
 }
 
 /// Who gives out work is stopped before everybody else: what somebody gives back on leaving
 /// is not given out again.
 struct Giving {
-    stopper: Stopper,
+    stopper: StopHandle,
     sign: StopSign,
     /// Held by whoever gives out work, and by the fleet until it ends.
     at_work: Option<mpsc::Sender<()>>,
@@ -77,7 +77,7 @@ struct Giving {
 
 impl Giving {
     fn new() -> Giving {
-        let (stopper, sign) = Stopper::new();
+        let (stopper, sign) = StopHandle::new();
         let (at_work, over) = mpsc::channel(1);
         Giving {
             stopper,
@@ -99,11 +99,11 @@ impl Giving {
 
 /// What a fleet says while it is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum FleetNews {
     /// A role has ended though nobody said so; why.
     RoleEnded(String),
     /// What the planner came to, where that is something else than before.
-    Planner(Planned),
+    Planner(PlanOutcome),
 }
 
 /// How long the end of the others waits for those who give out work.
@@ -114,20 +114,20 @@ static LIVES: AtomicU64 = AtomicU64::new(0);
 
 impl Fleet {
     /// A fleet in which nobody is at work yet.
-    pub fn new(gear: Gear) -> Fleet {
-        let (stopper, sign) = Stopper::new();
+    pub fn new(gear: FleetContext) -> Fleet {
+        let (stopper, sign) = StopHandle::new();
         let started = u64::try_from(gear.clock.now().0).unwrap_or(0);
         let life = started.wrapping_shl(8) | (LIVES.fetch_add(1, Ordering::Relaxed) & 0xff);
         Fleet {
-            crew: Crew {
-                book: Book::new(gear.ledger),
+            crew: RoleContext {
+                book: LedgerPort::new(gear.ledger),
                 yard: gear.yard,
                 clock: gear.clock,
                 settings: Arc::new(gear.settings),
                 notes: gear.notes,
                 backlog: gear.backlog,
                 life,
-                halt: Halt::default(),
+                halt: FleetHalt::default(),
                 #[cfg(test)]
                 without: None,
             },
@@ -145,13 +145,13 @@ impl Fleet {
     }
 
     /// Lets a role begin, in the runtime of the caller.
-    pub fn begin(&mut self, post: Post, name: Name) {
+    pub fn begin(&mut self, post: FleetRole, name: AgentName) {
         let (crew, stop) = (self.crew.clone(), self.sign.clone());
         let (account, word) = (self.account.clone(), name.as_str().to_owned());
         let (cycles, planned) = (Arc::clone(&self.cycles), Arc::clone(&self.planned));
         let news = self.plan_news.0.clone();
-        let role: Later<'static, Booked<()>> = match post {
-            Post::Dispatcher => {
+        let role: BoxFuture<'static, LedgerResult<()>> = match post {
+            FleetRole::Dispatcher => {
                 let (stop, at_work) = (self.giving.sign.clone(), self.giving.at_work.clone());
                 Box::pin(async move {
                     let ended = dispatcher::run(&crew, &word, stop).await;
@@ -159,10 +159,12 @@ impl Fleet {
                     ended
                 })
             }
-            Post::Cycle => Box::pin(async move { cycle::run(&crew, &word, &cycles, stop).await }),
-            Post::Keeper => Box::pin(async move { keeper::run(&crew, &word, stop).await }),
-            Post::Planner => Box::pin(async move {
-                let tell = |look: &Planned| {
+            FleetRole::Cycle => {
+                Box::pin(async move { cycle::run(&crew, &word, &cycles, stop).await })
+            }
+            FleetRole::Keeper => Box::pin(async move { keeper::run(&crew, &word, stop).await }),
+            FleetRole::Planner => Box::pin(async move {
+                let tell = |look: &PlanOutcome| {
                     let mut last = planned.lock().unwrap_or_else(PoisonError::into_inner);
                     if is_news(last.as_ref(), look) {
                         // Whoever could hear it may be gone, and that is all right.
@@ -172,9 +174,9 @@ impl Fleet {
                 };
                 planner::run_telling(&crew, &word, stop, &tell).await
             }),
-            Post::Judge => Box::pin(async move {
+            FleetRole::Judge => Box::pin(async move {
                 let name = word;
-                Judge {
+                JudgeRole {
                     crew,
                     name,
                     account,
@@ -182,8 +184,8 @@ impl Fleet {
                 .run(stop)
                 .await
             }),
-            Post::Worker | Post::Tester | Post::Docser => Box::pin(async move {
-                let worker = Worker {
+            FleetRole::Worker | FleetRole::Tester | FleetRole::Docser => Box::pin(async move {
+                let worker = WorkerRole {
                     crew,
                     name: word,
                     role: post.word().to_owned(),
@@ -203,12 +205,15 @@ impl Fleet {
     }
 
     /// What hears when something changes.
-    pub async fn listen(&self) -> Booked<StoreNotifications> {
+    pub async fn listen(&self) -> LedgerResult<StoreNotifications> {
         self.crew.book.listen().await
     }
 
     /// Which of those that wait begin now, because their first work is there; why.
-    pub async fn due(&self, waiting: &BTreeSet<Post>) -> Booked<Vec<(Post, String)>> {
+    pub async fn due(
+        &self,
+        waiting: &BTreeSet<FleetRole>,
+    ) -> LedgerResult<Vec<(FleetRole, String)>> {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
@@ -220,16 +225,19 @@ impl Fleet {
         };
         // Asked is only what somebody waits for: this is looked at whenever something
         // happens. The parked matter to the planner alone, and only once nothing goes on.
-        let mut work = Work {
-            inputs: with_counts(Inputs::default(), &counts, 0, false),
+        let mut work = AvailableWork {
+            inputs: with_counts(PreflightInputs::default(), &counts, 0, false),
             todo: in_state(TaskState::Todo),
-            ..Work::default()
+            ..AvailableWork::default()
         };
         let quiet = work.todo == 0 && in_state(TaskState::InProgress) == 0;
-        if quiet && waiting.contains(&Post::Planner) && planner::has_requirement(&self.crew).await {
+        if quiet
+            && waiting.contains(&FleetRole::Planner)
+            && planner::has_requirement(&self.crew).await
+        {
             work.inputs = planner::inputs(&self.crew, true).await?;
         }
-        let mut working = [Post::Worker, Post::Tester, Post::Docser].iter();
+        let mut working = [FleetRole::Worker, FleetRole::Tester, FleetRole::Docser].iter();
         if work.todo > 0 && working.any(|post| waiting.contains(post)) {
             let floor = book.floor(&WORKING_ROLES).await?;
             work.ready = floor.ready.into_iter().map(|(role, _)| role).collect();
@@ -239,8 +247,8 @@ impl Fleet {
 
     /// Whether everything is at an end or waits for a person, and nothing new comes: issues
     /// were brought in, and the planner has nothing to plan.
-    pub async fn is_idle(&self) -> Booked<bool> {
-        let brought_in = !self.begun.contains_key(&Post::Cycle)
+    pub async fn is_idle(&self) -> LedgerResult<bool> {
+        let brought_in = !self.begun.contains_key(&FleetRole::Cycle)
             || self.cycles.cycles.load(Ordering::Relaxed) > 0;
         Ok(brought_in && is_at_rest(&self.crew, self.gave_up()).await?)
     }
@@ -249,16 +257,19 @@ impl Fleet {
     fn gave_up(&self) -> bool {
         let planned = self.planned.lock();
         let planned = planned.unwrap_or_else(PoisonError::into_inner);
-        matches!(*planned, Some(Planned::Before | Planned::Refused(_)))
+        matches!(
+            *planned,
+            Some(PlanOutcome::Before | PlanOutcome::Refused(_))
+        )
     }
 
     /// Waits for what the fleet has to say.
-    pub async fn news(&mut self) -> News {
+    pub async fn news(&mut self) -> FleetNews {
         tokio::select! {
             biased;
             // This process holds a sender too, so there is always a next one.
-            Some(planned) = self.plan_news.1.recv() => News::Planner(planned),
-            words = ended(&mut self.roles, &self.crew.halt) => News::RoleEnded(words),
+            Some(planned) = self.plan_news.1.recv() => FleetNews::Planner(planned),
+            words = ended(&mut self.roles, &self.crew.halt) => FleetNews::RoleEnded(words),
         }
     }
 
@@ -284,12 +295,12 @@ impl Fleet {
     }
 
     /// Removes folders and refs of runs that nobody needs any more.
-    pub async fn clear_up(&self) -> Booked<()> {
+    pub async fn clear_up(&self) -> LedgerResult<()> {
         clear_up(&self.crew).await
     }
 
     /// Fast-forwards the user's branch where that is clean.
-    pub async fn present(&self) -> Result<Presented, Trouble> {
+    pub async fn present(&self) -> Result<BaseUpdate, WorkspaceError> {
         self.crew.yard.present().await
     }
 }
@@ -297,7 +308,7 @@ impl Fleet {
 /// Whether nothing is left that a fleet could do: with the tasks that it has, with issues, or
 /// with a plan, unless the planner gave up. Several looks are one only if nobody wrote
 /// meanwhile: an issue that becomes a task must not be missed as both.
-pub(crate) async fn is_at_rest(crew: &Crew, gave_up: bool) -> Booked<bool> {
+pub(crate) async fn is_at_rest(crew: &RoleContext, gave_up: bool) -> LedgerResult<bool> {
     let ledger = crew.book.ledger();
     let head = ledger.event_head().await?;
     if !is_settled(&crew.book, &crew.settings.staffed).await? {
@@ -311,12 +322,12 @@ pub(crate) async fn is_at_rest(crew: &Crew, gave_up: bool) -> Booked<bool> {
 
 /// Whether a look of the planner says something else than the one before. How much of a
 /// backlog is left is none.
-fn is_news(last: Option<&Planned>, look: &Planned) -> bool {
-    let waits = |look: &Planned| matches!(look, Planned::BacklogFirst(_));
+fn is_news(last: Option<&PlanOutcome>, look: &PlanOutcome) -> bool {
+    let waits = |look: &PlanOutcome| matches!(look, PlanOutcome::BacklogFirst(_));
     last.is_none_or(|last| last != look && !(waits(last) && waits(look)))
 }
 
-async fn ended(roles: &mut JoinSet<(Post, Booked<()>)>, halt: &Halt) -> String {
+async fn ended(roles: &mut JoinSet<(FleetRole, LedgerResult<()>)>, halt: &FleetHalt) -> String {
     let ended = tokio::select! {
         biased;
         words = halt.called() => return format!("nobody can go on: {words}"),

@@ -13,16 +13,16 @@ use runner_lifecycle::{BasePosition, Task, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Something that will be there.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The yard could not do what was asked, and it is nobody's fault in the task: a disk, a
 /// git that does not start. A lowercase fragment for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Trouble(pub String);
+pub struct WorkspaceError(pub String);
 
 /// What a yard answers.
-pub type Done<'a, T> = Later<'a, Result<T, Trouble>>;
+pub type WorkspaceFuture<'a, T> = BoxFuture<'a, Result<T, WorkspaceError>>;
 
 /// Tells a long piece of work to end its children and return.
 #[derive(Clone, Debug)]
@@ -30,13 +30,13 @@ pub struct StopSign(tokio::sync::watch::Receiver<bool>);
 
 /// Raises a [`StopSign`]; dropping it raises it too, so that nothing outlives its role.
 #[derive(Debug)]
-pub struct Stopper(tokio::sync::watch::Sender<bool>);
+pub struct StopHandle(tokio::sync::watch::Sender<bool>);
 
-impl Stopper {
+impl StopHandle {
     /// A pair that belongs together.
-    pub fn new() -> (Stopper, StopSign) {
+    pub fn new() -> (StopHandle, StopSign) {
         let (sender, receiver) = tokio::sync::watch::channel(false);
-        (Stopper(sender), StopSign(receiver))
+        (StopHandle(sender), StopSign(receiver))
     }
 
     /// Says stop.
@@ -80,7 +80,7 @@ pub struct WorkOrder {
 
 /// What a loop used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct LoopUsage {
     /// Tokens that went in, cached ones too.
     pub input_tokens: u64,
     /// Tokens that came out.
@@ -91,13 +91,13 @@ pub struct Spent {
 
 /// How a worker's loop ended, as git and the guards see it.
 #[derive(Clone, Debug)]
-pub struct Worked {
+pub struct WorkOutcome {
     /// How the loop ended.
     pub ending: LoopEnding,
     /// Its result, if the branch differs from its start outside `.runner/`.
     pub result: Option<WorkResult>,
     /// The criteria that commands check, run on the result.
-    pub checks: Vec<Checked>,
+    pub checks: Vec<CheckOutcome>,
     /// Why it did not complete: the end of the guard's log, or the error.
     pub why: String,
     /// When the provider says the quota is there again.
@@ -105,7 +105,7 @@ pub struct Worked {
     /// The account that the quota is of.
     pub account: String,
     /// What it used.
-    pub spent: Spent,
+    pub spent: LoopUsage,
 }
 
 /// A result is a commit, not a folder.
@@ -121,7 +121,7 @@ pub struct WorkResult {
 
 /// A command that was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckOutcome {
     /// The criterion, or `guard`.
     pub id: String,
     /// The end.
@@ -164,7 +164,7 @@ pub struct ReviewOrder {
 
 /// What a reviewer said.
 #[derive(Clone, Debug)]
-pub enum Reviewed {
+pub enum ReviewReply {
     /// A text that shall be a verdict; the caller reads it.
     Said(String),
     /// Nothing.
@@ -180,7 +180,7 @@ pub enum Reviewed {
 
 /// What merging a result came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Merge {
+pub enum TaskMergeOutcome {
     /// This commit may become the base.
     Commit(String),
     /// These paths do not fit together.
@@ -193,7 +193,7 @@ pub enum Merge {
 
 /// What became of the user's own base branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Presented {
+pub enum BaseUpdate {
     /// It is where the fleet's base is, with its checkout.
     UpToDate,
     /// It stays behind; why.
@@ -213,7 +213,7 @@ pub struct PlanOrder {
 
 /// A run that left folders or refs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kept {
+pub struct LeftoverRun {
     /// The task.
     pub task: TaskId,
     /// The attempt.
@@ -223,50 +223,65 @@ pub struct Kept {
 }
 
 /// Git, guards and sessions.
-pub trait Yard: Send + Sync {
+pub trait Workspaces: Send + Sync {
     /// The commit that results are merged into.
-    fn base(&self) -> Done<'_, String>;
+    fn base(&self) -> WorkspaceFuture<'_, String>;
 
     /// Works: a worktree and branch from the start, GOAL.md, the loop, the result commit
     /// and the commands. The sign ends its children before it returns.
-    fn work(&self, order: WorkOrder, stop: StopSign) -> Done<'_, Worked>;
+    fn work(&self, order: WorkOrder, stop: StopSign) -> WorkspaceFuture<'_, WorkOutcome>;
 
     /// The commit that a result is measured against: its parent, if the fleet made it, else
     /// where it left the base. None: it is not there.
-    fn start_of(&self, result: String) -> Done<'_, Option<String>>;
+    fn start_of(&self, result: String) -> WorkspaceFuture<'_, Option<String>>;
 
     /// What a result changes against its start. None: one of the commits is not there.
-    fn changes(&self, start: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>>;
+    fn changes(
+        &self,
+        start: String,
+        result: String,
+    ) -> WorkspaceFuture<'_, Option<Vec<ResourceChange>>>;
 
     /// The size in bytes of the diff of a result.
-    fn diff_bytes(&self, start: String, result: String) -> Done<'_, u64>;
+    fn diff_bytes(&self, start: String, result: String) -> WorkspaceFuture<'_, u64>;
 
     /// Runs the project's guard, then the task's commands, in a checkout of a commit.
-    fn check(&self, commit: String, task: Option<Task>, stop: StopSign) -> Done<'_, Vec<Checked>>;
+    fn check(
+        &self,
+        commit: String,
+        task: Option<Task>,
+        stop: StopSign,
+    ) -> WorkspaceFuture<'_, Vec<CheckOutcome>>;
 
     /// Asks a reviewer.
-    fn review(&self, order: ReviewOrder, stop: StopSign) -> Done<'_, Reviewed>;
+    fn review(&self, order: ReviewOrder, stop: StopSign) -> WorkspaceFuture<'_, ReviewReply>;
 
     /// Merges a result into a base; no branch moves. The same arguments give the same
     /// commit.
-    fn merge(&self, base: String, result: String, task: Task, run_id: String) -> Done<'_, Merge>;
+    fn merge(
+        &self,
+        base: String,
+        result: String,
+        task: Task,
+        run_id: String,
+    ) -> WorkspaceFuture<'_, TaskMergeOutcome>;
 
     /// Where the base stands, seen from an intent.
-    fn position(&self, intent: Intent) -> Done<'_, BasePosition>;
+    fn position(&self, intent: Intent) -> WorkspaceFuture<'_, BasePosition>;
 
     /// Moves the base from old to new, if it is at old. Says whether it is at new now.
-    fn move_base(&self, intent: Intent) -> Done<'_, bool>;
+    fn move_base(&self, intent: Intent) -> WorkspaceFuture<'_, bool>;
 
     /// Fast-forwards the user's base branch with its checkout, where that is clean.
-    fn present(&self) -> Done<'_, Presented>;
+    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate>;
 
     /// Asks a planner; the caller reads the text.
-    fn plan(&self, order: PlanOrder, stop: StopSign) -> Done<'_, String>;
+    fn plan(&self, order: PlanOrder, stop: StopSign) -> WorkspaceFuture<'_, String>;
 
     /// The runs whose folders or refs are there, proof refs of merged runs left out. The
     /// caller asks the ledger about each afterwards, so that none is swept that begins now.
-    fn kept(&self) -> Done<'_, Vec<Kept>>;
+    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>>;
 
     /// Removes folders and refs of these runs. Proof refs of merged runs stay.
-    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()>;
+    fn sweep(&self, gone: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()>;
 }

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use runner_exec::Supervisor;
 use runner_fleet::host::system_look;
-use runner_fleet::rules::host::Source;
+use runner_fleet::rules::host::SnapshotSource;
 
-fn look(folder: &Path) -> (Source, String) {
+fn look(folder: &Path) -> (SnapshotSource, String) {
     let supervisor = Supervisor {
         argv: vec![
             env!("CARGO_BIN_EXE_fleet-test-yard").into(),
@@ -31,7 +31,7 @@ fn neofetch(folder: &Path, script: &str) {
 fn neofetch_if_it_is_there_else_uname() {
     let folder = tempfile::tempdir().unwrap();
     let (source, text) = look(folder.path());
-    assert_eq!(source, Source::Uname);
+    assert_eq!(source, SnapshotSource::Uname);
     assert!(
         text.starts_with("Linux ") && text.ends_with(" GNU/Linux"),
         "{text}"
@@ -42,11 +42,11 @@ fn neofetch_if_it_is_there_else_uname() {
         "echo noise >&2; echo \"OS: Test $1\"; echo \"Shell: $LC_ALL\"",
     );
     let (source, text) = look(folder.path());
-    assert_eq!(source, Source::Neofetch);
+    assert_eq!(source, SnapshotSource::Neofetch);
     assert_eq!(text, "OS: Test --stdout\nShell: C\n");
 
     for broken in ["echo OS: half; exit 3", "while :; do echo endless; done"] {
         neofetch(folder.path(), broken);
-        assert_eq!(look(folder.path()).0, Source::Uname, "{broken}");
+        assert_eq!(look(folder.path()).0, SnapshotSource::Uname, "{broken}");
     }
 }

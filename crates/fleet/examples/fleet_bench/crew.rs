@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use runner_core::config::FleetConfig;
-use runner_fleet::names::Names;
+use runner_fleet::names::AgentNames;
 use runner_fleet::roles::backlog::NoBacklog;
-use runner_fleet::roles::{NoNotes, Settings};
-use runner_fleet::rules::draft::Defaults;
+use runner_fleet::roles::{FleetSettings, NoNotes};
+use runner_fleet::rules::draft::TaskDefaults;
 use runner_fleet::rules::policy::PathRules;
 use runner_fleet::rules::role::WORKER;
-use runner_fleet::up::{Fleet, Gear, Post};
-use runner_fleet::yard::Yard;
+use runner_fleet::up::{Fleet, FleetContext, FleetRole};
+use runner_fleet::yard::Workspaces;
 use runner_ledger::{Ledger, LedgerCall, LedgerOptions, Store, SystemClock};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::{Request, TaskId, TaskState};
@@ -33,7 +33,7 @@ pub(crate) async fn open(folder: &Path) -> Ledger {
 
 /// Makes tasks whose scopes are apart.
 pub(crate) async fn create(ledger: &Ledger, ids: impl Iterator<Item = String>) {
-    let defaults = Defaults::from(&FleetConfig::default());
+    let defaults = TaskDefaults::from(&FleetConfig::default());
     let asks: Vec<LedgerCall> = ids
         .map(|name| {
             let id = TaskId::parse(&name).unwrap();
@@ -46,13 +46,13 @@ pub(crate) async fn create(ledger: &Ledger, ids: impl Iterator<Item = String>) {
 }
 
 /// Lets a whole fleet begin.
-pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Yard>, folder: &Path) -> Fleet {
+pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Workspaces>, folder: &Path) -> Fleet {
     let config = FleetConfig::default();
-    let mut fleet = Fleet::new(Gear {
+    let mut fleet = Fleet::new(FleetContext {
         ledger: ledger.clone(),
         yard,
         clock: Arc::new(SystemClock),
-        settings: Settings {
+        settings: FleetSettings {
             base: "main".to_owned(),
             objective: "a figure".to_owned(),
             paths: PathRules::new(&[], &[], 0, 0).unwrap(),
@@ -60,7 +60,7 @@ pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Yard>, folder: &Path) -> Flee
             models: Vec::new(),
             guard: vec!["true".to_owned()],
             host: "bench".to_owned(),
-            defaults: Defaults::from(&config),
+            defaults: TaskDefaults::from(&config),
             replan: false,
             staffed: vec!["worker".to_owned()],
         },
@@ -68,13 +68,13 @@ pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Yard>, folder: &Path) -> Flee
         backlog: Arc::new(NoBacklog),
         account: "command".to_owned(),
     });
-    let names = Names::of_project(folder, None);
+    let names = AgentNames::of_project(folder, None);
     for (post, count) in [
-        (Post::Keeper, 1),
-        (Post::Dispatcher, 1),
-        (Post::Cycle, 1),
-        (Post::Worker, WORKERS),
-        (Post::Judge, JUDGES),
+        (FleetRole::Keeper, 1),
+        (FleetRole::Dispatcher, 1),
+        (FleetRole::Cycle, 1),
+        (FleetRole::Worker, WORKERS),
+        (FleetRole::Judge, JUDGES),
     ] {
         for _ in 0..count {
             fleet.begin(post, names.next(post.word()).unwrap());
@@ -101,7 +101,12 @@ pub(crate) async fn all_done(ledger: &Ledger, tasks: u64) {
 }
 
 /// Tasks a second through a whole fleet, all of them there from the beginning.
-pub(crate) async fn rate(ledger: &Ledger, yard: Arc<dyn Yard>, folder: &Path, tasks: u32) -> f64 {
+pub(crate) async fn rate(
+    ledger: &Ledger,
+    yard: Arc<dyn Workspaces>,
+    folder: &Path,
+    tasks: u32,
+) -> f64 {
     create(ledger, (0..tasks).map(|n| format!("t{n}"))).await;
     let begun = Instant::now();
     let mut fleet = begin(ledger, yard, folder);

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use runner_fleet::book::Book;
+use runner_fleet::book::LedgerPort;
 use runner_fleet::rules::answers::{GUARD, done_packet, pass};
 use runner_ledger::{ClaimRequest, Ledger};
 use runner_lifecycle::packet::ResultPacket;
@@ -25,7 +25,7 @@ pub(crate) async fn ledger(ledger: &Ledger, tasks: u32) -> f64 {
     let queue = Arc::new(tokio::sync::Mutex::new(()));
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..WORKERS {
-        let (book, queue) = (Book::new(ledger.clone()), Arc::clone(&queue));
+        let (book, queue) = (LedgerPort::new(ledger.clone()), Arc::clone(&queue));
         clients.spawn(async move {
             let owner = format!("c{client}");
             let mut done = 0_u32;
@@ -53,13 +53,19 @@ fn packet(task: &Task, run_id: &str) -> ResultPacket {
     done_packet(task, run_id, &changes_of(task.id.as_str()), answers, vec![])
 }
 
-async fn lease(book: &Book, owner: &str) -> (Task, Lease) {
+async fn lease(book: &LedgerPort, owner: &str) -> (Task, Lease) {
     let given = book.assigned(owner).await.unwrap().unwrap();
     (given.task, given.lease)
 }
 
 /// From claimed to merged.
-async fn life(book: &Book, owner: &str, key: &str, id: &TaskId, queue: &tokio::sync::Mutex<()>) {
+async fn life(
+    book: &LedgerPort,
+    owner: &str,
+    key: &str,
+    id: &TaskId,
+    queue: &tokio::sync::Mutex<()>,
+) {
     let (task, held) = lease(book, owner).await;
     book.heartbeat(&held).await.unwrap();
     let run_id = held.run_id.clone();

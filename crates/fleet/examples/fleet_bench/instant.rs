@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use runner_fleet::rules::answers::GUARD;
 use runner_fleet::yard::{
-    CheckEnd, Checked, Done, Kept, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, Spent,
-    StopSign, Trouble, WorkOrder, WorkResult, Worked, Yard,
+    BaseUpdate, CheckEnd, CheckOutcome, LeftoverRun, LoopUsage, PlanOrder, ReviewOrder,
+    ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
+    WorkspaceFuture, Workspaces,
 };
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 use runner_lifecycle::retry::LoopEnding;
@@ -36,7 +37,7 @@ impl InstantYard {
     }
 }
 
-fn now<'a, T: Send + 'a>(answer: T) -> Done<'a, T> {
+fn now<'a, T: Send + 'a>(answer: T) -> WorkspaceFuture<'a, T> {
     Box::pin(std::future::ready(Ok(answer)))
 }
 
@@ -51,8 +52,8 @@ pub(crate) fn changes_of(task: &str) -> Vec<ResourceChange> {
 }
 
 /// A guard that was green.
-pub(crate) fn green() -> Checked {
-    Checked {
+pub(crate) fn green() -> CheckOutcome {
+    CheckOutcome {
         id: GUARD.to_owned(),
         end: CheckEnd::Green,
         evidence: "exit 0, log 1234".to_owned(),
@@ -60,16 +61,16 @@ pub(crate) fn green() -> Checked {
     }
 }
 
-impl Yard for InstantYard {
-    fn base(&self) -> Done<'_, String> {
+impl Workspaces for InstantYard {
+    fn base(&self) -> WorkspaceFuture<'_, String> {
         now(self.at())
     }
 
-    fn work(&self, order: WorkOrder, _: StopSign) -> Done<'_, Worked> {
+    fn work(&self, order: WorkOrder, _: StopSign) -> WorkspaceFuture<'_, WorkOutcome> {
         // Nobody may be counting any more.
         let _ = self.started.send(Instant::now());
         let task = order.task.id.to_string();
-        now(Worked {
+        now(WorkOutcome {
             ending: LoopEnding::Complete,
             result: Some(WorkResult {
                 start: START.to_owned(),
@@ -80,41 +81,56 @@ impl Yard for InstantYard {
             why: String::new(),
             quota_until: None,
             account: String::new(),
-            spent: Spent::default(),
+            spent: LoopUsage::default(),
         })
     }
 
-    fn start_of(&self, _: String) -> Done<'_, Option<String>> {
+    fn start_of(&self, _: String) -> WorkspaceFuture<'_, Option<String>> {
         now(Some(START.to_owned()))
     }
 
-    fn changes(&self, _: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>> {
+    fn changes(
+        &self,
+        _: String,
+        result: String,
+    ) -> WorkspaceFuture<'_, Option<Vec<ResourceChange>>> {
         now(Some(changes_of(&result)))
     }
 
-    fn diff_bytes(&self, _: String, _: String) -> Done<'_, u64> {
+    fn diff_bytes(&self, _: String, _: String) -> WorkspaceFuture<'_, u64> {
         now(100)
     }
 
-    fn check(&self, _: String, _: Option<Task>, _: StopSign) -> Done<'_, Vec<Checked>> {
+    fn check(
+        &self,
+        _: String,
+        _: Option<Task>,
+        _: StopSign,
+    ) -> WorkspaceFuture<'_, Vec<CheckOutcome>> {
         now(vec![green()])
     }
 
-    fn review(&self, _: ReviewOrder, _: StopSign) -> Done<'_, Reviewed> {
-        Box::pin(std::future::ready(Err(Trouble(
+    fn review(&self, _: ReviewOrder, _: StopSign) -> WorkspaceFuture<'_, ReviewReply> {
+        Box::pin(std::future::ready(Err(WorkspaceError(
             "no review here".to_owned(),
         ))))
     }
 
-    fn merge(&self, base: String, result: String, _: Task, _: String) -> Done<'_, Merge> {
+    fn merge(
+        &self,
+        base: String,
+        result: String,
+        _: Task,
+        _: String,
+    ) -> WorkspaceFuture<'_, TaskMergeOutcome> {
         // Long enough to be a commit, short enough not to grow.
         let seed = format!("{base}{result}");
-        now(Merge::Commit(runner_core::digest::sha256_hex(
+        now(TaskMergeOutcome::Commit(runner_core::digest::sha256_hex(
             seed.as_bytes(),
         )))
     }
 
-    fn position(&self, intent: Intent) -> Done<'_, BasePosition> {
+    fn position(&self, intent: Intent) -> WorkspaceFuture<'_, BasePosition> {
         let base = self.at();
         now(if base == intent.merge_commit {
             BasePosition::Merged
@@ -125,7 +141,7 @@ impl Yard for InstantYard {
         })
     }
 
-    fn move_base(&self, intent: Intent) -> Done<'_, bool> {
+    fn move_base(&self, intent: Intent) -> WorkspaceFuture<'_, bool> {
         let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
         if *base == intent.old_base {
             base.clone_from(&intent.merge_commit);
@@ -133,19 +149,21 @@ impl Yard for InstantYard {
         now(*base == intent.merge_commit)
     }
 
-    fn present(&self) -> Done<'_, Presented> {
-        now(Presented::UpToDate)
+    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate> {
+        now(BaseUpdate::UpToDate)
     }
 
-    fn plan(&self, _: PlanOrder, _: StopSign) -> Done<'_, String> {
-        Box::pin(std::future::ready(Err(Trouble("no plan here".to_owned()))))
+    fn plan(&self, _: PlanOrder, _: StopSign) -> WorkspaceFuture<'_, String> {
+        Box::pin(std::future::ready(Err(WorkspaceError(
+            "no plan here".to_owned(),
+        ))))
     }
 
-    fn kept(&self) -> Done<'_, Vec<Kept>> {
+    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
         now(Vec::new())
     }
 
-    fn sweep(&self, _: Vec<Kept>) -> Done<'_, ()> {
+    fn sweep(&self, _: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()> {
         now(())
     }
 }

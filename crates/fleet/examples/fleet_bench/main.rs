@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use runner_exec::Supervisor;
-use runner_fleet::local::{LocalYard, Outfit};
+use runner_fleet::local::{LocalWorkspaces, WorkspaceContext};
 use runner_testkit::TestRepo;
 
 /// How often each rate is measured; the median counts.
@@ -157,8 +157,8 @@ fn project_copy(project: &Path, folder: &Path) -> PathBuf {
     copy
 }
 
-fn yard_of(root: &Path) -> Arc<LocalYard> {
-    let yard = LocalYard::open(Outfit {
+fn yard_of(root: &Path) -> Arc<LocalWorkspaces> {
+    let yard = LocalWorkspaces::open(WorkspaceContext {
         root: root.to_owned(),
         base: None,
         supervisor: Supervisor::this_binary(),

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use runner_exec::Supervisor;
-use runner_fleet::local::{LocalYard, Outfit};
+use runner_fleet::local::{LocalWorkspaces, WorkspaceContext};
 use runner_fleet::yard::{
-    CheckEnd, Checked, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign, Stopper,
-    Trouble, WorkOrder, Worked, Yard,
+    BaseUpdate, CheckEnd, CheckOutcome, PlanOrder, ReviewOrder, ReviewReply, StopHandle, StopSign,
+    TaskMergeOutcome, WorkOrder, WorkOutcome, WorkspaceError, Workspaces,
 };
 use runner_lifecycle::packet::{Assignment, ResourceChange};
 use runner_lifecycle::row::{Criterion, Intent, ReviewRemark};
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 /// Everything that any of the questions needs.
 #[derive(Deserialize)]
 #[serde(default)]
-struct Order {
+struct TestOrder {
     base_branch: Option<String>,
     task: String,
     commands: Vec<String>,
@@ -68,12 +68,12 @@ struct Order {
     /// The stop sign is raised once this file is there.
     stop_when: Option<PathBuf>,
     /// Orders that are worked on at the same time.
-    all: Vec<Order>,
+    all: Vec<TestOrder>,
 }
 
-impl Default for Order {
+impl Default for TestOrder {
     fn default() -> Self {
-        Order {
+        TestOrder {
             base_branch: None,
             task: "task".to_owned(),
             commands: Vec::new(),
@@ -97,16 +97,16 @@ impl Default for Order {
     }
 }
 
-fn trouble(error: impl std::fmt::Display) -> Trouble {
-    Trouble(error.to_string())
+fn trouble(error: impl std::fmt::Display) -> WorkspaceError {
+    WorkspaceError(error.to_string())
 }
 
-fn answer(op: &str, order: Value) -> Result<Value, Trouble> {
+fn answer(op: &str, order: Value) -> Result<Value, WorkspaceError> {
     let order = match order {
-        Value::Null => Order::default(),
+        Value::Null => TestOrder::default(),
         order => serde_json::from_value(order).map_err(trouble)?,
     };
-    let yard = LocalYard::open(Outfit {
+    let yard = LocalWorkspaces::open(WorkspaceContext {
         root: std::env::current_dir().map_err(trouble)?,
         base: order.base_branch.clone(),
         supervisor: Supervisor::this_binary(),
@@ -117,9 +117,9 @@ fn answer(op: &str, order: Value) -> Result<Value, Trouble> {
         .block_on(ask(&yard, op, order))
 }
 
-async fn ask(yard: &LocalYard, op: &str, order: Order) -> Result<Value, Trouble> {
+async fn ask(yard: &LocalWorkspaces, op: &str, order: TestOrder) -> Result<Value, WorkspaceError> {
     // It lives until the end: dropping it would raise the sign.
-    let (stopper, stop) = Stopper::new();
+    let (stopper, stop) = StopHandle::new();
     if let Some(path) = order.stop_when.clone() {
         tokio::spawn(async move {
             while !path.exists() {
@@ -180,17 +180,17 @@ async fn ask(yard: &LocalYard, op: &str, order: Order) -> Result<Value, Trouble>
                 .merge(order.base, order.result, task, order.run_id)
                 .await?
             {
-                Merge::Commit(commit) => json!({"commit": commit}),
-                Merge::Conflicts(paths) => json!({"conflicts": paths}),
-                Merge::Empty => json!("empty"),
-                Merge::Missing => json!("missing"),
+                TaskMergeOutcome::Commit(commit) => json!({"commit": commit}),
+                TaskMergeOutcome::Conflicts(paths) => json!({"conflicts": paths}),
+                TaskMergeOutcome::Empty => json!("empty"),
+                TaskMergeOutcome::Missing => json!("missing"),
             }
         }
         "position" => json!(yard.position(intent).await?.as_str()),
         "move" => json!(yard.move_base(intent).await?),
         "present" => match yard.present().await? {
-            Presented::UpToDate => json!("up to date"),
-            Presented::Behind(why) => json!({"behind": why}),
+            BaseUpdate::UpToDate => json!("up to date"),
+            BaseUpdate::Behind(why) => json!({"behind": why}),
         },
         "sweep" => {
             let mut gone = yard.kept().await?;
@@ -201,11 +201,11 @@ async fn ask(yard: &LocalYard, op: &str, order: Order) -> Result<Value, Trouble>
             yard.sweep(gone).await?;
             json!("swept")
         }
-        other => return Err(Trouble(format!("there is no {other:?}"))),
+        other => return Err(WorkspaceError(format!("there is no {other:?}"))),
     })
 }
 
-fn task(order: &Order) -> Result<Task, Trouble> {
+fn task(order: &TestOrder) -> Result<Task, WorkspaceError> {
     let mut task = Task::blank(TaskId::parse(&order.task).map_err(trouble)?);
     task.title = format!("Do {}", order.task);
     "As the script says.".clone_into(&mut task.goal);
@@ -214,7 +214,11 @@ fn task(order: &Order) -> Result<Task, Trouble> {
     Ok(task)
 }
 
-async fn work(yard: &LocalYard, order: &Order, stop: StopSign) -> Result<Value, Trouble> {
+async fn work(
+    yard: &LocalWorkspaces,
+    order: &TestOrder,
+    stop: StopSign,
+) -> Result<Value, WorkspaceError> {
     let assignment: Assignment = serde_json::from_value(json!({
         "schema_version": "1.0.0", "run_id": order.run_id, "packet_type": "assignment",
         "global_objective": "", "active_locks": [], "context_package": [],
@@ -244,7 +248,7 @@ async fn work(yard: &LocalYard, order: &Order, stop: StopSign) -> Result<Value, 
     Ok(told(&worked))
 }
 
-fn told(worked: &Worked) -> Value {
+fn told(worked: &WorkOutcome) -> Value {
     json!({
         "ending": worked.ending.as_str(),
         "start": worked.result.as_ref().map(|it| &it.start),
@@ -263,7 +267,7 @@ fn changes(changes: &[ResourceChange]) -> Vec<String> {
     changes.iter().map(one).collect()
 }
 
-fn checked(check: &Checked) -> Value {
+fn checked(check: &CheckOutcome) -> Value {
     let end = match check.end {
         CheckEnd::Green => "green",
         CheckEnd::Red => "red",
@@ -272,7 +276,11 @@ fn checked(check: &Checked) -> Value {
     json!({"id": check.id, "end": end, "evidence": check.evidence, "tail": check.tail})
 }
 
-async fn review(yard: &LocalYard, order: &Order, stop: StopSign) -> Result<Value, Trouble> {
+async fn review(
+    yard: &LocalWorkspaces,
+    order: &TestOrder,
+    stop: StopSign,
+) -> Result<Value, WorkspaceError> {
     let reviewed = yard
         .review(
             ReviewOrder {
@@ -295,9 +303,9 @@ async fn review(yard: &LocalYard, order: &Order, stop: StopSign) -> Result<Value
         )
         .await?;
     Ok(match reviewed {
-        Reviewed::Said(text) => json!({"said": text}),
-        Reviewed::Silent => json!("silent"),
-        Reviewed::Quota { until, account } => {
+        ReviewReply::Said(text) => json!({"said": text}),
+        ReviewReply::Silent => json!("silent"),
+        ReviewReply::Quota { until, account } => {
             json!({"quota": until.map(|it| it.0), "account": account})
         }
     })

@@ -4,7 +4,7 @@ use runner::workshop::{CommandEnd, CommandRun, ResultChange, ResultChangeKind};
 use runner_core::text::cut_front;
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 
-use crate::yard::{CheckEnd, Checked};
+use crate::yard::{CheckEnd, CheckOutcome};
 
 /// How much of what a command printed is passed on.
 const TAIL_BYTES: usize = 4000;
@@ -33,7 +33,7 @@ pub(super) fn evidence(exit: i32, log_sha256: &str) -> String {
 }
 
 /// A command that was run. `by_shell`: a shell's word that it cannot run it counts.
-pub(super) fn checked(id: &str, run: &CommandRun, by_shell: bool) -> Checked {
+pub(super) fn checked(id: &str, run: &CommandRun, by_shell: bool) -> CheckOutcome {
     let log = String::from_utf8_lossy(&run.log);
     let tail = cut_front(log.trim_end(), TAIL_BYTES).into_owned();
     let (end, evidence) = match &run.end {
@@ -48,7 +48,7 @@ pub(super) fn checked(id: &str, run: &CommandRun, by_shell: bool) -> Checked {
         ),
         CommandEnd::Unable(why) => (CheckEnd::Unable, why.clone()),
     };
-    Checked {
+    CheckOutcome {
         id: id.to_owned(),
         end,
         evidence,

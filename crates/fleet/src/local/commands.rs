@@ -3,19 +3,19 @@
 use runner_core::config::Config;
 use runner_lifecycle::Task;
 
-use super::threads::Call;
-use super::{LocalYard, answers, trouble};
+use super::threads::ThreadCall;
+use super::{LocalWorkspaces, answers, trouble};
 use crate::rules::answers::{GUARD, planned_checks};
-use crate::yard::{CheckEnd, Checked, Trouble};
+use crate::yard::{CheckEnd, CheckOutcome, WorkspaceError};
 
-impl LocalYard {
+impl LocalWorkspaces {
     /// The guard of the base's config, then the task's commands, in one checkout.
     pub(super) fn check_at(
         &self,
         commit: &str,
         task: Option<&Task>,
-        call: &Call,
-    ) -> Result<Vec<Checked>, Trouble> {
+        call: &ThreadCall,
+    ) -> Result<Vec<CheckOutcome>, WorkspaceError> {
         let config = self.workshop()?.config().map_err(trouble)?;
         let about = task.map_or(GUARD, |task| task.id.as_str());
         let guard = vec![(GUARD.to_owned(), config.guard.command.clone())];
@@ -29,8 +29,8 @@ impl LocalYard {
         commit: &str,
         task: &Task,
         config: &Config,
-        call: &Call,
-    ) -> Result<Vec<Checked>, Trouble> {
+        call: &ThreadCall,
+    ) -> Result<Vec<CheckOutcome>, WorkspaceError> {
         let commands: Vec<_> = argvs(task).collect();
         self.run_commands(commit, &commands, config, task.id.as_str(), call)
     }
@@ -41,8 +41,8 @@ impl LocalYard {
         commands: &[(String, Vec<String>)],
         config: &Config,
         about: &str,
-        call: &Call,
-    ) -> Result<Vec<Checked>, Trouble> {
+        call: &ThreadCall,
+    ) -> Result<Vec<CheckOutcome>, WorkspaceError> {
         let argvs: Vec<Vec<String>> = commands.iter().map(|(_, argv)| argv.clone()).collect();
         let workshop = self.workshop()?;
         let runs = self
@@ -68,8 +68,8 @@ fn argvs(task: &Task) -> impl Iterator<Item = (String, Vec<String>)> {
     })
 }
 
-fn missing(id: &str, commit: &str) -> Checked {
-    Checked {
+fn missing(id: &str, commit: &str) -> CheckOutcome {
+    CheckOutcome {
         id: id.to_owned(),
         end: CheckEnd::Unable,
         evidence: format!("commit {commit} is not there"),

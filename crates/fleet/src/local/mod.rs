@@ -24,17 +24,17 @@ use runner_lifecycle::row::Intent;
 use runner_lifecycle::{BasePosition, Task, TaskId};
 
 use crate::yard::{
-    Checked, Done, Kept, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, StopSign, Trouble,
-    WorkOrder, Worked, Yard,
+    BaseUpdate, CheckOutcome, LeftoverRun, PlanOrder, ReviewOrder, ReviewReply, StopSign,
+    TaskMergeOutcome, WorkOrder, WorkOutcome, WorkspaceError, WorkspaceFuture, Workspaces,
 };
 use threads::{on_thread, supervised};
 
 /// Hears what the loops of the runs do.
-pub type Watcher = Arc<dyn Fn(&str, &RunProgress<'_>) + Send + Sync>;
+pub type RunWatcher = Arc<dyn Fn(&str, &RunProgress<'_>) + Send + Sync>;
 
 /// What a yard is made of.
 #[derive(Clone)]
-pub struct Outfit {
+pub struct WorkspaceContext {
     /// A folder of the project's work tree.
     pub root: PathBuf,
     /// The branch that results are merged into; none: that of `[fleet] base`, or the one
@@ -43,10 +43,10 @@ pub struct Outfit {
     /// Starts children.
     pub supervisor: Supervisor,
     /// Hears what goes on.
-    pub watcher: Option<Watcher>,
+    pub watcher: Option<RunWatcher>,
 }
 
-impl std::fmt::Debug for Outfit {
+impl std::fmt::Debug for WorkspaceContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outfit")
             .field("root", &self.root)
@@ -58,22 +58,22 @@ impl std::fmt::Debug for Outfit {
 
 /// Git, guards and sessions of one project on this machine.
 #[derive(Clone, Debug)]
-pub struct LocalYard {
-    outfit: Arc<Outfit>,
+pub struct LocalWorkspaces {
+    outfit: Arc<WorkspaceContext>,
     base: String,
 }
 
-impl LocalYard {
+impl LocalWorkspaces {
     /// Opens a project. It blocks for a few calls of git.
-    pub fn open(outfit: Outfit) -> Result<Self, Trouble> {
+    pub fn open(outfit: WorkspaceContext) -> Result<Self, WorkspaceError> {
         let named = outfit
             .base
             .clone()
             .or_else(|| configured_base(&outfit.root));
         let workshop = FleetRepo::open(&outfit.root, named.as_deref()).map_err(trouble)?;
-        Ok(LocalYard {
+        Ok(LocalWorkspaces {
             base: workshop.base_branch().to_owned(),
-            outfit: Arc::new(Outfit {
+            outfit: Arc::new(WorkspaceContext {
                 root: workshop.root().to_owned(),
                 ..outfit
             }),
@@ -90,7 +90,7 @@ impl LocalYard {
         &self.outfit.root
     }
 
-    fn workshop(&self) -> Result<FleetRepo, Trouble> {
+    fn workshop(&self) -> Result<FleetRepo, WorkspaceError> {
         FleetRepo::reopen(&self.outfit.root, &self.base).map_err(trouble)
     }
 
@@ -98,7 +98,7 @@ impl LocalYard {
     fn with_git<T: Send + 'static>(
         &self,
         act: impl FnOnce(&FleetRepo) -> runner::Result<T> + Send + 'static,
-    ) -> Done<'static, T> {
+    ) -> WorkspaceFuture<'static, T> {
         let yard = self.clone();
         Box::pin(async move { on_thread(move || act(&yard.workshop()?).map_err(trouble)).await? })
     }
@@ -110,7 +110,7 @@ impl LocalYard {
         cancel: &Cancel,
         act: impl FnOnce(&mut RunContext<'_>) -> T,
     ) -> T {
-        let mut observer = Teller {
+        let mut observer = RunObserver {
             about,
             watcher: self.outfit.watcher.as_ref(),
         };
@@ -130,12 +130,12 @@ fn configured_base(root: &Path) -> Option<String> {
     (!base.is_empty()).then_some(base)
 }
 
-struct Teller<'a> {
+struct RunObserver<'a> {
     about: &'a str,
-    watcher: Option<&'a Watcher>,
+    watcher: Option<&'a RunWatcher>,
 }
 
-impl ProgressObserver for Teller<'_> {
+impl ProgressObserver for RunObserver<'_> {
     fn progress(&mut self, progress: &RunProgress<'_>) {
         if let Some(watcher) = self.watcher {
             watcher(self.about, progress);
@@ -144,21 +144,21 @@ impl ProgressObserver for Teller<'_> {
 }
 
 /// An error of the loop's library in the words of a yard.
-fn trouble(error: runner::Error) -> Trouble {
+fn trouble(error: runner::Error) -> WorkspaceError {
     let mut words = error.message;
     if let Some(hint) = error.hint {
         words.push_str("; ");
         words.push_str(&hint);
     }
-    Trouble(words)
+    WorkspaceError(words)
 }
 
-impl Yard for LocalYard {
-    fn base(&self) -> Done<'_, String> {
+impl Workspaces for LocalWorkspaces {
+    fn base(&self) -> WorkspaceFuture<'_, String> {
         self.with_git(FleetRepo::base)
     }
 
-    fn work(&self, order: WorkOrder, stop: StopSign) -> Done<'_, Worked> {
+    fn work(&self, order: WorkOrder, stop: StopSign) -> WorkspaceFuture<'_, WorkOutcome> {
         let yard = self.clone();
         let timebox = std::time::Duration::from_secs(order.task.timebox_seconds.into());
         Box::pin(supervised(stop, Some(timebox), move |call| {
@@ -166,36 +166,51 @@ impl Yard for LocalYard {
         }))
     }
 
-    fn start_of(&self, result: String) -> Done<'_, Option<String>> {
+    fn start_of(&self, result: String) -> WorkspaceFuture<'_, Option<String>> {
         self.with_git(move |workshop| workshop.start_of(&result))
     }
 
-    fn changes(&self, start: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>> {
+    fn changes(
+        &self,
+        start: String,
+        result: String,
+    ) -> WorkspaceFuture<'_, Option<Vec<ResourceChange>>> {
         self.with_git(move |workshop| {
             let changes = workshop.changes(&start, &result)?;
             Ok(changes.map(answers::resource_changes))
         })
     }
 
-    fn diff_bytes(&self, start: String, result: String) -> Done<'_, u64> {
+    fn diff_bytes(&self, start: String, result: String) -> WorkspaceFuture<'_, u64> {
         self.with_git(move |workshop| workshop.diff_bytes(&start, &result))
     }
 
-    fn check(&self, commit: String, task: Option<Task>, stop: StopSign) -> Done<'_, Vec<Checked>> {
+    fn check(
+        &self,
+        commit: String,
+        task: Option<Task>,
+        stop: StopSign,
+    ) -> WorkspaceFuture<'_, Vec<CheckOutcome>> {
         let yard = self.clone();
         Box::pin(supervised(stop, None, move |call| {
             yard.check_at(&commit, task.as_ref(), call)
         }))
     }
 
-    fn review(&self, order: ReviewOrder, stop: StopSign) -> Done<'_, Reviewed> {
+    fn review(&self, order: ReviewOrder, stop: StopSign) -> WorkspaceFuture<'_, ReviewReply> {
         let yard = self.clone();
         Box::pin(supervised(stop, None, move |call| {
             yard.ask_reviewer(&order, call)
         }))
     }
 
-    fn merge(&self, base: String, result: String, task: Task, run_id: String) -> Done<'_, Merge> {
+    fn merge(
+        &self,
+        base: String,
+        result: String,
+        task: Task,
+        run_id: String,
+    ) -> WorkspaceFuture<'_, TaskMergeOutcome> {
         self.with_git(move |workshop| {
             let message = TaskMessage {
                 title: &task.title,
@@ -210,15 +225,15 @@ impl Yard for LocalYard {
                 message: &message.text(),
             })?;
             Ok(match merged {
-                ResultMergeOutcome::Commit(commit) => Merge::Commit(commit),
-                ResultMergeOutcome::Conflicts(paths) => Merge::Conflicts(paths),
-                ResultMergeOutcome::Empty => Merge::Empty,
-                ResultMergeOutcome::Missing => Merge::Missing,
+                ResultMergeOutcome::Commit(commit) => TaskMergeOutcome::Commit(commit),
+                ResultMergeOutcome::Conflicts(paths) => TaskMergeOutcome::Conflicts(paths),
+                ResultMergeOutcome::Empty => TaskMergeOutcome::Empty,
+                ResultMergeOutcome::Missing => TaskMergeOutcome::Missing,
             })
         })
     }
 
-    fn position(&self, intent: Intent) -> Done<'_, BasePosition> {
+    fn position(&self, intent: Intent) -> WorkspaceFuture<'_, BasePosition> {
         self.with_git(move |workshop| {
             let at = workshop.position(&intent.old_base, &intent.merge_commit)?;
             Ok(match at {
@@ -229,31 +244,31 @@ impl Yard for LocalYard {
         })
     }
 
-    fn move_base(&self, intent: Intent) -> Done<'_, bool> {
+    fn move_base(&self, intent: Intent) -> WorkspaceFuture<'_, bool> {
         self.with_git(move |workshop| workshop.move_base(&intent.old_base, &intent.merge_commit))
     }
 
-    fn present(&self) -> Done<'_, Presented> {
+    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate> {
         self.with_git(|workshop| {
             Ok(match workshop.present()? {
-                Shown::UpToDate => Presented::UpToDate,
-                Shown::Behind(why) => Presented::Behind(why),
+                Shown::UpToDate => BaseUpdate::UpToDate,
+                Shown::Behind(why) => BaseUpdate::Behind(why),
             })
         })
     }
 
-    fn plan(&self, order: PlanOrder, stop: StopSign) -> Done<'_, String> {
+    fn plan(&self, order: PlanOrder, stop: StopSign) -> WorkspaceFuture<'_, String> {
         let yard = self.clone();
         Box::pin(supervised(stop, None, move |call| {
             yard.ask_planner(&order, call)
         }))
     }
 
-    fn kept(&self) -> Done<'_, Vec<Kept>> {
+    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
         self.with_git(|workshop| {
             let kept = workshop.kept()?.into_iter();
             let kept = kept.filter_map(|run| {
-                Some(Kept {
+                Some(LeftoverRun {
                     task: TaskId::parse(&run.task).ok()?,
                     run_id: run.run_id,
                     token: run.token,
@@ -263,7 +278,7 @@ impl Yard for LocalYard {
         })
     }
 
-    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()> {
+    fn sweep(&self, gone: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()> {
         self.with_git(move |workshop| {
             let gone = gone.into_iter().map(|run| RunName {
                 task: run.task.into(),

@@ -5,21 +5,21 @@ use std::fmt::Write as _;
 use runner::workshop::{SessionAnswer, SessionQuestion};
 use runner_core::text::cut_chars;
 
-use super::threads::Call;
-use super::{LocalYard, trouble};
+use super::threads::ThreadCall;
+use super::{LocalWorkspaces, trouble};
 use crate::rules::{plan, verdict};
-use crate::yard::{PlanOrder, ReviewOrder, Reviewed, Trouble};
+use crate::yard::{PlanOrder, ReviewOrder, ReviewReply, WorkspaceError};
 use runner_lifecycle::Timestamp;
 
 /// The longest goal that is repeated, in characters.
 const GOAL_CHARS: usize = 8000;
 
-impl LocalYard {
+impl LocalWorkspaces {
     pub(super) fn ask_reviewer(
         &self,
         order: &ReviewOrder,
-        call: &Call,
-    ) -> Result<Reviewed, Trouble> {
+        call: &ThreadCall,
+    ) -> Result<ReviewReply, WorkspaceError> {
         let prompt = review_prompt(order);
         let question = SessionQuestion {
             kind: "review",
@@ -30,16 +30,20 @@ impl LocalYard {
         };
         let (answer, account) = self.ask(question, call)?;
         Ok(match answer {
-            SessionAnswer::Said(text) => Reviewed::Said(text),
-            SessionAnswer::Silent(_) => Reviewed::Silent,
-            SessionAnswer::Quota(until) => Reviewed::Quota {
+            SessionAnswer::Said(text) => ReviewReply::Said(text),
+            SessionAnswer::Silent(_) => ReviewReply::Silent,
+            SessionAnswer::Quota(until) => ReviewReply::Quota {
                 until: until.map(Timestamp),
                 account,
             },
         })
     }
 
-    pub(super) fn ask_planner(&self, order: &PlanOrder, call: &Call) -> Result<String, Trouble> {
+    pub(super) fn ask_planner(
+        &self,
+        order: &PlanOrder,
+        call: &ThreadCall,
+    ) -> Result<String, WorkspaceError> {
         let base = self.workshop()?.base().map_err(trouble)?;
         let question = SessionQuestion {
             kind: "plan",
@@ -52,15 +56,17 @@ impl LocalYard {
             SessionAnswer::Said(text) => Ok(text),
             // No plan is a plan that the caller refuses.
             SessionAnswer::Silent(_) => Ok(String::new()),
-            SessionAnswer::Quota(_) => Err(Trouble("the planner's quota is used up".to_owned())),
+            SessionAnswer::Quota(_) => {
+                Err(WorkspaceError("the planner's quota is used up".to_owned()))
+            }
         }
     }
 
     fn ask(
         &self,
         question: SessionQuestion<'_>,
-        call: &Call,
-    ) -> Result<(SessionAnswer, String), Trouble> {
+        call: &ThreadCall,
+    ) -> Result<(SessionAnswer, String), WorkspaceError> {
         let workshop = self.workshop()?;
         let config = workshop.config().map_err(trouble)?;
         let account = config.executor.backend.as_str().to_owned();
@@ -69,8 +75,8 @@ impl LocalYard {
                 workshop.ask(question, &config, host)
             })
             .map_err(trouble)?;
-        let answer =
-            answer.ok_or_else(|| Trouble(format!("commit {} is not there", question.commit)))?;
+        let answer = answer
+            .ok_or_else(|| WorkspaceError(format!("commit {} is not there", question.commit)))?;
         Ok((answer, account))
     }
 }

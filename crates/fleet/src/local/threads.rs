@@ -8,17 +8,17 @@ use std::time::Duration;
 use runner_exec::Cancel;
 use tokio::sync::oneshot;
 
-use crate::yard::{StopSign, Trouble};
+use crate::yard::{StopSign, WorkspaceError};
 
 /// A call that can be ended from outside.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct ThreadCall {
     /// Ends its children.
     pub(super) cancel: Cancel,
     time_up: Arc<AtomicBool>,
 }
 
-impl Call {
+impl ThreadCall {
     /// Whether it is to end because its time is up.
     pub(super) fn is_time_up(&self) -> bool {
         self.time_up.load(Ordering::SeqCst)
@@ -37,7 +37,7 @@ impl Drop for Abandon {
 /// Does something on a thread of its own.
 pub(super) async fn on_thread<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Trouble> {
+) -> Result<T, WorkspaceError> {
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new()
         .name("yard".to_owned())
@@ -45,10 +45,10 @@ pub(super) async fn on_thread<T: Send + 'static>(
             // Nobody may be waiting any more.
             let _ = sender.send(act());
         })
-        .map_err(|error| Trouble(format!("cannot start a thread: {error}")))?;
+        .map_err(|error| WorkspaceError(format!("cannot start a thread: {error}")))?;
     receiver
         .await
-        .map_err(|_| Trouble("a thread of the yard ended before its work".to_owned()))
+        .map_err(|_| WorkspaceError("a thread of the yard ended before its work".to_owned()))
 }
 
 /// Does something that has children on a thread of its own, until it ends or is ended. It is
@@ -56,10 +56,10 @@ pub(super) async fn on_thread<T: Send + 'static>(
 pub(super) async fn supervised<T: Send + 'static>(
     mut stop: StopSign,
     timebox: Option<Duration>,
-    act: impl FnOnce(&Call) -> Result<T, Trouble> + Send + 'static,
-) -> Result<T, Trouble> {
-    let cancel = Cancel::new().map_err(|error| Trouble(error.to_string()))?;
-    let call = Call {
+    act: impl FnOnce(&ThreadCall) -> Result<T, WorkspaceError> + Send + 'static,
+) -> Result<T, WorkspaceError> {
+    let cancel = Cancel::new().map_err(|error| WorkspaceError(error.to_string()))?;
+    let call = ThreadCall {
         cancel: cancel.clone(),
         time_up: Arc::default(),
     };

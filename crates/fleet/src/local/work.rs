@@ -7,14 +7,20 @@ use runner_core::meta::IterationErrorKind;
 use runner_lifecycle::Timestamp;
 use runner_lifecycle::retry::LoopEnding;
 
-use super::threads::Call;
-use super::{LocalYard, answers, config, trouble};
+use super::threads::ThreadCall;
+use super::{LocalWorkspaces, answers, config, trouble};
 use crate::rules::answers::GUARD;
 use crate::rules::goal::goal_text;
-use crate::yard::{CheckEnd, Checked, Spent, Trouble, WorkOrder, WorkResult, Worked};
+use crate::yard::{
+    CheckEnd, CheckOutcome, LoopUsage, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
+};
 
-impl LocalYard {
-    pub(super) fn work_on(&self, order: &WorkOrder, call: &Call) -> Result<Worked, Trouble> {
+impl LocalWorkspaces {
+    pub(super) fn work_on(
+        &self,
+        order: &WorkOrder,
+        call: &ThreadCall,
+    ) -> Result<WorkOutcome, WorkspaceError> {
         let workshop = self.workshop()?;
         let (text, config) = self.config_of(order)?;
         let name = RunName {
@@ -38,15 +44,18 @@ impl LocalYard {
                 workshop.run(run, &|| call.is_time_up(), host)
             })
             .map_err(trouble)?;
-        let result = report.result.as_ref().map(|commit| -> Result<_, Trouble> {
-            let changes = workshop.changes(&report.start, commit).map_err(trouble)?;
-            Ok(WorkResult {
-                start: report.start.clone(),
-                commit: commit.clone(),
-                changes: answers::resource_changes(changes.unwrap_or_default()),
-            })
-        });
-        let mut worked = Worked {
+        let result = report
+            .result
+            .as_ref()
+            .map(|commit| -> Result<_, WorkspaceError> {
+                let changes = workshop.changes(&report.start, commit).map_err(trouble)?;
+                Ok(WorkResult {
+                    start: report.start.clone(),
+                    commit: commit.clone(),
+                    changes: answers::resource_changes(changes.unwrap_or_default()),
+                })
+            });
+        let mut worked = WorkOutcome {
             ending: ending(&report, &config.budget, call.is_time_up()),
             result: result.transpose()?,
             checks: Vec::new(),
@@ -62,14 +71,16 @@ impl LocalYard {
     }
 
     /// The project's config as this run has it.
-    fn config_of(&self, order: &WorkOrder) -> Result<(String, Config), Trouble> {
+    fn config_of(&self, order: &WorkOrder) -> Result<(String, Config), WorkspaceError> {
         let project = self.workshop()?.config_text().map_err(trouble)?;
         let model = order.model.as_deref();
-        let text = config::of_run(&project, model, order.task.timebox_seconds)
-            .map_err(|error| Trouble(format!("the config is no TOML: {}", error.message())))?;
+        let text =
+            config::of_run(&project, model, order.task.timebox_seconds).map_err(|error| {
+                WorkspaceError(format!("the config is no TOML: {}", error.message()))
+            })?;
         let config = Config::parse(&text).map_err(|findings| {
             let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            Trouble(format!("the config is wrong: {}", findings.join("; ")))
+            WorkspaceError(format!("the config is wrong: {}", findings.join("; ")))
         })?;
         Ok((text, config))
     }
@@ -80,12 +91,12 @@ impl LocalYard {
         order: &WorkOrder,
         report: &TaskRunReport,
         config: &Config,
-        call: &Call,
-        worked: &mut Worked,
-    ) -> Result<(), Trouble> {
+        call: &ThreadCall,
+        worked: &mut WorkOutcome,
+    ) -> Result<(), WorkspaceError> {
         worked
             .checks
-            .extend(report.guard.as_ref().map(|run| Checked {
+            .extend(report.guard.as_ref().map(|run| CheckOutcome {
                 id: GUARD.to_owned(),
                 end: CheckEnd::Green,
                 evidence: answers::evidence(0, &run.log_sha256),
@@ -145,8 +156,8 @@ fn is_spent(budget: &BudgetConfig, used: &TaskRunUsage) -> bool {
         || (budget.max_cost_usd > 0.0 && used.cost_usd >= budget.max_cost_usd)
 }
 
-fn spent(used: &TaskRunUsage) -> Spent {
-    Spent {
+fn spent(used: &TaskRunUsage) -> LoopUsage {
+    LoopUsage {
         input_tokens: used.input_tokens,
         output_tokens: used.output_tokens,
         cost_micros: micros(used.cost_usd),

@@ -7,11 +7,11 @@ use tokio::sync::watch;
 
 use crate::folder::FolderWatch;
 use crate::rules::preflight::FailedSource;
-use crate::yard::Done;
+use crate::yard::WorkspaceFuture;
 
 /// What waits outside.
 #[derive(Clone, Debug, Default)]
-pub struct Outside {
+pub struct OutsideWork {
     /// A task for each open issue and each open pull request. Its id is the same whenever
     /// it is asked for, so that each is made once.
     pub tasks: Vec<NewTask>,
@@ -23,7 +23,7 @@ pub struct Outside {
     pub failures: Vec<FailedSource>,
 }
 
-impl Outside {
+impl OutsideWork {
     /// The tasks that issues become; those of pull requests are not among them.
     pub fn new_issues(&self) -> impl Iterator<Item = &NewTask> {
         self.tasks.iter().filter(|new| {
@@ -40,52 +40,52 @@ impl Outside {
 }
 
 /// A source of work. One that fails closes the gate to a new plan.
-pub trait Backlog: Send + Sync {
+pub trait FleetBacklog: Send + Sync {
     /// What shall be so; blank: nothing is to be planned.
-    fn requirement(&self) -> Done<'_, String>;
+    fn requirement(&self) -> WorkspaceFuture<'_, String>;
 
     /// What waits outside now.
-    fn sync(&self) -> Done<'_, Outside>;
+    fn sync(&self) -> WorkspaceFuture<'_, OutsideWork>;
 
     /// What hears when that may be something else, from now on.
-    fn changes(&self) -> Changes {
-        Changes::default()
+    fn changes(&self) -> BacklogChanges {
+        BacklogChanges::default()
     }
 }
 
 /// Hears when requirement or issues change. A hint: whoever hears nothing looks anyway, in
 /// a while.
 #[derive(Debug, Default)]
-pub struct Changes(Heard);
+pub struct BacklogChanges(ChangeSource);
 
 #[derive(Debug, Default)]
-enum Heard {
+enum ChangeSource {
     #[default]
     Nothing,
     Counter(watch::Receiver<u64>),
     Folder(FolderWatch),
 }
 
-impl Changes {
+impl BacklogChanges {
     /// Of a counter of changes.
-    pub fn of(counter: watch::Receiver<u64>) -> Changes {
-        Changes(Heard::Counter(counter))
+    pub fn of(counter: watch::Receiver<u64>) -> BacklogChanges {
+        BacklogChanges(ChangeSource::Counter(counter))
     }
 
     /// Of a folder.
-    pub(crate) fn in_folder(watch: FolderWatch) -> Changes {
-        Changes(Heard::Folder(watch))
+    pub(crate) fn in_folder(watch: FolderWatch) -> BacklogChanges {
+        BacklogChanges(ChangeSource::Folder(watch))
     }
 
     /// Returns once something has changed since the last time.
     pub async fn next(&mut self) {
         let heard = match &mut self.0 {
-            Heard::Nothing => false,
-            Heard::Counter(counter) => counter.changed().await.is_ok(),
-            Heard::Folder(watch) => watch.next().await.is_ok(),
+            ChangeSource::Nothing => false,
+            ChangeSource::Counter(counter) => counter.changed().await.is_ok(),
+            ChangeSource::Folder(watch) => watch.next().await.is_ok(),
         };
         if !heard {
-            self.0 = Heard::Nothing;
+            self.0 = ChangeSource::Nothing;
             std::future::pending::<()>().await;
         }
     }
@@ -95,12 +95,12 @@ impl Changes {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBacklog;
 
-impl Backlog for NoBacklog {
-    fn requirement(&self) -> Done<'_, String> {
+impl FleetBacklog for NoBacklog {
+    fn requirement(&self) -> WorkspaceFuture<'_, String> {
         Box::pin(std::future::ready(Ok(String::new())))
     }
 
-    fn sync(&self) -> Done<'_, Outside> {
-        Box::pin(std::future::ready(Ok(Outside::default())))
+    fn sync(&self) -> WorkspaceFuture<'_, OutsideWork> {
+        Box::pin(std::future::ready(Ok(OutsideWork::default())))
     }
 }

@@ -12,11 +12,11 @@ use runner_lifecycle::{
     Timestamp,
 };
 
-use super::backlog::Outside;
+use super::backlog::OutsideWork;
 use super::seat::seated;
 use super::sweep::sweep;
-use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch, Woke};
-use crate::book::Booked;
+use super::{LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff, WakeReason};
+use crate::book::LedgerResult;
 use crate::rules::policy::{has_safe_path, policy_packet, replan_packet, setup_packet};
 use crate::yard::StopSign;
 
@@ -74,15 +74,15 @@ pub fn packet_for(task: &Task, guard: &[String]) -> Option<NewPacket> {
 
 /// Recovers while it holds its seat, until the sign is raised.
 pub async fn run(
-    crew: &Crew,
+    crew: &RoleContext,
     name: &str,
     statistics: &CycleStatistics,
     stop: StopSign,
-) -> Booked<()> {
+) -> LedgerResult<()> {
     let body = |_| {
         let stop = stop.clone();
         async move {
-            let mut watch = Watch::new(crew, stop).await?;
+            let mut watch = RoleWait::new(crew, stop).await?;
             let mut cycle = Cycle {
                 crew,
                 name,
@@ -109,7 +109,7 @@ fn needs_pull_request(task: &Task) -> bool {
 }
 
 struct Cycle<'c> {
-    crew: &'c Crew,
+    crew: &'c RoleContext,
     name: &'c str,
     statistics: &'c CycleStatistics,
     /// Changes before that were looked at.
@@ -121,15 +121,15 @@ struct Cycle<'c> {
 }
 
 impl Cycle<'_> {
-    async fn turn_around(&mut self, watch: &mut Watch) -> Booked<()> {
+    async fn turn_around(&mut self, watch: &mut RoleWait) -> LedgerResult<()> {
         let crew = self.crew;
-        let mut patience = Patience::default();
+        let mut patience = StoreBackoff::default();
         let mut outside = crew.backlog.changes();
         while !watch.stop.is_raised() {
             let turn = self.turn().await;
             if patience.bear(crew, &mut watch.stop, turn).await?.is_some() {
                 let woke = watch.until_outside(self.whole_look_at, &mut outside);
-                if woke.await == Woke::Outside {
+                if woke.await == WakeReason::Outside {
                     self.whole_look_at = crew.clock.now();
                 }
             }
@@ -137,7 +137,7 @@ impl Cycle<'_> {
         Ok(())
     }
 
-    async fn turn(&mut self) -> Booked<()> {
+    async fn turn(&mut self) -> LedgerResult<()> {
         self.statistics.cycles.fetch_add(1, Ordering::Relaxed);
         let whole = self.crew.clock.now() >= self.whole_look_at;
         let now = self.crew.book.now().await?;
@@ -149,7 +149,7 @@ impl Cycle<'_> {
                 self.bring_in(outside).await?;
             }
         }
-        if self.crew.keeps(Rule::Recovery) {
+        if self.crew.keeps(RoleRule::Recovery) {
             self.recover_all(outside).await?;
         }
         self.since = Timestamp(now.0 - MARGIN_MILLIS);
@@ -161,7 +161,7 @@ impl Cycle<'_> {
     }
 
     /// Follows the recovery table for everything that changed, and for what that changes.
-    async fn recover_all(&mut self, mut outside: Option<Outside>) -> Booked<()> {
+    async fn recover_all(&mut self, mut outside: Option<OutsideWork>) -> LedgerResult<()> {
         let mut since = self.since;
         loop {
             let blocked = self.crew.book.to_recover(since, BATCH).await?;
@@ -183,24 +183,31 @@ impl Cycle<'_> {
     }
 
     /// Whether the table had something to do for the task.
-    async fn recover(&self, task: &Task, outside: Option<&Outside>) -> Booked<bool> {
+    async fn recover(&self, task: &Task, outside: Option<&OutsideWork>) -> LedgerResult<bool> {
         let crew = self.crew;
         let source = task.source.as_deref().unwrap_or_default();
         let issue = outside.and_then(|outside| outside.issues.get(source));
         let pull_request = outside.and_then(|outside| outside.pull_requests.get(source));
         let unread = outside.is_none_or(|outside| !outside.failures.is_empty());
-        if needs_pull_request(task) && pull_request.is_none() && unread && crew.keeps(Rule::NewHead)
+        if needs_pull_request(task)
+            && pull_request.is_none()
+            && unread
+            && crew.keeps(RoleRule::NewHead)
         {
             return Ok(false);
         }
         let mut facts = Facts {
             safe_path: has_safe_path(task),
-            issue: issue.filter(|_| crew.keeps(Rule::IssueFacts)).cloned(),
-            pull_request: pull_request.filter(|_| crew.keeps(Rule::NewHead)).cloned(),
+            issue: issue.filter(|_| crew.keeps(RoleRule::IssueFacts)).cloned(),
+            pull_request: pull_request
+                .filter(|_| crew.keeps(RoleRule::NewHead))
+                .cloned(),
             ..Facts::default()
         };
         let mut version = task.version;
-        if task.blocked_on() == Some(BlockReason::LedgerInconsistent) && crew.keeps(Rule::Repair) {
+        if task.blocked_on() == Some(BlockReason::LedgerInconsistent)
+            && crew.keeps(RoleRule::Repair)
+        {
             facts.repaired = Some(crew.book.repair(&task.id).await?);
             // The repair itself may have been an event of this task.
             let repaired = crew.book.task(&task.id).await?;
@@ -230,9 +237,9 @@ impl Cycle<'_> {
 
     /// Makes tasks of what waits outside. A source that fails says so at preflight and
     /// keeps the planner from planning; what it would have said is not known.
-    async fn bring_in(&self, outside: &Outside) -> Booked<()> {
+    async fn bring_in(&self, outside: &OutsideWork) -> LedgerResult<()> {
         let crew = self.crew;
-        if !crew.keeps(Rule::Import) {
+        if !crew.keeps(RoleRule::Import) {
             return Ok(());
         }
         let review_off = Facts {
@@ -257,7 +264,7 @@ impl Cycle<'_> {
     }
 
     /// Sweeps the yard when tasks have ended since the last time.
-    async fn clean_up(&mut self) -> Booked<()> {
+    async fn clean_up(&mut self) -> LedgerResult<()> {
         let counts = self.crew.book.counts().await?;
         let ended = counts
             .iter()

@@ -10,8 +10,8 @@ use runner_lifecycle::order::pick;
 use runner_lifecycle::{Lane, LeasePurpose, RefusalCode, Request, Task, TaskId, Timestamp};
 
 use super::seat::seated;
-use super::{Crew, Patience, Rule, Watch};
-use crate::book::Booked;
+use super::{RoleContext, RoleRule, RoleWait, StoreBackoff};
+use crate::book::LedgerResult;
 use crate::yard::StopSign;
 
 /// The roles that are given work.
@@ -26,7 +26,7 @@ const MARGIN_MILLIS: i64 = 5 * 60 * 1000;
 
 /// Who starts next, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct DispatchChoice {
     /// The agent.
     pub agent: String,
     /// Its role.
@@ -38,10 +38,10 @@ pub struct Choice {
 }
 
 /// Agents that were given something and never said a word since, with the time of that.
-pub type Silent = BTreeMap<String, Timestamp>;
+pub type SilentAgents = BTreeMap<String, Timestamp>;
 
 /// Chooses the next start. None: nothing can start now.
-pub fn choose(floor: &DispatchView, silent: &Silent) -> Option<Choice> {
+pub fn choose(floor: &DispatchView, silent: &SilentAgents) -> Option<DispatchChoice> {
     if floor.paused {
         return None;
     }
@@ -64,10 +64,10 @@ pub fn choose(floor: &DispatchView, silent: &Silent) -> Option<Choice> {
 
 fn choose_for(
     floor: &DispatchView,
-    silent: &Silent,
+    silent: &SilentAgents,
     role: &str,
     running: &[Lane],
-) -> Option<Choice> {
+) -> Option<DispatchChoice> {
     let idle: Vec<&FleetAgent> = floor
         .agents
         .iter()
@@ -85,7 +85,7 @@ fn choose_for(
     let agent = idle
         .iter()
         .min_by_key(|agent| (failed_often(&first.task, &agent.name), &agent.name))?;
-    Some(Choice {
+    Some(DispatchChoice {
         agent: agent.name.clone(),
         role: role.to_owned(),
         lane: first.lane,
@@ -100,7 +100,7 @@ fn failed_often(task: &Task, owner: &str) -> bool {
 }
 
 /// Whether an agent may be given something.
-fn is_free(floor: &DispatchView, silent: &Silent, agent: &FleetAgent) -> bool {
+fn is_free(floor: &DispatchView, silent: &SilentAgents, agent: &FleetAgent) -> bool {
     let asleep = silent
         .get(&agent.name)
         .is_some_and(|given_at| agent.last_seen_at <= *given_at);
@@ -128,18 +128,18 @@ fn next_quota(floor: &DispatchView) -> Option<Timestamp> {
 }
 
 /// Dispatches while it holds its seat, until the sign is raised.
-pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
+pub async fn run(crew: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
     let body = |token| {
         let stop = stop.clone();
         async move {
-            let mut watch = Watch::new(crew, stop).await?;
+            let mut watch = RoleWait::new(crew, stop).await?;
             let mut dispatcher = Dispatcher {
                 crew,
                 name,
                 token,
                 claims: 0,
-                silent: Silent::new(),
-                given: Silent::new(),
+                silent: SilentAgents::new(),
+                given: SilentAgents::new(),
                 dead_since: Timestamp(0),
                 whole_look_at: crew.clock.now(),
             };
@@ -150,14 +150,14 @@ pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
 }
 
 struct Dispatcher<'c> {
-    crew: &'c Crew,
+    crew: &'c RoleContext,
     name: &'c str,
     token: u64,
     /// Counts the claims of this seat.
     claims: u64,
-    silent: Silent,
+    silent: SilentAgents,
     /// Who was given something, and when.
-    given: Silent,
+    given: SilentAgents,
     /// The dead before that were looked at.
     dead_since: Timestamp,
     /// When all of them are looked at again: what was blocked when one died, and is `todo`
@@ -166,9 +166,9 @@ struct Dispatcher<'c> {
 }
 
 impl Dispatcher<'_> {
-    async fn dispatch(&mut self, watch: &mut Watch) -> Booked<()> {
+    async fn dispatch(&mut self, watch: &mut RoleWait) -> LedgerResult<()> {
         let crew = self.crew;
-        let mut patience = Patience::default();
+        let mut patience = StoreBackoff::default();
         while !watch.stop.is_raised() {
             let turn = self.turn().await;
             if let Some(next) = patience.bear(crew, &mut watch.stop, turn).await? {
@@ -179,7 +179,7 @@ impl Dispatcher<'_> {
     }
 
     /// Starts all that can start; when to look again.
-    async fn turn(&mut self) -> Booked<Timestamp> {
+    async fn turn(&mut self) -> LedgerResult<Timestamp> {
         let crew = self.crew;
         self.bury().await?;
         loop {
@@ -236,8 +236,8 @@ impl Dispatcher<'_> {
     }
 
     /// Says of tasks that wait for a dead one that they do.
-    async fn bury(&mut self) -> Booked<()> {
-        if !self.crew.keeps(Rule::DeadDependency) {
+    async fn bury(&mut self) -> LedgerResult<()> {
+        if !self.crew.keeps(RoleRule::DeadDependency) {
             return Ok(());
         }
         if self.crew.clock.now() >= self.whole_look_at {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::Crew;
-use crate::yard::{StopSign, Trouble};
+use super::RoleContext;
+use crate::yard::{StopSign, WorkspaceError};
 
 /// How long somebody waits before a base that could not be read is asked for again: git
 /// may have been in the middle of something.
@@ -13,16 +13,16 @@ const SECOND_LOOK_SECS: u64 = 2;
 
 /// Says to whoever put the roles to work that nobody can go on.
 #[derive(Clone, Debug)]
-pub struct Halt(Arc<watch::Sender<Option<String>>>);
+pub struct FleetHalt(Arc<watch::Sender<Option<String>>>);
 
-impl Default for Halt {
-    fn default() -> Halt {
-        Halt(Arc::new(watch::Sender::new(None)))
+impl Default for FleetHalt {
+    fn default() -> FleetHalt {
+        FleetHalt(Arc::new(watch::Sender::new(None)))
     }
 }
 
-impl Halt {
-    fn call(&self, trouble: Trouble) {
+impl FleetHalt {
+    fn call(&self, trouble: WorkspaceError) {
         self.0.send_replace(Some(trouble.0));
     }
 
@@ -37,7 +37,7 @@ impl Halt {
     }
 }
 
-impl Crew {
+impl RoleContext {
     /// Whether a trouble of the yard is everybody's: there is no base to work for. Then no
     /// task is to blame, and everybody hears of it.
     pub(crate) async fn is_everybodys_trouble(&self, stop: &mut StopSign) -> bool {

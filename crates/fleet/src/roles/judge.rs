@@ -17,16 +17,18 @@ use runner_lifecycle::{
 };
 
 use super::lease::while_kept;
-use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Watch, Woke, insist};
-use crate::book::Booked;
+use super::{
+    IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, RoleContext, RoleWait, StoreBackoff, WakeReason, insist,
+};
+use crate::book::LedgerResult;
 use crate::rules::{judge as rules, policy};
-use crate::yard::{CheckEnd, Checked, ReviewOrder, StopSign, Stopper, Trouble};
+use crate::yard::{CheckEnd, CheckOutcome, ReviewOrder, StopHandle, StopSign, WorkspaceError};
 
 /// Who judges, and merges what was approved.
 #[derive(Clone, Debug)]
-pub struct Judge {
+pub struct JudgeRole {
     /// What every role works with.
-    pub crew: Crew,
+    pub crew: RoleContext,
     /// Its name, the same in every life.
     pub name: String,
     /// The account that its reviewers use.
@@ -38,7 +40,7 @@ const RED_RETRY_SECS: u64 = 3600;
 
 /// What a judge keeps in mind; all of it may be forgotten.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct JudgeMemory {
     registered: bool,
     /// Whether this judge certainly holds no lease.
     clear: bool,
@@ -50,14 +52,14 @@ pub(super) struct Desk {
     red_retry_at: Option<Timestamp>,
 }
 
-impl Desk {
+impl JudgeMemory {
     /// Whether the guard is red on the base alone. An answer that is not certain is no.
     pub(super) async fn is_red(
         &mut self,
-        judge: &Judge,
+        judge: &JudgeRole,
         base: &str,
         sign: &StopSign,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<bool, JudgeStop> {
         if let Some(red) = self.bases.get(base) {
             return Ok(*red);
         }
@@ -73,19 +75,19 @@ impl Desk {
 }
 
 /// What a claim of a judge is about.
-pub(super) struct Case {
+pub(super) struct JudgeCase {
     pub(super) task: Task,
     pub(super) run: TaskRun,
     pub(super) lease: Lease,
 }
 
-impl Judge {
+impl JudgeRole {
     /// Judges until the sign is raised.
-    pub async fn run(&self, stop: StopSign) -> Booked<()> {
+    pub async fn run(&self, stop: StopSign) -> LedgerResult<()> {
         let crew = &self.crew;
-        let mut watch = Watch::new(crew, stop).await?;
-        let mut patience = Patience::default();
-        let mut desk = Desk::default();
+        let mut watch = RoleWait::new(crew, stop).await?;
+        let mut patience = StoreBackoff::default();
+        let mut desk = JudgeMemory::default();
         while !watch.stop.is_raised() {
             let turn = self.turn(&mut watch, &mut desk).await;
             patience.bear(crew, &mut watch.stop, turn).await?;
@@ -95,7 +97,7 @@ impl Judge {
         Ok(())
     }
 
-    async fn turn(&self, watch: &mut Watch, desk: &mut Desk) -> Booked<()> {
+    async fn turn(&self, watch: &mut RoleWait, desk: &mut JudgeMemory) -> LedgerResult<()> {
         let crew = &self.crew;
         if !desk.registered {
             crew.book.register(&self.agent()).await?;
@@ -126,7 +128,7 @@ impl Judge {
         };
         loop {
             let beat = crew.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
-            if watch.until(beat.min(next)).await != Woke::Time || crew.clock.now() >= next {
+            if watch.until(beat.min(next)).await != WakeReason::Time || crew.clock.now() >= next {
                 return Ok(());
             }
             desk.registered = crew.book.seen(&self.name).await?;
@@ -145,7 +147,7 @@ impl Judge {
 
     /// An earlier life of this judge claimed it. A place in the queue costs nothing, a
     /// judgement is an attempt: a result that kills its judges must come to an end.
-    async fn end_leftover(&self, left: AgentWork, stop: &mut StopSign) -> Booked<()> {
+    async fn end_leftover(&self, left: AgentWork, stop: &mut StopSign) -> LedgerResult<()> {
         let reason = "its judge was cut off".to_owned();
         let ending = match left.lease.purpose {
             LeasePurpose::Merge => JudgeEnding::StepBack { reason },
@@ -158,9 +160,9 @@ impl Judge {
     async fn claim(
         &self,
         bench: &JudgeQueue,
-        desk: &mut Desk,
+        desk: &mut JudgeMemory,
         stop: &mut StopSign,
-    ) -> Booked<Option<Case>> {
+    ) -> LedgerResult<Option<JudgeCase>> {
         desk.claims += 1;
         let key = format!("{}/{}/{}", self.name, self.crew.life, desk.claims);
         if bench.to_merge
@@ -179,9 +181,9 @@ impl Judge {
         &self,
         bench: &JudgeQueue,
         key: &str,
-        desk: &mut Desk,
+        desk: &mut JudgeMemory,
         stop: &mut StopSign,
-    ) -> Booked<Option<Case>> {
+    ) -> LedgerResult<Option<JudgeCase>> {
         let crew = &self.crew;
         let Some(red) = &bench.red_base else {
             return self.claim_next(LeasePurpose::Merge, key, stop).await;
@@ -228,7 +230,7 @@ impl Judge {
         purpose: LeasePurpose,
         key: &str,
         stop: &mut StopSign,
-    ) -> Booked<Option<Case>> {
+    ) -> LedgerResult<Option<JudgeCase>> {
         let crew = &self.crew;
         let mut wanted = ClaimRequest::work(&self.name, "", key);
         wanted.purpose = purpose;
@@ -243,11 +245,11 @@ impl Judge {
     }
 
     /// The case of a claim that succeeded. None: it is over already.
-    async fn case(&self, id: &TaskId) -> Booked<Option<Case>> {
+    async fn case(&self, id: &TaskId) -> LedgerResult<Option<JudgeCase>> {
         let given = self.crew.book.assigned(&self.name).await?;
         let given = given.filter(|given| given.task.id == *id);
         Ok(given.and_then(|given| {
-            given.run.map(|run| Case {
+            given.run.map(|run| JudgeCase {
                 task: given.task,
                 run,
                 lease: given.lease,
@@ -256,8 +258,13 @@ impl Judge {
     }
 
     /// Judges or merges, while the lease is kept.
-    async fn attend(&self, case: Case, desk: &mut Desk, stop: &mut StopSign) -> Booked<()> {
-        let (stopper, sign) = Stopper::new();
+    async fn attend(
+        &self,
+        case: JudgeCase,
+        desk: &mut JudgeMemory,
+        stop: &mut StopSign,
+    ) -> LedgerResult<()> {
+        let (stopper, sign) = StopHandle::new();
         let work = async {
             match case.lease.purpose {
                 LeasePurpose::Merge => Box::pin(self.merge(&case, desk, sign, stop.clone())).await,
@@ -279,15 +286,20 @@ impl Judge {
         work.await
     }
 
-    async fn judge(&self, case: &Case, sign: StopSign, mut stop: StopSign) -> Booked<()> {
+    async fn judge(
+        &self,
+        case: &JudgeCase,
+        sign: StopSign,
+        mut stop: StopSign,
+    ) -> LedgerResult<()> {
         let ending = if sign.is_raised() {
             cut_off()
         } else {
             match self.evaluate(case, sign.clone()).await {
-                Ok(_) | Err(Stopped::Yard(_)) if sign.is_raised() => cut_off(),
+                Ok(_) | Err(JudgeStop::Yard(_)) if sign.is_raised() => cut_off(),
                 Ok(ending) => ending,
-                Err(Stopped::Yard(trouble)) => self.trouble(trouble, &mut stop).await,
-                Err(Stopped::Ledger(error)) => return Err(error),
+                Err(JudgeStop::Yard(trouble)) => self.trouble(trouble, &mut stop).await,
+                Err(JudgeStop::Ledger(error)) => return Err(error),
             }
         };
         let quota = match &ending {
@@ -304,7 +316,11 @@ impl Judge {
     }
 
     /// A result is not to blame where there is no base to merge it into.
-    pub(super) async fn trouble(&self, trouble: Trouble, stop: &mut StopSign) -> JudgeEnding {
+    pub(super) async fn trouble(
+        &self,
+        trouble: WorkspaceError,
+        stop: &mut StopSign,
+    ) -> JudgeEnding {
         let reason = trouble.0;
         if self.crew.is_everybodys_trouble(stop).await {
             JudgeEnding::StepBack { reason }
@@ -314,7 +330,7 @@ impl Judge {
     }
 
     /// Lets guard, policy and review look, in this order.
-    async fn evaluate(&self, case: &Case, sign: StopSign) -> Result<JudgeEnding, Stopped> {
+    async fn evaluate(&self, case: &JudgeCase, sign: StopSign) -> Result<JudgeEnding, JudgeStop> {
         let (crew, task) = (&self.crew, &case.task);
         let result = case.run.result.clone();
         let needs = task.needs_merge();
@@ -338,7 +354,7 @@ impl Judge {
             _ if !needs => Some(Vec::new()),
             _ => None,
         };
-        let ran: Option<Vec<Checked>> = match (&result, task.kind) {
+        let ran: Option<Vec<CheckOutcome>> = match (&result, task.kind) {
             // Nobody ran anything on a pull request yet.
             (Some(result), TaskKind::Review) if changes.is_some() => {
                 let checks = crew
@@ -349,23 +365,23 @@ impl Judge {
             _ => None,
         };
         let guard = match &ran {
-            Some(checks) => rules::Guard::Ran(checks),
-            None => rules::Guard::Recorded(case.run.packet.as_ref()),
+            Some(checks) => rules::JudgeGuard::Ran(checks),
+            None => rules::JudgeGuard::Recorded(case.run.packet.as_ref()),
         };
-        let mut evidence = rules::Evidence {
+        let mut evidence = rules::JudgeEvidence {
             task,
             run_id: &case.run.id,
             changes: changes.as_deref(),
             guard,
             findings: &findings,
-            review: rules::Review::Off,
+            review: rules::ReviewOutcome::Off,
         };
         let asks = task
             .acceptance
             .iter()
             .any(|one| one.check == CriterionCheck::Review);
         if (crew.settings.review || asks) && !rules::is_settled_before_review(&evidence) {
-            let settled = self.settled(task).await.map_err(Stopped::Ledger)?;
+            let settled = self.settled(task).await.map_err(JudgeStop::Ledger)?;
             let order = ReviewOrder {
                 task: task.clone(),
                 run_id: case.run.id.clone(),
@@ -376,13 +392,13 @@ impl Judge {
                 settled: settled.clone(),
             };
             let said = crew.yard.review(order, sign).await?;
-            evidence.review = rules::Review::read(task, said, &settled);
+            evidence.review = rules::ReviewOutcome::read(task, said, &settled);
         }
         Ok(rules::ending(&evidence))
     }
 
     /// What an earlier judgement of the lineage raised and the last one did not.
-    async fn settled(&self, task: &Task) -> Booked<Vec<ReviewRemark>> {
+    async fn settled(&self, task: &Task) -> LedgerResult<Vec<ReviewRemark>> {
         let book = &self.crew.book;
         let Some(parent) = &task.rework_of else {
             return Ok(Vec::new());
@@ -406,7 +422,7 @@ impl Judge {
         lease: &Lease,
         ending: JudgeEnding,
         stop: &mut StopSign,
-    ) -> Booked<Option<Task>> {
+    ) -> LedgerResult<Option<Task>> {
         let crew = &self.crew;
         let say = |ending: JudgeEnding| async move { crew.book.judge(lease, ending).await };
         let refusal = match insist(crew, stop, || say(ending.clone())).await {
@@ -436,7 +452,7 @@ impl Judge {
     }
 }
 
-impl Judge {
+impl JudgeRole {
     /// The ledger contradicts itself about the task: no judge can change that, and none has
     /// failed. The task goes back, and waits for the cycle manager to mend it.
     pub(crate) async fn leave_to_repair(
@@ -444,7 +460,7 @@ impl Judge {
         lease: &Lease,
         refusal: &Refusal,
         stop: &mut StopSign,
-    ) -> Booked<Option<Task>> {
+    ) -> LedgerResult<Option<Task>> {
         let crew = &self.crew;
         let back = || {
             let reason = refusal.to_string();
@@ -483,21 +499,21 @@ fn cut_off() -> JudgeEnding {
 }
 
 /// Why an evaluation did not come to an end.
-pub(super) enum Stopped {
+pub(super) enum JudgeStop {
     /// The yard could not do what was asked.
-    Yard(Trouble),
+    Yard(WorkspaceError),
     /// The ledger could not.
     Ledger(LedgerError),
 }
 
-impl From<Trouble> for Stopped {
-    fn from(trouble: Trouble) -> Stopped {
-        Stopped::Yard(trouble)
+impl From<WorkspaceError> for JudgeStop {
+    fn from(trouble: WorkspaceError) -> JudgeStop {
+        JudgeStop::Yard(trouble)
     }
 }
 
-impl From<LedgerError> for Stopped {
-    fn from(error: LedgerError) -> Stopped {
-        Stopped::Ledger(error)
+impl From<LedgerError> for JudgeStop {
+    fn from(error: LedgerError) -> JudgeStop {
+        JudgeStop::Ledger(error)
     }
 }

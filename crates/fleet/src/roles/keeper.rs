@@ -2,13 +2,13 @@
 
 use runner_ledger::{LedgerError, Watchdog};
 
-use super::{Crew, Patience};
-use crate::book::Booked;
+use super::{RoleContext, StoreBackoff};
+use crate::book::LedgerResult;
 use crate::yard::StopSign;
 
 /// Keeps watch until the sign is raised. Several may: whoever is late finds nothing to do.
-pub async fn run(crew: &Crew, name: &str, mut stop: StopSign) -> Booked<()> {
-    let mut patience = Patience::default();
+pub async fn run(crew: &RoleContext, name: &str, mut stop: StopSign) -> LedgerResult<()> {
+    let mut patience = StoreBackoff::default();
     let mut keeper = loop {
         match Watchdog::new(crew.book.ledger().clone(), name).await {
             Ok(keeper) => break keeper,

@@ -3,20 +3,20 @@
 use runner_ledger::LedgerError;
 use runner_lifecycle::run::Lease;
 
-use super::{Crew, Patience, Rule};
-use crate::yard::Stopper;
+use super::{RoleContext, RoleRule, StoreBackoff};
+use crate::yard::StopHandle;
 
 /// Renews a lease again and again. Returns when it is not ours any longer, or could not be
 /// renewed for so long that it may not be: then the work was told to stop.
 ///
 /// It beats a little more often than it must, so that one that comes late is none that is
 /// missed.
-pub(crate) async fn keep_alive(crew: &Crew, lease: &Lease, stopper: &Stopper) {
+pub(crate) async fn keep_alive(crew: &RoleContext, lease: &Lease, stopper: &StopHandle) {
     let interval = u64::from(lease.heartbeat_interval_seconds) * 1000;
     let beat_millis = interval * 2 / 3;
     let patience_millis = (u64::from(lease.timeout_seconds) * 1000).saturating_sub(interval);
     let mut renewed = crew.clock.steady_millis();
-    let mut failures = Patience::default();
+    let mut failures = StoreBackoff::default();
     loop {
         let asked = crew.clock.steady_millis();
         let left = (renewed + patience_millis).saturating_sub(asked);
@@ -44,7 +44,7 @@ pub(crate) async fn keep_alive(crew: &Crew, lease: &Lease, stopper: &Stopper) {
         }
         let next = crew.clock.now().plus_millis(pause.min(left));
         crew.clock.sleep_until(next).await;
-        if !crew.keeps(Rule::Heartbeats) {
+        if !crew.keeps(RoleRule::Heartbeats) {
             std::future::pending::<()>().await;
         }
     }
@@ -54,9 +54,9 @@ pub(crate) async fn keep_alive(crew: &Crew, lease: &Lease, stopper: &Stopper) {
 /// Works while the lease is kept. What was told to stop is still waited for: it ends its
 /// children first.
 pub(crate) async fn while_kept<T>(
-    crew: &Crew,
+    crew: &RoleContext,
     lease: &Lease,
-    stopper: &Stopper,
+    stopper: &StopHandle,
     work: impl Future<Output = T>,
 ) -> T {
     let mut work = std::pin::pin!(work);

@@ -12,13 +12,13 @@ use runner_lifecycle::{
     BasePosition, Facts, RefusalCode, ReworkCause, TaskId, TaskOrigin, TaskPriority, TaskRisk,
 };
 
-use super::judge::{Case, Desk, Judge, Stopped};
-use super::{Rule, insist};
-use crate::book::Booked;
+use super::judge::{JudgeCase, JudgeMemory, JudgeRole, JudgeStop};
+use super::{RoleRule, insist};
+use crate::book::LedgerResult;
 use crate::rules::answers::merge_packet;
 use crate::rules::judge::{conflict, not_green};
 use crate::rules::role::WORKER;
-use crate::yard::{CheckEnd, Checked, Merge, StopSign};
+use crate::yard::{CheckEnd, CheckOutcome, StopSign, TaskMergeOutcome};
 
 /// How often a base that should have moved is asked to.
 const MOVES: u32 = 3;
@@ -35,15 +35,15 @@ enum Round {
     Ends(JudgeEnding),
 }
 
-impl Judge {
+impl JudgeRole {
     /// Merges an approved result, as the head of the queue.
     pub(super) async fn merge(
         &self,
-        case: &Case,
-        desk: &mut Desk,
+        case: &JudgeCase,
+        desk: &mut JudgeMemory,
         sign: StopSign,
         mut stop: StopSign,
-    ) -> Booked<()> {
+    ) -> LedgerResult<()> {
         let mut ending = JudgeEnding::StepBack {
             reason: "the base moves faster than the guard".to_owned(),
         };
@@ -60,11 +60,11 @@ impl Judge {
                     ending = ends;
                     break;
                 }
-                Err(Stopped::Yard(trouble)) => {
+                Err(JudgeStop::Yard(trouble)) => {
                     ending = self.trouble(trouble, &mut stop).await;
                     break;
                 }
-                Err(Stopped::Ledger(error)) => return Err(error),
+                Err(JudgeStop::Ledger(error)) => return Err(error),
             }
             if sign.is_raised() {
                 break;
@@ -82,16 +82,16 @@ impl Judge {
 
     async fn round(
         &self,
-        case: &Case,
-        desk: &mut Desk,
+        case: &JudgeCase,
+        desk: &mut JudgeMemory,
         sign: &StopSign,
         stop: &mut StopSign,
-    ) -> Result<Round, Stopped> {
+    ) -> Result<Round, JudgeStop> {
         let crew = &self.crew;
         let task = crew.book.task(&case.task.id).await?;
         let open = task.and_then(|task| task.intent);
         if let Some(intent) = open {
-            if !crew.keeps(Rule::RollForward) {
+            if !crew.keeps(RoleRule::RollForward) {
                 let elsewhere = BasePosition::Elsewhere;
                 crew.book
                     .settle_intent(&case.lease, &intent, elsewhere)
@@ -107,14 +107,14 @@ impl Judge {
         let (task, run_id) = (case.task.clone(), case.run.id.clone());
         let merged = crew.yard.merge(base.clone(), result.clone(), task, run_id);
         let merge_commit = match merged.await? {
-            Merge::Commit(commit) => commit,
-            Merge::Conflicts(paths) => return Ok(Round::Ends(conflict(&paths))),
-            Merge::Empty => return Ok(Round::Ends(empty())),
-            Merge::Missing => {
+            TaskMergeOutcome::Commit(commit) => commit,
+            TaskMergeOutcome::Conflicts(paths) => return Ok(Round::Ends(conflict(&paths))),
+            TaskMergeOutcome::Empty => return Ok(Round::Ends(empty())),
+            TaskMergeOutcome::Missing => {
                 return Ok(Round::Ends(unable("the commit of the result is not there")));
             }
         };
-        let checks = if crew.keeps(Rule::GuardOnMerge) {
+        let checks = if crew.keeps(RoleRule::GuardOnMerge) {
             self.guard(&merge_commit, case, sign).await?
         } else {
             self.guard(&result, case, sign).await?
@@ -140,7 +140,7 @@ impl Judge {
             old_base: base,
             merge_commit,
         };
-        if !crew.keeps(Rule::IntentBeforeBase) {
+        if !crew.keeps(RoleRule::IntentBeforeBase) {
             crew.yard.move_base(intent.clone()).await?;
         }
         let record = || {
@@ -170,10 +170,10 @@ impl Judge {
     /// Moves the base as was promised, or finds that it is elsewhere.
     async fn roll_forward(
         &self,
-        case: &Case,
+        case: &JudgeCase,
         intent: &Intent,
         stop: &mut StopSign,
-    ) -> Result<Round, Stopped> {
+    ) -> Result<Round, JudgeStop> {
         let crew = &self.crew;
         for _ in 0..MOVES {
             let position = match crew.yard.position(intent.clone()).await? {
@@ -210,9 +210,9 @@ impl Judge {
     async fn guard(
         &self,
         commit: &str,
-        case: &Case,
+        case: &JudgeCase,
         sign: &StopSign,
-    ) -> Result<Vec<Checked>, Stopped> {
+    ) -> Result<Vec<CheckOutcome>, JudgeStop> {
         let check = || {
             let (commit, task) = (commit.to_owned(), Some(case.task.clone()));
             self.crew.yard.check(commit, task, sign.clone())
@@ -226,7 +226,7 @@ impl Judge {
     }
 
     /// Pauses the queue and makes the one task that mends the base.
-    async fn make_mender(&self, base: &str, stop: &mut StopSign) -> Result<(), Stopped> {
+    async fn make_mender(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeStop> {
         let crew = &self.crew;
         let mut red = RedBase {
             commit: base.to_owned(),
@@ -249,16 +249,16 @@ impl Judge {
             }
         }
         let note = insist(crew, stop, || crew.book.set_red_base(Some(&red))).await;
-        note.unwrap_or(Ok(())).map_err(Stopped::from)
+        note.unwrap_or(Ok(())).map_err(JudgeStop::from)
     }
 
     /// The answers, made on the merge commit itself.
     async fn packet(
         &self,
-        case: &Case,
+        case: &JudgeCase,
         result: &str,
-        checks: &[Checked],
-    ) -> Result<Result<ResultPacket, String>, Stopped> {
+        checks: &[CheckOutcome],
+    ) -> Result<Result<ResultPacket, String>, JudgeStop> {
         let yard = &self.crew.yard;
         let missing = || Ok(Err("the commit of the result is not there".to_owned()));
         let Some(start) = yard.start_of(result.to_owned()).await? else {

@@ -21,14 +21,14 @@ use std::sync::Arc;
 use runner_ledger::{LedgerClock, LedgerError, StoreNotifications};
 use runner_lifecycle::{Task, Timestamp};
 
-use crate::book::{Book, Booked};
-use crate::rules::draft::Defaults;
+use crate::book::{LedgerPort, LedgerResult};
+use crate::rules::draft::TaskDefaults;
 use crate::rules::policy::PathRules;
-use crate::yard::{StopSign, Yard};
-use backlog::{Backlog, Changes};
+use crate::yard::{StopSign, Workspaces};
+use backlog::{BacklogChanges, FleetBacklog};
 
 /// Removes from the yard what runs left that nobody needs any more.
-pub async fn clear_up(crew: &Crew) -> Booked<()> {
+pub async fn clear_up(crew: &RoleContext) -> LedgerResult<()> {
     sweep::sweep(crew).await
 }
 
@@ -41,7 +41,7 @@ const MAX_PAUSE_SECS: u64 = 30;
 
 /// What a project says about its fleet.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FleetSettings {
     /// The name of the branch that results are merged into.
     pub base: String,
     /// What the whole is for; packets carry it.
@@ -57,7 +57,7 @@ pub struct Settings {
     /// The name of this machine.
     pub host: String,
     /// What every new task begins with.
-    pub defaults: Defaults,
+    pub defaults: TaskDefaults,
     /// Whether there is a new plan once everything is done and the repo is another one.
     pub replan: bool,
     /// The roles that this fleet has agents for, or will have once there is work.
@@ -65,7 +65,7 @@ pub struct Settings {
 }
 
 /// What sessions are told besides their packet, and what is learned from failures.
-pub trait Notes: Send + Sync {
+pub trait SessionNotes: Send + Sync {
     /// Role instructions, host lines and earlier failures, whole lines only.
     fn context(&self, task: &Task) -> String;
 
@@ -77,7 +77,7 @@ pub trait Notes: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoNotes;
 
-impl Notes for NoNotes {
+impl SessionNotes for NoNotes {
     fn context(&self, _task: &Task) -> String {
         String::new()
     }
@@ -87,33 +87,33 @@ impl Notes for NoNotes {
 
 /// What every role of a process works with.
 #[derive(Clone)]
-pub struct Crew {
+pub struct RoleContext {
     /// The ledger.
-    pub book: Book,
+    pub book: LedgerPort,
     /// Git, guards and sessions.
-    pub yard: Arc<dyn Yard>,
+    pub yard: Arc<dyn Workspaces>,
     /// The clock of this machine.
     pub clock: Arc<dyn LedgerClock>,
     /// What the project says.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<FleetSettings>,
     /// What sessions are told besides.
-    pub notes: Arc<dyn Notes>,
+    pub notes: Arc<dyn SessionNotes>,
     /// Where work comes from.
-    pub backlog: Arc<dyn Backlog>,
+    pub backlog: Arc<dyn FleetBacklog>,
     /// A number that no other life of this process had: names of claims carry it.
     pub life: u64,
     /// Hears of what nobody here can mend.
-    pub halt: halt::Halt,
+    pub halt: halt::FleetHalt,
     /// The rule that is left out, to see that the simulation notices.
     #[cfg(test)]
-    pub(crate) without: Option<Rule>,
+    pub(crate) without: Option<RoleRule>,
 }
 
 /// Rules of the roles without which work would be lost or done twice. Tests leave out
 /// one at a time; builds for use have no such switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
-pub(crate) enum Rule {
+pub(crate) enum RoleRule {
     /// The intent is recorded before the base moves.
     IntentBeforeBase,
     /// An open intent is rolled forward, not begun anew.
@@ -142,22 +142,22 @@ pub(crate) enum Rule {
     BacklogFirst,
 }
 
-impl Crew {
+impl RoleContext {
     /// Whether a rule holds. Always, but for the tests of the simulation.
     #[cfg(not(test))]
     #[allow(clippy::unused_self)]
-    pub(crate) const fn keeps(&self, _rule: Rule) -> bool {
+    pub(crate) const fn keeps(&self, _rule: RoleRule) -> bool {
         true
     }
 
     /// Whether a rule holds. Always, but for the tests of the simulation.
     #[cfg(test)]
-    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+    pub(crate) fn keeps(&self, rule: RoleRule) -> bool {
         self.without != Some(rule)
     }
 
     /// A time of the ledger as this machine's clock will show it.
-    pub(crate) async fn local(&self, at: Timestamp) -> Booked<Timestamp> {
+    pub(crate) async fn local(&self, at: Timestamp) -> LedgerResult<Timestamp> {
         let left = at.millis_since(self.book.now().await?);
         Ok(self.clock.now().plus_millis(left))
     }
@@ -180,7 +180,7 @@ impl Crew {
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Woke {
+pub(crate) enum WakeReason {
     /// Something was written.
     Hint,
     /// The time has come.
@@ -192,20 +192,20 @@ pub(crate) enum Woke {
 }
 
 /// Waits for hints, times and the end.
-pub(crate) struct Watch {
+pub(crate) struct RoleWait {
     hints: StoreNotifications,
     clock: Arc<dyn LedgerClock>,
     pub(crate) stop: StopSign,
 }
 
-impl Watch {
+impl RoleWait {
     /// Begins to listen; whoever then looks misses nothing.
-    pub(crate) async fn new(crew: &Crew, mut stop: StopSign) -> Booked<Watch> {
-        let mut patience = Patience::default();
+    pub(crate) async fn new(crew: &RoleContext, mut stop: StopSign) -> LedgerResult<RoleWait> {
+        let mut patience = StoreBackoff::default();
         loop {
             match crew.book.listen().await {
                 Ok(hints) => {
-                    return Ok(Watch {
+                    return Ok(RoleWait {
                         hints,
                         clock: Arc::clone(&crew.clock),
                         stop,
@@ -220,29 +220,33 @@ impl Watch {
     }
 
     /// The same, or until something changes outside.
-    pub(crate) async fn until_outside(&mut self, at: Timestamp, outside: &mut Changes) -> Woke {
+    pub(crate) async fn until_outside(
+        &mut self,
+        at: Timestamp,
+        outside: &mut BacklogChanges,
+    ) -> WakeReason {
         tokio::select! {
             biased;
             woke = self.until(at) => woke,
-            () = outside.next() => Woke::Outside,
+            () = outside.next() => WakeReason::Outside,
         }
     }
 
-    pub(crate) async fn until(&mut self, at: Timestamp) -> Woke {
+    pub(crate) async fn until(&mut self, at: Timestamp) -> WakeReason {
         tokio::select! {
             biased;
-            () = self.stop.raised() => Woke::Stop,
-            () = self.clock.sleep_until(at) => Woke::Time,
-            () = self.hints.next() => Woke::Hint,
+            () = self.stop.raised() => WakeReason::Stop,
+            () = self.clock.sleep_until(at) => WakeReason::Time,
+            () = self.hints.next() => WakeReason::Hint,
         }
     }
 }
 
 /// How long to wait before a store that failed is asked again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience(u32);
+pub(crate) struct StoreBackoff(u32);
 
-impl Patience {
+impl StoreBackoff {
     pub(crate) fn next_secs(&mut self) -> u64 {
         let secs = 1u64.checked_shl(self.0).unwrap_or(MAX_PAUSE_SECS);
         self.0 = self.0.saturating_add(1);
@@ -257,10 +261,10 @@ impl Patience {
     /// while was waited.
     pub(crate) async fn bear<T>(
         &mut self,
-        crew: &Crew,
+        crew: &RoleContext,
         stop: &mut StopSign,
-        turn: Booked<T>,
-    ) -> Booked<Option<T>> {
+        turn: LedgerResult<T>,
+    ) -> LedgerResult<Option<T>> {
         match turn {
             Ok(done) => {
                 self.over();
@@ -276,12 +280,16 @@ impl Patience {
 }
 
 /// Repeats one call until the store answers. None: everything shall end.
-pub(crate) async fn insist<T, F, C>(crew: &Crew, stop: &mut StopSign, call: C) -> Option<Booked<T>>
+pub(crate) async fn insist<T, F, C>(
+    crew: &RoleContext,
+    stop: &mut StopSign,
+    call: C,
+) -> Option<LedgerResult<T>>
 where
     C: Fn() -> F,
-    F: Future<Output = Booked<T>>,
+    F: Future<Output = LedgerResult<T>>,
 {
-    let mut patience = Patience::default();
+    let mut patience = StoreBackoff::default();
     loop {
         match call().await {
             Err(error @ LedgerError::Store(_)) if !error.is_transient() => {

@@ -7,16 +7,16 @@ use runner_ledger::{LedgerCall, LedgerError};
 use runner_lifecycle::{BlockReason, Facts, Request, TaskState};
 
 use super::seat::seated;
-use super::{Crew, LOOK_EVERY_SECS, Patience, Rule, Watch};
-use crate::book::Booked;
+use super::{LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff};
+use crate::book::LedgerResult;
 use crate::outlook::with_counts;
 use crate::rules::plan::{self, MAX_TRIES, plan_signature};
-use crate::rules::preflight::{FailedSource, Inputs};
+use crate::rules::preflight::{FailedSource, PreflightInputs};
 use crate::yard::{PlanOrder, StopSign};
 
 /// What a look of the planner came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Planned {
+pub enum PlanOutcome {
     /// There is nothing to plan.
     NoRequirement,
     /// A backlog comes first, or a source could not be read; why.
@@ -37,20 +37,25 @@ pub enum Planned {
 }
 
 /// Hears what the planner comes to, as it happens.
-pub type Tell<'a> = &'a (dyn Fn(&Planned) + Send + Sync);
+pub type PlanListener<'a> = &'a (dyn Fn(&PlanOutcome) + Send + Sync);
 
 /// Plans while it holds its seat, until the sign is raised.
-pub async fn run(crew: &Crew, name: &str, stop: StopSign) -> Booked<()> {
+pub async fn run(crew: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
     run_telling(crew, name, stop, &|_| {}).await
 }
 
 /// The same, telling what each look came to.
-pub async fn run_telling(crew: &Crew, name: &str, stop: StopSign, tell: Tell<'_>) -> Booked<()> {
+pub async fn run_telling(
+    crew: &RoleContext,
+    name: &str,
+    stop: StopSign,
+    tell: PlanListener<'_>,
+) -> LedgerResult<()> {
     let body = |_| {
         let stop = stop.clone();
         async move {
-            let mut watch = Watch::new(crew, stop).await?;
-            let mut patience = Patience::default();
+            let mut watch = RoleWait::new(crew, stop).await?;
+            let mut patience = StoreBackoff::default();
             let mut outside = crew.backlog.changes();
             let mut settled: Option<String> = None;
             while !watch.stop.is_raised() {
@@ -69,33 +74,33 @@ pub async fn run_telling(crew: &Crew, name: &str, stop: StopSign, tell: Tell<'_>
 
 /// Looks once. `settled` is the signature that needs no further look.
 async fn look(
-    crew: &Crew,
+    crew: &RoleContext,
     name: &str,
     settled: &mut Option<String>,
     stop: &StopSign,
-    tell: Tell<'_>,
-) -> Booked<Planned> {
+    tell: PlanListener<'_>,
+) -> LedgerResult<PlanOutcome> {
     let requirement = match crew.backlog.requirement().await {
-        Ok(text) if Inputs::says_something(&text) => text,
-        Ok(_) => return Ok(Planned::NoRequirement),
-        Err(trouble) => return Ok(Planned::BacklogFirst(trouble.0)),
+        Ok(text) if PreflightInputs::says_something(&text) => text,
+        Ok(_) => return Ok(PlanOutcome::NoRequirement),
+        Err(trouble) => return Ok(PlanOutcome::BacklogFirst(trouble.0)),
     };
     let head = if crew.settings.replan {
         match crew.yard.base().await {
             Ok(head) => head,
-            Err(trouble) => return Ok(Planned::BacklogFirst(trouble.0)),
+            Err(trouble) => return Ok(PlanOutcome::BacklogFirst(trouble.0)),
         }
     } else {
         String::new()
     };
     let signature = plan_signature(&requirement, &head);
     if settled.as_ref() == Some(&signature) {
-        return Ok(Planned::Before);
+        return Ok(PlanOutcome::Before);
     }
-    if crew.keeps(Rule::BacklogFirst)
+    if crew.keeps(RoleRule::BacklogFirst)
         && let Err(why) = inputs(crew, true).await?.may_plan()
     {
-        return Ok(Planned::BacklogFirst(why));
+        return Ok(PlanOutcome::BacklogFirst(why));
     }
     let planned = ask(crew, name, &requirement, &signature, stop, tell).await?;
     if !stop.is_raised() {
@@ -105,17 +110,20 @@ async fn look(
 }
 
 /// Whether there is a requirement that can be read and was not planned yet.
-pub(crate) async fn has_requirement(crew: &Crew) -> bool {
+pub(crate) async fn has_requirement(crew: &RoleContext) -> bool {
     let text = crew.backlog.requirement().await;
-    text.is_ok_and(|text| Inputs::says_something(&text))
+    text.is_ok_and(|text| PreflightInputs::says_something(&text))
 }
 
 /// What preflight goes by, as it is now. Fail-closed: a source that cannot be read has
 /// failed, and nobody plans before it can.
-pub(crate) async fn inputs(crew: &Crew, has_requirement: bool) -> Booked<Inputs> {
-    let mut inputs = Inputs {
+pub(crate) async fn inputs(
+    crew: &RoleContext,
+    has_requirement: bool,
+) -> LedgerResult<PreflightInputs> {
+    let mut inputs = PreflightInputs {
         has_requirement,
-        ..Inputs::default()
+        ..PreflightInputs::default()
     };
     match crew.backlog.sync().await {
         Ok(outside) => {
@@ -152,13 +160,13 @@ pub fn is_parked(state: TaskState, blocked_on: Option<BlockReason>) -> bool {
 }
 
 async fn ask(
-    crew: &Crew,
+    crew: &RoleContext,
     name: &str,
     requirement: &str,
     signature: &str,
     stop: &StopSign,
-    tell: Tell<'_>,
-) -> Booked<Planned> {
+    tell: PlanListener<'_>,
+) -> LedgerResult<PlanOutcome> {
     let mut findings: Vec<String> = Vec::new();
     for attempt in 1..=MAX_TRIES {
         let order = PlanOrder {
@@ -181,19 +189,19 @@ async fn ask(
         }
         if attempt < MAX_TRIES {
             let findings = findings.clone();
-            tell(&Planned::SentBack { attempt, findings });
+            tell(&PlanOutcome::SentBack { attempt, findings });
         }
     }
-    Ok(Planned::Refused(findings))
+    Ok(PlanOutcome::Refused(findings))
 }
 
 /// Saves a plan in one transaction, once for each signature.
 async fn save(
-    crew: &Crew,
+    crew: &RoleContext,
     name: &str,
     signature: &str,
     tasks: Vec<runner_lifecycle::request::NewTask>,
-) -> Booked<Planned> {
+) -> LedgerResult<PlanOutcome> {
     let count = tasks.len();
     let mut asks = Vec::new();
     for (at, new) in tasks.into_iter().enumerate() {
@@ -209,8 +217,8 @@ async fn save(
         asks.push(ask);
     }
     match crew.book.create_all(&asks).await {
-        Ok(_) => Ok(Planned::Tasks(count)),
-        Err(LedgerError::Refused(_)) => Ok(Planned::Before),
+        Ok(_) => Ok(PlanOutcome::Tasks(count)),
+        Err(LedgerError::Refused(_)) => Ok(PlanOutcome::Before),
         Err(error) => Err(error),
     }
 }

@@ -2,8 +2,8 @@
 
 use runner_ledger::RoleLeaseAttempt;
 
-use super::{Crew, IDLE_INTERVAL_SECS, Patience};
-use crate::book::Booked;
+use super::{IDLE_INTERVAL_SECS, RoleContext, StoreBackoff};
+use crate::book::LedgerResult;
 use crate::yard::StopSign;
 
 /// A holder that missed three renewals has lost its seat.
@@ -12,17 +12,17 @@ const SEAT_TIMEOUT_SECS: u32 = 3 * IDLE_INTERVAL_SECS;
 /// Runs a role for as long as it holds its seat, and stands by in between. Returns when the
 /// sign is raised or the role ended by itself.
 pub(crate) async fn seated<F, B>(
-    crew: &Crew,
+    crew: &RoleContext,
     seat: &str,
     holder: &str,
     mut stop: StopSign,
     role: B,
-) -> Booked<()>
+) -> LedgerResult<()>
 where
     B: Fn(u64) -> F,
-    F: Future<Output = Booked<()>>,
+    F: Future<Output = LedgerResult<()>>,
 {
-    let mut patience = Patience::default();
+    let mut patience = StoreBackoff::default();
     while !stop.is_raised() {
         let token = match crew.book.sit(seat, holder, SEAT_TIMEOUT_SECS).await {
             Ok(RoleLeaseAttempt::Yours(token)) => token,
@@ -57,7 +57,7 @@ where
 }
 
 /// Renews a seat once a minute. Returns when it is somebody else's.
-async fn renew(crew: &Crew, seat: &str, token: u64) {
+async fn renew(crew: &RoleContext, seat: &str, token: u64) {
     loop {
         let next = crew.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
         crew.clock.sleep_until(next).await;

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{Task, TaskId, TaskRunStatus};
 
-use super::Crew;
-use crate::book::Booked;
-use crate::yard::Kept;
+use super::RoleContext;
+use crate::book::LedgerResult;
+use crate::yard::LeftoverRun;
 
 /// Whether anybody may still need what a run left.
 pub(super) fn is_needed(
     task: &Task,
     runs: &[TaskRun],
-    kept: &Kept,
+    kept: &LeftoverRun,
     starts_from: Option<&str>,
 ) -> bool {
     let Some(run) = runs.iter().find(|run| run.id == kept.run_id) else {
@@ -34,12 +34,12 @@ pub(super) fn is_needed(
 }
 
 /// Asks the ledger about each run that left something, and removes what nobody needs.
-pub(super) async fn sweep(crew: &Crew) -> Booked<()> {
+pub(super) async fn sweep(crew: &RoleContext) -> LedgerResult<()> {
     // A yard that cannot be swept now is swept later.
     let Ok(kept) = crew.yard.kept().await else {
         return Ok(());
     };
-    let mut known: BTreeMap<TaskId, Option<Known>> = BTreeMap::new();
+    let mut known: BTreeMap<TaskId, Option<SweptTask>> = BTreeMap::new();
     let mut gone = Vec::new();
     for one in kept {
         if !known.contains_key(&one.task) {
@@ -61,9 +61,9 @@ pub(super) async fn sweep(crew: &Crew) -> Booked<()> {
 }
 
 /// A task, its runs, and the commit that its successor starts from.
-type Known = (Task, Vec<TaskRun>, Option<String>);
+type SweptTask = (Task, Vec<TaskRun>, Option<String>);
 
-async fn look(crew: &Crew, id: &TaskId) -> Booked<Option<Known>> {
+async fn look(crew: &RoleContext, id: &TaskId) -> LedgerResult<Option<SweptTask>> {
     let Some(task) = crew.book.task(id).await? else {
         return Ok(None);
     };

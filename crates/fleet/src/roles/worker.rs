@@ -8,16 +8,19 @@ use runner_lifecycle::request::WorkEnding;
 use runner_lifecycle::{BlockReason, Facts, FailureCategory, LeasePurpose, RefusalCode, Task};
 
 use super::lease::while_kept;
-use super::{Crew, IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, Patience, Rule, Watch, Woke, insist};
-use crate::book::Booked;
+use super::{
+    IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff, WakeReason,
+    insist,
+};
+use crate::book::LedgerResult;
 use crate::rules::{classify, policy};
-use crate::yard::{StopSign, Stopper, WorkOrder, Worked};
+use crate::yard::{StopHandle, StopSign, WorkOrder, WorkOutcome};
 
 /// Who works.
 #[derive(Clone, Debug)]
-pub struct Worker {
+pub struct WorkerRole {
     /// What every role works with.
-    pub crew: Crew,
+    pub crew: RoleContext,
     /// Its name, the same in every life.
     pub name: String,
     /// Its role: `worker`, `tester` or `docser`.
@@ -26,7 +29,7 @@ pub struct Worker {
     pub account: String,
 }
 
-impl std::fmt::Debug for Crew {
+impl std::fmt::Debug for RoleContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Crew").finish_non_exhaustive()
     }
@@ -38,12 +41,12 @@ fn was_begun(given: &AgentWork) -> bool {
     given.lease.last_heartbeat_at != given.lease.claimed_at
 }
 
-impl Worker {
+impl WorkerRole {
     /// Works until the sign is raised.
-    pub async fn run(&self, stop: StopSign) -> Booked<()> {
+    pub async fn run(&self, stop: StopSign) -> LedgerResult<()> {
         let crew = &self.crew;
-        let mut watch = Watch::new(crew, stop).await?;
-        let mut patience = Patience::default();
+        let mut watch = RoleWait::new(crew, stop).await?;
+        let mut patience = StoreBackoff::default();
         let mut registered = false;
         while !watch.stop.is_raised() {
             let turn = self.turn(&mut watch, &mut registered).await;
@@ -56,8 +59,8 @@ impl Worker {
 
     /// Gives back what the dispatcher gave while this one was about to leave. What it gives
     /// even later is taken back by itself, as from everybody who never says a word.
-    async fn give_back(&self, stop: &mut StopSign) -> Booked<()> {
-        if !self.crew.keeps(Rule::GiveBack) {
+    async fn give_back(&self, stop: &mut StopSign) -> LedgerResult<()> {
+        if !self.crew.keeps(RoleRule::GiveBack) {
             return Ok(());
         }
         match self.crew.book.assigned(&self.name).await {
@@ -72,7 +75,7 @@ impl Worker {
     }
 
     /// Does what it was given, or waits for something.
-    async fn turn(&self, watch: &mut Watch, registered: &mut bool) -> Booked<()> {
+    async fn turn(&self, watch: &mut RoleWait, registered: &mut bool) -> LedgerResult<()> {
         let crew = &self.crew;
         if !*registered {
             crew.book.register(&self.agent()).await?;
@@ -89,7 +92,7 @@ impl Worker {
         let look = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
         loop {
             let beat = crew.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
-            if watch.until(beat.min(look)).await != Woke::Time || crew.clock.now() >= look {
+            if watch.until(beat.min(look)).await != WakeReason::Time || crew.clock.now() >= look {
                 return Ok(());
             }
             *registered = crew.book.seen(&self.name).await?;
@@ -107,9 +110,9 @@ impl Worker {
     }
 
     /// Works on what it was given, to the end of the lease.
-    async fn work(&self, given: AgentWork, stop: &mut StopSign) -> Booked<()> {
+    async fn work(&self, given: AgentWork, stop: &mut StopSign) -> LedgerResult<()> {
         let crew = &self.crew;
-        let (stopper, sign) = Stopper::new();
+        let (stopper, sign) = StopHandle::new();
         if given.lease.purpose != LeasePurpose::Work || was_begun(&given) {
             // An earlier life of this worker began it, and is gone with all it knew.
             return Box::pin(self.finish(&given, WorkEnding::Lost, stop))
@@ -127,14 +130,14 @@ impl Worker {
         if let Some(ended) = ended {
             return ended;
         }
-        if !crew.keeps(Rule::GiveBack) {
+        if !crew.keeps(RoleRule::GiveBack) {
             return Ok(());
         }
         stopper.stop();
         work.await
     }
 
-    async fn attempt(&self, given: &AgentWork, sign: StopSign, stop: StopSign) -> Booked<()> {
+    async fn attempt(&self, given: &AgentWork, sign: StopSign, stop: StopSign) -> LedgerResult<()> {
         let crew = &self.crew;
         let mut stop = stop;
         let Some(order) = self.order(given, &mut stop).await? else {
@@ -177,7 +180,11 @@ impl Worker {
         Ok(())
     }
 
-    async fn order(&self, given: &AgentWork, stop: &mut StopSign) -> Booked<Option<WorkOrder>> {
+    async fn order(
+        &self,
+        given: &AgentWork,
+        stop: &mut StopSign,
+    ) -> LedgerResult<Option<WorkOrder>> {
         let crew = &self.crew;
         let task = &given.task;
         let settings = &crew.settings;
@@ -199,7 +206,7 @@ impl Worker {
     }
 
     /// What git and the guards say about it.
-    async fn ending(&self, given: &AgentWork, worked: &Worked) -> WorkEnding {
+    async fn ending(&self, given: &AgentWork, worked: &WorkOutcome) -> WorkEnding {
         let task = &given.task;
         let mut findings = Vec::new();
         if let Some(result) = &worked.result {
@@ -216,7 +223,12 @@ impl Worker {
         classify::ending(task, &given.lease.run_id, worked, &findings)
     }
 
-    async fn charge(&self, given: &AgentWork, worked: &Worked, stop: &mut StopSign) -> Booked<()> {
+    async fn charge(
+        &self,
+        given: &AgentWork,
+        worked: &WorkOutcome,
+        stop: &mut StopSign,
+    ) -> LedgerResult<()> {
         let spending = SpendingTotals {
             input_tokens: worked.spent.input_tokens,
             output_tokens: worked.spent.output_tokens,
@@ -249,11 +261,11 @@ impl Worker {
         given: &AgentWork,
         mut ending: WorkEnding,
         stop: &mut StopSign,
-    ) -> Booked<Option<Task>> {
+    ) -> LedgerResult<Option<Task>> {
         let crew = &self.crew;
         let outside = self.outside(given, &ending).await?;
         let mut lease = given.lease.clone();
-        if !crew.keeps(Rule::Fencing) {
+        if !crew.keeps(RoleRule::Fencing) {
             let mut leases = crew.book.leases().await?.into_iter();
             let current = leases.find(|current| current.task_id == lease.task_id);
             lease = current.unwrap_or(lease);
@@ -294,7 +306,7 @@ impl Worker {
     }
 
     /// What is in no ledger and decides what is tried next.
-    async fn outside(&self, given: &AgentWork, ending: &WorkEnding) -> Booked<Facts> {
+    async fn outside(&self, given: &AgentWork, ending: &WorkEnding) -> LedgerResult<Facts> {
         let failures = &given.task.counters.failures_by_owner;
         let mine = failures.get(&self.name).copied().unwrap_or(0) + 1;
         let mut facts = Facts {

@@ -14,7 +14,7 @@ use runner_lifecycle::packet::{
 use runner_lifecycle::{CriterionCheck, Task};
 
 use super::policy::resource_of;
-use crate::yard::Checked;
+use crate::yard::CheckOutcome;
 
 /// The check that is the project's own guard.
 pub const GUARD: &str = "guard";
@@ -25,7 +25,7 @@ const EVIDENCE_CHARS: usize = 400;
 /// A command to run beside the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCheck {
-    /// What its [`Checked`] is named: the criterion, or `command-<n>`.
+    /// What its [`CheckOutcome`] is named: the criterion, or `command-<n>`.
     pub id: String,
     /// The command, as one line for a shell.
     pub command: String,
@@ -66,7 +66,10 @@ fn check_of<'t>(task: &'t Task, criterion: &'t str) -> &'t str {
 
 /// What was found out about the criteria that commands check; the criterion that nothing
 /// answers, otherwise.
-pub fn command_answers(task: &Task, checks: &[Checked]) -> Result<Vec<AcceptanceAnswer>, String> {
+pub fn command_answers(
+    task: &Task,
+    checks: &[CheckOutcome],
+) -> Result<Vec<AcceptanceAnswer>, String> {
     let mut answers = Vec::new();
     for criterion in &task.acceptance {
         if criterion.check != CriterionCheck::Command {
@@ -143,7 +146,7 @@ pub fn merge_packet(
     task: &Task,
     run_id: &str,
     changes: &[ResourceChange],
-    checks: &[Checked],
+    checks: &[CheckOutcome],
     judge_packet: Option<&ResultPacket>,
 ) -> Result<ResultPacket, String> {
     let mut answers = command_answers(task, checks)?;
@@ -231,7 +234,7 @@ mod tests {
             };
             let names: Vec<String> = planned_checks(&task).into_iter().map(|c| c.id).collect();
             assert_eq!(names, planned);
-            let all: Vec<Checked> = names
+            let all: Vec<CheckOutcome> = names
                 .iter()
                 .map(String::as_str)
                 .chain(["guard"])

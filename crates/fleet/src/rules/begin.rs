@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::preflight::{Counts, Inputs};
+use super::preflight::{PreflightInputs, RoleCounts};
 
 /// What a role does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Post {
+pub enum FleetRole {
     /// Gives ready tasks to agents.
     Dispatcher,
     /// Leads on what is blocked.
@@ -26,38 +26,38 @@ pub enum Post {
     Keeper,
 }
 
-impl Post {
+impl FleetRole {
     /// Its name; agents and seats are called after it.
     pub const fn word(self) -> &'static str {
         match self {
-            Post::Dispatcher => "dispatcher",
-            Post::Cycle => "cycle",
-            Post::Planner => "planner",
-            Post::Worker => "worker",
-            Post::Tester => "tester",
-            Post::Docser => "docser",
-            Post::Judge => "judge",
-            Post::Keeper => "keeper",
+            FleetRole::Dispatcher => "dispatcher",
+            FleetRole::Cycle => "cycle",
+            FleetRole::Planner => "planner",
+            FleetRole::Worker => "worker",
+            FleetRole::Tester => "tester",
+            FleetRole::Docser => "docser",
+            FleetRole::Judge => "judge",
+            FleetRole::Keeper => "keeper",
         }
     }
 }
 
 /// So many of each, in the order in which they begin; the keeper is always there.
-pub fn posts(counts: &Counts) -> [(Post, u32); 8] {
+pub fn posts(counts: &RoleCounts) -> [(FleetRole, u32); 8] {
     [
-        (Post::Keeper, 1),
-        (Post::Dispatcher, counts.dispatcher),
-        (Post::Cycle, counts.cycle_manager),
-        (Post::Planner, counts.planner),
-        (Post::Worker, counts.worker),
-        (Post::Tester, counts.tester),
-        (Post::Docser, counts.docser),
-        (Post::Judge, counts.judge),
+        (FleetRole::Keeper, 1),
+        (FleetRole::Dispatcher, counts.dispatcher),
+        (FleetRole::Cycle, counts.cycle_manager),
+        (FleetRole::Planner, counts.planner),
+        (FleetRole::Worker, counts.worker),
+        (FleetRole::Tester, counts.tester),
+        (FleetRole::Docser, counts.docser),
+        (FleetRole::Judge, counts.judge),
     ]
 }
 
 /// Those that wait for their first work: the project wants some, and none begins at once.
-pub fn waiting(wanted: &Counts, at_once: &Counts) -> BTreeSet<Post> {
+pub fn waiting(wanted: &RoleCounts, at_once: &RoleCounts) -> BTreeSet<FleetRole> {
     let wanted = posts(wanted).into_iter();
     wanted
         .zip(posts(at_once))
@@ -68,9 +68,9 @@ pub fn waiting(wanted: &Counts, at_once: &Counts) -> BTreeSet<Post> {
 
 /// The work that is there.
 #[derive(Clone, Debug, Default)]
-pub struct Work {
+pub struct AvailableWork {
     /// What preflight goes by, as it is now.
-    pub inputs: Inputs,
+    pub inputs: PreflightInputs,
     /// Tasks that are todo.
     pub todo: u64,
     /// The roles for which a task is ready.
@@ -78,14 +78,14 @@ pub struct Work {
 }
 
 /// Which of those that wait begin now, each with why.
-pub fn due(waiting: &BTreeSet<Post>, work: &Work) -> Vec<(Post, String)> {
+pub fn due(waiting: &BTreeSet<FleetRole>, work: &AvailableWork) -> Vec<(FleetRole, String)> {
     let all = waiting.iter();
     all.filter_map(|post| Some((*post, first_work(*post, work)?)))
         .collect()
 }
 
 /// Why a role has something to do, if it has.
-fn first_work(post: Post, work: &Work) -> Option<String> {
+fn first_work(post: FleetRole, work: &AvailableWork) -> Option<String> {
     let inputs = &work.inputs;
     let some = |count: u64, one: &str, many: &str| {
         (count > 0).then(|| match count {
@@ -94,14 +94,14 @@ fn first_work(post: Post, work: &Work) -> Option<String> {
         })
     };
     match post {
-        Post::Keeper => Some("somebody watches over leases".to_owned()),
+        FleetRole::Keeper => Some("somebody watches over leases".to_owned()),
         // It also says which tasks wait for a dead one, so a task need not be ready.
-        Post::Dispatcher => some(work.todo, "task waits to start", "tasks wait to start"),
-        Post::Worker | Post::Tester | Post::Docser => work
+        FleetRole::Dispatcher => some(work.todo, "task waits to start", "tasks wait to start"),
+        FleetRole::Worker | FleetRole::Tester | FleetRole::Docser => work
             .ready
             .contains(post.word())
             .then(|| format!("a task for a {} is ready", post.word())),
-        Post::Judge => {
+        FleetRole::Judge => {
             let count = inputs.open_pull_requests + inputs.awaiting_judge;
             some(
                 count,
@@ -109,12 +109,12 @@ fn first_work(post: Post, work: &Work) -> Option<String> {
                 "results wait for a judge",
             )
         }
-        Post::Cycle => {
+        FleetRole::Cycle => {
             let count = inputs.issue_backlog + inputs.open_pull_requests;
             some(count, "issue waits", "issues wait")
                 .or_else(|| some(inputs.blocked, "task is blocked", "tasks are blocked"))
         }
-        Post::Planner => inputs
+        FleetRole::Planner => inputs
             .may_plan()
             .is_ok()
             .then(|| "the requirement can be planned, nothing else is open".to_owned()),
@@ -128,39 +128,39 @@ mod tests {
     use super::super::preflight::{FailedSource, preflight};
     use super::*;
 
-    fn wanted() -> Counts {
-        Counts::from(&FleetConfig::default())
+    fn wanted() -> RoleCounts {
+        RoleCounts::from(&FleetConfig::default())
     }
 
-    fn words(posts: impl IntoIterator<Item = Post>) -> String {
-        let words: Vec<&str> = posts.into_iter().map(Post::word).collect();
+    fn words(posts: impl IntoIterator<Item = FleetRole>) -> String {
+        let words: Vec<&str> = posts.into_iter().map(FleetRole::word).collect();
         words.join(" ")
     }
 
     #[test]
     fn who_waits_is_who_does_not_begin_at_once() {
-        let check = |inputs: Inputs, expected: &str| {
+        let check = |inputs: PreflightInputs, expected: &str| {
             let said = preflight(inputs, &FleetConfig::default());
             let waiting = waiting(&wanted(), &said.recommendations.counts);
             assert_eq!(words(waiting), expected, "{:?}", said.inputs);
         };
-        let none = Inputs::default;
-        let requirement = Inputs {
+        let none = PreflightInputs::default;
+        let requirement = PreflightInputs {
             has_requirement: true,
             ..none()
         };
         check(requirement, "");
-        let tasks = Inputs {
+        let tasks = PreflightInputs {
             local_backlog: 1,
             ..none()
         };
         check(tasks, "planner");
-        let pulls = Inputs {
+        let pulls = PreflightInputs {
             open_pull_requests: 1,
             ..none()
         };
         check(pulls, "dispatcher planner worker tester docser");
-        let parked = Inputs {
+        let parked = PreflightInputs {
             blocked: 1,
             ..none()
         };
@@ -171,16 +171,16 @@ mod tests {
     fn nobody_waits_for_a_role_that_the_project_does_not_want() {
         let mut wanted = wanted();
         wanted.tester = 0;
-        let waiting = waiting(&wanted, &Counts::default());
-        assert!(!waiting.contains(&Post::Tester));
-        assert!(!waiting.contains(&Post::Keeper), "it is always there");
+        let waiting = waiting(&wanted, &RoleCounts::default());
+        assert!(!waiting.contains(&FleetRole::Tester));
+        assert!(!waiting.contains(&FleetRole::Keeper), "it is always there");
         assert_eq!(waiting.len(), 6);
     }
 
     #[test]
     fn first_work_of_each() {
-        let everybody: BTreeSet<Post> = waiting(&wanted(), &Counts::default());
-        let check = |work: &Work, expected: &[&str]| {
+        let everybody: BTreeSet<FleetRole> = waiting(&wanted(), &RoleCounts::default());
+        let check = |work: &AvailableWork, expected: &[&str]| {
             let due = due(&everybody, work);
             let said: Vec<String> = due
                 .iter()
@@ -188,18 +188,18 @@ mod tests {
                 .collect();
             assert_eq!(said, expected, "{work:?}");
         };
-        check(&Work::default(), &[]);
-        let waits = Work {
-            inputs: Inputs {
+        check(&AvailableWork::default(), &[]);
+        let waits = AvailableWork {
+            inputs: PreflightInputs {
                 local_backlog: 1,
                 has_requirement: true,
-                ..Inputs::default()
+                ..PreflightInputs::default()
             },
             todo: 1,
-            ..Work::default()
+            ..AvailableWork::default()
         };
         check(&waits, &["dispatcher begins: 1 task waits to start"]);
-        let ready = Work {
+        let ready = AvailableWork {
             ready: ["docser".to_owned()].into(),
             todo: 2,
             ..waits
@@ -211,15 +211,15 @@ mod tests {
                 "docser begins: a task for a docser is ready",
             ],
         );
-        let result = Work {
-            inputs: Inputs {
+        let result = AvailableWork {
+            inputs: PreflightInputs {
                 awaiting_judge: 1,
                 local_backlog: 1,
                 blocked: 1,
                 has_requirement: true,
-                ..Inputs::default()
+                ..PreflightInputs::default()
             },
-            ..Work::default()
+            ..AvailableWork::default()
         };
         check(
             &result,
@@ -228,14 +228,14 @@ mod tests {
                 "judge begins: 1 result waits for a judge",
             ],
         );
-        let outside = Work {
-            inputs: Inputs {
+        let outside = AvailableWork {
+            inputs: PreflightInputs {
                 open_pull_requests: 1,
                 issue_backlog: 1,
                 has_requirement: true,
-                ..Inputs::default()
+                ..PreflightInputs::default()
             },
-            ..Work::default()
+            ..AvailableWork::default()
         };
         check(
             &outside,
@@ -244,12 +244,12 @@ mod tests {
                 "judge begins: 1 result waits for a judge",
             ],
         );
-        let mut plan = Work {
-            inputs: Inputs {
+        let mut plan = AvailableWork {
+            inputs: PreflightInputs {
                 has_requirement: true,
-                ..Inputs::default()
+                ..PreflightInputs::default()
             },
-            ..Work::default()
+            ..AvailableWork::default()
         };
         check(
             &plan,

@@ -6,9 +6,9 @@ use runner_lifecycle::retry::{LoopEnding, RunEnding};
 use runner_lifecycle::{FailureCategory, RefusalCode, Task};
 
 use super::answers::{command_answers, done_packet, planned_checks};
-use super::policy::{Finding, could_not_run, paths_of};
+use super::policy::{PolicyFinding, could_not_run, paths_of};
 use super::signature::{gist, signature};
-use crate::yard::{CheckEnd, Checked, Worked};
+use crate::yard::{CheckEnd, CheckOutcome, WorkOutcome};
 
 /// The longest note of a failure, in characters.
 const NOTE_CHARS: usize = 600;
@@ -48,7 +48,12 @@ const CIRCLES: [&str; 4] = [
 /// | | a path outside the scope | blocked, SCOPE_VIOLATION |
 /// | | another finding | failed, policy |
 /// | | else | success |
-pub fn ending(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> WorkEnding {
+pub fn ending(
+    task: &Task,
+    run_id: &str,
+    worked: &WorkOutcome,
+    findings: &[PolicyFinding],
+) -> WorkEnding {
     match worked.ending.run_ending() {
         RunEnding::Lost => WorkEnding::Lost,
         RunEnding::Quota => WorkEnding::Quota {
@@ -71,7 +76,7 @@ pub fn failed(category: FailureCategory, note: &str, text: &str) -> WorkEnding {
 }
 
 /// A loop that ended before its goal.
-fn unfinished(task: &Task, worked: &Worked, category: FailureCategory) -> WorkEnding {
+fn unfinished(task: &Task, worked: &WorkOutcome, category: FailureCategory) -> WorkEnding {
     let category = match worked.ending {
         LoopEnding::IterationLimit if goes_in_circles(task, worked) => FailureCategory::ModelLoop,
         // The runner's own words; a guard's log may speak of permissions for other reasons.
@@ -95,7 +100,7 @@ fn unfinished(task: &Task, worked: &Worked, category: FailureCategory) -> WorkEn
 }
 
 /// Whether the last attempt ended in the very same way, or somebody says so.
-fn goes_in_circles(task: &Task, worked: &Worked) -> bool {
+fn goes_in_circles(task: &Task, worked: &WorkOutcome) -> bool {
     let lower = worked.why.to_lowercase();
     let said = CIRCLES.iter().any(|words| lower.contains(words));
     let before = task.counters.signature.as_deref();
@@ -111,7 +116,12 @@ fn is_refusal(text: &str) -> bool {
 }
 
 /// A loop that says it is through.
-fn complete(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) -> WorkEnding {
+fn complete(
+    task: &Task,
+    run_id: &str,
+    worked: &WorkOutcome,
+    findings: &[PolicyFinding],
+) -> WorkEnding {
     if let Some(check) = with_end(&worked.checks, CheckEnd::Unable) {
         return unable(task, check);
     }
@@ -153,12 +163,12 @@ fn complete(task: &Task, run_id: &str, worked: &Worked, findings: &[Finding]) ->
     WorkEnding::Success { result, packet }
 }
 
-fn with_end(checks: &[Checked], end: CheckEnd) -> Option<&Checked> {
+fn with_end(checks: &[CheckOutcome], end: CheckEnd) -> Option<&CheckOutcome> {
     checks.iter().find(|check| check.end == end)
 }
 
 /// A check that could not run: the project is not set up, or something is not allowed.
-fn unable(task: &Task, check: &Checked) -> WorkEnding {
+fn unable(task: &Task, check: &CheckOutcome) -> WorkEnding {
     let text = format!("{}\n{}", check.evidence, check.tail);
     let category = if is_refusal(&text) {
         FailureCategory::Permission
@@ -174,7 +184,7 @@ fn unable(task: &Task, check: &Checked) -> WorkEnding {
 }
 
 /// Why a check is red: what it printed, or where it printed nothing how it ended.
-pub(super) fn words_of(check: &Checked) -> String {
+pub(super) fn words_of(check: &CheckOutcome) -> String {
     let gist = gist(&check.tail);
     if gist.is_empty() {
         check.evidence.clone()
@@ -184,7 +194,7 @@ pub(super) fn words_of(check: &Checked) -> String {
 }
 
 /// The command of a check, for people.
-fn shown(task: &Task, check: &Checked) -> String {
+fn shown(task: &Task, check: &CheckOutcome) -> String {
     match planned_checks(task).iter().find(|one| one.id == check.id) {
         Some(planned) => format!("`{}`", planned.command),
         None => format!("the {}", check.id),
@@ -193,7 +203,7 @@ fn shown(task: &Task, check: &Checked) -> String {
 
 /// The ending that findings lead to: those about the scope first, since the packet may be
 /// wrong there.
-fn against_policy(findings: &[Finding]) -> Option<WorkEnding> {
+fn against_policy(findings: &[PolicyFinding]) -> Option<WorkEnding> {
     findings.first()?;
     let mut texts: Vec<&str> = findings.iter().map(|one| one.text.as_str()).collect();
     texts.dedup();
@@ -205,7 +215,7 @@ fn against_policy(findings: &[Finding]) -> Option<WorkEnding> {
             waits_for: paths_of(findings),
         });
     }
-    let ids: Vec<String> = findings.iter().map(Finding::id).collect();
+    let ids: Vec<String> = findings.iter().map(PolicyFinding::id).collect();
     let category = FailureCategory::Policy;
     Some(failed(category, &note, &ids.join("\n")))
 }

@@ -6,7 +6,7 @@ use runner_core::text::{cut_chars, is_invisible};
 use runner_lifecycle::{FailureCategory, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::role::Role;
+use super::role::RoleProfile;
 
 /// The most characters of host lines.
 pub const HOST_CHARS: usize = 550;
@@ -30,7 +30,7 @@ const DELTA_HEADING: &str = "Failures of the last day, newest first:";
 const GIST_CHARS: usize = 120;
 
 /// What a session of the role is told, and nothing else: equal inputs give equal text.
-pub fn session_context(role: Option<&Role>, host: &[String], delta: &[String]) -> String {
+pub fn session_context(role: Option<&RoleProfile>, host: &[String], delta: &[String]) -> String {
     let (host, delta) = injected(host, delta);
     let instructions = role.map_or("", |role| role.instructions);
     [instructions, &host, &delta]
@@ -91,13 +91,13 @@ pub(super) fn one_line(text: &str) -> String {
 #[serde(deny_unknown_fields)]
 pub struct FailureDelta {
     /// Newest first.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<KnownFailure>,
 }
 
 /// One kind of failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Failure {
+pub struct KnownFailure {
     /// Its normal form.
     pub signature: String,
     /// What kind it is.
@@ -127,7 +127,7 @@ impl FailureDelta {
     /// Adds a failure: one of the same signature is counted, what is older than a day or
     /// beyond the limit is forgotten.
     pub fn add(&mut self, signature: &str, category: FailureCategory, gist: &str, now: Timestamp) {
-        let same = |failure: &Failure| failure.signature == signature;
+        let same = |failure: &KnownFailure| failure.signature == signature;
         let before = self
             .failures
             .iter()
@@ -136,7 +136,7 @@ impl FailureDelta {
         self.failures.retain(|one| !same(one));
         self.failures.insert(
             0,
-            Failure {
+            KnownFailure {
                 signature: signature.to_owned(),
                 category,
                 gist: cut_chars(&one_line(gist), GIST_CHARS).into_owned(),

@@ -9,11 +9,11 @@ use runner_lifecycle::row::{Criterion, TaskId};
 use runner_lifecycle::{CriterionCheck, TaskKind, TaskOrigin};
 
 use super::answers::GUARD;
-use super::role::Role;
+use super::role::RoleProfile;
 
 /// What the config says about every new task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Defaults {
+pub struct TaskDefaults {
     /// How long nothing may be heard of the owner.
     pub timeout_seconds: u32,
     /// How often it says that it lives.
@@ -24,9 +24,9 @@ pub struct Defaults {
     pub review: bool,
 }
 
-impl From<&FleetConfig> for Defaults {
-    fn from(config: &FleetConfig) -> Defaults {
-        Defaults {
+impl From<&FleetConfig> for TaskDefaults {
+    fn from(config: &FleetConfig) -> TaskDefaults {
+        TaskDefaults {
             timeout_seconds: config.timeout_seconds,
             heartbeat_interval_seconds: config.heartbeat_interval_seconds,
             timebox_seconds: config.timebox_minutes.saturating_mul(60),
@@ -35,9 +35,9 @@ impl From<&FleetConfig> for Defaults {
     }
 }
 
-impl Defaults {
+impl TaskDefaults {
     /// A task of the role with nothing else said.
-    pub fn task(&self, id: TaskId, role: Option<&Role>) -> NewTask {
+    pub fn task(&self, id: TaskId, role: Option<&RoleProfile>) -> NewTask {
         let mut new = NewTask {
             role: String::new(),
             acceptance: vec![guard_criterion()],
@@ -65,7 +65,7 @@ pub fn review_task(
     number: u64,
     title: &str,
     head: &str,
-    defaults: &Defaults,
+    defaults: &TaskDefaults,
 ) -> Option<NewTask> {
     let id = TaskId::parse(&format!("{source}-pr-{number}")).ok()?;
     Some(NewTask {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn roles_make_different_tasks() {
-        let defaults = Defaults::from(&FleetConfig::default());
+        let defaults = TaskDefaults::from(&FleetConfig::default());
         for (role, scope, change, lane) in [
             (Some(&WORKER), vec!["."], true, "feature"),
             (Some(&TESTER), vec!["tests"], false, "feature"),

@@ -6,7 +6,7 @@ use runner_lifecycle::retry::LoopEnding;
 use runner_lifecycle::row::Criterion;
 use runner_lifecycle::{CriterionCheck, Task, TaskId};
 
-use crate::yard::{CheckEnd, Checked, Spent, WorkResult, Worked};
+use crate::yard::{CheckEnd, CheckOutcome, LoopUsage, WorkOutcome, WorkResult};
 
 /// A task that may change `src`, checked by the guard and by one command.
 pub(super) fn task() -> Task {
@@ -52,8 +52,8 @@ pub(super) fn change(path: &str, action: ChangeAction) -> ResourceChange {
     }
 }
 
-pub(super) fn checked(id: &str, end: CheckEnd, tail: &str) -> Checked {
-    Checked {
+pub(super) fn checked(id: &str, end: CheckEnd, tail: &str) -> CheckOutcome {
+    CheckOutcome {
         id: id.to_owned(),
         end,
         evidence: format!("evidence of {id}"),
@@ -62,8 +62,8 @@ pub(super) fn checked(id: &str, end: CheckEnd, tail: &str) -> Checked {
 }
 
 /// A loop that is complete, with a change inside the scope and green checks.
-pub(super) fn worked() -> Worked {
-    Worked {
+pub(super) fn worked() -> WorkOutcome {
+    WorkOutcome {
         ending: LoopEnding::Complete,
         result: Some(WorkResult {
             start: "s0".to_owned(),
@@ -77,6 +77,6 @@ pub(super) fn worked() -> Worked {
         why: String::new(),
         quota_until: None,
         account: "codex".to_owned(),
-        spent: Spent::default(),
+        spent: LoopUsage::default(),
     }
 }

@@ -21,7 +21,7 @@ const STABLE: [&str; 6] = ["OS", "Kernel", "Shell", "CPU", "GPU", "Memory"];
 /// Where a snapshot comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum SnapshotSource {
     /// `neofetch --stdout`
     Neofetch,
     /// `uname -srmo`
@@ -31,9 +31,9 @@ pub enum Source {
 /// What is known of the machine: `.runner/fleet/context/agent-profile.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Snapshot {
+pub struct HostSnapshot {
     /// Where it comes from.
-    pub source: Source,
+    pub source: SnapshotSource,
     /// The lines for a session.
     pub lines: Vec<String>,
     /// The SHA-256 of what stays the same.
@@ -42,14 +42,14 @@ pub struct Snapshot {
     pub taken_at: Timestamp,
 }
 
-impl Snapshot {
+impl HostSnapshot {
     /// From the output of a command; none if it says nothing that is known.
-    pub fn parse(source: Source, output: &str, now: Timestamp) -> Option<Snapshot> {
+    pub fn parse(source: SnapshotSource, output: &str, now: Timestamp) -> Option<HostSnapshot> {
         let lines = match source {
-            Source::Neofetch => neofetch_lines(output),
-            Source::Uname => uname_lines(output),
+            SnapshotSource::Neofetch => neofetch_lines(output),
+            SnapshotSource::Uname => uname_lines(output),
         };
-        (!lines.is_empty()).then(|| Snapshot {
+        (!lines.is_empty()).then(|| HostSnapshot {
             source,
             fingerprint: sha256_hex(lines.join("\n").as_bytes()),
             lines,
@@ -60,7 +60,7 @@ impl Snapshot {
 
 /// Whether to look again: there is no snapshot, it is a day old or from the future, or
 /// the machine is another one.
-pub fn refresh_due(kept: Option<&Snapshot>, fingerprint: Option<&str>, now: Timestamp) -> bool {
+pub fn refresh_due(kept: Option<&HostSnapshot>, fingerprint: Option<&str>, now: Timestamp) -> bool {
     let Some(kept) = kept else {
         return true;
     };
@@ -131,15 +131,15 @@ CPU: Some CPU (8) @ 3.0GHz
 Memory: 1234MiB / 15991MiB
 ";
 
-    fn snapshot(source: Source, output: &str) -> Option<Snapshot> {
-        Snapshot::parse(source, output, Timestamp(5))
+    fn snapshot(source: SnapshotSource, output: &str) -> Option<HostSnapshot> {
+        HostSnapshot::parse(source, output, Timestamp(5))
     }
 
     #[test]
     fn lines_of_both_sources() {
-        let cases: [(Source, &str, &[&str]); 6] = [
+        let cases: [(SnapshotSource, &str, &[&str]); 6] = [
             (
-                Source::Neofetch,
+                SnapshotSource::Neofetch,
                 NEOFETCH,
                 &[
                     "OS: Debian GNU/Linux 12 (bookworm) x86_64",
@@ -150,12 +150,12 @@ Memory: 1234MiB / 15991MiB
                 ],
             ),
             (
-                Source::Neofetch,
+                SnapshotSource::Neofetch,
                 "\u{1b}[1m  /\\_/\\  \u{1b}[0m OS: Arch\u{1b}[0m",
                 &["OS: Arch"],
             ),
             (
-                Source::Uname,
+                SnapshotSource::Uname,
                 "Linux 6.1.0-18-amd64 x86_64 GNU/Linux\n",
                 &[
                     "OS: GNU/Linux",
@@ -164,12 +164,12 @@ Memory: 1234MiB / 15991MiB
                 ],
             ),
             (
-                Source::Uname,
+                SnapshotSource::Uname,
                 "Linux 6.1 aarch64",
                 &["Kernel: Linux 6.1", "Machine: aarch64"],
             ),
-            (Source::Uname, "Linux", &[]),
-            (Source::Neofetch, "command not found", &[]),
+            (SnapshotSource::Uname, "Linux", &[]),
+            (SnapshotSource::Neofetch, "command not found", &[]),
         ];
         for (source, output, expected) in cases {
             let lines = snapshot(source, output).map(|one| one.lines);
@@ -179,24 +179,24 @@ Memory: 1234MiB / 15991MiB
 
     #[test]
     fn the_fingerprint_is_of_what_stays() {
-        let first = snapshot(Source::Neofetch, NEOFETCH).unwrap();
+        let first = snapshot(SnapshotSource::Neofetch, NEOFETCH).unwrap();
         let later = NEOFETCH
             .replace("3 days", "9 days")
             .replace("1234MiB", "9999MiB")
             .replace("user@machine", "other@place");
-        let later = snapshot(Source::Neofetch, &later).unwrap();
+        let later = snapshot(SnapshotSource::Neofetch, &later).unwrap();
         assert_eq!(first.fingerprint, later.fingerprint);
         let other = NEOFETCH.replace("6.1.0-18", "6.1.0-19");
-        let other = snapshot(Source::Neofetch, &other).unwrap();
+        let other = snapshot(SnapshotSource::Neofetch, &other).unwrap();
         assert_ne!(first.fingerprint, other.fingerprint);
         let text = serde_json::to_string(&first).unwrap();
-        assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), first);
+        assert_eq!(serde_json::from_str::<HostSnapshot>(&text).unwrap(), first);
     }
 
     #[test]
     fn when_to_look_again() {
         let day = 24 * 3600 * 1000;
-        let kept = snapshot(Source::Neofetch, NEOFETCH).unwrap();
+        let kept = snapshot(SnapshotSource::Neofetch, NEOFETCH).unwrap();
         let same = kept.fingerprint.clone();
         for (kept, seen, now, due) in [
             (None, None, 5, true),
@@ -217,7 +217,7 @@ Memory: 1234MiB / 15991MiB
     proptest! {
         #[test]
         fn any_output_is_taken(output in "(?s).{0,300}") {
-            for source in [Source::Neofetch, Source::Uname] {
+            for source in [SnapshotSource::Neofetch, SnapshotSource::Uname] {
                 for line in snapshot(source, &output).map(|one| one.lines).unwrap_or_default() {
                     prop_assert!(line.chars().count() <= LINE_CHARS);
                     prop_assert!(!line.contains('\n'));

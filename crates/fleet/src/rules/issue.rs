@@ -11,10 +11,10 @@ use runner_lifecycle::request::{IssueFacts, NewTask};
 use runner_lifecycle::row::{Criterion, TaskId};
 use runner_lifecycle::{CriterionCheck, TaskOrigin};
 
-use super::draft::{Defaults, check_text, guard_criterion, scope_of, shown};
-use super::role::{self, Role};
-use body::Body;
-pub use import::{Import, import};
+use super::draft::{TaskDefaults, check_text, guard_criterion, scope_of, shown};
+use super::role::{self, RoleProfile};
+use body::IssueBody;
+pub use import::{IssueImport, import};
 
 /// The longest issue that is read.
 pub const MAX_BYTES: usize = 256 * 1024;
@@ -30,7 +30,7 @@ const MAX_ENTRIES: usize = 50;
 
 /// An issue as its source has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issue {
+pub struct SourceIssue {
     /// Its number, unique in its source.
     pub number: u64,
     /// A few words.
@@ -79,9 +79,9 @@ impl std::fmt::Display for IssueFinding {
     }
 }
 
-impl Issue {
+impl SourceIssue {
     /// Reads a file. Its name says the number where the front matter does not: `12-x.md`.
-    pub fn parse(bytes: &[u8], file_name: &str) -> Result<Issue, Vec<IssueFinding>> {
+    pub fn parse(bytes: &[u8], file_name: &str) -> Result<SourceIssue, Vec<IssueFinding>> {
         if bytes.len() > MAX_BYTES {
             let words = format!("it has {} bytes, {MAX_BYTES} at most", bytes.len());
             return Err(vec![IssueFinding::whole(words)]);
@@ -107,7 +107,9 @@ impl Issue {
 
     /// What the recovery table wants to know of it.
     pub fn facts(&self) -> IssueFacts {
-        let role = Body::read(self).ok().and_then(|body| self.role(&body).ok());
+        let role = IssueBody::read(self)
+            .ok()
+            .and_then(|body| self.role(&body).ok());
         IssueFacts {
             role: role.flatten().map(|role| role.name.to_owned()),
             closed: self.closed,
@@ -115,8 +117,12 @@ impl Issue {
     }
 
     /// The task that it asks for. Without a role the ledger blocks it until one is known.
-    pub fn task(&self, source: &str, defaults: &Defaults) -> Result<NewTask, Vec<IssueFinding>> {
-        let body = Body::read(self)?;
+    pub fn task(
+        &self,
+        source: &str,
+        defaults: &TaskDefaults,
+    ) -> Result<NewTask, Vec<IssueFinding>> {
+        let body = IssueBody::read(self)?;
         let mut findings = Vec::new();
         let role = self.role(&body).unwrap_or_else(|finding| {
             findings.push(finding);
@@ -132,7 +138,7 @@ impl Issue {
         {
             findings.push(IssueFinding::whole("its text contains a control character"));
         }
-        let mut scope = |paths: &body::List| {
+        let mut scope = |paths: &body::IssueList| {
             let texts: Vec<&str> = paths
                 .entries
                 .iter()
@@ -148,7 +154,7 @@ impl Issue {
         let forbidden_scope = scope(&body.forbidden);
         let acceptance = criteria(&body, defaults, &mut findings);
         let dependencies = self.dependencies(source, &body, &mut findings);
-        let id = Issue::task_id(source, self.number);
+        let id = SourceIssue::task_id(source, self.number);
         let (Some(id), true) = (id, findings.is_empty()) else {
             findings.sort_by_key(|finding| finding.line.unwrap_or(0));
             return Err(findings);
@@ -158,7 +164,7 @@ impl Issue {
             title: self.title.trim().to_owned(),
             goal: body.goal,
             origin: TaskOrigin::Issue,
-            source: Some(Issue::source_of(source, self.number)),
+            source: Some(SourceIssue::source_of(source, self.number)),
             priority: body.priority.unwrap_or(plain.priority),
             risk: body.risk.unwrap_or(plain.risk),
             dependencies,
@@ -175,7 +181,7 @@ impl Issue {
     }
 
     /// From a `role:x` label, else from an `Agent:` line.
-    fn role(&self, body: &Body) -> Result<Option<&'static Role>, IssueFinding> {
+    fn role(&self, body: &IssueBody) -> Result<Option<&'static RoleProfile>, IssueFinding> {
         let mut labelled: Vec<&str> = self
             .labels
             .iter()
@@ -201,7 +207,7 @@ impl Issue {
     fn dependencies(
         &self,
         source: &str,
-        body: &Body,
+        body: &IssueBody,
         findings: &mut Vec<IssueFinding>,
     ) -> Vec<TaskId> {
         let mut ids: Vec<TaskId> = Vec::new();
@@ -209,7 +215,7 @@ impl Issue {
             if *number == self.number {
                 findings.push(IssueFinding::at(*line, "it depends on itself"));
             }
-            if let Some(id) = Issue::task_id(source, *number)
+            if let Some(id) = SourceIssue::task_id(source, *number)
                 && !ids.contains(&id)
             {
                 ids.push(id);
@@ -221,7 +227,11 @@ impl Issue {
 
 /// The guard, then what the issue lists. A point that says `(review)` is for a
 /// reviewer, and where reviews are on so is one that no command is left for.
-fn criteria(body: &Body, defaults: &Defaults, findings: &mut Vec<IssueFinding>) -> Vec<Criterion> {
+fn criteria(
+    body: &IssueBody,
+    defaults: &TaskDefaults,
+    findings: &mut Vec<IssueFinding>,
+) -> Vec<Criterion> {
     let mut criteria = vec![guard_criterion()];
     let mut commands = body.commands.entries.len();
     for (at, (line, text)) in body.acceptance.entries.iter().enumerate() {

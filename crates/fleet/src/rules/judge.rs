@@ -11,29 +11,29 @@ use runner_lifecycle::{CriterionCheck, ReworkCause, Task, Timestamp};
 
 use super::answers::{command_answers, done_packet, pass, recorded_answers};
 use super::classify::words_of;
-use super::policy::Finding;
-use super::verdict::{Verdict, Word};
-use crate::yard::{CheckEnd, Checked, Reviewed};
+use super::policy::PolicyFinding;
+use super::verdict::{ReviewDecision, ReviewVerdict};
+use crate::yard::{CheckEnd, CheckOutcome, ReviewReply};
 
 /// The longest reason, in characters.
 const REASON_CHARS: usize = 600;
 
 /// What the guard evaluator looks at.
 #[derive(Clone, Copy, Debug)]
-pub enum Guard<'a> {
+pub enum JudgeGuard<'a> {
     /// The commands were run now.
-    Ran(&'a [Checked]),
+    Ran(&'a [CheckOutcome]),
     /// The worker's packet says how they ended; the head of the merge queue runs them.
     Recorded(Option<&'a ResultPacket>),
 }
 
 /// What the review evaluator came to.
 #[derive(Clone, Debug)]
-pub enum Review {
+pub enum ReviewOutcome {
     /// Reviews are off, or nothing asks for one.
     Off,
     /// A verdict, without what was settled.
-    Said(Verdict),
+    Said(ReviewVerdict),
     /// Nothing that can be used; why.
     Unusable(String),
     /// The quota is used up.
@@ -45,22 +45,22 @@ pub enum Review {
     },
 }
 
-impl Review {
+impl ReviewOutcome {
     /// Reads what a reviewer said about the criteria of a task.
-    pub fn read(task: &Task, said: Reviewed, settled: &[ReviewRemark]) -> Review {
+    pub fn read(task: &Task, said: ReviewReply, settled: &[ReviewRemark]) -> ReviewOutcome {
         match said {
-            Reviewed::Silent => Review::Unusable("the reviewer said nothing".to_owned()),
-            Reviewed::Quota { until, account } => Review::Quota { until, account },
-            Reviewed::Said(text) => {
+            ReviewReply::Silent => ReviewOutcome::Unusable("the reviewer said nothing".to_owned()),
+            ReviewReply::Quota { until, account } => ReviewOutcome::Quota { until, account },
+            ReviewReply::Said(text) => {
                 let asked: Vec<_> = task
                     .acceptance
                     .iter()
                     .filter(|criterion| criterion.check == CriterionCheck::Review)
                     .cloned()
                     .collect();
-                match Verdict::parse(&text, &asked) {
-                    Ok(verdict) => Review::Said(verdict.without_settled(settled)),
-                    Err(error) => Review::Unusable(error.to_string()),
+                match ReviewVerdict::parse(&text, &asked) {
+                    Ok(verdict) => ReviewOutcome::Said(verdict.without_settled(settled)),
+                    Err(error) => ReviewOutcome::Unusable(error.to_string()),
                 }
             }
         }
@@ -69,7 +69,7 @@ impl Review {
 
 /// Everything that a judge looked at.
 #[derive(Clone, Debug)]
-pub struct Evidence<'a> {
+pub struct JudgeEvidence<'a> {
     /// The row.
     pub task: &'a Task,
     /// The run that is judged.
@@ -77,43 +77,43 @@ pub struct Evidence<'a> {
     /// What the result changes; none: a commit is missing.
     pub changes: Option<&'a [ResourceChange]>,
     /// How the commands ended.
-    pub guard: Guard<'a>,
+    pub guard: JudgeGuard<'a>,
     /// What [`super::policy::findings`] found.
-    pub findings: &'a [Finding],
+    pub findings: &'a [PolicyFinding],
     /// What the review came to.
-    pub review: Review,
+    pub review: ReviewOutcome,
 }
 
 /// Whether a reviewer need not be asked: something before it decides already.
-pub fn is_settled_before_review(evidence: &Evidence<'_>) -> bool {
+pub fn is_settled_before_review(evidence: &JudgeEvidence<'_>) -> bool {
     before_review(evidence).is_err()
 }
 
 /// The ending of a judgement.
-pub fn ending(evidence: &Evidence<'_>) -> JudgeEnding {
+pub fn ending(evidence: &JudgeEvidence<'_>) -> JudgeEnding {
     let answers = match before_review(evidence) {
         Ok(answers) => answers,
         Err(ending) => return *ending,
     };
     let mut answers = answers;
     match &evidence.review {
-        Review::Off => {
+        ReviewOutcome::Off => {
             let asks = |criterion: &&_| is_review(criterion);
             if let Some(criterion) = evidence.task.acceptance.iter().find(asks) {
                 return unable(&format!("criterion {} has no reviewer", criterion.id));
             }
         }
-        Review::Unusable(why) => return unable(why),
-        Review::Quota { until, account } => {
+        ReviewOutcome::Unusable(why) => return unable(why),
+        ReviewOutcome::Quota { until, account } => {
             return JudgeEnding::Quota {
                 reset_at: *until,
                 account: account.clone(),
             };
         }
-        Review::Said(verdict) if verdict.verdict == Word::Reject => {
+        ReviewOutcome::Said(verdict) if verdict.verdict == ReviewDecision::Reject => {
             return reject(ReworkCause::Verdict, verdict.remarks(), &verdict.summary);
         }
-        Review::Said(verdict) => {
+        ReviewOutcome::Said(verdict) => {
             let given = verdict.criteria.iter();
             answers.extend(given.map(|answer| pass(&answer.id, &answer.evidence)));
         }
@@ -127,7 +127,7 @@ pub fn ending(evidence: &Evidence<'_>) -> JudgeEnding {
 type Answers = Vec<runner_lifecycle::packet::AcceptanceAnswer>;
 
 /// Guard and policy: the answers to the command criteria, or the ending.
-fn before_review(evidence: &Evidence<'_>) -> Result<Answers, Box<JudgeEnding>> {
+fn before_review(evidence: &JudgeEvidence<'_>) -> Result<Answers, Box<JudgeEnding>> {
     let task = evidence.task;
     let Some(changes) = evidence.changes else {
         return Err(Box::new(unable("the commit of the result is not there")));
@@ -141,13 +141,13 @@ fn before_review(evidence: &Evidence<'_>) -> Result<Answers, Box<JudgeEnding>> {
         return Err(Box::new(reject(ReworkCause::Verdict, vec![remark], reason)));
     }
     let answers = match evidence.guard {
-        Guard::Ran(checks) => {
+        JudgeGuard::Ran(checks) => {
             if let Some(ending) = not_green(checks) {
                 return Err(Box::new(ending));
             }
             command_answers(task, checks)
         }
-        Guard::Recorded(packet) => recorded_answers(task, packet, CriterionCheck::Command),
+        JudgeGuard::Recorded(packet) => recorded_answers(task, packet, CriterionCheck::Command),
     };
     let answers = answers
         .map_err(|criterion| Box::new(unable(&format!("criterion {criterion} was not checked"))))?;
@@ -161,7 +161,7 @@ fn before_review(evidence: &Evidence<'_>) -> Result<Answers, Box<JudgeEnding>> {
 
 /// What checks that are not all green come to; a command that could not run says nothing
 /// about the work.
-pub fn not_green(checks: &[Checked]) -> Option<JudgeEnding> {
+pub fn not_green(checks: &[CheckOutcome]) -> Option<JudgeEnding> {
     if let Some(check) = checks.iter().find(|check| check.end == CheckEnd::Unable) {
         let why = format!("{} could not run: {}", check.id, check.evidence);
         return Some(unable(&why));

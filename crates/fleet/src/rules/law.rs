@@ -14,14 +14,14 @@ use runner_lifecycle::{
 use serde_json::json;
 
 use super::answers::merge_packet;
-use super::draft::{Defaults, review_task};
+use super::draft::{TaskDefaults, review_task};
 use super::fixtures::{change, checked, scope, worked};
-use super::issue::Issue;
-use super::judge::{Evidence, Guard, Review};
+use super::issue::SourceIssue;
+use super::judge::{JudgeEvidence, JudgeGuard, ReviewOutcome};
 use super::policy::{self, PathRules};
-use super::summary::{Story, summary};
+use super::summary::{SummaryInput, summary};
 use super::{classify, judge, plan};
-use crate::yard::{CheckEnd, Worked};
+use crate::yard::{CheckEnd, WorkOutcome};
 
 /// A ledger of one task.
 struct Desk {
@@ -90,7 +90,7 @@ impl Desk {
     }
 
     /// One run, classified as a worker would.
-    fn work(&mut self, worked: &Worked) {
+    fn work(&mut self, worked: &WorkOutcome) {
         let (token, run_id) = self.claim(LeasePurpose::Work);
         let changes = worked.result.as_ref().map_or(&[][..], |r| &r.changes);
         let findings = policy::findings(&self.task, &rules(), changes, 0);
@@ -116,7 +116,7 @@ impl Desk {
     }
 
     fn summary(&self) -> String {
-        summary(&Story {
+        summary(&SummaryInput {
             task: &self.task,
             runs: &self.runs,
             events: &self.events,
@@ -130,8 +130,8 @@ fn rules() -> PathRules {
     PathRules::new(&["Makefile".to_owned()], &[], 0, 0).unwrap()
 }
 
-fn defaults() -> Defaults {
-    Defaults::from(&FleetConfig::default())
+fn defaults() -> TaskDefaults {
+    TaskDefaults::from(&FleetConfig::default())
 }
 
 /// A task of a plan that may change `src`, with one command of its own.
@@ -152,7 +152,7 @@ fn planned() -> NewTask {
 }
 
 /// A loop that is complete and changed a file outside `src`, too.
-fn worked_outside() -> Worked {
+fn worked_outside() -> WorkOutcome {
     let mut outside = worked();
     if let Some(result) = &mut outside.result {
         let more = change("docs/syntax.md", ChangeAction::Created);
@@ -170,13 +170,13 @@ fn from_a_plan_to_the_base() {
     let changes = worked().result.unwrap().changes;
     let (token, run_id) = desk.claim(LeasePurpose::Judge);
     let run = desk.facts.run.clone().unwrap();
-    let ending = judge::ending(&Evidence {
+    let ending = judge::ending(&JudgeEvidence {
         task: &desk.task,
         run_id: &run_id,
         changes: Some(&changes),
-        guard: Guard::Recorded(run.packet.as_ref()),
+        guard: JudgeGuard::Recorded(run.packet.as_ref()),
         findings: &[],
-        review: Review::Off,
+        review: ReviewOutcome::Off,
     });
     assert!(matches!(ending, JudgeEnding::Approve { .. }));
     desk.ask(Request::Judge { token, ending });
@@ -225,13 +225,13 @@ fn a_rejection_by_policy_has_a_safe_path_or_none() {
         let changes = [change(path, ChangeAction::Created)];
         let findings = policy::findings(&desk.task, &rules(), &changes, 0);
         let checks = worked().checks;
-        let ending = judge::ending(&Evidence {
+        let ending = judge::ending(&JudgeEvidence {
             task: &desk.task,
             run_id: &run_id,
             changes: Some(&changes),
-            guard: Guard::Ran(&checks),
+            guard: JudgeGuard::Ran(&checks),
             findings: &findings,
-            review: Review::Off,
+            review: ReviewOutcome::Off,
         });
         desk.ask(Request::Judge { token, ending });
         assert_eq!(desk.blocked_on(), Some(BlockReason::NeedsRework));
@@ -266,7 +266,7 @@ fn a_command_that_cannot_run_gives_way_to_the_guard() {
 #[test]
 fn no_change_ends_the_task() {
     let mut desk = Desk::new(planned());
-    desk.work(&Worked {
+    desk.work(&WorkOutcome {
         result: None,
         ..worked()
     });
@@ -285,11 +285,11 @@ fn issues_are_taken_with_and_without_a_role() {
         ("none", TaskState::Blocked, Some(BlockReason::IssueLinking)),
     ] {
         let text = format!("---\nlabels: {labels}\n---\n# A title\nCommands: make test\n");
-        let issue = Issue::parse(text.as_bytes(), "3.md").unwrap();
+        let issue = SourceIssue::parse(text.as_bytes(), "3.md").unwrap();
         let mut desk = Desk::new(issue.task("local", &defaults()).unwrap());
         assert_eq!((desk.task.state, desk.blocked_on()), (state, waits));
         if waits.is_some() {
-            let known = Issue {
+            let known = SourceIssue {
                 labels: vec!["role:docser".to_owned()],
                 ..issue
             };
@@ -314,9 +314,9 @@ fn a_pull_request_waits_for_a_judge() {
 #[test]
 fn a_tester_is_done_without_a_judge() {
     let text = "---\nlabels: role:tester\n---\n# Try it\n";
-    let issue = Issue::parse(text.as_bytes(), "4.md").unwrap();
+    let issue = SourceIssue::parse(text.as_bytes(), "4.md").unwrap();
     let mut desk = Desk::new(issue.task("local", &defaults()).unwrap());
-    desk.work(&Worked {
+    desk.work(&WorkOutcome {
         result: None,
         ..worked()
     });
@@ -329,7 +329,7 @@ fn every_other_ending_is_taken() {
     use runner_lifecycle::retry::LoopEnding;
     for ending in LoopEnding::ALL {
         let mut desk = Desk::new(planned());
-        desk.work(&Worked {
+        desk.work(&WorkOutcome {
             ending: *ending,
             why: "error: something".to_owned(),
             ..worked()

@@ -14,7 +14,7 @@ use runner_lifecycle::row::{Criterion, TaskId};
 use runner_lifecycle::{CriterionCheck, TaskPriority, TaskRisk};
 use serde::Deserialize;
 
-use super::draft::{Defaults, check_text, scope_of, shown};
+use super::draft::{TaskDefaults, check_text, scope_of, shown};
 use super::role;
 
 /// The published schema of a plan; the planner is given it.
@@ -43,7 +43,7 @@ const MAX_FINDINGS: usize = 30;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Plan {
+pub struct TaskPlan {
     /// The tasks, in any order.
     #[cfg_attr(test, schemars(length(min = 1, max = 60)))]
     pub tasks: Vec<PlannedTask>,
@@ -142,10 +142,10 @@ pub fn source_of(signature: &str) -> String {
 pub fn read(
     answer: &str,
     signature: &str,
-    defaults: &Defaults,
+    defaults: &TaskDefaults,
 ) -> Result<Vec<NewTask>, Vec<PlanFinding>> {
     let plan = parse(answer).map_err(|finding| vec![finding])?;
-    let mut findings = Findings::default();
+    let mut findings = PlanFindings::default();
     check_ids(&plan, &mut findings);
     let tasks: Vec<NewTask> = plan
         .tasks
@@ -163,9 +163,9 @@ pub fn read(
 }
 
 #[derive(Default)]
-struct Findings(Vec<PlanFinding>);
+struct PlanFindings(Vec<PlanFinding>);
 
-impl Findings {
+impl PlanFindings {
     fn about(&mut self, task: &PlannedTask, message: impl Into<String>) {
         self.0.push(PlanFinding {
             task: Some(task.id.clone()),
@@ -174,7 +174,7 @@ impl Findings {
     }
 }
 
-fn parse(answer: &str) -> Result<Plan, PlanFinding> {
+fn parse(answer: &str) -> Result<TaskPlan, PlanFinding> {
     let whole = |message: String| PlanFinding {
         task: None,
         message,
@@ -185,7 +185,7 @@ fn parse(answer: &str) -> Result<Plan, PlanFinding> {
             "the plan has {bytes} bytes, {MAX_BYTES} at most"
         )));
     }
-    let plan: Plan = serde_json::from_str(super::json_of(answer))
+    let plan: TaskPlan = serde_json::from_str(super::json_of(answer))
         .map_err(|error| whole(format!("the plan is not as the schema says: {error}")))?;
     match plan.tasks.len() {
         0 => Err(whole("the plan is empty: it has no task".to_owned())),
@@ -197,7 +197,7 @@ fn parse(answer: &str) -> Result<Plan, PlanFinding> {
 }
 
 /// Names that are usable, and each once.
-fn check_ids(plan: &Plan, findings: &mut Findings) {
+fn check_ids(plan: &TaskPlan, findings: &mut PlanFindings) {
     let mut seen = BTreeSet::new();
     for task in &plan.tasks {
         if !is_local_id(&task.id) {
@@ -222,10 +222,10 @@ fn is_local_id(text: &str) -> bool {
 /// A task by itself.
 fn new_task(
     task: &PlannedTask,
-    plan: &Plan,
+    plan: &TaskPlan,
     signature: &str,
-    defaults: &Defaults,
-    findings: &mut Findings,
+    defaults: &TaskDefaults,
+    findings: &mut PlanFindings,
 ) -> Option<NewTask> {
     let role = role::by_name(&task.role);
     if role.is_none() {
@@ -268,7 +268,7 @@ fn task_id(signature: &str, local: &str) -> Option<TaskId> {
     TaskId::parse(&format!("p{name}-{local}")).ok()
 }
 
-fn check_texts(task: &PlannedTask, findings: &mut Findings) {
+fn check_texts(task: &PlannedTask, findings: &mut PlanFindings) {
     let mut check = |what: &str, text: &str, max: usize| {
         if let Err(why) = check_text(text, max) {
             findings.about(task, format!("{what} {why}"));
@@ -303,7 +303,7 @@ fn check_scopes(
     task: &PlannedTask,
     lock_scope: &[Resource],
     forbidden: &[Resource],
-    findings: &mut Findings,
+    findings: &mut PlanFindings,
 ) {
     if task.allowed_paths.is_empty() {
         findings.about(task, "allowed_paths is empty: name what it may change");
@@ -317,7 +317,11 @@ fn check_scopes(
     }
 }
 
-fn criteria(task: &PlannedTask, defaults: &Defaults, findings: &mut Findings) -> Vec<Criterion> {
+fn criteria(
+    task: &PlannedTask,
+    defaults: &TaskDefaults,
+    findings: &mut PlanFindings,
+) -> Vec<Criterion> {
     if task.acceptance.is_empty() {
         findings.about(
             task,
@@ -352,9 +356,9 @@ fn criteria(task: &PlannedTask, defaults: &Defaults, findings: &mut Findings) ->
 
 fn dependencies(
     task: &PlannedTask,
-    plan: &Plan,
+    plan: &TaskPlan,
     signature: &str,
-    findings: &mut Findings,
+    findings: &mut PlanFindings,
 ) -> Vec<TaskId> {
     let known: Vec<&str> = plan.tasks.iter().map(|one| one.id.as_str()).collect();
     let mut ids: Vec<TaskId> = Vec::new();
@@ -388,7 +392,7 @@ fn dependencies(
 
 /// What only the plan as a whole shows: circles, and scopes that overlap between tasks of
 /// which none waits for the other.
-fn check_edges(plan: &Plan, tasks: &[NewTask], findings: &mut Findings) {
+fn check_edges(plan: &TaskPlan, tasks: &[NewTask], findings: &mut PlanFindings) {
     let edges: BTreeMap<TaskId, Vec<TaskId>> = tasks
         .iter()
         .map(|task| (task.id.clone(), task.dependencies.clone()))

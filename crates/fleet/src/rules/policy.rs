@@ -49,7 +49,7 @@ impl PathRules {
 
 /// What a diff does that it may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Breach {
+pub enum PolicyBreach {
     /// A path that the task may not change.
     OutsideScope,
     /// A path that it may not, though it lies inside.
@@ -62,46 +62,46 @@ pub enum Breach {
     Size,
 }
 
-impl Breach {
+impl PolicyBreach {
     /// What ids begin with.
     pub const fn word(self) -> &'static str {
         match self {
-            Breach::OutsideScope => "scope",
-            Breach::Forbidden => "forbidden",
-            Breach::Protected => "protected",
-            Breach::Denied => "denied",
-            Breach::Size => "size",
+            PolicyBreach::OutsideScope => "scope",
+            PolicyBreach::Forbidden => "forbidden",
+            PolicyBreach::Protected => "protected",
+            PolicyBreach::Denied => "denied",
+            PolicyBreach::Size => "size",
         }
     }
 
-    const ALL: [Breach; 5] = [
-        Breach::OutsideScope,
-        Breach::Forbidden,
-        Breach::Protected,
-        Breach::Denied,
-        Breach::Size,
+    const ALL: [PolicyBreach; 5] = [
+        PolicyBreach::OutsideScope,
+        PolicyBreach::Forbidden,
+        PolicyBreach::Protected,
+        PolicyBreach::Denied,
+        PolicyBreach::Size,
     ];
 
     /// Whether it is about the scope of the task: then the packet may be wrong.
     pub const fn is_scope(self) -> bool {
-        matches!(self, Breach::OutsideScope | Breach::Forbidden)
+        matches!(self, PolicyBreach::OutsideScope | PolicyBreach::Forbidden)
     }
 }
 
 /// One breach.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct PolicyFinding {
     /// What kind it is.
-    pub breach: Breach,
+    pub breach: PolicyBreach,
     /// The path; for a size, `files` or `bytes`.
     pub about: String,
     /// The same for people.
     pub text: String,
 }
 
-impl Finding {
-    fn new(breach: Breach, about: &str, why: &str) -> Finding {
-        Finding {
+impl PolicyFinding {
+    fn new(breach: PolicyBreach, about: &str, why: &str) -> PolicyFinding {
+        PolicyFinding {
             breach,
             about: about.to_owned(),
             text: format!("{} {why}", escape_path(about.as_bytes())),
@@ -114,8 +114,8 @@ impl Finding {
     }
 }
 
-impl From<&Finding> for ReviewRemark {
-    fn from(finding: &Finding) -> ReviewRemark {
+impl From<&PolicyFinding> for ReviewRemark {
+    fn from(finding: &PolicyFinding) -> ReviewRemark {
         ReviewRemark {
             id: finding.id(),
             text: finding.text.clone(),
@@ -129,35 +129,35 @@ pub fn findings(
     rules: &PathRules,
     changes: &[ResourceChange],
     diff_bytes: u64,
-) -> Vec<Finding> {
+) -> Vec<PolicyFinding> {
     let mut found = Vec::new();
     for change in changes {
         let path = change.resource.as_str();
         if !covers(&task.lock_scope, path) {
             let why = "is outside the scope of the task";
-            found.push(Finding::new(Breach::OutsideScope, path, why));
+            found.push(PolicyFinding::new(PolicyBreach::OutsideScope, path, why));
         }
         if covers(&task.forbidden_scope, path) {
-            found.push(Finding::new(
-                Breach::Forbidden,
+            found.push(PolicyFinding::new(
+                PolicyBreach::Forbidden,
                 path,
                 "is forbidden to the task",
             ));
         }
         if is_state_path(path) {
-            found.push(Finding::new(
-                Breach::Protected,
+            found.push(PolicyFinding::new(
+                PolicyBreach::Protected,
                 path,
                 "belongs to the runner",
             ));
         } else if rules.protected.is_match(path) {
             let why = "is protected: it decides over the work";
-            found.push(Finding::new(Breach::Protected, path, why));
+            found.push(PolicyFinding::new(PolicyBreach::Protected, path, why));
         }
         let is_new = matches!(change.action, ChangeAction::Created | ChangeAction::Renamed);
         if is_new && rules.denied.denied_by(path).is_some() {
             let why = "must not be committed ([commit] deny)";
-            found.push(Finding::new(Breach::Denied, path, why));
+            found.push(PolicyFinding::new(PolicyBreach::Denied, path, why));
         }
     }
     let files = u64::try_from(changes.len()).unwrap_or(u64::MAX);
@@ -166,8 +166,8 @@ pub fn findings(
         ("bytes", diff_bytes, rules.max_changed_bytes),
     ] {
         if limit > 0 && value > limit {
-            found.push(Finding {
-                breach: Breach::Size,
+            found.push(PolicyFinding {
+                breach: PolicyBreach::Size,
                 about: about.to_owned(),
                 text: format!("the diff has {value} {about}, more than the {limit} allowed"),
             });
@@ -207,7 +207,7 @@ pub fn resource_of(path: &str) -> Resource {
 
 /// The paths of a blocked run for its blocker's `waits_for`; none where a name cannot be
 /// told from two.
-pub fn paths_of(findings: &[Finding]) -> Option<String> {
+pub fn paths_of(findings: &[PolicyFinding]) -> Option<String> {
     let scope = findings.iter().filter(|finding| finding.breach.is_scope());
     let paths: Vec<&str> = scope.map(|finding| finding.about.as_str()).collect();
     let odd = |path: &&str| path.contains(BETWEEN) || path.chars().any(char::is_control);
@@ -216,14 +216,14 @@ pub fn paths_of(findings: &[Finding]) -> Option<String> {
 
 /// The findings that remarks of earlier judgements name and that still hold for the row
 /// as it is now.
-pub fn open_findings(task: &Task) -> Vec<Finding> {
-    let mut open: Vec<Finding> = task
+pub fn open_findings(task: &Task) -> Vec<PolicyFinding> {
+    let mut open: Vec<PolicyFinding> = task
         .remarks
         .iter()
         .filter_map(finding_in)
         .filter(|finding| {
-            let widened =
-                finding.breach == Breach::OutsideScope && covers(&task.lock_scope, &finding.about);
+            let widened = finding.breach == PolicyBreach::OutsideScope
+                && covers(&task.lock_scope, &finding.about);
             !widened
         })
         .collect();
@@ -232,10 +232,12 @@ pub fn open_findings(task: &Task) -> Vec<Finding> {
     open
 }
 
-fn finding_in(remark: &ReviewRemark) -> Option<Finding> {
+fn finding_in(remark: &ReviewRemark) -> Option<PolicyFinding> {
     let (word, about) = remark.id.split_once(':')?;
-    let breach = Breach::ALL.into_iter().find(|one| one.word() == word)?;
-    Some(Finding {
+    let breach = PolicyBreach::ALL
+        .into_iter()
+        .find(|one| one.word() == word)?;
+    Some(PolicyFinding {
         breach,
         about: about.to_owned(),
         text: remark.text.clone(),
@@ -245,7 +247,7 @@ fn finding_in(remark: &ReviewRemark) -> Option<Finding> {
 /// The scope in which nothing of these findings would be a breach: the task's own and
 /// the paths that lay outside. None: there is no such scope, or it would be too much. A
 /// hidden file or folder is not added by itself, since it may decide over the work.
-pub fn safe_path(task: &Task, findings: &[Finding]) -> Option<Vec<Resource>> {
+pub fn safe_path(task: &Task, findings: &[PolicyFinding]) -> Option<Vec<Resource>> {
     let mut added: Vec<Resource> = Vec::new();
     for finding in findings {
         let hidden = finding.about.split('/').any(|part| part.starts_with('.'));
@@ -255,7 +257,7 @@ pub fn safe_path(task: &Task, findings: &[Finding]) -> Option<Vec<Resource>> {
             .forbidden_scope
             .iter()
             .any(|f| f.conflicts_with(&resource));
-        if finding.breach != Breach::OutsideScope || hidden || whole || forbidden {
+        if finding.breach != PolicyBreach::OutsideScope || hidden || whole || forbidden {
             return None;
         }
         added.push(resource);
@@ -307,7 +309,7 @@ pub fn replan_packet(task: &Task) -> NewPacket {
 }
 
 /// The paths that a scope violation was about.
-fn outside_of(blocker: &Blocker) -> Vec<Finding> {
+fn outside_of(blocker: &Blocker) -> Vec<PolicyFinding> {
     if blocker.code != runner_lifecycle::BlockReason::ScopeViolation {
         return Vec::new();
     }
@@ -316,8 +318,8 @@ fn outside_of(blocker: &Blocker) -> Vec<Finding> {
         .split(BETWEEN)
         .filter(|path| !path.is_empty())
         .map(|path| {
-            Finding::new(
-                Breach::OutsideScope,
+            PolicyFinding::new(
+                PolicyBreach::OutsideScope,
                 path,
                 "is outside the scope of the task",
             )

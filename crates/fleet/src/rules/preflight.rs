@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// What the caller counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Inputs {
+pub struct PreflightInputs {
     /// Whether the requirement says anything (R).
     pub has_requirement: bool,
     /// Open issues that are no tasks yet (I).
@@ -40,7 +40,7 @@ pub struct FailedSource {
     pub reason: String,
 }
 
-impl Inputs {
+impl PreflightInputs {
     /// Whether a requirement says anything.
     pub fn says_something(requirement: &str) -> bool {
         !requirement.trim().is_empty()
@@ -113,11 +113,11 @@ impl Inputs {
 /// The answer of `POST /system/preflight`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Preflight {
+pub struct PreflightReport {
     /// What it is based on.
-    pub inputs: Inputs,
+    pub inputs: PreflightInputs,
     /// What begins at once; any other role begins when its first work appears.
-    pub recommendations: Recommendations,
+    pub recommendations: PreflightRecommendations,
     /// What a person should know.
     pub warnings: Vec<String>,
 }
@@ -126,7 +126,7 @@ pub struct Preflight {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // each follows a formula of its own
-pub struct Recommendations {
+pub struct PreflightRecommendations {
     /// Whether the planner begins.
     pub start_planner: bool,
     /// Whether dispatcher, workers, testers and docsers begin.
@@ -136,13 +136,13 @@ pub struct Recommendations {
     /// Whether the cycle manager begins.
     pub start_cycle_manager: bool,
     /// How many there are of each.
-    pub counts: Counts,
+    pub counts: RoleCounts,
 }
 
 /// How many processes of each role begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Counts {
+pub struct RoleCounts {
     /// One at most.
     pub planner: u32,
     /// One at most.
@@ -159,10 +159,10 @@ pub struct Counts {
     pub cycle_manager: u32,
 }
 
-impl From<&FleetConfig> for Counts {
+impl From<&FleetConfig> for RoleCounts {
     /// How many of each role the project wants.
-    fn from(config: &FleetConfig) -> Counts {
-        Counts {
+    fn from(config: &FleetConfig) -> RoleCounts {
+        RoleCounts {
             planner: 1,
             dispatcher: 1,
             worker: config.workers,
@@ -185,19 +185,19 @@ pub struct NothingToDo(pub String);
 pub struct PlannerRefused(pub String);
 
 /// The formulas. Counts are those of the config.
-pub fn preflight(inputs: Inputs, config: &FleetConfig) -> Preflight {
+pub fn preflight(inputs: PreflightInputs, config: &FleetConfig) -> PreflightReport {
     let (issues, judgements) = (inputs.issues(), inputs.judgements());
     let start_planner = inputs.starts_planner();
     let start_execution = start_planner || issues || inputs.tasks();
     let start_judge = judgements || start_execution;
     let start_cycle_manager = start_execution || judgements || inputs.blocked > 0;
     let some = |start: bool, count: u32| if start { count } else { 0 };
-    let recommendations = Recommendations {
+    let recommendations = PreflightRecommendations {
         start_planner,
         start_execution,
         start_judge,
         start_cycle_manager,
-        counts: Counts {
+        counts: RoleCounts {
             planner: some(start_planner, 1),
             dispatcher: some(start_execution, 1),
             worker: some(start_execution, config.workers),
@@ -208,14 +208,14 @@ pub fn preflight(inputs: Inputs, config: &FleetConfig) -> Preflight {
         },
     };
     let warnings = warnings(&inputs, start_planner);
-    Preflight {
+    PreflightReport {
         inputs,
         recommendations,
         warnings,
     }
 }
 
-fn warnings(inputs: &Inputs, start_planner: bool) -> Vec<String> {
+fn warnings(inputs: &PreflightInputs, start_planner: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     if inputs.issues() {
         let count = inputs.issue_backlog;
@@ -243,7 +243,7 @@ fn warnings(inputs: &Inputs, start_planner: bool) -> Vec<String> {
     warnings
 }
 
-impl Preflight {
+impl PreflightReport {
     /// Refuses a launch in which no role would begin.
     pub fn check(&self) -> Result<(), NothingToDo> {
         let begins = &self.recommendations;
@@ -265,18 +265,18 @@ impl Preflight {
 mod tests {
     use super::*;
 
-    fn inputs(requirement: bool, issues: u64, judgements: u64, tasks: u64) -> Inputs {
-        Inputs {
+    fn inputs(requirement: bool, issues: u64, judgements: u64, tasks: u64) -> PreflightInputs {
+        PreflightInputs {
             has_requirement: requirement,
             issue_backlog: issues,
             awaiting_judge: judgements,
             local_backlog: tasks,
             blocked: judgements,
-            ..Inputs::default()
+            ..PreflightInputs::default()
         }
     }
 
-    fn run(inputs: Inputs) -> Preflight {
+    fn run(inputs: PreflightInputs) -> PreflightReport {
         preflight(inputs, &FleetConfig::default())
     }
 
@@ -349,11 +349,11 @@ mod tests {
     #[test]
     fn pull_requests_and_results_are_the_same_backlog() {
         for (pulls, judgements) in [(1, 0), (0, 1), (3, 4)] {
-            let answer = run(Inputs {
+            let answer = run(PreflightInputs {
                 open_pull_requests: pulls,
                 awaiting_judge: judgements,
                 has_requirement: true,
-                ..Inputs::default()
+                ..PreflightInputs::default()
             });
             assert!(!answer.recommendations.start_planner);
             assert!(answer.recommendations.start_judge);
@@ -367,9 +367,9 @@ mod tests {
 
     #[test]
     fn parked_tasks_start_the_cycle_manager_alone() {
-        let answer = run(Inputs {
+        let answer = run(PreflightInputs {
             blocked: 1,
-            ..Inputs::default()
+            ..PreflightInputs::default()
         });
         let begins = answer.recommendations;
         assert!(begins.start_cycle_manager && !begins.start_execution && !begins.start_judge);
@@ -382,11 +382,11 @@ mod tests {
             source: "local".to_owned(),
             reason: "3.md line 1: no title".to_owned(),
         };
-        let broken = run(Inputs {
+        let broken = run(PreflightInputs {
             has_requirement: true,
             red_base: true,
             failed_sources: vec![failed.clone()],
-            ..Inputs::default()
+            ..PreflightInputs::default()
         });
         assert_eq!(
             broken.warnings,
@@ -401,9 +401,9 @@ mod tests {
             broken.inputs.may_plan(),
             Err("backlog source local failed: 3.md line 1: no title".to_owned())
         );
-        let nothing = run(Inputs {
+        let nothing = run(PreflightInputs {
             failed_sources: vec![failed],
-            ..Inputs::default()
+            ..PreflightInputs::default()
         });
         let words = nothing.check().unwrap_err().to_string();
         assert!(words.starts_with("there is nothing to do"), "{words}");
@@ -419,7 +419,7 @@ mod tests {
             "there is no requirement to plan"
         );
         for (text, says) in [("", false), (" \n\t", false), ("x", true)] {
-            assert_eq!(Inputs::says_something(text), says);
+            assert_eq!(PreflightInputs::says_something(text), says);
         }
     }
 
@@ -430,6 +430,9 @@ mod tests {
         assert_eq!(json["inputs"]["issue_backlog"], 2);
         assert_eq!(json["recommendations"]["counts"]["planner"], 0);
         assert_eq!(json["warnings"][0], "Issue backlog detected (2)");
-        assert_eq!(serde_json::from_value::<Preflight>(json).unwrap(), answer);
+        assert_eq!(
+            serde_json::from_value::<PreflightReport>(json).unwrap(),
+            answer
+        );
     }
 }

@@ -5,7 +5,7 @@ use runner_lifecycle::Lane;
 
 /// A role that execution agents have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Role {
+pub struct RoleProfile {
     /// Its name in tasks, labels and plans.
     pub name: &'static str,
     /// What every session of it is told.
@@ -19,7 +19,7 @@ pub struct Role {
 }
 
 /// Builds what the goal asks for.
-pub const WORKER: Role = Role {
+pub const WORKER: RoleProfile = RoleProfile {
     name: "worker",
     instructions: "\
 You are a worker: you change the code until the goal holds.
@@ -32,7 +32,7 @@ You are a worker: you change the code until the goal holds.
 };
 
 /// Finds out whether something holds.
-pub const TESTER: Role = Role {
+pub const TESTER: RoleProfile = RoleProfile {
     name: "tester",
     instructions: "\
 You are a tester: you find out whether the goal holds, and say how you know.
@@ -45,7 +45,7 @@ You are a tester: you find out whether the goal holds, and say how you know.
 };
 
 /// Writes what people read.
-pub const DOCSER: Role = Role {
+pub const DOCSER: RoleProfile = RoleProfile {
     name: "docser",
     instructions: "\
 You are a docser: you bring the documentation in line with the code.
@@ -58,10 +58,10 @@ You are a docser: you bring the documentation in line with the code.
 };
 
 /// All of them.
-pub const ALL: [&Role; 3] = [&WORKER, &TESTER, &DOCSER];
+pub const ALL: [&RoleProfile; 3] = [&WORKER, &TESTER, &DOCSER];
 
 /// The role of that name.
-pub fn by_name(name: &str) -> Option<&'static Role> {
+pub fn by_name(name: &str) -> Option<&'static RoleProfile> {
     ALL.into_iter().find(|role| role.name == name)
 }
 
@@ -83,7 +83,7 @@ mod tests {
             for other in ALL.into_iter().filter(|other| *other != role) {
                 assert_ne!(role.instructions, other.instructions);
                 assert_ne!(role.default_scope, other.default_scope);
-                let differ = |role: &Role| (role.expects_change, role.lane);
+                let differ = |role: &RoleProfile| (role.expects_change, role.lane);
                 assert_ne!(differ(role), differ(other), "{} {}", role.name, other.name);
             }
             for scope in role.default_scope {

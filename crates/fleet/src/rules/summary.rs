@@ -9,7 +9,7 @@ use runner_lifecycle::{
 
 /// What is known of a task when it is summed up.
 #[derive(Clone, Copy, Debug)]
-pub struct Story<'a> {
+pub struct SummaryInput<'a> {
     /// The row.
     pub task: &'a Task,
     /// Its runs.
@@ -23,7 +23,7 @@ pub struct Story<'a> {
 }
 
 /// One sentence without the name of the task: "merged after 2 runs (1 failed: test)".
-pub fn summary(story: &Story<'_>) -> String {
+pub fn summary(story: &SummaryInput<'_>) -> String {
     let task = story.task;
     match task.state {
         TaskState::Done => {
@@ -49,7 +49,7 @@ pub fn summary(story: &Story<'_>) -> String {
 }
 
 /// "1 run", "3 runs (2 failed: test, env; 1 lost)".
-fn runs(story: &Story<'_>) -> String {
+fn runs(story: &SummaryInput<'_>) -> String {
     let counters = &story.task.counters;
     let mut details = Vec::new();
     let failed: u32 = counters.failures.values().sum();
@@ -95,7 +95,7 @@ fn origin(task: &Task) -> String {
     }
 }
 
-fn superseded(story: &Story<'_>) -> String {
+fn superseded(story: &SummaryInput<'_>) -> String {
     let task = story.task;
     let next = task.superseded_by.as_ref();
     let next = next.map_or(String::new(), ToString::to_string);
@@ -125,7 +125,7 @@ fn state_of(task: &Task) -> &'static str {
 }
 
 /// What the task was last blocked with.
-fn last_blocker<'s>(story: &Story<'s>) -> Option<&'s Blocker> {
+fn last_blocker<'s>(story: &SummaryInput<'s>) -> Option<&'s Blocker> {
     let newest = story.events.iter().rev();
     newest
         .flat_map(|event| event.changes.iter())
@@ -136,13 +136,13 @@ fn last_blocker<'s>(story: &Story<'s>) -> Option<&'s Blocker> {
 }
 
 /// The words of whoever blocked it last.
-fn reason_before_end(story: &Story<'_>) -> Option<String> {
+fn reason_before_end(story: &SummaryInput<'_>) -> Option<String> {
     last_blocker(story)
         .map(|blocker| blocker.reason.clone())
         .filter(|reason| !reason.trim().is_empty())
 }
 
-fn last_reason<'s>(story: &Story<'s>) -> &'s str {
+fn last_reason<'s>(story: &SummaryInput<'s>) -> &'s str {
     let ended = |event: &&TaskEvent| {
         event.to_state == story.task.state && event.from_state != Some(event.to_state)
     };
@@ -150,7 +150,7 @@ fn last_reason<'s>(story: &Story<'s>) -> &'s str {
     last.map_or("", |event| event.reason.as_str())
 }
 
-fn why_failed(story: &Story<'_>) -> String {
+fn why_failed(story: &SummaryInput<'_>) -> String {
     let reason = last_reason(story);
     if let Some(category) = reason
         .strip_prefix("run_failed_")
@@ -174,7 +174,7 @@ fn why_failed(story: &Story<'_>) -> String {
     }
 }
 
-fn dead_dependency(story: &Story<'_>) -> Option<String> {
+fn dead_dependency(story: &SummaryInput<'_>) -> Option<String> {
     last_blocker(story)?.waits_for.clone()
 }
 
@@ -194,7 +194,7 @@ fn category_words(category: FailureCategory) -> &'static str {
     }
 }
 
-fn why_canceled(story: &Story<'_>) -> String {
+fn why_canceled(story: &SummaryInput<'_>) -> String {
     match last_reason(story) {
         "canceled" => {
             let newest = story.events.iter().rev();
@@ -217,7 +217,7 @@ fn why_canceled(story: &Story<'_>) -> String {
     }
 }
 
-fn blocked(story: &Story<'_>) -> String {
+fn blocked(story: &SummaryInput<'_>) -> String {
     let Some(blocker) = &story.task.blocker else {
         return "blocked, and nobody wrote down why".to_owned();
     };
@@ -239,7 +239,7 @@ fn blocked(story: &Story<'_>) -> String {
     }
 }
 
-fn in_progress(story: &Story<'_>) -> String {
+fn in_progress(story: &SummaryInput<'_>) -> String {
     let task = story.task;
     let owner = task.owner.as_deref().unwrap_or("somebody");
     match task.phase {
@@ -252,7 +252,7 @@ fn in_progress(story: &Story<'_>) -> String {
 }
 
 /// Whether its last result was approved: whoever has it now is at its merge.
-fn is_approved(story: &Story<'_>) -> bool {
+fn is_approved(story: &SummaryInput<'_>) -> bool {
     story.runs.last().is_some_and(TaskRun::is_approved)
 }
 

@@ -18,24 +18,24 @@ pub const MAX_FINDINGS: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Verdict {
+pub struct ReviewVerdict {
     /// Whether the result may be merged.
-    pub verdict: Word,
+    pub verdict: ReviewDecision,
     /// Why, in a sentence or two.
     #[cfg_attr(test, schemars(length(min = 1, max = 2000)))]
     pub summary: String,
     /// What is wrong; a rejection names at least one finding or a criterion that fails.
     #[cfg_attr(test, schemars(length(max = 50)))]
-    pub findings: Vec<Raised>,
+    pub findings: Vec<ReviewFinding>,
     /// One answer for each criterion that was asked.
-    pub criteria: Vec<Answered>,
+    pub criteria: Vec<CriterionAnswer>,
 }
 
 /// Approved or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
-pub enum Word {
+pub enum ReviewDecision {
     /// It may be merged.
     Approve,
     /// It needs rework.
@@ -46,7 +46,7 @@ pub enum Word {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
-pub struct Raised {
+pub struct ReviewFinding {
     /// A name that the same finding keeps in the next review.
     #[cfg_attr(test, schemars(regex(pattern = "^[A-Za-z0-9._-]{1,64}$")))]
     pub id: String,
@@ -59,12 +59,12 @@ pub struct Raised {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
-pub struct Answered {
+pub struct CriterionAnswer {
     /// Its id.
     #[cfg_attr(test, schemars(length(min = 1)))]
     pub id: String,
     /// Whether it holds.
-    pub status: Held,
+    pub status: CriterionState,
     /// How one can see that.
     #[cfg_attr(test, schemars(length(min = 1, max = 2000)))]
     pub evidence: String,
@@ -74,7 +74,7 @@ pub struct Answered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(inline))]
-pub enum Held {
+pub enum CriterionState {
     /// It does.
     Pass,
     /// It does not.
@@ -84,21 +84,22 @@ pub enum Held {
 /// Why a text is no verdict, as a lowercase fragment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Malformed(pub String);
+pub struct MalformedVerdict(pub String);
 
-impl Verdict {
+impl ReviewVerdict {
     /// Reads what a reviewer said about these criteria.
-    pub fn parse(text: &str, criteria: &[Criterion]) -> Result<Verdict, Malformed> {
-        let refuse = |words: String| Err(Malformed(words));
+    pub fn parse(text: &str, criteria: &[Criterion]) -> Result<ReviewVerdict, MalformedVerdict> {
+        let refuse = |words: String| Err(MalformedVerdict(words));
         if text.len() > MAX_BYTES {
             return refuse(format!(
                 "the verdict has {} bytes, {MAX_BYTES} at most",
                 text.len()
             ));
         }
-        let verdict: Verdict = serde_json::from_str(super::json_of(text)).map_err(|error| {
-            Malformed(format!("the verdict is not as the schema says: {error}"))
-        })?;
+        let verdict: ReviewVerdict =
+            serde_json::from_str(super::json_of(text)).map_err(|error| {
+                MalformedVerdict(format!("the verdict is not as the schema says: {error}"))
+            })?;
         verdict.check()?;
         let asked: BTreeSet<&str> = criteria.iter().map(|one| one.id.as_str()).collect();
         let answered: BTreeSet<&str> = verdict.criteria.iter().map(|one| one.id.as_str()).collect();
@@ -112,8 +113,8 @@ impl Verdict {
     }
 
     /// What the types do not hold by themselves.
-    fn check(&self) -> Result<(), Malformed> {
-        let refuse = |words: String| Err(Malformed(words));
+    fn check(&self) -> Result<(), MalformedVerdict> {
+        let refuse = |words: String| Err(MalformedVerdict(words));
         let too_long = |text: &str| text.trim().is_empty() || text.chars().count() > 2000;
         if too_long(&self.summary) {
             return refuse("the summary is empty or too long".to_owned());
@@ -145,16 +146,19 @@ impl Verdict {
                 ));
             }
         }
-        let failing = self.criteria.iter().find(|one| one.status == Held::Fail);
+        let failing = self
+            .criteria
+            .iter()
+            .find(|one| one.status == CriterionState::Fail);
         match (self.verdict, failing) {
-            (Word::Approve, Some(answer)) => refuse(format!(
+            (ReviewDecision::Approve, Some(answer)) => refuse(format!(
                 "it approves although criterion {} fails",
                 answer.id
             )),
-            (Word::Approve, None) if !self.findings.is_empty() => {
+            (ReviewDecision::Approve, None) if !self.findings.is_empty() => {
                 refuse("it approves and raises findings".to_owned())
             }
-            (Word::Reject, None) if self.findings.is_empty() => {
+            (ReviewDecision::Reject, None) if self.findings.is_empty() => {
                 refuse("it rejects and says not why".to_owned())
             }
             _ => Ok(()),
@@ -164,12 +168,15 @@ impl Verdict {
     /// What is left of it once settled findings are dropped. A rejection for nothing but
     /// settled findings is none.
     #[must_use]
-    pub fn without_settled(mut self, settled: &[ReviewRemark]) -> Verdict {
+    pub fn without_settled(mut self, settled: &[ReviewRemark]) -> ReviewVerdict {
         self.findings
             .retain(|finding| !settled.iter().any(|one| one.id == finding.id));
-        let failing = self.criteria.iter().any(|one| one.status == Held::Fail);
+        let failing = self
+            .criteria
+            .iter()
+            .any(|one| one.status == CriterionState::Fail);
         if self.findings.is_empty() && !failing {
-            self.verdict = Word::Approve;
+            self.verdict = ReviewDecision::Approve;
         }
         self
     }
@@ -180,7 +187,10 @@ impl Verdict {
             id: finding.id.clone(),
             text: finding.text.clone(),
         });
-        let failing = self.criteria.iter().filter(|one| one.status == Held::Fail);
+        let failing = self
+            .criteria
+            .iter()
+            .filter(|one| one.status == CriterionState::Fail);
         findings
             .chain(failing.map(|answer| ReviewRemark {
                 id: format!("criterion:{}", answer.id),

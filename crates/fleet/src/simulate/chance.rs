@@ -2,11 +2,11 @@
 
 /// SplitMix64: small, and good enough to choose schedules.
 #[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
+pub(super) struct SimChance(u64);
 
-impl Chance {
-    pub(super) fn new(seed: u64) -> Chance {
-        Chance(seed ^ 0x9e37_79b9_7f4a_7c15)
+impl SimChance {
+    pub(super) fn new(seed: u64) -> SimChance {
+        SimChance(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
 
     pub(super) fn next(&mut self) -> u64 {

@@ -13,10 +13,10 @@ use runner_lifecycle::{
     recovery,
 };
 
-use super::yard::Stage;
+use super::yard::SimShared;
 
 /// Everything that the ledger holds.
-pub(super) struct Everything {
+pub(super) struct SimLedger {
     pub(super) tasks: Vec<Task>,
     runs: BTreeMap<TaskId, Vec<TaskRun>>,
     events: BTreeMap<TaskId, Vec<TaskEvent>>,
@@ -35,8 +35,8 @@ pub(super) async fn tasks(ledger: &Ledger) -> Result<Vec<Task>, LedgerError> {
     Ok(ledger.tasks(&filter).await?)
 }
 
-impl Everything {
-    pub(super) async fn read(ledger: &Ledger) -> Result<Everything, LedgerError> {
+impl SimLedger {
+    pub(super) async fn read(ledger: &Ledger) -> Result<SimLedger, LedgerError> {
         let tasks = tasks(ledger).await?;
         let (mut runs, mut events) = (BTreeMap::new(), BTreeMap::new());
         for task in &tasks {
@@ -51,7 +51,7 @@ impl Everything {
         } else {
             vec![format!("{check:?}")]
         };
-        Ok(Everything {
+        Ok(SimLedger {
             tasks,
             runs,
             events,
@@ -71,7 +71,7 @@ impl Everything {
     /// What does not hold.
     pub(super) fn faults(
         &self,
-        stage: &Stage,
+        stage: &SimShared,
         sleepers: &[usize],
         policy: &Policy,
         now: Timestamp,
@@ -108,7 +108,7 @@ impl Everything {
     }
 
     /// The base holds what is done, once, and nothing else.
-    fn merges(&self, stage: &Stage, faults: &mut Vec<String>) {
+    fn merges(&self, stage: &SimShared, faults: &mut Vec<String>) {
         let merged = stage.repo.merged_results();
         let reachable = stage.repo.reachable(&stage.repo.base);
         let mut by_lineage: BTreeMap<&TaskId, u32> = BTreeMap::new();

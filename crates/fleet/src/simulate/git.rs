@@ -6,13 +6,13 @@ use runner_lifecycle::TaskId;
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 
 /// Contents by path.
-pub(super) type Tree = BTreeMap<String, String>;
+pub(super) type SimTree = BTreeMap<String, String>;
 
 /// A commit.
 #[derive(Clone, Debug)]
-pub(super) struct Commit {
+pub(super) struct SimCommit {
     pub(super) parents: Vec<String>,
-    pub(super) tree: Tree,
+    pub(super) tree: SimTree,
     /// The task and run that its trailers name, if it is a result.
     pub(super) trailer: Option<(TaskId, String)>,
     /// Whether the fleet merged something with it.
@@ -20,7 +20,7 @@ pub(super) struct Commit {
 }
 
 /// What merging came to.
-pub(super) enum Merged {
+pub(super) enum SimMergeOutcome {
     Commit(String),
     Conflicts(Vec<String>),
     Empty,
@@ -29,23 +29,23 @@ pub(super) enum Merged {
 
 /// A repository.
 #[derive(Debug)]
-pub(super) struct Repo {
-    commits: BTreeMap<String, Commit>,
+pub(super) struct SimRepo {
+    commits: BTreeMap<String, SimCommit>,
     pub(super) base: String,
     /// Merges that were made before, by what was asked: the same question, the same commit.
     merges: BTreeMap<(String, String, String), String>,
     next: u64,
 }
 
-impl Repo {
-    pub(super) fn new(tree: Tree) -> Repo {
-        let mut repo = Repo {
+impl SimRepo {
+    pub(super) fn new(tree: SimTree) -> SimRepo {
+        let mut repo = SimRepo {
             commits: BTreeMap::new(),
             base: String::new(),
             merges: BTreeMap::new(),
             next: 0,
         };
-        repo.base = repo.commit(Commit {
+        repo.base = repo.commit(SimCommit {
             parents: Vec::new(),
             tree,
             trailer: None,
@@ -54,18 +54,18 @@ impl Repo {
         repo
     }
 
-    pub(super) fn commit(&mut self, commit: Commit) -> String {
+    pub(super) fn commit(&mut self, commit: SimCommit) -> String {
         let id = format!("c{:04}", self.next);
         self.next += 1;
         self.commits.insert(id.clone(), commit);
         id
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<&Commit> {
+    pub(super) fn get(&self, id: &str) -> Option<&SimCommit> {
         self.commits.get(id)
     }
 
-    pub(super) fn tree(&self, id: &str) -> Tree {
+    pub(super) fn tree(&self, id: &str) -> SimTree {
         self.get(id)
             .map(|commit| commit.tree.clone())
             .unwrap_or_default()
@@ -106,13 +106,13 @@ impl Repo {
     }
 
     /// Three ways: the result against its parent, brought into the base.
-    pub(super) fn merge(&mut self, base: &str, result: &str, run_id: &str) -> Merged {
+    pub(super) fn merge(&mut self, base: &str, result: &str, run_id: &str) -> SimMergeOutcome {
         let key = (base.to_owned(), result.to_owned(), run_id.to_owned());
         if let Some(commit) = self.merges.get(&key) {
-            return Merged::Commit(commit.clone());
+            return SimMergeOutcome::Commit(commit.clone());
         }
         let (Some(ours), Some(theirs)) = (self.get(base), self.get(result)) else {
-            return Merged::Missing;
+            return SimMergeOutcome::Missing;
         };
         let start = theirs.parents.first().map(|id| self.tree(id));
         let start = start.unwrap_or_default();
@@ -136,26 +136,26 @@ impl Repo {
             };
         }
         if !conflicts.is_empty() {
-            return Merged::Conflicts(conflicts);
+            return SimMergeOutcome::Conflicts(conflicts);
         }
         if tree == ours.tree {
-            return Merged::Empty;
+            return SimMergeOutcome::Empty;
         }
-        let commit = self.commit(Commit {
+        let commit = self.commit(SimCommit {
             parents: vec![base.to_owned(), result.to_owned()],
             tree,
             trailer: None,
             is_merge: true,
         });
         self.merges.insert(key, commit.clone());
-        Merged::Commit(commit)
+        SimMergeOutcome::Commit(commit)
     }
 
     /// What a person pushes to the base.
     pub(super) fn push(&mut self, path: &str, content: &str) -> String {
         let mut tree = self.tree(&self.base);
         tree.insert(path.to_owned(), content.to_owned());
-        self.base = self.commit(Commit {
+        self.base = self.commit(SimCommit {
             parents: vec![self.base.clone()],
             tree,
             trailer: None,

@@ -23,22 +23,22 @@ use runner_ledger::{Ledger, LedgerCall, LedgerClock, LedgerError, Store};
 use runner_lifecycle::{Policy, Request};
 
 use crate::backlog::BacklogSource;
-use crate::book::Book;
+use crate::book::LedgerPort;
 use crate::outlook::ProjectBacklog;
 use crate::roles::cycle::{self, CycleStatistics};
-use crate::roles::judge::Judge;
-use crate::roles::worker::Worker;
-use crate::roles::{Crew, NoNotes, Settings, dispatcher, keeper, planner};
-use crate::rules::draft::Defaults;
+use crate::roles::judge::JudgeRole;
+use crate::roles::worker::WorkerRole;
+use crate::roles::{FleetSettings, NoNotes, RoleContext, dispatcher, keeper, planner};
+use crate::rules::draft::TaskDefaults;
 use crate::rules::policy::PathRules;
-use crate::yard::Stopper;
-use chance::Chance;
-use check::Everything;
+use crate::yard::StopHandle;
+use chance::SimChance;
+use check::SimLedger;
 use outside::{SimBacklog, SimSource};
-use schedule::{PERSON, Rest, Scheduler, Sleeper, Start};
-use script::{Deed, Script};
-use world::{START, SimClock, SimPoints, World};
-use yard::{ACCOUNT, SimYard, Stage};
+use schedule::{PERSON, SimRest, SimScheduler, SimSleeper, SimStart};
+use script::{PersonAction, SimScript};
+use world::{START, SimClock, SimPoints, SimWorld};
+use yard::{ACCOUNT, SimShared, SimWorkspaces};
 
 pub use world::CrashAt;
 
@@ -51,9 +51,9 @@ const POLL_LIMIT: u64 = 400_000;
 
 /// What is simulated.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct SimOptions {
     /// What happens; none: by chance.
-    pub script: Option<Script>,
+    pub script: Option<SimScript>,
     /// Crashes by chance, at most; none: by chance as well.
     pub crashes: Option<u32>,
     /// Answers that get lost, at most; none: by chance as well.
@@ -65,14 +65,14 @@ pub struct Options {
     /// Runs for so long, whatever is done; none: until everything is.
     pub for_secs: Option<u64>,
     #[cfg(test)]
-    pub(crate) without: Option<crate::roles::Rule>,
+    pub(crate) without: Option<crate::roles::RoleRule>,
     #[cfg(test)]
-    pub(crate) flaw: Option<yard::Flaw>,
+    pub(crate) flaw: Option<yard::SimFlaw>,
 }
 
 /// What a simulation came to.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct SimReport {
     /// The seed.
     pub seed: u64,
     /// What does not hold; empty: everything does.
@@ -101,7 +101,7 @@ pub struct Report {
     pub log: Vec<String>,
 }
 
-impl Report {
+impl SimReport {
     /// Whether everything holds.
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty()
@@ -109,13 +109,13 @@ impl Report {
 }
 
 /// Simulates one seed.
-pub fn simulate(seed: u64, options: &Options) -> Report {
-    let mut chance = Chance::new(seed);
+pub fn simulate(seed: u64, options: &SimOptions) -> SimReport {
+    let mut chance = SimChance::new(seed);
     let script = match &options.script {
         Some(script) => script.clone(),
-        None => Script::random(&mut chance),
+        None => SimScript::random(&mut chance),
     };
-    let world = World::new(chance.next(), options.crash_at, options.log);
+    let world = SimWorld::new(chance.next(), options.crash_at, options.log);
     {
         let mut state = world.state();
         state.crashes_left = options
@@ -127,7 +127,7 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
     }
     match Simulation::new(world.clone(), script, options) {
         Ok(simulation) => simulation.run(seed, options),
-        Err(error) => Report {
+        Err(error) => SimReport {
             seed,
             faults: vec![format!("the simulation could not begin: {error}")],
             trace: world.trace(),
@@ -146,17 +146,21 @@ pub fn simulate(seed: u64, options: &Options) -> Report {
 }
 
 struct Simulation {
-    world: World,
-    script: Script,
+    world: SimWorld,
+    script: SimScript,
     policy: Policy,
     runtime: Arc<tokio::runtime::Runtime>,
     ledger: Ledger,
-    stage: Arc<Mutex<Stage>>,
-    scheduler: Scheduler,
+    stage: Arc<Mutex<SimShared>>,
+    scheduler: SimScheduler,
 }
 
 impl Simulation {
-    fn new(world: World, script: Script, options: &Options) -> Result<Simulation, LedgerError> {
+    fn new(
+        world: SimWorld,
+        script: SimScript,
+        options: &SimOptions,
+    ) -> Result<Simulation, LedgerError> {
         let policy = Policy {
             dependency_grace_secs: script.dependency_grace_secs,
             ..Policy::default()
@@ -185,9 +189,9 @@ impl Simulation {
         let flaw = options.flaw;
         #[cfg(not(test))]
         let flaw = None;
-        let stage = Arc::new(Mutex::new(Stage::new(script.clone(), flaw)));
+        let stage = Arc::new(Mutex::new(SimShared::new(script.clone(), flaw)));
         let mut simulation = Simulation {
-            scheduler: Scheduler::new(world.clone()),
+            scheduler: SimScheduler::new(world.clone()),
             world,
             policy,
             runtime: Arc::new(runtime),
@@ -198,7 +202,7 @@ impl Simulation {
         let second = |at: u64| START + i64::try_from(at * 1000).unwrap_or(0);
         let sleepers = simulation.script.sleepers.iter();
         simulation.scheduler.sleepers = sleepers
-            .map(|(name, from, to)| Sleeper {
+            .map(|(name, from, to)| SimSleeper {
                 name: name.clone(),
                 from: second(*from),
                 to: second(*to),
@@ -208,15 +212,15 @@ impl Simulation {
         Ok(simulation)
     }
 
-    fn yard(&self, actor: usize) -> SimYard {
-        SimYard {
+    fn yard(&self, actor: usize) -> SimWorkspaces {
+        SimWorkspaces {
             world: self.world.clone(),
             actor,
             stage: Arc::clone(&self.stage),
         }
     }
 
-    fn crew(&self, actor: usize, options: &Options) -> Crew {
+    fn crew(&self, actor: usize, options: &SimOptions) -> RoleContext {
         let points = SimPoints {
             world: self.world.clone(),
             actor,
@@ -228,12 +232,12 @@ impl Simulation {
             ..FleetConfig::default()
         };
         let _ = options;
-        Crew {
-            halt: crate::roles::halt::Halt::default(),
-            book: Book::with_points(self.ledger.clone(), Arc::new(points)),
+        RoleContext {
+            halt: crate::roles::halt::FleetHalt::default(),
+            book: LedgerPort::with_points(self.ledger.clone(), Arc::new(points)),
             yard: Arc::new(self.yard(actor)),
             clock: Arc::new(SimClock(self.world.clone())),
-            settings: Arc::new(Settings {
+            settings: Arc::new(FleetSettings {
                 base: "main".to_owned(),
                 objective: String::new(),
                 paths: paths.unwrap_or_else(|_| unreachable!("no globs, no fault")),
@@ -241,19 +245,19 @@ impl Simulation {
                 models: vec!["small".to_owned(), "large".to_owned()],
                 guard: vec!["true".to_owned()],
                 host: "here".to_owned(),
-                defaults: Defaults::from(&config),
+                defaults: TaskDefaults::from(&config),
                 replan: false,
                 staffed: dispatcher::WORKING_ROLES.map(str::to_owned).to_vec(),
             }),
             notes: Arc::new(NoNotes),
-            backlog: Arc::new(self.backlog(actor, Defaults::from(&config))),
+            backlog: Arc::new(self.backlog(actor, TaskDefaults::from(&config))),
             life: 0,
             #[cfg(test)]
             without: options.without,
         }
     }
 
-    fn backlog(&self, actor: usize, defaults: Defaults) -> SimBacklog {
+    fn backlog(&self, actor: usize, defaults: TaskDefaults) -> SimBacklog {
         let source = SimSource {
             world: self.world.clone(),
             stage: Arc::clone(&self.stage),
@@ -271,7 +275,7 @@ impl Simulation {
     }
 
     /// Puts everybody in place.
-    fn cast(&mut self, options: &Options) {
+    fn cast(&mut self, options: &SimOptions) {
         self.role("keeper", options, |crew, stop| async move {
             keeper::run(&crew, "keeper", stop).await
         });
@@ -294,7 +298,7 @@ impl Simulation {
         for (name, role) in workers.chain(others).collect::<Vec<_>>() {
             let own = name.clone();
             self.role(&name, options, move |crew, stop| {
-                let worker = Worker {
+                let worker = WorkerRole {
                     crew,
                     name: own.clone(),
                     role: role.to_owned(),
@@ -307,7 +311,7 @@ impl Simulation {
             let name = format!("judge-{at}");
             let own = name.clone();
             self.role(&name, options, move |crew, stop| {
-                let judge = Judge {
+                let judge = JudgeRole {
                     crew,
                     name: own.clone(),
                     account: ACCOUNT.to_owned(),
@@ -323,18 +327,18 @@ impl Simulation {
         self.person();
     }
 
-    fn role<F, R>(&mut self, name: &str, options: &Options, run: R)
+    fn role<F, R>(&mut self, name: &str, options: &SimOptions, run: R)
     where
-        R: Fn(Crew, crate::yard::StopSign) -> F + 'static,
+        R: Fn(RoleContext, crate::yard::StopSign) -> F + 'static,
         F: Future<Output = Result<(), LedgerError>> + 'static,
     {
         let crew = self.crew(self.scheduler.next_actor(), options);
-        let start: Start = Box::new(move |life| {
-            let crew = Crew {
+        let start: SimStart = Box::new(move |life| {
+            let crew = RoleContext {
                 life,
                 ..crew.clone()
             };
-            let (stopper, stop) = Stopper::new();
+            let (stopper, stop) = StopHandle::new();
             let running = run(crew, stop);
             let role = async move { running.await.map_err(|error| error.to_string()) };
             (Box::pin(role), Some(stopper))
@@ -348,7 +352,7 @@ impl Simulation {
         let (ledger, runtime) = (self.ledger.clone(), Arc::clone(&self.runtime));
         let mut deeds = self.script.deeds.clone();
         deeds.sort_by_key(|(at, _)| *at);
-        let start: Start = Box::new(move |_| {
+        let start: SimStart = Box::new(move |_| {
             let (world, stage) = (world.clone(), Arc::clone(&stage));
             let (ledger, runtime) = (ledger.clone(), Arc::clone(&runtime));
             let deeds = deeds.clone();
@@ -360,23 +364,23 @@ impl Simulation {
                     clock.sleep_until(at).await;
                     world.say(|| format!("a person: {deed:?}"));
                     match deed {
-                        Deed::Push { path, content } => {
+                        PersonAction::Push { path, content } => {
                             let mut stage = stage
                                 .lock()
                                 .unwrap_or_else(std::sync::PoisonError::into_inner);
                             let commit = stage.repo.push(&path, &content);
                             stage.pushed.push(commit);
                         }
-                        Deed::Cancel(id) => {
+                        PersonAction::Cancel(id) => {
                             let reason = "not needed".to_owned();
                             let ask = LedgerCall::new(id, "person", Request::Cancel { reason });
                             // It may have ended, or be in the middle of its merge.
                             drop(runtime.block_on(ledger.call(&ask)));
                         }
-                        Deed::Pause(paused) => {
+                        PersonAction::Pause(paused) => {
                             drop(runtime.block_on(ledger.set_paused(paused)));
                         }
-                        Deed::Distrust(id) => {
+                        PersonAction::Distrust(id) => {
                             let block = Request::Block {
                                 code: runner_lifecycle::RefusalCode::LedgerInconsistent,
                                 reason: "something does not fit".to_owned(),
@@ -388,8 +392,10 @@ impl Simulation {
                                     .block_on(ledger.call(&LedgerCall::new(id, "person", block))),
                             );
                         }
-                        Deed::Stop { name, secs } => world.state().stops.push((name, secs)),
-                        Deed::Issue { .. } | Deed::Pull { .. } | Deed::ClosePull(_) => {
+                        PersonAction::Stop { name, secs } => world.state().stops.push((name, secs)),
+                        PersonAction::Issue { .. }
+                        | PersonAction::Pull { .. }
+                        | PersonAction::ClosePull(_) => {
                             outdoors(&stage, deed, world.time());
                         }
                     }
@@ -401,7 +407,7 @@ impl Simulation {
         self.scheduler.add(PERSON, start);
     }
 
-    fn run(mut self, seed: u64, options: &Options) -> Report {
+    fn run(mut self, seed: u64, options: &SimOptions) -> SimReport {
         let limit = START + LIMIT_DAYS * 24 * 3600 * 1000;
         let until = options
             .for_secs
@@ -411,7 +417,7 @@ impl Simulation {
         let mut changed = true;
         let mut last_change = self.world.time().0;
         loop {
-            if self.scheduler.settle() == Rest::Still {
+            if self.scheduler.settle() == SimRest::Still {
                 break;
             }
             if self.scheduler.polls > POLL_LIMIT {
@@ -492,10 +498,10 @@ impl Simulation {
         })))
     }
 
-    fn report(self, seed: u64, mut faults: Vec<String>) -> Report {
+    fn report(self, seed: u64, mut faults: Vec<String>) -> SimReport {
         let now = self.world.time();
         let statements = self.ledger.statements();
-        let everything = self.runtime.block_on(Everything::read(&self.ledger));
+        let everything = self.runtime.block_on(SimLedger::read(&self.ledger));
         let stage = self.yard(0);
         let stage = stage.stage();
         let (mut tasks, mut history) = (Vec::new(), Vec::new());
@@ -519,7 +525,7 @@ impl Simulation {
         let (points, crashes) = (state.points, state.crashes);
         let calls = state.calls.clone();
         drop(state);
-        Report {
+        SimReport {
             seed,
             faults,
             trace: self.world.trace(),
@@ -545,20 +551,20 @@ fn has_heard(hints: &mut runner_ledger::StoreNotifications) -> bool {
 }
 
 /// Something changes outside.
-fn outdoors(stage: &Mutex<Stage>, deed: Deed, now: runner_lifecycle::Timestamp) {
+fn outdoors(stage: &Mutex<SimShared>, deed: PersonAction, now: runner_lifecycle::Timestamp) {
     let mut stage = stage
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     match deed {
-        Deed::Issue { number, text } => {
+        PersonAction::Issue { number, text } => {
             stage.outdoors.issues.insert(number, text);
         }
-        Deed::Pull {
+        PersonAction::Pull {
             number,
             path,
             content,
         } => stage.pull(number, &path, &content, now),
-        Deed::ClosePull(number) => {
+        PersonAction::ClosePull(number) => {
             if let Some(pull) = stage.outdoors.pulls.get_mut(&number) {
                 pull.closed = true;
             }

@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use runner_lifecycle::Timestamp;
 use tokio::sync::watch;
 
-use super::git::Commit;
-use super::world::{START, World, reach};
-use super::yard::Stage;
+use super::git::SimCommit;
+use super::world::{START, SimWorld, reach};
+use super::yard::SimShared;
 use crate::backlog::{BacklogSource, FoundPullRequest};
 use crate::outlook::ProjectBacklog;
-use crate::roles::backlog::{Backlog, Changes, Outside};
-use crate::rules::issue::Issue;
+use crate::roles::backlog::{BacklogChanges, FleetBacklog, OutsideWork};
+use crate::rules::issue::SourceIssue;
 use crate::rules::preflight::FailedSource;
-use crate::yard::{Done, Later};
+use crate::yard::{BoxFuture, WorkspaceFuture};
 
 /// The name of the source; ids of tasks are made of it.
 pub(super) const SOURCE: &str = "local";
 
 /// A pull request as it is now.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pull {
+pub(super) struct SimPullRequest {
     /// Its heads, and since when each is there.
     pub(super) heads: Vec<(Timestamp, String)>,
     pub(super) closed: bool,
@@ -30,15 +30,15 @@ pub(super) struct Pull {
 
 /// Issues and pull requests by number.
 #[derive(Debug)]
-pub(super) struct Outdoors {
+pub(super) struct SimOutside {
     pub(super) issues: BTreeMap<u64, String>,
-    pub(super) pulls: BTreeMap<u64, Pull>,
+    pub(super) pulls: BTreeMap<u64, SimPullRequest>,
     changes: watch::Sender<u64>,
 }
 
-impl Outdoors {
-    pub(super) fn new() -> Outdoors {
-        Outdoors {
+impl SimOutside {
+    pub(super) fn new() -> SimOutside {
+        SimOutside {
             issues: BTreeMap::new(),
             pulls: BTreeMap::new(),
             changes: watch::Sender::new(0),
@@ -51,20 +51,20 @@ impl Outdoors {
     }
 
     /// The issues that can be read.
-    pub(super) fn issues(&self) -> Vec<Issue> {
+    pub(super) fn issues(&self) -> Vec<SourceIssue> {
         let all = self.issues.iter();
         all.filter_map(|(number, text)| issue(*number, text).ok())
             .collect()
     }
 }
 
-impl Stage {
+impl SimShared {
     /// Opens a pull request or pushes another head of it: a commit on the base as it is.
     pub(super) fn pull(&mut self, number: u64, path: &str, content: &str, now: Timestamp) {
         let base = self.repo.base.clone();
         let mut tree = self.repo.tree(&base);
         tree.insert(path.to_owned(), content.to_owned());
-        let head = self.repo.commit(Commit {
+        let head = self.repo.commit(SimCommit {
             parents: vec![base],
             tree,
             trailer: None,
@@ -75,9 +75,9 @@ impl Stage {
     }
 }
 
-fn issue(number: u64, text: &str) -> Result<Issue, String> {
+fn issue(number: u64, text: &str) -> Result<SourceIssue, String> {
     let name = format!("{number}-x.md");
-    Issue::parse(text.as_bytes(), &name).map_err(|all| {
+    SourceIssue::parse(text.as_bytes(), &name).map_err(|all| {
         let all: Vec<String> = all.iter().map(ToString::to_string).collect();
         all.join(", ")
     })
@@ -85,8 +85,8 @@ fn issue(number: u64, text: &str) -> Result<Issue, String> {
 
 /// The source.
 pub(super) struct SimSource {
-    pub(super) world: World,
-    pub(super) stage: Arc<Mutex<Stage>>,
+    pub(super) world: SimWorld,
+    pub(super) stage: Arc<Mutex<SimShared>>,
 }
 
 impl BacklogSource for SimSource {
@@ -94,8 +94,8 @@ impl BacklogSource for SimSource {
         SOURCE
     }
 
-    fn look(&self) -> Later<'_, crate::backlog::Backlog> {
-        let mut found = crate::backlog::Backlog::default();
+    fn look(&self) -> BoxFuture<'_, crate::backlog::BacklogContents> {
+        let mut found = crate::backlog::BacklogContents::default();
         let failed = |reason: String| FailedSource {
             source: SOURCE.to_owned(),
             reason,
@@ -132,19 +132,19 @@ impl BacklogSource for SimSource {
 
 /// The same reading of requirement and source as in a project, between points.
 pub(super) struct SimBacklog {
-    pub(super) world: World,
+    pub(super) world: SimWorld,
     pub(super) actor: usize,
     pub(super) runtime: Arc<tokio::runtime::Runtime>,
-    pub(super) stage: Arc<Mutex<Stage>>,
+    pub(super) stage: Arc<Mutex<SimShared>>,
     pub(super) inner: ProjectBacklog,
 }
 
-impl Backlog for SimBacklog {
-    fn requirement(&self) -> Done<'_, String> {
+impl FleetBacklog for SimBacklog {
+    fn requirement(&self) -> WorkspaceFuture<'_, String> {
         Box::pin(async { self.runtime.block_on(self.inner.requirement()) })
     }
 
-    fn sync(&self) -> Done<'_, Outside> {
+    fn sync(&self) -> WorkspaceFuture<'_, OutsideWork> {
         Box::pin(async {
             reach(&self.world, self.actor, "sync", false).await;
             let outside = self.runtime.block_on(self.inner.sync());
@@ -153,8 +153,8 @@ impl Backlog for SimBacklog {
         })
     }
 
-    fn changes(&self) -> Changes {
+    fn changes(&self) -> BacklogChanges {
         let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        Changes::of(stage.outdoors.changes.subscribe())
+        BacklogChanges::of(stage.outdoors.changes.subscribe())
     }
 }

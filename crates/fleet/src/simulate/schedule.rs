@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::world::{Crash, World};
-use crate::yard::Stopper;
+use super::world::{SimCrash, SimWorld};
+use crate::yard::StopHandle;
 
 /// The name of the one who is not a role.
 pub(super) const PERSON: &str = "person";
 
 /// A role that runs, and why it ended.
-pub(super) type Role = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+pub(super) type SimRole = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// A role, started anew after each crash; the number counts its lives.
-pub(super) type Start = Box<dyn Fn(u64) -> (Role, Option<Stopper>)>;
+pub(super) type SimStart = Box<dyn Fn(u64) -> (SimRole, Option<StopHandle>)>;
 
 /// Set when a future wants to be polled.
-struct Flag(AtomicBool);
+struct SimFlag(AtomicBool);
 
-impl Wake for Flag {
+impl Wake for SimFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -34,11 +34,11 @@ struct Actor {
     name: String,
     /// No crash ends a person.
     is_person: bool,
-    start: Start,
-    future: Option<Role>,
-    flag: Arc<Flag>,
+    start: SimStart,
+    future: Option<SimRole>,
+    flag: Arc<SimFlag>,
     /// Tells this life to stop.
-    stopper: Option<Stopper>,
+    stopper: Option<StopHandle>,
     /// It was told to, for so long, when so many answers could still get lost.
     stopping: Option<(i64, u32)>,
     restart_at: Option<i64>,
@@ -48,16 +48,16 @@ struct Actor {
 /// A role that stands still for a while, as on a machine that sleeps, and then goes on as
 /// if nothing had been.
 #[derive(Clone, Debug)]
-pub(super) struct Sleeper {
+pub(super) struct SimSleeper {
     pub(super) name: String,
     pub(super) from: i64,
     pub(super) to: i64,
 }
 
 /// Runs roles.
-pub(super) struct Scheduler {
-    world: World,
-    pub(super) sleepers: Vec<Sleeper>,
+pub(super) struct SimScheduler {
+    world: SimWorld,
+    pub(super) sleepers: Vec<SimSleeper>,
     actors: Vec<Actor>,
     /// Why a role ended that should not have.
     pub(super) ends: Vec<String>,
@@ -68,16 +68,16 @@ pub(super) struct Scheduler {
 
 /// Why the scheduler returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum SimRest {
     /// Nobody moves before a timer rings.
     Quiet,
     /// Nobody will ever move again.
     Still,
 }
 
-impl Scheduler {
-    pub(super) fn new(world: World) -> Scheduler {
-        Scheduler {
+impl SimScheduler {
+    pub(super) fn new(world: SimWorld) -> SimScheduler {
+        SimScheduler {
             world,
             sleepers: Vec::new(),
             actors: Vec::new(),
@@ -92,14 +92,14 @@ impl Scheduler {
         self.actors.len()
     }
 
-    pub(super) fn add(&mut self, name: &str, start: Start) {
+    pub(super) fn add(&mut self, name: &str, start: SimStart) {
         let now = self.world.time().0;
         self.actors.push(Actor {
             name: name.to_owned(),
             is_person: name == PERSON,
             start,
             future: None,
-            flag: Arc::new(Flag(AtomicBool::new(false))),
+            flag: Arc::new(SimFlag(AtomicBool::new(false))),
             stopper: None,
             stopping: None,
             restart_at: Some(now),
@@ -108,7 +108,7 @@ impl Scheduler {
     }
 
     /// Lets everybody move who can, in an order by chance.
-    pub(super) fn settle(&mut self) -> Rest {
+    pub(super) fn settle(&mut self) -> SimRest {
         loop {
             self.crash();
             self.restart();
@@ -128,9 +128,9 @@ impl Scheduler {
             let chosen = self.world.draw(|chance| chance.of(&ready).copied());
             let Some(at) = chosen else {
                 return if self.next_time().is_some() {
-                    Rest::Quiet
+                    SimRest::Quiet
                 } else {
-                    Rest::Still
+                    SimRest::Still
                 };
             };
             self.poll(at);
@@ -208,13 +208,13 @@ impl Scheduler {
         };
         let whole = self.world.draw(restart_delay);
         for at in 0..self.actors.len() {
-            let hit = crash == Crash::All || crash == Crash::One(at);
+            let hit = crash == SimCrash::All || crash == SimCrash::One(at);
             if !hit || self.actors.get(at).is_some_and(|actor| actor.is_person) {
                 continue;
             }
             let delay = match crash {
-                Crash::All => whole,
-                Crash::One(_) => self.world.draw(restart_delay),
+                SimCrash::All => whole,
+                SimCrash::One(_) => self.world.draw(restart_delay),
             };
             let now = self.world.time().0;
             let Some(actor) = self.actors.get_mut(at) else {
@@ -245,7 +245,7 @@ impl Scheduler {
 }
 
 /// How long a crash lasts: at once, less than a lease, or more.
-fn restart_delay(chance: &mut super::chance::Chance) -> i64 {
+fn restart_delay(chance: &mut super::chance::SimChance) -> i64 {
     let secs = match chance.below(3) {
         0 => 0,
         1 => chance.between(1, 60),

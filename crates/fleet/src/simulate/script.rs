@@ -8,7 +8,7 @@ use runner_lifecycle::retry::LoopEnding;
 use runner_lifecycle::row::Criterion;
 use runner_lifecycle::{CriterionCheck, Lane, TaskId, TaskPriority, TaskRisk};
 
-use super::chance::Chance;
+use super::chance::SimChance;
 use crate::roles::LOOK_EVERY_SECS;
 
 /// The file that says whether the base is healthy.
@@ -16,7 +16,7 @@ pub(super) const HEALTH: &str = "health";
 
 /// What sessions make of the tasks of one lineage, attempt by attempt.
 #[derive(Clone, Debug, Default)]
-pub struct Behaviour {
+pub struct SimBehaviour {
     /// So many attempts end like that first.
     pub fails: Option<(u32, LoopEnding)>,
     /// So many attempts kill their worker first.
@@ -37,7 +37,7 @@ pub struct Behaviour {
 
 /// How often things go wrong by chance: once in so many times; 0 is never.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Odds {
+pub struct SimOdds {
     /// A guard that is red for no reason.
     pub flaky: u64,
     /// A guard that does not start.
@@ -56,7 +56,7 @@ pub struct Odds {
 
 /// What a person does, and when, in seconds from the start.
 #[derive(Clone, Debug)]
-pub enum Deed {
+pub enum PersonAction {
     /// Pushes to the base.
     Push {
         /// Which path.
@@ -99,19 +99,19 @@ pub enum Deed {
 
 /// Everything that is given before a simulation begins.
 #[derive(Clone, Debug, Default)]
-pub struct Script {
+pub struct SimScript {
     /// The tasks.
     pub tasks: Vec<NewTask>,
     /// What sessions make of them; all goes well with the others.
-    pub behaviours: BTreeMap<TaskId, Behaviour>,
+    pub behaviours: BTreeMap<TaskId, SimBehaviour>,
     /// What goes wrong by chance.
-    pub odds: Odds,
+    pub odds: SimOdds,
     /// When the quota of the account is used up, in seconds from the start.
     pub storms: Vec<(u64, u64)>,
     /// When the source of issues cannot be read, in seconds from the start.
     pub outages: Vec<(u64, u64)>,
     /// What a person does, and when.
-    pub deeds: Vec<(u64, Deed)>,
+    pub deeds: Vec<(u64, PersonAction)>,
     /// Whether reviewers are asked.
     pub review: bool,
     /// How many workers there are.
@@ -134,15 +134,15 @@ pub fn id(at: usize) -> TaskId {
     TaskId::parse(&format!("t{at}")).unwrap_or_else(|_| unreachable!("an id"))
 }
 
-impl Script {
+impl SimScript {
     /// Quiet: these tasks, and nothing goes wrong.
-    pub fn calm(tasks: Vec<NewTask>) -> Script {
-        Script {
+    pub fn calm(tasks: Vec<NewTask>) -> SimScript {
+        SimScript {
             tasks,
             workers: 2,
             judges: 1,
             seats: 1,
-            ..Script::default()
+            ..SimScript::default()
         }
     }
 
@@ -153,7 +153,7 @@ impl Script {
         let outside = self.deeds.iter().any(|(_, deed)| {
             matches!(
                 deed,
-                Deed::Issue { .. } | Deed::Pull { .. } | Deed::ClosePull(_)
+                PersonAction::Issue { .. } | PersonAction::Pull { .. } | PersonAction::ClosePull(_)
             )
         });
         // Somebody who heard nothing, or crashed, looks again in a while.
@@ -161,16 +161,16 @@ impl Script {
     }
 
     /// A script by chance.
-    pub(super) fn random(chance: &mut Chance) -> Script {
+    pub(super) fn random(chance: &mut SimChance) -> SimScript {
         let count = usize::try_from(chance.between(2, 6)).unwrap_or(2);
-        let mut script = Script {
+        let mut script = SimScript {
             odds: odds(chance),
             review: chance.one_in(2),
             workers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             judges: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             seats: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             dependency_grace_secs: if chance.one_in(4) { 1800 } else { 0 },
-            ..Script::default()
+            ..SimScript::default()
         };
         for at in 0..count {
             let new = task(at, script.review, chance);
@@ -185,9 +185,9 @@ impl Script {
         }
         for _ in 0..chance.below(4) {
             let deed = deed(count, chance);
-            if let Deed::Pause(true) = deed {
+            if let PersonAction::Pause(true) = deed {
                 let again = chance.between(300, 1200);
-                script.deeds.push((again, Deed::Pause(false)));
+                script.deeds.push((again, PersonAction::Pause(false)));
                 script.deeds.push((chance.below(300), deed));
             } else {
                 script.deeds.push((chance.below(900), deed));
@@ -208,7 +208,7 @@ impl Script {
     }
 
     /// What comes from outside, and roles that are told to stop.
-    fn outside(&mut self, chance: &mut Chance) {
+    fn outside(&mut self, chance: &mut SimChance) {
         if chance.one_in(3) {
             for number in 1..=chance.between(1, 4) {
                 self.deeds.push((chance.below(900), issue(number, chance)));
@@ -230,7 +230,7 @@ impl Script {
             }
             if chance.one_in(4) {
                 self.deeds
-                    .push((chance.between(900, 1200), Deed::ClosePull(number)));
+                    .push((chance.between(900, 1200), PersonAction::ClosePull(number)));
             }
             if chance.one_in(2) {
                 self.behaviours.insert(pull_id(number), behaviour(chance));
@@ -239,7 +239,8 @@ impl Script {
         if chance.one_in(4) {
             let count = u64::try_from(self.tasks.len()).unwrap_or(1);
             let at = usize::try_from(chance.below(count)).unwrap_or(0);
-            self.deeds.push((chance.below(600), Deed::Distrust(id(at))));
+            self.deeds
+                .push((chance.below(600), PersonAction::Distrust(id(at))));
         }
         if chance.one_in(3) {
             for _ in 0..chance.between(1, 3) {
@@ -247,7 +248,7 @@ impl Script {
                 let name = chance.of(&names).copied().unwrap_or("worker-1").to_owned();
                 let secs = chance.between(1, 300);
                 self.deeds
-                    .push((chance.below(900), Deed::Stop { name, secs }));
+                    .push((chance.below(900), PersonAction::Stop { name, secs }));
             }
         }
     }
@@ -259,7 +260,7 @@ pub(super) fn pull_id(number: u64) -> TaskId {
 }
 
 /// An issue that may name a role, its paths, what it needs, and whether it is closed.
-fn issue(number: u64, chance: &mut Chance) -> Deed {
+fn issue(number: u64, chance: &mut SimChance) -> PersonAction {
     let closed = chance.one_in(8);
     let mut text = String::from(if closed {
         "---\nstate: closed\n---\n"
@@ -281,23 +282,23 @@ fn issue(number: u64, chance: &mut Chance) -> Deed {
         lines.push(format!("Depends on: #{needs}"));
     }
     text.push_str(&lines.join("\n"));
-    Deed::Issue { number, text }
+    PersonAction::Issue { number, text }
 }
 
-fn pull(number: u64, chance: &mut Chance) -> Deed {
+fn pull(number: u64, chance: &mut SimChance) -> PersonAction {
     let path = chance.of(&["a/file", "pull/file"]).copied();
-    Deed::Pull {
+    PersonAction::Pull {
         number,
         path: path.unwrap_or("pull/file").to_owned(),
         content: format!("pulled {}", chance.below(1000)),
     }
 }
 
-fn odds(chance: &mut Chance) -> Odds {
+fn odds(chance: &mut SimChance) -> SimOdds {
     if chance.one_in(3) {
-        return Odds::default();
+        return SimOdds::default();
     }
-    Odds {
+    SimOdds {
         flaky: 15,
         unable: 20,
         trouble: 30,
@@ -308,7 +309,7 @@ fn odds(chance: &mut Chance) -> Odds {
     }
 }
 
-fn task(at: usize, review: bool, chance: &mut Chance) -> NewTask {
+fn task(at: usize, review: bool, chance: &mut SimChance) -> NewTask {
     let scopes = ["a", "b", "c", "a/x", "docs"];
     let scope = chance.of(&scopes).copied().unwrap_or("a");
     let scope = Resource::parse(scope).unwrap_or_else(|_| Resource::whole_repo());
@@ -350,8 +351,8 @@ fn task(at: usize, review: bool, chance: &mut Chance) -> NewTask {
     new
 }
 
-fn behaviour(chance: &mut Chance) -> Behaviour {
-    let mut behaviour = Behaviour::default();
+fn behaviour(chance: &mut SimChance) -> SimBehaviour {
+    let mut behaviour = SimBehaviour::default();
     let few = u32::try_from(chance.between(1, 2)).unwrap_or(1);
     match chance.below(10) {
         0 => behaviour.poison = if chance.one_in(3) { 100 } else { few },
@@ -377,22 +378,22 @@ fn behaviour(chance: &mut Chance) -> Behaviour {
     behaviour
 }
 
-fn deed(tasks: usize, chance: &mut Chance) -> Deed {
+fn deed(tasks: usize, chance: &mut SimChance) -> PersonAction {
     match chance.below(6) {
-        0 => Deed::Cancel(id(usize::try_from(
+        0 => PersonAction::Cancel(id(usize::try_from(
             chance.below(u64::try_from(tasks).unwrap_or(1)),
         )
         .unwrap_or(0))),
-        1 => Deed::Pause(true),
-        2 => Deed::Push {
+        1 => PersonAction::Pause(true),
+        2 => PersonAction::Push {
             path: HEALTH.to_owned(),
             content: "bad".to_owned(),
         },
-        3 | 4 => Deed::Push {
+        3 | 4 => PersonAction::Push {
             path: "a/file".to_owned(),
             content: format!("pushed {}", chance.below(1000)),
         },
-        _ => Deed::Push {
+        _ => PersonAction::Push {
             path: "elsewhere".to_owned(),
             content: format!("pushed {}", chance.below(1000)),
         },

@@ -8,16 +8,16 @@ use std::task::{Context, Poll, Waker};
 use runner_ledger::LedgerClock;
 use runner_lifecycle::Timestamp;
 
-use super::chance::Chance;
-use crate::book::Points;
-use crate::yard::Later;
+use super::chance::SimChance;
+use crate::book::CallPoints;
+use crate::yard::BoxFuture;
 
 /// A day in 2026.
 pub(super) const START: i64 = 1_780_000_000_000;
 
 /// Who crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Crash {
+pub(super) enum SimCrash {
     /// One role.
     One(usize),
     /// The process with all of them.
@@ -37,17 +37,17 @@ pub struct CrashAt {
     pub all: bool,
 }
 
-pub(super) struct State {
+pub(super) struct SimState {
     pub(super) now: i64,
     timers: BTreeMap<(i64, u64), Waker>,
     next_timer: u64,
-    pub(super) chance: Chance,
+    pub(super) chance: SimChance,
     trace: u64,
     /// Points that were reached.
     pub(super) points: u64,
     /// How often each call was made.
     pub(super) calls: BTreeMap<&'static str, u64>,
-    pub(super) crash: Option<Crash>,
+    pub(super) crash: Option<SimCrash>,
     /// Crashes that happened.
     pub(super) crashes: u32,
     pub(super) crashes_left: u32,
@@ -61,15 +61,15 @@ pub(super) struct State {
 
 /// One for each simulation.
 #[derive(Clone)]
-pub(super) struct World(Arc<Mutex<State>>);
+pub(super) struct SimWorld(Arc<Mutex<SimState>>);
 
-impl World {
-    pub(super) fn new(seed: u64, crash_at: Option<CrashAt>, keep_log: bool) -> World {
-        World(Arc::new(Mutex::new(State {
+impl SimWorld {
+    pub(super) fn new(seed: u64, crash_at: Option<CrashAt>, keep_log: bool) -> SimWorld {
+        SimWorld(Arc::new(Mutex::new(SimState {
             now: START,
             timers: BTreeMap::new(),
             next_timer: 0,
-            chance: Chance::new(seed),
+            chance: SimChance::new(seed),
             trace: 0xcbf2_9ce4_8422_2325,
             points: 0,
             calls: BTreeMap::new(),
@@ -83,7 +83,7 @@ impl World {
         })))
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, SimState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Draws from chance.
-    pub(super) fn draw<T>(&self, how: impl FnOnce(&mut Chance) -> T) -> T {
+    pub(super) fn draw<T>(&self, how: impl FnOnce(&mut SimChance) -> T) -> T {
         how(&mut self.state().chance)
     }
 
@@ -174,10 +174,14 @@ impl World {
     }
 }
 
-impl State {
+impl SimState {
     fn crash_now(&mut self, actor: usize, all: bool) {
         self.crashes += 1;
-        self.crash = Some(if all { Crash::All } else { Crash::One(actor) });
+        self.crash = Some(if all {
+            SimCrash::All
+        } else {
+            SimCrash::One(actor)
+        });
     }
 
     /// FNV-1a over everything that happens, in its order.
@@ -210,7 +214,7 @@ fn rarity(call: &str) -> u64 {
 }
 
 /// The clock of a simulation.
-pub(super) struct SimClock(pub(super) World);
+pub(super) struct SimClock(pub(super) SimWorld);
 
 impl LedgerClock for SimClock {
     fn now(&self) -> Timestamp {
@@ -228,7 +232,7 @@ impl LedgerClock for SimClock {
 
 /// Rings at its time. Dropped, it is as if it had never been asked for.
 struct Sleep {
-    world: World,
+    world: SimWorld,
     at: i64,
     timer: Option<u64>,
 }
@@ -263,15 +267,15 @@ impl Drop for Sleep {
 }
 
 /// Lets others go first.
-pub(super) struct Yield(bool);
+pub(super) struct SimYield(bool);
 
-impl Yield {
-    pub(super) fn once() -> Yield {
-        Yield(false)
+impl SimYield {
+    pub(super) fn once() -> SimYield {
+        SimYield(false)
     }
 }
 
-impl Future for Yield {
+impl Future for SimYield {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -287,17 +291,17 @@ impl Future for Yield {
 /// The points of one role. A call runs to its end alone, so that the order of everything
 /// is the scheduler's choice.
 pub(super) struct SimPoints {
-    pub(super) world: World,
+    pub(super) world: SimWorld,
     pub(super) actor: usize,
     pub(super) runtime: Arc<tokio::runtime::Runtime>,
 }
 
-impl Points for SimPoints {
-    fn reach<'a>(&'a self, call: &'static str, after: bool) -> Later<'a, ()> {
+impl CallPoints for SimPoints {
+    fn reach<'a>(&'a self, call: &'static str, after: bool) -> BoxFuture<'a, ()> {
         Box::pin(reach(&self.world, self.actor, call, after))
     }
 
-    fn carry<'a>(&'a self, call: Later<'a, ()>) -> Later<'a, ()> {
+    fn carry<'a>(&'a self, call: BoxFuture<'a, ()>) -> BoxFuture<'a, ()> {
         Box::pin(async move { self.runtime.block_on(call) })
     }
 
@@ -307,9 +311,9 @@ impl Points for SimPoints {
 }
 
 /// A point: others go first, or the role ends here.
-pub(super) async fn reach(world: &World, actor: usize, call: &'static str, after: bool) {
+pub(super) async fn reach(world: &SimWorld, actor: usize, call: &'static str, after: bool) {
     if world.arrive(actor, call, after) {
         std::future::pending::<()>().await;
     }
-    Yield::once().await;
+    SimYield::once().await;
 }

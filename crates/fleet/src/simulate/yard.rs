@@ -11,13 +11,14 @@ use runner_lifecycle::row::Intent;
 use runner_lifecycle::{BasePosition, Task, TaskId, Timestamp};
 use serde_json::json;
 
-use super::git::{Commit, Merged, Repo};
-use super::outside::Outdoors;
-use super::script::{HEALTH, Script};
-use super::world::{START, SimClock, World, reach};
+use super::git::{SimCommit, SimMergeOutcome, SimRepo};
+use super::outside::SimOutside;
+use super::script::{HEALTH, SimScript};
+use super::world::{START, SimClock, SimWorld, reach};
 use crate::yard::{
-    CheckEnd, Checked, Done, Kept, Merge, PlanOrder, Presented, ReviewOrder, Reviewed, Spent,
-    StopSign, Trouble, WorkOrder, WorkResult, Worked, Yard,
+    BaseUpdate, CheckEnd, CheckOutcome, LeftoverRun, LoopUsage, PlanOrder, ReviewOrder,
+    ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
+    WorkspaceFuture, Workspaces,
 };
 
 /// The account of every session.
@@ -25,7 +26,7 @@ pub(super) const ACCOUNT: &str = "acct";
 
 /// A session that goes on, or has ended.
 #[derive(Clone, Debug)]
-struct Session {
+struct SimSession {
     actor: usize,
     task: TaskId,
     token: u64,
@@ -35,55 +36,55 @@ struct Session {
 }
 
 /// What all yards of a simulation share; it outlives every crash.
-pub(super) struct Stage {
-    pub(super) repo: Repo,
-    pub(super) script: Script,
+pub(super) struct SimShared {
+    pub(super) repo: SimRepo,
+    pub(super) script: SimScript,
     /// Attempts so far, by lineage.
     attempts: BTreeMap<TaskId, u32>,
     /// Rejections so far, by lineage.
     rejections: BTreeMap<TaskId, u32>,
-    sessions: Vec<Session>,
+    sessions: Vec<SimSession>,
     /// Commits on which the guard was green for a task.
     pub(super) green: BTreeSet<String>,
     /// What a person pushed.
     pub(super) pushed: Vec<String>,
     /// Issues and pull requests.
-    pub(super) outdoors: Outdoors,
+    pub(super) outdoors: SimOutside,
     /// When a planner was asked for a plan for the first time.
     pub(super) planned_at: Vec<Timestamp>,
     /// Runs that left something.
-    pub(super) kept: BTreeSet<Kept>,
+    pub(super) kept: BTreeSet<LeftoverRun>,
     /// Questions to models.
     pub(super) model_calls: u64,
     /// Anything that was asked.
     pub(super) calls: u64,
     /// Breaks of the yard, for tests of the checkers.
-    pub(super) flaw: Option<Flaw>,
+    pub(super) flaw: Option<SimFlaw>,
 }
 
 /// Ways in which a yard could be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
-pub(crate) enum Flaw {
+pub(crate) enum SimFlaw {
     /// The base moves wherever it stands.
     NoCompareAndSet,
     /// The base is said to be elsewhere although the merge is in it.
     LiesAboutPosition,
 }
 
-impl Stage {
-    pub(super) fn new(script: Script, flaw: Option<Flaw>) -> Stage {
+impl SimShared {
+    pub(super) fn new(script: SimScript, flaw: Option<SimFlaw>) -> SimShared {
         let tree = [(HEALTH, "good"), ("a/file", "0"), ("README", "0")];
         let tree = tree.map(|(path, content)| (path.to_owned(), content.to_owned()));
-        Stage {
-            repo: Repo::new(tree.into()),
+        SimShared {
+            repo: SimRepo::new(tree.into()),
             script,
             attempts: BTreeMap::new(),
             rejections: BTreeMap::new(),
             sessions: Vec::new(),
             green: BTreeSet::new(),
             pushed: Vec::new(),
-            outdoors: Outdoors::new(),
+            outdoors: SimOutside::new(),
             planned_at: Vec::new(),
             kept: BTreeSet::new(),
             model_calls: 0,
@@ -96,7 +97,7 @@ impl Stage {
     /// of a machine that sleeps do not run.
     pub(super) fn overlaps(&self, sleepers: &[usize]) -> Vec<String> {
         let mut found = Vec::new();
-        let awake = |session: &&Session| !sleepers.contains(&session.actor);
+        let awake = |session: &&SimSession| !sleepers.contains(&session.actor);
         for old in self.sessions.iter().filter(awake) {
             for new in &self.sessions {
                 let beside = new.task == old.task && new.token > old.token;
@@ -125,19 +126,19 @@ impl Stage {
 
 /// The yard of one role.
 #[derive(Clone)]
-pub(super) struct SimYard {
-    pub(super) world: World,
+pub(super) struct SimWorkspaces {
+    pub(super) world: SimWorld,
     pub(super) actor: usize,
-    pub(super) stage: Arc<Mutex<Stage>>,
+    pub(super) stage: Arc<Mutex<SimShared>>,
 }
 
 /// Notes the end of a session, whatever ends it.
-struct Running {
-    yard: SimYard,
+struct SimRunning {
+    yard: SimWorkspaces,
     at: usize,
 }
 
-impl Drop for Running {
+impl Drop for SimRunning {
     fn drop(&mut self) {
         let now = self.yard.world.time().0;
         if let Some(session) = self.yard.stage().sessions.get_mut(self.at) {
@@ -146,8 +147,8 @@ impl Drop for Running {
     }
 }
 
-impl SimYard {
-    pub(super) fn stage(&self) -> MutexGuard<'_, Stage> {
+impl SimWorkspaces {
+    pub(super) fn stage(&self) -> MutexGuard<'_, SimShared> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,14 +170,14 @@ impl SimYard {
         reach(&self.world, self.actor, call, after).await;
     }
 
-    fn odds(&self) -> super::script::Odds {
+    fn odds(&self) -> super::script::SimOdds {
         self.stage().script.odds
     }
 
-    fn trouble(&self) -> Result<(), Trouble> {
+    fn trouble(&self) -> Result<(), WorkspaceError> {
         let odds = self.odds().trouble;
         if self.world.draw(|chance| chance.one_in(odds)) {
-            return Err(Trouble("the disk is slow today".to_owned()));
+            return Err(WorkspaceError("the disk is slow today".to_owned()));
         }
         Ok(())
     }
@@ -191,19 +192,19 @@ impl SimYard {
     }
 
     /// What a session makes of an order.
-    fn result(&self, order: &WorkOrder, attempt: u32) -> Worked {
+    fn result(&self, order: &WorkOrder, attempt: u32) -> WorkOutcome {
         let task = &order.task;
         let mut stage = self.stage();
         let behaviour = stage.script.behaviours.get(&task.lineage.root).cloned();
         let behaviour = behaviour.unwrap_or_default();
-        let mut worked = Worked {
+        let mut worked = WorkOutcome {
             ending: LoopEnding::Complete,
             result: None,
             checks: Vec::new(),
             why: String::new(),
             quota_until: None,
             account: ACCOUNT.to_owned(),
-            spent: Spent {
+            spent: LoopUsage {
                 input_tokens: 100,
                 output_tokens: 10,
                 cost_micros: 5,
@@ -251,7 +252,7 @@ impl SimYard {
                 tree.insert("far/away".to_owned(), content);
             }
         }
-        let commit = stage.repo.commit(Commit {
+        let commit = stage.repo.commit(SimCommit {
             parents: vec![start.clone()],
             tree,
             trailer: Some((task.id.clone(), order.run_id.clone())),
@@ -272,8 +273,8 @@ impl SimYard {
     }
 }
 
-fn checked(end: CheckEnd) -> Checked {
-    Checked {
+fn checked(end: CheckEnd) -> CheckOutcome {
+    CheckOutcome {
         id: "guard".to_owned(),
         end,
         evidence: "exit 0, log 1234".to_owned(),
@@ -281,15 +282,15 @@ fn checked(end: CheckEnd) -> Checked {
     }
 }
 
-impl Yard for SimYard {
-    fn base(&self) -> Done<'_, String> {
+impl Workspaces for SimWorkspaces {
+    fn base(&self) -> WorkspaceFuture<'_, String> {
         Box::pin(async move {
             self.point("base", false).await;
             Ok(self.stage().repo.base.clone())
         })
     }
 
-    fn work(&self, order: WorkOrder, mut stop: StopSign) -> Done<'_, Worked> {
+    fn work(&self, order: WorkOrder, mut stop: StopSign) -> WorkspaceFuture<'_, WorkOutcome> {
         Box::pin(async move {
             self.point("work", false).await;
             let root = order.task.lineage.root.clone();
@@ -301,12 +302,12 @@ impl Yard for SimYard {
                 let attempt = *attempt;
                 let behaviour = stage.script.behaviours.get(&root);
                 let poison = behaviour.map_or(0, |behaviour| behaviour.poison);
-                stage.kept.insert(Kept {
+                stage.kept.insert(LeftoverRun {
                     task: order.task.id.clone(),
                     run_id: order.run_id.clone(),
                     token: order.token,
                 });
-                stage.sessions.push(Session {
+                stage.sessions.push(SimSession {
                     actor: self.actor,
                     task: order.task.id.clone(),
                     token: order.token,
@@ -316,7 +317,7 @@ impl Yard for SimYard {
                 });
                 (stage.sessions.len() - 1, attempt, attempt <= poison)
             };
-            let running = Running {
+            let running = SimRunning {
                 yard: self.clone(),
                 at: running,
             };
@@ -327,14 +328,14 @@ impl Yard for SimYard {
             });
             let stopped = self.take(secs, &mut stop).await;
             if stopped {
-                return Ok(Worked {
+                return Ok(WorkOutcome {
                     ending: LoopEnding::Interrupted,
                     result: None,
                     checks: Vec::new(),
                     why: "stopped".to_owned(),
                     quota_until: None,
                     account: ACCOUNT.to_owned(),
-                    spent: Spent::default(),
+                    spent: LoopUsage::default(),
                 });
             }
             if poison {
@@ -357,7 +358,7 @@ impl Yard for SimYard {
         })
     }
 
-    fn start_of(&self, result: String) -> Done<'_, Option<String>> {
+    fn start_of(&self, result: String) -> WorkspaceFuture<'_, Option<String>> {
         Box::pin(async move {
             let stage = self.stage();
             let commit = stage.repo.get(&result);
@@ -365,11 +366,15 @@ impl Yard for SimYard {
         })
     }
 
-    fn changes(&self, start: String, result: String) -> Done<'_, Option<Vec<ResourceChange>>> {
+    fn changes(
+        &self,
+        start: String,
+        result: String,
+    ) -> WorkspaceFuture<'_, Option<Vec<ResourceChange>>> {
         Box::pin(async move { Ok(self.stage().repo.changes(&start, &result)) })
     }
 
-    fn diff_bytes(&self, _start: String, _result: String) -> Done<'_, u64> {
+    fn diff_bytes(&self, _start: String, _result: String) -> WorkspaceFuture<'_, u64> {
         Box::pin(async { Ok(1) })
     }
 
@@ -378,7 +383,7 @@ impl Yard for SimYard {
         commit: String,
         task: Option<Task>,
         mut stop: StopSign,
-    ) -> Done<'_, Vec<Checked>> {
+    ) -> WorkspaceFuture<'_, Vec<CheckOutcome>> {
         Box::pin(async move {
             self.point("check", false).await;
             self.trouble()?;
@@ -413,13 +418,13 @@ impl Yard for SimYard {
         })
     }
 
-    fn review(&self, order: ReviewOrder, mut stop: StopSign) -> Done<'_, Reviewed> {
+    fn review(&self, order: ReviewOrder, mut stop: StopSign) -> WorkspaceFuture<'_, ReviewReply> {
         Box::pin(async move {
             self.point("review", false).await;
             self.stage().model_calls += 1;
             let secs = self.world.draw(|chance| chance.between(5, 100));
             if self.take(secs, &mut stop).await {
-                return Ok(Reviewed::Silent);
+                return Ok(ReviewReply::Silent);
             }
             let odds = self.odds();
             let (silent, malformed, quota) = self.world.draw(|chance| {
@@ -431,16 +436,16 @@ impl Yard for SimYard {
             });
             if quota {
                 let account = ACCOUNT.to_owned();
-                return Ok(Reviewed::Quota {
+                return Ok(ReviewReply::Quota {
                     until: None,
                     account,
                 });
             }
             if silent {
-                return Ok(Reviewed::Silent);
+                return Ok(ReviewReply::Silent);
             }
             if malformed {
-                return Ok(Reviewed::Said("looks good to me".to_owned()));
+                return Ok(ReviewReply::Said("looks good to me".to_owned()));
             }
             let root = order.task.lineage.root.clone();
             let rejects = {
@@ -468,21 +473,27 @@ impl Yard for SimYard {
                 "findings": findings, "criteria": criteria,
             });
             self.point("review", true).await;
-            Ok(Reviewed::Said(verdict.to_string()))
+            Ok(ReviewReply::Said(verdict.to_string()))
         })
     }
 
-    fn merge(&self, base: String, result: String, task: Task, run_id: String) -> Done<'_, Merge> {
+    fn merge(
+        &self,
+        base: String,
+        result: String,
+        task: Task,
+        run_id: String,
+    ) -> WorkspaceFuture<'_, TaskMergeOutcome> {
         Box::pin(async move {
             self.point("merge", false).await;
             self.trouble()?;
             let merged = {
                 let mut stage = self.stage();
                 match stage.repo.merge(&base, &result, &run_id) {
-                    Merged::Commit(commit) => Merge::Commit(commit),
-                    Merged::Conflicts(paths) => Merge::Conflicts(paths),
-                    Merged::Empty => Merge::Empty,
-                    Merged::Missing => Merge::Missing,
+                    SimMergeOutcome::Commit(commit) => TaskMergeOutcome::Commit(commit),
+                    SimMergeOutcome::Conflicts(paths) => TaskMergeOutcome::Conflicts(paths),
+                    SimMergeOutcome::Empty => TaskMergeOutcome::Empty,
+                    SimMergeOutcome::Missing => TaskMergeOutcome::Missing,
                 }
             };
             self.world
@@ -492,7 +503,7 @@ impl Yard for SimYard {
         })
     }
 
-    fn position(&self, intent: Intent) -> Done<'_, BasePosition> {
+    fn position(&self, intent: Intent) -> WorkspaceFuture<'_, BasePosition> {
         Box::pin(async move {
             self.point("position", false).await;
             let stage = self.stage();
@@ -501,7 +512,7 @@ impl Yard for SimYard {
                 return Ok(BasePosition::Old);
             }
             let merged = stage.repo.reachable(base).contains(&intent.merge_commit);
-            let lies = stage.flaw == Some(Flaw::LiesAboutPosition);
+            let lies = stage.flaw == Some(SimFlaw::LiesAboutPosition);
             Ok(if merged && !lies {
                 BasePosition::Merged
             } else {
@@ -510,7 +521,7 @@ impl Yard for SimYard {
         })
     }
 
-    fn move_base(&self, intent: Intent) -> Done<'_, bool> {
+    fn move_base(&self, intent: Intent) -> WorkspaceFuture<'_, bool> {
         Box::pin(async move {
             self.point("move_base", false).await;
             let millis = self.world.draw(|chance| chance.below(2000));
@@ -518,7 +529,7 @@ impl Yard for SimYard {
             SimClock(self.world.clone()).sleep_until(until).await;
             let moved = {
                 let mut stage = self.stage();
-                let blind = stage.flaw == Some(Flaw::NoCompareAndSet);
+                let blind = stage.flaw == Some(SimFlaw::NoCompareAndSet);
                 if stage.repo.base == intent.old_base || blind {
                     stage.repo.base.clone_from(&intent.merge_commit);
                 }
@@ -531,14 +542,14 @@ impl Yard for SimYard {
         })
     }
 
-    fn present(&self) -> Done<'_, Presented> {
+    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate> {
         Box::pin(async move {
             self.point("present", false).await;
-            Ok(Presented::UpToDate)
+            Ok(BaseUpdate::UpToDate)
         })
     }
 
-    fn plan(&self, order: PlanOrder, mut stop: StopSign) -> Done<'_, String> {
+    fn plan(&self, order: PlanOrder, mut stop: StopSign) -> WorkspaceFuture<'_, String> {
         Box::pin(async move {
             self.point("plan", false).await;
             {
@@ -550,7 +561,7 @@ impl Yard for SimYard {
             }
             let secs = self.world.draw(|chance| chance.between(10, 200));
             if self.take(secs, &mut stop).await {
-                return Err(Trouble("stopped".to_owned()));
+                return Err(WorkspaceError("stopped".to_owned()));
             }
             if order.attempt == 1 && self.world.draw(|chance| chance.one_in(2)) {
                 return Ok(r#"{"tasks": []}"#.to_owned());
@@ -560,14 +571,14 @@ impl Yard for SimYard {
         })
     }
 
-    fn kept(&self) -> Done<'_, Vec<Kept>> {
+    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
         Box::pin(async move {
             self.point("kept", false).await;
             Ok(self.stage().kept.iter().cloned().collect())
         })
     }
 
-    fn sweep(&self, gone: Vec<Kept>) -> Done<'_, ()> {
+    fn sweep(&self, gone: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()> {
         Box::pin(async move {
             self.point("sweep", false).await;
             let mut stage = self.stage();

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use runner_core::config::FleetConfig;
-use runner_fleet::rules::host::Snapshot;
+use runner_fleet::rules::host::HostSnapshot;
 use runner_fleet::rules::preflight::FailedSource;
 use runner_ledger::{Ledger, StoreError};
 use tokio::sync::Mutex;
@@ -57,7 +57,7 @@ pub trait FleetFacts: Send + Sync {
 
     /// What is known of the machine. It never waits: see
     /// [`runner_fleet::host::HostProfile::snapshot`].
-    fn host(&self) -> Option<Snapshot>;
+    fn host(&self) -> Option<HostSnapshot>;
 }
 
 /// How the API is served.

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use runner_fleet::rules::host::{Snapshot, Source};
-use runner_fleet::rules::preflight::{self, Inputs};
+use runner_fleet::rules::host::{HostSnapshot, SnapshotSource};
+use runner_fleet::rules::preflight::{self, PreflightInputs};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -84,8 +84,8 @@ pub(crate) struct RoleCountsView {
     cycle_manager: u32,
 }
 
-impl From<preflight::Preflight> for PreflightAnswer {
-    fn from(said: preflight::Preflight) -> Self {
+impl From<preflight::PreflightReport> for PreflightAnswer {
+    fn from(said: preflight::PreflightReport) -> Self {
         let (inputs, begins) = (said.inputs, said.recommendations);
         let failed = inputs.failed_sources.into_iter();
         PreflightAnswer {
@@ -155,14 +155,16 @@ async fn counted(
     fleet: &FleetState,
     outside: PreflightFacts,
     requirement: Option<&str>,
-) -> FleetResult<Inputs> {
-    let inputs = Inputs {
-        has_requirement: Inputs::says_something(requirement.unwrap_or(&outside.requirement)),
+) -> FleetResult<PreflightInputs> {
+    let inputs = PreflightInputs {
+        has_requirement: PreflightInputs::says_something(
+            requirement.unwrap_or(&outside.requirement),
+        ),
         issue_backlog: outside.issue_backlog,
         open_pull_requests: outside.open_pull_requests,
         red_base: outside.red_base,
         failed_sources: outside.failed_sources,
-        ..Inputs::default()
+        ..PreflightInputs::default()
     };
     Ok(runner_fleet::outlook::counted(fleet.ledger(), inputs).await?)
 }
@@ -195,12 +197,12 @@ pub(crate) enum HostSource {
     Uname,
 }
 
-impl From<Snapshot> for HostSnapshotView {
-    fn from(snapshot: Snapshot) -> Self {
+impl From<HostSnapshot> for HostSnapshotView {
+    fn from(snapshot: HostSnapshot) -> Self {
         HostSnapshotView {
             source: match snapshot.source {
-                Source::Neofetch => HostSource::Neofetch,
-                Source::Uname => HostSource::Uname,
+                SnapshotSource::Neofetch => HostSource::Neofetch,
+                SnapshotSource::Uname => HostSource::Uname,
             },
             lines: snapshot.lines,
             fingerprint: snapshot.fingerprint,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use runner_core::config::FleetConfig;
-use runner_fleet::rules::host::{Snapshot, Source};
+use runner_fleet::rules::host::{HostSnapshot, SnapshotSource};
 use runner_ledger::{
     CallOutcome, ClaimedTask, Ledger, LedgerCall, LedgerClock, LedgerOptions, NewAgent, RunSpending,
 };
@@ -50,7 +50,7 @@ impl LedgerClock for ManualClock {
 /// A fleet that says what it was told.
 pub(crate) struct Told {
     pub(crate) outside: Mutex<PreflightFacts>,
-    pub(crate) host: Mutex<Option<Snapshot>>,
+    pub(crate) host: Mutex<Option<HostSnapshot>>,
 }
 
 impl Told {
@@ -58,7 +58,11 @@ impl Told {
         let text = "Linux 6.1.0 x86_64 GNU/Linux";
         Arc::new(Told {
             outside: Mutex::default(),
-            host: Mutex::new(Snapshot::parse(Source::Uname, text, Timestamp(START))),
+            host: Mutex::new(HostSnapshot::parse(
+                SnapshotSource::Uname,
+                text,
+                Timestamp(START),
+            )),
         })
     }
 }
@@ -69,7 +73,7 @@ impl FleetFacts for Told {
         Box::pin(std::future::ready(outside))
     }
 
-    fn host(&self) -> Option<Snapshot> {
+    fn host(&self) -> Option<HostSnapshot> {
         self.host.lock().unwrap().clone()
     }
 }

@@ -8,7 +8,7 @@ use runner::{Error, ErrorCode, Result};
 use runner_core::paths;
 use runner_fleet::host::HostProfile;
 use runner_fleet::outlook::ProjectBacklog;
-use runner_fleet::rules::host::Snapshot;
+use runner_fleet::rules::host::HostSnapshot;
 use runner_ledger::Ledger;
 use runner_server::fleet::{
     FleetFacts, FleetOptions, FleetState, PreflightFacts, TOKEN_FILE, fleet_token, serve_fleet,
@@ -54,7 +54,7 @@ impl FleetFacts for Fed {
         })
     }
 
-    fn host(&self) -> Option<Snapshot> {
+    fn host(&self) -> Option<HostSnapshot> {
         self.host.snapshot()
     }
 }

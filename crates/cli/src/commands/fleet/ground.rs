@@ -12,15 +12,15 @@ use runner_core::config::{Config, FleetConfig};
 use runner_core::paths;
 use runner_exec::Supervisor;
 use runner_fleet::host::{HostProfile, system_look};
-use runner_fleet::local::{LocalYard, Outfit};
-use runner_fleet::names::Names;
+use runner_fleet::local::{LocalWorkspaces, WorkspaceContext};
+use runner_fleet::names::AgentNames;
 use runner_fleet::notes::LocalNotes;
 use runner_fleet::outlook::ProjectBacklog;
-use runner_fleet::roles::Settings;
-use runner_fleet::rules::draft::Defaults;
+use runner_fleet::roles::FleetSettings;
+use runner_fleet::rules::draft::TaskDefaults;
 use runner_fleet::rules::policy::PathRules;
-use runner_fleet::up::{Fleet, Gear};
-use runner_fleet::yard::Trouble;
+use runner_fleet::up::{Fleet, FleetContext};
+use runner_fleet::yard::WorkspaceError;
 use runner_ledger::{Ledger, LedgerClock, LedgerOptions, Store, StoreError, SystemClock};
 use runner_lifecycle::policy::Policy;
 
@@ -42,7 +42,7 @@ pub(super) struct Ground {
     pub(super) fleet_dir: PathBuf,
     pub(super) config: Config,
     pub(super) store: Store,
-    pub(super) names: Names,
+    pub(super) names: AgentNames,
     /// What was found out because there was no config.
     pub(super) guessed: Option<runner::InitGuess>,
     pub(super) doing: Doing,
@@ -50,7 +50,7 @@ pub(super) struct Ground {
     pub(super) bind: IpAddr,
     /// How long a task waits after its first failed run, if not as always.
     pub(super) cooldown_secs: Option<u64>,
-    yard: Arc<LocalYard>,
+    yard: Arc<LocalWorkspaces>,
     host: String,
 }
 
@@ -91,7 +91,7 @@ impl Ground {
         let config = workshop.config()?;
         let base = &config.fleet.base;
         let doing = Doing::default();
-        let yard = LocalYard::open(Outfit {
+        let yard = LocalWorkspaces::open(WorkspaceContext {
             root: root.clone(),
             base: (!base.is_empty()).then(|| base.clone()),
             supervisor: Supervisor::this_binary(),
@@ -106,7 +106,7 @@ impl Ground {
         let fleet_dir = root.join(paths::FLEET_DIR);
         let shared = matches!(store, Store::Postgres(_));
         Ok(Ground {
-            names: Names::of_project(&fleet_dir, shared.then_some(host.as_str())),
+            names: AgentNames::of_project(&fleet_dir, shared.then_some(host.as_str())),
             yard: Arc::new(yard),
             root,
             fleet_dir,
@@ -169,10 +169,10 @@ impl Ground {
         let clock: Arc<dyn LedgerClock> = Arc::new(SystemClock);
         let look = system_look(Supervisor::this_binary(), std::env::var_os("PATH"));
         let host = HostProfile::new(&self.fleet_dir, Arc::clone(&clock), look);
-        let defaults = Defaults::from(self.settings());
+        let defaults = TaskDefaults::from(self.settings());
         let backlog = ProjectBacklog::new(&self.root, requirement, ledger.clone(), defaults);
         let notes = LocalNotes::new(&self.fleet_dir, host.clone(), Arc::clone(&clock));
-        let fleet = Fleet::new(Gear {
+        let fleet = Fleet::new(FleetContext {
             ledger,
             yard: Arc::clone(&self.yard) as Arc<_>,
             clock,
@@ -188,7 +188,7 @@ impl Ground {
         })
     }
 
-    fn crew_settings(&self, defaults: Defaults) -> Result<Settings> {
+    fn crew_settings(&self, defaults: TaskDefaults) -> Result<FleetSettings> {
         let (config, fleet) = (&self.config, self.settings());
         let paths = PathRules::new(
             &config.guard.protected,
@@ -197,7 +197,7 @@ impl Ground {
             fleet.max_changed_bytes,
         )
         .map_err(|error| Error::new(ErrorCode::Config, error.to_string()))?;
-        Ok(Settings {
+        Ok(FleetSettings {
             base: self.base().to_owned(),
             objective: format!(
                 "everything that is asked for is merged into {}",
@@ -259,7 +259,7 @@ pub(super) fn requirement(given: Option<&str>) -> Result<Option<String>> {
 }
 
 /// A yard's words as an error.
-pub(super) fn in_words(trouble: &Trouble) -> Error {
+pub(super) fn in_words(trouble: &WorkspaceError) -> Error {
     Error::new(ErrorCode::Git, trouble.0.clone())
 }
 
@@ -271,7 +271,7 @@ fn base_of(root: &Path) -> Option<String> {
 }
 
 /// Keeps the last word of every session.
-fn watcher(doing: &Doing) -> runner_fleet::local::Watcher {
+fn watcher(doing: &Doing) -> runner_fleet::local::RunWatcher {
     let doing = Arc::clone(doing);
     Arc::new(move |run, progress| {
         let word = match progress {

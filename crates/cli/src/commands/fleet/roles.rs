@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use runner::{Error, ErrorCode, Result};
-use runner_fleet::names::Name;
-use runner_fleet::outlook::Seen;
-use runner_fleet::roles::planner::Planned;
-use runner_fleet::rules::preflight::Inputs;
-use runner_fleet::up::{News, Post};
+use runner_fleet::names::AgentName;
+use runner_fleet::outlook::BacklogState;
+use runner_fleet::roles::planner::PlanOutcome;
+use runner_fleet::rules::preflight::PreflightInputs;
+use runner_fleet::up::{FleetNews, FleetRole};
 use serde_json::json;
 
 use super::api::{Api, TOKEN_SHOWN};
@@ -20,7 +20,7 @@ use crate::style;
 
 /// What one process does.
 struct Duty<'a> {
-    posts: Vec<(Post, Option<&'a str>)>,
+    posts: Vec<(FleetRole, Option<&'a str>)>,
     requirement: Option<&'a str>,
     serves: bool,
 }
@@ -32,20 +32,23 @@ fn duty(command: &FleetCommand) -> Duty<'_> {
         serves: false,
     };
     match command {
-        FleetCommand::Dispatcher => alone(vec![(Post::Dispatcher, None), (Post::Keeper, None)]),
-        FleetCommand::Cycle => alone(vec![(Post::Cycle, None), (Post::Keeper, None)]),
-        FleetCommand::Judge { name } => alone(vec![(Post::Judge, name.as_deref())]),
+        FleetCommand::Dispatcher => alone(vec![
+            (FleetRole::Dispatcher, None),
+            (FleetRole::Keeper, None),
+        ]),
+        FleetCommand::Cycle => alone(vec![(FleetRole::Cycle, None), (FleetRole::Keeper, None)]),
+        FleetCommand::Judge { name } => alone(vec![(FleetRole::Judge, name.as_deref())]),
         FleetCommand::Worker { role, name } => {
             let post = match role.as_str() {
-                "tester" => Post::Tester,
-                "docser" => Post::Docser,
-                _ => Post::Worker,
+                "tester" => FleetRole::Tester,
+                "docser" => FleetRole::Docser,
+                _ => FleetRole::Worker,
             };
             alone(vec![(post, name.as_deref())])
         }
         FleetCommand::Planner { requirement } => Duty {
             requirement: requirement.as_deref(),
-            ..alone(vec![(Post::Planner, None)])
+            ..alone(vec![(FleetRole::Planner, None)])
         },
         _ => Duty {
             serves: true,
@@ -76,16 +79,16 @@ pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
 }
 
 /// Whether a role starts the agent, and whether it starts the guard.
-fn needs(post: Post, review: bool) -> (bool, bool) {
+fn needs(post: FleetRole, review: bool) -> (bool, bool) {
     match post {
-        Post::Worker | Post::Tester | Post::Docser => (true, true),
-        Post::Planner => (true, false),
-        Post::Judge => (review, true),
-        Post::Dispatcher | Post::Cycle | Post::Keeper => (false, false),
+        FleetRole::Worker | FleetRole::Tester | FleetRole::Docser => (true, true),
+        FleetRole::Planner => (true, false),
+        FleetRole::Judge => (review, true),
+        FleetRole::Dispatcher | FleetRole::Cycle | FleetRole::Keeper => (false, false),
     }
 }
 
-fn name(ground: &Ground, post: Post, wanted: Option<&str>) -> Result<Name> {
+fn name(ground: &Ground, post: FleetRole, wanted: Option<&str>) -> Result<AgentName> {
     let Some(wanted) = wanted else {
         return Ok(ground.names.next(post.word())?);
     };
@@ -112,14 +115,14 @@ fn name(ground: &Ground, post: Post, wanted: Option<&str>) -> Result<Name> {
 async fn stay(
     ground: &Ground,
     requirement: Option<String>,
-    names: Vec<(Post, Name)>,
+    names: Vec<(FleetRole, AgentName)>,
     serves: bool,
     mut signals: Signals,
     out: &mut Out,
 ) -> std::result::Result<Exit, Failed> {
     let ledger = ground.open().await?;
     let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
-    if names.iter().any(|(post, _)| *post == Post::Planner) {
+    if names.iter().any(|(post, _)| *post == FleetRole::Planner) {
         let (seen, inputs) = roles.backlog.inputs().await?;
         // Whoever plans already is stood by for.
         if let Err(refused) = inputs.may_start_planner(0) {
@@ -142,7 +145,7 @@ async fn stay(
         }
     }
     for (post, name) in names {
-        if post != Post::Keeper {
+        if post != FleetRole::Keeper {
             if out.json {
                 out.object(json!({
                     "event": "started", "role": post.word(), "name": name.as_str(),
@@ -161,9 +164,9 @@ async fn stay(
             news = roles.fleet.news() => news,
         };
         match news {
-            News::RoleEnded(words) => break Some(words),
-            News::Planner(Planned::Tasks(count)) => say_planned_tasks(count, out),
-            News::Planner(planned) => say_planned(&planned, out),
+            FleetNews::RoleEnded(words) => break Some(words),
+            FleetNews::Planner(PlanOutcome::Tasks(count)) => say_planned_tasks(count, out),
+            FleetNews::Planner(planned) => say_planned(&planned, out),
         }
     };
     let errors = tokio::select! {
@@ -193,11 +196,11 @@ fn say_planned_tasks(count: usize, out: &mut Out) {
 }
 
 /// A backlog comes before a new plan, and without a requirement there is none.
-fn refuse_to_plan(seen: &Seen, words: &str, out: &mut Out) -> Exit {
+fn refuse_to_plan(seen: &BacklogState, words: &str, out: &mut Out) -> Exit {
     let (words, hint) = if seen.planned {
         let words = "the requirement was planned before";
         (words, "say another one with --requirement")
-    } else if Inputs::says_something(&seen.requirement) {
+    } else if PreflightInputs::says_something(&seen.requirement) {
         let hint = "start it again once that is done; `runner fleet up` does so by itself";
         (words, hint)
     } else {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use runner_fleet::simulate::{Options, Report, simulate};
+use runner_fleet::simulate::{SimOptions, SimReport, simulate};
 use serde_json::json;
 
 use crate::commands::Exit;
@@ -13,9 +13,9 @@ use crate::style::{self, Tone};
 
 /// Runs so many seeds, from that one on, on all processors. Stops when one does not hold.
 pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Exit {
-    let options = Options {
+    let options = SimOptions {
         log,
-        ..Options::default()
+        ..SimOptions::default()
     };
     if seeds == 1 {
         let report = simulate(seed, &options);
@@ -45,7 +45,7 @@ pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Exit {
             });
         }
         drop(reports);
-        let mut bad: Option<Report> = None;
+        let mut bad: Option<SimReport> = None;
         for (ended, report) in (1u64..).zip(heard) {
             out.live_line(&format!("{ended} of {seeds} seeds have ended"));
             let is_first = bad.as_ref().is_none_or(|bad| report.seed < bad.seed);
@@ -69,7 +69,7 @@ pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Exit {
     Exit::Success
 }
 
-fn exit_of(report: &Report) -> Exit {
+fn exit_of(report: &SimReport) -> Exit {
     if report.is_clean() {
         Exit::Success
     } else {
@@ -77,7 +77,7 @@ fn exit_of(report: &Report) -> Exit {
     }
 }
 
-fn tell(report: &Report, out: &mut Out) {
+fn tell(report: &SimReport, out: &mut Out) {
     if out.json {
         out.object(json!({
             "seed": report.seed, "clean": report.is_clean(), "faults": report.faults,

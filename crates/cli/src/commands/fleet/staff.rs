@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use runner_fleet::rules::begin::{Post, posts, waiting};
-use runner_fleet::rules::preflight::Counts;
+use runner_fleet::rules::begin::{FleetRole, posts, waiting};
+use runner_fleet::rules::preflight::RoleCounts;
 use runner_fleet::up::Fleet;
 use serde_json::json;
 
@@ -16,8 +16,8 @@ use crate::style;
 /// Roles that are at work, and those that wait for something to do.
 pub(super) struct Staff<'g> {
     ground: &'g Ground,
-    wanted: Counts,
-    waiting: BTreeSet<Post>,
+    wanted: RoleCounts,
+    waiting: BTreeSet<FleetRole>,
 }
 
 impl<'g> Staff<'g> {
@@ -25,9 +25,9 @@ impl<'g> Staff<'g> {
     pub(super) fn begin(
         fleet: &mut Fleet,
         ground: &'g Ground,
-        at_once: &Counts,
+        at_once: &RoleCounts,
     ) -> std::result::Result<Staff<'g>, Failed> {
-        let wanted = Counts::from(ground.settings());
+        let wanted = RoleCounts::from(ground.settings());
         let staff = Staff {
             ground,
             waiting: waiting(&wanted, at_once),
@@ -39,7 +39,12 @@ impl<'g> Staff<'g> {
         Ok(staff)
     }
 
-    fn hire(&self, fleet: &mut Fleet, post: Post, count: u32) -> std::result::Result<(), Failed> {
+    fn hire(
+        &self,
+        fleet: &mut Fleet,
+        post: FleetRole,
+        count: u32,
+    ) -> std::result::Result<(), Failed> {
         for _ in 0..count {
             let name = self.ground.names.next(post.word());
             fleet.begin(post, name.map_err(|error| said(error.into()))?);
@@ -78,7 +83,7 @@ impl<'g> Staff<'g> {
         Ok(())
     }
 
-    fn count(&self, post: Post) -> u32 {
+    fn count(&self, post: FleetRole) -> u32 {
         let all = posts(&self.wanted);
         all.iter()
             .find(|(one, _)| *one == post)
@@ -88,12 +93,17 @@ impl<'g> Staff<'g> {
     /// Those that were there at once, and those that wait, for people. The planner is told
     /// of by itself.
     pub(super) fn told(&self) -> (String, String) {
-        let told = [Post::Worker, Post::Tester, Post::Docser, Post::Judge];
-        let (wait, there): (Vec<Post>, Vec<Post>) = told
+        let told = [
+            FleetRole::Worker,
+            FleetRole::Tester,
+            FleetRole::Docser,
+            FleetRole::Judge,
+        ];
+        let (wait, there): (Vec<FleetRole>, Vec<FleetRole>) = told
             .into_iter()
             .filter(|post| self.count(*post) > 0)
             .partition(|post| self.waiting.contains(post));
-        let words = |posts: Vec<Post>| {
+        let words = |posts: Vec<FleetRole>| {
             let each = posts.iter();
             let each: Vec<String> = each
                 .map(|post| style::counted(self.count(*post), shown(*post)))
@@ -104,9 +114,9 @@ impl<'g> Staff<'g> {
     }
 }
 
-fn shown(post: Post) -> &'static str {
+fn shown(post: FleetRole) -> &'static str {
     match post {
-        Post::Cycle => "cycle manager",
+        FleetRole::Cycle => "cycle manager",
         post => post.word(),
     }
 }

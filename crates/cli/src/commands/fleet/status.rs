@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use runner_fleet::explain::{Explained, Sight};
+use runner_fleet::explain::{FleetSnapshot, TaskExplanation};
 use runner_ledger::{FleetAgent, Ledger, TaskFilter};
 use runner_lifecycle::{Task, TaskId, TaskState};
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::style::{self, Tone};
 const PAGE: u32 = 500;
 
 pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut Out) -> Ended {
-    let sight = Sight::of(ledger).await?;
+    let sight = FleetSnapshot::of(ledger).await?;
     let tasks = everything(ledger).await?;
     let mut counts: BTreeMap<TaskState, usize> = BTreeMap::new();
     for task in &tasks {
@@ -67,7 +67,7 @@ pub(super) async fn everything(ledger: &Ledger) -> Result<Vec<Task>, runner_ledg
     }
 }
 
-fn agent_value(agent: &FleetAgent, sight: &Sight) -> serde_json::Value {
+fn agent_value(agent: &FleetAgent, sight: &FleetSnapshot) -> serde_json::Value {
     json!({
         "name": agent.name, "role": agent.role, "host": agent.host, "account": agent.account,
         "offline": agent.is_offline(sight.now()), "works_on": agent.works_on,
@@ -76,9 +76,9 @@ fn agent_value(agent: &FleetAgent, sight: &Sight) -> serde_json::Value {
 }
 
 fn print(
-    sight: &Sight,
+    sight: &FleetSnapshot,
     counts: &BTreeMap<TaskState, usize>,
-    shown: &[(&Task, Explained)],
+    shown: &[(&Task, TaskExplanation)],
     out: &mut Out,
 ) {
     if sight.paused {

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use runner::{Error, ErrorCode, Result};
 use runner_exec::{Cancel, HangUp};
-use runner_fleet::outlook::{ProjectBacklog, Seen};
-use runner_fleet::roles::backlog::Backlog as _;
-use runner_fleet::roles::planner::Planned;
+use runner_fleet::outlook::{BacklogState, ProjectBacklog};
+use runner_fleet::roles::backlog::FleetBacklog as _;
+use runner_fleet::roles::planner::PlanOutcome;
 use runner_fleet::rules::plan::MAX_TRIES;
-use runner_fleet::rules::preflight::{FailedSource, Inputs, Preflight, preflight};
-use runner_fleet::up::News;
-use runner_fleet::yard::Presented;
+use runner_fleet::rules::preflight::{FailedSource, PreflightInputs, PreflightReport, preflight};
+use runner_fleet::up::FleetNews;
+use runner_fleet::yard::BaseUpdate;
 use runner_ledger::{Ledger, LedgerError};
 use serde_json::json;
 use tokio::sync::watch;
@@ -228,7 +228,7 @@ struct Complaints(BTreeSet<String>);
 
 impl Complaints {
     /// Those that preflight told of.
-    fn told(ready: &Preflight) -> Complaints {
+    fn told(ready: &PreflightReport) -> Complaints {
         let failed = ready.inputs.failed_sources.iter();
         Complaints(failed.map(|failed| failed.reason.clone()).collect())
     }
@@ -284,8 +284,8 @@ impl Watching<'_, '_> {
                 biased;
                 () = self.signals.reached(1) => return Ok(End::Signal),
                 news = fleet.news() => match news {
-                    News::RoleEnded(words) => return Ok(End::Role(words)),
-                    News::Planner(planned) => {
+                    FleetNews::RoleEnded(words) => return Ok(End::Role(words)),
+                    FleetNews::Planner(planned) => {
                         say_planned(&planned, out);
                         heard = Instant::now();
                     }
@@ -303,8 +303,8 @@ impl Watching<'_, '_> {
 
 fn refuse_to_start(
     ground: &Ground,
-    seen: &Seen,
-    ready: &Preflight,
+    seen: &BacklogState,
+    ready: &PreflightReport,
     words: &str,
     out: &mut Out,
 ) -> Exit {
@@ -336,7 +336,7 @@ fn warn(words: &str, out: &mut Out) {
 
 async fn say_what_begins(
     ground: &Ground,
-    ready: &Preflight,
+    ready: &PreflightReport,
     staff: &Staff<'_>,
     api: &Api,
     ledger: &Ledger,
@@ -383,9 +383,9 @@ async fn say_what_begins(
 }
 
 /// Says what the planner came to, where the tasks do not say it themselves.
-pub(super) fn say_planned(planned: &Planned, out: &mut Out) {
+pub(super) fn say_planned(planned: &PlanOutcome, out: &mut Out) {
     let (words, findings) = match planned {
-        Planned::SentBack { attempt, findings } => {
+        PlanOutcome::SentBack { attempt, findings } => {
             if out.json {
                 out.object(json!({
                     "event": "plan_sent_back", "attempt": attempt, "findings": findings,
@@ -397,7 +397,7 @@ pub(super) fn say_planned(planned: &Planned, out: &mut Out) {
             );
             (words, findings)
         }
-        Planned::Refused(findings) => {
+        PlanOutcome::Refused(findings) => {
             if out.json {
                 out.object(json!({"event": "no_plan", "findings": findings}));
                 return;
@@ -405,7 +405,7 @@ pub(super) fn say_planned(planned: &Planned, out: &mut Out) {
             let words = "no plan could be used, and nobody asks again before something changes:";
             (words.to_owned(), findings)
         }
-        Planned::BacklogFirst(why) => {
+        PlanOutcome::BacklogFirst(why) => {
             if out.json {
                 out.object(json!({"event": "plan_waits", "why": why}));
             } else {
@@ -414,7 +414,7 @@ pub(super) fn say_planned(planned: &Planned, out: &mut Out) {
             }
             return;
         }
-        Planned::NoRequirement | Planned::Before | Planned::Tasks(_) => return,
+        PlanOutcome::NoRequirement | PlanOutcome::Before | PlanOutcome::Tasks(_) => return,
     };
     warn(&words, out);
     for finding in findings {
@@ -452,8 +452,8 @@ async fn say_the_end(
     let exit = if done { Exit::Success } else { Exit::Stuck };
     let presented = roles.fleet.present().await;
     let behind = match &presented {
-        Ok(Presented::UpToDate) => None,
-        Ok(Presented::Behind(why)) => Some(why.clone()),
+        Ok(BaseUpdate::UpToDate) => None,
+        Ok(BaseUpdate::Behind(why)) => Some(why.clone()),
         Err(trouble) => Some(trouble.0.clone()),
     };
     if out.json {
@@ -496,7 +496,7 @@ async fn left_out(roles: &Roles) -> std::result::Result<Vec<String>, Failed> {
         .iter()
         .map(|failed| failed.reason.clone())
         .collect();
-    if Inputs::says_something(&seen.requirement) && !seen.planned {
+    if PreflightInputs::says_something(&seen.requirement) && !seen.planned {
         words.push("the requirement: there is no plan for it".to_owned());
     }
     Ok(words)

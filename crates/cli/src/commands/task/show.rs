@@ -1,6 +1,6 @@
 //! Tasks for people: lines, a timeline, and why nothing happens.
 
-use runner_fleet::explain::{Explained, Sight};
+use runner_fleet::explain::{FleetSnapshot, TaskExplanation};
 use runner_ledger::{Ledger, TaskFilter};
 use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::lock::Resource;
@@ -182,7 +182,7 @@ pub(super) async fn events(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended
 
 pub(super) async fn why(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
     let task = ledger.task(id).await?.ok_or_else(|| unknown(id))?;
-    let chain = Sight::of(ledger).await?.chain(&task).await?;
+    let chain = FleetSnapshot::of(ledger).await?.chain(&task).await?;
     let Some((first, behind)) = chain.split_first() else {
         return Err(unknown(id));
     };
@@ -208,7 +208,7 @@ pub(super) async fn why(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
     Ok(Exit::Success)
 }
 
-fn because(explained: &Explained) -> String {
+fn because(explained: &TaskExplanation) -> String {
     let until = explained.until.map(|at| format!(", until {}", time(at)));
     let words = style::harmless(&explained.words);
     format!("{words}{}", until.unwrap_or_default())

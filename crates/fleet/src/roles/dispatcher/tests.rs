@@ -60,7 +60,7 @@ fn waiting(floor: &mut DispatchView, reset_at: i64) {
     floor.accounts.insert("acct".to_owned(), view);
 }
 
-type Edit = fn(&mut DispatchView, &mut Silent);
+type Edit = fn(&mut DispatchView, &mut SilentAgents);
 
 #[test]
 fn who_starts_what() {
@@ -148,7 +148,7 @@ fn who_starts_what() {
         ),
     ];
     for (what, edit, expected) in rows {
-        let (mut floor, mut silent) = (floor(), Silent::new());
+        let (mut floor, mut silent) = (floor(), SilentAgents::new());
         edit(&mut floor, &mut silent);
         let choice = choose(&floor, &silent);
         let got = choice

@@ -23,7 +23,7 @@ fn words(ending: &WorkEnding) -> String {
     }
 }
 
-fn end(task: &Task, worked: &Worked) -> WorkEnding {
+fn end(task: &Task, worked: &WorkOutcome) -> WorkEnding {
     let rules = PathRules::new(&["Makefile".to_owned()], &["*.pem".to_owned()], 3, 0).unwrap();
     let found = worked
         .result
@@ -54,7 +54,7 @@ fn loops_that_end_early() {
             "failed permission",
         ),
     ] {
-        let worked = Worked {
+        let worked = WorkOutcome {
             ending,
             why: why.to_owned(),
             ..worked()
@@ -147,7 +147,7 @@ fn complete_loops() {
             .into_iter()
             .map(|(path, action)| change(path, action))
             .collect();
-        let worked = Worked {
+        let worked = WorkOutcome {
             result: (!changes.is_empty()).then(|| WorkResult {
                 start: "s0".to_owned(),
                 commit: "c1".to_owned(),
@@ -176,7 +176,7 @@ fn a_tester_may_change_nothing() {
         expects_change: false,
         ..task()
     };
-    let quiet = Worked {
+    let quiet = WorkOutcome {
         result: None,
         ..worked()
     };
@@ -203,7 +203,7 @@ fn silence_has_no_signature() {
 
 #[test]
 fn the_same_end_twice_is_a_circle() {
-    let limit = Worked {
+    let limit = WorkOutcome {
         ending: LoopEnding::IterationLimit,
         why: "error: no parser in step 3".to_owned(),
         ..worked()
@@ -213,12 +213,12 @@ fn the_same_end_twice_is_a_circle() {
     };
     let mut again = task();
     again.counters.signature = signature;
-    let later = Worked {
+    let later = WorkOutcome {
         why: "error: no parser in step 17".to_owned(),
         ..limit.clone()
     };
     assert_eq!(words(&end(&again, &later)), "failed model_loop");
-    let other = Worked {
+    let other = WorkOutcome {
         why: "error: no lexer".to_owned(),
         ..limit
     };
@@ -228,7 +228,7 @@ fn the_same_end_twice_is_a_circle() {
 #[test]
 fn what_is_said_about_it() {
     let reset = Some(Timestamp(7));
-    let quota = Worked {
+    let quota = WorkOutcome {
         ending: LoopEnding::Quota,
         quota_until: reset,
         ..worked()

@@ -1,35 +1,35 @@
-//! What the text of an issue says about its work: `Key: value` lines, and lists below a
+//! What the text of an issue says about its work: `IssueKey: value` lines, and lists below a
 //! key or a heading. Everything else is the goal.
 
 use runner_lifecycle::{TaskPriority, TaskRisk};
 
 use super::super::draft::shown;
-use super::{Issue, IssueFinding, MAX_ENTRIES};
+use super::{IssueFinding, MAX_ENTRIES, SourceIssue};
 
 /// What was found in a body.
 #[derive(Debug, Default)]
-pub(super) struct Body {
+pub(super) struct IssueBody {
     /// The text without what was understood.
     pub(super) goal: String,
     /// Of an `Agent:` line, with its line.
     pub(super) agent: Option<(usize, String)>,
     pub(super) priority: Option<TaskPriority>,
     pub(super) risk: Option<TaskRisk>,
-    pub(super) allowed: List,
-    pub(super) forbidden: List,
+    pub(super) allowed: IssueList,
+    pub(super) forbidden: IssueList,
     /// Numbers of issues, with their lines.
     pub(super) needs: Vec<(usize, u64)>,
-    pub(super) acceptance: List,
-    pub(super) commands: List,
+    pub(super) acceptance: IssueList,
+    pub(super) commands: IssueList,
 }
 
 /// Texts with their lines.
 #[derive(Debug, Default)]
-pub(super) struct List {
+pub(super) struct IssueList {
     pub(super) entries: Vec<(usize, String)>,
 }
 
-impl List {
+impl IssueList {
     pub(super) fn texts(&self) -> Vec<String> {
         self.entries.iter().map(|(_, text)| text.clone()).collect()
     }
@@ -37,7 +37,7 @@ impl List {
 
 /// A key that is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
+enum IssueKey {
     Agent,
     Priority,
     Risk,
@@ -48,39 +48,39 @@ enum Key {
     Commands,
 }
 
-impl Key {
-    fn of(name: &str) -> Option<Key> {
+impl IssueKey {
+    fn of(name: &str) -> Option<IssueKey> {
         Some(match name.trim().to_ascii_lowercase().as_str() {
-            "agent" => Key::Agent,
-            "priority" => Key::Priority,
-            "risk" => Key::Risk,
-            "depends on" | "dependencies" => Key::Needs,
-            "allowed paths" => Key::Allowed,
-            "forbidden paths" => Key::Forbidden,
-            "acceptance" | "acceptance criteria" => Key::Acceptance,
-            "commands" => Key::Commands,
+            "agent" => IssueKey::Agent,
+            "priority" => IssueKey::Priority,
+            "risk" => IssueKey::Risk,
+            "depends on" | "dependencies" => IssueKey::Needs,
+            "allowed paths" => IssueKey::Allowed,
+            "forbidden paths" => IssueKey::Forbidden,
+            "acceptance" | "acceptance criteria" => IssueKey::Acceptance,
+            "commands" => IssueKey::Commands,
             _ => return None,
         })
     }
 
     /// Whether it may have a list below it.
     fn has_list(self) -> bool {
-        !matches!(self, Key::Agent | Key::Priority | Key::Risk)
+        !matches!(self, IssueKey::Agent | IssueKey::Priority | IssueKey::Risk)
     }
 }
 
-struct Reader {
-    body: Body,
+struct IssueReader {
+    body: IssueBody,
     goal: Vec<String>,
     /// Whose list the next points belong to.
-    open: Option<Key>,
+    open: Option<IssueKey>,
     findings: Vec<IssueFinding>,
 }
 
-impl Body {
-    pub(super) fn read(issue: &Issue) -> Result<Body, Vec<IssueFinding>> {
-        let mut reader = Reader {
-            body: Body::default(),
+impl IssueBody {
+    pub(super) fn read(issue: &SourceIssue) -> Result<IssueBody, Vec<IssueFinding>> {
+        let mut reader = IssueReader {
+            body: IssueBody::default(),
             goal: Vec::new(),
             open: None,
             findings: Vec::new(),
@@ -107,22 +107,22 @@ impl Body {
     }
 }
 
-impl Reader {
+impl IssueReader {
     fn find(&mut self, line: usize, message: String) {
         self.findings.push(IssueFinding::at(line, message));
     }
 
     /// The line that begins or ends code: a part of the goal, unless commands stand in it.
     fn fence_line(&mut self, line: &str) {
-        if self.open != Some(Key::Commands) {
+        if self.open != Some(IssueKey::Commands) {
             self.open = None;
             self.goal.push(line.to_owned());
         }
     }
 
     fn code(&mut self, number: usize, line: &str) {
-        if self.open == Some(Key::Commands) {
-            self.add(Key::Commands, number, line);
+        if self.open == Some(IssueKey::Commands) {
+            self.add(IssueKey::Commands, number, line);
         } else {
             self.goal.push(line.to_owned());
         }
@@ -132,7 +132,7 @@ impl Reader {
         let plain = line.trim();
         if let Some(heading) = plain.strip_prefix('#') {
             let name = heading.trim_start_matches('#').trim().trim_end_matches(':');
-            self.open = Key::of(name).filter(|key| key.has_list());
+            self.open = IssueKey::of(name).filter(|key| key.has_list());
             if self.open.is_none() {
                 self.goal.push(line.to_owned());
             }
@@ -155,23 +155,27 @@ impl Reader {
         }
     }
 
-    fn add(&mut self, key: Key, line: usize, value: &str) {
+    fn add(&mut self, key: IssueKey, line: usize, value: &str) {
         let value = value.trim();
         if value.is_empty() {
             return;
         }
         let bare = value.trim_matches('`').trim();
         let list = match key {
-            Key::Agent => return self.agent(line, bare),
-            Key::Priority => return self.priority(line, bare),
-            Key::Risk => return self.risk(line, bare),
-            Key::Needs => return self.need(line, value),
-            Key::Allowed => &mut self.body.allowed,
-            Key::Forbidden => &mut self.body.forbidden,
-            Key::Acceptance => &mut self.body.acceptance,
-            Key::Commands => &mut self.body.commands,
+            IssueKey::Agent => return self.agent(line, bare),
+            IssueKey::Priority => return self.priority(line, bare),
+            IssueKey::Risk => return self.risk(line, bare),
+            IssueKey::Needs => return self.need(line, value),
+            IssueKey::Allowed => &mut self.body.allowed,
+            IssueKey::Forbidden => &mut self.body.forbidden,
+            IssueKey::Acceptance => &mut self.body.acceptance,
+            IssueKey::Commands => &mut self.body.commands,
         };
-        let text = if key == Key::Acceptance { value } else { bare };
+        let text = if key == IssueKey::Acceptance {
+            value
+        } else {
+            bare
+        };
         if list.entries.len() == MAX_ENTRIES {
             self.find(line, format!("more than {MAX_ENTRIES} of them"));
         } else if !text.is_empty() && list.entries.len() < MAX_ENTRIES {
@@ -224,7 +228,7 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> Result<Body, Vec<IssueFinding>> {
+    fn finish(mut self) -> Result<IssueBody, Vec<IssueFinding>> {
         if !self.findings.is_empty() {
             return Err(self.findings);
         }
@@ -234,13 +238,13 @@ impl Reader {
     }
 }
 
-/// `Key: value`, also with the key in bold.
-fn key_line(line: &str) -> Option<(Key, &str)> {
+/// `IssueKey: value`, also with the key in bold.
+fn key_line(line: &str) -> Option<(IssueKey, &str)> {
     let (name, value) = line.split_once(':')?;
     let word = name.trim_start_matches('*');
     let stars = &name[..name.len() - word.len()];
-    let key = Key::of(word.trim_end_matches('*'))?;
-    // `**Key:** value` closes behind the colon, `**Key**: **` before it: there the stars
+    let key = IssueKey::of(word.trim_end_matches('*'))?;
+    // `**IssueKey:** value` closes behind the colon, `**IssueKey**: **` before it: there the stars
     // of the value are a glob.
     let value = if word.ends_with('*') {
         value
@@ -251,9 +255,9 @@ fn key_line(line: &str) -> Option<(Key, &str)> {
 }
 
 /// The values on the line of a key. A command and a criterion may have commas in them.
-fn values(key: Key, value: &str) -> Vec<&str> {
+fn values(key: IssueKey, value: &str) -> Vec<&str> {
     match key {
-        Key::Acceptance | Key::Commands => vec![value],
+        IssueKey::Acceptance | IssueKey::Commands => vec![value],
         _ => value.split(',').collect(),
     }
 }

@@ -4,11 +4,11 @@ use runner_core::goal::{is_fence, unquoted};
 use runner_core::text::{ALIKE, nearest};
 
 use super::super::draft::shown;
-use super::{Issue, IssueFinding};
+use super::{IssueFinding, SourceIssue};
 
 const KEYS: [&str; 4] = ["number", "title", "state", "labels"];
 
-pub(super) fn parse(text: &str, file_name: &str) -> Result<Issue, Vec<IssueFinding>> {
+pub(super) fn parse(text: &str, file_name: &str) -> Result<SourceIssue, Vec<IssueFinding>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines: Vec<&str> = text.lines().collect();
     let mut front = Front::default();
@@ -36,7 +36,7 @@ pub(super) fn parse(text: &str, file_name: &str) -> Result<Issue, Vec<IssueFindi
         front.findings.push(IssueFinding::whole(words));
     }
     match (number, title) {
-        (Some(number), Some(title)) if front.findings.is_empty() => Ok(Issue {
+        (Some(number), Some(title)) if front.findings.is_empty() => Ok(SourceIssue {
             number,
             title,
             closed: front.closed,

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::row::TaskId;
 
-use super::super::draft::Defaults;
-use super::{Issue, IssueFinding};
+use super::super::draft::TaskDefaults;
+use super::{IssueFinding, SourceIssue};
 
 /// What an import comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Import {
+pub struct IssueImport {
     /// New tasks, dependencies first.
     pub tasks: Vec<NewTask>,
     /// Issues that cannot become tasks, with why.
@@ -21,20 +21,20 @@ pub struct Import {
 /// has. A dependency on a closed issue is met.
 pub fn import(
     source: &str,
-    issues: &[Issue],
+    issues: &[SourceIssue],
     known: &BTreeSet<TaskId>,
-    defaults: &Defaults,
-) -> Import {
-    let mut import = Import::default();
+    defaults: &TaskDefaults,
+) -> IssueImport {
+    let mut import = IssueImport::default();
     let mut waiting: BTreeMap<u64, NewTask> = BTreeMap::new();
     let closed: BTreeSet<TaskId> = issues
         .iter()
         .filter(|issue| issue.closed)
-        .filter_map(|issue| Issue::task_id(source, issue.number))
+        .filter_map(|issue| SourceIssue::task_id(source, issue.number))
         .filter(|id| !known.contains(id))
         .collect();
     for issue in issues.iter().filter(|issue| !issue.closed) {
-        let id = Issue::task_id(source, issue.number);
+        let id = SourceIssue::task_id(source, issue.number);
         if id.is_some_and(|id| known.contains(&id)) {
             continue;
         }

@@ -66,16 +66,16 @@ fn stars_of_bold_keys_and_stars_of_globs() {
     }
 }
 
-fn defaults() -> Defaults {
-    Defaults::from(&FleetConfig::default())
+fn defaults() -> TaskDefaults {
+    TaskDefaults::from(&FleetConfig::default())
 }
 
 fn words(findings: &[IssueFinding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
-fn parse(text: &str) -> Result<Issue, Vec<String>> {
-    Issue::parse(text.as_bytes(), "x.md").map_err(|all| words(&all))
+fn parse(text: &str) -> Result<SourceIssue, Vec<String>> {
+    SourceIssue::parse(text.as_bytes(), "x.md").map_err(|all| words(&all))
 }
 
 fn task(text: &str) -> Result<NewTask, Vec<String>> {
@@ -180,7 +180,7 @@ fn files_row_by_row() {
             Err("line 3: the front matter has lines `key: value` only"),
         ),
     ] {
-        let read = Issue::parse(text.as_bytes(), name).map_err(|all| words(&all));
+        let read = SourceIssue::parse(text.as_bytes(), name).map_err(|all| words(&all));
         match (read, expected) {
             (Ok(issue), Ok((number, title, closed))) => {
                 assert_eq!(
@@ -193,10 +193,10 @@ fn files_row_by_row() {
         }
     }
     assert_eq!(
-        words(&Issue::parse(b"# T\n\xff", "1.md").unwrap_err()),
+        words(&SourceIssue::parse(b"# T\n\xff", "1.md").unwrap_err()),
         ["line 2: it is not UTF-8"]
     );
-    assert!(Issue::parse(&vec![b'x'; MAX_BYTES + 1], "1.md").is_err());
+    assert!(SourceIssue::parse(&vec![b'x'; MAX_BYTES + 1], "1.md").is_err());
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn roles_and_their_defaults() {
 
 #[test]
 fn what_no_command_checks_is_for_a_reviewer() {
-    let on = Defaults {
+    let on = TaskDefaults {
         review: true,
         ..defaults()
     };
@@ -286,8 +286,8 @@ fn what_no_command_checks_is_for_a_reviewer() {
     assert_eq!(task.acceptance[1].text, "first");
 }
 
-fn issue(number: u64, closed: bool, needs: &str) -> Issue {
-    Issue {
+fn issue(number: u64, closed: bool, needs: &str) -> SourceIssue {
+    SourceIssue {
         number,
         title: format!("issue {number}"),
         closed,
@@ -327,18 +327,18 @@ fn imports_are_ordered_and_idempotent() {
 
 #[test]
 fn other_sources_have_ids_of_their_own() {
-    let id = |source| Issue::task_id(source, 3).unwrap().to_string();
+    let id = |source| SourceIssue::task_id(source, 3).unwrap().to_string();
     assert_eq!(
         (id("local"), id("gh")),
         ("issue-3".to_owned(), "gh-3".to_owned())
     );
-    assert_eq!(Issue::source_of("gh", 3), "gh#3");
+    assert_eq!(SourceIssue::source_of("gh", 3), "gh#3");
 }
 
 proptest! {
     #[test]
     fn no_bytes_panic(bytes: Vec<u8>) {
-        if let Ok(issue) = Issue::parse(&bytes, "1.md") {
+        if let Ok(issue) = SourceIssue::parse(&bytes, "1.md") {
             let _ = issue.task("local", &defaults());
             let _ = issue.facts();
         }
@@ -352,7 +352,7 @@ proptest! {
         0..14,
     )) {
         let text = lines.join("\n");
-        let task = Issue::parse(text.as_bytes(), "1.md")
+        let task = SourceIssue::parse(text.as_bytes(), "1.md")
             .and_then(|issue| issue.task("local", &defaults()));
         if let Ok(task) = task {
             prop_assert!(!task.lock_scope.is_empty());

@@ -34,8 +34,8 @@ const REJECTS: &str = r#"{"verdict": "reject", "summary": "not yet",
 const FAILS: &str = r#"{"verdict": "reject", "summary": "not yet", "findings": [],
     "criteria": [{"id": "clear", "status": "fail", "evidence": "two meanings"}]}"#;
 
-fn said(text: &str) -> Reviewed {
-    Reviewed::Said(text.to_owned())
+fn said(text: &str) -> ReviewReply {
+    ReviewReply::Said(text.to_owned())
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn reviews_row_by_row() {
             "naming",
             "reject verdict criterion:clear",
         ),
-        ("silent", Reviewed::Silent, "", "unable"),
+        ("silent", ReviewReply::Silent, "", "unable"),
         ("no JSON", said("looks good to me"), "", "unable"),
         ("half", said(r#"{"verdict": "approve"}"#), "", "unable"),
         (
             "quota",
-            Reviewed::Quota {
+            ReviewReply::Quota {
                 until: None,
                 account: "a".to_owned(),
             },
@@ -70,13 +70,13 @@ fn reviews_row_by_row() {
         let task = reviewed_task();
         let changes = [change("src/a.rs", ChangeAction::Modified)];
         let checks = worked().checks;
-        let evidence = Evidence {
+        let evidence = JudgeEvidence {
             task: &task,
             run_id: "t-1",
             changes: Some(&changes),
-            guard: Guard::Ran(&checks),
+            guard: JudgeGuard::Ran(&checks),
             findings: &[],
-            review: Review::read(&task, said, &settled),
+            review: ReviewOutcome::read(&task, said, &settled),
         };
         let end = ending(&evidence);
         assert_eq!(words(&end), expected, "{name}");
@@ -88,7 +88,7 @@ fn reviews_row_by_row() {
 }
 
 /// Name, changed paths, checks, what they come to.
-type Row<'a> = (&'a str, Option<&'a [&'a str]>, Vec<Checked>, &'a str);
+type Row<'a> = (&'a str, Option<&'a [&'a str]>, Vec<CheckOutcome>, &'a str);
 
 #[test]
 fn guard_and_policy_come_first() {
@@ -147,13 +147,13 @@ fn guard_and_policy_come_first() {
                 .collect()
         });
         let found = findings(&task, &rules, changes.as_deref().unwrap_or_default(), 0);
-        let evidence = Evidence {
+        let evidence = JudgeEvidence {
             task: &task,
             run_id: "t-1",
             changes: changes.as_deref(),
-            guard: Guard::Ran(&checks),
+            guard: JudgeGuard::Ran(&checks),
             findings: &found,
-            review: Review::Off,
+            review: ReviewOutcome::Off,
         };
         assert_eq!(words(&ending(&evidence)), expected, "{name}");
         assert_eq!(is_settled_before_review(&evidence), expected != "approve");
@@ -173,13 +173,13 @@ fn recorded_evidence_counts_and_its_absence_too() {
         (Some(&half), "unable"),
         (None, "unable"),
     ] {
-        let evidence = Evidence {
+        let evidence = JudgeEvidence {
             task: &task,
             run_id: "t-1",
             changes: Some(&changes),
-            guard: Guard::Recorded(packet),
+            guard: JudgeGuard::Recorded(packet),
             findings: &[],
-            review: Review::Off,
+            review: ReviewOutcome::Off,
         };
         assert_eq!(words(&ending(&evidence)), expected);
     }
@@ -190,13 +190,13 @@ fn a_review_criterion_without_reviewer_is_not_passed() {
     let task = reviewed_task();
     let changes = [change("src/a.rs", ChangeAction::Modified)];
     let checks = worked().checks;
-    let evidence = Evidence {
+    let evidence = JudgeEvidence {
         task: &task,
         run_id: "t-1",
         changes: Some(&changes),
-        guard: Guard::Ran(&checks),
+        guard: JudgeGuard::Ran(&checks),
         findings: &[],
-        review: Review::Off,
+        review: ReviewOutcome::Off,
     };
     assert_eq!(words(&ending(&evidence)), "unable");
 }

@@ -10,11 +10,11 @@ use super::*;
 
 #[test]
 fn the_published_schema_is_fresh() {
-    assert_fresh("plan", SCHEMA, &generated::<Plan>("runner:plan:1"));
+    assert_fresh("plan", SCHEMA, &generated::<TaskPlan>("runner:plan:1"));
 }
 
-fn defaults() -> Defaults {
-    Defaults::from(&FleetConfig::default())
+fn defaults() -> TaskDefaults {
+    TaskDefaults::from(&FleetConfig::default())
 }
 
 fn task(id: &str, paths: &[&str], needs: &[&str]) -> Value {
@@ -256,7 +256,7 @@ fn reviews_when_they_are_on() {
         "/tasks/0/acceptance/0/check",
         json!("review"),
     );
-    let on = Defaults {
+    let on = TaskDefaults {
         review: true,
         ..defaults()
     };

@@ -23,7 +23,7 @@ fn ids(task: &Task, changes: &[(&str, ChangeAction)], bytes: u64) -> Vec<String>
         .collect();
     findings(task, &rules(), &changes, bytes)
         .iter()
-        .map(Finding::id)
+        .map(PolicyFinding::id)
         .collect()
 }
 
@@ -190,13 +190,16 @@ fn packets_after_structural_codes() {
 #[test]
 fn names_that_cannot_be_told_apart_are_not_passed_on() {
     let of = |path: &str| {
-        let finding = Finding::new(Breach::OutsideScope, path, "");
+        let finding = PolicyFinding::new(PolicyBreach::OutsideScope, path, "");
         paths_of(&[finding])
     };
     assert_eq!(of("a/b"), Some("a/b".to_owned()));
     assert_eq!(of("a, b"), None);
     assert_eq!(of("a\nb"), None);
-    assert_eq!(paths_of(&[Finding::new(Breach::Size, "files", "")]), None);
+    assert_eq!(
+        paths_of(&[PolicyFinding::new(PolicyBreach::Size, "files", "")]),
+        None
+    );
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn runs_of(task: &Task, count: u32) -> Vec<TaskRun> {
 }
 
 fn told(task: &Task, runs: u32, events: &[TaskEvent], successors: &[Task]) -> String {
-    summary(&Story {
+    summary(&SummaryInput {
         task,
         runs: &runs_of(task, runs),
         events,
@@ -234,7 +234,7 @@ fn open_ones() {
     let blocked = |code, reason: &str, parked| {
         let mut task = in_state(TaskState::Blocked);
         task.blocker = Some(task.blocker_of(code, reason, Timestamp(1)));
-        summary(&Story {
+        summary(&SummaryInput {
             task: &task,
             runs: &runs_of(&task, 2),
             events: &[],
@@ -295,7 +295,7 @@ fn open_ones() {
     let mut approved = runs_of(&task, 1).remove(0);
     approved.status = TaskRunStatus::Success;
     approved.verdict = Some(JudgeVerdict::Approve);
-    let story = Story {
+    let story = SummaryInput {
         task: &task,
         runs: &[approved],
         events: &[],

@@ -10,7 +10,11 @@ use super::*;
 
 #[test]
 fn the_published_schema_is_fresh() {
-    assert_fresh("verdict", SCHEMA, &generated::<Verdict>("runner:verdict:1"));
+    assert_fresh(
+        "verdict",
+        SCHEMA,
+        &generated::<ReviewVerdict>("runner:verdict:1"),
+    );
 }
 
 fn verdict() -> Value {
@@ -22,8 +26,8 @@ fn verdict() -> Value {
     })
 }
 
-fn read(text: &str) -> Result<Verdict, Malformed> {
-    Verdict::parse(text, &[criterion("clear", CriterionCheck::Review)])
+fn read(text: &str) -> Result<ReviewVerdict, MalformedVerdict> {
+    ReviewVerdict::parse(text, &[criterion("clear", CriterionCheck::Review)])
 }
 
 #[test]
@@ -100,7 +104,13 @@ fn settled_findings_are_dropped() {
     };
     let verdict = read(&verdict().to_string()).unwrap();
     let same = verdict.clone().without_settled(&settled("other"));
-    assert_eq!((same.verdict, same.remarks().len()), (Word::Reject, 1));
+    assert_eq!(
+        (same.verdict, same.remarks().len()),
+        (ReviewDecision::Reject, 1)
+    );
     let none = verdict.without_settled(&settled("naming"));
-    assert_eq!((none.verdict, none.remarks().len()), (Word::Approve, 0));
+    assert_eq!(
+        (none.verdict, none.remarks().len()),
+        (ReviewDecision::Approve, 0)
+    );
 }

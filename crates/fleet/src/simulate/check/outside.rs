@@ -7,22 +7,22 @@ use runner_lifecycle::{BlockReason, Task, TaskId, TaskKind, TaskState, Timestamp
 
 use super::super::outside::SOURCE;
 use super::super::script::pull_id;
-use super::super::yard::Stage;
-use super::Everything;
-use crate::rules::draft::Defaults;
-use crate::rules::issue::{Issue, import};
+use super::super::yard::SimShared;
+use super::SimLedger;
+use crate::rules::draft::TaskDefaults;
+use crate::rules::issue::{SourceIssue, import};
 
-impl Everything {
+impl SimLedger {
     /// Every issue that can be one is a task, once, and is led on by what it says.
-    pub(super) fn issues(&self, stage: &Stage, faults: &mut Vec<String>) {
+    pub(super) fn issues(&self, stage: &SimShared, faults: &mut Vec<String>) {
         let issues = stage.outdoors.issues();
         let known: BTreeSet<TaskId> = self.tasks.iter().map(|task| task.id.clone()).collect();
-        let defaults = Defaults::from(&FleetConfig::default());
+        let defaults = TaskDefaults::from(&FleetConfig::default());
         for left in import(SOURCE, &issues, &known, &defaults).tasks {
             faults.push(format!("{} waits outside and is no task", left.id));
         }
         for issue in &issues {
-            let key = Issue::source_of(SOURCE, issue.number);
+            let key = SourceIssue::source_of(SOURCE, issue.number);
             let is_first = |task: &&Task| task.source.as_ref() == Some(&key);
             let is_first = |task: &&Task| is_first(task) && task.rework_of.is_none();
             let tasks: Vec<&Task> = self.tasks.iter().filter(is_first).collect();
@@ -39,7 +39,7 @@ impl Everything {
     }
 
     /// Every open pull request is judged as it is.
-    pub(super) fn pulls(&self, stage: &Stage, faults: &mut Vec<String>) {
+    pub(super) fn pulls(&self, stage: &SimShared, faults: &mut Vec<String>) {
         for (number, pull) in &stage.outdoors.pulls {
             let id = pull_id(*number);
             let Some(task) = self.tasks.iter().find(|task| task.id == id) else {
@@ -72,7 +72,7 @@ impl Everything {
     }
 
     /// Nobody plans while something is to be done or goes on.
-    pub(super) fn plans(&self, stage: &Stage, faults: &mut Vec<String>) {
+    pub(super) fn plans(&self, stage: &SimShared, faults: &mut Vec<String>) {
         for at in &stage.planned_at {
             let open = self.tasks.iter().find(|task| self.was_open(&task.id, *at));
             if let Some(task) = open {

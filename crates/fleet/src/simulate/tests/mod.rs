@@ -19,11 +19,11 @@ struct Sums {
     points: u64,
     crashes: u64,
     statements: u64,
-    bad: Vec<Report>,
+    bad: Vec<SimReport>,
 }
 
 impl Sums {
-    fn add(&mut self, report: Report) {
+    fn add(&mut self, report: SimReport) {
         self.points += report.points;
         self.crashes += u64::from(report.crashes);
         self.statements += report.statements;
@@ -50,7 +50,7 @@ fn seeds_converge() {
                     if seed >= first + count {
                         return;
                     }
-                    let report = simulate(seed, &Options::default());
+                    let report = simulate(seed, &SimOptions::default());
                     sums.lock().unwrap().add(report);
                 }
             });
@@ -78,13 +78,13 @@ fn seeds_converge() {
 fn the_same_seed_gives_the_same_trace() {
     for seed in 1..=5 {
         let (one, other) = (
-            simulate(seed, &Options::default()),
-            simulate(seed, &Options::default()),
+            simulate(seed, &SimOptions::default()),
+            simulate(seed, &SimOptions::default()),
         );
         assert_eq!((one.trace, one.points), (other.trace, other.points));
         assert_eq!(one.history, other.history);
     }
-    let traces = [1, 2].map(|seed| simulate(seed, &Options::default()).trace);
+    let traces = [1, 2].map(|seed| simulate(seed, &SimOptions::default()).trace);
     assert_ne!(traces[0], traces[1]);
 }
 
@@ -93,9 +93,9 @@ fn the_same_seed_gives_the_same_trace() {
 #[allow(clippy::print_stderr)]
 fn one_seed() {
     let seed = std::env::var("RUNNER_SEED").unwrap().parse().unwrap();
-    let options = Options {
+    let options = SimOptions {
         log: true,
-        ..Options::default()
+        ..SimOptions::default()
     };
     let report = simulate(seed, &options);
     for line in &report.log {

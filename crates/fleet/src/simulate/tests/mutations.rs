@@ -1,14 +1,14 @@
 //! Rules left out on purpose: the checkers find each.
 
-use super::super::script::{Behaviour, id};
-use super::super::yard::Flaw;
+use super::super::script::{SimBehaviour, id};
+use super::super::yard::SimFlaw;
 use super::scenarios::{calm, one_task};
 use super::*;
-use crate::roles::Rule;
+use crate::roles::RoleRule;
 
 /// Whether a run of these options shows a fault with such words.
 #[track_caller]
-pub(super) fn is_found(options: &Options, words: &str) {
+pub(super) fn is_found(options: &SimOptions, words: &str) {
     let mut seen = Vec::new();
     for seed in 1..=60 {
         let report = simulate(seed, options);
@@ -20,8 +20,8 @@ pub(super) fn is_found(options: &Options, words: &str) {
     panic!("nothing with {words:?} was found: {seen:#?}");
 }
 
-fn crash(call: &'static str, after: bool, options: Options) -> Options {
-    Options {
+fn crash(call: &'static str, after: bool, options: SimOptions) -> SimOptions {
+    SimOptions {
         crash_at: Some(CrashAt {
             call,
             after,
@@ -32,84 +32,84 @@ fn crash(call: &'static str, after: bool, options: Options) -> Options {
     }
 }
 
-pub(super) fn without(rule: Rule, options: Options) -> Options {
-    Options {
+pub(super) fn without(rule: RoleRule, options: SimOptions) -> SimOptions {
+    SimOptions {
         without: Some(rule),
         ..options
     }
 }
 
-fn plain() -> Options {
-    calm(one_task(Behaviour::default()))
+fn plain() -> SimOptions {
+    calm(one_task(SimBehaviour::default()))
 }
 
 #[test]
 fn a_base_that_moves_before_its_intent() {
-    let options = without(Rule::IntentBeforeBase, plain());
+    let options = without(RoleRule::IntentBeforeBase, plain());
     is_found(&crash("move_base", true, options), "in the base 1 times");
 }
 
 #[test]
 fn an_intent_that_is_not_rolled_forward() {
-    let options = without(Rule::RollForward, plain());
+    let options = without(RoleRule::RollForward, plain());
     is_found(&crash("move_base", true, options), "in the base 1 times");
 }
 
 #[test]
 fn work_without_heartbeats() {
-    is_found(&without(Rule::Heartbeats, plain()), "ran beside");
+    is_found(&without(RoleRule::Heartbeats, plain()), "ran beside");
 }
 
 #[test]
 fn writes_without_fencing() {
-    let mut script = one_task(Behaviour::default());
+    let mut script = one_task(SimBehaviour::default());
     script.workers = 3;
     script.sleepers = ["worker-1", "worker-2"]
         .map(|name| (name.to_owned(), 1, 150))
         .into();
-    let options = without(Rule::Fencing, calm(script));
+    let options = without(RoleRule::Fencing, calm(script));
     is_found(&options, "whose result it is not");
 }
 
 #[test]
 fn a_guard_on_something_else_than_what_is_merged() {
-    is_found(&without(Rule::GuardOnMerge, plain()), "never green");
+    is_found(&without(RoleRule::GuardOnMerge, plain()), "never green");
 }
 
 #[test]
 fn dead_dependencies_that_nobody_notices() {
-    let mut script = one_task(Behaviour {
+    let mut script = one_task(SimBehaviour {
         no_change: 100,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     });
     let mut second = script.tasks[0].clone();
     second.id = id(1);
     second.dependencies = vec![id(0)];
     script.tasks.push(second);
     is_found(
-        &without(Rule::DeadDependency, calm(script)),
+        &without(RoleRule::DeadDependency, calm(script)),
         "nothing moves any longer",
     );
 }
 
 #[test]
 fn rework_that_nobody_makes() {
-    let script = one_task(Behaviour {
+    let script = one_task(SimBehaviour {
         empty: 1,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     });
     is_found(
-        &without(Rule::Recovery, calm(script)),
+        &without(RoleRule::Recovery, calm(script)),
         "nothing moves any longer",
     );
 }
 
 #[test]
 fn a_base_that_moves_wherever_it_stands() {
-    let mut script = one_task(Behaviour::default());
+    let mut script = one_task(SimBehaviour::default());
     script.deeds = (0..100)
         .map(|at| {
-            let push = Deed::Push {
+            let push = PersonAction::Push {
                 path: "elsewhere".to_owned(),
                 content: at.to_string(),
             };
@@ -117,8 +117,8 @@ fn a_base_that_moves_wherever_it_stands() {
         })
         .collect();
     // Between the look at the base and its move somebody may push.
-    let options = Options {
-        flaw: Some(Flaw::NoCompareAndSet),
+    let options = SimOptions {
+        flaw: Some(SimFlaw::NoCompareAndSet),
         ..calm(script)
     };
     is_found(&options, "pushed and is not in the base");
@@ -126,8 +126,8 @@ fn a_base_that_moves_wherever_it_stands() {
 
 #[test]
 fn a_yard_that_lies_about_the_base() {
-    let options = Options {
-        flaw: Some(Flaw::LiesAboutPosition),
+    let options = SimOptions {
+        flaw: Some(SimFlaw::LiesAboutPosition),
         ..plain()
     };
     is_found(&options, "in the base 1 times");

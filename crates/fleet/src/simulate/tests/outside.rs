@@ -3,34 +3,34 @@
 
 use runner_lifecycle::TaskId;
 
-use super::super::script::{Behaviour, id, pull_id};
+use super::super::script::{SimBehaviour, id, pull_id};
 use super::mutations::{is_found, without};
 use super::scenarios::{calm, ends, happened, one_task, play};
 use super::*;
-use crate::roles::Rule;
+use crate::roles::RoleRule;
 
-fn issue(number: u64, text: &str) -> Deed {
+fn issue(number: u64, text: &str) -> PersonAction {
     let text = format!("# Issue {number}\n\nAllowed paths: i{number}/**\n{text}\n");
-    Deed::Issue { number, text }
+    PersonAction::Issue { number, text }
 }
 
-fn pull(content: &str) -> Deed {
-    Deed::Pull {
+fn pull(content: &str) -> PersonAction {
+    PersonAction::Pull {
         number: 1,
         path: "pull/file".to_owned(),
         content: content.to_owned(),
     }
 }
 
-fn script(deeds: &[(u64, Deed)]) -> Script {
-    Script {
+fn script(deeds: &[(u64, PersonAction)]) -> SimScript {
+    SimScript {
         deeds: deeds.to_vec(),
-        ..Script::calm(Vec::new())
+        ..SimScript::calm(Vec::new())
     }
 }
 
 /// An issue appears and is written again without a change of meaning; another one needs it.
-fn issues() -> Script {
+fn issues() -> SimScript {
     script(&[
         (100, issue(1, "Agent: worker")),
         (150, issue(2, "Agent: worker\nDepends on: #1")),
@@ -49,11 +49,11 @@ fn issues_become_tasks_once_while_it_runs() {
 
 #[test]
 fn issues_that_nobody_brings_in() {
-    let options = without(Rule::Import, calm(issues()));
+    let options = without(RoleRule::Import, calm(issues()));
     is_found(&options, "waits outside and is no task");
 }
 
-fn without_a_role() -> Script {
+fn without_a_role() -> SimScript {
     script(&[
         (10, issue(1, "")),
         (20, issue(2, "")),
@@ -72,13 +72,13 @@ fn an_issue_waits_until_it_says_who_does_it() {
 
 #[test]
 fn an_issue_that_says_who_does_it_and_is_not_heard() {
-    let options = without(Rule::IssueFacts, calm(without_a_role()));
+    let options = without(RoleRule::IssueFacts, calm(without_a_role()));
     is_found(&options, "says how to go on, and nobody does");
 }
 
 #[test]
 fn an_issue_that_is_closed_while_it_waits_is_called_off() {
-    let closed = Deed::Issue {
+    let closed = PersonAction::Issue {
         number: 1,
         text: "---\nstate: closed\n---\n# Issue 1\n".to_owned(),
     };
@@ -107,12 +107,12 @@ fn a_pull_request_is_judged_and_merged() {
 }
 
 /// Rejected, with another head before that was said.
-fn new_head() -> Script {
+fn new_head() -> SimScript {
     let mut script = script(&[(10, pull("x")), (12, pull("y"))]);
     script.review = true;
-    let behaviour = Behaviour {
+    let behaviour = SimBehaviour {
         rejections: 1,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     };
     script.behaviours.insert(pull_id(1), behaviour);
     script
@@ -139,20 +139,23 @@ fn a_rejected_pull_request_without_another_head_is_mended_by_a_worker() {
 
 #[test]
 fn another_head_that_nobody_sees() {
-    let options = without(Rule::NewHead, calm(new_head()));
+    let options = without(RoleRule::NewHead, calm(new_head()));
     is_found(&options, "was given to a worker, and has another head");
 }
 
-fn doubted() -> Script {
-    let mut script = one_task(Behaviour::default());
-    script.deeds = vec![(0, Deed::Pause(true)), (5, Deed::Distrust(id(0)))];
-    script.deeds.push((600, Deed::Pause(false)));
+fn doubted() -> SimScript {
+    let mut script = one_task(SimBehaviour::default());
+    script.deeds = vec![
+        (0, PersonAction::Pause(true)),
+        (5, PersonAction::Distrust(id(0))),
+    ];
+    script.deeds.push((600, PersonAction::Pause(false)));
     script
 }
 
 #[test]
 fn what_was_doubted_and_nobody_repairs() {
-    let options = without(Rule::Repair, calm(doubted()));
+    let options = without(RoleRule::Repair, calm(doubted()));
     is_found(
         &options,
         "is blocked(LEDGER_INCONSISTENT) and waits for nobody",
@@ -160,13 +163,13 @@ fn what_was_doubted_and_nobody_repairs() {
 }
 
 /// Everybody is told to stop, twice.
-fn stops() -> Script {
-    let mut script = one_task(Behaviour::default());
+fn stops() -> SimScript {
+    let mut script = one_task(SimBehaviour::default());
     let names = ["worker-1", "worker-2", "judge-1", "dispatcher-1", "cycle-1"];
     script.deeds = (0..10)
         .map(|at| {
             let name = names[usize::try_from(at).unwrap() % names.len()].to_owned();
-            (at * 13, Deed::Stop { name, secs: 3 })
+            (at * 13, PersonAction::Stop { name, secs: 3 })
         })
         .collect();
     script
@@ -183,16 +186,16 @@ fn who_is_told_to_stop_gives_back_and_comes_back() {
 
 #[test]
 fn who_stops_and_keeps_what_it_held() {
-    let options = without(Rule::GiveBack, calm(stops()));
+    let options = without(RoleRule::GiveBack, calm(stops()));
     is_found(&options, "has stopped and holds t0");
 }
 
 /// A requirement, and a planner that looks again while a task is worked on.
-fn plan_and_task() -> Script {
-    let mut script = one_task(Behaviour::default());
+fn plan_and_task() -> SimScript {
+    let mut script = one_task(SimBehaviour::default());
     "make it better".clone_into(&mut script.requirement);
     let name = "planner".to_owned();
-    script.deeds = vec![(3, Deed::Stop { name, secs: 1 })];
+    script.deeds = vec![(3, PersonAction::Stop { name, secs: 1 })];
     script
 }
 
@@ -205,7 +208,7 @@ fn a_plan_comes_after_the_backlog() {
 
 #[test]
 fn a_plan_that_does_not_wait_for_the_backlog() {
-    let options = without(Rule::BacklogFirst, calm(plan_and_task()));
+    let options = without(RoleRule::BacklogFirst, calm(plan_and_task()));
     is_found(&options, "a plan was asked for while t0 was open");
 }
 

@@ -4,7 +4,7 @@ use runner_ledger::ClaimRequest;
 use runner_lifecycle::request::{Claim, WorkEnding};
 use runner_lifecycle::{BlockReason, LeasePurpose, Refusal, RefusalCode};
 
-use super::super::script::{Behaviour, Deed, id};
+use super::super::script::{PersonAction, SimBehaviour, id};
 use super::scenarios::{calm, one_task};
 use super::*;
 
@@ -14,14 +14,14 @@ use super::*;
 fn a_task_goes_on_after_its_repair() {
     // While the fleet is paused, the result waits, and there is time to say it.
     let paused = |at| {
-        let pause = (1, Deed::Pause(true));
-        let go_on = (4000, Deed::Pause(false));
-        vec![pause, (at, Deed::Distrust(id(0))), go_on]
+        let pause = (1, PersonAction::Pause(true));
+        let go_on = (4000, PersonAction::Pause(false));
+        vec![pause, (at, PersonAction::Distrust(id(0))), go_on]
     };
     let mut judged = 0;
-    let before = (0..5).map(|at| vec![(at, Deed::Distrust(id(0)))]);
+    let before = (0..5).map(|at| vec![(at, PersonAction::Distrust(id(0)))]);
     for deeds in before.chain([2000, 3000].map(paused)) {
-        let mut script = one_task(Behaviour::default());
+        let mut script = one_task(SimBehaviour::default());
         script.deeds = deeds.clone();
         let report = simulate(1, &calm(script));
         assert!(report.is_clean(), "{deeds:?}: {:#?}", report.faults);
@@ -38,20 +38,20 @@ fn a_task_goes_on_after_its_repair() {
 /// A judge that is told so has not failed, and leaves the task to the cycle manager.
 #[test]
 fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
-    let options = calm(one_task(Behaviour::default()));
+    let options = calm(one_task(SimBehaviour::default()));
     let script = options.script.clone().unwrap();
-    let simulation = Simulation::new(World::new(1, None, false), script, &options).unwrap();
-    let crew = Crew {
-        book: Book::new(simulation.ledger.clone()),
+    let simulation = Simulation::new(SimWorld::new(1, None, false), script, &options).unwrap();
+    let crew = RoleContext {
+        book: LedgerPort::new(simulation.ledger.clone()),
         ..simulation.crew(0, &options)
     };
-    let judge = Judge {
+    let judge = JudgeRole {
         crew,
         name: "judge-1".to_owned(),
         account: ACCOUNT.to_owned(),
     };
     let ledger = &simulation.ledger;
-    let (_stopper, mut stop) = Stopper::new();
+    let (_stopper, mut stop) = StopHandle::new();
     simulation.runtime.block_on(async {
         let wanted = ClaimRequest::work("w", "worker", "k");
         let claimed = ledger.claim_next(&wanted).await.unwrap().unwrap();

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::scenarios::task;
 use super::*;
-use crate::roles::backlog::{Backlog, Outside};
+use crate::roles::backlog::{FleetBacklog, OutsideWork};
 use crate::up::is_at_rest;
-use crate::yard::Done;
+use crate::yard::WorkspaceFuture;
 
 /// Something is written, once, in the middle of a look.
 struct InBetween {
@@ -14,8 +14,8 @@ struct InBetween {
     written: AtomicBool,
 }
 
-impl Backlog for InBetween {
-    fn requirement(&self) -> Done<'_, String> {
+impl FleetBacklog for InBetween {
+    fn requirement(&self) -> WorkspaceFuture<'_, String> {
         Box::pin(async {
             if !self.written.swap(true, Ordering::SeqCst) {
                 for request in [
@@ -32,20 +32,20 @@ impl Backlog for InBetween {
         })
     }
 
-    fn sync(&self) -> Done<'_, Outside> {
-        Box::pin(std::future::ready(Ok(Outside::default())))
+    fn sync(&self) -> WorkspaceFuture<'_, OutsideWork> {
+        Box::pin(std::future::ready(Ok(OutsideWork::default())))
     }
 }
 
 #[test]
 fn looks_between_which_somebody_wrote_are_no_rest() {
-    let options = Options::default();
-    let world = World::new(1, None, false);
-    let script = Script::calm(Vec::new());
+    let options = SimOptions::default();
+    let world = SimWorld::new(1, None, false);
+    let script = SimScript::calm(Vec::new());
     let simulation = Simulation::new(world, script, &options).unwrap();
     let ledger = simulation.ledger.clone();
-    let crew = Crew {
-        book: Book::new(ledger.clone()),
+    let crew = RoleContext {
+        book: LedgerPort::new(ledger.clone()),
         backlog: Arc::new(InBetween {
             ledger,
             written: AtomicBool::new(false),

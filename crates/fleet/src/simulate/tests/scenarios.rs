@@ -4,7 +4,7 @@ use runner_lifecycle::lock::Resource;
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::retry::LoopEnding;
 
-use super::super::script::{Behaviour, HEALTH, Odds, id};
+use super::super::script::{HEALTH, SimBehaviour, SimOdds, id};
 use super::*;
 
 pub(super) fn task(at: usize) -> NewTask {
@@ -15,23 +15,23 @@ pub(super) fn task(at: usize) -> NewTask {
     }
 }
 
-pub(super) fn one_task(behaviour: Behaviour) -> Script {
-    let mut script = Script::calm(vec![task(0)]);
+pub(super) fn one_task(behaviour: SimBehaviour) -> SimScript {
+    let mut script = SimScript::calm(vec![task(0)]);
     script.behaviours.insert(id(0), behaviour);
     script
 }
 
-pub(super) fn calm(script: Script) -> Options {
-    Options {
+pub(super) fn calm(script: SimScript) -> SimOptions {
+    SimOptions {
         script: Some(script),
         crashes: Some(0),
         losses: Some(0),
-        ..Options::default()
+        ..SimOptions::default()
     }
 }
 
 #[track_caller]
-pub(super) fn play(script: Script) -> Report {
+pub(super) fn play(script: SimScript) -> SimReport {
     let report = simulate(1, &calm(script));
     assert!(
         report.is_clean(),
@@ -43,28 +43,28 @@ pub(super) fn play(script: Script) -> Report {
 }
 
 #[track_caller]
-pub(super) fn ends(script: Script, expected: &[&str]) -> Report {
+pub(super) fn ends(script: SimScript, expected: &[&str]) -> SimReport {
     let report = play(script);
     assert_eq!(report.tasks, expected, "{:#?}", report.history);
     report
 }
 
-pub(super) fn happened(report: &Report, event: &str) -> usize {
+pub(super) fn happened(report: &SimReport, event: &str) -> usize {
     let events = report.history.iter();
     events.filter(|one| one.as_str() == event).count()
 }
 
 #[test]
 fn a_good_result_is_merged() {
-    let report = ends(one_task(Behaviour::default()), &["t0 done -: task 0"]);
+    let report = ends(one_task(SimBehaviour::default()), &["t0 done -: task 0"]);
     assert_eq!(report.model_calls, 1);
 }
 
 #[test]
 fn an_empty_diff_is_never_approved() {
-    let behaviour = Behaviour {
+    let behaviour = SimBehaviour {
         empty: 1,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     };
     let expected = ["t0 failed -: task 0", "t0.2 done -: [AutoFix] task 0"];
     let report = ends(one_task(behaviour), &expected);
@@ -74,9 +74,9 @@ fn an_empty_diff_is_never_approved() {
 
 #[test]
 fn a_missing_commit_is_no_pass() {
-    let behaviour = Behaviour {
+    let behaviour = SimBehaviour {
         missing: 1,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     };
     let expected = ["t0 failed -: task 0", "t0.2 done -: [Rework] task 0"];
     let report = ends(one_task(behaviour), &expected);
@@ -86,10 +86,10 @@ fn a_missing_commit_is_no_pass() {
 
 #[test]
 fn a_guard_that_does_not_start_is_no_pass() {
-    let mut script = one_task(Behaviour::default());
-    script.odds = Odds {
+    let mut script = one_task(SimBehaviour::default());
+    script.odds = SimOdds {
         unable: 1,
-        ..Odds::default()
+        ..SimOdds::default()
     };
     let report = play(script);
     assert!(report.tasks.iter().all(|task| !task.contains(" done ")));
@@ -100,12 +100,12 @@ fn a_guard_that_does_not_start_is_no_pass() {
 #[test]
 fn a_reviewer_that_says_nothing_or_nonsense_is_no_pass() {
     for (silent, malformed) in [(1, 0), (0, 1)] {
-        let mut script = one_task(Behaviour::default());
+        let mut script = one_task(SimBehaviour::default());
         script.review = true;
-        script.odds = Odds {
+        script.odds = SimOdds {
             silent,
             malformed,
-            ..Odds::default()
+            ..SimOdds::default()
         };
         let report = play(script);
         assert_eq!(happened(&report, "t0 judge_retry"), 5);
@@ -116,9 +116,9 @@ fn a_reviewer_that_says_nothing_or_nonsense_is_no_pass() {
 
 #[test]
 fn a_reviewer_that_rejects_gets_a_fix() {
-    let mut script = one_task(Behaviour {
+    let mut script = one_task(SimBehaviour {
         rejections: 2,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     });
     script.review = true;
     let expected = [
@@ -131,10 +131,10 @@ fn a_reviewer_that_rejects_gets_a_fix() {
 
 #[test]
 fn a_base_that_moves_under_the_guard_is_tested_anew() {
-    let mut script = one_task(Behaviour::default());
+    let mut script = one_task(SimBehaviour::default());
     script.deeds = (0..400)
         .map(|at| {
-            let push = Deed::Push {
+            let push = PersonAction::Push {
                 path: "elsewhere".to_owned(),
                 content: at.to_string(),
             };
@@ -147,10 +147,10 @@ fn a_base_that_moves_under_the_guard_is_tested_anew() {
 
 #[test]
 fn a_conflict_gets_a_task_of_its_own() {
-    let mut script = one_task(Behaviour::default());
+    let mut script = one_task(SimBehaviour::default());
     script.deeds = (1..200)
         .map(|at| {
-            let push = Deed::Push {
+            let push = PersonAction::Push {
                 path: "a/file".to_owned(),
                 content: at.to_string(),
             };
@@ -165,7 +165,7 @@ fn a_conflict_gets_a_task_of_its_own() {
 
 #[test]
 fn an_old_owner_that_wakes_up_writes_nothing() {
-    let mut script = one_task(Behaviour::default());
+    let mut script = one_task(SimBehaviour::default());
     // It begins at once, and its machine sleeps for longer than its lease.
     script.workers = 1;
     script.sleepers = vec![("worker-1".to_owned(), 1, 500)];
@@ -177,10 +177,10 @@ fn an_old_owner_that_wakes_up_writes_nothing() {
 
 #[test]
 fn a_red_base_is_mended_first() {
-    let mut script = one_task(Behaviour::default());
+    let mut script = one_task(SimBehaviour::default());
     script.deeds = vec![(
         0,
-        Deed::Push {
+        PersonAction::Push {
             path: HEALTH.to_owned(),
             content: "bad".to_owned(),
         },
@@ -205,9 +205,9 @@ fn crashes_around_intent_base_and_done_lose_and_double_nothing() {
                     arrival: 1,
                     all,
                 });
-                let options = Options {
+                let options = SimOptions {
                     crash_at,
-                    ..calm(one_task(Behaviour::default()))
+                    ..calm(one_task(SimBehaviour::default()))
                 };
                 let report = simulate(1, &options);
                 let words = format!("{crash_at:?} {:#?}", report.faults);
@@ -222,7 +222,7 @@ fn crashes_around_intent_base_and_done_lose_and_double_nothing() {
 
 #[test]
 fn a_crash_at_any_point_loses_and_doubles_nothing() {
-    let plain = simulate(1, &calm(one_task(Behaviour::default())));
+    let plain = simulate(1, &calm(one_task(SimBehaviour::default())));
     for call in plain.calls.keys().copied() {
         for after in [false, true] {
             let crash_at = Some(CrashAt {
@@ -231,9 +231,9 @@ fn a_crash_at_any_point_loses_and_doubles_nothing() {
                 arrival: 1,
                 all: true,
             });
-            let options = Options {
+            let options = SimOptions {
                 crash_at,
-                ..calm(one_task(Behaviour::default()))
+                ..calm(one_task(SimBehaviour::default()))
             };
             let report = simulate(1, &options);
             let words = format!("{crash_at:?} {:#?}", report.faults);
@@ -245,7 +245,7 @@ fn a_crash_at_any_point_loses_and_doubles_nothing() {
 
 #[test]
 fn a_quota_is_waited_for() {
-    let mut script = one_task(Behaviour::default());
+    let mut script = one_task(SimBehaviour::default());
     script.storms = vec![(0, 1000)];
     let report = ends(script, &["t0 done -: task 0"]);
     assert!(happened(&report, "t0 quota_wait") > 0);
@@ -254,9 +254,9 @@ fn a_quota_is_waited_for() {
 
 #[test]
 fn a_task_that_kills_its_workers_comes_to_an_end() {
-    let behaviour = Behaviour {
+    let behaviour = SimBehaviour {
         poison: 100,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     };
     let report = ends(one_task(behaviour), &["t0 failed -: task 0"]);
     assert_eq!(report.model_calls, 6);
@@ -264,9 +264,9 @@ fn a_task_that_kills_its_workers_comes_to_an_end() {
 
 #[test]
 fn whatever_depends_on_a_dead_task_ends_too() {
-    let mut script = one_task(Behaviour {
+    let mut script = one_task(SimBehaviour {
         no_change: 100,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     });
     script.tasks.push(NewTask {
         dependencies: vec![id(0)],
@@ -279,9 +279,9 @@ fn whatever_depends_on_a_dead_task_ends_too() {
 
 #[test]
 fn a_scope_is_widened_once_where_that_is_safe() {
-    let behaviour = Behaviour {
+    let behaviour = SimBehaviour {
         outside: 1,
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     };
     let report = ends(one_task(behaviour), &["t0 done -: task 0"]);
     assert_eq!(happened(&report, "t0 run_blocked"), 1);
@@ -290,11 +290,11 @@ fn a_scope_is_widened_once_where_that_is_safe() {
 
 #[test]
 fn results_that_do_not_go_together_are_not_both_merged() {
-    let mut script = Script::calm(vec![task(0), task(1)]);
+    let mut script = SimScript::calm(vec![task(0), task(1)]);
     for (at, letter) in [(0, 'a'), (1, 'b')] {
-        let clash = Behaviour {
+        let clash = SimBehaviour {
             clash: Some(letter),
-            ..Behaviour::default()
+            ..SimBehaviour::default()
         };
         script.behaviours.insert(id(at), clash);
     }
@@ -306,9 +306,9 @@ fn results_that_do_not_go_together_are_not_both_merged() {
 
 #[test]
 fn a_failure_is_tried_again() {
-    let behaviour = Behaviour {
+    let behaviour = SimBehaviour {
         fails: Some((2, LoopEnding::Stuck)),
-        ..Behaviour::default()
+        ..SimBehaviour::default()
     };
     let report = ends(one_task(behaviour), &["t0 done -: task 0"]);
     assert_eq!(happened(&report, "t0 run_failed_test"), 2);
@@ -316,10 +316,10 @@ fn a_failure_is_tried_again() {
 
 #[test]
 fn a_requirement_becomes_tasks_once() {
-    let mut script = Script::calm(Vec::new());
+    let mut script = SimScript::calm(Vec::new());
     script.requirement = "make it better".to_owned();
     for arrival in 0..3 {
-        let options = Options {
+        let options = SimOptions {
             crash_at: Some(CrashAt {
                 call: "create_all",
                 after: arrival == 1,
@@ -339,9 +339,9 @@ fn a_requirement_becomes_tasks_once() {
 /// An hour with nothing to do: heartbeats once a minute, a look every five, no model.
 #[test]
 fn an_idle_fleet_costs_nothing() {
-    let options = Options {
+    let options = SimOptions {
         for_secs: Some(3600),
-        ..calm(Script::calm(Vec::new()))
+        ..calm(SimScript::calm(Vec::new()))
     };
     let report = simulate(1, &options);
     assert!(report.is_clean(), "{:#?}", report.faults);

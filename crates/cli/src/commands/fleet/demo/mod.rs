@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use runner::workshop::FleetRepo;
 use runner::{Error, ErrorCode, Result};
 use runner_core::paths;
-use runner_fleet::rules::preflight::Counts;
+use runner_fleet::rules::preflight::RoleCounts;
 use runner_ledger::{Ledger, StoreNotifications};
 use runner_lifecycle::run::Lease;
 use runner_lifecycle::{LeasePurpose, Task};
@@ -126,9 +126,9 @@ async fn play(
     let mut roles = ground.roles(ledger.clone(), None).map_err(said)?;
     let mut teller = Teller::new(&ledger, &ground.doing).await?;
     // Workers are processes of their own here, so that one can be killed.
-    let counts = Counts {
+    let counts = RoleCounts {
         worker: 0,
-        ..Counts::from(ground.settings())
+        ..RoleCounts::from(ground.settings())
     };
     Staff::begin(&mut roles.fleet, ground, &counts)?;
     let mut hands = Vec::new();

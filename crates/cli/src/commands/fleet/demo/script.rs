@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn only_the_second_plan_can_be_used() {
-        use runner_fleet::rules::draft::Defaults;
+        use runner_fleet::rules::draft::TaskDefaults;
         use runner_fleet::rules::plan::read;
-        let defaults = Defaults::from(&runner_core::config::FleetConfig::default());
+        let defaults = TaskDefaults::from(&runner_core::config::FleetConfig::default());
         let found = read(&plan(true).to_string(), "0123456789abcdef", &defaults).unwrap_err();
         assert!(found[0].to_string().contains("menu"), "{found:?}");
         let tasks = read(&plan(false).to_string(), "0123456789abcdef", &defaults).unwrap();
