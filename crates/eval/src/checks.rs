@@ -9,8 +9,8 @@ use runner_core::text::cut_front;
 use runner_core::tree::Node;
 use runner_exec::Ended;
 
-use crate::case::{Check, TreeCheck, Wants};
-use crate::child::{Children, Ran};
+use crate::case::{CaseCheck, ExpectedOutput, TreeCheck};
+use crate::child::{ChildContext, ChildOutput};
 use crate::record::CheckResult;
 
 /// How much of a command's output goes into the record.
@@ -20,7 +20,7 @@ const SHOWN_BYTES: usize = 16_000;
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// What the checks are about.
-pub(crate) struct Final<'a> {
+pub(crate) struct FinalState<'a> {
     pub(crate) workspace: &'a Path,
     pub(crate) config: &'a Config,
     /// Whether the loop completed its tree.
@@ -31,9 +31,9 @@ pub(crate) struct Final<'a> {
 
 /// Runs every check. Only an interrupt, or a machine that refuses, is an error.
 pub(crate) fn run(
-    checks: &[Check],
-    state: &Final<'_>,
-    children: &Children<'_>,
+    checks: &[CaseCheck],
+    state: &FinalState<'_>,
+    children: &ChildContext<'_>,
 ) -> Result<Vec<CheckResult>> {
     checks
         .iter()
@@ -41,20 +41,24 @@ pub(crate) fn run(
         .collect()
 }
 
-fn one(check: &Check, state: &Final<'_>, children: &Children<'_>) -> Result<CheckResult> {
+fn one(
+    check: &CaseCheck,
+    state: &FinalState<'_>,
+    children: &ChildContext<'_>,
+) -> Result<CheckResult> {
     let begun = Instant::now();
     let mut output = None;
     let verdict = match check {
-        Check::FileExists { path } => inside(state.workspace, path).map(drop),
-        Check::FileContains { path, text } => file_contains(state.workspace, path, text),
-        Check::RunnerCompleted if state.completed => Ok(()),
-        Check::RunnerCompleted => Err("the loop did not complete its tree".to_owned()),
-        Check::Tree(wanted) => match &state.tree {
+        CaseCheck::FileExists { path } => inside(state.workspace, path).map(drop),
+        CaseCheck::FileContains { path, text } => file_contains(state.workspace, path, text),
+        CaseCheck::RunnerCompleted if state.completed => Ok(()),
+        CaseCheck::RunnerCompleted => Err("the loop did not complete its tree".to_owned()),
+        CaseCheck::Tree(wanted) => match &state.tree {
             Ok(tree) => judge_tree(wanted, tree),
             Err(why) => Err(format!("there is no valid tree: {why}")),
         },
-        Check::CommandSucceeds { cmd, timeout_secs }
-        | Check::CommandOutput {
+        CaseCheck::CommandSucceeds { cmd, timeout_secs }
+        | CaseCheck::CommandOutput {
             cmd, timeout_secs, ..
         } => {
             let limit = Duration::from_secs(*timeout_secs);
@@ -106,23 +110,23 @@ fn file_contains(workspace: &Path, path: &str, text: &str) -> Result<(), String>
     }
 }
 
-fn judge_command(check: &Check, ran: &Ran, timeout_secs: u64) -> Result<(), String> {
+fn judge_command(check: &CaseCheck, ran: &ChildOutput, timeout_secs: u64) -> Result<(), String> {
     if let Some(trouble) = ran.trouble(timeout_secs) {
         return Err(trouble);
     }
-    let Check::CommandOutput { wants, .. } = check else {
+    let CaseCheck::CommandOutput { wants, .. } = check else {
         return Ok(());
     };
     let printed = String::from_utf8_lossy(&ran.stdout);
     match wants {
-        Wants::Equals(text) if printed.trim_end() == text.trim_end() => Ok(()),
-        Wants::Contains(text) if printed.contains(text.as_str()) => Ok(()),
-        Wants::Equals(text) => Err(format!(
+        ExpectedOutput::Equals(text) if printed.trim_end() == text.trim_end() => Ok(()),
+        ExpectedOutput::Contains(text) if printed.contains(text.as_str()) => Ok(()),
+        ExpectedOutput::Equals(text) => Err(format!(
             "it printed {:?}, not {:?}",
             cut_front(printed.trim_end(), 200),
             cut_front(text.trim_end(), 200)
         )),
-        Wants::Contains(text) => Err(format!("what it printed does not contain {text:?}")),
+        ExpectedOutput::Contains(text) => Err(format!("what it printed does not contain {text:?}")),
     }
 }
 
@@ -268,18 +272,18 @@ mod tests {
 
     #[test]
     fn what_a_command_printed() {
-        let ran = |code: i32, stdout: &str| Ran {
+        let ran = |code: i32, stdout: &str| ChildOutput {
             ended: Ended::Exited(code),
             log: Vec::new(),
             stdout: stdout.as_bytes().to_vec(),
         };
-        let check = |wants: Wants| Check::CommandOutput {
+        let check = |wants: ExpectedOutput| CaseCheck::CommandOutput {
             cmd: vec!["x".to_owned()],
             wants,
             timeout_secs: 1,
         };
-        let equals = check(Wants::Equals("4\n".to_owned()));
-        let contains = check(Wants::Contains("4".to_owned()));
+        let equals = check(ExpectedOutput::Equals("4\n".to_owned()));
+        let contains = check(ExpectedOutput::Contains("4".to_owned()));
         assert_eq!(judge_command(&equals, &ran(0, "4\n\n"), 1), Ok(()));
         assert_eq!(judge_command(&contains, &ran(0, "a 42"), 1), Ok(()));
         assert!(judge_command(&equals, &ran(0, "44"), 1).is_err());

@@ -27,7 +27,7 @@ const OWN_PREFIX: &str = "RUNNER_";
 
 /// How a child ended, and what it printed.
 #[derive(Clone, Debug)]
-pub(crate) struct Ran {
+pub(crate) struct ChildOutput {
     pub(crate) ended: Ended,
     /// Both streams, capped.
     pub(crate) log: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct Ran {
     pub(crate) stdout: Vec<u8>,
 }
 
-impl Ran {
+impl ChildOutput {
     /// The exit code, if it ended by itself.
     pub(crate) fn exit(&self) -> Option<i32> {
         match self.ended {
@@ -63,14 +63,14 @@ impl Ran {
 
 /// What every child of a run shares.
 #[derive(Clone, Debug)]
-pub(crate) struct Children<'a> {
+pub(crate) struct ChildContext<'a> {
     pub(crate) supervisor: &'a Supervisor,
     pub(crate) cancel: &'a Cancel,
     pub(crate) workspace: &'a Path,
     pub(crate) env: &'a BTreeMap<String, String>,
 }
 
-impl Children<'_> {
+impl ChildContext<'_> {
     /// Runs the runner in the workspace, with the whole environment of the harness, as from a
     /// shell. Each line of its stdout is handed over as it comes.
     pub(crate) fn runner(
@@ -78,7 +78,7 @@ impl Children<'_> {
         argv: Vec<OsString>,
         limit: Duration,
         on_line: &mut dyn FnMut(&[u8]),
-    ) -> Result<Ran> {
+    ) -> Result<ChildOutput> {
         let delays = "RUNNER_RETRY_DELAYS_SECS";
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
             .filter(|(name, _)| name == delays || !is_own(name))
@@ -93,7 +93,7 @@ impl Children<'_> {
         argv: &[String],
         config: &Config,
         limit: Duration,
-    ) -> Result<Ran> {
+    ) -> Result<ChildOutput> {
         let mut env = runner::inherited();
         self.add_to(&mut env);
         let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
@@ -153,7 +153,7 @@ impl Children<'_> {
         grace: Duration,
         monitor: bool,
         on_line: &mut dyn FnMut(&[u8]),
-    ) -> Result<Ran> {
+    ) -> Result<ChildOutput> {
         let spec = Spec {
             argv,
             cwd: self.workspace.to_owned(),
@@ -166,20 +166,20 @@ impl Children<'_> {
             monitor,
             hold_lock: None,
         };
-        let mut sink = Collect {
-            log: Kept::new(),
-            stdout: Kept::new(),
+        let mut sink = ChildSink {
+            log: CappedOutput::new(),
+            stdout: CappedOutput::new(),
             line: Vec::new(),
             on_line,
         };
         let report = self.supervisor.run(&spec, self.cancel, &mut sink)?;
-        let Collect {
+        let ChildSink {
             log, stdout, line, ..
         } = sink;
         if !line.is_empty() {
             on_line(&line);
         }
-        Ok(Ran {
+        Ok(ChildOutput {
             ended: report.ended,
             log: log.finish(),
             stdout: stdout.finish(),
@@ -208,14 +208,14 @@ fn refused(refusal: runner_sandbox::SandboxRefusal) -> Error {
 }
 
 /// A log that forgets its middle.
-struct Kept {
+struct CappedOutput {
     head: Vec<u8>,
     capped: CappedLog,
 }
 
-impl Kept {
+impl CappedOutput {
     fn new() -> Self {
-        Kept {
+        CappedOutput {
             head: Vec::new(),
             capped: CappedLog::new(LOG_LIMIT),
         }
@@ -232,14 +232,14 @@ impl Kept {
     }
 }
 
-struct Collect<'f> {
-    log: Kept,
-    stdout: Kept,
+struct ChildSink<'f> {
+    log: CappedOutput,
+    stdout: CappedOutput,
     line: Vec<u8>,
     on_line: &'f mut dyn FnMut(&[u8]),
 }
 
-impl Sink for Collect<'_> {
+impl Sink for ChildSink<'_> {
     fn output(&mut self, stream: Stream, bytes: &[u8]) -> Flow {
         self.log.push(bytes);
         if stream == Stream::Stdout {

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use runner::{Result, files};
 
-use crate::folders::Folders;
+use crate::folders::EvalFolders;
 use crate::record::subfolders;
 
 /// What was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanReport {
     /// Workspaces.
     pub workspaces: Vec<PathBuf>,
     /// Results.
@@ -17,8 +17,8 @@ pub struct Cleaned {
 }
 
 /// Removes the workspaces of a case and, unless they are to stay, its results.
-pub fn clean(folders: &Folders, case: &str, keep_results: bool) -> Result<Cleaned> {
-    let mut cleaned = Cleaned::default();
+pub fn clean(folders: &EvalFolders, case: &str, keep_results: bool) -> Result<CleanReport> {
+    let mut cleaned = CleanReport::default();
     for folder in subfolders(&folders.workspaces)? {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let run = name.strip_prefix(case).and_then(|it| it.strip_prefix('_'));

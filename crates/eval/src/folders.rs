@@ -20,7 +20,7 @@ pub struct FolderOptions {
 
 /// The folders of a harness.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folders {
+pub struct EvalFolders {
     /// What is around `eval/`.
     pub project: PathBuf,
     /// Case files.
@@ -33,7 +33,7 @@ pub struct Folders {
     pub workspaces: PathBuf,
 }
 
-impl Folders {
+impl EvalFolders {
     /// For the project that `start` is in: the nearest folder with an `eval/cases`, else `start`.
     pub fn of(start: &Path, options: &FolderOptions) -> Result<Self> {
         let start = start.canonicalize().map_err(|error| {
@@ -51,7 +51,7 @@ impl Folders {
             .clone()
             .or_else(|| cache_folder(project, |name| std::env::var_os(name).map(PathBuf::from)))
             .unwrap_or_else(|| eval.join("workspaces"));
-        Ok(Folders {
+        Ok(EvalFolders {
             cases: given(&options.cases)?.unwrap_or_else(|| eval.join("cases")),
             results: given(&options.results)?.unwrap_or_else(|| eval.join("results")),
             links: links.unwrap_or_else(|| eval.join("workspaces")),
@@ -96,7 +96,7 @@ fn cache_folder(project: &Path, variable: impl Fn(&str) -> Option<PathBuf>) -> O
 
 /// What `eval init` did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct EvalInitReport {
     /// Files that were written.
     pub written: Vec<PathBuf>,
     /// Files that were there already, and stayed as they were.
@@ -104,10 +104,10 @@ pub struct Begun {
 }
 
 /// Makes `eval/` with a sample case, and keeps results and workspaces out of git.
-pub fn init(folders: &Folders) -> Result<Begun> {
+pub fn init(folders: &EvalFolders) -> Result<EvalInitReport> {
     let ignore = folders.project.join("eval/.gitignore");
     let sample = folders.cases.join("hello.toml");
-    let mut begun = Begun {
+    let mut begun = EvalInitReport {
         written: Vec::new(),
         kept: Vec::new(),
     };
@@ -164,7 +164,7 @@ mod tests {
             workspaces: Some("/w".into()),
             ..FolderOptions::default()
         };
-        let folders = Folders::of(&root.join("eval/cases/deep"), &options).unwrap();
+        let folders = EvalFolders::of(&root.join("eval/cases/deep"), &options).unwrap();
         assert_eq!(folders.cases, root.join("eval/cases"));
         assert_eq!(folders.results, Path::new("/elsewhere"));
         assert_eq!(folders.latest_of("a"), Path::new("/w/a_latest"));

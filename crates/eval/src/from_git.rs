@@ -13,10 +13,10 @@ use runner_exec::Ended;
 use tempfile::TempDir;
 use toml::{Table, Value};
 
-use crate::case::{SETUP_TIMEOUT_SECS, Source};
-use crate::child::{Children, Ran};
-use crate::folders::Folders;
-use crate::run::World;
+use crate::case::{CaseSource, SETUP_TIMEOUT_SECS};
+use crate::child::{ChildContext, ChildOutput};
+use crate::folders::EvalFolders;
+use crate::run::EvalContext;
 use crate::workspace;
 
 /// How long the tests of a commit may take.
@@ -126,12 +126,12 @@ pub struct MinedCommit {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub struct Mined {
+pub struct MinedCases {
     /// In the order of the history.
     pub commits: Vec<MinedCommit>,
 }
 
-impl Mined {
+impl MinedCases {
     /// How many commits were left out for which reason, most frequent first.
     pub fn left_out(&self) -> Vec<(&'static str, u32)> {
         let mut counts: BTreeMap<&'static str, u32> = BTreeMap::new();
@@ -149,11 +149,11 @@ impl Mined {
 /// Looks through a range of commits; `tell` hears of each as it is settled.
 pub fn from_git(
     start: &Path,
-    folders: &Folders,
+    folders: &EvalFolders,
     options: &FromGitOptions,
-    world: &World<'_>,
+    world: &EvalContext<'_>,
     tell: &mut dyn FnMut(&MinedCommit),
-) -> Result<Mined> {
+) -> Result<MinedCases> {
     let project = Project::of_work_tree(start)?;
     let git = Git::open(project.root())?;
     let globs: Vec<String> = if options.tests.is_empty() {
@@ -173,7 +173,7 @@ pub fn from_git(
         world,
         tests,
     };
-    let mut mined = Mined::default();
+    let mut mined = MinedCases::default();
     for commit in commits(&git, &options.range)? {
         if world.cancel.is_cancelled() {
             return Err(Error::new(ErrorCode::Interrupted, "interrupted")
@@ -193,13 +193,13 @@ pub fn from_git(
 
 /// A commit of the range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Commit {
+struct RangeCommit {
     id: String,
     parents: Vec<String>,
     message: String,
 }
 
-impl Commit {
+impl RangeCommit {
     fn subject(&self) -> &str {
         self.message.lines().next().unwrap_or_default()
     }
@@ -207,7 +207,7 @@ impl Commit {
     fn parse(record: &str) -> Option<Self> {
         let (id, rest) = record.split_once('\n')?;
         let (parents, message) = rest.split_once('\n')?;
-        Some(Commit {
+        Some(RangeCommit {
             id: id.to_owned(),
             parents: parents.split_whitespace().map(str::to_owned).collect(),
             message: message.to_owned(),
@@ -215,7 +215,7 @@ impl Commit {
     }
 }
 
-fn commits(git: &Git, range: &str) -> Result<Vec<Commit>> {
+fn commits(git: &Git, range: &str) -> Result<Vec<RangeCommit>> {
     let wrong = |why: String| {
         Error::new(ErrorCode::Config, why)
             .hint("two commits with .. between them, such as v1.0..main")
@@ -240,19 +240,19 @@ fn commits(git: &Git, range: &str) -> Result<Vec<Commit>> {
         "--",
     ])?;
     let log = String::from_utf8_lossy(&log);
-    Ok(log.split('\0').filter_map(Commit::parse).collect())
+    Ok(log.split('\0').filter_map(RangeCommit::parse).collect())
 }
 
 struct Mine<'a> {
     git: &'a Git,
-    folders: &'a Folders,
+    folders: &'a EvalFolders,
     options: &'a FromGitOptions,
-    world: &'a World<'a>,
+    world: &'a EvalContext<'a>,
     tests: GlobList,
 }
 
 impl Mine<'_> {
-    fn settle(&self, commit: &Commit) -> Result<Result<PathBuf, LeftOut>> {
+    fn settle(&self, commit: &RangeCommit) -> Result<Result<PathBuf, LeftOut>> {
         let parent = match commit.parents.as_slice() {
             [] => return Ok(Err(LeftOut::First)),
             [parent] => parent,
@@ -267,7 +267,7 @@ impl Mine<'_> {
         if file.symlink_metadata().is_ok() {
             return Ok(Err(LeftOut::Known));
         }
-        let source = Source {
+        let source = CaseSource {
             repository: self.git.root().to_owned(),
             commit: parent.clone(),
             tests_from: Some(commit.id.clone()),
@@ -310,7 +310,11 @@ impl Mine<'_> {
     }
 
     /// Tries the tests with the commit and without it. The argv that runs them, if it is a case.
-    fn verify(&self, commit: &Commit, source: &Source) -> Result<Result<Vec<String>, LeftOut>> {
+    fn verify(
+        &self,
+        commit: &RangeCommit,
+        source: &CaseSource,
+    ) -> Result<Result<Vec<String>, LeftOut>> {
         let after = checkout()?;
         self.git.export(&commit.id, after.path())?;
         let found = match &self.options.check {
@@ -322,23 +326,23 @@ impl Mine<'_> {
         };
         // The cheaper question first: most of those that fail now would fail before, too.
         match self.try_tests(after.path(), &check)? {
-            Tried::Pass => {}
-            Tried::Fail(why) => return Ok(Err(LeftOut::FailAfter(why))),
-            Tried::NotRun(why) => return Ok(Err(LeftOut::NotRun(why))),
+            MineOutcome::Pass => {}
+            MineOutcome::Fail(why) => return Ok(Err(LeftOut::FailAfter(why))),
+            MineOutcome::NotRun(why) => return Ok(Err(LeftOut::NotRun(why))),
         }
         drop(after);
         let before = checkout()?;
         self.git.export(&source.commit, before.path())?;
         workspace::lay_tests_of(self.git, source, before.path())?;
         Ok(match self.try_tests(before.path(), &check)? {
-            Tried::Pass => Err(LeftOut::PassBefore),
-            Tried::Fail(_) => Ok(check),
-            Tried::NotRun(why) => Err(LeftOut::NotRun(why)),
+            MineOutcome::Pass => Err(LeftOut::PassBefore),
+            MineOutcome::Fail(_) => Ok(check),
+            MineOutcome::NotRun(why) => Err(LeftOut::NotRun(why)),
         })
     }
 
-    fn try_tests(&self, folder: &Path, check: &[String]) -> Result<Tried> {
-        let children = Children {
+    fn try_tests(&self, folder: &Path, check: &[String]) -> Result<MineOutcome> {
+        let children = ChildContext {
             supervisor: self.world.supervisor,
             cancel: self.world.cancel,
             workspace: folder,
@@ -350,7 +354,7 @@ impl Mine<'_> {
             let ran = children.contained(&self.options.setup, &config, limit)?;
             interrupted(&ran)?;
             if let Some(trouble) = ran.trouble(SETUP_TIMEOUT_SECS) {
-                return Ok(Tried::NotRun(format!(
+                return Ok(MineOutcome::NotRun(format!(
                     "setup: {trouble}{}",
                     last_line(&ran)
                 )));
@@ -359,17 +363,17 @@ impl Mine<'_> {
         let ran = children.contained(check, &config, Duration::from_secs(CHECK_LIMIT_SECS))?;
         interrupted(&ran)?;
         let Some(trouble) = ran.trouble(CHECK_LIMIT_SECS) else {
-            return Ok(Tried::Pass);
+            return Ok(MineOutcome::Pass);
         };
         let told = format!("{trouble}{}", last_line(&ran));
         Ok(match ran.ended {
-            Ended::Exited(_) | Ended::Signaled(_) => Tried::Fail(told),
-            _ => Tried::NotRun(told),
+            Ended::Exited(_) | Ended::Signaled(_) => MineOutcome::Fail(told),
+            _ => MineOutcome::NotRun(told),
         })
     }
 
     /// The tests that are there after the commit: those that it removed need no protection.
-    fn kept_tests(&self, source: &Source, commit: &str) -> Result<Vec<String>> {
+    fn kept_tests(&self, source: &CaseSource, commit: &str) -> Result<Vec<String>> {
         let there = self.git.files_of(commit)?;
         let is_there = |path: &&String| there.iter().any(|it| it.path == Path::new(path));
         Ok(source.tests.iter().filter(is_there).cloned().collect())
@@ -378,8 +382,8 @@ impl Mine<'_> {
     fn text(
         &self,
         id: &str,
-        commit: &Commit,
-        source: &Source,
+        commit: &RangeCommit,
+        source: &CaseSource,
         kept: &[String],
         check: &[String],
     ) -> String {
@@ -434,20 +438,20 @@ impl Mine<'_> {
     }
 }
 
-enum Tried {
+enum MineOutcome {
     Pass,
     Fail(String),
     NotRun(String),
 }
 
-fn interrupted(ran: &Ran) -> Result<()> {
+fn interrupted(ran: &ChildOutput) -> Result<()> {
     if ran.ended == Ended::Interrupted {
         return Err(Error::new(ErrorCode::Interrupted, "interrupted"));
     }
     Ok(())
 }
 
-fn last_line(ran: &Ran) -> String {
+fn last_line(ran: &ChildOutput) -> String {
     let log = String::from_utf8_lossy(&ran.log);
     let last = log.trim_end().lines().next_back().unwrap_or_default();
     if last.is_empty() {

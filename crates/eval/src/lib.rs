@@ -23,8 +23,8 @@ mod run;
 pub mod stats;
 mod workspace;
 
-pub use clean::{Cleaned, clean};
-pub use folders::{Begun, FolderOptions, Folders, init};
-pub use from_git::{FromGitOptions, LeftOut, Mined, MinedCommit, from_git};
-pub use record::{CheckResult, RECORD_VERSION, Record, Records, Setup};
-pub use run::{Progress, RunOptions, RunReport, SetRecord, Watcher, World, run};
+pub use clean::{CleanReport, clean};
+pub use folders::{EvalFolders, EvalInitReport, FolderOptions, init};
+pub use from_git::{FromGitOptions, LeftOut, MinedCases, MinedCommit, from_git};
+pub use record::{CheckResult, EvalRecord, EvalRecords, EvalSetup, RECORD_VERSION};
+pub use run::{EvalContext, EvalProgress, EvalRunReport, EvalWatcher, RunOptions, SetRecord, run};

@@ -1,6 +1,6 @@
 //! What a run came to: one table over the loop's end and the checks.
 
-use crate::case::Outcome;
+use crate::case::EvalOutcome;
 use crate::record::CheckResult;
 
 /// How the loop ended, as far as it told.
@@ -38,23 +38,23 @@ impl LoopEnd {
 
 /// An outcome with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Judged {
-    pub(crate) outcome: Outcome,
+pub(crate) struct JudgedOutcome {
+    pub(crate) outcome: EvalOutcome,
     pub(crate) reason: Option<String>,
     pub(crate) detail: Option<String>,
 }
 
 /// The table: exit 0 is a success or, where a check failed, a fail; 3 is stuck; all else an error.
-pub(crate) fn judge(end: &LoopEnd, checks: &[CheckResult]) -> Judged {
+pub(crate) fn judge(end: &LoopEnd, checks: &[CheckResult]) -> JudgedOutcome {
     match end.exit {
         Some(0) if end.is_complete() => match checks.iter().find(|check| !check.passed) {
-            None => Judged {
-                outcome: Outcome::Success,
+            None => JudgedOutcome {
+                outcome: EvalOutcome::Success,
                 reason: None,
                 detail: None,
             },
-            Some(check) => Judged {
-                outcome: Outcome::Fail,
+            Some(check) => JudgedOutcome {
+                outcome: EvalOutcome::Fail,
                 reason: Some(
                     format!("check failed: {} {}", check.kind, check.about)
                         .trim()
@@ -63,8 +63,8 @@ pub(crate) fn judge(end: &LoopEnd, checks: &[CheckResult]) -> Judged {
                 detail: check.message.clone(),
             },
         },
-        Some(3) => Judged {
-            outcome: Outcome::Stuck,
+        Some(3) => JudgedOutcome {
+            outcome: EvalOutcome::Stuck,
             reason: Some(match &end.last_verdict {
                 Some(verdict) => format!("stuck: {verdict}"),
                 None => "stuck".to_owned(),
@@ -74,8 +74,8 @@ pub(crate) fn judge(end: &LoopEnd, checks: &[CheckResult]) -> Judged {
                 .as_ref()
                 .map(|path| format!("{path} has used up its attempts")),
         },
-        exit => Judged {
-            outcome: Outcome::Error,
+        exit => JudgedOutcome {
+            outcome: EvalOutcome::Error,
             reason: Some(error_reason(end, exit)),
             detail: end.message.clone(),
         },
@@ -116,30 +116,36 @@ mod tests {
             ..LoopEnd::default()
         };
         for (exit, status, passed, outcome, reason) in [
-            (Some(0), "complete", true, Outcome::Success, None),
+            (Some(0), "complete", true, EvalOutcome::Success, None),
             (
                 Some(0),
                 "complete",
                 false,
-                Outcome::Fail,
+                EvalOutcome::Fail,
                 Some("check failed: file_exists main.go"),
             ),
-            (Some(0), "stopped", true, Outcome::Error, Some("stopped")),
-            (Some(3), "stuck", true, Outcome::Stuck, Some("stuck")),
-            (Some(3), "stuck", false, Outcome::Stuck, Some("stuck")),
-            (Some(1), "limit", true, Outcome::Error, Some("limit")),
-            (Some(1), "error", true, Outcome::Error, Some("exit 1")),
-            (Some(2), "", true, Outcome::Error, Some("exit 2")),
+            (
+                Some(0),
+                "stopped",
+                true,
+                EvalOutcome::Error,
+                Some("stopped"),
+            ),
+            (Some(3), "stuck", true, EvalOutcome::Stuck, Some("stuck")),
+            (Some(3), "stuck", false, EvalOutcome::Stuck, Some("stuck")),
+            (Some(1), "limit", true, EvalOutcome::Error, Some("limit")),
+            (Some(1), "error", true, EvalOutcome::Error, Some("exit 1")),
+            (Some(2), "", true, EvalOutcome::Error, Some("exit 2")),
             (
                 Some(130),
                 "interrupted",
                 true,
-                Outcome::Error,
+                EvalOutcome::Error,
                 Some("interrupted"),
             ),
-            (Some(130), "", true, Outcome::Error, Some("interrupted")),
-            (Some(137), "", true, Outcome::Error, Some("exit 137")),
-            (None, "", true, Outcome::Error, Some("no end")),
+            (Some(130), "", true, EvalOutcome::Error, Some("interrupted")),
+            (Some(137), "", true, EvalOutcome::Error, Some("exit 137")),
+            (None, "", true, EvalOutcome::Error, Some("no end")),
         ] {
             let judged = judge(&end(exit, status), &[check(true), check(passed)]);
             let words = judged.reason.as_deref();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use runner::{Error, ErrorCode, Result, files};
 use serde::{Deserialize, Serialize};
 
-use crate::case::Outcome;
+use crate::case::EvalOutcome;
 
 /// The version of the files that are written here.
 pub const RECORD_VERSION: u32 = 1;
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// `meta.json` of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct EvalRecord {
     /// Version of this format.
     pub schema_version: u32,
     /// The case.
@@ -32,9 +32,9 @@ pub struct Record {
     /// Which of the runs of its case in the set, from 1.
     pub number: u32,
     /// What it came to.
-    pub outcome: Outcome,
+    pub outcome: EvalOutcome,
     /// What it should have come to.
-    pub expect: Outcome,
+    pub expect: EvalOutcome,
     /// Why it is no success, in a few words that runs have in common.
     pub reason: Option<String>,
     /// The same at length.
@@ -79,14 +79,14 @@ pub struct Record {
     pub cost_unknown: u32,
     /// What it was made with.
     #[serde(flatten)]
-    pub setup: Setup,
+    pub setup: EvalSetup,
     /// Where it worked.
     pub workspace: PathBuf,
 }
 
 /// What a run was made with: runs that differ in it are not runs of the same thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Setup {
+pub struct EvalSetup {
     /// What `runner --version` says.
     pub runner_version: String,
     /// The agent.
@@ -101,7 +101,7 @@ pub struct Setup {
     pub instructions_hash: Option<String>,
 }
 
-impl Record {
+impl EvalRecord {
     /// Whether it came to what it should.
     pub fn is_expected(&self) -> bool {
         self.outcome == self.expect
@@ -136,17 +136,17 @@ pub struct CheckResult {
 
 /// Every record below a results folder, oldest first, and the folders that hold none.
 #[derive(Clone, Debug, Default)]
-pub struct Records {
+pub struct EvalRecords {
     /// The records.
-    pub all: Vec<Record>,
+    pub all: Vec<EvalRecord>,
     /// What could not be read, in words.
     pub unreadable: Vec<String>,
 }
 
-impl Records {
+impl EvalRecords {
     /// Reads those of all cases, or of one.
     pub fn read(results: &Path, case: Option<&str>) -> Result<Self> {
-        let mut records = Records::default();
+        let mut records = EvalRecords::default();
         for folder in subfolders(results)? {
             let name = folder.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with('.') || case.is_some_and(|case| case != name) {
@@ -165,7 +165,7 @@ impl Records {
                 }
             }
         }
-        let key = |it: &Record| (it.set.clone(), it.case.clone(), it.number);
+        let key = |it: &EvalRecord| (it.set.clone(), it.case.clone(), it.number);
         records.all.sort_by_key(key);
         Ok(records)
     }
@@ -181,9 +181,9 @@ impl Records {
 
     /// The records that a word selects: `latest`, `previous`, a label, a set or the beginning of
     /// one, or the beginning of a config's or prompt's hash.
-    pub fn select(&self, word: &str) -> Result<Vec<Record>> {
+    pub fn select(&self, word: &str) -> Result<Vec<EvalRecord>> {
         let sets = self.sets();
-        let by = |keep: &dyn Fn(&Record) -> bool| -> Vec<Record> {
+        let by = |keep: &dyn Fn(&EvalRecord) -> bool| -> Vec<EvalRecord> {
             self.all.iter().filter(|it| keep(it)).cloned().collect()
         };
         let from_end = match word {
@@ -253,9 +253,9 @@ impl Records {
     }
 }
 
-fn read_record(path: &Path) -> Result<Record, String> {
+fn read_record(path: &Path) -> Result<EvalRecord, String> {
     let bytes = files::read_regular(path, MAX_BYTES).map_err(|error| error.to_string())?;
-    let record: Record = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    let record: EvalRecord = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
     if record.schema_version > RECORD_VERSION {
         return Err(format!(
             "it is of version {}, newer than this runner",

@@ -12,15 +12,15 @@ use runner_core::goal::Goal;
 use runner_core::paths;
 use runner_exec::Ended;
 
-use crate::case::{Case, SETUP_TIMEOUT_SECS, Source};
-use crate::child::{Children, Ran};
+use crate::case::{CaseSource, EvalCase, SETUP_TIMEOUT_SECS};
+use crate::child::{ChildContext, ChildOutput};
 
 /// How long `init` and `start` may take: they do no work of their own.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// What a workspace is made of.
-pub(crate) struct Plan<'a> {
-    pub(crate) case: &'a Case,
+pub(crate) struct WorkspacePlan<'a> {
+    pub(crate) case: &'a EvalCase,
     /// The text of config.toml.
     pub(crate) config_text: &'a str,
     pub(crate) config: &'a Config,
@@ -32,13 +32,13 @@ pub(crate) struct Plan<'a> {
 
 /// What was said while it was made.
 #[derive(Debug, Default)]
-pub(crate) struct Logs {
+pub(crate) struct WorkspaceLogs {
     pub(crate) start: Vec<u8>,
     pub(crate) setup: Option<Vec<u8>>,
 }
 
-impl Logs {
-    fn add(&mut self, title: &str, ran: &Ran) {
+impl WorkspaceLogs {
+    fn add(&mut self, title: &str, ran: &ChildOutput) {
         self.start.extend(format!("$ {title}\n").into_bytes());
         self.start.extend(&ran.log);
     }
@@ -46,31 +46,31 @@ impl Logs {
 
 /// Why no run began.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum EvalRefusal {
     /// The case, or what it needs: recorded as the run's error.
     Run { code: &'static str, message: String },
     /// The harness itself.
     Harness(Error),
 }
 
-impl From<Error> for Refused {
+impl From<Error> for EvalRefusal {
     fn from(error: Error) -> Self {
-        Refused::Harness(error)
+        EvalRefusal::Harness(error)
     }
 }
 
-impl From<std::io::Error> for Refused {
+impl From<std::io::Error> for EvalRefusal {
     fn from(error: std::io::Error) -> Self {
-        Refused::Harness(error.into())
+        EvalRefusal::Harness(error.into())
     }
 }
 
 /// Fills the empty folder and begins the run in it.
 pub(crate) fn make(
-    plan: &Plan<'_>,
-    children: &Children<'_>,
-    logs: &mut Logs,
-) -> Result<(), Refused> {
+    plan: &WorkspacePlan<'_>,
+    children: &ChildContext<'_>,
+    logs: &mut WorkspaceLogs,
+) -> Result<(), EvalRefusal> {
     let root = children.workspace;
     Git::init(root)?;
     if let Some(source) = &plan.case.source {
@@ -90,11 +90,11 @@ pub(crate) fn make(
 }
 
 fn command(
-    plan: &Plan<'_>,
-    children: &Children<'_>,
-    logs: &mut Logs,
+    plan: &WorkspacePlan<'_>,
+    children: &ChildContext<'_>,
+    logs: &mut WorkspaceLogs,
     words: &[&str],
-) -> Result<(), Refused> {
+) -> Result<(), EvalRefusal> {
     let mut argv = plan.runner.to_vec();
     argv.extend(words.iter().map(OsString::from));
     let ran = children.runner(argv, COMMAND_LIMIT, &mut |_| {})?;
@@ -102,7 +102,12 @@ fn command(
     ended_well(&ran, words[0], "start", COMMAND_LIMIT.as_secs())
 }
 
-fn ended_well(ran: &Ran, what: &str, code: &'static str, limit_secs: u64) -> Result<(), Refused> {
+fn ended_well(
+    ran: &ChildOutput,
+    what: &str,
+    code: &'static str,
+    limit_secs: u64,
+) -> Result<(), EvalRefusal> {
     if ran.ended == Ended::Interrupted {
         return Err(Error::new(ErrorCode::Interrupted, "interrupted").into());
     }
@@ -111,7 +116,7 @@ fn ended_well(ran: &Ran, what: &str, code: &'static str, limit_secs: u64) -> Res
         Some(trouble) => {
             let log = String::from_utf8_lossy(&ran.log);
             let last = log.trim_end().lines().next_back().unwrap_or_default();
-            Err(Refused::Run {
+            Err(EvalRefusal::Run {
                 code,
                 message: format!("{what}: {trouble}: {last}"),
             })
@@ -119,7 +124,11 @@ fn ended_well(ran: &Ran, what: &str, code: &'static str, limit_secs: u64) -> Res
     }
 }
 
-fn run_setup(plan: &Plan<'_>, children: &Children<'_>, logs: &mut Logs) -> Result<(), Refused> {
+fn run_setup(
+    plan: &WorkspacePlan<'_>,
+    children: &ChildContext<'_>,
+    logs: &mut WorkspaceLogs,
+) -> Result<(), EvalRefusal> {
     if plan.case.setup.is_empty() {
         return Ok(());
     }
@@ -130,9 +139,9 @@ fn run_setup(plan: &Plan<'_>, children: &Children<'_>, logs: &mut Logs) -> Resul
     end
 }
 
-fn write_files(plan: &Plan<'_>, root: &Path) -> Result<(), Refused> {
+fn write_files(plan: &WorkspacePlan<'_>, root: &Path) -> Result<(), EvalRefusal> {
     let case = plan.case;
-    let goal = Goal::parse(&case.goal).map_err(|error| Refused::Run {
+    let goal = Goal::parse(&case.goal).map_err(|error| EvalRefusal::Run {
         code: "goal",
         message: error.to_string(),
     })?;
@@ -152,7 +161,7 @@ fn write_files(plan: &Plan<'_>, root: &Path) -> Result<(), Refused> {
     Ok(())
 }
 
-fn write_file(root: &Path, path: &str, text: &str) -> Result<(), Refused> {
+fn write_file(root: &Path, path: &str, text: &str) -> Result<(), EvalRefusal> {
     let target = root.join(path);
     if let Some(folder) = target.parent() {
         files::make_folder(folder)?;
@@ -163,7 +172,7 @@ fn write_file(root: &Path, path: &str, text: &str) -> Result<(), Refused> {
 }
 
 /// The repository that a source names.
-pub(crate) fn source_repository(source: &Source) -> Result<Git> {
+pub(crate) fn source_repository(source: &CaseSource) -> Result<Git> {
     let gone = |why: String| {
         Error::new(
             ErrorCode::NotFound,
@@ -179,15 +188,15 @@ pub(crate) fn source_repository(source: &Source) -> Result<Git> {
     Git::open(project.root())
 }
 
-fn lay_source(source: &Source, root: &Path) -> Result<(), Refused> {
-    let git = source_repository(source).map_err(|error| Refused::Run {
+fn lay_source(source: &CaseSource, root: &Path) -> Result<(), EvalRefusal> {
+    let git = source_repository(source).map_err(|error| EvalRefusal::Run {
         code: "source",
         message: error.message,
     })?;
     let commits = [Some(&source.commit), source.tests_from.as_ref()];
     for commit in commits.into_iter().flatten() {
         if git.commit_of(commit)?.is_none() {
-            return Err(Refused::Run {
+            return Err(EvalRefusal::Run {
                 code: "source",
                 message: format!("there is no commit {commit} in {}", git.root().display()),
             });
@@ -201,11 +210,11 @@ fn lay_source(source: &Source, root: &Path) -> Result<(), Refused> {
 }
 
 /// Lays the tests of a source down afresh, whatever became of them.
-pub(crate) fn lay_tests(source: &Source, root: &Path) -> Result<()> {
+pub(crate) fn lay_tests(source: &CaseSource, root: &Path) -> Result<()> {
     lay_tests_of(&source_repository(source)?, source, root)
 }
 
-pub(crate) fn lay_tests_of(git: &Git, source: &Source, root: &Path) -> Result<()> {
+pub(crate) fn lay_tests_of(git: &Git, source: &CaseSource, root: &Path) -> Result<()> {
     let Some(commit) = &source.tests_from else {
         return Ok(());
     };

@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use runner::{Error, ErrorCode, Result};
 use runner_core::text::nearest;
 
-use super::{Case, Problem, read};
+use super::{CaseProblem, EvalCase, read};
 
 /// The largest case file that is read.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// All cases of a folder, and what is wrong with the others.
 #[derive(Clone, Debug, Default)]
-pub struct Library {
+pub struct CaseLibrary {
     /// The folder.
     pub folder: PathBuf,
     /// By id.
-    pub cases: BTreeMap<String, Case>,
+    pub cases: BTreeMap<String, EvalCase>,
     /// By file and line.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<CaseProblem>,
 }
 
-impl Library {
+impl CaseLibrary {
     /// Reads every `*.toml` in a folder.
     pub fn load(folder: &Path) -> Result<Self> {
         let missing = |what: String| {
@@ -43,9 +43,9 @@ impl Library {
         if files.is_empty() {
             return Err(missing(format!("no case file in {}", folder.display())));
         }
-        let mut library = Library {
+        let mut library = CaseLibrary {
             folder: folder.to_owned(),
-            ..Library::default()
+            ..CaseLibrary::default()
         };
         for file in files {
             library.add(&file);
@@ -54,7 +54,7 @@ impl Library {
     }
 
     fn add(&mut self, file: &Path) {
-        let problem = |line, message: String, hint: &str| Problem {
+        let problem = |line, message: String, hint: &str| CaseProblem {
             file: file.to_owned(),
             line,
             key: String::new(),
@@ -87,7 +87,7 @@ impl Library {
                     );
                     let line = line_of_id(&text);
                     let hint = "give one of them another id";
-                    self.problems.push(Problem {
+                    self.problems.push(CaseProblem {
                         key: "case.id".to_owned(),
                         ..problem(line, message, hint)
                     });
@@ -99,15 +99,15 @@ impl Library {
     }
 
     /// The cases of these names, in this order; all of them for no names.
-    pub fn named(&self, names: &[String]) -> Result<Vec<Case>> {
+    pub fn named(&self, names: &[String]) -> Result<Vec<EvalCase>> {
         if names.is_empty() {
             self.refuse_problems(|_| true)?;
             return Ok(self.cases.values().cloned().collect());
         }
-        let mut cases: Vec<Case> = Vec::new();
+        let mut cases: Vec<EvalCase> = Vec::new();
         for name in names {
             // A broken file often is the one that was meant.
-            let stem = |problem: &Problem| {
+            let stem = |problem: &CaseProblem| {
                 problem
                     .file
                     .file_stem()
@@ -122,8 +122,8 @@ impl Library {
         Ok(cases)
     }
 
-    fn refuse_problems(&self, concerns: impl Fn(&Problem) -> bool) -> Result<()> {
-        let found: Vec<&Problem> = self.problems.iter().filter(|it| concerns(it)).collect();
+    fn refuse_problems(&self, concerns: impl Fn(&CaseProblem) -> bool) -> Result<()> {
+        let found: Vec<&CaseProblem> = self.problems.iter().filter(|it| concerns(it)).collect();
         let Some(first) = found.first() else {
             return Ok(());
         };

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-pub use load::{Library, sample_case};
-pub use settings::{Overrides, Settings, executor_of_file, parse_executor};
+pub use load::{CaseLibrary, sample_case};
+pub use settings::{CaseOverrides, CaseSettings, executor_of_file, parse_executor};
 
 #[cfg(test)]
 use read::parse;
@@ -31,7 +31,7 @@ pub const LOOP_TIMEOUT_SECS: u64 = 4 * 60 * 60;
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum EvalOutcome {
     /// The loop completed its tree, and every check passed.
     Success,
     /// The loop completed its tree, but a check did not pass.
@@ -42,22 +42,22 @@ pub enum Outcome {
     Error,
 }
 
-impl Outcome {
+impl EvalOutcome {
     /// Every outcome.
-    pub const ALL: [Outcome; 4] = [
-        Outcome::Success,
-        Outcome::Fail,
-        Outcome::Stuck,
-        Outcome::Error,
+    pub const ALL: [EvalOutcome; 4] = [
+        EvalOutcome::Success,
+        EvalOutcome::Fail,
+        EvalOutcome::Stuck,
+        EvalOutcome::Error,
     ];
 
     /// The word in files and tables.
     pub fn as_str(self) -> &'static str {
         match self {
-            Outcome::Success => "success",
-            Outcome::Fail => "fail",
-            Outcome::Stuck => "stuck",
-            Outcome::Error => "error",
+            EvalOutcome::Success => "success",
+            EvalOutcome::Fail => "fail",
+            EvalOutcome::Stuck => "stuck",
+            EvalOutcome::Error => "error",
         }
     }
 
@@ -67,7 +67,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for EvalOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -75,13 +75,13 @@ impl fmt::Display for Outcome {
 
 /// A case as its file says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Case {
+pub struct EvalCase {
     /// Its name: of the file's results, of the run and of its branch.
     pub id: String,
     /// What shall be true in the end: the text of GOAL.md.
     pub goal: String,
     /// Which outcome is the right one.
-    pub expect: Outcome,
+    pub expect: EvalOutcome,
     /// The justfile of the workspace.
     pub justfile: Option<String>,
     /// Programs that must be there besides those that the commands name.
@@ -95,18 +95,18 @@ pub struct Case {
     /// Files of the workspace, by path.
     pub files: BTreeMap<String, String>,
     /// The repository that the workspace is taken from.
-    pub source: Option<Source>,
+    pub source: Option<CaseSource>,
     /// How the result is judged; not empty.
-    pub checks: Vec<Check>,
+    pub checks: Vec<CaseCheck>,
     /// `[config]` and `[executor]`.
-    pub settings: Settings,
+    pub settings: CaseSettings,
     /// Where it was read from.
     pub file: PathBuf,
     /// SHA-256 of the file: runs of another text are runs of another case.
     pub hash: String,
 }
 
-impl Case {
+impl EvalCase {
     /// The first line of the goal, as a title.
     pub fn title(&self) -> &str {
         let line = self.goal.lines().find(|line| !line.trim().is_empty());
@@ -118,7 +118,7 @@ impl Case {
 
 /// A commit of a repository as the beginning of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct CaseSource {
     /// The repository, absolute.
     pub repository: PathBuf,
     /// The commit whose files the workspace begins with.
@@ -131,7 +131,7 @@ pub struct Source {
 
 /// One thing to look at in the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum CaseCheck {
     /// Something lies at this path.
     FileExists {
         /// From the workspace's root.
@@ -156,7 +156,7 @@ pub enum Check {
         /// Its argv.
         cmd: Vec<String>,
         /// What it prints.
-        wants: Wants,
+        wants: ExpectedOutput,
         /// How long it may take.
         timeout_secs: u64,
     },
@@ -168,7 +168,7 @@ pub enum Check {
 
 /// What a command should print.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum ExpectedOutput {
     /// Exactly this; white space at the end does not count.
     Equals(String),
     /// This among other things.
@@ -194,36 +194,38 @@ pub struct TreeCheck {
     pub max_depth: Option<u32>,
 }
 
-impl Check {
+impl CaseCheck {
     /// The word of `type`.
     pub fn kind(&self) -> &'static str {
         match self {
-            Check::FileExists { .. } => "file_exists",
-            Check::FileContains { .. } => "file_contains",
-            Check::CommandSucceeds { .. } => "command_succeeds",
-            Check::CommandOutput { .. } => "command_output",
-            Check::RunnerCompleted => "runner_completed",
-            Check::Tree(_) => "tree",
+            CaseCheck::FileExists { .. } => "file_exists",
+            CaseCheck::FileContains { .. } => "file_contains",
+            CaseCheck::CommandSucceeds { .. } => "command_succeeds",
+            CaseCheck::CommandOutput { .. } => "command_output",
+            CaseCheck::RunnerCompleted => "runner_completed",
+            CaseCheck::Tree(_) => "tree",
         }
     }
 
     /// What it looks at, on one line.
     pub fn about(&self) -> String {
         match self {
-            Check::FileExists { path } | Check::FileContains { path, .. } => path.clone(),
-            Check::CommandSucceeds { cmd, .. } | Check::CommandOutput { cmd, .. } => {
+            CaseCheck::FileExists { path } | CaseCheck::FileContains { path, .. } => path.clone(),
+            CaseCheck::CommandSucceeds { cmd, .. } | CaseCheck::CommandOutput { cmd, .. } => {
                 let words: Vec<&str> = cmd.iter().flat_map(|it| it.split_whitespace()).collect();
                 runner_core::text::cut_chars(&words.join(" "), 80).into_owned()
             }
-            Check::RunnerCompleted => String::new(),
-            Check::Tree(it) => it.node.clone().unwrap_or_else(|| "root".to_owned()),
+            CaseCheck::RunnerCompleted => String::new(),
+            CaseCheck::Tree(it) => it.node.clone().unwrap_or_else(|| "root".to_owned()),
         }
     }
 
     /// The command, if it is one.
     pub fn command(&self) -> Option<&[String]> {
         match self {
-            Check::CommandSucceeds { cmd, .. } | Check::CommandOutput { cmd, .. } => Some(cmd),
+            CaseCheck::CommandSucceeds { cmd, .. } | CaseCheck::CommandOutput { cmd, .. } => {
+                Some(cmd)
+            }
             _ => None,
         }
     }
@@ -231,7 +233,7 @@ impl Check {
 
 /// Something that is wrong with a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct CaseProblem {
     /// The file.
     pub file: PathBuf,
     /// The line, from 1.
@@ -244,7 +246,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for CaseProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if let Some(line) = self.line {

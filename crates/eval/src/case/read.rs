@@ -1,4 +1,4 @@
-//! From TOML text to a [`Case`]: strict, with a line and a remedy for everything that is wrong.
+//! From TOML text to a [`EvalCase`]: strict, with a line and a remedy for everything that is wrong.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +11,10 @@ use runner_core::text::{escape_path, nearest};
 use toml::de::{DeTable, DeValue};
 
 use super::place::check_workspace_path;
-use super::settings::Settings;
+use super::settings::CaseSettings;
 use super::{
-    CHECK_TIMEOUT_SECS, Case, Check, LOOP_TIMEOUT_SECS, Outcome, Problem, Source, TreeCheck, Wants,
+    CHECK_TIMEOUT_SECS, CaseCheck, CaseProblem, CaseSource, EvalCase, EvalOutcome, ExpectedOutput,
+    LOOP_TIMEOUT_SECS, TreeCheck,
 };
 
 /// A year, as in config.toml.
@@ -66,7 +67,7 @@ const CHECKS: &[(&str, &[&str])] = &[
 ];
 
 /// Reads a case file. Otherwise everything that is wrong with it, by line.
-pub(crate) fn parse(file: &Path, text: &str) -> Result<Case, Vec<Problem>> {
+pub(crate) fn parse(file: &Path, text: &str) -> Result<EvalCase, Vec<CaseProblem>> {
     let mut reader = TomlReader::knowing(text, KNOWN);
     let read = match DeTable::parse(text) {
         Ok(document) => {
@@ -81,7 +82,7 @@ pub(crate) fn parse(file: &Path, text: &str) -> Result<Case, Vec<Problem>> {
             reader.finish(None)
         }
     };
-    let problem = |finding: ConfigFinding| Problem {
+    let problem = |finding: ConfigFinding| CaseProblem {
         file: file.to_owned(),
         line: finding.line,
         key: finding.key,
@@ -101,7 +102,7 @@ fn case(
     document: &DeTable<'_>,
     file: &Path,
     text: &str,
-) -> Option<Case> {
+) -> Option<EvalCase> {
     let root = TomlTable::root(document);
     reader.unknown_keys(root);
     let table = reader.known_table(root, "case");
@@ -157,8 +158,8 @@ fn case(
     }
     let source = source(reader, root, file);
     let checks = checks(reader, root);
-    let settings = Settings::read(reader, document, &env);
-    Some(Case {
+    let settings = CaseSettings::read(reader, document, &env);
+    Some(EvalCase {
         id,
         goal,
         expect,
@@ -230,12 +231,12 @@ fn check_id(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>, id: &str) {
     }
 }
 
-fn outcome(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> Outcome {
+fn outcome(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> EvalOutcome {
     let word = reader.string(table, "expect", "success".to_owned());
-    if let Some(outcome) = Outcome::from_word(&word) {
+    if let Some(outcome) = EvalOutcome::from_word(&word) {
         return outcome;
     }
-    let words = Outcome::ALL.map(Outcome::as_str);
+    let words = EvalOutcome::ALL.map(EvalOutcome::as_str);
     let (_, meant) = nearest(&word, &words);
     let message = format!(
         "`{}` is not one of {}",
@@ -248,7 +249,7 @@ fn outcome(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> Outcome {
         message,
         Some(format!("did you mean `{meant}`?")),
     );
-    Outcome::Success
+    EvalOutcome::Success
 }
 
 fn files(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> BTreeMap<String, String> {
@@ -283,7 +284,7 @@ fn files(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> BTreeMap<Strin
     files
 }
 
-fn source(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>, file: &Path) -> Option<Source> {
+fn source(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>, file: &Path) -> Option<CaseSource> {
     root.get("source")?;
     let table = reader.known_table(root, "source");
     let commit = required(
@@ -315,7 +316,7 @@ fn source(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>, file: &Path) -> 
             Some(hint.to_owned()),
         );
     }
-    Some(Source {
+    Some(CaseSource {
         repository,
         commit,
         tests_from,
@@ -323,7 +324,7 @@ fn source(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>, file: &Path) -> 
     })
 }
 
-fn checks(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> Vec<Check> {
+fn checks(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> Vec<CaseCheck> {
     let hint = "add at least one, such as\n[[checks]]\ntype = \"runner_completed\"";
     let Some(value) = root.get("checks") else {
         reader.note(
@@ -369,7 +370,7 @@ fn check(
     reader: &mut TomlReader<'_>,
     table: TomlTable<'_, '_>,
     item: &TomlValue<'_>,
-) -> Option<Check> {
+) -> Option<CaseCheck> {
     let kinds: Vec<&str> = CHECKS.iter().map(|(kind, _)| *kind).collect();
     let Some(value) = table.get("type") else {
         let hint = format!("one of {}", kinds.join(", "));
@@ -414,24 +415,24 @@ fn check(
         }
     }
     Some(match kind.as_str() {
-        "file_exists" => Check::FileExists {
+        "file_exists" => CaseCheck::FileExists {
             path: path(reader, table),
         },
-        "file_contains" => Check::FileContains {
+        "file_contains" => CaseCheck::FileContains {
             path: path(reader, table),
             text: required(reader, table, "text", "the text that the file must have"),
         },
-        "command_succeeds" => Check::CommandSucceeds {
+        "command_succeeds" => CaseCheck::CommandSucceeds {
             cmd: command(reader, table),
             timeout_secs: timeout(reader, table),
         },
-        "command_output" => Check::CommandOutput {
+        "command_output" => CaseCheck::CommandOutput {
             cmd: command(reader, table),
             wants: wants(reader, table),
             timeout_secs: timeout(reader, table),
         },
-        "tree" => Check::Tree(tree(reader, table)),
-        _ => Check::RunnerCompleted,
+        "tree" => CaseCheck::Tree(tree(reader, table)),
+        _ => CaseCheck::RunnerCompleted,
     })
 }
 
@@ -469,14 +470,14 @@ fn timeout(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> u64 {
     reader.integer(table, "timeout_secs", 1..=MAX_SECS, CHECK_TIMEOUT_SECS)
 }
 
-fn wants(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> Wants {
+fn wants(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> ExpectedOutput {
     let text = |reader: &mut TomlReader<'_>, key: &str| {
         let value = table.get(key)?;
         reader.text_of(value, &table.full_name(key))
     };
     match (text(reader, "equals"), text(reader, "contains")) {
-        (Some(text), None) => Wants::Equals(text),
-        (None, Some(text)) if !text.is_empty() => Wants::Contains(text),
+        (Some(text), None) => ExpectedOutput::Equals(text),
+        (None, Some(text)) if !text.is_empty() => ExpectedOutput::Contains(text),
         (equals, contains) => {
             let message = if equals.is_some() && contains.is_some() {
                 "give `equals` or `contains`, not both"
@@ -485,7 +486,7 @@ fn wants(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> Wants {
             };
             let hint = "for example: contains = \"42\"".to_owned();
             reader.find(table, "type", message, Some(hint));
-            Wants::Equals(String::new())
+            ExpectedOutput::Equals(String::new())
         }
     }
 }

@@ -14,7 +14,7 @@ use toml::{Table, Value};
 
 /// What a case says about the config of its workspace.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct CaseSettings {
     config: Table,
     executor: Option<Table>,
     env: BTreeMap<String, String>,
@@ -22,14 +22,14 @@ pub struct Settings {
 
 /// What `eval run` says about it.
 #[derive(Clone, Debug, Default)]
-pub struct Overrides {
+pub struct CaseOverrides {
     /// `--executor`: in place of the case's.
     pub executor: Option<Table>,
     /// Of the project around: for cases that name no agent.
     pub project_executor: Option<Table>,
 }
 
-impl Settings {
+impl CaseSettings {
     /// Reads and checks both tables. `None` only where something was found.
     pub(super) fn read(
         reader: &mut TomlReader<'_>,
@@ -54,12 +54,12 @@ impl Settings {
             Some(_) => Some(table(reader, document, "executor")?),
             None => None,
         };
-        let settings = Settings {
+        let settings = CaseSettings {
             config,
             executor,
             env: env.clone(),
         };
-        let Err(findings) = Config::parse(&settings.text(&Overrides::default())) else {
+        let Err(findings) = Config::parse(&settings.text(&CaseOverrides::default())) else {
             return Some(settings);
         };
         for finding in findings {
@@ -76,7 +76,7 @@ impl Settings {
     }
 
     /// The config.toml of a workspace.
-    pub fn text(&self, overrides: &Overrides) -> String {
+    pub fn text(&self, overrides: &CaseOverrides) -> String {
         let mut all = self.config.clone();
         let chosen = overrides
             .executor
@@ -102,7 +102,7 @@ impl Settings {
     }
 
     /// The same with its meaning.
-    pub fn resolve(&self, overrides: &Overrides) -> Result<(String, Config)> {
+    pub fn resolve(&self, overrides: &CaseOverrides) -> Result<(String, Config)> {
         let text = self.text(overrides);
         let config = Config::parse(&text).map_err(|findings| {
             let words: Vec<String> = findings.iter().map(ToString::to_string).collect();

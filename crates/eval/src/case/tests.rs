@@ -7,7 +7,7 @@ use super::*;
 const GOOD: &str = "[case]\nid = \"a\"\ngoal = \"# Do it\\n\\nAll of it.\"\n";
 const CHECKS: &str = "[[checks]]\ntype = \"runner_completed\"\n";
 
-fn read(text: &str) -> Result<Case, Vec<Problem>> {
+fn read(text: &str) -> Result<EvalCase, Vec<CaseProblem>> {
     parse(Path::new("a.toml"), text)
 }
 
@@ -26,7 +26,7 @@ fn the_sample_is_a_case() {
     let case = read(sample_case()).unwrap();
     assert_eq!((&*case.id, case.title()), ("hello", "A greeting"));
     assert_eq!(case.checks.len(), 2);
-    let (text, config) = case.settings.resolve(&Overrides::default()).unwrap();
+    let (text, config) = case.settings.resolve(&CaseOverrides::default()).unwrap();
     assert_eq!(config.max_iterations, 5);
     assert_eq!(config.guard.command, ["sh", "ci.sh"]);
     assert!(text.contains("[executor]"), "{text}");
@@ -81,19 +81,19 @@ passes = false
 min_depth = 3
 "#;
     let case = parse(Path::new("/p/eval/cases/all.toml"), text).unwrap();
-    assert_eq!(case.expect, Outcome::Stuck);
+    assert_eq!(case.expect, EvalOutcome::Stuck);
     assert_eq!(case.files["src/a b"], "x");
     assert_eq!((case.timeout_secs, case.requires.len()), (7, 1));
     let source = case.source.as_ref().unwrap();
     assert_eq!(source.repository, Path::new("/p/eval/cases/../.."));
     assert_eq!(
         case.checks[2],
-        Check::CommandSucceeds {
+        CaseCheck::CommandSucceeds {
             cmd: vec!["true".to_owned()],
             timeout_secs: CHECK_TIMEOUT_SECS
         }
     );
-    let kinds: Vec<&str> = case.checks.iter().map(Check::kind).collect();
+    let kinds: Vec<&str> = case.checks.iter().map(CaseCheck::kind).collect();
     assert_eq!(
         kinds,
         [
@@ -104,9 +104,9 @@ min_depth = 3
             "tree"
         ]
     );
-    let overrides = Overrides {
+    let overrides = CaseOverrides {
         executor: Some(parse_executor("codex:other").unwrap()),
-        ..Overrides::default()
+        ..CaseOverrides::default()
     };
     let (text, config) = case.settings.resolve(&overrides).unwrap();
     assert_eq!(config.executor.model, "other");
@@ -239,7 +239,7 @@ fn two_cases_of_one_id_are_refused_and_all_problems_are_told() {
     write("b.toml", &format!("\n{GOOD}{CHECKS}"));
     write("c.toml", "x = 1\n");
     write("notes.md", "no case");
-    let library = Library::load(temp.path()).unwrap();
+    let library = CaseLibrary::load(temp.path()).unwrap();
     assert_eq!(library.cases.len(), 1);
     let words: Vec<String> = library
         .problems

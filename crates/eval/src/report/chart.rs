@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{CaseReport, Point};
-use crate::case::Outcome;
+use super::{CaseReport, ChartPoint};
+use crate::case::EvalOutcome;
 
 const WIDTH: f64 = 760.0;
 const LABELS: f64 = 190.0;
@@ -84,7 +84,7 @@ pub(super) fn outcomes(cases: &[CaseReport]) -> String {
         let y = row(index);
         label(&mut body, y, &case.case);
         let mut left = LABELS;
-        for outcome in Outcome::ALL {
+        for outcome in EvalOutcome::ALL {
             let Some(number) = case.outcomes.get(&outcome) else {
                 continue;
             };
@@ -119,7 +119,7 @@ pub(super) fn outcomes(cases: &[CaseReport]) -> String {
 pub(super) fn dots(
     cases: &[CaseReport],
     title: &str,
-    pick: impl Fn(&Point) -> Option<f64>,
+    pick: impl Fn(&ChartPoint) -> Option<f64>,
     unit: impl Fn(f64) -> f64,
     shown: impl Fn(f64) -> String,
 ) -> Option<String> {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{CaseReport, Report, count};
-use crate::record::{Record, Setup};
+use super::{CaseReport, EvalReport, count};
+use crate::record::{EvalRecord, EvalSetup};
 use crate::stats;
 
 /// A difference within this, either way, is none worth a change.
@@ -14,7 +14,7 @@ const NO_DIFFERENCE: f64 = 0.10;
 /// Which test was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Test {
+pub enum StatisticalTest {
     /// Runs of the same case, side by side: the sign test over the pairs that differ.
     PairedSign,
     /// All runs of one case: Fisher's exact test.
@@ -24,7 +24,7 @@ pub enum Test {
 /// What can be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// B passes more often.
     Better,
     /// B passes less often.
@@ -37,7 +37,7 @@ pub enum Verdict {
 
 /// One side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Side {
+pub struct ComparisonSide {
     /// How it was named on the command line.
     pub name: String,
     /// Runs of the cases that both have.
@@ -61,11 +61,11 @@ pub struct CaseComparison {
 
 /// The whole comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct EvalComparison {
     /// The one side.
-    pub a: Side,
+    pub a: ComparisonSide,
     /// The other side.
-    pub b: Side,
+    pub b: ComparisonSide,
     /// Cases that both have.
     pub cases: Vec<CaseComparison>,
     /// Cases that one side alone has: they are left out.
@@ -73,7 +73,7 @@ pub struct Comparison {
     /// The same of B.
     pub only_b: Vec<String>,
     /// Which test was used.
-    pub test: Test,
+    pub test: StatisticalTest,
     /// Pairs that were compared; 0 without pairs.
     pub pairs: u32,
     /// Pairs of which B alone passed.
@@ -85,7 +85,7 @@ pub struct Comparison {
     /// The difference of the shares, B less A, with its interval.
     pub difference: (f64, f64, f64),
     /// What can be said.
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
     /// About how many runs of each side it takes, where they are too few.
     pub runs_needed: Option<u32>,
     /// What the sides were made with, where it differs: name, A, B.
@@ -96,12 +96,12 @@ pub struct Comparison {
 
 /// Compares two sets of records. `None` if they have no case in common.
 pub fn compare(
-    (name_a, records_a): (&str, &[Record]),
-    (name_b, records_b): (&str, &[Record]),
-) -> Option<Comparison> {
-    let (report_a, report_b) = (Report::of(records_a), Report::of(records_b));
-    let common = |case: &str, other: &Report| other.cases.iter().any(|it| it.case == case);
-    let only = |report: &Report, other: &Report| -> Vec<String> {
+    (name_a, records_a): (&str, &[EvalRecord]),
+    (name_b, records_b): (&str, &[EvalRecord]),
+) -> Option<EvalComparison> {
+    let (report_a, report_b) = (EvalReport::of(records_a), EvalReport::of(records_b));
+    let common = |case: &str, other: &EvalReport| other.cases.iter().any(|it| it.case == case);
+    let only = |report: &EvalReport, other: &EvalReport| -> Vec<String> {
         let names = report.cases.iter().map(|it| it.case.clone());
         names.filter(|case| !common(case, other)).collect()
     };
@@ -123,7 +123,7 @@ pub fn compare(
     let side = |name: &str, pick: fn(&CaseComparison) -> &CaseReport| {
         let runs = cases.iter().map(|it| pick(it).runs).sum();
         let passed = cases.iter().map(|it| pick(it).passed).sum();
-        Side {
+        ComparisonSide {
             name: name.to_owned(),
             runs,
             passed,
@@ -151,10 +151,18 @@ pub fn compare(
     let (test, p_value, needed) = if paired {
         let needed = stats::pairs_needed(b_alone, a_alone, pairs);
         let needed = needed.map(|it| it.div_ceil(count(cases.len())));
-        (Test::PairedSign, stats::sign_test(b_alone, a_alone), needed)
+        (
+            StatisticalTest::PairedSign,
+            stats::sign_test(b_alone, a_alone),
+            needed,
+        )
     } else {
         let needed = stats::runs_needed(a.rate, b.rate);
-        (Test::FisherExact, stats::fisher(counts.0, counts.1), needed)
+        (
+            StatisticalTest::FisherExact,
+            stats::fisher(counts.0, counts.1),
+            needed,
+        )
     };
     let b_ahead = if paired {
         b_alone > a_alone
@@ -162,10 +170,10 @@ pub fn compare(
         b.rate > a.rate
     };
     let verdict = match () {
-        () if p_value < stats::ALPHA && b_ahead => Verdict::Better,
-        () if p_value < stats::ALPHA => Verdict::Worse,
-        () if low > -NO_DIFFERENCE && high < NO_DIFFERENCE => Verdict::NoDifference,
-        () => Verdict::TooFew,
+        () if p_value < stats::ALPHA && b_ahead => ComparisonVerdict::Better,
+        () if p_value < stats::ALPHA => ComparisonVerdict::Worse,
+        () if low > -NO_DIFFERENCE && high < NO_DIFFERENCE => ComparisonVerdict::NoDifference,
+        () => ComparisonVerdict::TooFew,
     };
     // Equal so far: what it would take to see a difference of twenty points.
     let assumed = || {
@@ -176,8 +184,8 @@ pub fn compare(
         };
         stats::runs_needed(from, to)
     };
-    Some(Comparison {
-        runs_needed: (verdict == Verdict::TooFew)
+    Some(EvalComparison {
+        runs_needed: (verdict == ComparisonVerdict::TooFew)
             .then(|| needed.or_else(assumed))
             .flatten(),
         changed: changed(records_a, records_b, &cases),
@@ -198,7 +206,7 @@ pub fn compare(
 }
 
 /// The parts of a setup, by name.
-fn parts(setup: &Setup) -> [(&'static str, String); 6] {
+fn parts(setup: &EvalSetup) -> [(&'static str, String); 6] {
     let short = |hash: &str| hash.chars().take(12).collect::<String>();
     let known = |hash: &Option<String>| hash.as_deref().map_or("none".to_owned(), short);
     let model = if setup.model.is_empty() {
@@ -218,11 +226,11 @@ fn parts(setup: &Setup) -> [(&'static str, String); 6] {
 
 /// What differs between the sides, each part as the values that it has there.
 fn changed(
-    records_a: &[Record],
-    records_b: &[Record],
+    records_a: &[EvalRecord],
+    records_b: &[EvalRecord],
     cases: &[CaseComparison],
 ) -> Vec<(String, String, String)> {
-    let values = |records: &[Record]| {
+    let values = |records: &[EvalRecord]| {
         let mut found: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
         for record in records {
             for (name, value) in parts(&record.setup) {
@@ -239,7 +247,7 @@ fn changed(
     };
     let (a, b) = (values(records_a), values(records_b));
     let mut changes = Vec::new();
-    for (name, _) in parts(&Setup::default()) {
+    for (name, _) in parts(&EvalSetup::default()) {
         // One case is enough to show it: hashes differ from case to case.
         let change = cases.iter().find_map(|it| {
             let key = (it.a.case.clone(), name);

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::chart::{self, escape, percent};
-use super::{CaseReport, Report, Spread};
-use crate::case::Outcome;
+use super::{CaseReport, EvalReport, NumberSpread};
+use crate::case::EvalOutcome;
 
 const STYLE: &str = include_str!("page.css");
 
 /// The page.
-pub fn page(report: &Report, made_at: &str) -> String {
+pub fn page(report: &EvalReport, made_at: &str) -> String {
     let mut body = String::new();
     header(&mut body, report, made_at);
     if report.cases.is_empty() {
@@ -32,7 +32,7 @@ pub fn page(report: &Report, made_at: &str) -> String {
     )
 }
 
-fn header(body: &mut String, report: &Report, made_at: &str) {
+fn header(body: &mut String, report: &EvalReport, made_at: &str) {
     let sets: Vec<String> = report
         .sets
         .iter()
@@ -94,7 +94,7 @@ fn header(body: &mut String, report: &Report, made_at: &str) {
     body.push_str("</section>\n");
 }
 
-fn charts(body: &mut String, report: &Report) {
+fn charts(body: &mut String, report: &EvalReport) {
     let cases = &report.cases;
     let mut figure = |title: &str, note: &str, svg: String| {
         let _ = writeln!(
@@ -145,7 +145,7 @@ const LEGEND: &str = "<span class=\"key success\"></span>success \
     <span class=\"key fail\"></span>fail: complete, but a check did not pass \
     <span class=\"key stuck\"></span>stuck <span class=\"key error\"></span>error";
 
-fn table(body: &mut String, report: &Report) {
+fn table(body: &mut String, report: &EvalReport) {
     body.push_str(
         "<section><h2>All numbers</h2><div class=\"wide\"><table><thead><tr><th>case</th><th>as expected</th>\
          <th>95% interval</th><th>iterations</th><th>attempts</th><th>tokens</th>\
@@ -153,7 +153,7 @@ fn table(body: &mut String, report: &Report) {
     );
     for case in &report.cases {
         let expects = match case.expect {
-            Outcome::Success => String::new(),
+            EvalOutcome::Success => String::new(),
             other => format!(" <small>expects {other}</small>"),
         };
         let _ = write!(
@@ -190,9 +190,9 @@ fn ks(case: &CaseReport, pick: fn(&super::PassK) -> f64) -> String {
     words.join(" &middot; ")
 }
 
-type Shown = fn(f64) -> String;
+type ShownNumber = fn(f64) -> String;
 
-fn spreads(case: &CaseReport) -> [(Spread, Shown); 5] {
+fn spreads(case: &CaseReport) -> [(NumberSpread, ShownNumber); 5] {
     [
         (case.iterations, whole),
         (case.attempts, whole),
@@ -202,7 +202,7 @@ fn spreads(case: &CaseReport) -> [(Spread, Shown); 5] {
     ]
 }
 
-fn two(spread: &Spread, shown: Shown) -> String {
+fn two(spread: &NumberSpread, shown: ShownNumber) -> String {
     match (spread.median, spread.p95) {
         (Some(median), Some(p95)) => format!("{} / {}", shown(median), shown(p95)),
         _ => "–".to_owned(),

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::case::Outcome;
-use crate::record::{Record, Setup};
+use crate::case::EvalOutcome;
+use crate::record::{EvalRecord, EvalSetup};
 use crate::stats;
 
-pub use compare::{CaseComparison, Comparison, Side, Test, Verdict, compare};
+pub use compare::{
+    CaseComparison, ComparisonSide, ComparisonVerdict, EvalComparison, StatisticalTest, compare,
+};
 pub use html::page;
 
 /// For which k pass@k and pass^k are told, as far as there are runs.
@@ -24,7 +26,7 @@ const MAX_REASONS: usize = 5;
 
 /// The numbers of some runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct EvalReport {
     /// By case.
     pub cases: Vec<CaseReport>,
     /// Runs of all cases.
@@ -45,7 +47,7 @@ pub struct CaseReport {
     /// The case.
     pub case: String,
     /// Which outcome is the right one.
-    pub expect: Outcome,
+    pub expect: EvalOutcome,
     /// How many runs.
     pub runs: u32,
     /// Those that came to what they should.
@@ -57,25 +59,25 @@ pub struct CaseReport {
     /// Passing once, and always, in so many runs.
     pub pass_k: Vec<PassK>,
     /// How many runs came to what.
-    pub outcomes: BTreeMap<Outcome, u32>,
+    pub outcomes: BTreeMap<EvalOutcome, u32>,
     /// Iterations of a run.
-    pub iterations: Spread,
+    pub iterations: NumberSpread,
     /// Sessions of a run that did not get there.
-    pub attempts: Spread,
+    pub attempts: NumberSpread,
     /// Tokens of a run, of those that tell.
-    pub tokens: Spread,
+    pub tokens: NumberSpread,
     /// US dollars of a run, of those that tell.
-    pub cost_usd: Spread,
+    pub cost_usd: NumberSpread,
     /// Milliseconds of a run.
-    pub duration_ms: Spread,
+    pub duration_ms: NumberSpread,
     /// What all of them cost.
     pub total_cost_usd: Option<f64>,
     /// Why runs were no success, most frequent first.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<FailureReason>,
     /// What they were made with, if it is more than one thing.
     pub setups: Vec<SetupCount>,
     /// Every run.
-    pub points: Vec<Point>,
+    pub points: Vec<ChartPoint>,
 }
 
 /// pass@k and pass^k.
@@ -91,7 +93,7 @@ pub struct PassK {
 
 /// Where some numbers lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct NumberSpread {
     /// How many there are.
     pub count: u32,
     /// The middle one; null when there are none.
@@ -104,9 +106,9 @@ pub struct Spread {
     pub max: Option<f64>,
 }
 
-impl Spread {
+impl NumberSpread {
     fn of(numbers: &[f64]) -> Self {
-        Spread {
+        NumberSpread {
             count: u32::try_from(numbers.len()).unwrap_or(u32::MAX),
             median: stats::median(numbers),
             p95: stats::p95(numbers),
@@ -118,7 +120,7 @@ impl Spread {
 
 /// Why runs were no success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Reason {
+pub struct FailureReason {
     /// In a few words.
     pub reason: String,
     /// How many runs.
@@ -134,7 +136,7 @@ pub struct Reason {
 pub struct SetupCount {
     /// What.
     #[serde(flatten)]
-    pub setup: Setup,
+    pub setup: EvalSetup,
     /// How many runs.
     pub runs: u32,
     /// How many of them passed.
@@ -143,11 +145,11 @@ pub struct SetupCount {
 
 /// One run in a chart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Point {
+pub struct ChartPoint {
     /// The run.
     pub run: String,
     /// What it came to.
-    pub outcome: Outcome,
+    pub outcome: EvalOutcome,
     /// Whether that is right.
     pub as_expected: bool,
     /// Iterations.
@@ -158,10 +160,10 @@ pub struct Point {
     pub cost_usd: Option<f64>,
 }
 
-impl Report {
+impl EvalReport {
     /// The numbers of these records.
-    pub fn of(records: &[Record]) -> Self {
-        let mut by_case: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+    pub fn of(records: &[EvalRecord]) -> Self {
+        let mut by_case: BTreeMap<&str, Vec<&EvalRecord>> = BTreeMap::new();
         let mut sets = BTreeMap::new();
         for record in records {
             by_case.entry(&record.case).or_default().push(record);
@@ -171,7 +173,7 @@ impl Report {
             .into_iter()
             .map(|(case, records)| CaseReport::of(case, &records))
             .collect();
-        Report {
+        EvalReport {
             runs: cases.iter().map(|case| case.runs).sum(),
             passed: cases.iter().map(|case| case.passed).sum(),
             cost_usd: total(records.iter().filter_map(|it| it.cost_usd)),
@@ -183,10 +185,10 @@ impl Report {
 }
 
 impl CaseReport {
-    fn of(case: &str, records: &[&Record]) -> Self {
+    fn of(case: &str, records: &[&EvalRecord]) -> Self {
         let runs = count(records.len());
         let passed = count(records.iter().filter(|it| it.is_expected()).count());
-        let numbers = |pick: fn(&Record) -> Option<f64>| -> Vec<f64> {
+        let numbers = |pick: fn(&EvalRecord) -> Option<f64>| -> Vec<f64> {
             records.iter().filter_map(|it| pick(it)).collect()
         };
         let mut outcomes = BTreeMap::new();
@@ -195,29 +197,29 @@ impl CaseReport {
         }
         CaseReport {
             case: case.to_owned(),
-            expect: records.last().map_or(Outcome::Success, |it| it.expect),
+            expect: records.last().map_or(EvalOutcome::Success, |it| it.expect),
             runs,
             passed,
             rate: stats::rate(passed, runs),
             interval: stats::wilson(passed, runs),
             pass_k: pass_k(passed, runs),
             outcomes,
-            iterations: Spread::of(&numbers(|it| Some(f64::from(it.iterations)))),
-            attempts: Spread::of(&numbers(|it| Some(f64::from(it.attempts)))),
-            tokens: Spread::of(&numbers(|it| it.tokens().map(lossy))),
-            cost_usd: Spread::of(&numbers(|it| it.cost_usd)),
-            duration_ms: Spread::of(&numbers(|it| Some(lossy(it.duration_ms)))),
+            iterations: NumberSpread::of(&numbers(|it| Some(f64::from(it.iterations)))),
+            attempts: NumberSpread::of(&numbers(|it| Some(f64::from(it.attempts)))),
+            tokens: NumberSpread::of(&numbers(|it| it.tokens().map(lossy))),
+            cost_usd: NumberSpread::of(&numbers(|it| it.cost_usd)),
+            duration_ms: NumberSpread::of(&numbers(|it| Some(lossy(it.duration_ms)))),
             total_cost_usd: total(records.iter().filter_map(|it| it.cost_usd)),
             reasons: reasons(records),
             setups: setups(records),
-            points: records.iter().map(|it| Point::of(it)).collect(),
+            points: records.iter().map(|it| ChartPoint::of(it)).collect(),
         }
     }
 }
 
-impl Point {
-    fn of(record: &Record) -> Self {
-        Point {
+impl ChartPoint {
+    fn of(record: &EvalRecord) -> Self {
+        ChartPoint {
             run: record.run.clone(),
             outcome: record.outcome,
             as_expected: record.is_expected(),
@@ -240,15 +242,15 @@ fn pass_k(passed: u32, runs: u32) -> Vec<PassK> {
         .collect()
 }
 
-fn reasons(records: &[&Record]) -> Vec<Reason> {
-    let mut found: Vec<Reason> = Vec::new();
+fn reasons(records: &[&EvalRecord]) -> Vec<FailureReason> {
+    let mut found: Vec<FailureReason> = Vec::new();
     for record in records {
         let Some(reason) = &record.reason else {
             continue;
         };
         match found.iter_mut().find(|it| it.reason == *reason) {
             Some(it) => it.count += 1,
-            None => found.push(Reason {
+            None => found.push(FailureReason {
                 reason: reason.clone(),
                 count: 1,
                 run: record.run.clone(),
@@ -261,8 +263,8 @@ fn reasons(records: &[&Record]) -> Vec<Reason> {
     found
 }
 
-fn setups(records: &[&Record]) -> Vec<SetupCount> {
-    let mut found: BTreeMap<&Setup, (u32, u32)> = BTreeMap::new();
+fn setups(records: &[&EvalRecord]) -> Vec<SetupCount> {
+    let mut found: BTreeMap<&EvalSetup, (u32, u32)> = BTreeMap::new();
     for record in records {
         let entry = found.entry(&record.setup).or_default();
         entry.0 += 1;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A run of a case in a set.
-pub(crate) fn record(case: &str, set: &str, number: u32, outcome: Outcome) -> Record {
+pub(crate) fn record(case: &str, set: &str, number: u32, outcome: EvalOutcome) -> EvalRecord {
     let text = format!(
         r#"{{"schema_version": 1, "case": "{case}", "case_hash": "h", "run": "{set}-{number:02}",
         "set": "{set}", "label": null, "number": {number}, "outcome": "{outcome}", "expect": "success",
@@ -14,23 +14,23 @@ pub(crate) fn record(case: &str, set: &str, number: u32, outcome: Outcome) -> Re
         "cost_usd": null, "cost_unknown": 2, "runner_version": "1", "backend": "command", "model": "m",
         "config_hash": "c", "prompt_hash": null, "instructions_hash": null, "workspace": "w"}}"#
     );
-    let mut record: Record = serde_json::from_str(&text).unwrap();
-    if outcome != Outcome::Success {
+    let mut record: EvalRecord = serde_json::from_str(&text).unwrap();
+    if outcome != EvalOutcome::Success {
         record.reason = Some(format!("{outcome}: because"));
     }
     record
 }
 
-fn runs(case: &str, set: &str, outcomes: &str) -> Vec<Record> {
+fn runs(case: &str, set: &str, outcomes: &str) -> Vec<EvalRecord> {
     outcomes
         .chars()
         .zip(1..)
         .map(|(letter, number)| {
             let outcome = match letter {
-                's' => Outcome::Success,
-                'f' => Outcome::Fail,
-                't' => Outcome::Stuck,
-                _ => Outcome::Error,
+                's' => EvalOutcome::Success,
+                'f' => EvalOutcome::Fail,
+                't' => EvalOutcome::Stuck,
+                _ => EvalOutcome::Error,
             };
             record(case, set, number, outcome)
         })
@@ -50,15 +50,15 @@ fn the_numbers_of_a_case() {
         record.duration_ms = ms;
         record.cost_usd = cost;
     }
-    let report = Report::of(&records);
+    let report = EvalReport::of(&records);
     let case = &report.cases[0];
     assert_eq!((case.runs, case.passed, report.passed), (5, 4, 4));
-    assert_eq!(case.outcomes[&Outcome::Fail], 1);
+    assert_eq!(case.outcomes[&EvalOutcome::Fail], 1);
     assert_eq!(case.duration_ms.median, Some(300.0));
     assert_eq!(case.duration_ms.p95, Some(900.0));
     assert_eq!((case.cost_usd.count, case.cost_usd.median), (3, Some(1.0)));
     assert_eq!(case.total_cost_usd, Some(3.0));
-    assert_eq!(case.tokens, Spread::default());
+    assert_eq!(case.tokens, NumberSpread::default());
     let ks: Vec<u32> = case.pass_k.iter().map(|it| it.k).collect();
     assert_eq!(ks, [1, 2, 3, 5]);
     assert!((case.pass_k[1].at - 1.0).abs() < 1e-9);
@@ -73,13 +73,13 @@ fn the_numbers_of_a_case() {
 fn what_is_expected_counts_as_passed() {
     let mut records = runs("a", "s1", "tts");
     for record in &mut records {
-        record.expect = Outcome::Stuck;
+        record.expect = EvalOutcome::Stuck;
     }
-    assert_eq!(Report::of(&records).cases[0].passed, 2);
+    assert_eq!(EvalReport::of(&records).cases[0].passed, 2);
 }
 
 #[track_caller]
-fn verdict(a: &[Record], b: &[Record]) -> Comparison {
+fn verdict(a: &[EvalRecord], b: &[EvalRecord]) -> EvalComparison {
     compare(("A", a), ("B", b)).unwrap()
 }
 
@@ -90,23 +90,26 @@ fn one_case_is_judged_by_fishers_test() {
     let better = verdict(&bad, &good);
     assert_eq!(
         (better.test, better.verdict),
-        (Test::FisherExact, Verdict::Better)
+        (StatisticalTest::FisherExact, ComparisonVerdict::Better)
     );
     assert!(better.p_value < 0.01 && better.runs_needed.is_none());
-    assert_eq!(verdict(&good, &bad).verdict, Verdict::Worse);
+    assert_eq!(verdict(&good, &bad).verdict, ComparisonVerdict::Worse);
     let few = verdict(&bad[..3], &good[..3]);
-    assert_eq!(few.verdict, Verdict::TooFew);
+    assert_eq!(few.verdict, ComparisonVerdict::TooFew);
     assert!(few.runs_needed.unwrap() >= 4, "{:?}", few.runs_needed);
     let same = verdict(&good[..5], &good[..5]);
-    assert_eq!(same.verdict, Verdict::TooFew);
+    assert_eq!(same.verdict, ComparisonVerdict::TooFew);
     assert!(same.runs_needed.unwrap() > 5);
     let many = runs("a", "s3", &"s".repeat(200));
-    assert_eq!(verdict(&many, &many).verdict, Verdict::NoDifference);
+    assert_eq!(
+        verdict(&many, &many).verdict,
+        ComparisonVerdict::NoDifference
+    );
 }
 
 #[test]
 fn several_cases_are_judged_in_pairs() {
-    let side = |set: &str, outcomes: &str| -> Vec<Record> {
+    let side = |set: &str, outcomes: &str| -> Vec<EvalRecord> {
         outcomes
             .chars()
             .enumerate()
@@ -114,15 +117,15 @@ fn several_cases_are_judged_in_pairs() {
             .collect()
     };
     let comparison = verdict(&side("s1", "fffffffss"), &side("s2", "sssssssss"));
-    assert_eq!(comparison.test, Test::PairedSign);
+    assert_eq!(comparison.test, StatisticalTest::PairedSign);
     assert_eq!(
         (comparison.pairs, comparison.b_alone, comparison.a_alone),
         (9, 7, 0)
     );
-    assert_eq!(comparison.verdict, Verdict::Better);
+    assert_eq!(comparison.verdict, ComparisonVerdict::Better);
     assert!((comparison.p_value - 0.015_625).abs() < 1e-9);
     let few = verdict(&side("s1", "ffss"), &side("s2", "ssss"));
-    assert_eq!(few.verdict, Verdict::TooFew);
+    assert_eq!(few.verdict, ComparisonVerdict::TooFew);
     assert!(few.runs_needed.is_some());
 }
 
@@ -157,7 +160,7 @@ fn the_page_needs_nothing_else_and_trusts_nobody() {
     let mut records = runs("a", "s1", "sfte");
     records[1].reason = Some("<script>alert(1)</script>".to_owned());
     records[1].label = Some("<b>".to_owned());
-    let page = page(&Report::of(&records), "2026-11-15");
+    let page = page(&EvalReport::of(&records), "2026-11-15");
     assert!(!page.contains("<script"), "{page}");
     assert!(page.contains("&lt;script&gt;alert(1)"));
     for remote in ["http://", "https://", "url(", "@import", "src="] {
@@ -165,7 +168,7 @@ fn the_page_needs_nothing_else_and_trusts_nobody() {
     }
     assert_eq!(page.matches("<svg").count(), 4);
     assert!(page.contains("prefers-color-scheme: dark"));
-    let empty = super::page(&Report::of(&[]), "now");
+    let empty = super::page(&EvalReport::of(&[]), "now");
     assert!(empty.contains("There are no runs yet"));
 }
 
@@ -177,7 +180,7 @@ fn words_select_sets() {
         record.label = Some("after".to_owned());
         record.setup.config_hash = "feedfacecafe".to_owned();
     }
-    let records = crate::record::Records {
+    let records = crate::record::EvalRecords {
         all,
         unreadable: Vec::new(),
     };

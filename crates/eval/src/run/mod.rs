@@ -16,11 +16,11 @@ use runner_core::config::Config;
 use runner_exec::{Cancel, Supervisor};
 use serde_json::Value;
 
-use crate::case::{Case, Library, Overrides, executor_of_file};
-use crate::child::Children;
-use crate::folders::Folders;
-use crate::record::Record;
-use one::{Job, JobConfig, Shared};
+use crate::case::{CaseLibrary, CaseOverrides, EvalCase, executor_of_file};
+use crate::child::ChildContext;
+use crate::folders::EvalFolders;
+use crate::record::EvalRecord;
+use one::{EvalJob, EvalShared, JobConfig};
 pub use set::SetRecord;
 
 /// How often progress is asked for while nothing happens.
@@ -51,7 +51,7 @@ pub struct RunOptions {
 
 /// What happens, as it happens.
 #[derive(Clone, Debug)]
-pub enum Progress {
+pub enum EvalProgress {
     /// The runs are about to begin.
     Begun {
         /// The set.
@@ -102,7 +102,7 @@ pub enum Progress {
         why: String,
     },
     /// A run is recorded.
-    Finished(Box<Record>),
+    Finished(Box<EvalRecord>),
     /// A run could not be recorded.
     Lost {
         /// The case.
@@ -114,20 +114,20 @@ pub enum Progress {
     },
 }
 
-impl Progress {
+impl EvalProgress {
     /// What a line of `loop --json` tells.
     fn of_line(case: &str, run: &str, line: &Value) -> Option<Self> {
         let (case, run) = (case.to_owned(), run.to_owned());
         let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
         match line["event"].as_str()? {
-            "step" => Some(Progress::Step {
+            "step" => Some(EvalProgress::Step {
                 case,
                 run,
                 iter: u32::try_from(line["iter"].as_u64()?).ok()?,
                 node: text("node_id"),
                 class: text("class"),
             }),
-            "waiting" => Some(Progress::Waiting {
+            "waiting" => Some(EvalProgress::Waiting {
                 case,
                 run,
                 secs: line["secs"].as_u64()?,
@@ -139,9 +139,9 @@ impl Progress {
 }
 
 /// Who watches.
-pub trait Watcher {
+pub trait EvalWatcher {
     /// Something happened.
-    fn progress(&mut self, progress: Progress);
+    fn progress(&mut self, progress: EvalProgress);
 
     /// Called a few times a second.
     fn tick(&mut self) {}
@@ -149,11 +149,11 @@ pub trait Watcher {
 
 /// What all of it came to.
 #[derive(Clone, Debug)]
-pub struct RunReport {
+pub struct EvalRunReport {
     /// The set.
     pub set: SetRecord,
     /// What was recorded by this call.
-    pub records: Vec<Record>,
+    pub records: Vec<EvalRecord>,
     /// Cases that were left out, with the missing program.
     pub skipped: Vec<(String, String)>,
     /// Runs that could not be recorded.
@@ -164,18 +164,18 @@ pub struct RunReport {
     pub interrupted: bool,
 }
 
-impl RunReport {
+impl EvalRunReport {
     /// Whether everything came to what it should.
     pub fn is_expected(&self) -> bool {
         self.lost == 0
             && self.unaffordable == 0
             && !self.interrupted
-            && self.records.iter().all(Record::is_expected)
+            && self.records.iter().all(EvalRecord::is_expected)
     }
 }
 
 /// What a call needs from the world around it.
-pub struct World<'w> {
+pub struct EvalContext<'w> {
     /// The clock.
     pub clock: &'w (dyn WallClock + Sync),
     /// Ends what is going on.
@@ -186,18 +186,18 @@ pub struct World<'w> {
 
 /// Makes the runs.
 pub fn run(
-    folders: &Folders,
+    folders: &EvalFolders,
     options: &RunOptions,
-    world: &World<'_>,
-    watcher: &mut dyn Watcher,
-) -> Result<RunReport> {
-    let library = Library::load(&folders.cases)?;
+    world: &EvalContext<'_>,
+    watcher: &mut dyn EvalWatcher,
+) -> Result<EvalRunReport> {
+    let library = CaseLibrary::load(&folders.cases)?;
     let (mut set, cases) = if options.resume {
         resume(folders, options, &library)?
     } else {
         begin(folders, options, &library, world)?
     };
-    let overrides = Overrides {
+    let overrides = CaseOverrides {
         executor: set
             .record
             .executor
@@ -209,7 +209,7 @@ pub fn run(
             .as_deref()
             .and_then(|it| it.parse().ok()),
     };
-    let mut report = RunReport {
+    let mut report = EvalRunReport {
         set: set.record.clone(),
         records: Vec::new(),
         skipped: Vec::new(),
@@ -234,7 +234,7 @@ pub fn run(
             if meta.is_file() {
                 done += 1;
             } else {
-                queue.push_back(Job {
+                queue.push_back(EvalJob {
                     case: case.clone(),
                     number,
                     run,
@@ -244,19 +244,19 @@ pub fn run(
     }
     let argv = runner_argv(set.record.runner.as_deref())?;
     let version = runner_version(&argv, folders, world)?;
-    watcher.progress(Progress::Begun {
+    watcher.progress(EvalProgress::Begun {
         set: Box::new(set.record.clone()),
         jobs: u32::try_from(queue.len()).unwrap_or(u32::MAX),
         done,
     });
     for (case, tool) in &report.skipped {
-        watcher.progress(Progress::Skipped {
+        watcher.progress(EvalProgress::Skipped {
             case: case.clone(),
             tool: tool.clone(),
         });
     }
     let record = set.record.clone();
-    let shared = Shared {
+    let shared = EvalShared {
         folders,
         set: &record.set,
         label: record.label.as_deref(),
@@ -290,11 +290,11 @@ pub fn run(
 }
 
 fn begin(
-    folders: &Folders,
+    folders: &EvalFolders,
     options: &RunOptions,
-    library: &Library,
-    world: &World<'_>,
-) -> Result<(set::OpenSet, Vec<Case>)> {
+    library: &CaseLibrary,
+    world: &EvalContext<'_>,
+) -> Result<(set::OpenSet, Vec<EvalCase>)> {
     let cases = library.named(&options.cases)?;
     let read = |path: &Path| std::fs::read_to_string(path);
     let instructions = match &options.instructions {
@@ -333,7 +333,7 @@ fn begin(
         finished: false,
     };
     // What cannot be resolved shall not become a set that waits for being taken up again.
-    let overrides = Overrides {
+    let overrides = CaseOverrides {
         executor: options.executor.clone(),
         project_executor: project.as_deref().and_then(executor_of_file),
     };
@@ -345,10 +345,10 @@ fn begin(
 }
 
 fn resume(
-    folders: &Folders,
+    folders: &EvalFolders,
     options: &RunOptions,
-    library: &Library,
-) -> Result<(set::OpenSet, Vec<Case>)> {
+    library: &CaseLibrary,
+) -> Result<(set::OpenSet, Vec<EvalCase>)> {
     let mut set = set::OpenSet::unfinished(folders)?;
     let names: Vec<String> = set.record.cases.iter().map(|(id, _)| id.clone()).collect();
     let cases = library.named(&names)?;
@@ -385,14 +385,14 @@ impl Money {
         self.limit.map(|limit| limit - spent)
     }
 
-    fn spend(&self, record: &Record) {
+    fn spend(&self, record: &EvalRecord) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         *spent += record.cost_usd.unwrap_or(0.0);
     }
 }
 
-fn spent_before(folders: &Folders, set: &SetRecord) -> f64 {
-    let records = crate::record::Records::read(&folders.results, None).unwrap_or_default();
+fn spent_before(folders: &EvalFolders, set: &SetRecord) -> f64 {
+    let records = crate::record::EvalRecords::read(&folders.results, None).unwrap_or_default();
     let of_set = records.all.iter().filter(|it| it.set == set.set);
     of_set.filter_map(|it| it.cost_usd).sum()
 }
@@ -404,7 +404,7 @@ fn tells_cost(config: &Config) -> bool {
     backend.reports_cost() || backend.reports_tokens() && priced
 }
 
-fn refuse_unknown_cost(case: &Case, config: &Config) -> Result<()> {
+fn refuse_unknown_cost(case: &EvalCase, config: &Config) -> Result<()> {
     // A command tells what it costs, if it costs anything, while it runs.
     if tells_cost(config) || config.executor.backend == runner_core::config::BackendKind::Command {
         return Ok(());
@@ -419,7 +419,7 @@ fn refuse_unknown_cost(case: &Case, config: &Config) -> Result<()> {
     .hint("name a model, and its prices in [config.prices] of the case"))
 }
 
-fn job_config(job: &Job, overrides: &Overrides, left: Option<f64>) -> Result<JobConfig> {
+fn job_config(job: &EvalJob, overrides: &CaseOverrides, left: Option<f64>) -> Result<JobConfig> {
     let (text, mut config) = job.case.settings.resolve(overrides)?;
     let mut written = text.clone();
     if let Some(left) = left.filter(|_| tells_cost(&config)) {
@@ -444,18 +444,18 @@ fn job_config(job: &Job, overrides: &Overrides, left: Option<f64>) -> Result<Job
 
 /// What a worker says to the one who watches.
 enum Said {
-    Progress(Progress),
+    Progress(EvalProgress),
     Unaffordable,
 }
 
 fn work(
-    queue: VecDeque<Job>,
+    queue: VecDeque<EvalJob>,
     jobs: u32,
-    shared: &Shared<'_>,
-    overrides: &Overrides,
+    shared: &EvalShared<'_>,
+    overrides: &CaseOverrides,
     money: &Money,
-    watcher: &mut dyn Watcher,
-    report: &mut RunReport,
+    watcher: &mut dyn EvalWatcher,
+    report: &mut EvalRunReport,
 ) {
     let queue = Mutex::new(queue);
     let (sender, receiver) = mpsc::channel();
@@ -471,8 +471,8 @@ fn work(
                 Ok(Said::Unaffordable) => report.unaffordable += 1,
                 Ok(Said::Progress(progress)) => {
                     match &progress {
-                        Progress::Finished(record) => report.records.push((**record).clone()),
-                        Progress::Lost { .. } => report.lost += 1,
+                        EvalProgress::Finished(record) => report.records.push((**record).clone()),
+                        EvalProgress::Lost { .. } => report.lost += 1,
                         _ => {}
                     }
                     watcher.progress(progress);
@@ -485,14 +485,14 @@ fn work(
 }
 
 fn worker(
-    queue: &Mutex<VecDeque<Job>>,
-    shared: &Shared<'_>,
-    overrides: &Overrides,
+    queue: &Mutex<VecDeque<EvalJob>>,
+    shared: &EvalShared<'_>,
+    overrides: &CaseOverrides,
     money: &Money,
     sender: &mpsc::Sender<Said>,
 ) {
     // Nobody listens any more only when the whole call is over.
-    let tell = |progress: Progress| drop(sender.send(Said::Progress(progress)));
+    let tell = |progress: EvalProgress| drop(sender.send(Said::Progress(progress)));
     while !shared.cancel.is_cancelled() {
         let next = queue
             .lock()
@@ -507,7 +507,7 @@ fn worker(
             continue;
         }
         let result = job_config(&job, overrides, left).and_then(|config| {
-            tell(Progress::Started {
+            tell(EvalProgress::Started {
                 case: job.case.id.clone(),
                 run: job.run.clone(),
                 max_iterations: config.config.max_iterations,
@@ -517,10 +517,10 @@ fn worker(
         match result {
             Ok(record) => {
                 money.spend(&record);
-                tell(Progress::Finished(Box::new(record)));
+                tell(EvalProgress::Finished(Box::new(record)));
             }
             Err(error) if error.code == ErrorCode::Interrupted => return,
-            Err(error) => tell(Progress::Lost {
+            Err(error) => tell(EvalProgress::Lost {
                 case: job.case.id.clone(),
                 run: job.run.clone(),
                 why: error.message,
@@ -543,11 +543,15 @@ fn runner_argv(given: Option<&Path>) -> Result<Vec<OsString>> {
     }
 }
 
-fn runner_version(argv: &[OsString], folders: &Folders, world: &World<'_>) -> Result<String> {
+fn runner_version(
+    argv: &[OsString],
+    folders: &EvalFolders,
+    world: &EvalContext<'_>,
+) -> Result<String> {
     let mut argv = argv.to_vec();
     argv.push("--version".into());
     let shown = argv[0].to_string_lossy().into_owned();
-    let children = Children {
+    let children = ChildContext {
         supervisor: world.supervisor,
         cancel: world.cancel,
         workspace: &folders.project,

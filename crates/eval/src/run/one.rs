@@ -15,22 +15,22 @@ use runner_core::usage::Usage;
 use runner_exec::{Cancel, Ended, Supervisor};
 use serde_json::Value;
 
-use super::Progress;
-use crate::case::Case;
-use crate::checks::{self, Final};
-use crate::child::Children;
-use crate::folders::Folders;
+use super::EvalProgress;
+use crate::case::EvalCase;
+use crate::checks::{self, FinalState};
+use crate::child::ChildContext;
+use crate::folders::EvalFolders;
 use crate::outcome::{self, LoopEnd};
-use crate::record::{CheckResult, RECORD_VERSION, Record, Setup, json_bytes};
-use crate::workspace::{self, Logs, Plan, Refused};
+use crate::record::{CheckResult, EvalRecord, EvalSetup, RECORD_VERSION, json_bytes};
+use crate::workspace::{self, EvalRefusal, WorkspaceLogs, WorkspacePlan};
 
 /// Larger files of an iteration are left out of the results.
 const MAX_ARTIFACT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A run that is to be made.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
-    pub(crate) case: Case,
+pub(crate) struct EvalJob {
+    pub(crate) case: EvalCase,
     /// Which of the case's runs, from 1.
     pub(crate) number: u32,
     /// Its own id.
@@ -38,8 +38,8 @@ pub(crate) struct Job {
 }
 
 /// What all runs of a set share.
-pub(crate) struct Shared<'a> {
-    pub(crate) folders: &'a Folders,
+pub(crate) struct EvalShared<'a> {
+    pub(crate) folders: &'a EvalFolders,
     pub(crate) set: &'a str,
     pub(crate) label: Option<&'a str>,
     pub(crate) instructions: Option<&'a str>,
@@ -63,7 +63,7 @@ pub(crate) struct JobConfig {
 #[derive(Default)]
 struct Made {
     end: LoopEnd,
-    logs: Logs,
+    logs: WorkspaceLogs,
     loop_log: Vec<u8>,
     checks: Vec<CheckResult>,
     metas: Vec<IterationMeta>,
@@ -74,11 +74,11 @@ struct Made {
 /// Makes one run and records it. An error means that nothing was recorded: it was interrupted, or
 /// the results could not be written.
 pub(crate) fn run(
-    job: &Job,
+    job: &EvalJob,
     config: &JobConfig,
-    shared: &Shared<'_>,
-    tell: &dyn Fn(Progress),
-) -> Result<Record> {
+    shared: &EvalShared<'_>,
+    tell: &dyn Fn(EvalProgress),
+) -> Result<EvalRecord> {
     let workspace = shared.folders.workspace_of(&job.case.id, &job.run);
     let begun = Instant::now();
     let started_at = shared.clock.stamp();
@@ -96,7 +96,7 @@ pub(crate) fn run(
             .fold(0, u32::saturating_add)
     });
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let record = Record {
+    let record = EvalRecord {
         schema_version: RECORD_VERSION,
         case: job.case.id.clone(),
         case_hash: job.case.hash.clone(),
@@ -127,7 +127,7 @@ pub(crate) fn run(
         tokens_unknown: usage.tokens_unknown,
         cost_usd: usage.cost_usd,
         cost_unknown: usage.cost_unknown,
-        setup: Setup {
+        setup: EvalSetup {
             runner_version: shared.runner_version.to_owned(),
             backend: config.config.executor.backend.as_str().to_owned(),
             model: config.config.executor.model.clone(),
@@ -142,23 +142,23 @@ pub(crate) fn run(
 }
 
 fn in_workspace(
-    job: &Job,
+    job: &EvalJob,
     config: &JobConfig,
-    shared: &Shared<'_>,
+    shared: &EvalShared<'_>,
     workspace: &Path,
-    tell: &dyn Fn(Progress),
+    tell: &dyn Fn(EvalProgress),
 ) -> Result<Made> {
     files::remove_if_there(workspace)?;
     files::make_folder(workspace)?;
     files::make_folder(&shared.folders.links)?;
     files::replace_link(&shared.folders.latest_of(&job.case.id), workspace)?;
-    let children = Children {
+    let children = ChildContext {
         supervisor: shared.supervisor,
         cancel: shared.cancel,
         workspace,
         env: &job.case.env,
     };
-    let plan = Plan {
+    let plan = WorkspacePlan {
         case: &job.case,
         config_text: &config.written,
         config: &config.config,
@@ -168,12 +168,14 @@ fn in_workspace(
     let mut made = Made::default();
     match workspace::make(&plan, &children, &mut made.logs) {
         Ok(()) => {}
-        Err(Refused::Run { code, message }) => {
+        Err(EvalRefusal::Run { code, message }) => {
             made.end = LoopEnd::failed(code, message);
             return Ok(made);
         }
-        Err(Refused::Harness(error)) if error.code == ErrorCode::Interrupted => return Err(error),
-        Err(Refused::Harness(error)) => {
+        Err(EvalRefusal::Harness(error)) if error.code == ErrorCode::Interrupted => {
+            return Err(error);
+        }
+        Err(EvalRefusal::Harness(error)) => {
             made.end = LoopEnd::failed(error.code.as_str(), error.message);
             return Ok(made);
         }
@@ -186,11 +188,11 @@ fn in_workspace(
 
 /// The loop, with its lines as progress.
 fn drive(
-    job: &Job,
-    plan: &Plan<'_>,
-    children: &Children<'_>,
+    job: &EvalJob,
+    plan: &WorkspacePlan<'_>,
+    children: &ChildContext<'_>,
     made: &mut Made,
-    tell: &dyn Fn(Progress),
+    tell: &dyn Fn(EvalProgress),
 ) -> Result<()> {
     let mut argv = plan.runner.to_vec();
     argv.extend(["loop".into(), "--json".into()]);
@@ -203,7 +205,7 @@ fn drive(
         if value["event"] == "finished" {
             end = read_end(&value);
         }
-        if let Some(progress) = Progress::of_line(&job.case.id, &job.run, &value) {
+        if let Some(progress) = EvalProgress::of_line(&job.case.id, &job.run, &value) {
             tell(progress);
         }
     })?;
@@ -238,7 +240,7 @@ fn read_end(value: &Value) -> LoopEnd {
 }
 
 /// Reads what the loop left.
-fn collect(job: &Job, workspace: &Path, made: &mut Made) {
+fn collect(job: &EvalJob, workspace: &Path, made: &mut Made) {
     let Some(iterations) = own_folder(workspace, &logs_of(&job.case.id)) else {
         return;
     };
@@ -287,9 +289,9 @@ fn own_folder(workspace: &Path, below: &str) -> Option<PathBuf> {
 }
 
 fn judge_work(
-    job: &Job,
+    job: &EvalJob,
     config: &JobConfig,
-    children: &Children<'_>,
+    children: &ChildContext<'_>,
     made: &mut Made,
 ) -> Result<()> {
     if let Some(source) = &job.case.source {
@@ -302,7 +304,7 @@ fn judge_work(
             first.unwrap_or_default()
         }),
     };
-    let state = Final {
+    let state = FinalState {
         workspace: children.workspace,
         config: &config.config,
         completed: made.end.is_complete(),
@@ -314,11 +316,11 @@ fn judge_work(
 
 /// Writes the result beside its place and moves it there: nobody sees half of one.
 fn save(
-    record: &Record,
+    record: &EvalRecord,
     made: &Made,
     config: &JobConfig,
     workspace: &Path,
-    folders: &Folders,
+    folders: &EvalFolders,
 ) -> Result<()> {
     let results = folders.results_of(&record.case);
     let partial = results.join(format!(".{}.partial", record.run));

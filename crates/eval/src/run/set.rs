@@ -8,7 +8,7 @@ use runner::{Error, ErrorCode, Result, WallClock, files};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::folders::Folders;
+use crate::folders::EvalFolders;
 use crate::record::{RECORD_VERSION, json_bytes};
 
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -53,7 +53,7 @@ pub(crate) struct OpenSet {
 impl OpenSet {
     /// Writes down a new one.
     pub(crate) fn begin(
-        folders: &Folders,
+        folders: &EvalFolders,
         mut record: SetRecord,
         clock: &dyn WallClock,
     ) -> Result<Self> {
@@ -84,7 +84,7 @@ impl OpenSet {
     }
 
     /// The newest one that is not finished and that nobody works on.
-    pub(crate) fn unfinished(folders: &Folders) -> Result<Self> {
+    pub(crate) fn unfinished(folders: &EvalFolders) -> Result<Self> {
         let mut running = None;
         for path in records(&folders.sets())?.into_iter().rev() {
             let Some(record) = read(&path).filter(|record| !record.finished) else {

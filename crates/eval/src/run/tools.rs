@@ -4,10 +4,10 @@ use std::path::Path;
 
 use runner_core::config::{BackendKind, Config};
 
-use crate::case::Case;
+use crate::case::EvalCase;
 
 /// The first program of the case that is not there.
-pub(crate) fn missing(case: &Case, config: &Config) -> Option<String> {
+pub(crate) fn missing(case: &EvalCase, config: &Config) -> Option<String> {
     let mut env = runner::inherited();
     env.extend(
         case.env
@@ -21,7 +21,7 @@ pub(crate) fn missing(case: &Case, config: &Config) -> Option<String> {
 }
 
 /// Every program by the name under which it is looked up on PATH.
-fn needed(case: &Case, config: &Config) -> Vec<String> {
+fn needed(case: &EvalCase, config: &Config) -> Vec<String> {
     let agent = match config.executor.backend {
         BackendKind::Command => config.executor.command.first().cloned(),
         other => runner_agents::backend(other).program().map(str::to_owned),
@@ -42,16 +42,16 @@ fn needed(case: &Case, config: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Check, Library};
+    use crate::case::{CaseCheck, CaseLibrary};
 
     #[test]
     fn programs_are_named_once_and_paths_are_none() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("hello.toml"), crate::case::sample_case()).unwrap();
-        let library = Library::load(temp.path()).unwrap();
+        let library = CaseLibrary::load(temp.path()).unwrap();
         let mut case = library.cases["hello"].clone();
         case.requires = vec!["no-such-tool-here".to_owned()];
-        case.checks.push(Check::CommandSucceeds {
+        case.checks.push(CaseCheck::CommandSucceeds {
             cmd: vec!["./built".to_owned()],
             timeout_secs: 1,
         });

@@ -1,8 +1,10 @@
 //! `runner eval compare`.
 
 use runner::{Error, ErrorCode, Result};
-use runner_eval::Folders;
-use runner_eval::report::{self, CaseComparison, Comparison, Test, Verdict};
+use runner_eval::EvalFolders;
+use runner_eval::report::{
+    self, CaseComparison, ComparisonVerdict, EvalComparison, StatisticalTest,
+};
 
 use super::report::{millis, percent, read};
 use crate::commands::Exit;
@@ -11,7 +13,7 @@ use crate::style::{self, Tone};
 
 /// Compares two sets.
 pub(crate) fn compare(
-    folders: &Folders,
+    folders: &EvalFolders,
     (a, b): (&str, &str),
     case: Option<&str>,
     out: &mut Out,
@@ -35,7 +37,7 @@ pub(crate) fn compare(
     Ok(Exit::Success)
 }
 
-fn print(comparison: &Comparison, out: &mut Out) {
+fn print(comparison: &EvalComparison, out: &mut Out) {
     for (letter, side) in [("A", &comparison.a), ("B", &comparison.b)] {
         let (low, high) = side.interval;
         out.data(&format!(
@@ -75,16 +77,16 @@ fn print(comparison: &Comparison, out: &mut Out) {
         ));
     }
     let tone = match comparison.verdict {
-        Verdict::Better => Tone::Good,
-        Verdict::Worse => Tone::Bad,
-        Verdict::NoDifference | Verdict::TooFew => Tone::Busy,
+        ComparisonVerdict::Better => Tone::Good,
+        ComparisonVerdict::Worse => Tone::Bad,
+        ComparisonVerdict::NoDifference | ComparisonVerdict::TooFew => Tone::Busy,
     };
     let how = match comparison.test {
-        Test::PairedSign => format!(
+        StatisticalTest::PairedSign => format!(
             "sign test over {} pairs: B alone passed {}, A alone {}",
             comparison.pairs, comparison.b_alone, comparison.a_alone
         ),
-        Test::FisherExact => "Fisher's exact test".to_owned(),
+        StatisticalTest::FisherExact => "Fisher's exact test".to_owned(),
     };
     let (points, low, high) = comparison.difference;
     let words = out.paint.paint(tone, verdict_words(comparison));
@@ -120,12 +122,12 @@ fn print_case(case: &CaseComparison, width: usize, out: &mut Out) {
     ));
 }
 
-fn verdict_words(comparison: &Comparison) -> String {
+fn verdict_words(comparison: &EvalComparison) -> String {
     match comparison.verdict {
-        Verdict::Better => "B is better".to_owned(),
-        Verdict::Worse => "B is worse".to_owned(),
-        Verdict::NoDifference => "no difference of ten points or more".to_owned(),
-        Verdict::TooFew => match comparison.runs_needed {
+        ComparisonVerdict::Better => "B is better".to_owned(),
+        ComparisonVerdict::Worse => "B is worse".to_owned(),
+        ComparisonVerdict::NoDifference => "no difference of ten points or more".to_owned(),
+        ComparisonVerdict::TooFew => match comparison.runs_needed {
             Some(needed) => {
                 let of_each = if comparison.cases.len() > 1 {
                     "runs of each case on each side"

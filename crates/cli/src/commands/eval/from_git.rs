@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use runner::{Result, SystemWallClock};
-use runner_eval::{Folders, FromGitOptions, MinedCommit, World};
+use runner_eval::{EvalContext, EvalFolders, FromGitOptions, MinedCommit};
 use runner_exec::{Cancel, HangUp, Supervisor};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::style::{self, Tone};
 /// Makes cases from commits.
 pub(crate) fn run(
     dir: &Path,
-    folders: &Folders,
+    folders: &EvalFolders,
     args: &FromGitArgs,
     out: &mut Out,
 ) -> Result<Exit> {
@@ -28,7 +28,7 @@ pub(crate) fn run(
         dry_run: args.dry_run,
     };
     let cancel = Cancel::on_signals(HangUp::Ends)?;
-    let world = World {
+    let world = EvalContext {
         clock: &SystemWallClock,
         cancel: &cancel,
         supervisor: &Supervisor::this_binary(),

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use runner::Result;
-use runner_eval::Folders;
-use runner_eval::case::{Case, Library, Outcome, Problem};
+use runner_eval::EvalFolders;
+use runner_eval::case::{CaseLibrary, CaseProblem, EvalCase, EvalOutcome};
 use serde_json::{Value, json};
 
 use crate::commands::Exit;
@@ -12,7 +12,7 @@ use crate::out::Out;
 use crate::style::{self, Tone};
 
 /// Makes `eval/`.
-pub(crate) fn init(folders: &Folders, out: &mut Out) -> Result<Exit> {
+pub(crate) fn init(folders: &EvalFolders, out: &mut Out) -> Result<Exit> {
     let begun = runner_eval::init(folders)?;
     if out.json {
         out.object(json!({"written": begun.written, "kept": begun.kept}));
@@ -29,8 +29,8 @@ pub(crate) fn init(folders: &Folders, out: &mut Out) -> Result<Exit> {
 }
 
 /// Lists the cases; anything that is wrong with one is an error.
-pub(crate) fn list(folders: &Folders, out: &mut Out) -> Result<Exit> {
-    let library = Library::load(&folders.cases)?;
+pub(crate) fn list(folders: &EvalFolders, out: &mut Out) -> Result<Exit> {
+    let library = CaseLibrary::load(&folders.cases)?;
     let exit = if library.problems.is_empty() {
         Exit::Success
     } else {
@@ -50,7 +50,7 @@ pub(crate) fn list(folders: &Folders, out: &mut Out) -> Result<Exit> {
     let width = library.cases.keys().map(String::len).max().unwrap_or(0);
     for case in library.cases.values() {
         let expects = match case.expect {
-            Outcome::Success => String::new(),
+            EvalOutcome::Success => String::new(),
             other => format!("  expects {other}"),
         };
         let checks = style::counted(
@@ -67,18 +67,18 @@ pub(crate) fn list(folders: &Folders, out: &mut Out) -> Result<Exit> {
     Ok(exit)
 }
 
-fn value(case: &Case) -> Value {
+fn value(case: &EvalCase) -> Value {
     json!({
         "id": case.id,
         "title": case.title(),
         "file": case.file,
         "expect": case.expect,
-        "checks": case.checks.iter().map(runner_eval::case::Check::kind).collect::<Vec<_>>(),
+        "checks": case.checks.iter().map(runner_eval::case::CaseCheck::kind).collect::<Vec<_>>(),
         "requires": case.requires,
     })
 }
 
-fn problem_value(problem: &Problem) -> Value {
+fn problem_value(problem: &CaseProblem) -> Value {
     json!({
         "file": problem.file,
         "line": problem.line,
@@ -89,7 +89,7 @@ fn problem_value(problem: &Problem) -> Value {
 }
 
 /// A problem with its file as seen from here.
-fn shown(problem: &Problem) -> String {
+fn shown(problem: &CaseProblem) -> String {
     let text = problem.to_string();
     let here = std::env::current_dir().unwrap_or_default();
     let short = problem.file.strip_prefix(&here).unwrap_or(&problem.file);

@@ -11,7 +11,7 @@ mod run;
 use std::path::Path;
 
 use runner::Result;
-use runner_eval::{FolderOptions, Folders};
+use runner_eval::{EvalFolders, FolderOptions};
 
 pub(crate) use args::EvalArgs;
 use args::EvalCommand;
@@ -26,7 +26,7 @@ pub(crate) fn run(dir: &Path, args: &EvalArgs, out: &mut Out) -> Result<Exit> {
         results: args.folders.results.clone(),
         workspaces: args.folders.workspaces.clone(),
     };
-    let folders = Folders::of(dir, &options)?;
+    let folders = EvalFolders::of(dir, &options)?;
     match &args.command {
         EvalCommand::Init => list::init(&folders, out),
         EvalCommand::List => list::list(&folders, out),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use runner_eval::{Progress, Record, Watcher};
+use runner_eval::{EvalProgress, EvalRecord, EvalWatcher};
 use serde_json::json;
 
 use crate::out::Out;
@@ -93,7 +93,7 @@ impl<'o> Screen<'o> {
         out.live_lines(&lines);
     }
 
-    fn finished(&mut self, record: &Record) {
+    fn finished(&mut self, record: &EvalRecord) {
         self.forget(&record.case, &record.run);
         self.unexpected += u32::from(!record.is_expected());
         let mut out = self.out.borrow_mut();
@@ -109,10 +109,10 @@ impl<'o> Screen<'o> {
     }
 }
 
-impl Watcher for Screen<'_> {
-    fn progress(&mut self, progress: Progress) {
+impl EvalWatcher for Screen<'_> {
+    fn progress(&mut self, progress: EvalProgress) {
         match progress {
-            Progress::Begun { set, jobs, done } => {
+            EvalProgress::Begun { set, jobs, done } => {
                 self.jobs = jobs;
                 let mut out = self.out.borrow_mut();
                 if out.json {
@@ -126,7 +126,7 @@ impl Watcher for Screen<'_> {
                     out.say(&format!("set {}: {runs}{before}", set.set));
                 }
             }
-            Progress::Skipped { case, tool } => {
+            EvalProgress::Skipped { case, tool } => {
                 let mut out = self.out.borrow_mut();
                 if out.json {
                     out.object(json!({"event": "skipped", "case": case, "tool": tool}));
@@ -135,7 +135,7 @@ impl Watcher for Screen<'_> {
                     out.data(&format!("{word}  {case}  `{tool}` is not installed"));
                 }
             }
-            Progress::Started {
+            EvalProgress::Started {
                 case,
                 run,
                 max_iterations,
@@ -156,7 +156,7 @@ impl Watcher for Screen<'_> {
                     since: Instant::now(),
                 });
             }
-            Progress::Step {
+            EvalProgress::Step {
                 case,
                 run,
                 iter,
@@ -173,7 +173,7 @@ impl Watcher for Screen<'_> {
                     current.doing = format!("{node}: {class}");
                 }
             }
-            Progress::Waiting {
+            EvalProgress::Waiting {
                 case,
                 run,
                 secs,
@@ -188,8 +188,8 @@ impl Watcher for Screen<'_> {
                     current.doing = format!("waits {}: {why}", style::duration(secs * 1000));
                 }
             }
-            Progress::Finished(record) => self.finished(&record),
-            Progress::Lost { case, run, why } => {
+            EvalProgress::Finished(record) => self.finished(&record),
+            EvalProgress::Lost { case, run, why } => {
                 self.forget(&case, &run);
                 let mut out = self.out.borrow_mut();
                 if out.json {
@@ -212,7 +212,7 @@ fn number_of(run: &str) -> &str {
     run.rsplit('-').next().unwrap_or(run)
 }
 
-fn line(record: &Record, out: &Out) -> String {
+fn line(record: &EvalRecord, out: &Out) -> String {
     let (mark, tone) = if record.is_expected() {
         ("✓", Tone::Good)
     } else {
@@ -221,11 +221,12 @@ fn line(record: &Record, out: &Out) -> String {
     let word = out
         .paint
         .paint(tone, format!("{mark} {:7}", record.outcome));
-    let expects = if record.is_expected() || record.expect == runner_eval::case::Outcome::Success {
-        String::new()
-    } else {
-        format!(", expected {}", record.expect)
-    };
+    let expects =
+        if record.is_expected() || record.expect == runner_eval::case::EvalOutcome::Success {
+            String::new()
+        } else {
+            format!(", expected {}", record.expect)
+        };
     let reason = match &record.reason {
         Some(reason) => format!("  {}", style::one_line(reason, 80)),
         None => String::new(),

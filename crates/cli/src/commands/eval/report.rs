@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use runner::{Error, ErrorCode, Result, SystemWallClock, WallClock as _};
-use runner_eval::case::Outcome;
-use runner_eval::report::{self, CaseReport, Report, Spread};
-use runner_eval::{Folders, Records};
+use runner_eval::case::EvalOutcome;
+use runner_eval::report::{self, CaseReport, EvalReport, NumberSpread};
+use runner_eval::{EvalFolders, EvalRecords};
 use serde_json::json;
 
 use crate::commands::Exit;
@@ -14,7 +14,7 @@ use crate::style::{self, Tone};
 
 /// Shows the numbers of recorded runs.
 pub(crate) fn report(
-    folders: &Folders,
+    folders: &EvalFolders,
     case: Option<&str>,
     set: Option<&str>,
     html: Option<&Path>,
@@ -33,7 +33,7 @@ pub(crate) fn report(
         )
         .hint("`runner eval run CASE` makes some"));
     }
-    let report = Report::of(&chosen);
+    let report = EvalReport::of(&chosen);
     if let Some(path) = html {
         let page = report::page(&report, &SystemWallClock.stamp()[..16].replace('T', " "));
         if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
@@ -69,8 +69,12 @@ pub(crate) fn report(
 }
 
 /// The records, and what could not be read of them.
-pub(super) fn read(folders: &Folders, case: Option<&str>, out: &mut Out) -> Result<Records> {
-    let records = Records::read(&folders.results, case)?;
+pub(super) fn read(
+    folders: &EvalFolders,
+    case: Option<&str>,
+    out: &mut Out,
+) -> Result<EvalRecords> {
+    let records = EvalRecords::read(&folders.results, case)?;
     for why in &records.unreadable {
         out.say(&format!("note: left out: {}", style::harmless(why)));
     }
@@ -84,7 +88,7 @@ fn print_case(case: &CaseReport, out: &mut Out) {
         _ => Tone::Busy,
     };
     let expects = match case.expect {
-        Outcome::Success => String::new(),
+        EvalOutcome::Success => String::new(),
         other => format!(" (expects {other})"),
     };
     let name = out.paint.paint(Tone::Strong, &case.case);
@@ -150,7 +154,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// The median, and the 95th percentile.
-pub(super) fn two(spread: &Spread, shown: impl Fn(f64) -> String) -> String {
+pub(super) fn two(spread: &NumberSpread, shown: impl Fn(f64) -> String) -> String {
     match (spread.median, spread.p95) {
         (Some(median), Some(p95)) => format!("median {}, p95 {}", shown(median), shown(p95)),
         _ => "unknown".to_owned(),
@@ -165,7 +169,7 @@ pub(super) fn millis(number: f64) -> String {
 
 /// Removes what runs left.
 pub(crate) fn clean(
-    folders: &Folders,
+    folders: &EvalFolders,
     names: &[String],
     all: bool,
     keep_results: bool,
@@ -173,7 +177,7 @@ pub(crate) fn clean(
 ) -> Result<Exit> {
     let mut names = names.to_vec();
     if all {
-        let records = Records::read(&folders.results, None)?;
+        let records = EvalRecords::read(&folders.results, None)?;
         names = records.all.iter().map(|it| it.case.clone()).collect();
         names.sort();
         names.dedup();

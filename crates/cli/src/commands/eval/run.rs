@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use runner::{Error, ErrorCode, Result, SystemWallClock};
 use runner_eval::case::parse_executor;
-use runner_eval::{Folders, RunOptions, RunReport, World};
+use runner_eval::{EvalContext, EvalFolders, EvalRunReport, RunOptions};
 use runner_exec::{Cancel, HangUp, Supervisor};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::out::Out;
 use crate::style::{self, Tone};
 
 /// Makes the runs and says what they came to.
-pub(crate) fn run(folders: &Folders, args: &RunArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(folders: &EvalFolders, args: &RunArgs, out: &mut Out) -> Result<Exit> {
     let options = RunOptions {
         cases: args.names.clone(),
         runs: args.runs,
@@ -28,7 +28,7 @@ pub(crate) fn run(folders: &Folders, args: &RunArgs, out: &mut Out) -> Result<Ex
         resume: args.resume,
     };
     let cancel = Cancel::on_signals(HangUp::Ends)?;
-    let world = World {
+    let world = EvalContext {
         clock: &SystemWallClock,
         cancel: &cancel,
         supervisor: &Supervisor::this_binary(),
@@ -52,7 +52,7 @@ pub(crate) fn run(folders: &Folders, args: &RunArgs, out: &mut Out) -> Result<Ex
     Ok(exit)
 }
 
-fn value(report: &RunReport) -> Value {
+fn value(report: &EvalRunReport) -> Value {
     let unexpected: Vec<&str> = report
         .records
         .iter()
@@ -78,7 +78,7 @@ fn value(report: &RunReport) -> Value {
     })
 }
 
-fn print(report: &RunReport, out: &mut Out) {
+fn print(report: &EvalRunReport, out: &mut Out) {
     let expected = report
         .records
         .iter()
