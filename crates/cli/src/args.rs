@@ -38,9 +38,9 @@ stdout is data, everything else goes to stderr.";
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
     /// Whether this is the process that `loop --detach` started.
     #[arg(skip)]
     pub(crate) detached: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Args {
 
 /// Options of every command.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Global {
+pub(crate) struct GlobalOptions {
     /// The project: a folder with a .runner/, or one below it
     #[arg(
         short = 'C',
@@ -69,13 +69,13 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// When to use colours
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", hide_default_value = true)]
-    pub(crate) color: Color,
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN", hide_default_value = true)]
+    pub(crate) color: ColorChoice,
 }
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
+pub(crate) enum ColorChoice {
     /// On a terminal
     Auto,
     /// Everywhere
@@ -86,7 +86,7 @@ pub(crate) enum Color {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Make a .runner/ here and say what was chosen
     Init(InitArgs),
     /// Begin the run that .runner/GOAL.md describes, on a branch of its own

@@ -6,8 +6,8 @@ use std::io::{IsTerminal as _, Write as _};
 use runner::Error;
 use serde_json::{Value, json};
 
-use crate::args::{Color, Global};
-use crate::style::{self, Paint, Tone};
+use crate::args::{ColorChoice, GlobalOptions};
+use crate::style::{self, TextPaint, TextTone};
 
 /// The version of every JSON object that is printed.
 const SCHEMA_VERSION: u32 = 1;
@@ -15,40 +15,40 @@ const SCHEMA_VERSION: u32 = 1;
 /// How and where to print.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // Options of the command line, as they are.
-pub(crate) struct Out {
+pub(crate) struct OutputGate {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
     /// For stdout.
-    pub(crate) paint: Paint,
+    pub(crate) paint: TextPaint,
     /// For stderr.
-    pub(crate) paint_err: Paint,
+    pub(crate) paint_err: TextPaint,
     /// Whether a line that redraws itself makes sense on stderr.
     pub(crate) live: bool,
     /// Lines that the next ones replace.
     lines_shown: usize,
 }
 
-impl Out {
+impl OutputGate {
     /// As the options and the terminal want it.
-    pub(crate) fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &GlobalOptions) -> Self {
         let (out_tty, err_tty) = (
             std::io::stdout().is_terminal(),
             std::io::stderr().is_terminal(),
         );
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let on = |tty: bool| match global.color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => tty && !no_color,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => tty && !no_color,
         };
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        Out {
+        OutputGate {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose,
-            paint: Paint { on: on(out_tty) },
-            paint_err: Paint { on: on(err_tty) },
+            paint: TextPaint { on: on(out_tty) },
+            paint_err: TextPaint { on: on(err_tty) },
             live: err_tty && !dumb && !global.quiet && !global.json,
             lines_shown: 0,
         }
@@ -100,11 +100,11 @@ impl Out {
 
     /// What is wrong, and what to do about it; also said to those who want quiet.
     pub(crate) fn problem(&mut self, message: &str, hint: Option<&str>) {
-        let label = self.paint_err.paint(Tone::Bad, "error:");
+        let label = self.paint_err.paint(TextTone::Bad, "error:");
         self.err(&format!("{label} {}", style::harmless(message)));
         // Some messages end with what to do: once is enough.
         if let Some(hint) = hint.filter(|hint| !message.ends_with(hint)) {
-            let label = self.paint_err.paint(Tone::Busy, "hint:");
+            let label = self.paint_err.paint(TextTone::Busy, "hint:");
             self.err(&format!("{label} {}", style::harmless(hint)));
         }
     }

@@ -8,25 +8,25 @@ use runner::{ProgressObserver, RunProgress};
 use runner_agents::AgentEvent;
 use serde_json::json;
 
-use crate::commands::detach::Starter;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::commands::detach::DetachParent;
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Draws the live line and passes remarks on.
-pub(crate) struct Screen<'o> {
-    out: &'o RefCell<&'o mut Out>,
+pub(crate) struct ProgressScreen<'o> {
+    out: &'o RefCell<&'o mut OutputGate>,
     /// Whether recovery and waiting are events on stdout (`loop --json`).
     events: bool,
-    current: Option<Current>,
+    current: Option<CurrentStep>,
     /// What is tried out, since when and how long it may take.
     trying: Option<(String, Instant, u64)>,
     /// Notes that have been passed on: once is enough.
     said: HashSet<String>,
     /// Who waits to hear that the first session has begun.
-    starter: Option<Starter>,
+    starter: Option<DetachParent>,
 }
 
-struct Current {
+struct CurrentStep {
     iter: u32,
     path: String,
     passed: usize,
@@ -38,9 +38,9 @@ struct Current {
     since: Instant,
 }
 
-impl<'o> Screen<'o> {
-    pub(crate) fn new(out: &'o RefCell<&'o mut Out>, events: bool) -> Self {
-        Screen {
+impl<'o> ProgressScreen<'o> {
+    pub(crate) fn new(out: &'o RefCell<&'o mut OutputGate>, events: bool) -> Self {
+        ProgressScreen {
             out,
             events,
             current: None,
@@ -51,7 +51,7 @@ impl<'o> Screen<'o> {
     }
 
     /// Tells the one who started this process when the first session begins.
-    pub(crate) fn telling(mut self, starter: Option<Starter>) -> Self {
+    pub(crate) fn telling(mut self, starter: Option<DetachParent>) -> Self {
         self.starter = starter;
         self
     }
@@ -61,7 +61,7 @@ impl<'o> Screen<'o> {
             let mut out = self.out.borrow_mut();
             let line = format!(
                 "{} {what} {} of {}",
-                out.paint_err.paint(Tone::Busy, "▶"),
+                out.paint_err.paint(TextTone::Busy, "▶"),
                 clock(since.elapsed().as_secs()),
                 clock(*limit_secs),
             );
@@ -76,17 +76,17 @@ impl<'o> Screen<'o> {
         let paint = out.paint_err;
         let line = format!(
             "{} {}/{} leaves · iteration {} · {} · {} {} of {}",
-            paint.paint(Tone::Busy, "▶"),
+            paint.paint(TextTone::Busy, "▶"),
             current.passed,
             current.leaves,
             current.iter,
-            paint.paint(Tone::Strong, &current.path),
+            paint.paint(TextTone::Strong, &current.path),
             current.phase,
             clock(elapsed),
             clock(current.budget_secs),
         );
         let line = match &current.doing {
-            Some(command) => format!("{line} · {}", paint.paint(Tone::Dim, command)),
+            Some(command) => format!("{line} · {}", paint.paint(TextTone::Dim, command)),
             None => line,
         };
         out.live_line(&line);
@@ -98,7 +98,7 @@ fn clock(secs: u64) -> String {
     format!("{}:{:02}", secs / 60, secs % 60)
 }
 
-impl ProgressObserver for Screen<'_> {
+impl ProgressObserver for ProgressScreen<'_> {
     fn progress(&mut self, progress: &RunProgress<'_>) {
         match progress {
             RunProgress::Recovered { run_id, iter, how } => {
@@ -127,7 +127,7 @@ impl ProgressObserver for Screen<'_> {
                 self.out
                     .borrow_mut()
                     .detail(&format!("iteration {iter}: {path}"));
-                self.current = Some(Current {
+                self.current = Some(CurrentStep {
                     iter: *iter,
                     path: (*path).to_owned(),
                     passed: *passed,

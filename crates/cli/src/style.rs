@@ -8,7 +8,7 @@ use runner_core::usage::Usage;
 
 /// What a mark or a word stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum TextTone {
     /// Passed.
     Good,
     /// Failed, stuck.
@@ -23,28 +23,28 @@ pub(crate) enum Tone {
     Plain,
 }
 
-impl Tone {
+impl TextTone {
     fn style(self) -> Style {
         match self {
-            Tone::Good => AnsiColor::Green.on_default(),
-            Tone::Bad => AnsiColor::Red.on_default(),
-            Tone::Busy => AnsiColor::Yellow.on_default(),
-            Tone::Dim => Style::new().effects(Effects::DIMMED),
-            Tone::Strong => Style::new().effects(Effects::BOLD),
-            Tone::Plain => Style::new(),
+            TextTone::Good => AnsiColor::Green.on_default(),
+            TextTone::Bad => AnsiColor::Red.on_default(),
+            TextTone::Busy => AnsiColor::Yellow.on_default(),
+            TextTone::Dim => Style::new().effects(Effects::DIMMED),
+            TextTone::Strong => Style::new().effects(Effects::BOLD),
+            TextTone::Plain => Style::new(),
         }
     }
 }
 
 /// Paints, or does not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint {
+pub(crate) struct TextPaint {
     pub(crate) on: bool,
 }
 
-impl Paint {
+impl TextPaint {
     /// The text in the tone's style.
-    pub(crate) fn paint(self, tone: Tone, text: impl Display) -> String {
+    pub(crate) fn paint(self, tone: TextTone, text: impl Display) -> String {
         if self.on {
             let style = tone.style();
             format!("{style}{text}{style:#}")

@@ -14,11 +14,16 @@ use serde_json::json;
 use super::{Exit, look, with_host};
 use crate::args::EditWhat;
 use crate::editor;
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::style;
 
 /// Gives a leaf more attempts.
-pub(crate) fn retry(dir: &Path, node: &str, attempts: Option<u32>, out: &mut Out) -> Result<Exit> {
+pub(crate) fn retry(
+    dir: &Path,
+    node: &str,
+    attempts: Option<u32>,
+    out: &mut OutputGate,
+) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cell = RefCell::new(&mut *out);
     let report = with_host(&cell, false, |host| {
@@ -41,7 +46,7 @@ pub(crate) fn retry(dir: &Path, node: &str, attempts: Option<u32>, out: &mut Out
     Ok(Exit::Success)
 }
 
-fn tell_retry(report: &RetryReport, out: &mut Out) {
+fn tell_retry(report: &RetryReport, out: &mut OutputGate) {
     let granted = &report.granted;
     out.say(&format!(
         "{} has {} ({} of {} used)",
@@ -62,7 +67,12 @@ fn tell_retry(report: &RetryReport, out: &mut Out) {
 }
 
 /// Takes a new text for one of the files.
-pub(crate) fn edit(dir: &Path, what: EditWhat, file: Option<&Path>, out: &mut Out) -> Result<Exit> {
+pub(crate) fn edit(
+    dir: &Path,
+    what: EditWhat,
+    file: Option<&Path>,
+    out: &mut OutputGate,
+) -> Result<Exit> {
     let project = Project::find(dir)?;
     let target = match what {
         EditWhat::Goal => EditTarget::Goal,
@@ -124,7 +134,7 @@ fn read(from: impl Read, name: &str, target: EditTarget) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn print_json(report: &EditReport, out: &mut Out) {
+fn print_json(report: &EditReport, out: &mut OutputGate) {
     let mut value = json!({
         "run_id": report.run_id,
         "what": report.target.as_str(),
@@ -146,7 +156,7 @@ fn print_json(report: &EditReport, out: &mut Out) {
     out.object(value);
 }
 
-fn tell_edit(report: &EditReport, out: &mut Out) {
+fn tell_edit(report: &EditReport, out: &mut OutputGate) {
     let path = report.target.path();
     match (report.changed, &report.commit) {
         (false, _) => out.say(&format!("nothing has changed in {path}; no commit is made")),

@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::json;
 
 use super::Exit;
-use crate::args::{Color, Global, LoopArgs};
-use crate::out::Out;
+use crate::args::{ColorChoice, GlobalOptions, LoopArgs};
+use crate::out::OutputGate;
 use crate::style;
 
 /// The first word of a detached process, before the arguments of the loop.
@@ -26,7 +26,11 @@ const BEGUN: &[u8] = b"begun\n";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts the loop in the background and returns when it has begun.
-pub(crate) fn detach(global: &Global, args: &LoopArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn detach(
+    global: &GlobalOptions,
+    args: &LoopArgs,
+    out: &mut OutputGate,
+) -> Result<Exit> {
     let project = Project::find(&global.project_dir)?;
     let log = LoopLog::open(&project)?;
     let (told, tell) = io::pipe()?;
@@ -51,7 +55,7 @@ pub(crate) fn detach(global: &Global, args: &LoopArgs, out: &mut Out) -> Result<
     }
 }
 
-fn print(pid: u32, log: &LoopLog, begun: bool, out: &mut Out) {
+fn print(pid: u32, log: &LoopLog, begun: bool, out: &mut OutputGate) {
     if out.json {
         out.object(json!({
             "event": "detached",
@@ -84,7 +88,7 @@ fn print(pid: u32, log: &LoopLog, begun: bool, out: &mut Out) {
 }
 
 /// What a loop that ended at once had to say.
-fn relay(text: &str, out: &mut Out) {
+fn relay(text: &str, out: &mut OutputGate) {
     for line in text.lines() {
         let line = style::harmless(line);
         if out.json {
@@ -96,14 +100,14 @@ fn relay(text: &str, out: &mut Out) {
 }
 
 /// The arguments of the loop again, for the process in the background.
-fn words(global: &Global, project: &Project, args: &LoopArgs) -> Vec<OsString> {
+fn words(global: &GlobalOptions, project: &Project, args: &LoopArgs) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![HIDDEN.into(), "-C".into(), project.root().into()];
     let mut add = |word: String| words.push(word.into());
     for (wanted, word) in [
         (global.json, "--json"),
         (global.quiet, "--quiet"),
         (global.verbose, "--verbose"),
-        (global.color == Color::Always, "--color=always"),
+        (global.color == ColorChoice::Always, "--color=always"),
     ] {
         if wanted {
             add(word.to_owned());
@@ -165,11 +169,11 @@ fn wait_until_begun(mut told: PipeReader, child: &mut Child) -> Result<Beginning
 
 /// The one who started this process and waits to hear that the loop has begun.
 #[derive(Debug)]
-pub(crate) struct Starter {
+pub(crate) struct DetachParent {
     tell: File,
 }
 
-impl Starter {
+impl DetachParent {
     /// Tells it. Whether it still listens does not matter.
     pub(crate) fn begun(mut self) {
         let _ = self.tell.write_all(BEGUN);
@@ -177,7 +181,7 @@ impl Starter {
 }
 
 /// In the detached process: whom to tell.
-pub(crate) fn take_starter() -> Result<Starter> {
+pub(crate) fn take_starter() -> Result<DetachParent> {
     let tell = runner_exec::take_stdin()?;
-    Ok(Starter { tell })
+    Ok(DetachParent { tell })
 }

@@ -9,11 +9,11 @@ use runner::{
 use serde_json::{Value, json};
 
 use super::{Exit, with_host};
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Looks, and prints what was found.
-pub(crate) fn run(dir: &Path, run_guard: bool, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, run_guard: bool, out: &mut OutputGate) -> Result<Exit> {
     let cell = RefCell::new(&mut *out);
     let options = DoctorOptions { run_guard };
     let found = with_host(&cell, false, |host| runner::doctor(dir, options, host))?;
@@ -64,7 +64,7 @@ fn run_value(run: &DoctorGuardRun) -> Value {
     })
 }
 
-fn print(found: &Diagnosis, out: &mut Out) {
+fn print(found: &Diagnosis, out: &mut OutputGate) {
     let titles: Vec<String> = found.checks.iter().map(title).collect();
     let width = titles.iter().map(String::len).max().unwrap_or_default();
     for (check, title) in found.checks.iter().zip(&titles) {
@@ -92,11 +92,11 @@ fn title(check: &DoctorCheck) -> String {
 }
 
 /// One finding: the mark, the title, what was found; below it what to do.
-fn lines(check: &DoctorCheck, title: &str, width: usize, out: &Out) -> Vec<String> {
+fn lines(check: &DoctorCheck, title: &str, width: usize, out: &OutputGate) -> Vec<String> {
     let (mark, tone) = match check.verdict {
-        DoctorVerdict::Ok => ("✓", Tone::Good),
-        DoctorVerdict::Warn => ("!", Tone::Busy),
-        DoctorVerdict::Fail => ("✗", Tone::Bad),
+        DoctorVerdict::Ok => ("✓", TextTone::Good),
+        DoctorVerdict::Warn => ("!", TextTone::Busy),
+        DoctorVerdict::Fail => ("✗", TextTone::Bad),
     };
     let indent = " ".repeat(width + 4);
     let message = style::harmless(&check.message).replace('\n', &format!("\n{indent}"));
@@ -106,14 +106,14 @@ fn lines(check: &DoctorCheck, title: &str, width: usize, out: &Out) -> Vec<Strin
     )];
     if let Some(remedy) = &check.remedy {
         let remedy = style::harmless(remedy).replace('\n', &format!("\n{indent}  "));
-        let arrow = out.paint.paint(Tone::Dim, "→");
+        let arrow = out.paint.paint(TextTone::Dim, "→");
         lines.push(format!("{indent}{arrow} {remedy}"));
     }
     lines
 }
 
 /// What a guard printed that did not pass.
-fn print_output(guard: &GuardTrials, out: &mut Out) {
+fn print_output(guard: &GuardTrials, out: &mut OutputGate) {
     let inside = guard.inside.as_ref().map(|run| ("inside", run));
     let red = [Some(("outside", &guard.outside)), inside]
         .into_iter()

@@ -9,8 +9,8 @@ use runner_exec::{Cancel, HangUp};
 use serde_json::{Value, json};
 
 use super::{Exit, log, status};
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// How often to look for something new.
 const LOOK: Duration = Duration::from_millis(250);
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const SHOWN_CHARS: usize = 2000;
 
 /// Shows what happens until the loop ends.
-pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cancel = Cancel::on_signals(HangUp::Ends)?;
     let running = runner::activity(&project).is_running();
@@ -49,7 +49,7 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
 }
 
 /// Nothing runs: how the last iteration ended, and that.
-fn idle(project: &Project, out: &mut Out) -> Result<()> {
+fn idle(project: &Project, out: &mut OutputGate) -> Result<()> {
     let view = runner::run_view(project)?;
     let now = &view.activity;
     let last = view.iterations.iter().rev().find_map(|it| it.meta.as_ref());
@@ -71,7 +71,7 @@ fn idle(project: &Project, out: &mut Out) -> Result<()> {
 }
 
 /// The runner has let go of the lock without the event of an end.
-fn gone(now: &RunActivity, out: &mut Out) {
+fn gone(now: &RunActivity, out: &mut OutputGate) {
     if out.json {
         out.object(json!({"event": "not_running", "activity": now}));
     } else if now.cut_off {
@@ -81,7 +81,7 @@ fn gone(now: &RunActivity, out: &mut Out) {
     }
 }
 
-fn print(it: &FollowedEvent, out: &mut Out) {
+fn print(it: &FollowedEvent, out: &mut OutputGate) {
     if out.json {
         out.object(match it {
             FollowedEvent::Loop(event) => event.to_value(),
@@ -98,7 +98,7 @@ fn print(it: &FollowedEvent, out: &mut Out) {
     match it {
         FollowedEvent::Loop(event) => {
             if let Some((tone, text)) = loop_words(event) {
-                let time = out.paint.paint(Tone::Dim, clock(&event.ts));
+                let time = out.paint.paint(TextTone::Dim, clock(&event.ts));
                 let text = out.paint.paint(tone, style::one_line(&text, 300));
                 out.data(&format!("{time}  {text}"));
             }
@@ -112,7 +112,10 @@ fn print(it: &FollowedEvent, out: &mut Out) {
         FollowedEvent::Outcome(meta) => out.data(&log::row(meta, false, out)),
         FollowedEvent::Skipped(bytes) => {
             let text = format!("({bytes} bytes are not shown)");
-            out.data(&format!("          {}", out.paint.paint(Tone::Dim, text)));
+            out.data(&format!(
+                "          {}",
+                out.paint.paint(TextTone::Dim, text)
+            ));
         }
     }
 }
@@ -130,7 +133,7 @@ fn clock(stamp: &str) -> String {
 }
 
 /// An event of the loop in words; those that say nothing to a person in none.
-fn loop_words(event: &LoopEvent) -> Option<(Tone, String)> {
+fn loop_words(event: &LoopEvent) -> Option<(TextTone, String)> {
     let text = |name: &str| event.text(name).unwrap_or_default();
     let exit = || match event.more.get("exit_code").and_then(Value::as_i64) {
         Some(code) => format!("exit code {code}"),
@@ -138,39 +141,39 @@ fn loop_words(event: &LoopEvent) -> Option<(Tone, String)> {
     };
     let iter = event.iter.unwrap_or_default();
     Some(match event.event.as_str() {
-        "loop_started" => (Tone::Dim, "the loop has begun".to_owned()),
+        "loop_started" => (TextTone::Dim, "the loop has begun".to_owned()),
         "iteration_started" => (
-            Tone::Strong,
+            TextTone::Strong,
             format!("iteration {iter}: {}", text("node_id")),
         ),
-        "agent_started" => (Tone::Busy, format!("agent: {}", text("backend"))),
-        "agent_ended" => (Tone::Busy, format!("agent ended, {}", exit())),
+        "agent_started" => (TextTone::Busy, format!("agent: {}", text("backend"))),
+        "agent_ended" => (TextTone::Busy, format!("agent ended, {}", exit())),
         "guard_started" => {
             let words = event.more.get("command").and_then(|it| it.as_array());
             let words = words.into_iter().flatten().filter_map(|it| it.as_str());
             let words: Vec<&str> = words.collect();
-            (Tone::Busy, format!("guard: {}", words.join(" ")))
+            (TextTone::Busy, format!("guard: {}", words.join(" ")))
         }
-        "guard_ended" => (Tone::Busy, format!("guard ended, {}", exit())),
-        "recovered" => (Tone::Busy, format!("iteration {iter} was settled")),
+        "guard_ended" => (TextTone::Busy, format!("guard ended, {}", exit())),
+        "recovered" => (TextTone::Busy, format!("iteration {iter} was settled")),
         "waiting" => (
-            Tone::Busy,
+            TextTone::Busy,
             format!(
                 "waiting until {}: {}",
                 status::local_time(text("until")),
                 text("why")
             ),
         ),
-        "resumed" => (Tone::Dim, "waiting is over".to_owned()),
-        "notified" => (Tone::Dim, format!("notification: {}", text("notice"))),
+        "resumed" => (TextTone::Dim, "waiting is over".to_owned()),
+        "notified" => (TextTone::Dim, format!("notification: {}", text("notice"))),
         "finished" => {
             let status = text("status");
             let error = event.more.get("error").and_then(|it| it.get("message"));
             let why = error.and_then(|it| it.as_str()).unwrap_or(text("reason"));
             let tone = match status {
-                "complete" => Tone::Good,
-                "stopped" => Tone::Busy,
-                _ => Tone::Bad,
+                "complete" => TextTone::Good,
+                "stopped" => TextTone::Busy,
+                _ => TextTone::Bad,
             };
             let why = if why.is_empty() {
                 String::new()
@@ -185,9 +188,9 @@ fn loop_words(event: &LoopEvent) -> Option<(Tone, String)> {
 }
 
 /// Something of the session in words, made harmless.
-pub(crate) fn agent_words(event: &AgentEvent) -> (Tone, String) {
+pub(crate) fn agent_words(event: &AgentEvent) -> (TextTone, String) {
     match event {
-        AgentEvent::TurnStarted => (Tone::Dim, "the model is asked".to_owned()),
+        AgentEvent::TurnStarted => (TextTone::Dim, "the model is asked".to_owned()),
         AgentEvent::Command {
             command,
             exit_code,
@@ -195,16 +198,16 @@ pub(crate) fn agent_words(event: &AgentEvent) -> (Tone, String) {
         } => {
             let command = style::one_line(command, 300);
             match (running, exit_code) {
-                (true, _) => (Tone::Strong, format!("$ {command}")),
-                (false, Some(0)) => (Tone::Good, format!("$ {command}: exit code 0")),
-                (false, Some(code)) => (Tone::Bad, format!("$ {command}: exit code {code}")),
-                (false, None) => (Tone::Dim, format!("$ {command}: ended")),
+                (true, _) => (TextTone::Strong, format!("$ {command}")),
+                (false, Some(0)) => (TextTone::Good, format!("$ {command}: exit code 0")),
+                (false, Some(code)) => (TextTone::Bad, format!("$ {command}: exit code {code}")),
+                (false, None) => (TextTone::Dim, format!("$ {command}: ended")),
             }
         }
         AgentEvent::Message { text } => {
             let text = runner_core::text::cut_chars(text.trim(), SHOWN_CHARS);
             let words = style::harmless(&text);
-            (Tone::Plain, words)
+            (TextTone::Plain, words)
         }
         AgentEvent::FileChange { path, kind } => {
             let what = match kind {
@@ -212,13 +215,16 @@ pub(crate) fn agent_words(event: &AgentEvent) -> (Tone, String) {
                 FileChangeKind::Update => "changed",
                 FileChangeKind::Delete => "removed",
             };
-            (Tone::Busy, format!("{what} {}", style::one_line(path, 300)))
+            (
+                TextTone::Busy,
+                format!("{what} {}", style::one_line(path, 300)),
+            )
         }
-        AgentEvent::Usage(usage) => (Tone::Dim, usage_words(usage)),
+        AgentEvent::Usage(usage) => (TextTone::Dim, usage_words(usage)),
         AgentEvent::Error { message, fatal } => {
             let word = if *fatal { "error" } else { "trouble" };
             (
-                Tone::Bad,
+                TextTone::Bad,
                 format!("{word}: {}", style::one_line(message, 500)),
             )
         }

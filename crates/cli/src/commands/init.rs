@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::Exit;
 use crate::args::InitArgs;
-use crate::out::Out;
+use crate::out::OutputGate;
 
 /// Makes a `.runner/` and says what was chosen and what comes next.
-pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<Exit> {
     let report = runner::init(
         dir,
         &InitOptions {

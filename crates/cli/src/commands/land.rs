@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::{Exit, with_host};
 use crate::args::LandArgs;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Brings a run home.
-pub(crate) fn land(dir: &Path, args: &LandArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn land(dir: &Path, args: &LandArgs, out: &mut OutputGate) -> Result<Exit> {
     // `--squash` is what happens without `--merge`.
     let options = LandOptions {
         run: args.run.clone(),
@@ -39,7 +39,7 @@ fn word(landed: LandOutcome) -> &'static str {
     }
 }
 
-fn print_json(report: &LandReport, merge: bool, out: &mut Out) {
+fn print_json(report: &LandReport, merge: bool, out: &mut OutputGate) {
     let ids = |leaves: &[runner_core::landing::LandedLeaf]| -> Vec<String> {
         leaves.iter().map(|leaf| leaf.id.clone()).collect()
     };
@@ -70,7 +70,7 @@ fn print_json(report: &LandReport, merge: bool, out: &mut Out) {
     }));
 }
 
-fn print_human(report: &LandReport, merge: bool, out: &mut Out) {
+fn print_human(report: &LandReport, merge: bool, out: &mut OutputGate) {
     let LandReport {
         run_id,
         into,
@@ -80,7 +80,7 @@ fn print_human(report: &LandReport, merge: bool, out: &mut Out) {
     let commit = report.commit.get(..12).unwrap_or(&report.commit);
     match report.landed {
         LandOutcome::Now => {
-            let word = out.paint.paint(Tone::Good, "landed");
+            let word = out.paint.paint(TextTone::Good, "landed");
             let how = if merge { "a merge" } else { "one commit" };
             let part = if report.partial { " in part" } else { "" };
             out.data(&format!(
@@ -140,7 +140,12 @@ fn leaf_line(leaf: &runner_core::landing::LandedLeaf) -> String {
 }
 
 /// Leaves a run.
-pub(crate) fn abandon(dir: &Path, run: Option<&str>, delete: bool, out: &mut Out) -> Result<Exit> {
+pub(crate) fn abandon(
+    dir: &Path,
+    run: Option<&str>,
+    delete: bool,
+    out: &mut OutputGate,
+) -> Result<Exit> {
     let options = AbandonOptions {
         run: run.map(str::to_owned),
         delete,

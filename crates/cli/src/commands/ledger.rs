@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use crate::ledger_args::{LedgerArgs, LedgerCommand, StoreArgs};
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 const STORE_VARIABLE: &str = "RUNNER_STORE";
 
 /// `runner ledger …`.
-pub(crate) fn run(dir: &Path, args: &LedgerArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, args: &LedgerArgs, out: &mut OutputGate) -> Result<Exit> {
     let store = match args.command {
         LedgerCommand::Import { .. } => store(dir, &args.store)?,
         _ => store_to_read(dir, &args.store)?,
@@ -83,8 +83,8 @@ pub(crate) fn store_to_read(dir: &Path, args: &StoreArgs) -> Result<Store> {
 pub(crate) fn with_ledger(
     store: &Store,
     reads: bool,
-    out: &mut Out,
-    act: impl AsyncFnOnce(&Ledger, &mut Out) -> std::result::Result<Exit, Trouble>,
+    out: &mut OutputGate,
+    act: impl AsyncFnOnce(&Ledger, &mut OutputGate) -> std::result::Result<Exit, LedgerCommandError>,
 ) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -102,29 +102,29 @@ pub(crate) fn with_ledger(
     });
     match ended {
         Ok(exit) => Ok(exit),
-        Err(Trouble::Ledger(error)) => {
+        Err(LedgerCommandError::Ledger(error)) => {
             refuse(&error, store, out);
             Ok(Exit::Error)
         }
-        Err(Trouble::Usage(error)) => Err(error),
+        Err(LedgerCommandError::Usage(error)) => Err(error),
     }
 }
 
 /// Why a command did not succeed.
-pub(crate) enum Trouble {
+pub(crate) enum LedgerCommandError {
     /// The ledger says no.
     Ledger(LedgerError),
     /// What was typed makes no sense.
     Usage(Error),
 }
 
-impl<E: Into<LedgerError>> From<E> for Trouble {
-    fn from(error: E) -> Trouble {
-        Trouble::Ledger(error.into())
+impl<E: Into<LedgerError>> From<E> for LedgerCommandError {
+    fn from(error: E) -> LedgerCommandError {
+        LedgerCommandError::Ledger(error.into())
     }
 }
 
-pub(crate) fn refuse(error: &LedgerError, store: &Store, out: &mut Out) {
+pub(crate) fn refuse(error: &LedgerError, store: &Store, out: &mut OutputGate) {
     let (code, details) = match error {
         LedgerError::Refused(refusal) => (
             refusal.code.as_str(),
@@ -203,16 +203,16 @@ fn findings(found: &CheckFindings) -> Value {
     })
 }
 
-type Ended = std::result::Result<Exit, Trouble>;
+type LedgerEnd = std::result::Result<Exit, LedgerCommandError>;
 
-async fn check(ledger: &Ledger, out: &mut Out) -> Ended {
+async fn check(ledger: &Ledger, out: &mut OutputGate) -> LedgerEnd {
     let found = ledger.check().await?;
     if out.json {
         out.object(findings(&found));
     } else {
         say_rows(&found, out);
         for one in &found.inconsistencies {
-            let name = out.paint.paint(Tone::Bad, one.kind.as_str());
+            let name = out.paint.paint(TextTone::Bad, one.kind.as_str());
             let words = style::harmless(&one.words);
             out.data(&format!("{}: {name}: {words}", one.task_id));
             out.data(&format!("  repair: {}", one.kind.repair()));
@@ -234,7 +234,7 @@ async fn check(ledger: &Ledger, out: &mut Out) -> Ended {
     Ok(exit_if(found.is_clean()))
 }
 
-fn say_rows(found: &CheckFindings, out: &mut Out) {
+fn say_rows(found: &CheckFindings, out: &mut OutputGate) {
     for row in &found.rows {
         out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
     }
@@ -244,7 +244,7 @@ fn exit_if(good: bool) -> Exit {
     if good { Exit::Success } else { Exit::Error }
 }
 
-async fn check_rows(ledger: &Ledger, out: &mut Out) -> Ended {
+async fn check_rows(ledger: &Ledger, out: &mut OutputGate) -> LedgerEnd {
     let found = ledger.check().await?;
     let same = found.rows.is_empty() && found.index.is_empty();
     if out.json {
@@ -264,7 +264,7 @@ async fn check_rows(ledger: &Ledger, out: &mut Out) -> Ended {
     Ok(exit_if(same))
 }
 
-async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
+async fn rebuild(ledger: &Ledger, out: &mut OutputGate) -> LedgerEnd {
     let rebuilt = ledger.rebuild().await?;
     if out.json {
         let hopeless = rebuilt.hopeless.iter();
@@ -295,13 +295,13 @@ async fn rebuild(ledger: &Ledger, out: &mut Out) -> Ended {
     Ok(exit_if(rebuilt.hopeless.is_empty()))
 }
 
-async fn export(ledger: &Ledger, file: Option<&Path>, out: &mut Out) -> Ended {
+async fn export(ledger: &Ledger, file: Option<&Path>, out: &mut OutputGate) -> LedgerEnd {
     let named = file.unwrap_or(Path::new("stdout"));
     let to: Box<dyn Write + Send> = match file {
         Some(path) => Box::new(create(path)?),
         None => Box::new(std::io::stdout()),
     };
-    let mut to = Kept {
+    let mut to = FileError {
         to: BufWriter::new(to),
         error: None,
     };
@@ -328,23 +328,25 @@ async fn export(ledger: &Ledger, file: Option<&Path>, out: &mut Out) -> Ended {
     Ok(Exit::Success)
 }
 
-fn create(path: &Path) -> std::result::Result<std::fs::File, Trouble> {
+fn create(path: &Path) -> std::result::Result<std::fs::File, LedgerCommandError> {
     std::fs::File::create_new(path).map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             let words = format!("{} is there already", path.display());
-            return Trouble::Usage(Error::new(ErrorCode::Io, words).hint("name a new file"));
+            return LedgerCommandError::Usage(
+                Error::new(ErrorCode::Io, words).hint("name a new file"),
+            );
         }
         io(path, &error)
     })
 }
 
 /// Remembers what went wrong with the file, which is no trouble of the ledger.
-struct Kept<W> {
+struct FileError<W> {
     to: W,
     error: Option<std::io::Error>,
 }
 
-impl<W: Write> Write for Kept<W> {
+impl<W: Write> Write for FileError<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.to.write(bytes).map_err(|error| {
             let kind = error.kind();
@@ -358,7 +360,7 @@ impl<W: Write> Write for Kept<W> {
     }
 }
 
-async fn import(ledger: &Ledger, file: &Path, out: &mut Out) -> Ended {
+async fn import(ledger: &Ledger, file: &Path, out: &mut OutputGate) -> LedgerEnd {
     let mut from: Box<dyn BufRead + Send> = if file == Path::new("-") {
         Box::new(BufReader::new(std::io::stdin()))
     } else {
@@ -375,8 +377,8 @@ async fn import(ledger: &Ledger, file: &Path, out: &mut Out) -> Ended {
     Ok(Exit::Success)
 }
 
-pub(crate) fn io(path: &Path, error: &std::io::Error) -> Trouble {
-    Trouble::Usage(Error::new(
+pub(crate) fn io(path: &Path, error: &std::io::Error) -> LedgerCommandError {
+    LedgerCommandError::Usage(Error::new(
         ErrorCode::Io,
         format!("{}: {error}", path.display()),
     ))

@@ -8,8 +8,8 @@ use runner_core::usage::Usage;
 use serde_json::{Value, json};
 
 use super::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// More of a log than this is not printed; the file is named instead.
 const SHOWN_BYTES: usize = 200_000;
@@ -19,7 +19,7 @@ pub(crate) fn run(
     dir: &Path,
     iter: Option<u32>,
     node: Option<&str>,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Result<Exit> {
     let project = Project::find(dir)?;
     match iter {
@@ -28,7 +28,7 @@ pub(crate) fn run(
     }
 }
 
-fn list(project: &Project, node: Option<&str>, out: &mut Out) -> Result<Exit> {
+fn list(project: &Project, node: Option<&str>, out: &mut OutputGate) -> Result<Exit> {
     let mut view = runner::run_view(project)?;
     if let Some(node) = node {
         // One that is not finished has not said which node it works on.
@@ -79,7 +79,7 @@ fn list(project: &Project, node: Option<&str>, out: &mut Out) -> Result<Exit> {
 }
 
 /// One line an iteration; the columns are as wide as their longest words.
-pub(crate) fn row(meta: &IterationMeta, with_usage: bool, out: &Out) -> String {
+pub(crate) fn row(meta: &IterationMeta, with_usage: bool, out: &OutputGate) -> String {
     let tone = tone(meta);
     let usage = if with_usage {
         used(meta)
@@ -128,11 +128,11 @@ pub(crate) fn short_row(meta: &IterationMeta) -> String {
 }
 
 /// How good an outcome is.
-pub(crate) fn tone(meta: &IterationMeta) -> Tone {
+pub(crate) fn tone(meta: &IterationMeta) -> TextTone {
     match meta.class {
-        OutcomeClass::Ok if meta.passes == Some(true) => Tone::Good,
-        OutcomeClass::Ok | OutcomeClass::Repaired => Tone::Busy,
-        _ => Tone::Bad,
+        OutcomeClass::Ok if meta.passes == Some(true) => TextTone::Good,
+        OutcomeClass::Ok | OutcomeClass::Repaired => TextTone::Busy,
+        _ => TextTone::Bad,
     }
 }
 
@@ -155,7 +155,7 @@ fn class_word(class: OutcomeClass) -> &'static str {
     }
 }
 
-fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
+fn show(project: &Project, iter: u32, out: &mut OutputGate) -> Result<Exit> {
     let (run, folder) = runner::iteration_folder(project, iter)?;
     let meta = runner::meta_of(project, &run, iter).ok_or_else(|| {
         Error::new(
@@ -188,7 +188,7 @@ fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let head = format!("iteration {iter} of run {run}: {}", meta.node_id);
-    out.data(&out.paint.paint(Tone::Strong, head));
+    out.data(&out.paint.paint(TextTone::Strong, head));
     out.data(&row(&meta, false, out));
     out.data(&format!("     {} to {}", meta.started_at, meta.ended_at));
     if let Some(patch) = &patch {
@@ -222,12 +222,12 @@ fn show(project: &Project, iter: u32, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn section(title: &str, text: Option<String>, out: &mut Out) {
+fn section(title: &str, text: Option<String>, out: &mut OutputGate) {
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
         return;
     };
     out.data("");
-    out.data(&out.paint.paint(Tone::Strong, title));
+    out.data(&out.paint.paint(TextTone::Strong, title));
     let text = style::harmless(text.trim_end());
     out.data(&runner_core::text::cut_middle(&text, SHOWN_BYTES, 70));
 }

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::report::terminal;
-use crate::out::Out;
-use crate::style::Tone;
+use crate::out::OutputGate;
+use crate::style::TextTone;
 
 /// Reports everything that is wrong.
-pub(crate) fn validate(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn validate(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let problems = runner::validate(&project);
     if out.json {
@@ -38,14 +38,14 @@ pub(crate) fn validate(dir: &Path, out: &mut Out) -> Result<Exit> {
 }
 
 /// Prints the leaf that comes next.
-pub(crate) fn select(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn select(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let result = runner::select_next(&project)?;
     Ok(print_selection(&result, out))
 }
 
 /// What `select` prints, also for `step` where there is nothing to do.
-pub(crate) fn print_selection(result: &SelectResult, out: &mut Out) -> Exit {
+pub(crate) fn print_selection(result: &SelectResult, out: &mut OutputGate) -> Exit {
     if out.json {
         out.object(selection_value(result));
     }
@@ -109,7 +109,7 @@ pub(crate) fn selection_value(result: &SelectResult) -> Value {
 }
 
 /// Says why a node is, or is not, next, and what helps where it is stuck.
-pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut Out) -> Result<Exit> {
+pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let explained = runner::why(&project, node)?;
     let why = &explained.why;
@@ -124,10 +124,10 @@ pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut Out) -> Result<Exit>
         return Ok(Exit::Success);
     }
     let tone = match why.state {
-        "passed" | "complete" => Tone::Good,
-        "stuck" => Tone::Bad,
-        "next" => Tone::Busy,
-        _ => Tone::Dim,
+        "passed" | "complete" => TextTone::Good,
+        "stuck" => TextTone::Bad,
+        "next" => TextTone::Busy,
+        _ => TextTone::Dim,
     };
     let state = out.paint.paint(tone, why.state);
     out.data(&format!("{}: {state}", why.path));

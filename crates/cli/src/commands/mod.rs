@@ -31,8 +31,8 @@ use runner_exec::{Cancel, HangUp, Supervisor};
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::out::Out;
-use crate::progress::Screen;
+use crate::out::OutputGate;
+use crate::progress::ProgressScreen;
 
 /// How a command ends; the numbers are listed in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,16 +80,16 @@ impl Exit {
 
 /// Runs something that needs the world around it: signals, clock, children.
 pub(crate) fn with_host<'o, T>(
-    out: &'o RefCell<&'o mut Out>,
+    out: &'o RefCell<&'o mut OutputGate>,
     events: bool,
     act: impl FnOnce(&mut RunContext<'_>) -> Result<T>,
 ) -> Result<T> {
-    with_screen(Screen::new(out, events), HangUp::Ends, act)
+    with_screen(ProgressScreen::new(out, events), HangUp::Ends, act)
 }
 
 /// The same with a screen of the caller's.
 pub(crate) fn with_screen<T>(
-    mut screen: Screen<'_>,
+    mut screen: ProgressScreen<'_>,
     hang_up: HangUp,
     act: impl FnOnce(&mut RunContext<'_>) -> Result<T>,
 ) -> Result<T> {
@@ -104,7 +104,7 @@ pub(crate) fn with_screen<T>(
 }
 
 /// `runner schema NAME`.
-pub(crate) fn schema(name: &str, out: &mut Out) -> Result<Exit> {
+pub(crate) fn schema(name: &str, out: &mut OutputGate) -> Result<Exit> {
     let all = [runner_core::schema::ALL, runner_lifecycle::packet::SCHEMAS].concat();
     let Some((_, text)) = all.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
@@ -123,7 +123,7 @@ pub(crate) fn schema(name: &str, out: &mut Out) -> Result<Exit> {
 }
 
 /// `runner completions SHELL`.
-pub(crate) fn completions(shell: clap_complete::Shell, out: &mut Out) -> Exit {
+pub(crate) fn completions(shell: clap_complete::Shell, out: &mut OutputGate) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "runner", &mut script);
     let script = String::from_utf8_lossy(&script);

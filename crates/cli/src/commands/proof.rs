@@ -7,11 +7,11 @@ use runner::{Project, Result};
 use serde_json::json;
 
 use super::{Exit, with_host};
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Derives a recorded run again.
-pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut Out) -> Result<Exit> {
+pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let report = runner::replay(&project, run)?;
     if out.json {
@@ -27,14 +27,14 @@ pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut Out) -> Result<Exi
         }
         match &report.difference {
             None => {
-                let word = out.paint.paint(Tone::Good, "the same");
+                let word = out.paint.paint(TextTone::Good, "the same");
                 out.data(&format!(
                     "run {}: {} iterations derived again, all {word}",
                     report.run_id, report.iterations
                 ));
             }
             Some(difference) => {
-                let word = out.paint.paint(Tone::Bad, "different");
+                let word = out.paint.paint(TextTone::Bad, "different");
                 out.data(&format!("run {}: {word}: {difference}", report.run_id));
             }
         }
@@ -47,7 +47,7 @@ pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut Out) -> Result<Exi
 }
 
 /// Runs the guard again where it passed a node.
-pub(crate) fn verify(dir: &Path, node: &str, out: &mut Out) -> Result<Exit> {
+pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cell = RefCell::new(&mut *out);
     let result = with_host(&cell, false, |host| runner::verify(&project, node, host))?;
@@ -66,9 +66,9 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut Out) -> Result<Exit> {
         }));
     } else {
         let word = if holds {
-            out.paint.paint(Tone::Good, "holds")
+            out.paint.paint(TextTone::Good, "holds")
         } else {
-            out.paint.paint(Tone::Bad, "does not hold")
+            out.paint.paint(TextTone::Bad, "does not hold")
         };
         let exit = result.exit.map_or_else(
             || "no exit in time".to_owned(),

@@ -7,11 +7,11 @@ use runner::{Result, RunStanding, RunSummary};
 use serde_json::{Value, json};
 
 use super::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Lists the runs of the repository.
-pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let runs = runner::runs(dir)?;
     if out.json {
         let list: Vec<Value> = runs.iter().map(value).collect();
@@ -43,16 +43,16 @@ fn value(run: &RunSummary) -> Value {
     })
 }
 
-fn print(runs: &[RunSummary], out: &mut Out) {
+fn print(runs: &[RunSummary], out: &mut OutputGate) {
     let id_width = width(runs.iter().map(|run| run.run_id.as_str()));
     let state_width = width(runs.iter().map(|run| run.standing.as_str()));
     for run in runs {
         let word = run.standing.as_str();
         let tone = match run.standing {
-            RunStanding::Complete | RunStanding::Landed => Tone::Good,
-            RunStanding::Stuck | RunStanding::Error | RunStanding::Invalid => Tone::Bad,
-            RunStanding::Abandoned => Tone::Dim,
-            _ => Tone::Busy,
+            RunStanding::Complete | RunStanding::Landed => TextTone::Good,
+            RunStanding::Stuck | RunStanding::Error | RunStanding::Invalid => TextTone::Bad,
+            RunStanding::Abandoned => TextTone::Dim,
+            _ => TextTone::Busy,
         };
         let word = out.paint.paint(tone, format!("{word:state_width$}"));
         let progress = run.progress.map_or_else(
@@ -68,7 +68,7 @@ fn print(runs: &[RunSummary], out: &mut Out) {
         ));
         for line in details(run) {
             let line = format!("{:id_width$}  {line}", "");
-            out.data(&out.paint.paint(Tone::Dim, line));
+            out.data(&out.paint.paint(TextTone::Dim, line));
         }
     }
 }

@@ -7,14 +7,14 @@ use runner::{Project, Result, StartOptions};
 use serde_json::json;
 
 use super::{Exit, with_host};
-use crate::out::Out;
+use crate::out::OutputGate;
 
 /// Begins the run, or takes it up again.
 pub(crate) fn run(
     dir: &Path,
     named: Option<&str>,
     check_guard: bool,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Result<Exit> {
     let project = match named {
         Some(_) => Project::of_work_tree(dir)?,

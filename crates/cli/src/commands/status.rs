@@ -8,11 +8,11 @@ use runner_core::usage::{self, Usage};
 use serde_json::json;
 
 use super::{Exit, look};
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Shows where the run is.
-pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let view = runner::run_view(&project)?;
     if out.json {
@@ -40,7 +40,7 @@ pub(crate) fn metas(view: &RunView) -> impl Iterator<Item = &IterationMeta> {
     view.iterations.iter().filter_map(|it| it.meta.as_ref())
 }
 
-fn print_json(view: &RunView, out: &mut Out) {
+fn print_json(view: &RunView, out: &mut OutputGate) {
     let totals = Usage::of(metas(view));
     out.object(json!({
         "run_id": view.run_id,
@@ -72,18 +72,18 @@ fn print_json(view: &RunView, out: &mut Out) {
     }));
 }
 
-fn print_human(view: &RunView, out: &mut Out) {
+fn print_human(view: &RunView, out: &mut OutputGate) {
     let title = style::one_line(&view.title, 100);
-    out.data(&out.paint.paint(Tone::Strong, title));
+    out.data(&out.paint.paint(TextTone::Strong, title));
     let Some(run_id) = &view.run_id else {
         out.data("no run has been started here; `runner start` begins one");
         return;
     };
     let word = state_word(view, &view.activity);
     let tone = match word {
-        "complete" => Tone::Good,
-        "stuck" | "invalid" => Tone::Bad,
-        _ => Tone::Busy,
+        "complete" => TextTone::Good,
+        "stuck" | "invalid" => TextTone::Bad,
+        _ => TextTone::Busy,
     };
     let branch = view.branch.as_deref().unwrap_or_default();
     let now = &view.activity;

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use super::{Exit, look, with_host, with_screen};
 use crate::args::LoopArgs;
-use crate::out::{Out, error_value};
-use crate::progress::Screen;
-use crate::style::{self, Tone};
+use crate::out::{OutputGate, error_value};
+use crate::progress::ProgressScreen;
+use crate::style::{self, TextTone};
 
 /// Takes one step.
-pub(crate) fn step(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn step(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cell = RefCell::new(&mut *out);
     let result = with_host(&cell, false, |host| runner::step_once(&project, host))?;
@@ -51,7 +51,12 @@ pub(crate) fn step(dir: &Path, out: &mut Out) -> Result<Exit> {
 }
 
 /// Takes steps until something ends them.
-pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run_loop(
+    dir: &Path,
+    args: &LoopArgs,
+    detached: bool,
+    out: &mut OutputGate,
+) -> Result<Exit> {
     let end = match loop_steps(dir, args, detached, out) {
         Ok(end) => end,
         // Whoever reads the lines waits for the last one, also when nothing began.
@@ -67,7 +72,12 @@ pub(crate) fn run_loop(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Ou
     Ok(print_end(end, out))
 }
 
-fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Result<LoopOutcome> {
+fn loop_steps(
+    dir: &Path,
+    args: &LoopArgs,
+    detached: bool,
+    out: &mut OutputGate,
+) -> Result<LoopOutcome> {
     let starter = detached.then(super::detach::take_starter).transpose()?;
     let project = Project::find(dir)?;
     let options = LoopOptions {
@@ -86,7 +96,7 @@ fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Res
     } else {
         HangUp::Ends
     };
-    let screen = Screen::new(&cell, true).telling(starter);
+    let screen = ProgressScreen::new(&cell, true).telling(starter);
     with_screen(screen, hang_up, |host| {
         Ok(runner::run_loop(&project, host, &options, &mut |report| {
             print_in_loop(report, &mut cell.borrow_mut());
@@ -95,7 +105,7 @@ fn loop_steps(dir: &Path, args: &LoopArgs, detached: bool, out: &mut Out) -> Res
 }
 
 /// An iteration of a loop, as it is recorded.
-pub(crate) fn print_in_loop(report: &StepReport, out: &mut Out) {
+pub(crate) fn print_in_loop(report: &StepReport, out: &mut OutputGate) {
     if !out.json {
         return print_step(report, out);
     }
@@ -107,7 +117,7 @@ pub(crate) fn print_in_loop(report: &StepReport, out: &mut Out) {
     out.object(value);
 }
 
-fn print_end(end: LoopOutcome, out: &mut Out) -> Exit {
+fn print_end(end: LoopOutcome, out: &mut OutputGate) -> Exit {
     let exit = match end.status {
         LoopStatus::Complete | LoopStatus::Stopped => Exit::Success,
         LoopStatus::Stuck => Exit::Stuck,
@@ -132,7 +142,7 @@ fn print_end(end: LoopOutcome, out: &mut Out) -> Exit {
     }
     match end.status {
         LoopStatus::Complete => {
-            let word = out.paint_err.paint(Tone::Good, "complete");
+            let word = out.paint_err.paint(TextTone::Good, "complete");
             out.say(&format!(
                 "{word}: every leaf has passed ({} steps)",
                 end.steps
@@ -202,20 +212,20 @@ fn step_value(report: &StepReport) -> Value {
 }
 
 /// One line an iteration, and what a person should know below it.
-fn print_step(report: &StepReport, out: &mut Out) {
+fn print_step(report: &StepReport, out: &mut OutputGate) {
     let (mark, tone) = match (report.class, report.status, report.guard) {
         (OutcomeClass::Ok, AgentStatus::Done, GuardResult::Pass) | (OutcomeClass::Repaired, ..) => {
-            ("✓", Tone::Good)
+            ("✓", TextTone::Good)
         }
-        (OutcomeClass::Ok, AgentStatus::Decomposed, _) => ("◆", Tone::Busy),
-        (OutcomeClass::Ok, AgentStatus::Retry, _) => ("↻", Tone::Busy),
-        _ => ("✗", Tone::Bad),
+        (OutcomeClass::Ok, AgentStatus::Decomposed, _) => ("◆", TextTone::Busy),
+        (OutcomeClass::Ok, AgentStatus::Retry, _) => ("↻", TextTone::Busy),
+        _ => ("✗", TextTone::Bad),
     };
     let mark = out.paint.paint(tone, mark);
     let what = describe(report);
     let time = out
         .paint
-        .paint(Tone::Dim, style::duration(report.duration_ms));
+        .paint(TextTone::Dim, style::duration(report.duration_ms));
     let line = format!(
         "{mark} {:>3}  {}  {what}  {time}",
         report.iter, report.node_id

@@ -8,14 +8,14 @@ use runner_exec::{Cancel, HangUp};
 use serde_json::json;
 
 use super::{Exit, status};
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::style;
 
 /// How often the line that says what is waited for is drawn again.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Asks the running loop to stop and, if wanted, waits until it has.
-pub(crate) fn run(dir: &Path, now: bool, wait: bool, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, now: bool, wait: bool, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cancel = Cancel::on_signals(HangUp::Ends)?;
     let before = runner::activity(&project);
@@ -82,7 +82,7 @@ fn is_new(end: &LastEnd, before: &RunActivity) -> bool {
     before.since.as_ref().is_none_or(|since| end.at >= *since)
 }
 
-fn draw(now: &RunActivity, out: &mut Out) {
+fn draw(now: &RunActivity, out: &mut OutputGate) {
     if let Some((_, doing)) = status::describe(now).into_iter().next() {
         out.live_line(&format!("waiting: {doing}"));
     }

@@ -21,9 +21,9 @@ use runner_lifecycle::{
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::ledger::{Trouble, store, store_to_read, with_ledger};
+use super::ledger::{LedgerCommandError, store, store_to_read, with_ledger};
 use crate::ledger_args::{AddArgs, StartArgs, StoreArgs, TaskArgs, TaskCommand};
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::style;
 
 /// Reads one of the words of a type, or says which there are.
@@ -42,10 +42,10 @@ macro_rules! word {
 }
 use word;
 
-pub(crate) type Ended = std::result::Result<Exit, Trouble>;
+pub(crate) type TaskEnd = std::result::Result<Exit, LedgerCommandError>;
 
 /// `runner task …`.
-pub(crate) fn run(dir: &Path, args: &TaskArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, args: &TaskArgs, out: &mut OutputGate) -> Result<Exit> {
     let store = match args.command {
         TaskCommand::Add(_) => store(dir, &args.store)?,
         _ => store_to_read(dir, &args.store)?,
@@ -62,7 +62,7 @@ pub(crate) fn run(dir: &Path, args: &TaskArgs, out: &mut Out) -> Result<Exit> {
     })
 }
 
-pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) -> Ended {
+pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut OutputGate) -> TaskEnd {
     match &args.command {
         TaskCommand::Add(new) => {
             let new = new_task(new)?;
@@ -151,7 +151,11 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut Out) ->
 }
 
 /// `runner why`: a node of the tree, or a task of the project's fleet.
-pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) -> Result<Exit> {
+pub(crate) fn why_node_or_task(
+    dir: &Path,
+    name: Option<&str>,
+    out: &mut OutputGate,
+) -> Result<Exit> {
     let of_tree = super::look::why(dir, name, out);
     let (Err(error), Some(id)) = (&of_tree, name.and_then(|name| TaskId::parse(name).ok())) else {
         return of_tree;
@@ -169,7 +173,7 @@ pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) ->
         if ledger.task(&id).await?.is_none() {
             return of_tree.map_err(|error| {
                 let hint = error.hint.clone().unwrap_or_default();
-                Trouble::Usage(error.hint(format!(
+                LedgerCommandError::Usage(error.hint(format!(
                     "there is no task {id} either: {hint}, `runner task list` those of tasks"
                 )))
             });
@@ -178,22 +182,22 @@ pub(crate) fn why_node_or_task(dir: &Path, name: Option<&str>, out: &mut Out) ->
     })
 }
 
-fn usage(words: String) -> Trouble {
+fn usage(words: String) -> LedgerCommandError {
     Refusal::new(RefusalCode::SchemaInvalid, words).into()
 }
 
-pub(crate) fn task_id(text: &str) -> std::result::Result<TaskId, Trouble> {
+pub(crate) fn task_id(text: &str) -> std::result::Result<TaskId, LedgerCommandError> {
     TaskId::parse(text).map_err(|error| usage(error.to_string()))
 }
 
 /// The scope that these paths lock.
-fn resources(texts: &[String]) -> std::result::Result<Vec<Resource>, Trouble> {
+fn resources(texts: &[String]) -> std::result::Result<Vec<Resource>, LedgerCommandError> {
     let parse = |text: &String| Resource::from_allowed_path(text);
     let all: std::result::Result<Vec<Resource>, _> = texts.iter().map(parse).collect();
     all.map_err(|error| usage(error.to_string()))
 }
 
-fn new_task(args: &AddArgs) -> std::result::Result<NewTask, Trouble> {
+fn new_task(args: &AddArgs) -> std::result::Result<NewTask, LedgerCommandError> {
     let mut acceptance = Vec::new();
     for (texts, check) in [
         (&args.accept, CriterionCheck::Command),
@@ -214,7 +218,7 @@ fn new_task(args: &AddArgs) -> std::result::Result<NewTask, Trouble> {
     if acceptance.is_empty() {
         acceptance = plain.acceptance;
     }
-    let dependencies: std::result::Result<Vec<TaskId>, Trouble> =
+    let dependencies: std::result::Result<Vec<TaskId>, LedgerCommandError> =
         args.depends.iter().map(|id| task_id(id)).collect();
     Ok(NewTask {
         title: args.title.clone(),
@@ -241,8 +245,8 @@ async fn ask(
     id: &TaskId,
     owner: Option<&str>,
     request: Request,
-    out: &mut Out,
-) -> Ended {
+    out: &mut OutputGate,
+) -> TaskEnd {
     ask_knowing(ledger, args, id, owner, request, Facts::default(), out).await
 }
 
@@ -254,8 +258,8 @@ async fn ask_knowing(
     owner: Option<&str>,
     request: Request,
     outside: Facts,
-    out: &mut Out,
-) -> Ended {
+    out: &mut OutputGate,
+) -> TaskEnd {
     let mut ask = LedgerCall::new(id.clone(), owner.unwrap_or(&args.actor), request);
     ask.request_id.clone_from(&args.request_id);
     ask.outside = outside;
@@ -264,7 +268,7 @@ async fn ask_knowing(
     Ok(Exit::Success)
 }
 
-pub(crate) fn print(outcome: &CallOutcome, out: &mut Out) {
+pub(crate) fn print(outcome: &CallOutcome, out: &mut OutputGate) {
     if out.json {
         out.object(json!({
             "answer": outcome.answer, "task": outcome.task, "created": outcome.created,
@@ -303,13 +307,18 @@ pub(crate) fn print(outcome: &CallOutcome, out: &mut Out) {
     }
 }
 
-fn say_if_replayed(replayed: bool, out: &mut Out) {
+fn say_if_replayed(replayed: bool, out: &mut OutputGate) {
     if replayed {
         out.say("this was asked before: the same answer again");
     }
 }
 
-async fn claim(ledger: &Ledger, args: &TaskArgs, start: &StartArgs, out: &mut Out) -> Ended {
+async fn claim(
+    ledger: &Ledger,
+    args: &TaskArgs,
+    start: &StartArgs,
+    out: &mut OutputGate,
+) -> TaskEnd {
     let purpose = word!(LeasePurpose, "purpose", &start.purpose)?;
     if purpose == LeasePurpose::Merge && start.base.is_none() {
         let words = "a merge names its base: --base BRANCH";
@@ -384,7 +393,7 @@ fn claimed_of(outcome: CallOutcome) -> Option<ClaimedTask> {
 async fn claimed_value(
     ledger: &Ledger,
     claimed: &ClaimedTask,
-) -> std::result::Result<Value, Trouble> {
+) -> std::result::Result<Value, LedgerCommandError> {
     let locks = ledger.locks().await?;
     Ok(json!({
         "task": claimed.task, "token": claimed.token, "run_id": claimed.run_id,

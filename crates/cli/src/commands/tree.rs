@@ -8,11 +8,11 @@ use runner_core::tree::Node;
 use serde_json::json;
 
 use super::Exit;
-use crate::out::Out;
-use crate::style::{self, Paint, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextPaint, TextTone};
 
 /// Draws the tree.
-pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let paint = out.paint;
     if out.json {
@@ -33,7 +33,7 @@ pub(crate) struct TreeLine {
     /// Its state as a sign.
     pub(crate) mark: &'static str,
     /// The same as a tone.
-    pub(crate) tone: Tone,
+    pub(crate) tone: TextTone,
     /// Its id.
     pub(crate) id: String,
     /// Its title, harmless and short.
@@ -41,7 +41,7 @@ pub(crate) struct TreeLine {
     /// Progress or attempts, if there is something to say.
     pub(crate) more: String,
     /// The tone of that.
-    pub(crate) more_tone: Tone,
+    pub(crate) more_tone: TextTone,
     /// Whether it is the leaf that the next step takes.
     pub(crate) is_next: bool,
 }
@@ -59,16 +59,16 @@ pub(crate) fn lines(root: &Node<'_>) -> Vec<TreeLine> {
 }
 
 /// The tree with a mark for the state of each node.
-fn draw(root: &Node<'_>, paint: Paint) -> String {
+fn draw(root: &Node<'_>, paint: TextPaint) -> String {
     let draw = |line: &TreeLine| {
         let id = if line.is_next {
-            paint.paint(Tone::Strong, &line.id)
+            paint.paint(TextTone::Strong, &line.id)
         } else {
             line.id.clone()
         };
         let mut text = format!(
             "{}{} {id}  {}",
-            paint.paint(Tone::Dim, &line.lead),
+            paint.paint(TextTone::Dim, &line.lead),
             paint.paint(line.tone, line.mark),
             line.title
         );
@@ -91,16 +91,16 @@ fn add_node(
     let is_next = next == Some(&node.id);
     let stuck = node.is_stuck();
     let (mark, tone) = match (node.passes, stuck, is_next) {
-        (true, ..) => ("✓", Tone::Good),
-        (_, true, _) => ("✗", Tone::Bad),
-        (_, _, true) => ("▶", Tone::Busy),
-        _ => ("○", Tone::Dim),
+        (true, ..) => ("✓", TextTone::Good),
+        (_, true, _) => ("✗", TextTone::Bad),
+        (_, _, true) => ("▶", TextTone::Busy),
+        _ => ("○", TextTone::Dim),
     };
     let (more, more_tone) = if !node.is_leaf() {
         let progress = node.progress();
         (
             format!("{} of {}", progress.passed, progress.leaves),
-            Tone::Dim,
+            TextTone::Dim,
         )
     } else if node.attempts > 0 && !node.passes {
         let word = if stuck { "stuck: " } else { "" };
@@ -158,7 +158,7 @@ mod tests {
         b.children[1].attempts = 3;
         root.children = vec![a, b];
         assert_eq!(
-            draw(&root, Paint { on: false }),
+            draw(&root, TextPaint { on: false }),
             "○ root  The goal  1 of 3\n\
              ├─ ✓ a  First\n\
              └─ ○ b  Second [2J  0 of 2\n\

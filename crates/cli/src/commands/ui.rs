@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::Exit;
 use crate::args::UiArgs;
-use crate::out::Out;
+use crate::out::OutputGate;
 
 /// Serves; the address is the first line on stdout.
-pub(crate) fn run(dir: &Path, options: &UiArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, options: &UiArgs, out: &mut OutputGate) -> Result<Exit> {
     let address = ListenAddress {
         ip: options.bind,
         port: options.port,
@@ -56,7 +56,7 @@ pub(crate) fn run(dir: &Path, options: &UiArgs, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn say_what_is_shown(dir: &Path, has_token: bool, out: &mut Out) {
+fn say_what_is_shown(dir: &Path, has_token: bool, out: &mut OutputGate) {
     match Project::find(dir) {
         Ok(project) => out.say(&format!("shows {}", project.root().display())),
         Err(_) => out.say(&format!(
@@ -91,7 +91,7 @@ fn url(address: SocketAddr, token: Option<&str>) -> String {
 }
 
 #[allow(clippy::disallowed_methods)] // A browser shall outlive this command.
-fn open_browser(url: &str, out: &mut Out) {
+fn open_browser(url: &str, out: &mut OutputGate) {
     use std::process::{Command, Stdio};
     let started = Command::new("xdg-open")
         .arg(url)

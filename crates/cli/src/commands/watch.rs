@@ -7,11 +7,11 @@ use runner::{Project, Result};
 use runner_exec::{Cancel, HangUp};
 
 use super::{Exit, status};
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::watch;
 
 /// The live view on a terminal; elsewhere what `runner status` prints, once.
-pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if out.json || dumb || !stdin().is_terminal() || !stdout().is_terminal() {
         return status::run(dir, out);
@@ -21,7 +21,7 @@ pub(crate) fn run(dir: &Path, out: &mut Out) -> Result<Exit> {
     runner::run_view(&project)?;
     let cancel = Cancel::on_signals(HangUp::Ends)?;
     Ok(match watch::watch(&project, &cancel, out.paint)? {
-        watch::Left::ByKey => Exit::Success,
-        watch::Left::Interrupted => Exit::Interrupted,
+        watch::WatchExit::ByKey => Exit::Success,
+        watch::WatchExit::Interrupted => Exit::Interrupted,
     })
 }

@@ -16,7 +16,7 @@ pub(crate) fn main() -> ExitCode {
     ) else {
         return ExitCode::FAILURE;
     };
-    let desk = Desk {
+    let desk = LoopDemoSession {
         project: PathBuf::from(project),
     };
     let (status, summary) = match desk.work(&node) {
@@ -30,14 +30,14 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-struct Desk {
+struct LoopDemoSession {
     project: PathBuf,
 }
 
-type Answer = std::io::Result<(&'static str, String)>;
+type DemoAnswer = std::io::Result<(&'static str, String)>;
 
-impl Desk {
-    fn work(&self, node: &str) -> Answer {
+impl LoopDemoSession {
+    fn work(&self, node: &str) -> DemoAnswer {
         match node {
             "root" => self.decompose(
                 node,
@@ -83,7 +83,7 @@ impl Desk {
     }
 
     /// First with a bug, then, when the guard has spoken, without it.
-    fn count(&self) -> Answer {
+    fn count(&self) -> DemoAnswer {
         self.write("tests/count.sh", "test \"$(printf 'one two\\nthree\\n' | sh wordcount.sh)\" = 3 || { echo 'expected 3 words'; exit 1; }\n")?;
         if self.project.join(".runner/context/failure.md").exists() {
             self.write("wordcount.sh", "#!/bin/sh\nwc -w | tr -d ' '\n")?;
@@ -97,7 +97,7 @@ impl Desk {
     }
 
     /// First only half of it, then, reminded by its own words, the rest.
-    fn report(&self) -> Answer {
+    fn report(&self) -> DemoAnswer {
         if !self.project.join(".runner/context/history.md").exists() {
             self.append(
                 ".runner/state/assumptions.md",
@@ -123,7 +123,7 @@ impl Desk {
         ))
     }
 
-    fn usage(&self) -> Answer {
+    fn usage(&self) -> DemoAnswer {
         self.write("README.md", "# wordcount\n\n    sh wordcount.sh < text            the number of words\n    sh wordcount.sh --report < text   lines and words\n")?;
         self.write(
             "tests/usage.sh",
@@ -132,7 +132,7 @@ impl Desk {
         Ok(("done", "README.md tells how to call it.".to_owned()))
     }
 
-    fn example(&self) -> Answer {
+    fn example(&self) -> DemoAnswer {
         self.write("examples/poem.txt", "so much depends\nupon\n")?;
         self.write("examples/poem.words", "4\n")?;
         self.write(
@@ -153,7 +153,7 @@ impl Desk {
         &self,
         parent: &str,
         parts: &[(&'static str, &'static str, &'static str)],
-    ) -> Answer {
+    ) -> DemoAnswer {
         let path = self.project.join(runner_core::paths::TREE);
         let bytes = std::fs::read(&path)?;
         let mut root =

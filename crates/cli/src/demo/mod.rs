@@ -14,8 +14,8 @@ use runner_core::paths;
 use serde_json::json;
 
 use crate::commands::{Exit, with_host};
-use crate::out::Out;
-use crate::style::Tone;
+use crate::out::OutputGate;
+use crate::style::TextTone;
 
 const GOAL: &str = "\
 # A word counter
@@ -42,7 +42,7 @@ exit $status
 ";
 
 /// Plays the whole run and says where to look.
-pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     let folder = make_folder(dir)?;
     let me = std::env::current_exe()?;
     if !out.json {
@@ -114,9 +114,9 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn tell(folder: &Path, steps: u32, out: &mut Out) {
+fn tell(folder: &Path, steps: u32, out: &mut OutputGate) {
     let runner = format!("runner -C {}", folder.display());
-    let word = out.paint_err.paint(Tone::Good, "complete");
+    let word = out.paint_err.paint(TextTone::Good, "complete");
     out.say("");
     out.say(&format!("{word}: {steps} iterations, each a commit with its proof, and all of them derive again byte for byte."));
     out.say("");

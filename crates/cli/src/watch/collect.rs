@@ -9,10 +9,10 @@ use runner::{FollowedEvent, Project, RunActivity, RunFollower, RunPhase, RunView
 use runner_agents::AgentEvent;
 use runner_core::usage::Usage;
 
-use super::screen::Model;
+use super::screen::WatchModel;
 use crate::commands::tree::TreeLine;
 use crate::commands::{follow, log, status, tree};
-use crate::style::{self, Tone};
+use crate::style::{self, TextTone};
 
 /// How many of the agent's words are kept.
 const KEPT_MESSAGES: usize = 60;
@@ -27,7 +27,7 @@ const LINE_CHARS: usize = 300;
 type Signature = Vec<Option<(u64, u64, i64, i64)>>;
 
 /// Looks at the project, again and again.
-pub(crate) struct Collector {
+pub(crate) struct WatchCollector {
     project: Project,
     follower: Option<RunFollower>,
     signature: Option<Signature>,
@@ -35,14 +35,14 @@ pub(crate) struct Collector {
     view: runner::Result<RunView>,
     tree: Rc<Vec<TreeLine>>,
     doing: Option<String>,
-    messages: VecDeque<(Tone, String)>,
+    messages: VecDeque<(TextTone, String)>,
     /// Tokens and cost of the session under way.
     session: (u64, f64),
 }
 
-impl Collector {
+impl WatchCollector {
     pub(crate) fn new(project: &Project) -> Self {
-        Collector {
+        WatchCollector {
             project: project.clone(),
             follower: None,
             signature: None,
@@ -55,7 +55,7 @@ impl Collector {
     }
 
     /// How it is now.
-    pub(crate) fn collect(&mut self) -> Model {
+    pub(crate) fn collect(&mut self) -> WatchModel {
         let now = runner::activity(&self.project);
         self.read_again(&now);
         self.listen(&now);
@@ -138,18 +138,18 @@ impl Collector {
         }
     }
 
-    fn model(&self, now: &RunActivity) -> Model {
-        let mut model = Model {
+    fn model(&self, now: &RunActivity) -> WatchModel {
+        let mut model = WatchModel {
             tree: Rc::clone(&self.tree),
             doing: self.doing.clone(),
             messages: self.messages.iter().cloned().collect(),
-            ..Model::default()
+            ..WatchModel::default()
         };
         let view = match &self.view {
             Ok(view) => view,
             Err(error) => {
-                model.state = ("invalid", Some(Tone::Bad));
-                model.notice = Some((Tone::Bad, style::one_line(&error.message, LINE_CHARS)));
+                model.state = ("invalid", Some(TextTone::Bad));
+                model.notice = Some((TextTone::Bad, style::one_line(&error.message, LINE_CHARS)));
                 return model;
             }
         };
@@ -187,7 +187,7 @@ impl Collector {
         model
     }
 
-    fn add_totals(&self, view: &RunView, model: &mut Model) {
+    fn add_totals(&self, view: &RunView, model: &mut WatchModel) {
         let totals = Usage::of(status::metas(view));
         model.spent_ms = totals.duration_ms;
         let (tokens, cost) = self.session;
@@ -205,9 +205,9 @@ impl Collector {
 }
 
 /// The state in a word.
-fn state(view: &RunView, now: &RunActivity) -> (&'static str, Option<Tone>) {
+fn state(view: &RunView, now: &RunActivity) -> (&'static str, Option<TextTone>) {
     if view.run_id.is_none() {
-        return ("not started", Some(Tone::Dim));
+        return ("not started", Some(TextTone::Dim));
     }
     if let Some(waiting) = &now.waiting {
         let word = if waiting.kind == "quota" {
@@ -215,33 +215,33 @@ fn state(view: &RunView, now: &RunActivity) -> (&'static str, Option<Tone>) {
         } else {
             "waiting"
         };
-        return (word, Some(Tone::Busy));
+        return (word, Some(TextTone::Busy));
     }
     let word = status::state_word(view, now);
     let tone = match word {
-        "complete" => Tone::Good,
-        "stuck" | "invalid" => Tone::Bad,
-        _ => Tone::Busy,
+        "complete" => TextTone::Good,
+        "stuck" | "invalid" => TextTone::Bad,
+        _ => TextTone::Busy,
     };
     (word, Some(tone))
 }
 
 /// What a person should know now.
-fn notice(view: &RunView, now: &RunActivity) -> Option<(Tone, String)> {
+fn notice(view: &RunView, now: &RunActivity) -> Option<(TextTone, String)> {
     if view.run_id.is_none() {
-        return Some((Tone::Busy, "`runner start` begins a run".to_owned()));
+        return Some((TextTone::Busy, "`runner start` begins a run".to_owned()));
     }
     if let Some(waiting) = &now.waiting {
         let until = status::local_time(&waiting.until);
         let why = style::one_line(&waiting.why, LINE_CHARS);
-        return Some((Tone::Busy, format!("until {until}: {why}")));
+        return Some((TextTone::Busy, format!("until {until}: {why}")));
     }
     if now.phase != RunPhase::Idle {
         return None;
     }
     if let Ok(SelectResult::Stuck(leaf)) = &view.next {
         return Some((
-            Tone::Bad,
+            TextTone::Bad,
             format!(
                 "{} has used up its attempts: `runner why {}`",
                 leaf.path, leaf.id
@@ -250,7 +250,7 @@ fn notice(view: &RunView, now: &RunActivity) -> Option<(Tone, String)> {
     }
     if now.cut_off {
         return Some((
-            Tone::Bad,
+            TextTone::Bad,
             "the last iteration was cut off: `runner loop` settles it".to_owned(),
         ));
     }
@@ -260,11 +260,11 @@ fn notice(view: &RunView, now: &RunActivity) -> Option<(Tone, String)> {
     match end.status.as_str() {
         "complete" => None,
         "stopped" => Some((
-            Tone::Busy,
+            TextTone::Busy,
             format!("stopped: {message}; `runner loop` goes on"),
         )),
         status => Some((
-            Tone::Bad,
+            TextTone::Bad,
             format!("{}: {message}", style::one_line(status, 20)),
         )),
     }

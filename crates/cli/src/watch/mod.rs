@@ -18,16 +18,16 @@ use ratatui::backend::CrosstermBackend;
 use runner::{Project, Result};
 use runner_exec::Cancel;
 
-use crate::style::Paint;
-use collect::Collector;
-use screen::{Key, View};
+use crate::style::TextPaint;
+use collect::WatchCollector;
+use screen::{WatchKey, WatchView};
 
 /// How often to look for something new.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How it was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum WatchExit {
     /// By its own key.
     ByKey,
     /// By Ctrl-C or a signal.
@@ -35,10 +35,10 @@ pub(crate) enum Left {
 }
 
 /// Shows the run until somebody leaves.
-pub(crate) fn watch(project: &Project, cancel: &Cancel, paint: Paint) -> Result<Left> {
-    let mut collector = Collector::new(project);
+pub(crate) fn watch(project: &Project, cancel: &Cancel, paint: TextPaint) -> Result<WatchExit> {
+    let mut collector = WatchCollector::new(project);
     let mut model = collector.collect();
-    let mut view = View::new(paint.on);
+    let mut view = WatchView::new(paint.on);
     let _restore = TakenOver::begin()?;
     let mut terminal: Terminal<CrosstermBackend<Stdout>> =
         Terminal::new(CrosstermBackend::new(stdout()))?;
@@ -50,7 +50,7 @@ pub(crate) fn watch(project: &Project, cancel: &Cancel, paint: Paint) -> Result<
             is_new = false;
         }
         if cancel.is_cancelled() {
-            return Ok(Left::Interrupted);
+            return Ok(WatchExit::Interrupted);
         }
         if event::poll(look_at.saturating_duration_since(Instant::now()))? {
             // Also after a resize: drawing asks for the size each time.
@@ -74,23 +74,23 @@ pub(crate) fn watch(project: &Project, cancel: &Cancel, paint: Paint) -> Result<
 }
 
 enum Meaning {
-    Leave(Left),
-    Move(Key),
+    Leave(WatchExit),
+    Move(WatchKey),
     Nothing,
 }
 
 fn meaning(key: KeyEvent) -> Meaning {
     let ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        KeyCode::Char('c') if ctrl => Meaning::Leave(Left::Interrupted),
-        KeyCode::Char('q') | KeyCode::Esc => Meaning::Leave(Left::ByKey),
-        KeyCode::Char('j') | KeyCode::Down => Meaning::Move(Key::Down),
-        KeyCode::Char('k') | KeyCode::Up => Meaning::Move(Key::Up),
-        KeyCode::PageDown | KeyCode::Char(' ') => Meaning::Move(Key::PageDown),
-        KeyCode::PageUp => Meaning::Move(Key::PageUp),
-        KeyCode::Char('g') | KeyCode::Home => Meaning::Move(Key::Top),
-        KeyCode::Char('G') | KeyCode::End => Meaning::Move(Key::Bottom),
-        KeyCode::Char('c') => Meaning::Move(Key::Current),
+        KeyCode::Char('c') if ctrl => Meaning::Leave(WatchExit::Interrupted),
+        KeyCode::Char('q') | KeyCode::Esc => Meaning::Leave(WatchExit::ByKey),
+        KeyCode::Char('j') | KeyCode::Down => Meaning::Move(WatchKey::Down),
+        KeyCode::Char('k') | KeyCode::Up => Meaning::Move(WatchKey::Up),
+        KeyCode::PageDown | KeyCode::Char(' ') => Meaning::Move(WatchKey::PageDown),
+        KeyCode::PageUp => Meaning::Move(WatchKey::PageUp),
+        KeyCode::Char('g') | KeyCode::Home => Meaning::Move(WatchKey::Top),
+        KeyCode::Char('G') | KeyCode::End => Meaning::Move(WatchKey::Bottom),
+        KeyCode::Char('c') => Meaning::Move(WatchKey::Current),
         _ => Meaning::Nothing,
     }
 }

@@ -10,18 +10,18 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use crate::commands::tree::TreeLine;
-use crate::style::{self, Tone};
+use crate::style::{self, TextTone};
 
 /// So many columns have room for the tree and the agent side by side.
 const WIDE: u16 = 100;
 
 /// Everything there is to show. Texts are harmless already.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Model {
+pub(crate) struct WatchModel {
     /// The goal's title.
     pub(crate) title: String,
     /// The state in a word, with its tone.
-    pub(crate) state: (&'static str, Option<Tone>),
+    pub(crate) state: (&'static str, Option<TextTone>),
     /// The run and its branch; empty before the first start.
     pub(crate) branch: String,
     /// Leaves passed of all.
@@ -39,7 +39,7 @@ pub(crate) struct Model {
     /// USD of the run so far, and how many there may be (0: no limit).
     pub(crate) cost: Option<(f64, f64)>,
     /// What a person should know now, such as a wait or what to type.
-    pub(crate) notice: Option<(Tone, String)>,
+    pub(crate) notice: Option<(TextTone, String)>,
     /// The tree; shared, for it may be large.
     pub(crate) tree: Rc<Vec<TreeLine>>,
     /// The node that is worked on, or comes next.
@@ -47,14 +47,14 @@ pub(crate) struct Model {
     /// The command that the agent runs now.
     pub(crate) doing: Option<String>,
     /// What the agent said and did last, oldest first.
-    pub(crate) messages: Vec<(Tone, String)>,
+    pub(crate) messages: Vec<(TextTone, String)>,
     /// The last outcomes, newest first.
-    pub(crate) outcomes: Vec<(Tone, String)>,
+    pub(crate) outcomes: Vec<(TextTone, String)>,
 }
 
 /// A key that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum WatchKey {
     Down,
     Up,
     PageDown,
@@ -66,7 +66,7 @@ pub(crate) enum Key {
 
 /// Where somebody looks.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
+pub(crate) struct WatchView {
     /// Whether colours are wanted.
     colours: bool,
     /// The line that is marked; `None` goes with the current leaf.
@@ -77,9 +77,9 @@ pub(crate) struct View {
     rows: usize,
 }
 
-impl View {
+impl WatchView {
     pub(crate) fn new(colours: bool) -> Self {
-        View {
+        WatchView {
             colours,
             cursor: None,
             top: 0,
@@ -88,28 +88,28 @@ impl View {
     }
 
     /// Moves.
-    pub(crate) fn press(&mut self, key: Key, model: &Model) {
+    pub(crate) fn press(&mut self, key: WatchKey, model: &WatchModel) {
         let last = model.tree.len().saturating_sub(1);
         let here = self.position(model);
         self.cursor = match key {
-            Key::Down => Some(here + 1),
-            Key::Up => Some(here.saturating_sub(1)),
-            Key::PageDown => Some(here + self.rows),
-            Key::PageUp => Some(here.saturating_sub(self.rows)),
-            Key::Top => Some(0),
-            Key::Bottom => Some(last),
-            Key::Current => None,
+            WatchKey::Down => Some(here + 1),
+            WatchKey::Up => Some(here.saturating_sub(1)),
+            WatchKey::PageDown => Some(here + self.rows),
+            WatchKey::PageUp => Some(here.saturating_sub(self.rows)),
+            WatchKey::Top => Some(0),
+            WatchKey::Bottom => Some(last),
+            WatchKey::Current => None,
         }
         .map(|line| line.min(last));
     }
 
-    fn position(&self, model: &Model) -> usize {
+    fn position(&self, model: &WatchModel) -> usize {
         let last = model.tree.len().saturating_sub(1);
         self.cursor.or(model.current).unwrap_or(0).min(last)
     }
 
     /// Scrolls so that the marked line is among so many rows.
-    fn scroll(&mut self, model: &Model, rows: usize) -> usize {
+    fn scroll(&mut self, model: &WatchModel, rows: usize) -> usize {
         self.rows = rows.max(1);
         let here = self.position(model);
         let most = model.tree.len().saturating_sub(self.rows);
@@ -124,7 +124,7 @@ impl View {
         here
     }
 
-    fn style(&self, tone: Tone) -> Style {
+    fn style(&self, tone: TextTone) -> Style {
         let plain = Style::new();
         let painted = |colour| {
             if self.colours {
@@ -134,18 +134,18 @@ impl View {
             }
         };
         match tone {
-            Tone::Good => painted(Color::Green),
-            Tone::Bad => painted(Color::Red),
-            Tone::Busy => painted(Color::Yellow),
-            Tone::Dim => plain.add_modifier(Modifier::DIM),
-            Tone::Strong => plain.add_modifier(Modifier::BOLD),
-            Tone::Plain => plain,
+            TextTone::Good => painted(Color::Green),
+            TextTone::Bad => painted(Color::Red),
+            TextTone::Busy => painted(Color::Yellow),
+            TextTone::Dim => plain.add_modifier(Modifier::DIM),
+            TextTone::Strong => plain.add_modifier(Modifier::BOLD),
+            TextTone::Plain => plain,
         }
     }
 }
 
 /// Draws everything.
-pub(crate) fn draw(model: &Model, view: &mut View, frame: &mut Frame<'_>) {
+pub(crate) fn draw(model: &WatchModel, view: &mut WatchView, frame: &mut Frame<'_>) {
     let notice = u16::from(model.notice.is_some());
     let [head, said, body, keys] = Layout::vertical([
         Constraint::Length(4),
@@ -170,7 +170,7 @@ pub(crate) fn draw(model: &Model, view: &mut View, frame: &mut Frame<'_>) {
     );
     let help = "q leave  j/k move  g/G ends  c current leaf";
     frame.render_widget(
-        Paragraph::new(Line::styled(help, view.style(Tone::Dim))),
+        Paragraph::new(Line::styled(help, view.style(TextTone::Dim))),
         keys,
     );
 }
@@ -204,18 +204,18 @@ fn places(body: Rect, outcomes: usize) -> (Rect, Rect, Rect) {
     (tree, agent, outcomes)
 }
 
-fn heading(title: &str, view: &View) -> Block<'static> {
+fn heading(title: &str, view: &WatchView) -> Block<'static> {
     Block::new()
         .borders(Borders::TOP)
-        .border_style(view.style(Tone::Dim))
+        .border_style(view.style(TextTone::Dim))
         .title(format!("{title} "))
 }
 
-fn header<'a>(model: &'a Model, view: &View, width: u16) -> Vec<Line<'a>> {
+fn header<'a>(model: &'a WatchModel, view: &WatchView, width: u16) -> Vec<Line<'a>> {
     let width = usize::from(width);
     let title = Line::styled(
         runner_core::text::cut_chars(&model.title, width),
-        view.style(Tone::Strong),
+        view.style(TextTone::Strong),
     );
     let (word, tone) = model.state;
     let mut doing = Vec::new();
@@ -229,7 +229,7 @@ fn header<'a>(model: &'a Model, view: &View, width: u16) -> Vec<Line<'a>> {
         }
         None => {}
     }
-    let style = view.style(tone.unwrap_or(Tone::Plain));
+    let style = view.style(tone.unwrap_or(TextTone::Plain));
     let state = Line::from(vec![
         Span::styled(word, style.add_modifier(Modifier::BOLD)),
         Span::raw(format!(
@@ -241,11 +241,14 @@ fn header<'a>(model: &'a Model, view: &View, width: u16) -> Vec<Line<'a>> {
     if let Some((passed, leaves)) = model.progress {
         let cells = 10;
         let filled = (passed * cells).checked_div(leaves).unwrap_or(0);
-        progress.push(Span::styled("█".repeat(filled), view.style(Tone::Good)));
+        progress.push(Span::styled("█".repeat(filled), view.style(TextTone::Good)));
         progress.push(Span::raw("░".repeat(cells - filled)));
         progress.push(Span::raw(format!(" {passed} of {leaves} leaves  ")));
     }
-    progress.push(Span::styled(model.branch.as_str(), view.style(Tone::Dim)));
+    progress.push(Span::styled(
+        model.branch.as_str(),
+        view.style(TextTone::Dim),
+    ));
     vec![
         title,
         state,
@@ -255,7 +258,7 @@ fn header<'a>(model: &'a Model, view: &View, width: u16) -> Vec<Line<'a>> {
 }
 
 /// Iterations, tokens and cost, each with its limit where it has one.
-fn counts(model: &Model) -> Vec<String> {
+fn counts(model: &WatchModel) -> Vec<String> {
     let (iter, most) = model.iteration;
     let mut counts = vec![format!("iteration {iter} of {most}")];
     if let Some((tokens, most)) = model.tokens {
@@ -288,7 +291,7 @@ fn fitting(parts: &[String], width: usize) -> String {
     line
 }
 
-fn draw_tree(model: &Model, view: &mut View, frame: &mut Frame<'_>, area: Rect) {
+fn draw_tree(model: &WatchModel, view: &mut WatchView, frame: &mut Frame<'_>, area: Rect) {
     let rows = usize::from(area.height.saturating_sub(1));
     let here = view.scroll(model, rows);
     let shown = model
@@ -300,17 +303,17 @@ fn draw_tree(model: &Model, view: &mut View, frame: &mut Frame<'_>, area: Rect) 
         .map(|(index, line)| {
             let is_current = model.current == Some(index);
             let id_tone = if is_current {
-                Tone::Strong
+                TextTone::Strong
             } else {
-                Tone::Plain
+                TextTone::Plain
             };
-            let mark = if is_current && line.tone == Tone::Dim {
-                ("▶", Tone::Busy)
+            let mark = if is_current && line.tone == TextTone::Dim {
+                ("▶", TextTone::Busy)
             } else {
                 (line.mark, line.tone)
             };
             let mut spans = vec![
-                Span::styled(line.lead.as_str(), view.style(Tone::Dim)),
+                Span::styled(line.lead.as_str(), view.style(TextTone::Dim)),
                 Span::styled(mark.0, view.style(mark.1)),
                 Span::raw(" "),
                 Span::styled(line.id.as_str(), view.style(id_tone)),
@@ -341,12 +344,12 @@ fn draw_tree(model: &Model, view: &mut View, frame: &mut Frame<'_>, area: Rect) 
     frame.render_widget(Paragraph::new(shown).block(block), area);
 }
 
-fn draw_agent(model: &Model, view: &View, frame: &mut Frame<'_>, area: Rect) {
+fn draw_agent(model: &WatchModel, view: &WatchView, frame: &mut Frame<'_>, area: Rect) {
     let rows = usize::from(area.height.saturating_sub(1));
     let doing = model.doing.as_ref().map(|command| {
         Line::styled(
             format!("$ {command}"),
-            view.style(Tone::Busy).add_modifier(Modifier::BOLD),
+            view.style(TextTone::Busy).add_modifier(Modifier::BOLD),
         )
     });
     // The newest are at the end; the command that runs is always seen.
@@ -363,7 +366,7 @@ fn draw_agent(model: &Model, view: &View, frame: &mut Frame<'_>, area: Rect) {
         } else {
             "no session is under way"
         };
-        lines.push(Line::styled(words, view.style(Tone::Dim)));
+        lines.push(Line::styled(words, view.style(TextTone::Dim)));
     }
     frame.render_widget(Paragraph::new(lines).block(heading("agent", view)), area);
 }

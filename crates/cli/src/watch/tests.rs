@@ -7,12 +7,12 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Modifier;
 use runner_core::tree::Node;
 
-use super::screen::{Key, Model, View, draw};
+use super::screen::{WatchKey, WatchModel, WatchView, draw};
 use crate::commands::tree;
-use crate::style::Tone;
+use crate::style::TextTone;
 
 /// The whole screen as text.
-fn shown(model: &Model, view: &mut View, width: u16, height: u16) -> String {
+fn shown(model: &WatchModel, view: &mut WatchView, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(model, view, frame)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -26,7 +26,7 @@ fn shown(model: &Model, view: &mut View, width: u16, height: u16) -> String {
 }
 
 /// The line that is marked.
-fn marked(model: &Model, view: &mut View, width: u16, height: u16) -> Option<String> {
+fn marked(model: &WatchModel, view: &mut WatchView, width: u16, height: u16) -> Option<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(model, view, frame)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -51,11 +51,11 @@ fn small_tree() -> Node<'static> {
     root
 }
 
-fn running() -> Model {
+fn running() -> WatchModel {
     let tree = tree::lines(&small_tree());
-    Model {
+    WatchModel {
         title: "A word counter".to_owned(),
-        state: ("running", Some(Tone::Busy)),
+        state: ("running", Some(TextTone::Busy)),
         branch: "runner/run-b008ab9f".to_owned(),
         progress: Some((1, 4)),
         iteration: (7, 100),
@@ -69,28 +69,37 @@ fn running() -> Model {
         tree: Rc::new(tree),
         doing: Some("cargo test --workspace".to_owned()),
         messages: vec![
-            (Tone::Plain, "I will look at the tests first.".to_owned()),
-            (Tone::Good, "$ ls tests: exit code 0".to_owned()),
-            (Tone::Busy, "changed src/main.rs".to_owned()),
             (
-                Tone::Plain,
+                TextTone::Plain,
+                "I will look at the tests first.".to_owned(),
+            ),
+            (TextTone::Good, "$ ls tests: exit code 0".to_owned()),
+            (TextTone::Busy, "changed src/main.rs".to_owned()),
+            (
+                TextTone::Plain,
                 "Now the option -l; the tests say what it prints.".to_owned(),
             ),
         ],
         outcomes: vec![
-            (Tone::Busy, "  6 lines: done, guard fail, 2m05s".to_owned()),
-            (Tone::Good, "  5 count: done, guard pass, 1m12s".to_owned()),
             (
-                Tone::Busy,
+                TextTone::Busy,
+                "  6 lines: done, guard fail, 2m05s".to_owned(),
+            ),
+            (
+                TextTone::Good,
+                "  5 count: done, guard pass, 1m12s".to_owned(),
+            ),
+            (
+                TextTone::Busy,
                 "  4 root: decomposed, guard skipped, 42s".to_owned(),
             ),
         ],
     }
 }
 
-fn at_rest() -> Model {
-    Model {
-        state: ("open", Some(Tone::Busy)),
+fn at_rest() -> WatchModel {
+    WatchModel {
+        state: ("open", Some(TextTone::Busy)),
         phase: String::new(),
         elapsed: None,
         doing: None,
@@ -99,8 +108,8 @@ fn at_rest() -> Model {
     }
 }
 
-fn check(name: &str, model: &Model, width: u16, height: u16) {
-    let text = shown(model, &mut View::new(true), width, height);
+fn check(name: &str, model: &WatchModel, width: u16, height: u16) {
+    let text = shown(model, &mut WatchView::new(true), width, height);
     insta::assert_snapshot!(name, text);
 }
 
@@ -120,7 +129,7 @@ fn running_in_three_sizes() {
 fn idle() {
     let mut model = at_rest();
     model.notice = Some((
-        Tone::Busy,
+        TextTone::Busy,
         "stopped: 6 steps were taken, as asked; `runner loop` goes on".to_owned(),
     ));
     check("idle_80x24", &model, 80, 24);
@@ -128,12 +137,12 @@ fn idle() {
 
 #[test]
 fn before_the_first_start() {
-    let model = Model {
+    let model = WatchModel {
         title: "A word counter".to_owned(),
-        state: ("not started", Some(Tone::Dim)),
+        state: ("not started", Some(TextTone::Dim)),
         iteration: (0, 100),
-        notice: Some((Tone::Busy, "`runner start` begins a run".to_owned())),
-        ..Model::default()
+        notice: Some((TextTone::Busy, "`runner start` begins a run".to_owned())),
+        ..WatchModel::default()
     };
     check("not_started_40x12", &model, 40, 12);
 }
@@ -144,11 +153,11 @@ fn stuck() {
     root.children[1].children[0].attempts = 3;
     let tree = tree::lines(&root);
     let mut model = at_rest();
-    model.state = ("stuck", Some(Tone::Bad));
+    model.state = ("stuck", Some(TextTone::Bad));
     model.current = tree.iter().position(|line| line.is_next);
     model.tree = Rc::new(tree);
     model.notice = Some((
-        Tone::Bad,
+        TextTone::Bad,
         "root/flags/lines has used up its attempts: `runner why lines`".to_owned(),
     ));
     check("stuck_80x24", &model, 80, 24);
@@ -164,7 +173,7 @@ fn complete() {
     let mut root = small_tree();
     pass(&mut root);
     let mut model = at_rest();
-    model.state = ("complete", Some(Tone::Good));
+    model.state = ("complete", Some(TextTone::Good));
     model.progress = Some((4, 4));
     model.tree = Rc::new(tree::lines(&root));
     model.current = None;
@@ -174,17 +183,17 @@ fn complete() {
 #[test]
 fn waiting_for_a_quota() {
     let mut model = at_rest();
-    model.state = ("quota", Some(Tone::Busy));
+    model.state = ("quota", Some(TextTone::Busy));
     model.phase = "waiting before the next try".to_owned();
     model.notice = Some((
-        Tone::Busy,
+        TextTone::Busy,
         "until 03:40:00: You've hit your session limit".to_owned(),
     ));
     check("quota_40x12", &model, 40, 12);
     check("quota_80x24", &model, 80, 24);
 }
 
-fn long_tree() -> Model {
+fn long_tree() -> WatchModel {
     let mut root = Node::leaf("root", "A long one", "", 3);
     root.children = (1..=200)
         .map(|n| Node::leaf(format!("n{n:03}"), format!("Node {n}"), "", 3))
@@ -205,31 +214,31 @@ fn a_long_tree_shows_the_current_leaf_and_scrolls() {
     check("long_tree_80x24", &model, 80, 24);
 
     let (width, height) = (80, 24);
-    let mut view = View::new(true);
+    let mut view = WatchView::new(true);
     assert_eq!(marked(&model, &mut view, width, height), None);
-    let mut press = |keys: &[Key]| {
+    let mut press = |keys: &[WatchKey]| {
         for key in keys {
             view.press(*key, &model);
         }
         let line = marked(&model, &mut view, width, height);
         (line, shown(&model, &mut view, width, height))
     };
-    let (line, _) = press(&[Key::Down]);
+    let (line, _) = press(&[WatchKey::Down]);
     assert_eq!(line.unwrap(), "├─ ○ n122  Node 122");
-    let (line, _) = press(&[Key::Up, Key::Up]);
+    let (line, _) = press(&[WatchKey::Up, WatchKey::Up]);
     assert_eq!(line.unwrap(), "├─ ✓ n120  Node 120");
-    let (line, text) = press(&[Key::Top]);
+    let (line, text) = press(&[WatchKey::Top]);
     assert_eq!(line.unwrap(), "○ root  A long one  120 of 200");
     assert!(text.contains("tree 1-"), "{text}");
-    let (line, _) = press(&[Key::Up]);
+    let (line, _) = press(&[WatchKey::Up]);
     assert_eq!(line.unwrap(), "○ root  A long one  120 of 200");
-    let (line, text) = press(&[Key::Bottom]);
+    let (line, text) = press(&[WatchKey::Bottom]);
     assert_eq!(line.unwrap(), "└─ ○ n200  Node 200");
     assert!(text.contains("of 201"), "{text}");
-    let (line, _) = press(&[Key::Down, Key::PageUp]);
+    let (line, _) = press(&[WatchKey::Down, WatchKey::PageUp]);
     let line = line.unwrap();
     assert!(line.contains("n19"), "{line}");
-    let (line, text) = press(&[Key::Current]);
+    let (line, text) = press(&[WatchKey::Current]);
     assert_eq!(line, None);
     assert!(text.contains("▶ n121"), "{text}");
 }
@@ -237,13 +246,13 @@ fn a_long_tree_shows_the_current_leaf_and_scrolls() {
 #[test]
 fn it_stays_with_the_current_leaf_until_somebody_moves() {
     let mut model = long_tree();
-    let mut view = View::new(false);
+    let mut view = WatchView::new(false);
     for current in [5, 50, 199, 3] {
         model.current = Some(current);
         let text = shown(&model, &mut view, 60, 20);
         assert!(text.contains(&format!("n{current:03}")), "{text}");
     }
-    view.press(Key::Top, &model);
+    view.press(WatchKey::Top, &model);
     model.current = Some(150);
     let text = shown(&model, &mut view, 60, 20);
     assert!(text.contains("root") && !text.contains("n150"), "{text}");
@@ -251,10 +260,16 @@ fn it_stays_with_the_current_leaf_until_somebody_moves() {
 
 #[test]
 fn no_size_and_no_model_is_too_small() {
-    for model in [Model::default(), running(), long_tree()] {
+    for model in [WatchModel::default(), running(), long_tree()] {
         for (width, height) in [(1, 1), (3, 2), (10, 4), (20, 5), (300, 3), (2, 100)] {
-            let mut view = View::new(true);
-            for key in [Key::Down, Key::Bottom, Key::PageDown, Key::PageUp, Key::Top] {
+            let mut view = WatchView::new(true);
+            for key in [
+                WatchKey::Down,
+                WatchKey::Bottom,
+                WatchKey::PageDown,
+                WatchKey::PageUp,
+                WatchKey::Top,
+            ] {
                 shown(&model, &mut view, width, height);
                 view.press(key, &model);
             }
@@ -266,7 +281,7 @@ fn no_size_and_no_model_is_too_small() {
 fn without_colours_there_are_none() {
     let model = running();
     for colours in [true, false] {
-        let mut view = View::new(colours);
+        let mut view = WatchView::new(colours);
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal
             .draw(|frame| draw(&model, &mut view, frame))

@@ -8,15 +8,15 @@ use runner_eval::report::{
 
 use super::report::{millis, percent, read};
 use crate::commands::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Compares two sets.
 pub(crate) fn compare(
     folders: &EvalFolders,
     (a, b): (&str, &str),
     case: Option<&str>,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Result<Exit> {
     let records = read(folders, case, out)?;
     let (side_a, side_b) = (records.select(a)?, records.select(b)?);
@@ -37,7 +37,7 @@ pub(crate) fn compare(
     Ok(Exit::Success)
 }
 
-fn print(comparison: &EvalComparison, out: &mut Out) {
+fn print(comparison: &EvalComparison, out: &mut OutputGate) {
     for (letter, side) in [("A", &comparison.a), ("B", &comparison.b)] {
         let (low, high) = side.interval;
         out.data(&format!(
@@ -52,7 +52,7 @@ fn print(comparison: &EvalComparison, out: &mut Out) {
     }
     for (name, a, b) in &comparison.changed {
         let line = format!("   {name}: {a} → {b}");
-        out.data(&out.paint.paint(Tone::Dim, style::harmless(&line)));
+        out.data(&out.paint.paint(TextTone::Dim, style::harmless(&line)));
     }
     let width = comparison
         .cases
@@ -77,9 +77,9 @@ fn print(comparison: &EvalComparison, out: &mut Out) {
         ));
     }
     let tone = match comparison.verdict {
-        ComparisonVerdict::Better => Tone::Good,
-        ComparisonVerdict::Worse => Tone::Bad,
-        ComparisonVerdict::NoDifference | ComparisonVerdict::TooFew => Tone::Busy,
+        ComparisonVerdict::Better => TextTone::Good,
+        ComparisonVerdict::Worse => TextTone::Bad,
+        ComparisonVerdict::NoDifference | ComparisonVerdict::TooFew => TextTone::Busy,
     };
     let how = match comparison.test {
         StatisticalTest::PairedSign => format!(
@@ -98,10 +98,10 @@ fn print(comparison: &EvalComparison, out: &mut Out) {
         low * 100.0,
         high * 100.0
     );
-    out.data(&out.paint.paint(Tone::Dim, more));
+    out.data(&out.paint.paint(TextTone::Dim, more));
 }
 
-fn print_case(case: &CaseComparison, width: usize, out: &mut Out) {
+fn print_case(case: &CaseComparison, width: usize, out: &mut OutputGate) {
     let number = |it: Option<f64>| it.map_or_else(|| "–".to_owned(), |it| format!("{it:.0}"));
     let cost = |it: Option<f64>| it.map_or_else(|| "–".to_owned(), style::dollars);
     let time = |it: Option<f64>| it.map_or_else(|| "–".to_owned(), millis);

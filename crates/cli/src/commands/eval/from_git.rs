@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::args::FromGitArgs;
 use crate::commands::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Makes cases from commits.
 pub(crate) fn run(
     dir: &Path,
     folders: &EvalFolders,
     args: &FromGitArgs,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Result<Exit> {
     let words = |line: &Option<String>| line.as_deref().map(runner::split_words).transpose();
     let options = FromGitOptions {
@@ -67,22 +67,24 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
-fn print(commit: &MinedCommit, dry_run: bool, out: &mut Out) {
+fn print(commit: &MinedCommit, dry_run: bool, out: &mut OutputGate) {
     let short = &commit.commit[..commit.commit.len().min(8)];
     let subject = style::one_line(&commit.subject, 60);
     match &commit.result {
         Ok(file) => {
-            let mark = out.paint.paint(Tone::Good, "✓");
+            let mark = out.paint.paint(TextTone::Good, "✓");
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let would = if dry_run { "would write " } else { "wrote " };
             out.data(&format!("{mark} {short}  {subject}  {would}{name}"));
         }
         Err(why) => {
-            let mark = out.paint.paint(Tone::Dim, "–");
+            let mark = out.paint.paint(TextTone::Dim, "–");
             let more = why.detail().map_or_else(String::new, |detail| {
                 format!(": {}", style::one_line(detail, 120))
             });
-            let words = out.paint.paint(Tone::Dim, format!("{}{more}", why.words()));
+            let words = out
+                .paint
+                .paint(TextTone::Dim, format!("{}{more}", why.words()));
             out.data(&format!("{mark} {short}  {subject}  {words}"));
         }
     }

@@ -8,11 +8,11 @@ use runner_eval::case::{CaseLibrary, CaseProblem, EvalCase, EvalOutcome};
 use serde_json::{Value, json};
 
 use crate::commands::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Makes `eval/`.
-pub(crate) fn init(folders: &EvalFolders, out: &mut Out) -> Result<Exit> {
+pub(crate) fn init(folders: &EvalFolders, out: &mut OutputGate) -> Result<Exit> {
     let begun = runner_eval::init(folders)?;
     if out.json {
         out.object(json!({"written": begun.written, "kept": begun.kept}));
@@ -29,7 +29,7 @@ pub(crate) fn init(folders: &EvalFolders, out: &mut Out) -> Result<Exit> {
 }
 
 /// Lists the cases; anything that is wrong with one is an error.
-pub(crate) fn list(folders: &EvalFolders, out: &mut Out) -> Result<Exit> {
+pub(crate) fn list(folders: &EvalFolders, out: &mut OutputGate) -> Result<Exit> {
     let library = CaseLibrary::load(&folders.cases)?;
     let exit = if library.problems.is_empty() {
         Exit::Success
@@ -57,7 +57,7 @@ pub(crate) fn list(folders: &EvalFolders, out: &mut Out) -> Result<Exit> {
             u32::try_from(case.checks.len()).unwrap_or(u32::MAX),
             "check",
         );
-        let more = out.paint.paint(Tone::Dim, format!("{checks}{expects}"));
+        let more = out.paint.paint(TextTone::Dim, format!("{checks}{expects}"));
         let title = style::one_line(case.title(), 60);
         out.data(&format!("{:width$}  {title}  {more}", case.id));
     }

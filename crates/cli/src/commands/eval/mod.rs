@@ -17,10 +17,10 @@ pub(crate) use args::EvalArgs;
 use args::EvalCommand;
 
 use super::Exit;
-use crate::out::Out;
+use crate::out::OutputGate;
 
 /// Does what the arguments say.
-pub(crate) fn run(dir: &Path, args: &EvalArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, args: &EvalArgs, out: &mut OutputGate) -> Result<Exit> {
     let options = FolderOptions {
         cases: args.folders.cases.clone(),
         results: args.folders.results.clone(),

@@ -6,13 +6,13 @@ use std::time::Instant;
 use runner_eval::{EvalProgress, EvalRecord, EvalWatcher};
 use serde_json::json;
 
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 const BAR: usize = 12;
 
 /// A run that goes on.
-struct Current {
+struct CurrentEvalRun {
     case: String,
     run: String,
     max_iterations: u32,
@@ -22,17 +22,17 @@ struct Current {
 }
 
 /// Shows progress through the gate.
-pub(super) struct Screen<'o> {
-    out: &'o RefCell<&'o mut Out>,
-    running: Vec<Current>,
+pub(super) struct EvalScreen<'o> {
+    out: &'o RefCell<&'o mut OutputGate>,
+    running: Vec<CurrentEvalRun>,
     ended: u32,
     jobs: u32,
     unexpected: u32,
 }
 
-impl<'o> Screen<'o> {
-    pub(super) fn new(out: &'o RefCell<&'o mut Out>) -> Self {
-        Screen {
+impl<'o> EvalScreen<'o> {
+    pub(super) fn new(out: &'o RefCell<&'o mut OutputGate>) -> Self {
+        EvalScreen {
             out,
             running: Vec::new(),
             ended: 0,
@@ -41,7 +41,7 @@ impl<'o> Screen<'o> {
         }
     }
 
-    fn find(&mut self, case: &str, run: &str) -> Option<&mut Current> {
+    fn find(&mut self, case: &str, run: &str) -> Option<&mut CurrentEvalRun> {
         self.running
             .iter_mut()
             .find(|it| it.case == case && it.run == run)
@@ -109,7 +109,7 @@ impl<'o> Screen<'o> {
     }
 }
 
-impl EvalWatcher for Screen<'_> {
+impl EvalWatcher for EvalScreen<'_> {
     fn progress(&mut self, progress: EvalProgress) {
         match progress {
             EvalProgress::Begun { set, jobs, done } => {
@@ -131,7 +131,7 @@ impl EvalWatcher for Screen<'_> {
                 if out.json {
                     out.object(json!({"event": "skipped", "case": case, "tool": tool}));
                 } else {
-                    let word = out.paint.paint(Tone::Dim, "– skipped");
+                    let word = out.paint.paint(TextTone::Dim, "– skipped");
                     out.data(&format!("{word}  {case}  `{tool}` is not installed"));
                 }
             }
@@ -147,7 +147,7 @@ impl EvalWatcher for Screen<'_> {
                     out.detail(&format!("started {case} #{}", number_of(&run)));
                 }
                 drop(out);
-                self.running.push(Current {
+                self.running.push(CurrentEvalRun {
                     case,
                     run,
                     max_iterations,
@@ -212,11 +212,11 @@ fn number_of(run: &str) -> &str {
     run.rsplit('-').next().unwrap_or(run)
 }
 
-fn line(record: &EvalRecord, out: &Out) -> String {
+fn line(record: &EvalRecord, out: &OutputGate) -> String {
     let (mark, tone) = if record.is_expected() {
-        ("✓", Tone::Good)
+        ("✓", TextTone::Good)
     } else {
-        ("✗", Tone::Bad)
+        ("✗", TextTone::Bad)
     };
     let word = out
         .paint
@@ -239,7 +239,7 @@ fn line(record: &EvalRecord, out: &Out) -> String {
         style::counted(record.iterations, "iteration"),
         style::duration(record.duration_ms)
     );
-    let rest = out.paint.paint(Tone::Dim, rest);
+    let rest = out.paint.paint(TextTone::Dim, rest);
     format!(
         "{word}  {} #{}  {rest}{reason}{expects}",
         record.case,

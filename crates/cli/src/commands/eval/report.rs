@@ -9,8 +9,8 @@ use runner_eval::{EvalFolders, EvalRecords};
 use serde_json::json;
 
 use crate::commands::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Shows the numbers of recorded runs.
 pub(crate) fn report(
@@ -18,7 +18,7 @@ pub(crate) fn report(
     case: Option<&str>,
     set: Option<&str>,
     html: Option<&Path>,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Result<Exit> {
     let records = read(folders, case, out)?;
     let chosen = match set {
@@ -72,7 +72,7 @@ pub(crate) fn report(
 pub(super) fn read(
     folders: &EvalFolders,
     case: Option<&str>,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Result<EvalRecords> {
     let records = EvalRecords::read(&folders.results, case)?;
     for why in &records.unreadable {
@@ -81,17 +81,17 @@ pub(super) fn read(
     Ok(records)
 }
 
-fn print_case(case: &CaseReport, out: &mut Out) {
+fn print_case(case: &CaseReport, out: &mut OutputGate) {
     let tone = match case.passed {
-        0 => Tone::Bad,
-        passed if passed == case.runs => Tone::Good,
-        _ => Tone::Busy,
+        0 => TextTone::Bad,
+        passed if passed == case.runs => TextTone::Good,
+        _ => TextTone::Busy,
     };
     let expects = match case.expect {
         EvalOutcome::Success => String::new(),
         other => format!(" (expects {other})"),
     };
-    let name = out.paint.paint(Tone::Strong, &case.case);
+    let name = out.paint.paint(TextTone::Strong, &case.case);
     let share = out.paint.paint(
         tone,
         format!("{} of {} {}", case.passed, case.runs, percent(case.rate)),
@@ -133,11 +133,13 @@ fn print_case(case: &CaseReport, out: &mut Out) {
         ("duration", two(&case.duration_ms, millis)),
     ];
     for (name, value) in rows {
-        let name = out.paint.paint(Tone::Dim, format!("{name:<11}"));
+        let name = out.paint.paint(TextTone::Dim, format!("{name:<11}"));
         out.data(&format!("  {name} {value}"));
     }
     for reason in &case.reasons {
-        let name = out.paint.paint(Tone::Dim, format!("{:<11}", "failures"));
+        let name = out
+            .paint
+            .paint(TextTone::Dim, format!("{:<11}", "failures"));
         out.data(&format!(
             "  {name} {} × {} ({})",
             reason.count,
@@ -173,7 +175,7 @@ pub(crate) fn clean(
     names: &[String],
     all: bool,
     keep_results: bool,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Result<Exit> {
     let mut names = names.to_vec();
     if all {

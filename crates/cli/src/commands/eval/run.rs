@@ -9,13 +9,13 @@ use runner_exec::{Cancel, HangUp, Supervisor};
 use serde_json::{Value, json};
 
 use super::args::RunArgs;
-use super::progress::Screen;
+use super::progress::EvalScreen;
 use crate::commands::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Makes the runs and says what they came to.
-pub(crate) fn run(folders: &EvalFolders, args: &RunArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(folders: &EvalFolders, args: &RunArgs, out: &mut OutputGate) -> Result<Exit> {
     let options = RunOptions {
         cases: args.names.clone(),
         runs: args.runs,
@@ -34,7 +34,7 @@ pub(crate) fn run(folders: &EvalFolders, args: &RunArgs, out: &mut Out) -> Resul
         supervisor: &Supervisor::this_binary(),
     };
     let cell = RefCell::new(&mut *out);
-    let mut screen = Screen::new(&cell);
+    let mut screen = EvalScreen::new(&cell);
     let report = runner_eval::run(folders, &options, &world, &mut screen)?;
     out.clear_line();
     let exit = if report.interrupted {
@@ -78,7 +78,7 @@ fn value(report: &EvalRunReport) -> Value {
     })
 }
 
-fn print(report: &EvalRunReport, out: &mut Out) {
+fn print(report: &EvalRunReport, out: &mut OutputGate) {
     let expected = report
         .records
         .iter()
@@ -86,9 +86,9 @@ fn print(report: &EvalRunReport, out: &mut Out) {
         .count();
     let all = report.records.len();
     let tone = if expected == all {
-        Tone::Good
+        TextTone::Good
     } else {
-        Tone::Bad
+        TextTone::Bad
     };
     let share = out
         .paint_err

@@ -17,13 +17,13 @@ use runner_server::{ListenAddress, ServeError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::ground::{Ground, Roles};
+use super::ground::{CommandContext, LedgerContext};
 
 /// Where the token is, for people.
 pub(super) const TOKEN_SHOWN: &str = ".runner/fleet/api-token";
 
 /// An API that is served.
-pub(super) struct Api {
+pub(super) struct FleetApi {
     pub(super) url: String,
     pub(super) token_file: PathBuf,
     end: oneshot::Sender<()>,
@@ -59,9 +59,13 @@ impl FleetFacts for Fed {
     }
 }
 
-impl Api {
+impl FleetApi {
     /// Serves in the runtime that this is called in.
-    pub(super) fn start(ground: &Ground, ledger: &Ledger, roles: &Roles) -> Result<Api> {
+    pub(super) fn start(
+        ground: &CommandContext,
+        ledger: &Ledger,
+        roles: &LedgerContext,
+    ) -> Result<FleetApi> {
         let listening = runner_server::bind(ListenAddress {
             ip: ground.bind,
             port: ground.settings().port,
@@ -87,7 +91,7 @@ impl Api {
             // Who is to say stop may be gone without a word.
             let _: std::result::Result<(), _> = ended.await;
         };
-        Ok(Api {
+        Ok(FleetApi {
             url,
             token_file: ground.fleet_dir.join(TOKEN_FILE),
             end,

@@ -10,11 +10,11 @@ use crate::style;
 
 /// What was said of each task: nobody is told the same twice.
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct TaskBoard {
     said: BTreeMap<TaskId, String>,
 }
 
-impl Board {
+impl TaskBoard {
     /// The line about a task, if it says something new.
     pub(super) fn news(&mut self, id: &TaskId, state: TaskState, words: &str) -> Option<String> {
         let line = format!("{:<11} {id}  {words}", state.as_str());
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn nothing_is_said_twice() {
-        let mut board = Board::default();
+        let mut board = TaskBoard::default();
         let said = board.news(&id("a"), TaskState::Todo, "waits for its turn");
         assert_eq!(said.as_deref(), Some("todo        a  waits for its turn"));
         assert_eq!(

@@ -27,17 +27,17 @@ use runner_lifecycle::policy::Policy;
 use crate::commands::ledger::store;
 use crate::fleet_args::ApiArgs;
 use crate::ledger_args::StoreArgs;
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::style;
 
 /// How many seconds a task waits after its first failed run, for tests and demos.
 pub(super) const COOLDOWN_VARIABLE: &str = "RUNNER_FLEET_COOLDOWN_SECS";
 
 /// What the sessions of runs do right now, by the id of the run.
-pub(super) type Doing = Arc<Mutex<BTreeMap<String, String>>>;
+pub(super) type SessionActivities = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// What a fleet stands on before its ledger is open.
-pub(super) struct Ground {
+pub(super) struct CommandContext {
     pub(super) root: PathBuf,
     pub(super) fleet_dir: PathBuf,
     pub(super) config: Config,
@@ -45,7 +45,7 @@ pub(super) struct Ground {
     pub(super) names: AgentNames,
     /// What was found out because there was no config.
     pub(super) guessed: Option<runner::InitGuess>,
-    pub(super) doing: Doing,
+    pub(super) doing: SessionActivities,
     /// The address that the API listens on.
     pub(super) bind: IpAddr,
     /// How long a task waits after its first failed run, if not as always.
@@ -55,13 +55,13 @@ pub(super) struct Ground {
 }
 
 /// What roles share once the ledger is open.
-pub(super) struct Roles {
+pub(super) struct LedgerContext {
     pub(super) fleet: Fleet,
     pub(super) backlog: ProjectBacklog,
     pub(super) host: HostProfile,
 }
 
-impl Ground {
+impl CommandContext {
     /// Goes by what was said about the API.
     pub(super) fn serve_at(&mut self, at: &ApiArgs) {
         self.bind = at.bind;
@@ -71,7 +71,7 @@ impl Ground {
     }
 
     /// Looks at the project. The only thing written is in the fleet's own folder.
-    pub(super) fn find(dir: &Path, args: &StoreArgs) -> Result<Ground> {
+    pub(super) fn find(dir: &Path, args: &StoreArgs) -> Result<CommandContext> {
         let project = Project::of_work_tree(dir)?;
         let root = project.root().to_owned();
         // The first look makes the fleet's folder, which ignores itself.
@@ -90,7 +90,7 @@ impl Ground {
         }
         let config = workshop.config()?;
         let base = &config.fleet.base;
-        let doing = Doing::default();
+        let doing = SessionActivities::default();
         let yard = LocalWorkspaces::open(WorkspaceContext {
             root: root.clone(),
             base: (!base.is_empty()).then(|| base.clone()),
@@ -105,7 +105,7 @@ impl Ground {
             .into_owned();
         let fleet_dir = root.join(paths::FLEET_DIR);
         let shared = matches!(store, Store::Postgres(_));
-        Ok(Ground {
+        Ok(CommandContext {
             names: AgentNames::of_project(&fleet_dir, shared.then_some(host.as_str())),
             yard: Arc::new(yard),
             root,
@@ -165,7 +165,11 @@ impl Ground {
     }
 
     /// Puts roles together; nobody is at work yet.
-    pub(super) fn roles(&self, ledger: Ledger, requirement: Option<String>) -> Result<Roles> {
+    pub(super) fn roles(
+        &self,
+        ledger: Ledger,
+        requirement: Option<String>,
+    ) -> Result<LedgerContext> {
         let clock: Arc<dyn LedgerClock> = Arc::new(SystemClock);
         let look = system_look(Supervisor::this_binary(), std::env::var_os("PATH"));
         let host = HostProfile::new(&self.fleet_dir, Arc::clone(&clock), look);
@@ -181,7 +185,7 @@ impl Ground {
             backlog: Arc::new(backlog.clone()),
             account: self.config.executor.backend.as_str().to_owned(),
         });
-        Ok(Roles {
+        Ok(LedgerContext {
             fleet,
             backlog,
             host,
@@ -223,7 +227,7 @@ impl Ground {
     }
 
     /// Says what was found out in place of a config.
-    pub(super) fn tell_guess(&self, out: &mut Out) {
+    pub(super) fn tell_guess(&self, out: &mut OutputGate) {
         let Some(guess) = &self.guessed else { return };
         let (guard, why) = &guess.guard;
         out.say(&format!(
@@ -271,7 +275,7 @@ fn base_of(root: &Path) -> Option<String> {
 }
 
 /// Keeps the last word of every session.
-fn watcher(doing: &Doing) -> runner_fleet::local::RunWatcher {
+fn watcher(doing: &SessionActivities) -> runner_fleet::local::RunWatcher {
     let doing = Arc::clone(doing);
     Arc::new(move |run, progress| {
         let word = match progress {

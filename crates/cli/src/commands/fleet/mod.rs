@@ -20,10 +20,10 @@ use serde_json::json;
 
 use super::Exit;
 use super::ledger::{store_to_read, with_ledger};
-use super::task::{self, Ended};
+use super::task::{self, TaskEnd};
 use crate::fleet_args::{FleetArgs, FleetCommand};
 use crate::ledger_args::{TaskArgs, TaskCommand};
-use crate::out::Out;
+use crate::out::OutputGate;
 
 pub(crate) use demo::agent::main as demo_agent;
 
@@ -31,7 +31,7 @@ pub(crate) use demo::agent::main as demo_agent;
 const PERSON: &str = "person";
 
 /// `runner fleet …`.
-pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<Exit> {
     match &args.command {
         FleetCommand::Up(options) => return up::run(dir, &args.store, options, out),
         FleetCommand::Demo { dir } => return demo::run(dir.as_deref(), out),
@@ -70,7 +70,7 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
     })
 }
 
-async fn pause(ledger: &Ledger, id: Option<&str>, paused: bool, out: &mut Out) -> Ended {
+async fn pause(ledger: &Ledger, id: Option<&str>, paused: bool, out: &mut OutputGate) -> TaskEnd {
     if let Some(id) = id {
         let request = Request::Pause { paused };
         let asked = LedgerCall::new(task::task_id(id)?, PERSON, request);

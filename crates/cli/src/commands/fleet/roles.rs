@@ -10,23 +10,23 @@ use runner_fleet::rules::preflight::PreflightInputs;
 use runner_fleet::up::{FleetNews, FleetRole};
 use serde_json::json;
 
-use super::api::{Api, TOKEN_SHOWN};
-use super::ground::{self, Ground};
-use super::up::{Failed, Signals, finish, runtime, said, say_planned};
+use super::api::{FleetApi, TOKEN_SHOWN};
+use super::ground::{self, CommandContext};
+use super::up::{FleetUpError, SignalCounter, finish, runtime, said, say_planned};
 use crate::commands::Exit;
 use crate::fleet_args::{FleetArgs, FleetCommand};
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::style;
 
 /// What one process does.
-struct Duty<'a> {
+struct RoleCommand<'a> {
     posts: Vec<(FleetRole, Option<&'a str>)>,
     requirement: Option<&'a str>,
     serves: bool,
 }
 
-fn duty(command: &FleetCommand) -> Duty<'_> {
-    let alone = |posts| Duty {
+fn duty(command: &FleetCommand) -> RoleCommand<'_> {
+    let alone = |posts| RoleCommand {
         posts,
         requirement: None,
         serves: false,
@@ -46,11 +46,11 @@ fn duty(command: &FleetCommand) -> Duty<'_> {
             };
             alone(vec![(post, name.as_deref())])
         }
-        FleetCommand::Planner { requirement } => Duty {
+        FleetCommand::Planner { requirement } => RoleCommand {
             requirement: requirement.as_deref(),
             ..alone(vec![(FleetRole::Planner, None)])
         },
-        _ => Duty {
+        _ => RoleCommand {
             serves: true,
             ..alone(Vec::new())
         },
@@ -58,10 +58,10 @@ fn duty(command: &FleetCommand) -> Duty<'_> {
 }
 
 /// `runner fleet dispatcher|worker|judge|cycle|planner|serve`.
-pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
+pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<Exit> {
     let duty = duty(&args.command);
     let requirement = ground::requirement(duty.requirement)?;
-    let mut ground = Ground::find(dir, &args.store)?;
+    let mut ground = CommandContext::find(dir, &args.store)?;
     if let FleetCommand::Serve { at } = &args.command {
         ground.serve_at(at);
     }
@@ -73,7 +73,7 @@ pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut Out) -> Result<Exit> {
     for (post, wanted) in &duty.posts {
         names.push((*post, name(&ground, *post, *wanted)?));
     }
-    let signals = Signals::listen()?;
+    let signals = SignalCounter::listen()?;
     let ended = runtime()?.block_on(stay(&ground, requirement, names, duty.serves, signals, out));
     finish(ended, &ground, out)
 }
@@ -88,7 +88,7 @@ fn needs(post: FleetRole, review: bool) -> (bool, bool) {
     }
 }
 
-fn name(ground: &Ground, post: FleetRole, wanted: Option<&str>) -> Result<AgentName> {
+fn name(ground: &CommandContext, post: FleetRole, wanted: Option<&str>) -> Result<AgentName> {
     let Some(wanted) = wanted else {
         return Ok(ground.names.next(post.word())?);
     };
@@ -113,13 +113,13 @@ fn name(ground: &Ground, post: FleetRole, wanted: Option<&str>) -> Result<AgentN
 }
 
 async fn stay(
-    ground: &Ground,
+    ground: &CommandContext,
     requirement: Option<String>,
     names: Vec<(FleetRole, AgentName)>,
     serves: bool,
-    mut signals: Signals,
-    out: &mut Out,
-) -> std::result::Result<Exit, Failed> {
+    mut signals: SignalCounter,
+    out: &mut OutputGate,
+) -> std::result::Result<Exit, FleetUpError> {
     let ledger = ground.open().await?;
     let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
     if names.iter().any(|(post, _)| *post == FleetRole::Planner) {
@@ -131,7 +131,7 @@ async fn stay(
         }
     }
     let api = if serves {
-        Some(Api::start(ground, &ledger, &roles).map_err(said)?)
+        Some(FleetApi::start(ground, &ledger, &roles).map_err(said)?)
     } else {
         None
     };
@@ -186,7 +186,7 @@ async fn stay(
     }
 }
 
-fn say_planned_tasks(count: usize, out: &mut Out) {
+fn say_planned_tasks(count: usize, out: &mut OutputGate) {
     if out.json {
         out.object(json!({"event": "planned", "tasks": count}));
     } else {
@@ -196,7 +196,7 @@ fn say_planned_tasks(count: usize, out: &mut Out) {
 }
 
 /// A backlog comes before a new plan, and without a requirement there is none.
-fn refuse_to_plan(seen: &BacklogState, words: &str, out: &mut Out) -> Exit {
+fn refuse_to_plan(seen: &BacklogState, words: &str, out: &mut OutputGate) -> Exit {
     let (words, hint) = if seen.planned {
         let words = "the requirement was planned before";
         (words, "say another one with --requirement")

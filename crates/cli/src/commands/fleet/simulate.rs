@@ -8,11 +8,11 @@ use runner_fleet::simulate::{SimOptions, SimReport, simulate};
 use serde_json::json;
 
 use crate::commands::Exit;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// Runs so many seeds, from that one on, on all processors. Stops when one does not hold.
-pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut Out) -> Exit {
+pub(super) fn run(seed: u64, seeds: u32, log: bool, out: &mut OutputGate) -> Exit {
     let options = SimOptions {
         log,
         ..SimOptions::default()
@@ -77,7 +77,7 @@ fn exit_of(report: &SimReport) -> Exit {
     }
 }
 
-fn tell(report: &SimReport, out: &mut Out) {
+fn tell(report: &SimReport, out: &mut OutputGate) {
     if out.json {
         out.object(json!({
             "seed": report.seed, "clean": report.is_clean(), "faults": report.faults,
@@ -95,7 +95,7 @@ fn tell(report: &SimReport, out: &mut Out) {
         report.seed, report.seconds, report.points, report.crashes, report.statements
     ));
     for fault in &report.faults {
-        let word = out.paint.paint(Tone::Bad, "does not hold:");
+        let word = out.paint.paint(TextTone::Bad, "does not hold:");
         out.data(&format!("{word} {fault}"));
     }
     if report.is_clean() {

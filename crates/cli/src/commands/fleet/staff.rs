@@ -8,27 +8,27 @@ use runner_fleet::rules::preflight::RoleCounts;
 use runner_fleet::up::Fleet;
 use serde_json::json;
 
-use super::ground::Ground;
-use super::up::{Failed, said};
-use crate::out::Out;
+use super::ground::CommandContext;
+use super::up::{FleetUpError, said};
+use crate::out::OutputGate;
 use crate::style;
 
 /// Roles that are at work, and those that wait for something to do.
-pub(super) struct Staff<'g> {
-    ground: &'g Ground,
+pub(super) struct RoleStarter<'g> {
+    ground: &'g CommandContext,
     wanted: RoleCounts,
     waiting: BTreeSet<FleetRole>,
 }
 
-impl<'g> Staff<'g> {
+impl<'g> RoleStarter<'g> {
     /// Lets begin what begins at once.
     pub(super) fn begin(
         fleet: &mut Fleet,
-        ground: &'g Ground,
+        ground: &'g CommandContext,
         at_once: &RoleCounts,
-    ) -> std::result::Result<Staff<'g>, Failed> {
+    ) -> std::result::Result<RoleStarter<'g>, FleetUpError> {
         let wanted = RoleCounts::from(ground.settings());
-        let staff = Staff {
+        let staff = RoleStarter {
             ground,
             waiting: waiting(&wanted, at_once),
             wanted,
@@ -44,7 +44,7 @@ impl<'g> Staff<'g> {
         fleet: &mut Fleet,
         post: FleetRole,
         count: u32,
-    ) -> std::result::Result<(), Failed> {
+    ) -> std::result::Result<(), FleetUpError> {
         for _ in 0..count {
             let name = self.ground.names.next(post.word());
             fleet.begin(post, name.map_err(|error| said(error.into()))?);
@@ -56,8 +56,8 @@ impl<'g> Staff<'g> {
     pub(super) async fn look(
         &mut self,
         fleet: &mut Fleet,
-        out: &mut Out,
-    ) -> std::result::Result<(), Failed> {
+        out: &mut OutputGate,
+    ) -> std::result::Result<(), FleetUpError> {
         let due = match fleet.due(&self.waiting).await {
             Ok(due) => due,
             // Somebody looks again soon, as every role does.

@@ -8,14 +8,14 @@ use runner_lifecycle::{Task, TaskId, TaskState};
 use serde_json::json;
 
 use crate::commands::Exit;
-use crate::commands::task::{Ended, show};
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::commands::task::{TaskEnd, show};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// How many rows are read in one go.
 const PAGE: u32 = 500;
 
-pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut Out) -> Ended {
+pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut OutputGate) -> TaskEnd {
     let sight = FleetSnapshot::of(ledger).await?;
     let tasks = everything(ledger).await?;
     let mut counts: BTreeMap<TaskState, usize> = BTreeMap::new();
@@ -79,10 +79,10 @@ fn print(
     sight: &FleetSnapshot,
     counts: &BTreeMap<TaskState, usize>,
     shown: &[(&Task, TaskExplanation)],
-    out: &mut Out,
+    out: &mut OutputGate,
 ) {
     if sight.paused {
-        let word = out.paint.paint(Tone::Bad, "paused");
+        let word = out.paint.paint(TextTone::Bad, "paused");
         out.data(&format!(
             "{word}: nothing new starts; `runner fleet resume` lets it go on"
         ));

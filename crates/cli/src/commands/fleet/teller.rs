@@ -11,28 +11,28 @@ use runner_lifecycle::run::Lease;
 use runner_lifecycle::{Task, TaskId, TaskState, Timestamp};
 use serde_json::{Value, json};
 
-use super::board::{Board, live_lines};
-use super::ground::Doing;
+use super::board::{TaskBoard, live_lines};
+use super::ground::SessionActivities;
 use super::status::everything;
 use crate::commands::task::show;
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::style;
 
 /// How many events are read in one go.
 const PAGE: u32 = 500;
 
 /// Tells what is new since it was made.
-pub(super) struct Teller {
+pub(super) struct FleetReporter {
     ledger: Ledger,
-    doing: Doing,
+    doing: SessionActivities,
     head: EventHead,
     told: i64,
-    board: Board,
-    shown: Shown,
+    board: TaskBoard,
+    shown: ShownState,
 }
 
 /// What was seen last, and when: drawing asks nobody.
-struct Shown {
+struct ShownState {
     leases: Vec<Lease>,
     counts: BTreeMap<TaskState, u64>,
     now: Timestamp,
@@ -40,30 +40,33 @@ struct Shown {
 }
 
 /// What became of one task.
-pub(super) struct Told {
+pub(super) struct TaskNews {
     pub(super) task: Task,
     pub(super) words: String,
     /// Whether what it was for is done, by itself or by a successor.
     pub(super) good: bool,
 }
 
-impl Teller {
+impl FleetReporter {
     /// Begins here.
-    pub(super) async fn new(ledger: &Ledger, doing: &Doing) -> Result<Teller, LedgerError> {
+    pub(super) async fn new(
+        ledger: &Ledger,
+        doing: &SessionActivities,
+    ) -> Result<FleetReporter, LedgerError> {
         let head = ledger.event_head().await?;
-        let shown = Shown::look(ledger).await?;
-        Ok(Teller {
+        let shown = ShownState::look(ledger).await?;
+        Ok(FleetReporter {
             shown,
             ledger: ledger.clone(),
-            doing: Doing::clone(doing),
+            doing: SessionActivities::clone(doing),
             told: head.seq(),
             head,
-            board: Board::default(),
+            board: TaskBoard::default(),
         })
     }
 
     /// Says what is new, then draws what goes on.
-    pub(super) async fn tell(&mut self, out: &mut Out) -> Result<(), LedgerError> {
+    pub(super) async fn tell(&mut self, out: &mut OutputGate) -> Result<(), LedgerError> {
         self.ledger.follow(&mut self.head).await?;
         let mut touched: Vec<TaskId> = Vec::new();
         while self.told < self.head.seq() {
@@ -103,14 +106,14 @@ impl Teller {
             }
         }
         if out.live {
-            self.shown = Shown::look(&self.ledger).await?;
+            self.shown = ShownState::look(&self.ledger).await?;
             self.draw(out);
         }
         Ok(())
     }
 
     /// Draws what was seen last; only the clocks go on.
-    pub(super) fn draw(&self, out: &mut Out) {
+    pub(super) fn draw(&self, out: &mut OutputGate) {
         if !out.live {
             return;
         }
@@ -119,7 +122,7 @@ impl Teller {
         });
         let doing = self.doing.lock();
         let doing = doing.unwrap_or_else(PoisonError::into_inner).clone();
-        let Shown {
+        let ShownState {
             leases,
             counts,
             now,
@@ -136,9 +139,9 @@ impl Teller {
     }
 }
 
-impl Shown {
-    async fn look(ledger: &Ledger) -> Result<Shown, LedgerError> {
-        Ok(Shown {
+impl ShownState {
+    async fn look(ledger: &Ledger) -> Result<ShownState, LedgerError> {
+        Ok(ShownState {
             leases: ledger.leases().await?,
             counts: counts(ledger).await?,
             now: ledger.now().await?,
@@ -162,7 +165,7 @@ async fn words(ledger: &Ledger, task: &Task) -> Result<String, LedgerError> {
 }
 
 /// What became of every task, in the order in which they were made.
-pub(super) async fn everything_told(ledger: &Ledger) -> Result<Vec<Told>, LedgerError> {
+pub(super) async fn everything_told(ledger: &Ledger) -> Result<Vec<TaskNews>, LedgerError> {
     let mut tasks = everything(ledger).await?;
     tasks.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
     let mut all = Vec::new();
@@ -170,13 +173,13 @@ pub(super) async fn everything_told(ledger: &Ledger) -> Result<Vec<Told>, Ledger
         let last = successors(ledger, &task).await?.pop();
         let good = last.as_ref().unwrap_or(&task).state == TaskState::Done;
         let words = words(ledger, &task).await?;
-        all.push(Told { task, words, good });
+        all.push(TaskNews { task, words, good });
     }
     Ok(all)
 }
 
 /// Prints what became of every task; for scripts as a list.
-pub(super) fn print(told: &[Told], out: &mut Out) {
+pub(super) fn print(told: &[TaskNews], out: &mut OutputGate) {
     let width = told.iter().map(|one| one.task.id.as_str().len()).max();
     for one in told {
         let state = out.paint.paint(
@@ -193,7 +196,7 @@ pub(super) fn print(told: &[Told], out: &mut Out) {
 }
 
 /// The same as values.
-pub(super) fn values(told: &[Told]) -> Vec<Value> {
+pub(super) fn values(told: &[TaskNews]) -> Vec<Value> {
     told.iter()
         .map(|one| {
             json!({
@@ -205,7 +208,7 @@ pub(super) fn values(told: &[Told]) -> Vec<Value> {
 }
 
 /// The ids of those that are not done, in the end.
-pub(super) fn undone(told: &[Told]) -> BTreeSet<&TaskId> {
+pub(super) fn undone(told: &[TaskNews]) -> BTreeSet<&TaskId> {
     let open = told
         .iter()
         .filter(|one| !one.good && one.task.rework_of.is_none());

@@ -18,16 +18,16 @@ use runner_ledger::{Ledger, LedgerError};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::api::{self, Api};
-use super::ground::{self, Ground, Roles};
-use super::staff::Staff;
-use super::teller::{self, Teller};
+use super::api::{self, FleetApi};
+use super::ground::{self, CommandContext, LedgerContext};
+use super::staff::RoleStarter;
+use super::teller::{self, FleetReporter};
 use crate::commands::Exit;
 use crate::commands::ledger::refuse;
 use crate::fleet_args::UpArgs;
 use crate::ledger_args::StoreArgs;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
 /// How often a terminal is drawn, and how soon an end is noticed that nobody told.
 const TICK: Duration = Duration::from_millis(500);
@@ -39,9 +39,14 @@ const QUIET: Duration = Duration::from_secs(300);
 const WAITING: Duration = Duration::from_secs(15);
 
 /// `runner fleet up`.
-pub(crate) fn run(dir: &Path, store: &StoreArgs, options: &UpArgs, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(
+    dir: &Path,
+    store: &StoreArgs,
+    options: &UpArgs,
+    out: &mut OutputGate,
+) -> Result<Exit> {
     let requirement = ground::requirement(options.requirement.as_deref())?;
-    let mut ground = Ground::find(dir, store)?;
+    let mut ground = CommandContext::find(dir, store)?;
     ground.serve_at(&options.api);
     let fleet = &mut ground.config.fleet;
     for (given, setting) in [
@@ -62,7 +67,7 @@ pub(crate) fn run(dir: &Path, store: &StoreArgs, options: &UpArgs, out: &mut Out
         ));
     };
     // Before anything is told: who reads it may send a signal at once.
-    let signals = Signals::listen()?;
+    let signals = SignalCounter::listen()?;
     let ended = runtime()?.block_on(up(&ground, requirement, options.until_idle, signals, out));
     drop(only);
     finish(ended, &ground, out)
@@ -78,31 +83,31 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 /// Why a fleet did not come up, or not to its end.
-pub(super) enum Failed {
+pub(super) enum FleetUpError {
     Ledger(LedgerError),
     Said(Error),
 }
 
-impl<E: Into<LedgerError>> From<E> for Failed {
-    fn from(error: E) -> Failed {
-        Failed::Ledger(error.into())
+impl<E: Into<LedgerError>> From<E> for FleetUpError {
+    fn from(error: E) -> FleetUpError {
+        FleetUpError::Ledger(error.into())
     }
 }
 
-pub(super) fn said(error: Error) -> Failed {
-    Failed::Said(error)
+pub(super) fn said(error: Error) -> FleetUpError {
+    FleetUpError::Said(error)
 }
 
 /// An exit of what a fleet came to.
 pub(super) fn finish(
-    ended: std::result::Result<Exit, Failed>,
-    ground: &Ground,
-    out: &mut Out,
+    ended: std::result::Result<Exit, FleetUpError>,
+    ground: &CommandContext,
+    out: &mut OutputGate,
 ) -> Result<Exit> {
     match ended {
         Ok(exit) => Ok(exit),
-        Err(Failed::Said(error)) => Err(error),
-        Err(Failed::Ledger(error)) => {
+        Err(FleetUpError::Said(error)) => Err(error),
+        Err(FleetUpError::Ledger(error)) => {
             refuse(&error, &ground.store, out);
             Ok(Exit::Error)
         }
@@ -111,11 +116,11 @@ pub(super) fn finish(
 
 /// Counts signals for those who await.
 #[derive(Clone)]
-pub(super) struct Signals(watch::Receiver<u32>);
+pub(super) struct SignalCounter(watch::Receiver<u32>);
 
-impl Signals {
+impl SignalCounter {
     /// Listens from now on, once per process.
-    pub(super) fn listen() -> Result<Signals> {
+    pub(super) fn listen() -> Result<SignalCounter> {
         let cancel = Cancel::on_signals(HangUp::Ends)?;
         let (sender, receiver) = watch::channel(0);
         std::thread::Builder::new()
@@ -130,7 +135,7 @@ impl Signals {
                     }
                 }
             })?;
-        Ok(Signals(receiver))
+        Ok(SignalCounter(receiver))
     }
 
     /// Returns once there were so many.
@@ -142,12 +147,12 @@ impl Signals {
 }
 
 async fn up(
-    ground: &Ground,
+    ground: &CommandContext,
     requirement: Option<String>,
     until_idle: bool,
-    mut signals: Signals,
-    out: &mut Out,
-) -> std::result::Result<Exit, Failed> {
+    mut signals: SignalCounter,
+    out: &mut OutputGate,
+) -> std::result::Result<Exit, FleetUpError> {
     let ledger = ground.open().await?;
     let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
     let (seen, inputs) = roles.backlog.inputs().await?;
@@ -160,9 +165,9 @@ async fn up(
         return Ok(refuse_to_start(ground, &seen, &ready, &nothing.0, out));
     }
     ground.check_programs(true, true).map_err(said)?;
-    let api = Api::start(ground, &ledger, &roles).map_err(said)?;
-    let mut teller = Teller::new(&ledger, &ground.doing).await?;
-    let mut staff = Staff::begin(&mut roles.fleet, ground, &ready.recommendations.counts)?;
+    let api = FleetApi::start(ground, &ledger, &roles).map_err(said)?;
+    let mut teller = FleetReporter::new(&ledger, &ground.doing).await?;
+    let mut staff = RoleStarter::begin(&mut roles.fleet, ground, &ready.recommendations.counts)?;
     say_what_begins(ground, &ready, &staff, &api, &ledger, out).await?;
     let mut watch = Watching {
         roles: &mut roles,
@@ -215,10 +220,10 @@ enum End {
 
 /// Who looks after a fleet that is up.
 struct Watching<'u, 'g> {
-    roles: &'u mut Roles,
-    staff: &'u mut Staff<'g>,
-    teller: &'u mut Teller,
-    signals: &'u mut Signals,
+    roles: &'u mut LedgerContext,
+    staff: &'u mut RoleStarter<'g>,
+    teller: &'u mut FleetReporter,
+    signals: &'u mut SignalCounter,
     complaints: Complaints,
     until_idle: bool,
 }
@@ -237,8 +242,8 @@ impl Complaints {
     async fn tell(
         &mut self,
         backlog: &ProjectBacklog,
-        out: &mut Out,
-    ) -> std::result::Result<(), Failed> {
+        out: &mut OutputGate,
+    ) -> std::result::Result<(), FleetUpError> {
         let now = backlog.look().await?.failures;
         for failed in &now {
             if self.0.contains(&failed.reason) {
@@ -260,7 +265,7 @@ impl Complaints {
 
 impl Watching<'_, '_> {
     /// Tells what happens, and lets roles begin, until there is a reason to end.
-    async fn run(&mut self, out: &mut Out) -> std::result::Result<End, Failed> {
+    async fn run(&mut self, out: &mut OutputGate) -> std::result::Result<End, FleetUpError> {
         let fleet = &mut self.roles.fleet;
         let mut hints = fleet.listen().await?;
         let mut outside = self.roles.backlog.changes();
@@ -302,11 +307,11 @@ impl Watching<'_, '_> {
 }
 
 fn refuse_to_start(
-    ground: &Ground,
+    ground: &CommandContext,
     seen: &BacklogState,
     ready: &PreflightReport,
     words: &str,
-    out: &mut Out,
+    out: &mut OutputGate,
 ) -> Exit {
     let words = if seen.planned {
         "there is nothing to do: the requirement was planned before, and every task has ended"
@@ -329,19 +334,19 @@ fn refuse_to_start(
     Exit::NothingToDo
 }
 
-fn warn(words: &str, out: &mut Out) {
-    let label = out.paint_err.paint(Tone::Busy, "warning:");
+fn warn(words: &str, out: &mut OutputGate) {
+    let label = out.paint_err.paint(TextTone::Busy, "warning:");
     out.say(&format!("{label} {}", style::harmless(words)));
 }
 
 async fn say_what_begins(
-    ground: &Ground,
+    ground: &CommandContext,
     ready: &PreflightReport,
-    staff: &Staff<'_>,
-    api: &Api,
+    staff: &RoleStarter<'_>,
+    api: &FleetApi,
     ledger: &Ledger,
-    out: &mut Out,
-) -> std::result::Result<(), Failed> {
+    out: &mut OutputGate,
+) -> std::result::Result<(), FleetUpError> {
     let paused = ledger.is_paused().await?;
     if out.json {
         out.object(json!({
@@ -383,7 +388,7 @@ async fn say_what_begins(
 }
 
 /// Says what the planner came to, where the tasks do not say it themselves.
-pub(super) fn say_planned(planned: &PlanOutcome, out: &mut Out) {
+pub(super) fn say_planned(planned: &PlanOutcome, out: &mut OutputGate) {
     let (words, findings) = match planned {
         PlanOutcome::SentBack { attempt, findings } => {
             if out.json {
@@ -422,7 +427,10 @@ pub(super) fn say_planned(planned: &PlanOutcome, out: &mut Out) {
     }
 }
 
-async fn say_how_to_go_on(ledger: &Ledger, out: &mut Out) -> std::result::Result<(), Failed> {
+async fn say_how_to_go_on(
+    ledger: &Ledger,
+    out: &mut OutputGate,
+) -> std::result::Result<(), FleetUpError> {
     let counts = teller::counts(ledger).await?;
     if out.json {
         let counts: serde_json::Map<_, _> = counts
@@ -440,11 +448,11 @@ async fn say_how_to_go_on(ledger: &Ledger, out: &mut Out) -> std::result::Result
 }
 
 async fn say_the_end(
-    ground: &Ground,
-    roles: &Roles,
+    ground: &CommandContext,
+    roles: &LedgerContext,
     ledger: &Ledger,
-    out: &mut Out,
-) -> std::result::Result<Exit, Failed> {
+    out: &mut OutputGate,
+) -> std::result::Result<Exit, FleetUpError> {
     let told = teller::everything_told(ledger).await?;
     let undone = teller::undone(&told);
     let left_out = left_out(roles).await?;
@@ -489,7 +497,7 @@ async fn say_the_end(
 
 /// What somebody asked for and no task came of: issues that cannot be read, and a
 /// requirement without a plan.
-async fn left_out(roles: &Roles) -> std::result::Result<Vec<String>, Failed> {
+async fn left_out(roles: &LedgerContext) -> std::result::Result<Vec<String>, FleetUpError> {
     let seen = roles.backlog.look().await?;
     let mut words: Vec<String> = seen
         .failures

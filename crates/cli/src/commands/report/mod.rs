@@ -9,11 +9,11 @@ use runner::{Error, ErrorCode, Project, Result};
 use runner_core::report::{PassedNode, PlanChange, RunReport};
 
 use super::Exit;
-use crate::out::Out;
+use crate::out::OutputGate;
 use crate::style;
 
 /// Prints the page.
-pub(crate) fn run(dir: &Path, md: bool, out: &mut Out) -> Result<Exit> {
+pub(crate) fn run(dir: &Path, md: bool, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let report = runner::report(&project)?;
     if out.json {

@@ -3,7 +3,7 @@
 use runner_core::report::{NextCommand, NodeHistory, RunReport};
 
 use super::{NODE_COLUMNS, item, node_rows, outcomes, place, plan_change, proof, time};
-use crate::style::{self, Paint, Tone};
+use crate::style::{self, TextPaint, TextTone};
 
 /// More of a list than this is cut, with the count of the rest.
 const SHOWN: usize = 30;
@@ -12,13 +12,13 @@ const SHOWN: usize = 30;
 const WORDS: usize = 160;
 
 /// The lines of the page.
-pub(crate) fn page(report: &RunReport, paint: Paint) -> Vec<String> {
+pub(crate) fn page(report: &RunReport, paint: TextPaint) -> Vec<String> {
     let tone = match report.state {
-        "complete" => Tone::Good,
-        "stuck" | "invalid" | "error" => Tone::Bad,
-        _ => Tone::Busy,
+        "complete" => TextTone::Good,
+        "stuck" | "invalid" | "error" => TextTone::Bad,
+        _ => TextTone::Busy,
     };
-    let mut page = Page {
+    let mut page = ReportPage {
         paint,
         lines: vec![paint.paint(tone, style::one_line(&report.verdict, 400))],
     };
@@ -47,14 +47,14 @@ pub(crate) fn page(report: &RunReport, paint: Paint) -> Vec<String> {
 }
 
 /// What went before on a leaf.
-pub(crate) fn trouble(trouble: &NodeHistory, paint: Paint, indent: &str) -> Vec<String> {
+pub(crate) fn trouble(trouble: &NodeHistory, paint: TextPaint, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for one in &trouble.tries {
         let iter = one
             .iter
             .map_or_else(|| "last try".to_owned(), |iter| format!("iteration {iter}"));
         let words = one.summary.as_deref().unwrap_or("(no words are known)");
-        let outcome = paint.paint(Tone::Busy, one.outcome.words());
+        let outcome = paint.paint(TextTone::Busy, one.outcome.words());
         lines.push(format!(
             "{indent}{iter}, {outcome}: {}",
             style::one_line(words, WORDS)
@@ -75,7 +75,7 @@ pub(crate) fn trouble(trouble: &NodeHistory, paint: Paint, indent: &str) -> Vec<
             Some(tail) => {
                 lines.push(format!("{head}:"));
                 for line in style::harmless(tail).lines() {
-                    let bar = paint.paint(Tone::Dim, "│");
+                    let bar = paint.paint(TextTone::Dim, "│");
                     lines.push(format!("{indent}  {bar} {line}"));
                 }
             }
@@ -85,28 +85,28 @@ pub(crate) fn trouble(trouble: &NodeHistory, paint: Paint, indent: &str) -> Vec<
 }
 
 /// Commands with what they do, in two columns.
-pub(crate) fn commands(list: &[NextCommand], paint: Paint, indent: &str) -> Vec<String> {
+pub(crate) fn commands(list: &[NextCommand], paint: TextPaint, indent: &str) -> Vec<String> {
     let width = list.iter().map(|it| it.command.len()).max().unwrap_or(0);
     list.iter()
         .map(|it| {
-            let command = paint.paint(Tone::Strong, format!("{:width$}", it.command));
+            let command = paint.paint(TextTone::Strong, format!("{:width$}", it.command));
             format!("{indent}{command}  {}", it.why)
         })
         .collect()
 }
 
-struct Page {
-    paint: Paint,
+struct ReportPage {
+    paint: TextPaint,
     lines: Vec<String>,
 }
 
-impl Page {
+impl ReportPage {
     fn section(&mut self, title: &str, lines: &[String]) {
         if lines.is_empty() {
             return;
         }
         self.lines.push(String::new());
-        self.lines.push(self.paint.paint(Tone::Strong, title));
+        self.lines.push(self.paint.paint(TextTone::Strong, title));
         self.lines.extend_from_slice(lines);
     }
 
@@ -150,7 +150,7 @@ impl Page {
                 })
                 .collect();
             let title = style::one_line(node.title.as_deref().unwrap_or_default(), 60);
-            let mark = self.paint.paint(Tone::Good, "✓");
+            let mark = self.paint.paint(TextTone::Good, "✓");
             let line = format!(
                 "  {mark} {:width$}  {}  {title}",
                 name(node),
@@ -164,7 +164,7 @@ impl Page {
     fn stuck(&mut self, report: &RunReport) {
         let mut lines = Vec::new();
         for node in &report.stuck {
-            let mark = self.paint.paint(Tone::Bad, "✗");
+            let mark = self.paint.paint(TextTone::Bad, "✗");
             let used = style::counted(node.attempts, "attempt");
             lines.push(format!(
                 "  {mark} {}  {used} used up  {}",
@@ -226,7 +226,7 @@ impl Page {
                 .collect();
             let line = format!("    {}", cells.join("  "));
             self.lines.push(if index == 0 {
-                self.paint.paint(Tone::Dim, line)
+                self.paint.paint(TextTone::Dim, line)
             } else {
                 line
             });
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_agents_say_cannot_move_the_cursor_or_make_lines() {
         let report = super::super::hostile("x\x1b[2Jy\u{202e}\r\nerror: forged");
-        let lines = page(&report, Paint { on: false });
+        let lines = page(&report, TextPaint { on: false });
         for line in &lines {
             assert!(
                 !line.contains(|c: char| c.is_control() || c == '\u{202e}'),

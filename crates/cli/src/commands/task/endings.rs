@@ -15,13 +15,13 @@ use runner_lifecycle::{
 };
 
 use super::{show, usage, word};
-use crate::commands::ledger::{Trouble, io};
+use crate::commands::ledger::{LedgerCommandError, io};
 use crate::ledger_args::FinishArgs;
 
-type Found<T> = std::result::Result<T, Trouble>;
+type EndingResult<T> = std::result::Result<T, LedgerCommandError>;
 
 /// The run that began with that token; empty if none did.
-pub(super) async fn run_id(ledger: &Ledger, id: &TaskId, token: u64) -> Found<String> {
+pub(super) async fn run_id(ledger: &Ledger, id: &TaskId, token: u64) -> EndingResult<String> {
     if ledger.task(id).await?.is_none() {
         return Err(show::unknown(id));
     }
@@ -31,7 +31,7 @@ pub(super) async fn run_id(ledger: &Ledger, id: &TaskId, token: u64) -> Found<St
 }
 
 /// The intent that is open, else the one that was recorded last.
-async fn intent(ledger: &Ledger, id: &TaskId) -> Found<Intent> {
+async fn intent(ledger: &Ledger, id: &TaskId) -> EndingResult<Intent> {
     let recorded = |change: &FieldChange| match change {
         FieldChange::intent(intent) => intent.clone(),
         _ => None,
@@ -50,7 +50,7 @@ async fn intent(ledger: &Ledger, id: &TaskId) -> Found<Intent> {
     })
 }
 
-fn read_packet(path: Option<&Path>) -> Found<ResultPacket> {
+fn read_packet(path: Option<&Path>) -> EndingResult<ResultPacket> {
     let path = path.unwrap_or(Path::new("-"));
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
@@ -63,7 +63,7 @@ fn read_packet(path: Option<&Path>) -> Found<ResultPacket> {
 }
 
 /// A point in time as people and providers write it.
-fn time(text: &str) -> Found<Timestamp> {
+fn time(text: &str) -> EndingResult<Timestamp> {
     let parsed: Result<jiff::Timestamp, jiff::Error> = text.parse();
     let at = parsed.map_err(|_| {
         usage(format!(
@@ -74,7 +74,11 @@ fn time(text: &str) -> Found<Timestamp> {
 }
 
 /// The request that these words make.
-pub(super) async fn request(ledger: &Ledger, id: &TaskId, args: &FinishArgs) -> Found<Request> {
+pub(super) async fn request(
+    ledger: &Ledger,
+    id: &TaskId,
+    args: &FinishArgs,
+) -> EndingResult<Request> {
     let token = args.lease.token;
     let run_id = run_id(ledger, id, token).await?;
     if let Some(ending) = of_judge(args)? {
@@ -119,7 +123,7 @@ pub(super) async fn request(ledger: &Ledger, id: &TaskId, args: &FinishArgs) -> 
     })
 }
 
-fn of_judge(args: &FinishArgs) -> Found<Option<JudgeEnding>> {
+fn of_judge(args: &FinishArgs) -> EndingResult<Option<JudgeEnding>> {
     let reason = || args.note.clone();
     Ok(if args.approve {
         let packet = read_packet(args.packet.as_deref())?;
@@ -138,7 +142,7 @@ fn of_judge(args: &FinishArgs) -> Found<Option<JudgeEnding>> {
     })
 }
 
-fn of_work(args: &FinishArgs) -> Found<WorkEnding> {
+fn of_work(args: &FinishArgs) -> EndingResult<WorkEnding> {
     Ok(if args.success {
         WorkEnding::Success {
             result: args.result.clone(),

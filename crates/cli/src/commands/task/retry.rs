@@ -7,17 +7,17 @@ use runner_lifecycle::{
     BlockReason, Facts, Refusal, RefusalCode, Request, ReworkCause, Task, TaskId, TaskOrigin,
 };
 
-use super::{Ended, ask_knowing, resources, show, task_id};
-use crate::commands::ledger::Trouble;
+use super::{TaskEnd, ask_knowing, resources, show, task_id};
+use crate::commands::ledger::LedgerCommandError;
 use crate::ledger_args::{RetryArgs, TaskArgs};
-use crate::out::Out;
+use crate::out::OutputGate;
 
 pub(super) async fn retry(
     ledger: &Ledger,
     args: &TaskArgs,
     retry: &RetryArgs,
-    out: &mut Out,
-) -> Ended {
+    out: &mut OutputGate,
+) -> TaskEnd {
     let id = &task_id(&retry.id)?;
     let Some(task) = ledger.task(id).await? else {
         return Err(show::unknown(id));
@@ -60,7 +60,7 @@ async fn begins_anew(
     ledger: &Ledger,
     args: &TaskArgs,
     task: &Task,
-) -> std::result::Result<bool, Trouble> {
+) -> std::result::Result<bool, LedgerCommandError> {
     let Some(next) = &task.superseded_by else {
         return Ok(task.state.is_terminal());
     };
@@ -74,7 +74,7 @@ async fn begins_anew(
 
 /// The id of the successor. It does not change while the task does, so that a repeat is
 /// the same request.
-fn successor(task: &Task, retry: &RetryArgs) -> std::result::Result<TaskId, Trouble> {
+fn successor(task: &Task, retry: &RetryArgs) -> std::result::Result<TaskId, LedgerCommandError> {
     if let Some(name) = &retry.successor {
         return task_id(name);
     }
@@ -92,7 +92,10 @@ fn is_refused(task: &Task) -> bool {
 }
 
 /// The corrected packet, if a scope was given.
-fn packet(task: &Task, retry: &RetryArgs) -> std::result::Result<Option<NewPacket>, Trouble> {
+fn packet(
+    task: &Task,
+    retry: &RetryArgs,
+) -> std::result::Result<Option<NewPacket>, LedgerCommandError> {
     if retry.scope.is_empty() {
         return Ok(None);
     }

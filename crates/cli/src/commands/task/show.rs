@@ -8,13 +8,13 @@ use runner_lifecycle::row::FieldChange;
 use runner_lifecycle::{Refusal, RefusalCode, Task, TaskId, TaskState, Timestamp};
 use serde_json::{Value, json};
 
-use super::Ended;
+use super::TaskEnd;
 use crate::commands::Exit;
-use crate::commands::ledger::Trouble;
-use crate::out::Out;
-use crate::style::{self, Tone};
+use crate::commands::ledger::LedgerCommandError;
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
 
-pub(super) fn unknown(id: &TaskId) -> Trouble {
+pub(super) fn unknown(id: &TaskId) -> LedgerCommandError {
     Refusal::new(
         RefusalCode::MissingRequiredInput,
         format!("there is no task {id} in this ledger"),
@@ -33,17 +33,17 @@ pub(crate) fn time(at: Timestamp) -> String {
     }
 }
 
-pub(crate) fn tone(state: TaskState) -> Tone {
+pub(crate) fn tone(state: TaskState) -> TextTone {
     match state {
-        TaskState::Done => Tone::Good,
-        TaskState::InProgress => Tone::Busy,
-        TaskState::Failed | TaskState::Blocked => Tone::Bad,
-        TaskState::Todo | TaskState::Canceled => Tone::Dim,
+        TaskState::Done => TextTone::Good,
+        TaskState::InProgress => TextTone::Busy,
+        TaskState::Failed | TaskState::Blocked => TextTone::Bad,
+        TaskState::Todo | TaskState::Canceled => TextTone::Dim,
     }
 }
 
 /// One task in one line.
-pub(super) fn line(task: &Task, out: &Out) -> String {
+pub(super) fn line(task: &Task, out: &OutputGate) -> String {
     let state = out.paint.paint(tone(task.state), task.state.as_str());
     let blocked = task.blocker.as_ref().map(|blocker| {
         let until = blocker
@@ -72,7 +72,7 @@ pub(super) fn blockers(tasks: &[Task]) -> Value {
     json!(runner_lifecycle::decide::blockers(tasks))
 }
 
-pub(super) async fn list(ledger: &Ledger, filter: &TaskFilter, out: &mut Out) -> Ended {
+pub(super) async fn list(ledger: &Ledger, filter: &TaskFilter, out: &mut OutputGate) -> TaskEnd {
     let tasks = ledger.tasks(filter).await?;
     if out.json {
         out.object(json!({"tasks": tasks, "blockers": blockers(&tasks)}));
@@ -92,7 +92,7 @@ pub(super) async fn list(ledger: &Ledger, filter: &TaskFilter, out: &mut Out) ->
     Ok(Exit::Success)
 }
 
-pub(super) async fn show(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
+pub(super) async fn show(ledger: &Ledger, id: &TaskId, out: &mut OutputGate) -> TaskEnd {
     let task = ledger.task(id).await?.ok_or_else(|| unknown(id))?;
     let (events, runs) = (ledger.events(id).await?, ledger.runs(id).await?);
     let lease = ledger.lease(id).await?;
@@ -135,7 +135,7 @@ pub(super) async fn show(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
 }
 
 /// The history, one line for each event, with how long each state lasted.
-fn timeline(events: &[TaskEvent], out: &mut Out) {
+fn timeline(events: &[TaskEvent], out: &mut OutputGate) {
     for (at, event) in events.iter().enumerate() {
         let last = at + 1 == events.len();
         let mark = if last { "└" } else { "├" };
@@ -167,7 +167,7 @@ fn said(event: &TaskEvent) -> Option<&str> {
     why.or(blocked).filter(|words| !words.trim().is_empty())
 }
 
-pub(super) async fn events(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
+pub(super) async fn events(ledger: &Ledger, id: &TaskId, out: &mut OutputGate) -> TaskEnd {
     let events = ledger.events(id).await?;
     if events.is_empty() {
         return Err(unknown(id));
@@ -180,7 +180,7 @@ pub(super) async fn events(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended
     Ok(Exit::Success)
 }
 
-pub(super) async fn why(ledger: &Ledger, id: &TaskId, out: &mut Out) -> Ended {
+pub(super) async fn why(ledger: &Ledger, id: &TaskId, out: &mut OutputGate) -> TaskEnd {
     let task = ledger.task(id).await?.ok_or_else(|| unknown(id))?;
     let chain = FleetSnapshot::of(ledger).await?.chain(&task).await?;
     let Some((first, behind)) = chain.split_first() else {

@@ -30,7 +30,7 @@ pub(crate) fn main() -> ExitCode {
     let answer = match variable("RUNNER_QUESTION").as_str() {
         "plan" => Some(plan(!prompt().contains("What was wrong with your plan"))),
         "review" => Some(verdict(&run)),
-        _ => Desk {
+        _ => DemoSession {
             project: PathBuf::from(project),
         }
         .work(&run),
@@ -71,11 +71,11 @@ fn verdict(run: &str) -> Value {
     json!({"verdict": "approve", "summary": "It does what was asked.", "findings": [], "criteria": []})
 }
 
-struct Desk {
+struct DemoSession {
     project: PathBuf,
 }
 
-impl Desk {
+impl DemoSession {
     /// What the session reports; none: its quota is used up.
     fn work(&self, run: &str) -> Option<Value> {
         let (name, place, number) = parts(run)?;

@@ -13,9 +13,9 @@ use runner_lifecycle::{Task, TaskState};
 /// How long git may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Text(Vec<u8>);
+struct DemoText(Vec<u8>);
 
-impl Sink for Text {
+impl Sink for DemoText {
     fn output(&mut self, _: Stream, bytes: &[u8]) -> Flow {
         self.0.extend_from_slice(bytes);
         Flow::Go
@@ -37,7 +37,7 @@ pub(super) fn git(folder: &Path, words: &[&str]) -> Result<String> {
         monitor: false,
         hold_lock: None,
     };
-    let mut text = Text(Vec::new());
+    let mut text = DemoText(Vec::new());
     let report = Supervisor::this_binary().run(&spec, &Cancel::new()?, &mut text)?;
     let said = String::from_utf8_lossy(&text.0).into_owned();
     match report.ended {

@@ -18,16 +18,16 @@ use runner_lifecycle::run::Lease;
 use runner_lifecycle::{LeasePurpose, Task};
 use serde_json::json;
 
-use super::ground::{Ground, Roles};
-use super::staff::Staff;
-use super::teller::{self, Teller, Told};
-use super::up::{Failed, Signals, finish, runtime, said};
+use super::ground::{CommandContext, LedgerContext};
+use super::staff::RoleStarter;
+use super::teller::{self, FleetReporter, TaskNews};
+use super::up::{FleetUpError, SignalCounter, finish, runtime, said};
 use crate::commands::Exit;
 use crate::demo::make_folder;
 use crate::ledger_args::StoreArgs;
-use crate::out::Out;
-use crate::style::{self, Tone};
-use workers::Hand;
+use crate::out::OutputGate;
+use crate::style::{self, TextTone};
+use workers::WorkerProcess;
 
 const WORKERS: u32 = 4;
 /// How long a failed task waits: this is a demo, nobody wants to.
@@ -38,11 +38,11 @@ const LIMIT: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(300);
 
 /// Plays it all and says where to look.
-pub(super) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
+pub(super) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     let folder = make_folder(dir)?;
     let folder = folder.canonicalize()?;
     prepare(&folder)?;
-    let mut ground = Ground::find(&folder, &StoreArgs { store: None })?;
+    let mut ground = CommandContext::find(&folder, &StoreArgs { store: None })?;
     ground.cooldown_secs = Some(COOLDOWN_SECS);
     if out.json {
         out.object(json!({"event": "started", "folder": folder}));
@@ -54,7 +54,7 @@ pub(super) fn run(dir: Option<&Path>, out: &mut Out) -> Result<Exit> {
         out.say("Plans, runs and results fail, a quota is used up, a worker is killed, somebody else commits.");
         out.say("");
     }
-    let signals = Signals::listen()?;
+    let signals = SignalCounter::listen()?;
     let runtime = runtime()?;
     let ended = runtime.block_on(play(&ground, signals, out));
     finish(ended, &ground, out)
@@ -117,20 +117,20 @@ struct Mishaps {
 }
 
 async fn play(
-    ground: &Ground,
-    mut signals: Signals,
-    out: &mut Out,
-) -> std::result::Result<Exit, Failed> {
+    ground: &CommandContext,
+    mut signals: SignalCounter,
+    out: &mut OutputGate,
+) -> std::result::Result<Exit, FleetUpError> {
     let begun = Instant::now();
     let ledger = ground.open().await?;
     let mut roles = ground.roles(ledger.clone(), None).map_err(said)?;
-    let mut teller = Teller::new(&ledger, &ground.doing).await?;
+    let mut teller = FleetReporter::new(&ledger, &ground.doing).await?;
     // Workers are processes of their own here, so that one can be killed.
     let counts = RoleCounts {
         worker: 0,
         ..RoleCounts::from(ground.settings())
     };
-    Staff::begin(&mut roles.fleet, ground, &counts)?;
+    RoleStarter::begin(&mut roles.fleet, ground, &counts)?;
     let mut hands = Vec::new();
     for number in 1..=WORKERS {
         hands.push(hire(ground, &format!("worker-{number}"))?);
@@ -157,7 +157,7 @@ async fn play(
         hand.stop();
     }
     // They write to the ledger once more, while this waits.
-    let gone = tokio::task::spawn_blocking(move || hands.into_iter().for_each(Hand::join));
+    let gone = tokio::task::spawn_blocking(move || hands.into_iter().for_each(WorkerProcess::join));
     let errors = roles.fleet.end().await;
     let _ = gone.await;
     teller.tell(out).await?;
@@ -184,8 +184,8 @@ async fn play(
     Ok(tell(ground, &told, &wrong, begun.elapsed(), out))
 }
 
-fn hire(ground: &Ground, name: &str) -> std::result::Result<Hand, Failed> {
-    Hand::start(&ground.root, name, COOLDOWN_SECS).map_err(said)
+fn hire(ground: &CommandContext, name: &str) -> std::result::Result<WorkerProcess, FleetUpError> {
+    WorkerProcess::start(&ground.root, name, COOLDOWN_SECS).map_err(said)
 }
 
 /// Why a wait ended.
@@ -195,7 +195,11 @@ enum Waited {
     Broken(String),
 }
 
-async fn wait(roles: &mut Roles, hints: &mut StoreNotifications, signals: &mut Signals) -> Waited {
+async fn wait(
+    roles: &mut LedgerContext,
+    hints: &mut StoreNotifications,
+    signals: &mut SignalCounter,
+) -> Waited {
     tokio::select! {
         biased;
         () = signals.reached(1) => Waited::Signal,
@@ -209,11 +213,11 @@ impl Mishaps {
     /// Lets happen what the fleet cannot foresee, once its time has come.
     async fn come(
         &mut self,
-        ground: &Ground,
+        ground: &CommandContext,
         ledger: &Ledger,
-        hands: &mut Vec<Hand>,
-        out: &mut Out,
-    ) -> std::result::Result<(), Failed> {
+        hands: &mut Vec<WorkerProcess>,
+        out: &mut OutputGate,
+    ) -> std::result::Result<(), FleetUpError> {
         if self.killed && self.committed {
             return Ok(());
         }
@@ -239,11 +243,11 @@ fn is_first(lease: &Lease, name: &str) -> bool {
 
 /// `kill -9` of whoever works there, and another one under its name.
 fn kill(
-    ground: &Ground,
+    ground: &CommandContext,
     lease: &Lease,
-    hands: &mut Vec<Hand>,
-    out: &mut Out,
-) -> std::result::Result<bool, Failed> {
+    hands: &mut Vec<WorkerProcess>,
+    out: &mut OutputGate,
+) -> std::result::Result<bool, FleetUpError> {
     let Some(at) = hands.iter().position(|hand| hand.name == lease.owner) else {
         return Ok(false);
     };
@@ -266,7 +270,7 @@ fn kill(
 }
 
 /// Somebody commits to a file that a worker writes at the same time.
-fn commit(ground: &Ground, out: &mut Out) -> std::result::Result<(), Failed> {
+fn commit(ground: &CommandContext, out: &mut OutputGate) -> std::result::Result<(), FleetUpError> {
     let tools = ground.root.join("tools");
     let written = std::fs::create_dir_all(&tools)
         .and_then(|()| std::fs::write(tools.join("sort.sh"), script::BY_HAND));
@@ -282,18 +286,18 @@ fn commit(ground: &Ground, out: &mut Out) -> std::result::Result<(), Failed> {
     Ok(())
 }
 
-fn happened(event: &str, words: &str, out: &mut Out) {
+fn happened(event: &str, words: &str, out: &mut OutputGate) {
     if out.json {
         out.object(json!({"event": event, "words": words}));
     } else {
-        let mark = out.paint_err.paint(Tone::Strong, "!");
+        let mark = out.paint_err.paint(TextTone::Strong, "!");
         out.say(&format!("{mark} {words}"));
     }
 }
 
 /// What ended otherwise than a demo should.
-fn unexpected(told: &[Told]) -> Vec<String> {
-    let plain = |one: &Told| one.task.rework_of.is_none();
+fn unexpected(told: &[TaskNews]) -> Vec<String> {
+    let plain = |one: &TaskNews| one.task.rework_of.is_none();
     let mut wrong = Vec::new();
     for one in told.iter().filter(|one| plain(one)) {
         let name = one
@@ -312,7 +316,13 @@ fn unexpected(told: &[Told]) -> Vec<String> {
     wrong
 }
 
-fn tell(ground: &Ground, told: &[Told], wrong: &[String], took: Duration, out: &mut Out) -> Exit {
+fn tell(
+    ground: &CommandContext,
+    told: &[TaskNews],
+    wrong: &[String],
+    took: Duration,
+    out: &mut OutputGate,
+) -> Exit {
     let exit = if wrong.is_empty() {
         Exit::Success
     } else {
@@ -338,7 +348,7 @@ fn tell(ground: &Ground, told: &[Told], wrong: &[String], took: Duration, out: &
         out.problem(finding, None);
     }
     if wrong.is_empty() {
-        let word = out.paint_err.paint(Tone::Good, "clean");
+        let word = out.paint_err.paint(TextTone::Good, "clean");
         out.say(&format!(
             "{word}: every task that is done is in {} exactly once, nothing else is, and nothing is left behind.",
             ground.base()
@@ -348,7 +358,7 @@ fn tell(ground: &Ground, told: &[Told], wrong: &[String], took: Duration, out: &
     exit
 }
 
-fn say_where_to_look(folder: &Path, told: &[Told], out: &mut Out) {
+fn say_where_to_look(folder: &Path, told: &[TaskNews], out: &mut OutputGate) {
     let runner = format!("runner -C {}", folder.display());
     let dead = told
         .iter()

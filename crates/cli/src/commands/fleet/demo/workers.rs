@@ -15,7 +15,7 @@ use serde_json::Value;
 const GRACE: Duration = Duration::from_secs(20);
 
 /// A worker process.
-pub(super) struct Hand {
+pub(super) struct WorkerProcess {
     pub(super) name: String,
     pid: Arc<AtomicI32>,
     cancel: Cancel,
@@ -23,12 +23,12 @@ pub(super) struct Hand {
 }
 
 /// Hears the process number that a worker tells when it begins.
-struct Ear {
+struct PidReader {
     pid: Arc<AtomicI32>,
     line: Vec<u8>,
 }
 
-impl Sink for Ear {
+impl Sink for PidReader {
     fn output(&mut self, stream: Stream, bytes: &[u8]) -> Flow {
         if stream == Stream::Stdout && self.pid.load(Ordering::SeqCst) == 0 {
             self.line.extend_from_slice(bytes);
@@ -43,9 +43,9 @@ impl Sink for Ear {
     }
 }
 
-impl Hand {
+impl WorkerProcess {
     /// Starts one. Whatever it starts ends with it, and it with us.
-    pub(super) fn start(folder: &Path, name: &str, cooldown_secs: u64) -> Result<Hand> {
+    pub(super) fn start(folder: &Path, name: &str, cooldown_secs: u64) -> Result<WorkerProcess> {
         let me = std::env::current_exe()?;
         let words: [OsString; 8] = [
             me.into(),
@@ -76,7 +76,7 @@ impl Hand {
             hold_lock: None,
         };
         let (cancel, pid) = (Cancel::new()?, Arc::new(AtomicI32::new(0)));
-        let mut ear = Ear {
+        let mut ear = PidReader {
             pid: Arc::clone(&pid),
             line: Vec::new(),
         };
@@ -87,7 +87,7 @@ impl Hand {
                 // How it ended is seen in the ledger.
                 let _ = Supervisor::this_binary().run(&spec, &ended, &mut ear);
             })?;
-        Ok(Hand {
+        Ok(WorkerProcess {
             name: name.to_owned(),
             pid,
             cancel,
