@@ -18,7 +18,7 @@ use runner_agents::{AgentEvent, AgentSpec, FailureKind};
 use runner_core::config::BackendKind;
 use runner_core::output::AgentOutput;
 use runner_core::schema::AGENT_OUTPUT_FOR_MODELS;
-use runner_testkit::model::{self, ModelServer, Turn};
+use runner_testkit::model::{self, ModelServer, ModelTurn};
 use serde_json::json;
 
 use support::Recorded;
@@ -30,14 +30,14 @@ const LIMIT_ENDS: u64 = 1_893_553_440;
 /// A session to play.
 struct Scenario {
     name: &'static str,
-    turns: Vec<Turn>,
+    turns: Vec<ModelTurn>,
     base_url: &'static str,
     /// A name that codex knows gets other tools than one that it does not.
     model: &'static str,
     has_key: bool,
 }
 
-fn scenario(name: &'static str, turns: Vec<Turn>) -> Scenario {
+fn scenario(name: &'static str, turns: Vec<ModelTurn>) -> Scenario {
     Scenario {
         name,
         turns,
@@ -48,7 +48,8 @@ fn scenario(name: &'static str, turns: Vec<Turn>) -> Scenario {
 }
 
 fn scenarios() -> Vec<Scenario> {
-    let write = || Turn::shell("echo hi > greeting.txt && cat greeting.txt").tokens(1000, 0, 50);
+    let write =
+        || ModelTurn::shell("echo hi > greeting.txt && cat greeting.txt").tokens(1000, 0, 50);
     let limit = json!({"error": {
         "type": "usage_limit_reached",
         "message": "The usage limit has been reached",
@@ -60,67 +61,73 @@ fn scenarios() -> Vec<Scenario> {
             "codex-success",
             vec![
                 write(),
-                Turn::shell("test -e nothing; exit 3"),
-                Turn::message(DONE).tokens(1100, 1000, 30),
+                ModelTurn::shell("test -e nothing; exit 3"),
+                ModelTurn::message(DONE).tokens(1100, 1000, 30),
             ],
         ),
         Scenario {
             model: "",
             ..scenario(
                 "codex-success-default-model",
-                vec![write(), Turn::message(DONE)],
+                vec![write(), ModelTurn::message(DONE)],
             )
         },
         scenario(
             "codex-decomposed",
             vec![
-                Turn::shell("printf '{\"id\":\"root\"}\\n' > tree.json"),
-                Turn::message(r#"{"status":"decomposed","summary":"split in two"}"#),
+                ModelTurn::shell("printf '{\"id\":\"root\"}\\n' > tree.json"),
+                ModelTurn::message(r#"{"status":"decomposed","summary":"split in two"}"#),
             ],
         ),
-        scenario("codex-not-json", vec![Turn::message("not json at all")]),
+        scenario(
+            "codex-not-json",
+            vec![ModelTurn::message("not json at all")],
+        ),
         scenario(
             "codex-schema-violation",
-            vec![Turn::message(r#"{"status":"finished","extra":1}"#)],
+            vec![ModelTurn::message(r#"{"status":"finished","extra":1}"#)],
         ),
         scenario(
             "codex-401",
-            vec![Turn::status(
+            vec![ModelTurn::status(
                 401,
                 r#"{"error":{"message":"Incorrect API key provided"}}"#,
             )],
         ),
         scenario(
             "codex-429",
-            vec![Turn::status(429, r#"{"error":{"message":"slow down"}}"#)],
+            vec![ModelTurn::status(
+                429,
+                r#"{"error":{"message":"slow down"}}"#,
+            )],
         ),
         scenario(
             "codex-usage-limit",
-            vec![Turn::status(429, &limit.to_string())],
+            vec![ModelTurn::status(429, &limit.to_string())],
         ),
         scenario(
             "codex-quota",
-            vec![Turn::failed(
+            vec![ModelTurn::failed(
                 "insufficient_quota",
                 "You exceeded your current quota",
             )],
         ),
         scenario(
             "codex-stream-rate-limit",
-            vec![Turn::failed(
+            vec![ModelTurn::failed(
                 "rate_limit_exceeded",
                 "Rate limit reached for gpt-x. Please try again in 11.5s.",
             )],
         ),
-        scenario("codex-500", vec![Turn::status(500, "oops")]),
+        scenario("codex-500", vec![ModelTurn::status(500, "oops")]),
         Scenario {
             base_url: model::REFUSED_BASE_URL,
             ..scenario("codex-refused", Vec::new())
         },
-        scenario("codex-cut", vec![write(), Turn::Cut]),
+        scenario("codex-cut", vec![write(), ModelTurn::Cut]),
         scenario(
             "codex-context-full",
-            vec![Turn::failed(
+            vec![ModelTurn::failed(
                 "context_length_exceeded",
                 "Your input exceeds the context window of this model.",
             )],
@@ -272,7 +279,7 @@ fn a_session_does_real_work_and_reports() {
 #[ignore = "needs the codex binary: RUNNER_CODEX"]
 fn the_prompt_and_the_schema_reach_the_model() {
     let codex = codex();
-    let server = ModelServer::start(vec![Turn::Hang]);
+    let server = ModelServer::start(vec![ModelTurn::Hang]);
     let temp = tempfile::tempdir().unwrap();
     let schema = temp.path().join("schema.json");
     fs::write(&schema, AGENT_OUTPUT_FOR_MODELS).unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use agent_support::stub::{Scene, Stub, expected};
 use agent_support::{GOAL, assert_runner_error, assert_step_says};
-use runner_testkit::{Config, Run, assert_no_process, eventually};
+use runner_testkit::{TestConfig, TestRun, assert_no_process, eventually};
 use serde_json::{Value, json};
 
 /// Longer than anything takes on a loaded machine: reaching it is a failure.
@@ -47,7 +47,7 @@ fn working() -> Scene {
 
 /// The last line of `loop --json`.
 #[track_caller]
-fn end(run: &Run) -> Value {
+fn end(run: &TestRun) -> Value {
     let last = run.json_lines().pop().unwrap();
     assert_eq!(last["event"], "finished", "{}", run.describe());
     last
@@ -160,7 +160,7 @@ fn a_budget_of_money_ends_the_session_in_mid_stream() {
 }
 
 /// Prices at which a recorded session of codex's costs 1.16 + 0.104 + 1 dollars.
-fn priced(config: &mut Config) {
+fn priced(config: &mut TestConfig) {
     config
         .set("executor.model", "scripted")
         .set("prices.scripted.input", 1000.0)

@@ -12,7 +12,7 @@ use hostile_support::{BIN, GOOD, check, finish, started, step};
 use runner_testkit::{TestRepo, assert_no_process};
 
 /// A run with these settings and this guard.
-fn repo_with(guard: &str, change: impl FnOnce(&mut runner_testkit::Config)) -> TestRepo {
+fn repo_with(guard: &str, change: impl FnOnce(&mut runner_testkit::TestConfig)) -> TestRepo {
     let repo = started(TestRepo::new(BIN), |repo| {
         repo.config(change);
         repo.write("guard.sh", guard);

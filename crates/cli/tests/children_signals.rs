@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use hostile_support::{GOOD, check, finish, repo};
-use runner_testkit::{Running, TestRepo, assert_no_process, assert_processes_end, eventually};
+use runner_testkit::{TestChild, TestRepo, assert_no_process, assert_processes_end, eventually};
 
 /// The agent works, starts what does not want to end, and waits.
 const BUSY: &str = r#"
@@ -23,7 +23,7 @@ fn marker(repo: &TestRepo) -> String {
 }
 
 /// Starts a command and waits until its session is at work.
-fn busy(repo: &TestRepo, args: &[&str], script: &str) -> Running {
+fn busy(repo: &TestRepo, args: &[&str], script: &str) -> TestChild {
     let iter = repo.run_state()["next_iter"].as_u64().unwrap();
     repo.agent_at(iter, script);
     let up = repo.agent_dir().join(format!("up-{iter}"));

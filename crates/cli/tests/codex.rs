@@ -16,8 +16,8 @@ use agent_support::{
     BIN, GOAL, argv, assert_runner_error, assert_step_says, files_with, has_words, hide_program,
     put_first_on_path, stream,
 };
-use runner_testkit::model::{self, ModelServer, Turn};
-use runner_testkit::{Run, Running, TestRepo, assert_no_process, eventually};
+use runner_testkit::model::{self, ModelServer, ModelTurn};
+use runner_testkit::{TestChild, TestRepo, TestRun, assert_no_process, eventually};
 use serde_json::{Value, json};
 
 const DONE: &str = r#"{"status":"done","summary":"wrote greeting.txt"}"#;
@@ -37,11 +37,11 @@ struct Stage {
 
 impl Stage {
     /// The model plays `turns`; the guard wants `greeting.txt`.
-    fn new(turns: Vec<Turn>) -> Self {
+    fn new(turns: Vec<ModelTurn>) -> Self {
         Self::prepared(turns, |_| {})
     }
 
-    fn prepared(turns: Vec<Turn>, change: impl FnOnce(&mut TestRepo)) -> Self {
+    fn prepared(turns: Vec<ModelTurn>, change: impl FnOnce(&mut TestRepo)) -> Self {
         let server = ModelServer::start(turns);
         let mut repo = TestRepo::new(BIN);
         repo.config(|config| {
@@ -73,13 +73,13 @@ impl Stage {
     }
 
     /// Starts the runner where there is no network but the model.
-    fn spawn(&self, args: &[&str]) -> Running {
+    fn spawn(&self, args: &[&str]) -> TestChild {
         let mut command = self.repo.hermetic(&self.wrapper);
         command.args(args);
         self.repo.spawn(command)
     }
 
-    fn run(&self, args: &[&str]) -> Run {
+    fn run(&self, args: &[&str]) -> TestRun {
         self.spawn(args).wait()
     }
 
@@ -110,9 +110,9 @@ fn codex() -> PathBuf {
 fn a_command_writes_a_file_and_the_leaf_passes() {
     let stage = Stage::prepared(
         vec![
-            Turn::shell("echo hi > greeting.txt && cat greeting.txt").tokens(1000, 0, 50),
-            Turn::shell("test -e nothing; exit 3"),
-            Turn::message(DONE).tokens(1100, 1000, 30),
+            ModelTurn::shell("echo hi > greeting.txt && cat greeting.txt").tokens(1000, 0, 50),
+            ModelTurn::shell("test -e nothing; exit 3"),
+            ModelTurn::message(DONE).tokens(1100, 1000, 30),
         ],
         |repo| {
             repo.config(|config| {
@@ -197,11 +197,12 @@ for order, name in enumerate(["a", "b"]):
 json.dump(tree, open(path, "w"))
 END"#;
     let stage = Stage::new(vec![
-        Turn::shell(python),
-        Turn::message(r#"{"status":"decomposed","summary":"two parts"}"#).tokens(500, 0, 10),
-        Turn::shell("echo hi > greeting.txt"),
-        Turn::message(DONE).tokens(700, 500, 11),
-        Turn::message(r#"{"status":"done","summary":"b was there already"}"#).tokens(900, 0, 12),
+        ModelTurn::shell(python),
+        ModelTurn::message(r#"{"status":"decomposed","summary":"two parts"}"#).tokens(500, 0, 10),
+        ModelTurn::shell("echo hi > greeting.txt"),
+        ModelTurn::message(DONE).tokens(700, 500, 11),
+        ModelTurn::message(r#"{"status":"done","summary":"b was there already"}"#)
+            .tokens(900, 0, 12),
     ]);
     let repo = &stage.repo;
     let run = stage.run(&["loop", "--json"]).success();
@@ -232,8 +233,8 @@ END"#;
 #[test]
 fn a_report_that_is_no_json_never_counts() {
     let stage = Stage::new(vec![
-        Turn::shell("echo hi > greeting.txt"),
-        Turn::message("not json at all"),
+        ModelTurn::shell("echo hi > greeting.txt"),
+        ModelTurn::message("not json at all"),
     ]);
     let meta = stage.fails("malformed_output", "runner log 1");
     // The work is kept, the guard was not asked, and the words are there to be read.
@@ -252,7 +253,7 @@ fn a_report_against_the_schema_never_counts() {
         r#"{"status":"done","summary":""}"#,
         r#"[{"status":"done","summary":"x"}]"#,
     ] {
-        let stage = Stage::new(vec![Turn::message(report)]);
+        let stage = Stage::new(vec![ModelTurn::message(report)]);
         let meta = stage.fails("malformed_output", "runner log 1");
         assert!(
             meta["error"]["message"]
@@ -268,7 +269,7 @@ fn a_report_against_the_schema_never_counts() {
 fn a_refused_key_ends_the_loop() {
     // Providers quote what they refuse.
     let body = json!({"error": {"message": format!("Incorrect API key provided: {KEY}.")}});
-    let refused = || Turn::status(401, &body.to_string());
+    let refused = || ModelTurn::status(401, &body.to_string());
     let stage = Stage::new(vec![refused()]);
     let meta = stage.fails("auth", "log in");
     let message = meta["error"]["message"].as_str().unwrap();
@@ -304,14 +305,14 @@ fn a_refused_key_ends_the_loop() {
 
 #[test]
 fn a_quota_is_told_from_a_rate_limit() {
-    let stage = Stage::new(vec![Turn::failed(
+    let stage = Stage::new(vec![ModelTurn::failed(
         "insufficient_quota",
         "You exceeded your current quota",
     )]);
     let meta = stage.fails("quota", "--wait-quota");
     assert_eq!(meta["error"].get("retry_at"), None);
 
-    let stage = Stage::new(vec![Turn::status(
+    let stage = Stage::new(vec![ModelTurn::status(
         429,
         r#"{"error":{"message":"slow down"}}"#,
     )]);
@@ -326,10 +327,12 @@ fn a_usage_limit_says_when_it_ends() {
         "plan_type": "plus",
         "resets_at": LIMIT_ENDS,
     }});
-    let stage = Stage::new(vec![Turn::status(429, &limit.to_string())]);
+    let stage = Stage::new(vec![ModelTurn::status(429, &limit.to_string())]);
     let meta = stage.fails("quota", "2030-01-02T03:04:00Z");
     assert_eq!(meta["error"]["retry_at"], "2030-01-02T03:04:00Z");
-    stage.server.push(Turn::status(429, &limit.to_string()));
+    stage
+        .server
+        .push(ModelTurn::status(429, &limit.to_string()));
     let run = stage.run(&["loop", "--json"]).code(1);
     let end = run.json_lines().pop().unwrap();
     assert_eq!(end["error"]["code"], "quota", "{}", run.describe());
@@ -343,10 +346,10 @@ fn a_usage_limit_says_when_it_ends() {
 #[test]
 fn one_failure_of_the_service_does_not_end_the_loop() {
     let stage = Stage::new(vec![
-        Turn::status(500, "oops"),
-        Turn::shell("echo hi > greeting.txt"),
-        Turn::Cut,
-        Turn::message(DONE),
+        ModelTurn::status(500, "oops"),
+        ModelTurn::shell("echo hi > greeting.txt"),
+        ModelTurn::Cut,
+        ModelTurn::message(DONE),
     ]);
     let run = stage.run(&["loop", "--json"]).success();
     let repo = &stage.repo;
@@ -380,7 +383,7 @@ fn a_refused_connection_ends_the_session() {
 
 #[test]
 fn without_our_sandbox_codex_uses_its_own_and_its_folder_can_be_moved() {
-    let done = Turn::message(r#"{"status":"done","summary":"nothing to do"}"#);
+    let done = ModelTurn::message(r#"{"status":"done","summary":"nothing to do"}"#);
     for mode in ["off", "auto"] {
         let stage = Stage::prepared(vec![done.clone()], |repo| {
             let moved = repo.root().join("moved");
@@ -411,7 +414,7 @@ fn without_our_sandbox_codex_uses_its_own_and_its_folder_can_be_moved() {
 
 #[test]
 fn a_model_that_says_nothing_is_waited_for_until_the_deadline() {
-    let stage = Stage::prepared(vec![Turn::Hang], |repo| {
+    let stage = Stage::prepared(vec![ModelTurn::Hang], |repo| {
         repo.config(|config| {
             config.set("iteration_timeout_secs", 8);
         });
@@ -428,7 +431,7 @@ fn a_signal_in_the_middle_of_a_command_leaves_no_process() {
     for hidden in ["", "bwrap"] {
         // The tool that codex starts lives in a session of its own.
         let stage = Stage::prepared(
-            vec![Turn::shell(
+            vec![ModelTurn::shell(
                 "echo half > greeting.txt; sleep 1000 & echo $! > child; wait",
             )],
             |repo| {
@@ -446,7 +449,7 @@ fn a_signal_in_the_middle_of_a_command_leaves_no_process() {
         run.says("interrupted");
 
         // The next call settles it: no attempt, the edit kept.
-        stage.server.push(Turn::message(DONE));
+        stage.server.push(ModelTurn::message(DONE));
         let run = stage.run(&["loop", "--json"]).success();
         assert_eq!(
             run.json_lines()[0]["event"],

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use agent_support::contained::{MECHANISMS, TRY, started, step, tried, with_mechanism};
 use agent_support::{BIN, GOAL, assert_runner_error, put_first_on_path};
 use runner_sandbox::{SandboxSupport, UnavailableReason};
-use runner_testkit::{Run, TestRepo, assert_no_process, write_program};
+use runner_testkit::{TestRepo, TestRun, assert_no_process, write_program};
 use serde_json::json;
 
 /// A script with attempts to write elsewhere; `who` tells agent from guard.
@@ -223,7 +223,7 @@ fn a_broken_bubblewrap_is_not_used() {
 
 /// Runs the runner where the kernel says that it has no Landlock, and where no
 /// bubblewrap is on the PATH.
-fn without_any(repo: &TestRepo, args: &[&str]) -> Run {
+fn without_any(repo: &TestRepo, args: &[&str]) -> TestRun {
     // if (syscall == landlock_create_ruleset) return ENOSYS; return ALLOW;
     let filter: [(u16, u8, u8, u32); 4] = [
         (0x20, 0, 0, 0),

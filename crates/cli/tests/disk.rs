@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use hostile_support::{BIN, check, repo};
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{TestRepo, TestRun};
 
 /// Each session leaves a line, on a work tree that the guard does not like yet.
 const AGENT: &str = "echo \"session $RUNNER_ITER\" >> work.txt; echo note >> .runner/state/assumptions.md; out done 'worked'";
@@ -131,7 +131,7 @@ fn read_only_from_every_point_on() {
 
 /// Runs a shell script as root of a mount namespace of its own, with `$MNT` an
 /// empty folder and `$RUNNER` the binary. `None` where that cannot be had.
-fn in_namespace(repo: &TestRepo, script: &str) -> Option<Run> {
+fn in_namespace(repo: &TestRepo, script: &str) -> Option<TestRun> {
     let mount = repo.root().join("mnt");
     fs::create_dir_all(&mount).unwrap();
     let file = repo.root().join("script.sh");

@@ -8,7 +8,7 @@ mod scenario;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use runner_testkit::{Run, TestRepo, eventually};
+use runner_testkit::{TestRepo, TestRun, eventually};
 use scenario::{
     GOAL, WAIT_FOR_GO, assert_same, bare, changed_files, error_code, go, human_error, picture,
     planned, step, subject, trailer,
@@ -20,14 +20,14 @@ const CONFIG: &str = ".runner/state/config.toml";
 const TREE: &str = ".runner/state/tree.json";
 
 /// Runs `runner edit WHAT` with this editor.
-fn with_editor(repo: &TestRepo, editor: &str, what: &str) -> Run {
+fn with_editor(repo: &TestRepo, editor: &str, what: &str) -> TestRun {
     let mut cmd = repo.runner_cmd(&["edit", what]);
     cmd.env("EDITOR", editor);
     repo.spawn(cmd).wait()
 }
 
 /// Runs `runner edit WHAT --file -` with this text on stdin.
-fn from_stdin(repo: &TestRepo, what: &str, text: &str) -> Run {
+fn from_stdin(repo: &TestRepo, what: &str, text: &str) -> TestRun {
     let input = repo.root().join("input");
     std::fs::write(&input, text).unwrap();
     let mut cmd = repo.hermetic("sh");
@@ -41,7 +41,7 @@ fn from_stdin(repo: &TestRepo, what: &str, text: &str) -> Run {
 }
 
 /// The tree with a change, from a file of the person's own.
-fn tree_with(repo: &TestRepo, change: impl Fn(&mut Value)) -> Run {
+fn tree_with(repo: &TestRepo, change: impl Fn(&mut Value)) -> TestRun {
     let mut tree = repo.tree();
     change(&mut tree);
     let file = repo.root().join("my-tree.json");
@@ -51,7 +51,7 @@ fn tree_with(repo: &TestRepo, change: impl Fn(&mut Value)) -> Run {
 
 /// The file that a refusal names.
 #[track_caller]
-fn kept(run: &Run) -> PathBuf {
+fn kept(run: &TestRun) -> PathBuf {
     let rest = run.stderr.split("--file ").nth(1);
     let path = rest.and_then(|rest| rest.split('`').next());
     PathBuf::from(path.unwrap_or_else(|| panic!("no kept file\n{}", run.describe())))

@@ -173,7 +173,7 @@ fn chromium() -> PathBuf {
 }
 
 /// Opens a page; what the browser printed.
-fn open(repo: &TestRepo, page: &Path, options: &[String]) -> runner_testkit::Run {
+fn open(repo: &TestRepo, page: &Path, options: &[String]) -> runner_testkit::TestRun {
     let profile = new_profile(repo);
     let mut cmd = repo.hermetic(chromium());
     cmd.args([

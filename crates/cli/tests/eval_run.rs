@@ -8,7 +8,7 @@ use std::time::Duration;
 use eval_support::{
     DOES_IT, read_json, records, results, run_json, summary, with_eval, write_case,
 };
-use runner_testkit::{Pty, assert_processes_end, eventually, processes_with_env};
+use runner_testkit::{TestPty, assert_processes_end, eventually, processes_with_env};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -54,7 +54,7 @@ fn a_terminal_shows_a_bar_for_each_run_and_one_for_all() {
     write_case(&repo, "gated", &agent, "true", "");
     let mut cmd = repo.runner_cmd(&["eval", "run", "gated", "--runs", "2", "--jobs", "2"]);
     cmd.env("TERM", "xterm");
-    let mut pty = Pty::spawn(&cmd, 100, 24);
+    let mut pty = TestPty::spawn(&cmd, 100, 24);
     pty.wait_for("············ gated #01  iteration 1 of at most 5");
     pty.wait_for("············ 0 of 2 runs");
     fs::write(&gate, "").unwrap();

@@ -7,7 +7,7 @@ mod fleet_project;
 use std::time::Duration;
 
 use fleet_project::{issue, merged, plan, planned_task, repo};
-use runner_testkit::{Running, TestRepo, eventually};
+use runner_testkit::{TestChild, TestRepo, eventually};
 use serde_json::Value;
 
 /// Answers a planner's question with the next of the plans `plan-1`, `plan-2`, …; else does
@@ -25,13 +25,13 @@ fn plans(repo: &TestRepo, plans: &[String]) {
     repo.agent(PLANS_AND_WORKS);
 }
 
-fn says(running: &Running, words: &str) {
+fn says(running: &TestChild, words: &str) {
     eventually(words, Duration::from_secs(60), || {
         running.stderr_so_far().contains(words)
     });
 }
 
-fn end(running: Running) -> String {
+fn end(running: TestChild) -> String {
     running.signal("INT");
     running
         .wait_within(Duration::from_secs(60))

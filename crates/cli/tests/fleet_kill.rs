@@ -13,7 +13,7 @@ mod check;
 
 use std::time::{Duration, Instant};
 
-use runner_testkit::{Run, TestRepo, assert_processes_end};
+use runner_testkit::{TestRepo, TestRun, assert_processes_end};
 
 /// How long one life may last that nobody kills.
 const LIFE: Duration = Duration::from_secs(600);
@@ -127,7 +127,7 @@ fn life(repo: &TestRepo, lines: u64, moment: Duration) -> Life {
 }
 
 /// A life that nobody kills.
-fn to_the_end(repo: &TestRepo) -> Run {
+fn to_the_end(repo: &TestRepo) -> TestRun {
     let mut running = repo.spawn_runner(&["fleet", "up", "--until-idle", "--json"]);
     let begun = Instant::now();
     while running.is_running() && begun.elapsed() < LIFE {

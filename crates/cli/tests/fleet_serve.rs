@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use fleet_project::{issue, repo};
-use runner_testkit::{Running, TestRepo, eventually};
+use runner_testkit::{TestChild, TestRepo, eventually};
 use serde_json::{Value, json};
 
 struct Api {
@@ -47,7 +47,7 @@ impl Api {
 }
 
 /// Serves, and says how to ask.
-fn serve(repo: &TestRepo, more: &[&str]) -> (Running, Api) {
+fn serve(repo: &TestRepo, more: &[&str]) -> (TestChild, Api) {
     let args = [&["fleet", "serve", "--port", "0", "--json"], more].concat();
     let running = repo.spawn_runner(&args);
     eventually("it says where it is", Duration::from_secs(60), || {

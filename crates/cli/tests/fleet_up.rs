@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 mod fleet_project;
 
 use fleet_project::{BIN, WORKS, issue, merged, plan, planned_task, repo, three_issues};
-use runner_testkit::{Pty, Running, TestRepo, assert_no_process, assert_processes_end, eventually};
+use runner_testkit::{
+    TestChild, TestPty, TestRepo, assert_no_process, assert_processes_end, eventually,
+};
 use serde_json::{Value, json};
 
 /// Nothing of a fleet is left but its ledger and its notes.
@@ -153,7 +155,7 @@ fn a_terminal_shows_what_goes_on() {
          id=${RUNNER_RUN_ID%-*}; mkdir -p \"$id\"; echo hi > \"$id/file\"; out done did",
     );
     let command = repo.runner_cmd(&["fleet", "up", "--until-idle"]);
-    let mut pty = Pty::spawn(&command, 100, 30);
+    let mut pty = TestPty::spawn(&command, 100, 30);
     pty.wait_for("worker-1 \u{b7} ");
     pty.wait_for("2 in_progress, 1 todo");
     std::fs::write(repo.agent_dir().join("go"), "").unwrap();
@@ -386,7 +388,7 @@ fn roles_alone_do_what_they_do_together() {
     while !is_merged() {
         if Instant::now() > until {
             let status = repo.runner(&["fleet", "status", "--all"]).describe();
-            let said: Vec<String> = roles.iter().map(Running::stderr_so_far).collect();
+            let said: Vec<String> = roles.iter().map(TestChild::stderr_so_far).collect();
             panic!("not everything is merged: {status}\n{said:#?}");
         }
         std::thread::yield_now();

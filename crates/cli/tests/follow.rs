@@ -6,7 +6,7 @@
 mod running_support;
 mod scenario;
 
-use runner_testkit::{Running, eventually};
+use runner_testkit::{TestChild, eventually};
 use running_support::{HOLD, LONG, go, wait_for_phase, wait_for_session};
 use scenario::{planned, started};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ END
 }
 
 #[track_caller]
-fn wait_for_text(running: &Running, text: &str) {
+fn wait_for_text(running: &TestChild, text: &str) {
     eventually(text, LONG, || running.stdout_so_far().contains(text));
 }
 

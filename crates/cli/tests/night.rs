@@ -8,7 +8,7 @@ mod running_support;
 use std::fs;
 use std::path::Path;
 
-use runner_testkit::{Run, TestRepo, eventually, signal};
+use runner_testkit::{TestRepo, TestRun, eventually, signal};
 use running_support::{LONG, go, wait_for_phase, wait_for_session};
 use serde_json::{Value, json};
 
@@ -38,13 +38,13 @@ esac"#;
 
 /// The command, as a person in this folder types it.
 #[track_caller]
-fn type_in(repo: &TestRepo, folder: &Path, words: &[&str]) -> Run {
+fn type_in(repo: &TestRepo, folder: &Path, words: &[&str]) -> TestRun {
     let folder = folder.display().to_string();
     repo.runner(&[&["-C", &folder], words].concat())
 }
 
 #[track_caller]
-fn says(run: &Run, words: &[&str]) {
+fn says(run: &TestRun, words: &[&str]) {
     for words in words {
         let said = run.stdout.contains(words) || run.stderr.contains(words);
         assert!(said, "{words:?} is missing: {}", run.describe());

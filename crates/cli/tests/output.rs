@@ -4,13 +4,13 @@
 
 mod scenario;
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{TestRepo, TestRun};
 use scenario::{WAIT_FOR_GO, go, planned, started};
 
 const WORK: &str = "echo work >> work.txt; out done 'did it'";
 
 /// Runs a command on a terminal of its own; what it shows is in `stdout`.
-fn on_a_terminal(repo: &TestRepo, args: &[&str], env: &[(&str, &str)]) -> Run {
+fn on_a_terminal(repo: &TestRepo, args: &[&str], env: &[(&str, &str)]) -> TestRun {
     let python = std::fs::read_to_string(repo.agent_dir().join("python")).expect("an agent is set");
     let mut cmd = repo.hermetic(python.trim());
     let script = "import os, pty, sys

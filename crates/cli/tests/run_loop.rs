@@ -5,7 +5,7 @@
 
 mod scenario;
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{TestRepo, TestRun};
 use scenario::{GOAL, bare, human_error, planned, started};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const WORK: &str = "echo work >> work.txt; out done 'did it'";
 
 /// The lines of `loop --json`: the steps, and the last one.
 #[track_caller]
-fn lines(run: &Run) -> (Vec<Value>, Value) {
+fn lines(run: &TestRun) -> (Vec<Value>, Value) {
     let mut lines = run.json_lines();
     assert!(
         lines.iter().all(|line| line["schema_version"] == 1),
@@ -171,7 +171,7 @@ fn a_good_step_forgets_the_troubles_before() {
 
 /// The error of a loop that took a step: the step is on stdout.
 #[track_caller]
-fn human_error_after(run: &Run, message: &str) {
+fn human_error_after(run: &TestRun, message: &str) {
     assert_eq!(run.code, Some(1), "{}", run.describe());
     assert!(run.stdout.contains("runner error"), "{}", run.describe());
     let told = run

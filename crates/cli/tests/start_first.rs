@@ -6,7 +6,7 @@
 mod scenario;
 
 use runner_core::digest::sha256_hex;
-use runner_testkit::{Run, TestRepo, write_program};
+use runner_testkit::{TestRepo, TestRun, write_program};
 use scenario::{
     BIN, GOAL, WAIT_FOR_GO, assert_same, bare, go, human_error, message, picture, started, step,
     subject,
@@ -256,7 +256,7 @@ fn a_start_that_fails_leaves_everything_as_it_was() {
 
 /// `start` with a fault at its n-th write, git call or rename; `None` when it
 /// has not so many.
-fn start_with_fault(repo: &TestRepo, kind: &str, n: u32) -> Option<Run> {
+fn start_with_fault(repo: &TestRepo, kind: &str, n: u32) -> Option<TestRun> {
     let mut cmd = repo.runner_cmd(&["start"]);
     cmd.env("RUNNER_FAULT", format!("{kind}@{n}"));
     let run = repo.spawn(cmd).wait();
@@ -265,7 +265,11 @@ fn start_with_fault(repo: &TestRepo, kind: &str, n: u32) -> Option<Run> {
 
 /// Tries a fault at the points of a start, until one is beyond its last: at
 /// every fourth, or with `RUNNER_SWEEP_ALL` set at each.
-fn at_every_point(kind: &str, make: impl Fn() -> TestRepo, check: impl Fn(&TestRepo, &str, &Run)) {
+fn at_every_point(
+    kind: &str,
+    make: impl Fn() -> TestRepo,
+    check: impl Fn(&TestRepo, &str, &TestRun),
+) {
     let stride = if std::env::var_os("RUNNER_SWEEP_ALL").is_some() {
         1
     } else {
@@ -310,7 +314,7 @@ fn changed() -> TestRepo {
 
 #[test]
 fn a_full_disk_at_any_point_leaves_everything_as_it_was() {
-    let check = |repo: &TestRepo, before: &str, run: &Run| {
+    let check = |repo: &TestRepo, before: &str, run: &TestRun| {
         assert_eq!(run.code, Some(1), "{}", run.describe());
         assert_same(repo, before, &run.describe());
     };
@@ -321,7 +325,7 @@ fn a_full_disk_at_any_point_leaves_everything_as_it_was() {
 
 #[test]
 fn a_start_that_is_killed_at_any_point_is_just_started_again() {
-    let check = |_: &TestRepo, _: &str, run: &Run| {
+    let check = |_: &TestRepo, _: &str, run: &TestRun| {
         assert_eq!(run.signal, Some(9), "{}", run.describe());
     };
     at_every_point("kill", ready, check);

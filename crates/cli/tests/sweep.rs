@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use runner_testkit::{Run, TestRepo, assert_processes_end};
+use runner_testkit::{TestRepo, TestRun, assert_processes_end};
 
 const BIN: &str = env!("CARGO_BIN_EXE_runner");
 
@@ -43,7 +43,7 @@ fn repo(agent: &str) -> TestRepo {
 }
 
 /// Everything that must hold once the goal is reached, whatever happened before.
-fn check_finished(repo: &TestRepo, finish: &Run, label: &str) {
+fn check_finished(repo: &TestRepo, finish: &TestRun, label: &str) {
     let context = || format!("{label}\n{}", finish.describe());
     assert_eq!(finish.code, Some(0), "{}", context());
     repo.assert_clean();
@@ -160,7 +160,7 @@ fn points(repo: &TestRepo, args: &[&str]) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn with_fault(repo: &TestRepo, args: &[&str], fault: &str) -> Run {
+fn with_fault(repo: &TestRepo, args: &[&str], fault: &str) -> TestRun {
     let mut command = repo.runner_cmd(args);
     command.env("RUNNER_FAULT", fault);
     repo.spawn(command).wait()

@@ -5,7 +5,7 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 
-use runner_testkit::{Postgres, Run, TestRepo};
+use runner_testkit::{TestPostgres, TestRepo, TestRun};
 use serde_json::{Value, json};
 
 fn project() -> TestRepo {
@@ -23,7 +23,7 @@ fn json_of(repo: &TestRepo, args: &[&str]) -> Value {
 
 /// The code of a refusal, which `--json` and people see alike.
 #[track_caller]
-fn refused(repo: &TestRepo, args: &[&str], code: &str) -> Run {
+fn refused(repo: &TestRepo, args: &[&str], code: &str) -> TestRun {
     let error = repo.runner(&[args, &["--json"]].concat()).code(1).json();
     assert_eq!(error["error"]["code"], code, "{error}");
     assert!(error["error"]["details"].is_object(), "{error}");
@@ -119,7 +119,7 @@ fn the_whole_protocol_on_the_file_of_the_project() {
 
 #[test]
 fn the_whole_protocol_on_a_server() {
-    let server = Postgres::start(false);
+    let server = TestPostgres::start(false);
     server.create_database("fleet", None);
     let mut repo = project();
     repo.env("RUNNER_STORE", server.url("fleet"));
@@ -191,7 +191,7 @@ impl Shelf {
     }
 
     /// The command as somebody who is not root.
-    fn runner(&self, repo: &TestRepo, args: &[&str]) -> Run {
+    fn runner(&self, repo: &TestRepo, args: &[&str]) -> TestRun {
         let mut cmd = repo.hermetic(self.folder.path().join("runner"));
         cmd.args(args).args(["--store", &self.path("ledger.db")]);
         cmd.current_dir("/");

@@ -5,7 +5,7 @@
 mod running_support;
 mod scenario;
 
-use runner_testkit::{Pty, TestRepo};
+use runner_testkit::{TestPty, TestRepo};
 use running_support::{HOLD, LONG, go, wait_for_session};
 use scenario::{bare, planned, started};
 
@@ -14,10 +14,10 @@ const LEAVE: &str = "\u{1b}[?1049l";
 const SHOW_CURSOR: &str = "\u{1b}[?25h";
 const REVERSED: &str = "\u{1b}[7m";
 
-fn watch(repo: &TestRepo, columns: u16, rows: u16) -> Pty {
+fn watch(repo: &TestRepo, columns: u16, rows: u16) -> TestPty {
     let mut cmd = repo.runner_cmd(&["watch"]);
     cmd.env("TERM", "xterm-256color");
-    Pty::spawn(&cmd, columns, rows)
+    TestPty::spawn(&cmd, columns, rows)
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn without_a_terminal_it_is_the_status_once() {
     let nothing = bare();
     let mut cmd = nothing.runner_cmd(&["watch"]);
     cmd.env("TERM", "xterm");
-    let mut pty = Pty::spawn(&cmd, 80, 24);
+    let mut pty = TestPty::spawn(&cmd, 80, 24);
     let (code, said) = pty.wait();
     assert_eq!(code, Some(1), "{said}");
     assert!(

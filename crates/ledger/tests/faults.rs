@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use faults::client::{Acks, Client, FastClock, Rng, Shared};
 use runner_ledger::{Ledger, LedgerOptions, Store, StoreError};
-use runner_testkit::Postgres;
+use runner_testkit::TestPostgres;
 
 /// Runs with this many seconds of faults in CI.
 const SHORT_SECS: u64 = 8;
@@ -67,7 +67,7 @@ fn eight_processes_on_one_file_for_long() {
 }
 
 async fn on_postgres(seed: u64, length: Duration) {
-    let server = Arc::new(Postgres::start(true));
+    let server = Arc::new(TestPostgres::start(true));
     server.create_database("faults", None);
     let store = Store::Postgres(server.url("faults"));
     let clock = FastClock::new();
@@ -148,7 +148,7 @@ async fn on_postgres(seed: u64, length: Duration) {
     verify(&store, ledger, &acks, seed).await;
 }
 
-async fn cut_a_connection(server: &Postgres) -> bool {
+async fn cut_a_connection(server: &TestPostgres) -> bool {
     use sqlx::Connection as _;
     let Ok(mut connection) = sqlx::PgConnection::connect(&server.url("faults")).await else {
         return false;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use runner_ledger::{Ledger, LedgerError, LedgerOptions, Store, StoreError};
-use runner_testkit::Postgres;
+use runner_testkit::TestPostgres;
 use sqlx::{Connection as _, PgConnection};
 use support::{assert_clean, create, id, new_task};
 
@@ -59,7 +59,7 @@ fn a_full_disk_leaves_nothing_half_written() {
     let Some(disk) = SmallDisk::mount() else {
         return;
     };
-    let server = Postgres::start(true);
+    let server = TestPostgres::start(true);
     support::block_on(async {
         // Its files lie there; the log of the server does not, or it would stop as a whole.
         let mut admin = PgConnection::connect(&server.url("postgres"))

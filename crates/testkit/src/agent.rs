@@ -18,11 +18,11 @@ const TREE_EDIT: &str = include_str!("agent/tree_edit.py");
 
 /// The folder of the agent's scripts.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub(crate) struct TestAgent {
     dir: PathBuf,
 }
 
-impl Agent {
+impl TestAgent {
     /// Writes the entry and the helpers to `dir`, which must lie outside the
     /// repository: the runner wants a clean work tree.
     pub(crate) fn install(dir: PathBuf) -> Self {
@@ -94,7 +94,7 @@ mod tests {
     struct Stage {
         _temp: tempfile::TempDir,
         project: PathBuf,
-        agent: Agent,
+        agent: TestAgent,
     }
 
     impl Stage {
@@ -104,7 +104,7 @@ mod tests {
             fs::create_dir_all(project.join(".runner/state")).unwrap();
             let tree = json!({"id": "root", "order": 0, "children": []});
             fs::write(project.join(".runner/state/tree.json"), tree.to_string()).unwrap();
-            let agent = Agent::install(temp.path().join("it's an agent"));
+            let agent = TestAgent::install(temp.path().join("it's an agent"));
             Self {
                 _temp: temp,
                 project,

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 /// is the TOML table. Values are JSON scalars and arrays, which TOML spells the
 /// same way.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TestConfig {
     /// Table name to its keys; the empty name is the top level and sorts first,
     /// which is where TOML wants it.
     tables: BTreeMap<String, BTreeMap<String, Value>>,
     raw: String,
 }
 
-impl Config {
+impl TestConfig {
     /// The configuration for a scripted agent: three attempts, short deadlines.
     pub fn scripted(agent_argv: &[String]) -> Self {
         let mut config = Self {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn top_level_keys_come_before_tables() {
-        let mut config = Config::scripted(&["sh".to_owned(), "a b.sh".to_owned()]);
+        let mut config = TestConfig::scripted(&["sh".to_owned(), "a b.sh".to_owned()]);
         config
             .set("loop.on_timeout", "retry")
             .set("executor.env.QUOTED", "a \"b\"\n")

@@ -31,13 +31,13 @@ mod pty;
 mod repo;
 mod run;
 
-pub use config::Config;
+pub use config::TestConfig;
 pub use json::set_json;
-pub use postgres::Postgres;
+pub use postgres::TestPostgres;
 pub use process::{
-    Process, assert_no_process, assert_processes_end, eventually, processes_with_env, signal,
+    TestProcess, assert_no_process, assert_processes_end, eventually, processes_with_env, signal,
 };
 pub use program::write_program;
-pub use pty::Pty;
+pub use pty::TestPty;
 pub use repo::TestRepo;
-pub use run::{Run, Running};
+pub use run::{TestChild, TestRun};

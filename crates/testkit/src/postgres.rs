@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use crate::run::command;
 
 /// A running server.
-pub struct Postgres {
+pub struct TestPostgres {
     bin: PathBuf,
     folder: PathBuf,
     port: u16,
@@ -21,10 +21,10 @@ pub struct Postgres {
     _watcher: Child,
 }
 
-impl Postgres {
+impl TestPostgres {
     /// Starts a server. With `durable` it syncs as a real one does; without it is
     /// faster.
-    pub fn start(durable: bool) -> Postgres {
+    pub fn start(durable: bool) -> TestPostgres {
         let bin = programs();
         let folder = tempfile::Builder::new()
             .prefix("runner-pg-")
@@ -48,7 +48,7 @@ impl Postgres {
              -c synchronous_commit={sync} -k {}",
             folder.display()
         );
-        let server = Postgres {
+        let server = TestPostgres {
             bin,
             folder,
             port,
@@ -59,7 +59,7 @@ impl Postgres {
         server
     }
 
-    /// Starts the server after [`Postgres::stop_immediately`].
+    /// Starts the server after [`TestPostgres::stop_immediately`].
     pub fn start_again(&self) {
         run(admin(&self.bin, "pg_ctl")
             .args(["-w", "-t", "60", "-s", "-D"])

@@ -7,7 +7,7 @@ use crate::run::command;
 
 /// A living process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct TestProcess {
     /// Its process id.
     pub pid: u32,
     /// Its arguments, joined with spaces.
@@ -18,9 +18,9 @@ pub struct Process {
 /// environment or arguments.
 ///
 /// Zombies do not count: they have neither.
-pub fn processes_with_env(marker: &str) -> Vec<Process> {
+pub fn processes_with_env(marker: &str) -> Vec<TestProcess> {
     let own_pid = std::process::id();
-    let mut found: Vec<Process> = fs::read_dir("/proc")
+    let mut found: Vec<TestProcess> = fs::read_dir("/proc")
         .expect("/proc is mounted")
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -77,7 +77,7 @@ pub fn signal(name: &str, pid: i64) -> bool {
 
 /// The process, if it is alive and carries the marker. One that ends while it
 /// is read, or belongs to someone else, is none of ours.
-fn matching_process(pid: u32, marker: &[u8]) -> Option<Process> {
+fn matching_process(pid: u32, marker: &[u8]) -> Option<TestProcess> {
     let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     if !contains(&cmdline, marker) && !contains(&environ, marker) {
@@ -87,7 +87,7 @@ fn matching_process(pid: u32, marker: &[u8]) -> Option<Process> {
         .split(|byte| *byte == 0)
         .map(String::from_utf8_lossy)
         .collect();
-    Some(Process {
+    Some(TestProcess {
         pid,
         cmdline: args.join(" ").trim_end().to_owned(),
     })

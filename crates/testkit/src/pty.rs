@@ -19,7 +19,7 @@ use crate::run::command;
 
 /// A program with a terminal of its own, killed when this is dropped.
 #[derive(Debug)]
-pub struct Pty {
+pub struct TestPty {
     master: File,
     /// Kept open, so that the terminal can be looked at after the program's end.
     slave: File,
@@ -27,7 +27,7 @@ pub struct Pty {
     seen: String,
 }
 
-impl Pty {
+impl TestPty {
     /// Starts `cmd` as the leader of a session whose terminal is this one.
     ///
     /// # Panics
@@ -162,7 +162,7 @@ impl Pty {
     }
 }
 
-impl Drop for Pty {
+impl Drop for TestPty {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -191,7 +191,7 @@ mod tests {
             "trap 'stty size' WINCH; stty size; read line; echo got $line; while :; do sleep 0.1; done",
         ]);
         cmd.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let mut pty = Pty::spawn(&cmd, 80, 24);
+        let mut pty = TestPty::spawn(&cmd, 80, 24);
         let before = pty.modes();
         pty.wait_for("24 80");
         pty.press("key\n");

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::agent::Agent;
-use crate::config::Config;
-use crate::run::{Run, Running, command};
+use crate::agent::TestAgent;
+use crate::config::TestConfig;
+use crate::run::{TestChild, TestRun, command};
 
 /// Author and committer date of the test's own commits, so that their ids, and
 /// the run id made from one, are the same in every run.
@@ -28,8 +28,8 @@ pub struct TestRepo {
     repo: PathBuf,
     runner_bin: PathBuf,
     env: BTreeMap<OsString, OsString>,
-    agent: Agent,
-    config: Config,
+    agent: TestAgent,
+    config: TestConfig,
     calls: AtomicU32,
 }
 
@@ -64,8 +64,8 @@ impl TestRepo {
             fs::create_dir(root.join(folder)).expect("a folder can be made");
         }
         fs::write(root.join("home/.gitconfig"), git_config).expect("a file can be written");
-        let agent = Agent::install(root.join("agent"));
-        let config = Config::scripted(&agent.argv());
+        let agent = TestAgent::install(root.join("agent"));
+        let config = TestConfig::scripted(&agent.argv());
         // Relative to where the test is, not to the repository; a bare name is
         // looked up on the PATH.
         let runner_bin = match std::path::absolute(&runner_bin) {
@@ -194,7 +194,7 @@ impl TestRepo {
 
     /// Runs `runner` to its end, with null stdin.
     #[track_caller]
-    pub fn runner<S: AsRef<OsStr>>(&self, args: &[S]) -> Run {
+    pub fn runner<S: AsRef<OsStr>>(&self, args: &[S]) -> TestRun {
         self.spawn_runner(args).wait()
     }
 
@@ -206,16 +206,16 @@ impl TestRepo {
     }
 
     /// Starts `runner`; it is killed when the result is dropped.
-    pub fn spawn_runner<S: AsRef<OsStr>>(&self, args: &[S]) -> Running {
+    pub fn spawn_runner<S: AsRef<OsStr>>(&self, args: &[S]) -> TestChild {
         self.spawn(self.runner_cmd(args))
     }
 
     /// Starts a command as a `runner` call is started: a changed
     /// [`runner_cmd`](Self::runner_cmd), or one that wraps it.
-    pub fn spawn(&self, cmd: Command) -> Running {
+    pub fn spawn(&self, cmd: Command) -> TestChild {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let base = self.root().join("out").join(call.to_string());
-        Running::spawn(cmd, &base.display().to_string())
+        TestChild::spawn(cmd, &base.display().to_string())
     }
 
     /// A command in the repository with this test's environment and no other.
@@ -246,7 +246,7 @@ impl TestRepo {
 
     /// Changes the configuration that [`start_run`](Self::start_run) or
     /// [`write_config`](Self::write_config) will write.
-    pub fn config(&mut self, change: impl FnOnce(&mut Config)) -> &mut Self {
+    pub fn config(&mut self, change: impl FnOnce(&mut TestConfig)) -> &mut Self {
         change(&mut self.config);
         self
     }
@@ -262,7 +262,7 @@ impl TestRepo {
     /// `goal` is the whole GOAL.md and may begin with front matter. The guard is
     /// not tried beforehand: tests count its runs.
     #[track_caller]
-    pub fn start_run(&mut self, goal: &str, guard_argv: &[&str]) -> Run {
+    pub fn start_run(&mut self, goal: &str, guard_argv: &[&str]) -> TestRun {
         self.init_run(goal, guard_argv);
         self.runner(&["start", "--no-guard-check"]).success()
     }

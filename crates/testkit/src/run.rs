@@ -13,7 +13,7 @@ use crate::process;
 
 /// What a finished call left behind.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct TestRun {
     /// The exit code; none when a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -33,7 +33,7 @@ pub struct Run {
 
 // A check is worth calling for its panic alone.
 #[allow(clippy::return_self_not_must_use)]
-impl Run {
+impl TestRun {
     /// Fails unless the exit code is 0.
     #[track_caller]
     pub fn success(self) -> Self {
@@ -99,7 +99,7 @@ impl Run {
 /// Its output goes to files, so it never blocks on a reader and can be looked at
 /// while it runs.
 #[derive(Debug)]
-pub struct Running {
+pub struct TestChild {
     child: Child,
     label: String,
     started: Instant,
@@ -107,7 +107,7 @@ pub struct Running {
     stderr_path: PathBuf,
 }
 
-impl Running {
+impl TestChild {
     /// Starts `cmd` with null stdin and its output in `<out_base>.out` and
     /// `<out_base>.err`.
     pub(crate) fn spawn(mut cmd: Command, out_base: &str) -> Self {
@@ -158,13 +158,13 @@ impl Running {
 
     /// Waits for the end; fails, with the output, if that takes over two minutes.
     #[track_caller]
-    pub fn wait(self) -> Run {
+    pub fn wait(self) -> TestRun {
         self.wait_within(Duration::from_secs(120))
     }
 
     /// Waits for the end; fails, with the output, if that takes longer than `limit`.
     #[track_caller]
-    pub fn wait_within(mut self, limit: Duration) -> Run {
+    pub fn wait_within(mut self, limit: Duration) -> TestRun {
         let mut pause = Duration::from_millis(1);
         loop {
             if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
@@ -182,16 +182,16 @@ impl Running {
     }
 
     /// Ends it with SIGKILL, as a crash would.
-    pub fn kill(mut self) -> Run {
+    pub fn kill(mut self) -> TestRun {
         let _ = self.child.kill();
         let status = self.child.wait().expect("the child can be waited for");
         self.finished(Some(status))
     }
 
-    fn finished(&self, status: Option<ExitStatus>) -> Run {
+    fn finished(&self, status: Option<ExitStatus>) -> TestRun {
         let (stdout, stdout_bytes) = read_lossy(&self.stdout_path);
         let (stderr, stderr_bytes) = read_lossy(&self.stderr_path);
-        Run {
+        TestRun {
             code: status.and_then(|status| status.code()),
             signal: status.and_then(|status| status.signal()),
             stdout,
@@ -204,7 +204,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestChild {
     fn drop(&mut self) {
         // Both are harmless after the end: the child has been waited for then.
         let _ = self.child.kill();
@@ -234,12 +234,12 @@ fn read_lossy(path: &PathBuf) -> (String, Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn sh(script: &str) -> (tempfile::TempDir, Running) {
+    fn sh(script: &str) -> (tempfile::TempDir, TestChild) {
         let dir = tempfile::tempdir().unwrap();
         let mut cmd = command("sh");
         cmd.args(["-c", script]);
         let base = dir.path().join("run").display().to_string();
-        let running = Running::spawn(cmd, &base);
+        let running = TestChild::spawn(cmd, &base);
         (dir, running)
     }
 

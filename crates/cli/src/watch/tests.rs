@@ -313,7 +313,7 @@ fn a_panic_gives_the_terminal_back() {
     cmd.args(["--ignored", "--exact", name, "--nocapture"]);
     cmd.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     cmd.env("TERM", "xterm");
-    let mut pty = runner_testkit::Pty::spawn(&cmd, 80, 24);
+    let mut pty = runner_testkit::TestPty::spawn(&cmd, 80, 24);
     let before = pty.modes();
     pty.wait_for("on purpose");
     let (_, rest) = pty.wait();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use runner_testkit::{Config, TestRepo};
+use runner_testkit::{TestConfig, TestRepo};
 use serde_json::Value;
 
 use super::{BIN, GOAL, hide_program};
@@ -31,7 +31,7 @@ pub(crate) fn started(
     mechanism: &str,
     agent: &str,
     guard: &[&str],
-    change: impl FnOnce(&mut Config),
+    change: impl FnOnce(&mut TestConfig),
 ) -> TestRepo {
     let mut repo = with_mechanism(mechanism);
     repo.agent(&format!("{TRY}{agent}"));

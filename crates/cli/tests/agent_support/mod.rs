@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{TestRepo, TestRun};
 use serde_json::{Value, json};
 
 /// The binary under test.
@@ -23,7 +23,7 @@ pub(crate) const GOAL: &str = "---\nid: demo\n---\n# Ship it\n\nAll of it.\n";
 /// Fails unless the call recorded the iteration as a runner error of that kind: no
 /// attempt used, nothing passed, everything committed. Its `meta.json`.
 #[track_caller]
-pub(crate) fn assert_runner_error(repo: &TestRepo, run: &Run, iter: u64, kind: &str) -> Value {
+pub(crate) fn assert_runner_error(repo: &TestRepo, run: &TestRun, iter: u64, kind: &str) -> Value {
     let meta = repo.meta(iter);
     let about = format!("{}\n{meta:#}", run.describe());
     assert_eq!(run.code, Some(1), "{about}");
@@ -44,7 +44,7 @@ pub(crate) fn assert_runner_error(repo: &TestRepo, run: &Run, iter: u64, kind: &
 
 /// The object that `step --json` prints for a runner error says the same.
 #[track_caller]
-pub(crate) fn assert_step_says(run: &Run, kind: &str, hint: &str) {
+pub(crate) fn assert_step_says(run: &TestRun, kind: &str, hint: &str) {
     let value = run.json();
     assert_eq!(value["error"]["code"], kind, "{}", run.describe());
     let told = value["error"]["hint"].as_str().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_testkit::{Config, TestRepo, write_program};
+use runner_testkit::{TestConfig, TestRepo, write_program};
 use serde_json::{Value, json};
 
 use super::{BIN, GOAL, put_first_on_path};
@@ -94,14 +94,14 @@ pub(crate) struct Stub {
 
 impl Stub {
     /// A started run with a guard that wants `greeting.txt`.
-    pub(crate) fn started(cli: &str, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn started(cli: &str, change: impl FnOnce(&mut TestConfig)) -> Self {
         let mut stub = Self::installed(cli, change);
         stub.repo.start_run(GOAL, &["test", "-f", "greeting.txt"]);
         stub
     }
 
     /// The stub on the PATH and in the configuration; no run yet.
-    pub(crate) fn installed(cli: &str, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn installed(cli: &str, change: impl FnOnce(&mut TestConfig)) -> Self {
         let mut repo = TestRepo::new(BIN);
         let bin = repo.root().join("bin");
         fs::create_dir_all(bin.join("scenes")).unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use runner_testkit::{Run, TestRepo, write_program};
+use runner_testkit::{TestRepo, TestRun, write_program};
 use serde_json::Value;
 
 use crate::scenario::{GOAL, bare};
@@ -94,7 +94,7 @@ pub(crate) fn doctor(repo: &TestRepo, options: &[&str], code: i32) -> Value {
 }
 
 #[track_caller]
-pub(crate) fn assert_no_key(run: &Run) {
+pub(crate) fn assert_no_key(run: &TestRun) {
     assert!(!run.describe().contains(KEY), "{}", run.describe());
 }
 

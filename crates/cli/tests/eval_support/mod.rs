@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{TestRepo, TestRun};
 use serde_json::Value;
 
 /// The binary under test.
@@ -62,14 +62,14 @@ pub(crate) const DOES_IT: &str = "echo x >made\necho '{\"status\": \"done\", \"s
 
 /// Runs `eval run` with `--json`.
 #[track_caller]
-pub(crate) fn run_json(repo: &TestRepo, args: &[&str]) -> Run {
+pub(crate) fn run_json(repo: &TestRepo, args: &[&str]) -> TestRun {
     let mut words = vec!["eval", "run", "--json"];
     words.extend(args);
     repo.runner(&words)
 }
 
 /// The records among the lines of `eval run --json`.
-pub(crate) fn records(run: &Run) -> Vec<Value> {
+pub(crate) fn records(run: &TestRun) -> Vec<Value> {
     let lines = run.json_lines();
     lines
         .into_iter()
@@ -78,7 +78,7 @@ pub(crate) fn records(run: &Run) -> Vec<Value> {
 }
 
 /// The last line of `eval run --json`.
-pub(crate) fn summary(run: &Run) -> Value {
+pub(crate) fn summary(run: &TestRun) -> Value {
     run.json_lines().pop().expect("there is a line")
 }
 

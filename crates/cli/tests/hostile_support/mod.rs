@@ -7,7 +7,7 @@ pub(crate) mod planted;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_testkit::{Run, TestRepo, write_program};
+use runner_testkit::{TestRepo, TestRun, write_program};
 use serde_json::Value;
 
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_runner");
@@ -133,7 +133,7 @@ pub(crate) fn assert_never_ran(repo: &TestRepo, label: &str) {
 
 /// Takes a step and returns what it printed as JSON, whatever the exit code.
 #[track_caller]
-pub(crate) fn step(repo: &TestRepo) -> (Run, Value) {
+pub(crate) fn step(repo: &TestRepo) -> (TestRun, Value) {
     let run = repo.runner(&["step", "--json"]);
     let json = run.json();
     (run, json)

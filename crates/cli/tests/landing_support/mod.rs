@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{TestRepo, TestRun};
 
 use crate::scenario::planned;
 
@@ -126,7 +126,7 @@ pub(crate) fn git_in(repo: &TestRepo, place: &std::path::Path, args: &[&str]) ->
 
 /// `land` that must not change anything.
 #[track_caller]
-pub(crate) fn refused(repo: &TestRepo, args: &[&str]) -> Run {
+pub(crate) fn refused(repo: &TestRepo, args: &[&str]) -> TestRun {
     let before = crate::scenario::picture(repo);
     let mut words = vec!["land"];
     words.extend(args);

@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Duration;
 
-use runner_testkit::{Run, TestRepo, eventually, signal};
+use runner_testkit::{TestRepo, TestRun, eventually, signal};
 use serde_json::Value;
 
 /// Nothing here takes so long.
@@ -55,7 +55,7 @@ pub(crate) fn wait_for_phase(repo: &TestRepo, phase: &str) -> Value {
 /// A loop in the background, which ends with the test.
 pub(crate) struct Detached {
     pub(crate) pid: i64,
-    pub(crate) said: Run,
+    pub(crate) said: TestRun,
 }
 
 impl Detached {

@@ -6,7 +6,7 @@ pub(crate) mod record;
 
 use std::fmt::Write as _;
 
-use runner_testkit::{Run, TestRepo};
+use runner_testkit::{TestRepo, TestRun};
 use serde_json::Value;
 
 /// The binary under test.
@@ -109,7 +109,7 @@ pub(crate) fn changed_files(repo: &TestRepo) -> Vec<String> {
 
 /// `error.code` of what a call printed with `--json`.
 #[track_caller]
-pub(crate) fn error_code(run: &Run) -> String {
+pub(crate) fn error_code(run: &TestRun) -> String {
     let value = run.json();
     match value["error"]["code"].as_str() {
         Some(code) => code.to_owned(),
@@ -120,7 +120,7 @@ pub(crate) fn error_code(run: &Run) -> String {
 /// Fails unless the call ended like an error for people should: exit code 1,
 /// nothing on stdout, `error: …` and (if any) `hint: …` on stderr.
 #[track_caller]
-pub(crate) fn human_error(run: &Run, message: &str, hint: &str) {
+pub(crate) fn human_error(run: &TestRun, message: &str, hint: &str) {
     assert_eq!(run.code, Some(1), "{}", run.describe());
     assert_eq!(run.stdout, "", "{}", run.describe());
     let error = run

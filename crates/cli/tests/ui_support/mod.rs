@@ -6,14 +6,14 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use runner_testkit::{Running, TestRepo, eventually};
+use runner_testkit::{TestChild, TestRepo, eventually};
 use serde_json::Value;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, killed when this is dropped.
 pub(crate) struct Ui {
-    pub(crate) running: Running,
+    pub(crate) running: TestChild,
     /// `127.0.0.1:PORT`.
     pub(crate) host: String,
 }
@@ -24,7 +24,7 @@ impl Ui {
     }
 
     /// Waits until it has told its address.
-    pub(crate) fn of(mut running: Running) -> Self {
+    pub(crate) fn of(mut running: TestChild) -> Self {
         let mut url = String::new();
         eventually("the address", PATIENCE, || {
             assert!(running.is_running(), "{}", running.stderr_so_far());

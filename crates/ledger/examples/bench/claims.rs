@@ -13,7 +13,7 @@ use runner_ledger::{
 };
 use runner_lifecycle::request::{NewTask, WorkEnding};
 use runner_lifecycle::{Request, TaskId, Timestamp};
-use runner_testkit::Postgres;
+use runner_testkit::TestPostgres;
 use sqlx::postgres::PgPool;
 use sqlx::sqlite::SqlitePool;
 
@@ -178,7 +178,7 @@ async fn fill(store: &Store, size: i64, at: Timestamp) {
 }
 
 /// The cost of a claim in stores of each size, on both engines.
-pub(crate) async fn costs(server: &Postgres, sizes: &[u64]) -> Vec<Figure> {
+pub(crate) async fn costs(server: &TestPostgres, sizes: &[u64]) -> Vec<Figure> {
     let folder = tempfile::tempdir().unwrap();
     let mut figures = Vec::new();
     let on_postgres = |size: &u64| {

@@ -12,7 +12,7 @@ use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{NewTask, WorkEnding};
 use runner_lifecycle::{Request, TaskId};
-use runner_testkit::Postgres;
+use runner_testkit::TestPostgres;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqliteSynchronous};
 
@@ -120,7 +120,7 @@ struct Figure {
 }
 
 async fn measure(sizes: &[u64], only: Option<&str>) -> Vec<Figure> {
-    let server = Postgres::start(true);
+    let server = TestPostgres::start(true);
     let wanted = |part: &str| only.is_none_or(|only| only == part);
     let mut figures = Vec::new();
     if wanted("lives") {
@@ -136,7 +136,7 @@ async fn measure(sizes: &[u64], only: Option<&str>) -> Vec<Figure> {
     figures
 }
 
-async fn all_lives(server: &Postgres) -> Vec<Figure> {
+async fn all_lives(server: &TestPostgres) -> Vec<Figure> {
     let mut figures = Vec::new();
     for connections in CONNECTIONS {
         let database = format!("lives{connections}");

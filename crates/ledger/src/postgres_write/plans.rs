@@ -1,6 +1,6 @@
 //! What the server makes of the statements, on tables of some size.
 
-use runner_testkit::Postgres;
+use runner_testkit::TestPostgres;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _};
 
 use super::*;
@@ -74,7 +74,7 @@ const BY_NAME: [&str; 8] = [
 
 #[tokio::test]
 async fn every_row_is_found_by_its_name() {
-    let server = Postgres::start(false);
+    let server = TestPostgres::start(false);
     server.create_database("plans", None);
     let store = Store::Postgres(server.url("plans"));
     let ledger = Ledger::open(&store, LedgerOptions::default())

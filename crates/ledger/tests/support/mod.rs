@@ -15,7 +15,7 @@ use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
 use runner_lifecycle::row::Intent;
 use runner_lifecycle::{BasePosition, LeasePurpose, Request, TaskId, Timestamp};
-use runner_testkit::Postgres;
+use runner_testkit::TestPostgres;
 use tokio::sync::Notify;
 
 /// A day in 2026.
@@ -134,10 +134,10 @@ impl World {
 }
 
 /// The server of this test binary.
-pub(crate) fn server() -> &'static Postgres {
-    static SERVER: OnceLock<Postgres> = OnceLock::new();
+pub(crate) fn server() -> &'static TestPostgres {
+    static SERVER: OnceLock<TestPostgres> = OnceLock::new();
     SERVER.get_or_init(|| {
-        let server = Postgres::start(false);
+        let server = TestPostgres::start(false);
         server.create_database("template", None);
         let url = server.url("template");
         // A runtime of its own, on a thread of its own: the caller may be inside one.

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 /// A request, read whole.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct ModelRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) body: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Request {
 pub(super) fn read_request(
     connection: &mut impl Read,
     stopping: impl Fn() -> bool,
-) -> io::Result<Option<Request>> {
+) -> io::Result<Option<ModelRequest>> {
     let mut bytes = Vec::new();
     let head_end = loop {
         if let Some(at) = find(&bytes, b"\r\n\r\n") {
@@ -43,7 +43,7 @@ pub(super) fn read_request(
             return Ok(None);
         }
     }
-    Ok(Some(Request { method, path, body }))
+    Ok(Some(ModelRequest { method, path, body }))
 }
 
 /// Answers with a status and a body.

@@ -1,7 +1,7 @@
 //! A scripted model on loopback for real agent CLIs.
 //!
 //! A [`ModelServer`] speaks as much of the streaming Responses API as the codex
-//! binary needs and answers each request with the next [`Turn`] of its script. The
+//! binary needs and answers each request with the next [`ModelTurn`] of its script. The
 //! agent's binary is the real one; only the model behind it is made up.
 //!
 //! A CLI under test must never reach a real host, so it runs in a network namespace
@@ -59,20 +59,20 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// What the model does with one request.
 #[derive(Clone, Debug)]
-pub enum Turn {
+pub enum ModelTurn {
     /// It calls the CLI's shell tool, whichever of them the request offers.
     Shell {
         /// The command line.
         command: String,
         /// What it says the request cost.
-        tokens: Tokens,
+        tokens: TurnTokens,
     },
     /// It says something, which ends the CLI's turn.
     Message {
         /// The text.
         text: String,
         /// What it says the request cost.
-        tokens: Tokens,
+        tokens: TurnTokens,
     },
     /// It answers with an HTTP status instead of a stream.
     Status {
@@ -91,26 +91,26 @@ pub enum Turn {
     Raw(String),
 }
 
-impl Turn {
+impl ModelTurn {
     /// A call of the shell tool.
     pub fn shell(command: &str) -> Self {
-        Turn::Shell {
+        ModelTurn::Shell {
             command: command.to_owned(),
-            tokens: Tokens::default(),
+            tokens: TurnTokens::default(),
         }
     }
 
     /// A final message.
     pub fn message(text: &str) -> Self {
-        Turn::Message {
+        ModelTurn::Message {
             text: text.to_owned(),
-            tokens: Tokens::default(),
+            tokens: TurnTokens::default(),
         }
     }
 
     /// An HTTP status with a body.
     pub fn status(code: u16, body: &str) -> Self {
-        Turn::Status {
+        ModelTurn::Status {
             code,
             body: body.to_owned(),
             headers: Vec::new(),
@@ -120,14 +120,14 @@ impl Turn {
     /// A stream that ends with `response.failed`: an error after the status said
     /// that all is well.
     pub fn failed(code: &str, message: &str) -> Self {
-        Turn::Raw(responses::failed(code, message))
+        ModelTurn::Raw(responses::failed(code, message))
     }
 
     /// The same turn with other token counts: `input` includes `cached`.
     #[must_use]
     pub fn tokens(mut self, input: u64, cached: u64, output: u64) -> Self {
-        if let Turn::Shell { tokens, .. } | Turn::Message { tokens, .. } = &mut self {
-            *tokens = Tokens {
+        if let ModelTurn::Shell { tokens, .. } | ModelTurn::Message { tokens, .. } = &mut self {
+            *tokens = TurnTokens {
                 input,
                 cached,
                 output,
@@ -139,7 +139,7 @@ impl Turn {
 
 /// What a turn says it cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tokens {
+pub struct TurnTokens {
     /// Tokens read, cached ones included.
     pub input: u64,
     /// Tokens of those that came from a cache.
@@ -148,7 +148,7 @@ pub struct Tokens {
     pub output: u64,
 }
 
-impl Default for Tokens {
+impl Default for TurnTokens {
     fn default() -> Self {
         Self {
             input: 100,
@@ -161,7 +161,7 @@ impl Default for Tokens {
 /// The server; it ends when this is dropped.
 #[derive(Debug)]
 pub struct ModelServer {
-    shared: Arc<Shared>,
+    shared: Arc<ModelShared>,
     address: SocketAddr,
     /// Holds the Unix socket and the forwarder.
     dir: TempDir,
@@ -170,20 +170,20 @@ pub struct ModelServer {
 
 /// What the connections share.
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct ModelShared {
+    state: Mutex<ModelState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    turns: std::collections::VecDeque<Turn>,
+struct ModelState {
+    turns: std::collections::VecDeque<ModelTurn>,
     requests: Vec<Value>,
     stopping: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ModelShared {
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
         // A connection that panicked has not left the script in between.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -193,24 +193,24 @@ impl Shared {
     }
 
     /// Notes the request and takes the next turn of the script.
-    fn next_turn(&self, body: Value) -> Turn {
+    fn next_turn(&self, body: Value) -> ModelTurn {
         let mut state = self.lock();
         state.requests.push(body);
         self.changed.notify_all();
         state.turns.pop_front().unwrap_or_else(|| {
-            Turn::status(500, r#"{"error":{"message":"the script is used up"}}"#)
+            ModelTurn::status(500, r#"{"error":{"message":"the script is used up"}}"#)
         })
     }
 }
 
 impl ModelServer {
     /// Starts a server that plays `turns`, one per request; then it answers 500.
-    pub fn start(turns: Vec<Turn>) -> Self {
+    pub fn start(turns: Vec<ModelTurn>) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("runner-model-")
             .tempdir()
             .expect("a temporary folder can be made");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ModelShared::default());
         shared.lock().turns = turns.into();
 
         let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
@@ -238,7 +238,7 @@ impl ModelServer {
     }
 
     /// Adds a turn to the end of the script.
-    pub fn push(&self, turn: Turn) {
+    pub fn push(&self, turn: ModelTurn) {
         self.shared.lock().turns.push_back(turn);
     }
 
@@ -293,25 +293,25 @@ pub fn codex_provider_args(base_url: &str) -> Vec<String> {
 }
 
 /// A connection, whichever way it came.
-trait Connection: Read + Write + Send + 'static {
+trait ModelConnection: Read + Write + Send + 'static {
     fn set_read_timeout(&self, limit: Duration) -> io::Result<()>;
 }
 
-impl Connection for TcpStream {
+impl ModelConnection for TcpStream {
     fn set_read_timeout(&self, limit: Duration) -> io::Result<()> {
         TcpStream::set_read_timeout(self, Some(limit))
     }
 }
 
-impl Connection for UnixStream {
+impl ModelConnection for UnixStream {
     fn set_read_timeout(&self, limit: Duration) -> io::Result<()> {
         UnixStream::set_read_timeout(self, Some(limit))
     }
 }
 
 /// Serves every connection in a thread of its own until the server ends.
-fn accept<C: Connection>(
-    shared: Arc<Shared>,
+fn accept<C: ModelConnection>(
+    shared: Arc<ModelShared>,
     next: impl Fn() -> io::Result<C> + Send + 'static,
 ) -> JoinHandle<()> {
     thread::spawn(move || {
@@ -332,7 +332,7 @@ fn accept<C: Connection>(
     })
 }
 
-fn serve(connection: &mut impl Connection, shared: &Shared) -> io::Result<()> {
+fn serve(connection: &mut impl ModelConnection, shared: &ModelShared) -> io::Result<()> {
     connection.set_read_timeout(POLL)?;
     let Some(request) = http::read_request(connection, || shared.is_stopping())? else {
         return Ok(());
@@ -345,22 +345,22 @@ fn serve(connection: &mut impl Connection, shared: &Shared) -> io::Result<()> {
         .unwrap_or_else(|_| String::from_utf8_lossy(&request.body).into());
     let turn = shared.next_turn(body.clone());
     match turn {
-        Turn::Status {
+        ModelTurn::Status {
             code,
             body,
             headers,
         } => http::write_status(connection, code, &body, &headers),
-        Turn::Shell { command, tokens } => match responses::shell_call(&body, &command) {
+        ModelTurn::Shell { command, tokens } => match responses::shell_call(&body, &command) {
             Some(item) => http::write_stream(connection, &responses::complete(&item, tokens)),
             None => http::write_status(connection, 500, "no shell tool is offered", &[]),
         },
-        Turn::Message { text, tokens } => {
+        ModelTurn::Message { text, tokens } => {
             let item = responses::message(&text);
             http::write_stream(connection, &responses::complete(&item, tokens))
         }
-        Turn::Raw(sse) => http::write_stream(connection, &sse),
-        Turn::Cut => http::begin_stream(connection, &responses::created()),
-        Turn::Hang => {
+        ModelTurn::Raw(sse) => http::write_stream(connection, &sse),
+        ModelTurn::Cut => http::begin_stream(connection, &responses::created()),
+        ModelTurn::Hang => {
             http::begin_stream(connection, &responses::created())?;
             http::wait_for_end(connection, || shared.is_stopping())
         }

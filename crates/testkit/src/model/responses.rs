@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Tokens;
+use super::TurnTokens;
 
 const RESPONSE_ID: &str = "resp_scripted";
 const CALL_ID: &str = "call_scripted";
@@ -13,7 +13,7 @@ pub(super) fn created() -> String {
 }
 
 /// A whole stream with one item.
-pub(super) fn complete(item: &Value, tokens: Tokens) -> String {
+pub(super) fn complete(item: &Value, tokens: TurnTokens) -> String {
     let done = event(&json!({"type": "response.output_item.done", "item": item}));
     let completed = event(&json!({
         "type": "response.completed",
@@ -95,13 +95,13 @@ pub(super) fn shell_call(request: &Value, command: &str) -> Option<Value> {
 }
 
 /// A tool that the request offers.
-struct Tool<'a> {
+struct ModelTool<'a> {
     kind: &'a str,
     name: &'a str,
     namespace: Option<&'a str>,
 }
 
-impl Tool<'_> {
+impl ModelTool<'_> {
     fn function_call(&self, arguments: &Value) -> Value {
         self.in_namespace(json!({
             "type": "function_call",
@@ -129,7 +129,7 @@ impl Tool<'_> {
 }
 
 /// Every tool of the request: the list itself, and what items of the input add.
-fn offered(request: &Value) -> Vec<Tool<'_>> {
+fn offered(request: &Value) -> Vec<ModelTool<'_>> {
     let added = list(&request["input"])
         .iter()
         .filter(|item| item["type"] == "additional_tools")
@@ -147,8 +147,8 @@ fn offered(request: &Value) -> Vec<Tool<'_>> {
     tools
 }
 
-fn tool<'a>(tool: &'a Value, namespace: Option<&'a str>) -> Tool<'a> {
-    Tool {
+fn tool<'a>(tool: &'a Value, namespace: Option<&'a str>) -> ModelTool<'a> {
+    ModelTool {
         kind: tool["type"].as_str().unwrap_or_default(),
         name: tool["name"].as_str().unwrap_or_default(),
         namespace,

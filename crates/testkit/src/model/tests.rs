@@ -36,8 +36,8 @@ fn events(answer: &str) -> Vec<Value> {
 #[test]
 fn turns_are_played_in_order_and_then_it_is_500() {
     let server = ModelServer::start(vec![
-        Turn::message("hello").tokens(7, 3, 2),
-        Turn::Status {
+        ModelTurn::message("hello").tokens(7, 3, 2),
+        ModelTurn::Status {
             code: 429,
             body: "slow".to_owned(),
             headers: vec![("retry-after".to_owned(), "5".to_owned())],
@@ -59,7 +59,7 @@ fn turns_are_played_in_order_and_then_it_is_500() {
     assert!(answer.starts_with("HTTP/1.1 429 Too Many Requests\r\n"));
     assert!(answer.contains("\r\nretry-after: 5\r\n") && answer.ends_with("\r\n\r\nslow"));
 
-    server.push(Turn::failed("rate_limit_exceeded", "slower"));
+    server.push(ModelTurn::failed("rate_limit_exceeded", "slower"));
     let answer = post(&server, &json!({"n": 3}));
     assert_eq!(
         self::events(&answer)[1]["response"]["error"]["message"],
@@ -103,20 +103,20 @@ fn the_offered_shell_tool_is_called() {
             r#"{"command":["bash","-lc","a \"b\""]}"#,
         ),
     ] {
-        let server = ModelServer::start(vec![Turn::shell("a \"b\"")]);
+        let server = ModelServer::start(vec![ModelTurn::shell("a \"b\"")]);
         let item = events(&post(&server, &request))[1]["item"].clone();
         assert_eq!(item["type"], kind);
         assert_eq!(item["name"], named);
         let given = item.get("arguments").unwrap_or(&item["input"]);
         assert_eq!(given, argument);
     }
-    let server = ModelServer::start(vec![Turn::shell("true")]);
+    let server = ModelServer::start(vec![ModelTurn::shell("true")]);
     assert!(post(&server, &json!({})).contains("no shell tool"));
 }
 
 #[test]
 fn other_requests_take_no_turn() {
-    let server = ModelServer::start(vec![Turn::message("x")]);
+    let server = ModelServer::start(vec![ModelTurn::message("x")]);
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream
         .write_all(b"GET /v1/models HTTP/1.1\r\n\r\n")
@@ -129,7 +129,7 @@ fn other_requests_take_no_turn() {
 
 #[test]
 fn a_cut_ends_without_the_last_chunk_and_a_hang_ends_with_the_server() {
-    let server = ModelServer::start(vec![Turn::Cut, Turn::Hang]);
+    let server = ModelServer::start(vec![ModelTurn::Cut, ModelTurn::Hang]);
     let cut = post(&server, &json!({}));
     assert!(cut.contains("response.created") && !cut.ends_with("0\r\n\r\n"));
 
@@ -159,7 +159,7 @@ fn can_isolate(server: &ModelServer) -> bool {
 
 #[test]
 fn the_namespace_has_the_server_and_nothing_else() {
-    let server = ModelServer::start(vec![Turn::message("from outside")]);
+    let server = ModelServer::start(vec![ModelTurn::message("from outside")]);
     if !can_isolate(&server) {
         return;
     }
