@@ -3,14 +3,14 @@
 
 use std::str::FromStr;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{TaskFailure, TaskResult};
 
 /// The words after the task's name; each is taken once.
-pub(crate) struct Args {
+pub(crate) struct XtaskArgs {
     words: Vec<String>,
 }
 
-impl Args {
+impl XtaskArgs {
     pub(crate) fn new(words: Vec<String>) -> Self {
         Self { words }
     }
@@ -23,7 +23,7 @@ impl Args {
     }
 
     /// Takes an option with a value, as `--name value` or `--name=value`.
-    pub(crate) fn value<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
+    pub(crate) fn value<T: FromStr>(&mut self, name: &str) -> TaskResult<Option<T>> {
         let prefix = format!("{name}=");
         let is_it = |word: &String| word == name || word.starts_with(&prefix);
         let Some(at) = self.words.iter().position(is_it) else {
@@ -33,11 +33,11 @@ impl Args {
         let text = match word.strip_prefix(&prefix) {
             Some(text) => text.to_owned(),
             None if at < self.words.len() => self.words.remove(at),
-            None => return Err(Failure::usage(format!("{name} needs a value"))),
+            None => return Err(TaskFailure::usage(format!("{name} needs a value"))),
         };
         match text.parse() {
             Ok(value) => Ok(Some(value)),
-            Err(_) => Err(Failure::usage(format!("{name} does not take `{text}`"))),
+            Err(_) => Err(TaskFailure::usage(format!("{name} does not take `{text}`"))),
         }
     }
 
@@ -48,10 +48,10 @@ impl Args {
     }
 
     /// Refuses what nobody took.
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> TaskResult<()> {
         match self.words.first() {
             None => Ok(()),
-            Some(word) => Err(Failure::usage(format!("unexpected argument `{word}`"))
+            Some(word) => Err(TaskFailure::usage(format!("unexpected argument `{word}`"))
                 .hint("the task's `--help` lists what it takes")),
         }
     }
@@ -61,8 +61,8 @@ impl Args {
 mod tests {
     use super::*;
 
-    fn args(line: &str) -> Args {
-        Args::new(line.split_whitespace().map(str::to_owned).collect())
+    fn args(line: &str) -> XtaskArgs {
+        XtaskArgs::new(line.split_whitespace().map(str::to_owned).collect())
     }
 
     #[test]

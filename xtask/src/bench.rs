@@ -17,9 +17,9 @@ mod ui;
 mod ui_client;
 mod ui_report;
 
-use crate::args::Args;
-use crate::cmd::Cmd;
-use crate::failure::{Failure, Result};
+use crate::args::XtaskArgs;
+use crate::cmd::ToolCommand;
+use crate::failure::{TaskFailure, TaskResult};
 
 const BENCHMARKS: &str = "the benchmarks are: loop, stream, ui, ledger, fleet";
 
@@ -61,9 +61,9 @@ ledger's calls alone, with worktrees and merges against bare git that makes the 
   --check         fail where an aim is missed";
 
 /// A mode in which this program is started by itself.
-type Helper = fn(&[String]) -> Result<()>;
+type BenchHelper = fn(&[String]) -> TaskResult<()>;
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
+pub(crate) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     match args.positional().as_deref() {
         Some("loop") => r#loop::run(args),
         Some("stream") => stream::run(args),
@@ -71,25 +71,28 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         Some("ledger") => ledger(args),
         Some("fleet") => fleet(args),
         Some(other) => {
-            Err(Failure::usage(format!("there is no benchmark `{other}`")).hint(BENCHMARKS))
+            Err(TaskFailure::usage(format!("there is no benchmark `{other}`")).hint(BENCHMARKS))
         }
-        None => Err(Failure::usage("which benchmark?").hint(BENCHMARKS)),
+        None => Err(TaskFailure::usage("which benchmark?").hint(BENCHMARKS)),
     }
 }
 
 /// A program of the ledger's own: it speaks to its stores as the ledger does.
-fn ledger(mut args: Args) -> Result<()> {
+fn ledger(mut args: XtaskArgs) -> TaskResult<()> {
     let sizes: Option<String> = args.value("--sizes")?;
     let only: Option<String> = args.value("--only")?;
     if let Some(part) = &only
         && !["lives", "idle", "claims"].contains(&part.as_str())
     {
-        return Err(Failure::usage(format!("the ledger has no part `{part}`"))
-            .hint("the parts are: lives, idle, claims"));
+        return Err(
+            TaskFailure::usage(format!("the ledger has no part `{part}`"))
+                .hint("the parts are: lives, idle, claims"),
+        );
     }
     let (json, check) = (args.flag("--json"), args.flag("--check"));
     args.finish()?;
-    let mut bench = Cmd::cargo("run --release --locked -q -p runner-ledger --example bench --");
+    let mut bench =
+        ToolCommand::cargo("run --release --locked -q -p runner-ledger --example bench --");
     if let Some(sizes) = sizes {
         bench = bench.arg(format!("--sizes={sizes}"));
     }
@@ -105,12 +108,12 @@ fn ledger(mut args: Args) -> Result<()> {
 }
 
 /// A program of the fleet's own: it puts roles together as the command line does.
-fn fleet(mut args: Args) -> Result<()> {
+fn fleet(mut args: XtaskArgs) -> TaskResult<()> {
     let tasks: Option<u32> = args.value("--tasks")?;
     let json = args.flag("--json");
     args.finish()?;
     let mut bench =
-        Cmd::cargo("run --release --locked -q -p runner-fleet --example fleet_bench --");
+        ToolCommand::cargo("run --release --locked -q -p runner-fleet --example fleet_bench --");
     if let Some(tasks) = tasks {
         bench = bench.arg(format!("--tasks={tasks}"));
     }
@@ -121,7 +124,7 @@ fn fleet(mut args: Args) -> Result<()> {
 }
 
 /// The hidden mode of that name.
-pub(crate) fn helper(name: &str) -> Option<Helper> {
+pub(crate) fn helper(name: &str) -> Option<BenchHelper> {
     match name {
         "__measure" => Some(measure::helper),
         "__parse" => Some(tree::helper),

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::args::Args;
-use crate::cmd::Cmd;
-use crate::failure::{Failure, Result};
+use crate::args::XtaskArgs;
+use crate::cmd::ToolCommand;
+use crate::failure::{TaskFailure, TaskResult};
 use crate::{codex, demo, out, schemathesis, setup, simulate, sweep, tidy, ui};
 
 pub(crate) const HELP: &str = "\
@@ -23,22 +23,22 @@ const SWEEP_SAMPLE: u32 = 40;
 const SWEEP_SEED: u64 = 1;
 
 /// A part of the whole that passes or fails by itself.
-struct Stage {
+struct CiStage {
     name: &'static str,
-    run: fn() -> Result<()>,
+    run: fn() -> TaskResult<()>,
 }
 
-const STAGES: &[Stage] = &[
-    Stage {
+const STAGES: &[CiStage] = &[
+    CiStage {
         name: "setup",
         run: setup::ensure,
     },
     // Before everything that builds the binary, which then carries the page.
-    Stage {
+    CiStage {
         name: "ui",
         run: ui::check_and_build,
     },
-    Stage {
+    CiStage {
         name: "fmt",
         run: || {
             cargo("fmt --all --check")
@@ -46,7 +46,7 @@ const STAGES: &[Stage] = &[
                 .run()
         },
     },
-    Stage {
+    CiStage {
         name: "clippy",
         run: || {
             cargo("clippy --locked --workspace --all-targets -- -D warnings")
@@ -54,7 +54,7 @@ const STAGES: &[Stage] = &[
                 .run()
         },
     },
-    Stage {
+    CiStage {
         name: "test",
         run: || {
             let test = cargo("test --locked --workspace --no-fail-fast");
@@ -63,7 +63,7 @@ const STAGES: &[Stage] = &[
                 .run()
         },
     },
-    Stage {
+    CiStage {
         name: "doc",
         run: || {
             cargo("doc --locked --workspace --no-deps")
@@ -72,49 +72,49 @@ const STAGES: &[Stage] = &[
                 .run()
         },
     },
-    Stage {
+    CiStage {
         name: "tidy",
         run: tidy::check_workspace,
     },
-    Stage {
+    CiStage {
         name: "api",
         run: schemathesis::check_api,
     },
-    Stage {
+    CiStage {
         name: "sweep",
         run: || sweep::command(Some(SWEEP_SAMPLE), SWEEP_SEED).run(),
     },
-    Stage {
+    CiStage {
         name: "demo",
         run: demo::build_and_play,
     },
-    Stage {
+    CiStage {
         name: "simulate",
         run: simulate::play_for_ci,
     },
-    Stage {
+    CiStage {
         name: "browser",
         run: ui::test_in_browser,
     },
 ];
 
 /// What became of a stage.
-struct Outcome {
+struct CiOutcome {
     name: &'static str,
     time: Duration,
-    failure: Option<Failure>,
+    failure: Option<TaskFailure>,
 }
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
+pub(crate) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let only: Option<String> = args.value("--only")?;
     args.finish()?;
-    let stages: Vec<&Stage> = STAGES
+    let stages: Vec<&CiStage> = STAGES
         .iter()
         .filter(|stage| only.as_deref().is_none_or(|only| only == stage.name))
         .collect();
     if stages.is_empty() {
         let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
-        return Err(Failure::usage("there is no such stage")
+        return Err(TaskFailure::usage("there is no such stage")
             .hint(format!("the stages are {}", names.join(", "))));
     }
     let mut outcomes = Vec::new();
@@ -122,7 +122,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         let started = Instant::now();
         let failure = out::step(stage.name, stage.run).err();
         let failed = failure.is_some();
-        outcomes.push(Outcome {
+        outcomes.push(CiOutcome {
             name: stage.name,
             time: started.elapsed(),
             failure,
@@ -135,7 +135,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
 }
 
 /// Prints the summary; the failure comes before it, so that the counts are last.
-fn conclude(stages: &[&Stage], outcomes: &[Outcome]) -> Result<()> {
+fn conclude(stages: &[&CiStage], outcomes: &[CiOutcome]) -> TaskResult<()> {
     for failure in outcomes
         .iter()
         .filter_map(|outcome| outcome.failure.as_ref())
@@ -150,7 +150,7 @@ fn conclude(stages: &[&Stage], outcomes: &[Outcome]) -> Result<()> {
     std::process::exit(1)
 }
 
-fn summary(stages: &[&Stage], outcomes: &[Outcome]) -> String {
+fn summary(stages: &[&CiStage], outcomes: &[CiOutcome]) -> String {
     let mut text = String::from("\n");
     for outcome in outcomes {
         let verdict = if outcome.failure.is_none() {
@@ -173,8 +173,8 @@ fn summary(stages: &[&Stage], outcomes: &[Outcome]) -> String {
 }
 
 /// Cargo as ci wants it: no snapshot is accepted, every panic shows its way.
-fn cargo(words: &str) -> Cmd {
-    Cmd::cargo(words)
+fn cargo(words: &str) -> ToolCommand {
+    ToolCommand::cargo(words)
         .env("CI", "1")
         .env("INSTA_UPDATE", "no")
         .env("RUST_BACKTRACE", "1")
@@ -186,15 +186,15 @@ mod tests {
 
     #[test]
     fn the_summary_ends_with_the_counts() {
-        let stages: Vec<&Stage> = STAGES.iter().take(3).collect();
-        let outcome = |name, failure| Outcome {
+        let stages: Vec<&CiStage> = STAGES.iter().take(3).collect();
+        let outcome = |name, failure| CiOutcome {
             name,
             time: Duration::from_millis(1_250),
             failure,
         };
         let outcomes = [
             outcome("setup", None),
-            outcome("ui", Some(Failure::new("no"))),
+            outcome("ui", Some(TaskFailure::new("no"))),
         ];
         let expected = "\nsetup   passed      1.2 s\nui      failed      1.2 s\n\
             fmt     not run\n1 passed, 1 failed";

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use crate::failure::{Context as _, Failure, Result};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
 /// Folders below `target/` that `setup` puts tools into; they come first on the
 /// PATH of every command.
 const TOOL_DIRS: [&str; 2] = ["tools/bin", "tools/python/bin"];
 
 /// A command in the workspace root, with the tools that `setup` installed.
-pub(crate) struct Cmd {
+pub(crate) struct ToolCommand {
     inner: Command,
     hint: Option<String>,
 }
 
-impl Cmd {
+impl ToolCommand {
     #[allow(clippy::disallowed_methods)] // developer tools outlive nobody: they are waited for
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let mut inner = Command::new(program);
@@ -72,7 +72,7 @@ impl Cmd {
     }
 
     /// Runs it with its output shown; fails unless it succeeds.
-    pub(crate) fn run(mut self) -> Result<()> {
+    pub(crate) fn run(mut self) -> TaskResult<()> {
         let label = self.label();
         let status = self
             .inner
@@ -81,13 +81,13 @@ impl Cmd {
         if status.success() {
             return Ok(());
         }
-        let failure = Failure::new(format!("`{label}` failed with {status}"));
+        let failure = TaskFailure::new(format!("`{label}` failed with {status}"));
         Err(self.with_hint(failure))
     }
 
     /// Runs it and returns its stdout; fails, with what it said, unless it
     /// succeeds.
-    pub(crate) fn stdout(mut self) -> Result<Vec<u8>> {
+    pub(crate) fn stdout(mut self) -> TaskResult<Vec<u8>> {
         let label = self.label();
         let output = self
             .inner
@@ -103,12 +103,12 @@ impl Cmd {
         } = output;
         let said = [stdout, stderr].concat();
         let said = String::from_utf8_lossy(&said);
-        let failure = Failure::new(format!("`{label}` failed with {status}\n{}", said.trim()));
+        let failure = TaskFailure::new(format!("`{label}` failed with {status}\n{}", said.trim()));
         Err(self.with_hint(failure))
     }
 
     /// Starts it with its stdout going there.
-    pub(crate) fn spawn(mut self, stdout: Stdio) -> Result<Child> {
+    pub(crate) fn spawn(mut self, stdout: Stdio) -> TaskResult<Child> {
         let label = self.label();
         self.inner
             .stdout(stdout)
@@ -125,7 +125,7 @@ impl Cmd {
         words.join(" ")
     }
 
-    fn with_hint(self, failure: Failure) -> Failure {
+    fn with_hint(self, failure: TaskFailure) -> TaskFailure {
         match self.hint {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_failure_carries_output_and_hint() {
-        let failure = Cmd::new("sh")
+        let failure = ToolCommand::new("sh")
             .args(["-c", "echo oh no >&2; exit 4"])
             .hint("be brave")
             .stdout()

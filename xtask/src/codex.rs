@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cmd::{Cmd, find_program, target_dir};
-use crate::failure::{Failure, Result};
+use crate::cmd::{ToolCommand, find_program, target_dir};
+use crate::failure::{TaskFailure, TaskResult};
 use crate::out;
 
 /// The package, and the one version that the tests know the words of.
@@ -54,9 +54,9 @@ fn program_below(folder: &Path, depth: usize) -> Option<PathBuf> {
 }
 
 /// Installs it into the build's folder. None of the package's scripts run.
-pub(crate) fn install() -> Result<()> {
+pub(crate) fn install() -> TaskResult<()> {
     if find_program("npm").is_none() {
-        return Err(Failure::new(format!(
+        return Err(TaskFailure::new(format!(
             "there is no npm to install {PACKAGE} {VERSION} with"
         ))
         .hint(
@@ -64,18 +64,18 @@ pub(crate) fn install() -> Result<()> {
         ));
     }
     let folder = folder();
-    let npm = Cmd::new("npm")
+    let npm = ToolCommand::new("npm")
         .words("install --ignore-scripts --no-audit --no-fund --prefix")
         .arg(&folder)
         .arg(format!("{PACKAGE}@{VERSION}"))
         .hint("it takes a connection to the npm registry, once");
     // Npm takes the nearest folder with a manifest; let that be this one.
     fs::create_dir_all(&folder)
-        .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+        .map_err(|error| TaskFailure::new(format!("{}: {error}", folder.display())))?;
     out::step(&format!("npm install {PACKAGE}@{VERSION}"), || npm.stdout())?;
     match binary() {
         Some(_) => Ok(()),
-        None => Err(Failure::new(format!(
+        None => Err(TaskFailure::new(format!(
             "{PACKAGE} {VERSION} was installed, but it brought no program for this machine"
         ))
         .hint("it has them for x86-64 and arm64")),
@@ -83,11 +83,11 @@ pub(crate) fn install() -> Result<()> {
 }
 
 /// The command with the binary named to it.
-pub(crate) fn named_to(cmd: Cmd) -> Result<Cmd> {
+pub(crate) fn named_to(cmd: ToolCommand) -> TaskResult<ToolCommand> {
     match binary() {
         Some(path) => Ok(cmd.env(VARIABLE, path)),
         None => Err(
-            Failure::new("the codex binary that the tests need is not there")
+            TaskFailure::new("the codex binary that the tests need is not there")
                 .hint("run `cargo xtask setup`"),
         ),
     }

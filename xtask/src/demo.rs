@@ -4,9 +4,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use crate::args::Args;
-use crate::cmd::{Cmd, release_bin, target_dir};
-use crate::failure::{Context as _, Result};
+use crate::args::XtaskArgs;
+use crate::cmd::{ToolCommand, release_bin, target_dir};
+use crate::failure::{FailureContext as _, TaskResult};
 use crate::{out, ui};
 
 pub(crate) const HELP: &str = "\
@@ -17,7 +17,7 @@ then the release binary, and plays a whole run with it, from an empty folder to 
 complete tree: no model, no network, over in seconds. What the run leaves is in
 the build's folder `demo`, until the next one.";
 
-pub(crate) fn run(args: Args) -> Result<()> {
+pub(crate) fn run(args: XtaskArgs) -> TaskResult<()> {
     args.finish()?;
     ui::build_if_possible();
     build_and_play()?;
@@ -39,8 +39,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 /// Builds what a user gets and shows it at work.
-pub(crate) fn build_and_play() -> Result<()> {
-    let build = Cmd::cargo("build --release --locked --package runner-cli");
+pub(crate) fn build_and_play() -> TaskResult<()> {
+    let build = ToolCommand::cargo("build --release --locked --package runner-cli");
     out::step(&build.label(), || build.run())?;
     let folder = folder();
     match fs::remove_dir_all(&folder) {
@@ -50,7 +50,7 @@ pub(crate) fn build_and_play() -> Result<()> {
         _ => {}
     }
     out::step("runner demo", || {
-        Cmd::new(release_bin("runner"))
+        ToolCommand::new(release_bin("runner"))
             .words("demo --dir")
             .arg(&folder)
             .hint("`runner demo -v` says more")

@@ -3,17 +3,17 @@
 use std::fmt;
 
 /// The result of a task or of a part of one.
-pub(crate) type Result<T> = std::result::Result<T, Failure>;
+pub(crate) type TaskResult<T> = std::result::Result<T, TaskFailure>;
 
 /// What went wrong, with the remedy where one is known.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct TaskFailure {
     message: String,
     hint: Option<String>,
     usage: bool,
 }
 
-impl Failure {
+impl TaskFailure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -46,20 +46,20 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
 /// Names the thing that an I/O error happened to.
-pub(crate) trait Context<T> {
+pub(crate) trait FailureContext<T> {
     /// Turns the error into a failure that begins with `what`.
-    fn context(self, what: impl fmt::Display) -> Result<T>;
+    fn context(self, what: impl fmt::Display) -> TaskResult<T>;
 }
 
-impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
-    fn context(self, what: impl fmt::Display) -> Result<T> {
-        self.map_err(|error| Failure::new(format!("{what}: {error}")))
+impl<T, E: fmt::Display> FailureContext<T> for std::result::Result<T, E> {
+    fn context(self, what: impl fmt::Display) -> TaskResult<T> {
+        self.map_err(|error| TaskFailure::new(format!("{what}: {error}")))
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::args::Args;
-use crate::cmd::Cmd;
-use crate::failure::Result;
+use crate::args::XtaskArgs;
+use crate::cmd::ToolCommand;
+use crate::failure::TaskResult;
 use crate::{out, ui};
 
 pub(crate) const HELP: &str = "\
@@ -15,10 +15,10 @@ and the runner command, and installs that for you.
 
   --root DIR   into DIR/bin (default: where cargo install puts programs)";
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
+pub(crate) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let root: Option<PathBuf> = args.value("--root")?;
     args.finish()?;
-    let mut install = Cmd::cargo("install --locked --path crates/cli");
+    let mut install = ToolCommand::cargo("install --locked --path crates/cli");
     if let Some(root) = &root {
         // Relative to where the user is, not to the workspace.
         let here = std::env::current_dir().unwrap_or_default();

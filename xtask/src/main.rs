@@ -21,73 +21,73 @@ mod ui;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use args::Args;
-use failure::{Failure, Result};
+use args::XtaskArgs;
+use failure::{TaskFailure, TaskResult};
 
 /// One developer command.
-struct Task {
+struct XtaskCommand {
     name: &'static str,
     about: &'static str,
     help: &'static str,
-    run: fn(Args) -> Result<()>,
+    run: fn(XtaskArgs) -> TaskResult<()>,
 }
 
-const TASKS: &[Task] = &[
-    Task {
+const TASKS: &[XtaskCommand] = &[
+    XtaskCommand {
         name: "ci",
         about: "everything that must be green: page, format, lints, tests, docs, tidy, api, sweep, demo, browser",
         help: ci::HELP,
         run: ci::run,
     },
-    Task {
+    XtaskCommand {
         name: "demo",
         about: "builds the release binary and plays a whole run with it",
         help: demo::HELP,
         run: demo::run,
     },
-    Task {
+    XtaskCommand {
         name: "bench",
         about: "measures against floors taken in the same run",
         help: bench::HELP,
         run: bench::run,
     },
-    Task {
+    XtaskCommand {
         name: "sweep",
         about: "kills the runner at every write of a step and lets it recover",
         help: sweep::HELP,
         run: sweep::run,
     },
-    Task {
+    XtaskCommand {
         name: "simulate",
         about: "lets a fleet run in memory with everything going wrong, by seeds",
         help: simulate::HELP,
         run: simulate::run,
     },
-    Task {
+    XtaskCommand {
         name: "fleet-kill",
         about: "kills a whole fleet again and again and lets it recover",
         help: fleet_kill::HELP,
         run: fleet_kill::run,
     },
-    Task {
+    XtaskCommand {
         name: "model",
         about: "explores every state that the rules of the lifecycle can reach",
         help: model::HELP,
         run: model::run,
     },
-    Task {
+    XtaskCommand {
         name: "install",
         about: "installs the runner command",
         help: install::HELP,
         run: install::run,
     },
-    Task {
+    XtaskCommand {
         name: "tidy",
         about: "checks the rules of this repository that no compiler knows",
         help: tidy::HELP,
         run: tidy::run,
     },
-    Task {
+    XtaskCommand {
         name: "setup",
         about: "installs the tools that tests and benchmarks need",
         help: setup::HELP,
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(name: &str, words: Vec<String>) -> Result<()> {
+fn dispatch(name: &str, words: Vec<String>) -> TaskResult<()> {
     // Modes that the benchmarks start themselves with: no commands for people.
     if let Some(helper) = bench::helper(name) {
         return helper(&words);
@@ -118,14 +118,14 @@ fn dispatch(name: &str, words: Vec<String>) -> Result<()> {
         return Ok(());
     }
     let task = TASKS.iter().find(|task| task.name == name).ok_or_else(|| {
-        Failure::usage(format!("there is no task `{name}`"))
+        TaskFailure::usage(format!("there is no task `{name}`"))
             .hint("`cargo xtask --help` lists the tasks")
     })?;
     if words.iter().any(|word| word == "-h" || word == "--help") {
         out::data(task.help);
         return Ok(());
     }
-    (task.run)(Args::new(words))
+    (task.run)(XtaskArgs::new(words))
 }
 
 fn overview() -> String {

@@ -1,8 +1,8 @@
 //! `cargo xtask model`: the rules of the lifecycle in every state a small fleet can reach.
 
-use crate::args::Args;
-use crate::cmd::Cmd;
-use crate::failure::Result;
+use crate::args::XtaskArgs;
+use crate::cmd::ToolCommand;
+use crate::failure::TaskResult;
 use crate::out;
 
 pub(crate) const HELP: &str = "\
@@ -16,11 +16,11 @@ and shows that this is noticed.
 
   --all   larger spaces too, with more faults: many minutes";
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
+pub(crate) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let all = args.flag("--all");
     args.finish()?;
     let words = "test --locked -p runner-lifecycle --lib model:: -- --nocapture --test-threads=1";
-    let cmd = Cmd::cargo(words).hint("a failure names the steps that lead to it");
+    let cmd = ToolCommand::cargo(words).hint("a failure names the steps that lead to it");
     let cmd = if all {
         cmd.arg("--include-ignored")
     } else {

@@ -4,11 +4,11 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{TaskFailure, TaskResult};
 
 /// Runs a step between two lines: what it does, at which second, and how long
 /// it took.
-pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn step<T>(what: &str, work: impl FnOnce() -> TaskResult<T>) -> TaskResult<T> {
     let started = Instant::now();
     eprintln!("==> {what}  [at {}]", seconds(since_start()));
     let result = work();
@@ -27,7 +27,7 @@ pub(crate) fn data(text: &str) {
     println!("{}", text.trim_end());
 }
 
-pub(crate) fn failure(failure: &Failure) {
+pub(crate) fn failure(failure: &TaskFailure) {
     eprintln!("error: {failure}");
     if let Some(hint) = failure.remedy() {
         eprintln!("hint: {hint}");

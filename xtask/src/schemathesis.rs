@@ -10,8 +10,8 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cmd::{Cmd, target_dir};
-use crate::failure::{Context as _, Failure, Result};
+use crate::cmd::{ToolCommand, target_dir};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 use crate::out;
 
 /// The one version whose checks are known.
@@ -28,8 +28,8 @@ pub(crate) fn is_there() -> bool {
 }
 
 /// Installs it into the build's folder, where no other Python sees it.
-pub(crate) fn install() -> Result<()> {
-    let pip = Cmd::new("python3")
+pub(crate) fn install() -> TaskResult<()> {
+    let pip = ToolCommand::new("python3")
         .words("-m pip install --quiet --upgrade --target")
         .arg(folder())
         .arg(format!("schemathesis=={VERSION}"))
@@ -41,19 +41,19 @@ pub(crate) fn install() -> Result<()> {
 }
 
 /// Starts `runner fleet serve` in a repository with some tasks, and checks it.
-pub(crate) fn check_api() -> Result<()> {
+pub(crate) fn check_api() -> TaskResult<()> {
     if !is_there() {
-        return Err(Failure::new("schemathesis is not there").hint("run `cargo xtask setup`"));
+        return Err(TaskFailure::new("schemathesis is not there").hint("run `cargo xtask setup`"));
     }
-    Cmd::cargo("build --locked --quiet --package runner-cli").run()?;
-    let project = Project::new()?;
+    ToolCommand::cargo("build --locked --quiet --package runner-cli").run()?;
+    let project = ApiProject::new()?;
     let server = project.serve()?;
     project.seed()?;
     let (url, token) = (&server.url, &server.token);
     // It leaves caches where it runs.
     let place = target_dir().join("tools/schemathesis-work");
     fs::create_dir_all(&place).context(place.display().to_string())?;
-    Cmd::new("python3")
+    ToolCommand::new("python3")
         .clear_env()
         .env("PYTHONPATH", folder())
         .env("HOME", &place)
@@ -77,18 +77,18 @@ fn folder() -> PathBuf {
 }
 
 /// A repository with a fleet's ledger, gone when this is dropped.
-struct Project(TempDir);
+struct ApiProject(TempDir);
 
-impl Project {
-    fn new() -> Result<Project> {
-        let project = Project(tempfile::tempdir().context("no temporary folder".to_owned())?);
+impl ApiProject {
+    fn new() -> TaskResult<ApiProject> {
+        let project = ApiProject(tempfile::tempdir().context("no temporary folder".to_owned())?);
         project.git("init --quiet --initial-branch main")?;
         project.git("commit --quiet --allow-empty --message begin")?;
         Ok(project)
     }
 
     /// Makes tasks in every state that a command can lead to.
-    fn seed(&self) -> Result<()> {
+    fn seed(&self) -> TaskResult<()> {
         for words in [
             "task add judged --scope a",
             "task add cooling --scope b",
@@ -119,17 +119,17 @@ impl Project {
         self.start("running").map(drop)
     }
 
-    fn start(&self, task: &str) -> Result<u64> {
+    fn start(&self, task: &str) -> TaskResult<u64> {
         let start = self.runner(&format!("task start {task} --owner w1 --json"));
         let said: Value = serde_json::from_slice(&start.stdout()?)
             .context(format!("`task start {task}` printed no JSON"))?;
         let token = said.pointer("/claimed/task/token").and_then(Value::as_u64);
-        token.ok_or_else(|| Failure::new(format!("`task start {task}` printed no token")))
+        token.ok_or_else(|| TaskFailure::new(format!("`task start {task}` printed no token")))
     }
 
-    fn command(&self, program: impl AsRef<OsStr>) -> Cmd {
+    fn command(&self, program: impl AsRef<OsStr>) -> ToolCommand {
         let name = "runner";
-        Cmd::new(program)
+        ToolCommand::new(program)
             .clear_env()
             .env("HOME", self.0.path())
             .env("GIT_AUTHOR_NAME", name)
@@ -139,15 +139,15 @@ impl Project {
             .dir(self.0.path())
     }
 
-    fn git(&self, words: &str) -> Result<()> {
+    fn git(&self, words: &str) -> TaskResult<()> {
         self.command("git").words(words).stdout().map(drop)
     }
 
-    fn runner(&self, words: &str) -> Cmd {
+    fn runner(&self, words: &str) -> ToolCommand {
         self.command(target_dir().join("debug/runner")).words(words)
     }
 
-    fn serve(&self) -> Result<Server> {
+    fn serve(&self) -> TaskResult<ApiServer> {
         let serve = self.runner("fleet serve --port 0 --json --quiet");
         let mut child = serve.spawn(Stdio::piped())?;
         let mut line = String::new();
@@ -155,7 +155,7 @@ impl Project {
             let read = BufReader::new(stdout).read_line(&mut line);
             read.context("cannot read from `runner fleet serve`".to_owned())?;
         }
-        let mut server = Server {
+        let mut server = ApiServer {
             child,
             url: String::new(),
             token: String::new(),
@@ -172,13 +172,13 @@ impl Project {
 }
 
 /// Ends when this is dropped.
-struct Server {
+struct ApiServer {
     child: Child,
     url: String,
     token: String,
 }
 
-impl Drop for Server {
+impl Drop for ApiServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

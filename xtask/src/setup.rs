@@ -6,9 +6,9 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use crate::args::Args;
-use crate::cmd::{Cmd, find_program, target_dir};
-use crate::failure::{Failure, Result};
+use crate::args::XtaskArgs;
+use crate::cmd::{ToolCommand, find_program, target_dir};
+use crate::failure::{TaskFailure, TaskResult};
 use crate::{codex, out, schemathesis, ui};
 
 pub(crate) const HELP: &str = "\
@@ -23,14 +23,14 @@ there too, as locked, into ui/node_modules. Both take Node.js with npm. The tool
 that checks the fleet's API comes from the Python index, in one version.";
 
 /// A tool that something in this repository calls.
-struct Tool {
+struct SetupTool {
     /// The program to look for.
     command: &'static str,
-    source: Source,
+    source: SetupSource,
     why: &'static str,
 }
 
-enum Source {
+enum SetupSource {
     /// A Debian package.
     Apt(&'static str),
     /// A package of the Python index that holds a program, with the crate that
@@ -47,63 +47,63 @@ enum Source {
     Schemathesis,
 }
 
-const TOOLS: &[Tool] = &[
-    Tool {
+const TOOLS: &[SetupTool] = &[
+    SetupTool {
         command: "git",
-        source: Source::Apt("git"),
+        source: SetupSource::Apt("git"),
         why: "every test and every step works in a repository",
     },
-    Tool {
+    SetupTool {
         command: "python3",
-        source: Source::Apt("python3"),
+        source: SetupSource::Apt("python3"),
         why: "scripted agents edit trees with it",
     },
-    Tool {
+    SetupTool {
         command: "strace",
-        source: Source::Apt("strace"),
+        source: SetupSource::Apt("strace"),
         why: "benchmarks count the processes of a step with it",
     },
-    Tool {
+    SetupTool {
         command: "just",
-        source: Source::Pip {
+        source: SetupSource::Pip {
             package: "rust-just",
             or_crate: "just",
         },
         why: "the guard that most projects have",
     },
-    Tool {
+    SetupTool {
         command: "bwrap",
-        source: Source::Apt("bubblewrap"),
+        source: SetupSource::Apt("bubblewrap"),
         why: "the better one of the two sandboxes",
     },
-    Tool {
+    SetupTool {
         command: "ip",
-        source: Source::Apt("iproute2"),
+        source: SetupSource::Apt("iproute2"),
         why: "tests bring loopback up in a network of their own",
     },
-    Tool {
+    SetupTool {
         command: "pg_ctl",
-        source: Source::Apt("postgresql"),
+        source: SetupSource::Apt("postgresql"),
         why: "the tests of the ledger run on a server of their own",
     },
-    Tool {
+    SetupTool {
         command: "codex",
-        source: Source::Npm,
+        source: SetupSource::Npm,
         why: "the tests of the codex backend run the real one, against a scripted model",
     },
-    Tool {
+    SetupTool {
         command: "chromium",
-        source: Source::Apt("chromium"),
+        source: SetupSource::Apt("chromium"),
         why: "the page of `runner ui` is tested in a real browser",
     },
-    Tool {
+    SetupTool {
         command: "ui/node_modules",
-        source: Source::UiPackages,
+        source: SetupSource::UiPackages,
         why: "the page of `runner ui` is built and tested with them",
     },
-    Tool {
+    SetupTool {
         command: "schemathesis",
-        source: Source::Schemathesis,
+        source: SetupSource::Schemathesis,
         why: "the fleet's API is checked against its OpenAPI with it",
     },
 ];
@@ -111,13 +111,13 @@ const TOOLS: &[Tool] = &[
 /// Where administrators' programs are, which not everybody has on the PATH.
 const SYSTEM_DIRS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-impl Tool {
+impl SetupTool {
     fn is_there(&self) -> bool {
         match self.source {
-            Source::Npm => codex::binary().is_some(),
-            Source::UiPackages => ui::has_packages(),
-            Source::Schemathesis => schemathesis::is_there(),
-            Source::Apt(_) | Source::Pip { .. } => {
+            SetupSource::Npm => codex::binary().is_some(),
+            SetupSource::UiPackages => ui::has_packages(),
+            SetupSource::Schemathesis => schemathesis::is_there(),
+            SetupSource::Apt(_) | SetupSource::Pip { .. } => {
                 let in_system = |dir: &str| Path::new(dir).join(self.command).is_file();
                 find_program(self.command).is_some()
                     || SYSTEM_DIRS.iter().any(|dir| in_system(dir))
@@ -134,14 +134,14 @@ fn in_a_version_of_postgres(command: &str) -> bool {
     folders.any(|version| version.path().join("bin").join(command).is_file())
 }
 
-pub(crate) fn run(args: Args) -> Result<()> {
+pub(crate) fn run(args: XtaskArgs) -> TaskResult<()> {
     args.finish()?;
     ensure()
 }
 
 /// Installs what is missing.
-pub(crate) fn ensure() -> Result<()> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !tool.is_there()).collect();
+pub(crate) fn ensure() -> TaskResult<()> {
+    let missing: Vec<&SetupTool> = TOOLS.iter().filter(|tool| !tool.is_there()).collect();
     if missing.is_empty() {
         let names: Vec<&str> = TOOLS.iter().map(|tool| tool.command).collect();
         out::note(&format!(
@@ -157,8 +157,11 @@ pub(crate) fn ensure() -> Result<()> {
     let packages: Vec<&str> = missing
         .iter()
         .filter_map(|tool| match tool.source {
-            Source::Apt(package) => Some(package),
-            Source::Pip { .. } | Source::Npm | Source::UiPackages | Source::Schemathesis => None,
+            SetupSource::Apt(package) => Some(package),
+            SetupSource::Pip { .. }
+            | SetupSource::Npm
+            | SetupSource::UiPackages
+            | SetupSource::Schemathesis => None,
         })
         .collect();
     // First, because pip needs python.
@@ -167,14 +170,14 @@ pub(crate) fn ensure() -> Result<()> {
     }
     for tool in &missing {
         match tool.source {
-            Source::Apt(_) => {}
-            Source::Pip { package, or_crate } => install_program(package, or_crate)?,
-            Source::Npm => codex::install()?,
-            Source::UiPackages => ui::install_packages()?,
-            Source::Schemathesis => schemathesis::install()?,
+            SetupSource::Apt(_) => {}
+            SetupSource::Pip { package, or_crate } => install_program(package, or_crate)?,
+            SetupSource::Npm => codex::install()?,
+            SetupSource::UiPackages => ui::install_packages()?,
+            SetupSource::Schemathesis => schemathesis::install()?,
         }
         if !tool.is_there() {
-            return Err(Failure::new(format!(
+            return Err(TaskFailure::new(format!(
                 "{} was installed but is not on the PATH",
                 tool.command
             ))
@@ -192,20 +195,20 @@ fn say_where_codex_is() {
     }
 }
 
-fn install_with_apt(packages: &[&str]) -> Result<()> {
+fn install_with_apt(packages: &[&str]) -> TaskResult<()> {
     let by_hand = format!("install these yourself, then go on: {}", packages.join(" "));
     if find_program("apt-get").is_none() {
-        let failure = Failure::new("there is no apt-get to install packages with");
+        let failure = TaskFailure::new("there is no apt-get to install packages with");
         return Err(failure.hint(by_hand));
     }
-    let apt = |words: &str| -> Result<Cmd> {
+    let apt = |words: &str| -> TaskResult<ToolCommand> {
         let cmd = if is_root() {
-            Cmd::new("apt-get")
+            ToolCommand::new("apt-get")
         } else if find_program("sudo").is_some() {
             // Sudo drops the environment, hence `env` behind it.
-            Cmd::new("sudo").words("env DEBIAN_FRONTEND=noninteractive apt-get")
+            ToolCommand::new("sudo").words("env DEBIAN_FRONTEND=noninteractive apt-get")
         } else {
-            let failure = Failure::new("installing packages takes root or sudo");
+            let failure = TaskFailure::new("installing packages takes root or sudo");
             return Err(failure.hint(by_hand.clone()));
         };
         let cmd = cmd.env("DEBIAN_FRONTEND", "noninteractive").words(words);
@@ -218,11 +221,11 @@ fn install_with_apt(packages: &[&str]) -> Result<()> {
 
 /// Puts a program into `target/tools`: as a ready one from the Python index,
 /// which takes seconds, else built from source.
-fn install_program(package: &str, or_crate: &str) -> Result<()> {
+fn install_program(package: &str, or_crate: &str) -> TaskResult<()> {
     let tools = target_dir().join("tools");
     // --target keeps pip away from the system's packages, so that it works where
     // those are managed by the distribution, and without a virtual environment.
-    let pip = Cmd::new("python3")
+    let pip = ToolCommand::new("python3")
         .words("-m pip install --quiet --upgrade --target")
         .arg(tools.join("python"))
         .arg(package);
@@ -230,7 +233,7 @@ fn install_program(package: &str, or_crate: &str) -> Result<()> {
         Ok(_) => Ok(()),
         Err(failure) => {
             out::note(&format!("{failure}"));
-            let install = Cmd::cargo("install --locked --quiet --root")
+            let install = ToolCommand::cargo("install --locked --quiet --root")
                 .arg(&tools)
                 .arg(or_crate)
                 .hint(format!("install {or_crate} yourself, then go on"));

@@ -1,8 +1,8 @@
 //! `cargo xtask simulate`: the fleet's roles in memory, with everything going wrong, by seeds.
 
-use crate::args::Args;
-use crate::cmd::{Cmd, release_bin};
-use crate::failure::Result;
+use crate::args::XtaskArgs;
+use crate::cmd::{ToolCommand, release_bin};
+use crate::failure::TaskResult;
 use crate::out;
 
 pub(crate) const HELP: &str = "\
@@ -18,7 +18,7 @@ hold is printed: `runner fleet simulate --seed S --log` plays it again.
 /// How many seeds every run of ci has.
 const SEEDS: u32 = 2000;
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
+pub(crate) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let seeds = args.value("--seeds")?.unwrap_or(SEEDS);
     let seed = args.value("--seed")?.unwrap_or(1);
     args.finish()?;
@@ -26,14 +26,14 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
 }
 
 /// What every run of ci does.
-pub(crate) fn play_for_ci() -> Result<()> {
+pub(crate) fn play_for_ci() -> TaskResult<()> {
     play(SEEDS, 1)
 }
 
-fn play(seeds: u32, seed: u64) -> Result<()> {
-    Cmd::cargo("build --release --locked --package runner-cli").run()?;
+fn play(seeds: u32, seed: u64) -> TaskResult<()> {
+    ToolCommand::cargo("build --release --locked --package runner-cli").run()?;
     out::step("runner fleet simulate", || {
-        Cmd::new(release_bin("runner"))
+        ToolCommand::new(release_bin("runner"))
             .words("fleet simulate --seeds")
             .arg(seeds.to_string())
             .arg("--seed")

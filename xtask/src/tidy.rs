@@ -8,10 +8,10 @@ mod links;
 mod rust;
 mod words;
 
-use crate::args::Args;
-use crate::failure::{Failure, Result};
+use crate::args::XtaskArgs;
+use crate::failure::{TaskFailure, TaskResult};
 use crate::out;
-use files::Files;
+use files::TidyFiles;
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask tidy
@@ -28,14 +28,14 @@ Checks every tracked and every new file:
 
 /// A place that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
+struct TidyFinding {
     path: String,
     /// Counted from 1; 0 is the file as a whole.
     line: usize,
     message: String,
 }
 
-impl Finding {
+impl TidyFinding {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
@@ -46,9 +46,9 @@ impl Finding {
 }
 
 /// A rule looks at all files and tells what breaks it.
-type Rule = fn(&Files) -> Vec<Finding>;
+type TidyRule = fn(&TidyFiles) -> Vec<TidyFinding>;
 
-const RULES: &[Rule] = &[
+const RULES: &[TidyRule] = &[
     rust::line_limit,
     rust::module_docs,
     rust::unsafe_code,
@@ -62,19 +62,19 @@ const RULES: &[Rule] = &[
     links::changelog,
 ];
 
-pub(crate) fn run(args: Args) -> Result<()> {
+pub(crate) fn run(args: XtaskArgs) -> TaskResult<()> {
     args.finish()?;
     out::step("tidy", check_workspace)
 }
 
 /// Fails with every finding.
-pub(crate) fn check_workspace() -> Result<()> {
-    let files = Files::of_workspace()?;
-    let findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&files)).collect();
+pub(crate) fn check_workspace() -> TaskResult<()> {
+    let files = TidyFiles::of_workspace()?;
+    let findings: Vec<TidyFinding> = RULES.iter().flat_map(|rule| rule(&files)).collect();
     if findings.is_empty() {
         return Ok(());
     }
-    for Finding {
+    for TidyFinding {
         path,
         line,
         message,
@@ -88,15 +88,15 @@ pub(crate) fn check_workspace() -> Result<()> {
         out::note(&format!("{path}{line}: {message}"));
     }
     Err(
-        Failure::new(format!("findings of tidy: {}", findings.len()))
+        TaskFailure::new(format!("findings of tidy: {}", findings.len()))
             .hint("the rules are in `cargo xtask tidy --help` and CONTRIBUTING.md"),
     )
 }
 
 /// Runs one rule over files given as path and text.
 #[cfg(test)]
-fn check(rule: Rule, files: &[(&str, &str)]) -> Vec<String> {
-    rule(&Files::in_memory("/machine/checkout", files))
+fn check(rule: TidyRule, files: &[(&str, &str)]) -> Vec<String> {
+    rule(&TidyFiles::in_memory("/machine/checkout", files))
         .into_iter()
         .map(|finding| format!("{}:{} {}", finding.path, finding.line, finding.message))
         .collect()

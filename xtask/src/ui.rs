@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::cmd::{Cmd, find_program, release_bin, workspace_root};
-use crate::failure::{Failure, Result};
+use crate::cmd::{ToolCommand, find_program, release_bin, workspace_root};
+use crate::failure::{TaskFailure, TaskResult};
 use crate::out;
 
 /// The oldest Node.js that the build tools run on.
@@ -18,7 +18,7 @@ const OLDEST_NODE: u32 = 20;
 const BINARY_VARIABLE: &str = "RUNNER_BIN";
 
 /// Checks, tests and builds the page; what needs a browser is [`test_in_browser`].
-pub(crate) fn check_and_build() -> Result<()> {
+pub(crate) fn check_and_build() -> TaskResult<()> {
     node()?;
     ensure_packages()?;
     for (script, hint) in [
@@ -34,13 +34,13 @@ pub(crate) fn check_and_build() -> Result<()> {
 
 /// Plays the page in Chromium: with a stand-in server, and with the release binary and
 /// real runs.
-pub(crate) fn test_in_browser() -> Result<()> {
+pub(crate) fn test_in_browser() -> TaskResult<()> {
     node()?;
     ensure_packages()?;
     if !dist().join("index.html").is_file() {
         build()?;
     }
-    let cargo = Cmd::cargo("build --release --locked --package runner-cli");
+    let cargo = ToolCommand::cargo("build --release --locked --package runner-cli");
     out::step(&cargo.label(), || cargo.run())?;
     let npm = npm(&["run", "test:browser"])
         .env(BINARY_VARIABLE, release_bin("runner"))
@@ -72,7 +72,7 @@ pub(crate) fn has_packages() -> bool {
 }
 
 /// Installs them from the npm registry, exactly as locked. None of their scripts run.
-pub(crate) fn install_packages() -> Result<()> {
+pub(crate) fn install_packages() -> TaskResult<()> {
     node()?;
     let npm = npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
         .hint("it takes a connection to the npm registry, once");
@@ -80,32 +80,32 @@ pub(crate) fn install_packages() -> Result<()> {
     Ok(())
 }
 
-fn ensure_packages() -> Result<()> {
+fn ensure_packages() -> TaskResult<()> {
     if has_packages() {
         return Ok(());
     }
     install_packages()
 }
 
-fn build() -> Result<()> {
+fn build() -> TaskResult<()> {
     let npm = npm(&["run", "build"]).hint("see what vite says");
     out::step("npm run build in ui/", || npm.stdout())?;
     Ok(())
 }
 
 /// Fails unless there is a Node.js that is new enough.
-fn node() -> Result<()> {
+fn node() -> TaskResult<()> {
     let hint = format!(
         "install Node.js {OLDEST_NODE} or newer with npm (nodejs.org, or your system's packages)"
     );
     if find_program("node").is_none() || find_program("npm").is_none() {
-        return Err(Failure::new("there is no Node.js with npm").hint(hint));
+        return Err(TaskFailure::new("there is no Node.js with npm").hint(hint));
     }
-    let version = Cmd::new("node").arg("--version").stdout()?;
+    let version = ToolCommand::new("node").arg("--version").stdout()?;
     let version = String::from_utf8_lossy(&version);
     match major(&version) {
         Some(major) if major >= OLDEST_NODE => Ok(()),
-        _ => Err(Failure::new(format!("Node.js {} is too old", version.trim())).hint(hint)),
+        _ => Err(TaskFailure::new(format!("Node.js {} is too old", version.trim())).hint(hint)),
     }
 }
 
@@ -120,8 +120,11 @@ fn major(version: &str) -> Option<u32> {
         .ok()
 }
 
-fn npm(words: &[&str]) -> Cmd {
-    Cmd::new("npm").args(words).dir(folder()).env("CI", "1")
+fn npm(words: &[&str]) -> ToolCommand {
+    ToolCommand::new("npm")
+        .args(words)
+        .dir(folder())
+        .env("CI", "1")
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

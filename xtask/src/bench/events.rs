@@ -5,7 +5,7 @@ use std::io;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-use crate::failure::{Context as _, Failure, Result};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
 /// One after the other, over and over.
 const EVENTS: [&str; 6] = [
@@ -33,13 +33,13 @@ pub(super) fn mean_bytes() -> usize {
 
 /// Mode `__events LINES USAGE`: prints so many lines, and writes to a file how many
 /// microseconds of CPU that took.
-pub(super) fn helper(words: &[String]) -> Result<()> {
+pub(super) fn helper(words: &[String]) -> TaskResult<()> {
     let [lines, usage] = words else {
-        return Err(Failure::usage("__events LINES USAGE"));
+        return Err(TaskFailure::usage("__events LINES USAGE"));
     };
     let lines: u64 = lines
         .parse()
-        .map_err(|_| Failure::usage("LINES is a number"))?;
+        .map_err(|_| TaskFailure::usage("LINES is a number"))?;
     print(lines, &mut io::stdout().lock()).context("stdout")?;
     let used = getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?;
     let cpu_us = used.user_time().num_microseconds() + used.system_time().num_microseconds();

@@ -9,8 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::cmd::Cmd;
-use crate::failure::{Context as _, Failure, Result};
+use crate::cmd::ToolCommand;
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
 /// What the agent of the benchmark does: one change, and its answer.
 pub(super) const AGENT: &str = r#"echo "$RUNNER_ITER" >>work.txt
@@ -21,15 +21,15 @@ const OPEN: &[u8] = b"\"passes\": false";
 const PASSED: &[u8] = b"\"passes\": true";
 
 /// Mode `__floor DIR`: one step's worth of work in that project.
-pub(super) fn helper(words: &[String]) -> Result<()> {
+pub(super) fn helper(words: &[String]) -> TaskResult<()> {
     let [dir] = words else {
-        return Err(Failure::usage("__floor DIR"));
+        return Err(TaskFailure::usage("__floor DIR"));
     };
     step(Path::new(dir))
 }
 
 /// The same change as a step makes, by plain writes: what bare git then commits.
-pub(super) fn change(dir: &Path, iter: usize) -> Result<()> {
+pub(super) fn change(dir: &Path, iter: usize) -> TaskResult<()> {
     let tree = next_tree(dir)?;
     write_plain(&dir.join(TREE), &tree)?;
     write_plain(
@@ -48,7 +48,7 @@ pub(super) fn change(dir: &Path, iter: usize) -> Result<()> {
 pub(super) const BARE_GIT: &str =
     "git status --porcelain >/dev/null && git add -A && git commit --quiet -m 'one more step'";
 
-fn step(dir: &Path) -> Result<()> {
+fn step(dir: &Path) -> TaskResult<()> {
     let log = new_log_folder(dir)?;
     let output = log.join("output.json");
     let journal = log.join("journal.jsonl");
@@ -69,7 +69,7 @@ fn step(dir: &Path) -> Result<()> {
     sync_folder(&log)?;
     event("agent_started")?;
 
-    Cmd::new("sh")
+    ToolCommand::new("sh")
         .args(["-c", AGENT])
         .env("RUNNER_ITER", "1")
         .env("RUNNER_OUTPUT_PATH", &output)
@@ -79,7 +79,7 @@ fn step(dir: &Path) -> Result<()> {
     event("agent_ended")?;
     git(dir, STATUS, &[])?;
     event("guard_started")?;
-    Cmd::new("true").dir(dir).stdout()?;
+    ToolCommand::new("true").dir(dir).stdout()?;
     append(&journal, "{\"phase\":\"guard_ended\",\"exit_code\":0}\n")?;
     event("guard_ended")?;
     // The guard runs the agent's code: branch and index are looked at again.
@@ -117,13 +117,13 @@ const OPTIONS: &str = "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c co
     -c diff.ignoreSubmodules=dirty -c submodule.recurse=false";
 
 /// The same git commands as a step gives.
-fn git(dir: &Path, words: &str, last: &[&str]) -> Result<()> {
+fn git(dir: &Path, words: &str, last: &[&str]) -> TaskResult<()> {
     let locks = if words.starts_with("status") || words.starts_with("ls-tree") {
         "0"
     } else {
         "1"
     };
-    Cmd::new("git")
+    ToolCommand::new("git")
         .words(OPTIONS)
         .words(words)
         .args(last)
@@ -135,13 +135,13 @@ fn git(dir: &Path, words: &str, last: &[&str]) -> Result<()> {
 
 /// The tree with one more open node passed: the first of the second half, which
 /// is where the open leaves are.
-fn next_tree(dir: &Path) -> Result<Vec<u8>> {
+fn next_tree(dir: &Path) -> TaskResult<Vec<u8>> {
     let mut tree = fs::read(dir.join(TREE)).context(TREE)?;
     let middle = tree.len() / 2;
     let found = tree[middle..]
         .windows(OPEN.len())
         .position(|window| window == OPEN);
-    let at = middle + found.ok_or_else(|| Failure::new("no open node is left in the tree"))?;
+    let at = middle + found.ok_or_else(|| TaskFailure::new("no open node is left in the tree"))?;
     tree.splice(at..at + OPEN.len(), PASSED.iter().copied());
     Ok(tree)
 }
@@ -150,7 +150,7 @@ fn run_state(iter: usize) -> String {
     format!("{{\n  \"run_id\": \"bench\",\n  \"next_iter\": {iter}\n}}\n")
 }
 
-fn new_log_folder(dir: &Path) -> Result<PathBuf> {
+fn new_log_folder(dir: &Path) -> TaskResult<PathBuf> {
     let parent = dir.join(".runner/iterations/floor");
     fs::create_dir_all(&parent).context("the log folder")?;
     let number = fs::read_dir(&parent).context("the log folder")?.count() + 1;
@@ -159,12 +159,12 @@ fn new_log_folder(dir: &Path) -> Result<PathBuf> {
     Ok(log)
 }
 
-fn write_plain(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_plain(path: &Path, bytes: &[u8]) -> TaskResult<()> {
     fs::write(path, bytes).context(path.display())
 }
 
 /// Temp, sync, rename; the caller syncs the folder once for all its files.
-fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_durably(path: &Path, bytes: &[u8]) -> TaskResult<()> {
     let temp = path.with_extension("tmp");
     let write = || {
         let mut file = File::create(&temp)?;
@@ -175,7 +175,7 @@ fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
     write().context(path.display())
 }
 
-fn append(path: &Path, line: &str) -> Result<()> {
+fn append(path: &Path, line: &str) -> TaskResult<()> {
     let write = || {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(line.as_bytes())
@@ -183,7 +183,7 @@ fn append(path: &Path, line: &str) -> Result<()> {
     write().context(path.display())
 }
 
-fn append_durably(path: &Path, line: &str) -> Result<()> {
+fn append_durably(path: &Path, line: &str) -> TaskResult<()> {
     let write = || {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(line.as_bytes())?;
@@ -192,7 +192,7 @@ fn append_durably(path: &Path, line: &str) -> Result<()> {
     write().context(path.display())
 }
 
-fn sync_folder(folder: &Path) -> Result<()> {
+fn sync_folder(folder: &Path) -> TaskResult<()> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .context(folder.display())

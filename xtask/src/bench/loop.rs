@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 
-use super::measure::{Probe, Sample, as_f64, by_turns};
-use super::project::{self, Project};
-use super::report::{Reading, Report, Step};
+use super::measure::{BenchProbe, BenchSample, as_f64, by_turns};
+use super::project::{self, BenchProject};
+use super::report::{BenchReading, BenchReport, BenchStep};
 use super::{floor, tree};
-use crate::args::Args;
-use crate::cmd::{Cmd, release_bin, target_dir};
-use crate::failure::{Context as _, Failure, Result};
+use crate::args::XtaskArgs;
+use crate::cmd::{ToolCommand, release_bin, target_dir};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 use crate::{out, setup};
 
 /// Fewer, and a median means nothing.
@@ -17,24 +17,24 @@ const MIN_RUNS: usize = 7;
 const DEFAULT_RUNS: usize = 9;
 const DEFAULT_NODES: &str = "1000,10000,100000";
 
-pub(super) fn run(mut args: Args) -> Result<()> {
+pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let runs = args.value("--runs")?.unwrap_or(DEFAULT_RUNS);
     let sizes = args.value("--nodes")?.unwrap_or(DEFAULT_NODES.to_owned());
     let json = args.flag("--json");
     let check = args.flag("--check");
     args.finish()?;
     if runs < MIN_RUNS {
-        return Err(Failure::usage(format!("--runs is at least {MIN_RUNS}")));
+        return Err(TaskFailure::usage(format!("--runs is at least {MIN_RUNS}")));
     }
     let sizes: Vec<usize> = sizes
         .split(',')
         .map(str::parse)
         .collect::<std::result::Result<_, _>>()
-        .map_err(|_| Failure::usage("--nodes takes numbers with commas between"))?;
+        .map_err(|_| TaskFailure::usage("--nodes takes numbers with commas between"))?;
 
     out::step("setup", setup::ensure)?;
     project::build()?;
-    let mut report = Report::new(runs)?;
+    let mut report = BenchReport::new(runs)?;
     for nodes in sizes {
         out::step(&format!("{nodes} nodes, {runs} runs of each"), || {
             measure_size(&mut report, nodes, runs)
@@ -42,12 +42,12 @@ pub(super) fn run(mut args: Args) -> Result<()> {
     }
     out::data(&if json { report.json()? } else { report.table() });
     match report.missed_aims() {
-        missed if check && missed > 0 => Err(Failure::new(format!("{missed} aims missed"))),
+        missed if check && missed > 0 => Err(TaskFailure::new(format!("{missed} aims missed"))),
         _ => Ok(()),
     }
 }
 
-fn measure_size(report: &mut Report, nodes: usize, runs: usize) -> Result<()> {
+fn measure_size(report: &mut BenchReport, nodes: usize, runs: usize) -> TaskResult<()> {
     // Beside the build, not in the system's temp folder: that may lie in memory,
     // where a sync costs nothing.
     let temp = tempfile::Builder::new()
@@ -56,13 +56,13 @@ fn measure_size(report: &mut Report, nodes: usize, runs: usize) -> Result<()> {
         .context("a temporary folder")?;
     let bytes = tree::generate(nodes)?;
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    let project = Project::start(temp.path(), &bytes)?;
-    report.reading.push(Reading {
+    let project = BenchProject::start(temp.path(), &bytes)?;
+    report.reading.push(BenchReading {
         nodes,
         file_mb: as_f64(size) / 1e6,
         ..measure_reading(&project, runs)?
     });
-    report.step.push(Step {
+    report.step.push(BenchStep {
         nodes,
         ..measure_step(&project, runs)?
     });
@@ -70,7 +70,7 @@ fn measure_size(report: &mut Report, nodes: usize, runs: usize) -> Result<()> {
 }
 
 /// `select` and `validate` by turns with the bare parse.
-fn measure_reading(project: &Project, runs: usize) -> Result<Reading> {
+fn measure_reading(project: &BenchProject, runs: usize) -> TaskResult<BenchReading> {
     let tree = project.path(".runner/state/tree.json");
     let parse = probe(
         project,
@@ -84,17 +84,17 @@ fn measure_reading(project: &Project, runs: usize) -> Result<Reading> {
     let probes = [parse, runner("select"), runner("validate")];
     let mut turns = [&probes[0], &probes[1], &probes[2]].map(|probe| || probe.measure());
     let [parse, select, validate] = by_turns(runs, &mut turns)?;
-    Ok(Reading {
+    Ok(BenchReading {
         parse: parse.medians(),
         select: select.medians(),
         validate: validate.medians(),
-        ..Reading::default()
+        ..BenchReading::default()
     })
 }
 
 /// One `step` by turns with its floor and with bare git, each in a project of
 /// its own that grows by the same commits.
-fn measure_step(project: &Project, runs: usize) -> Result<Step> {
+fn measure_step(project: &BenchProject, runs: usize) -> TaskResult<BenchStep> {
     let floor_copy = project.copy("floor")?;
     let bare_copy = project.copy("bare")?;
     let runner = release_bin("runner").into();
@@ -110,7 +110,7 @@ fn measure_step(project: &Project, runs: usize) -> Result<Step> {
         ["sh".into(), "-c".into(), floor::BARE_GIT.into()],
     );
     let mut iter = 0;
-    let mut turns: [Box<dyn FnMut() -> Result<Sample> + '_>; 3] = [
+    let mut turns: [Box<dyn FnMut() -> TaskResult<BenchSample> + '_>; 3] = [
         Box::new(|| step.measure()),
         Box::new(|| floor.measure()),
         Box::new(|| {
@@ -120,7 +120,7 @@ fn measure_step(project: &Project, runs: usize) -> Result<Step> {
         }),
     ];
     let [step, floor, bare] = by_turns(runs, &mut turns)?;
-    Ok(Step {
+    Ok(BenchStep {
         nodes: 0,
         runner: step.medians(),
         floor: floor.medians(),
@@ -130,9 +130,9 @@ fn measure_step(project: &Project, runs: usize) -> Result<Step> {
 }
 
 /// The programs that one step starts, git's own helpers included.
-fn count_programs(project: &Project) -> Result<Vec<String>> {
+fn count_programs(project: &BenchProject) -> TaskResult<Vec<String>> {
     let trace = project.dir.with_file_name("strace.log");
-    let step: Cmd = project
+    let step: ToolCommand = project
         .command("strace")
         .words("-f -qq -e trace=execve -o")
         .arg(&trace)
@@ -144,8 +144,8 @@ fn count_programs(project: &Project) -> Result<Vec<String>> {
     Ok(project::started_programs(&text))
 }
 
-fn probe<const N: usize>(project: &Project, argv: [OsString; N]) -> Probe {
-    Probe {
+fn probe<const N: usize>(project: &BenchProject, argv: [OsString; N]) -> BenchProbe {
+    BenchProbe {
         argv: argv.into(),
         dir: project.dir.clone(),
         home: project.home.clone(),

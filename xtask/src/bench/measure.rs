@@ -12,12 +12,12 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use serde::{Deserialize, Serialize};
 
-use crate::cmd::{Cmd, release_bin};
-use crate::failure::{Context as _, Failure, Result};
+use crate::cmd::{ToolCommand, release_bin};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
 /// What one process cost, its descendants' CPU time included.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(super) struct Sample {
+pub(super) struct BenchSample {
     wall_us: u64,
     /// User and system time.
     cpu_us: u64,
@@ -25,7 +25,7 @@ pub(super) struct Sample {
     peak_kib: u64,
 }
 
-impl Sample {
+impl BenchSample {
     /// The same less so much CPU time, which was somebody else's.
     pub(super) fn without_cpu(mut self, cpu_us: u64) -> Self {
         self.cpu_us = self.cpu_us.saturating_sub(cpu_us);
@@ -35,7 +35,7 @@ impl Sample {
 
 /// Medians over the samples of one thing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Medians {
+pub(super) struct BenchMedians {
     pub(super) wall_ms: f64,
     pub(super) cpu_ms: f64,
     pub(super) peak_mb: f64,
@@ -43,22 +43,22 @@ pub(super) struct Medians {
 
 /// The samples of one thing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Samples(Vec<Sample>);
+pub(super) struct BenchSamples(Vec<BenchSample>);
 
-impl Samples {
-    pub(super) fn push(&mut self, sample: Sample) {
+impl BenchSamples {
+    pub(super) fn push(&mut self, sample: BenchSample) {
         self.0.push(sample);
     }
 
-    pub(super) fn medians(&self) -> Medians {
-        let median = |of: fn(&Sample) -> u64| {
+    pub(super) fn medians(&self) -> BenchMedians {
+        let median = |of: fn(&BenchSample) -> u64| {
             let mut values: Vec<u64> = self.0.iter().map(of).collect();
             values.sort_unstable();
             values
                 .get(values.len() / 2)
                 .map_or(0.0, |value| as_f64(*value))
         };
-        Medians {
+        BenchMedians {
             wall_ms: median(|sample| sample.wall_us) / 1e3,
             cpu_ms: median(|sample| sample.cpu_us) / 1e3,
             peak_mb: median(|sample| sample.peak_kib) * 1024.0 / 1e6,
@@ -68,7 +68,7 @@ impl Samples {
 
 /// A command to measure: arguments, folder and environment.
 #[derive(Clone, Debug)]
-pub(super) struct Probe {
+pub(super) struct BenchProbe {
     pub(super) argv: Vec<OsString>,
     pub(super) dir: PathBuf,
     pub(super) home: PathBuf,
@@ -76,10 +76,10 @@ pub(super) struct Probe {
     pub(super) path: Option<OsString>,
 }
 
-impl Probe {
+impl BenchProbe {
     /// Runs it once; anything but success is a failure of the benchmark.
-    pub(super) fn measure(&self) -> Result<Sample> {
-        let mut cmd = Cmd::new(release_bin("xtask"))
+    pub(super) fn measure(&self) -> TaskResult<BenchSample> {
+        let mut cmd = ToolCommand::new(release_bin("xtask"))
             .clear_env()
             .env("HOME", &self.home)
             .env("LANG", "C.UTF-8")
@@ -96,11 +96,11 @@ impl Probe {
 
 /// Measures each in every round, after a round that warms caches and does not
 /// count. The first of a round changes, so that none is always first.
-pub(super) fn by_turns<F: FnMut() -> Result<Sample>>(
+pub(super) fn by_turns<F: FnMut() -> TaskResult<BenchSample>>(
     runs: usize,
     turns: &mut [F; 3],
-) -> Result<[Samples; 3]> {
-    let mut samples: [Samples; 3] = Default::default();
+) -> TaskResult<[BenchSamples; 3]> {
+    let mut samples: [BenchSamples; 3] = Default::default();
     for round in 0..=runs {
         for place in 0..3 {
             let which = (round + place) % 3;
@@ -114,18 +114,18 @@ pub(super) fn by_turns<F: FnMut() -> Result<Sample>>(
 }
 
 /// Mode `__measure ARGV...`: runs the command and prints its sample.
-pub(super) fn helper(words: &[String]) -> Result<()> {
+pub(super) fn helper(words: &[String]) -> TaskResult<()> {
     let [program, args @ ..] = words else {
-        return Err(Failure::usage("__measure PROGRAM ARGS..."));
+        return Err(TaskFailure::usage("__measure PROGRAM ARGS..."));
     };
     let here = std::env::current_dir().context("the current folder")?;
-    let cmd = Cmd::new(program).args(args).dir(here);
+    let cmd = ToolCommand::new(program).args(args).dir(here);
     let started = Instant::now();
     cmd.stdout()?;
     let wall = started.elapsed();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")?;
     let cpu_us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    let sample = Sample {
+    let sample = BenchSample {
         wall_us: micros(wall),
         cpu_us: u64::try_from(cpu_us).unwrap_or(0),
         peak_kib: u64::try_from(usage.max_rss()).unwrap_or(0),
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn turns_alternate_and_the_first_round_does_not_count() {
         let calls = std::cell::RefCell::new(String::new());
-        let sample = |wall: u64| -> Result<Sample> {
+        let sample = |wall: u64| -> TaskResult<BenchSample> {
             let json = format!("{{\"wall_us\":{wall},\"cpu_us\":0,\"peak_kib\":0}}");
             serde_json::from_str(&json).context("a sample")
         };
@@ -171,9 +171,9 @@ mod tests {
 
     #[test]
     fn medians_are_not_moved_by_one_slow_run() {
-        let mut samples = Samples::default();
+        let mut samples = BenchSamples::default();
         for wall_us in [3_000, 900_000, 1_000, 2_000, 4_000] {
-            samples.push(Sample {
+            samples.push(BenchSample {
                 wall_us,
                 cpu_us: 500,
                 peak_kib: 1_000,

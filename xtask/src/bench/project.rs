@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::bench::floor::AGENT;
-use crate::cmd::{Cmd, release_bin};
-use crate::failure::{Context as _, Failure, Result};
+use crate::cmd::{ToolCommand, release_bin};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
 /// How many files the project has beside the runner's.
 const FILES: usize = 1_000;
 
 /// A repository with a started run, a tree of a given size and a home.
-pub(super) struct Project {
+pub(super) struct BenchProject {
     pub(super) dir: PathBuf,
     pub(super) home: PathBuf,
 }
 
-impl Project {
+impl BenchProject {
     /// A run with an instant agent and guard, whose tree is then replaced.
-    pub(super) fn start(base: &Path, tree: &[u8]) -> Result<Self> {
+    pub(super) fn start(base: &Path, tree: &[u8]) -> TaskResult<Self> {
         let project = Self {
             dir: base.join("project"),
             home: base.join("home"),
@@ -47,9 +47,13 @@ impl Project {
     }
 
     /// A copy of the project as it is now, beside it.
-    pub(super) fn copy(&self, name: &str) -> Result<Self> {
+    pub(super) fn copy(&self, name: &str) -> TaskResult<Self> {
         let dir = self.dir.with_file_name(name);
-        Cmd::new("cp").arg("-a").arg(&self.dir).arg(&dir).stdout()?;
+        ToolCommand::new("cp")
+            .arg("-a")
+            .arg(&self.dir)
+            .arg(&dir)
+            .stdout()?;
         let copy = Self {
             dir,
             home: self.home.clone(),
@@ -61,7 +65,7 @@ impl Project {
     }
 
     /// Gives it another configuration, as a person would.
-    pub(super) fn configure(&self, config: &str) -> Result<()> {
+    pub(super) fn configure(&self, config: &str) -> TaskResult<()> {
         self.write(".runner/state/config.toml", config.as_bytes())?;
         self.git("commit --quiet --all --allow-empty -m Configure")
     }
@@ -70,31 +74,31 @@ impl Project {
         self.dir.join(path)
     }
 
-    pub(super) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Cmd {
-        Cmd::new(program)
+    pub(super) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> ToolCommand {
+        ToolCommand::new(program)
             .clear_env()
             .env("HOME", &self.home)
             .env("LANG", "C.UTF-8")
             .dir(&self.dir)
     }
 
-    fn git(&self, words: &str) -> Result<()> {
+    fn git(&self, words: &str) -> TaskResult<()> {
         self.command("git").words(words).stdout().map(drop)
     }
 
-    fn runner(&self, words: &str) -> Result<()> {
+    fn runner(&self, words: &str) -> TaskResult<()> {
         let runner = self.command(release_bin("runner")).words(words);
         runner.stdout().map(drop)
     }
 
-    fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
+    fn write(&self, path: &str, bytes: &[u8]) -> TaskResult<()> {
         fs::write(self.path(path), bytes).context(path)
     }
 }
 
 /// The instant agent and a guard that passes. Without a sandbox it is the runner's own
 /// cost that is measured.
-pub(super) fn config(sandbox_mode: &str) -> Result<String> {
+pub(super) fn config(sandbox_mode: &str) -> TaskResult<String> {
     let agent = serde_json::to_string(AGENT).context("the agent")?;
     Ok(format!(
         "max_iterations = 1000000\n\
@@ -105,7 +109,7 @@ pub(super) fn config(sandbox_mode: &str) -> Result<String> {
 }
 
 /// A thousand small sources in twenty folders.
-fn write_files(dir: &Path) -> Result<()> {
+fn write_files(dir: &Path) -> TaskResult<()> {
     for number in 0..FILES {
         let folder = dir.join(format!("src/part{:02}", number % 20));
         fs::create_dir_all(&folder).context(folder.display())?;
@@ -127,13 +131,14 @@ pub(super) fn started_programs(trace: &str) -> Vec<String> {
 }
 
 /// Refuses to go on without the runner of this workspace.
-pub(super) fn build() -> Result<()> {
+pub(super) fn build() -> TaskResult<()> {
     let words = "build --release --locked --package runner-cli --package xtask";
-    let build = Cmd::cargo(words).hint("the workspace must build before it can be measured");
+    let build =
+        ToolCommand::cargo(words).hint("the workspace must build before it can be measured");
     crate::out::step(&build.label(), || build.run())?;
     for name in ["runner", "xtask"] {
         if !release_bin(name).is_file() {
-            return Err(Failure::new(format!(
+            return Err(TaskFailure::new(format!(
                 "{} was not built",
                 release_bin(name).display()
             )));

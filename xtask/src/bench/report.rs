@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::measure::Medians;
-use crate::cmd::Cmd;
-use crate::failure::{Context as _, Result};
+use super::measure::BenchMedians;
+use crate::cmd::ToolCommand;
+use crate::failure::{FailureContext as _, TaskResult};
 
 /// `select` may cost so many times the CPU of a bare parse.
 const AIM_SELECT_CPU: f64 = 1.5;
@@ -20,38 +20,38 @@ const AIM_STEP: [(usize, f64); 2] = [(10_000, 1.3), (usize::MAX, 1.6)];
 
 /// Medians of reading one tree.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct BenchReading {
     pub(super) nodes: usize,
     pub(super) file_mb: f64,
-    pub(super) parse: Medians,
-    pub(super) select: Medians,
-    pub(super) validate: Medians,
+    pub(super) parse: BenchMedians,
+    pub(super) select: BenchMedians,
+    pub(super) validate: BenchMedians,
 }
 
 /// Medians of one step over a tree.
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct BenchStep {
     pub(super) nodes: usize,
-    pub(super) runner: Medians,
-    pub(super) floor: Medians,
-    pub(super) bare_git: Medians,
+    pub(super) runner: BenchMedians,
+    pub(super) floor: BenchMedians,
+    pub(super) bare_git: BenchMedians,
     /// The programs that a step starts, in order.
     pub(super) programs: Vec<String>,
 }
 
 /// All figures of one run, and what they were measured on.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     cores: usize,
     git: String,
     runs: usize,
-    pub(super) reading: Vec<Reading>,
-    pub(super) step: Vec<Step>,
+    pub(super) reading: Vec<BenchReading>,
+    pub(super) step: Vec<BenchStep>,
 }
 
-impl Report {
-    pub(super) fn new(runs: usize) -> Result<Self> {
-        let git = Cmd::new("git").arg("--version").stdout()?;
+impl BenchReport {
+    pub(super) fn new(runs: usize) -> TaskResult<Self> {
+        let git = ToolCommand::new("git").arg("--version").stdout()?;
         Ok(Self {
             cores: std::thread::available_parallelism()
                 .context("the cores")?
@@ -65,8 +65,8 @@ impl Report {
 
     /// How many aims the figures miss.
     pub(super) fn missed_aims(&self) -> usize {
-        let reading = self.reading.iter().flat_map(Reading::aims);
-        let step = self.step.iter().map(Step::aim);
+        let reading = self.reading.iter().flat_map(BenchReading::aims);
+        let step = self.step.iter().map(BenchStep::aim);
         reading.chain(step).filter(|aim| !aim.is_met()).count()
     }
 
@@ -91,29 +91,29 @@ impl Report {
         text
     }
 
-    pub(super) fn json(&self) -> Result<String> {
+    pub(super) fn json(&self) -> TaskResult<String> {
         let value = json!({
             "schema_version": 1,
             "cores": self.cores,
             "git": self.git,
             "runs": self.runs,
-            "reading": self.reading.iter().map(Reading::json).collect::<Vec<_>>(),
-            "step": self.step.iter().map(Step::json).collect::<Vec<_>>(),
+            "reading": self.reading.iter().map(BenchReading::json).collect::<Vec<_>>(),
+            "step": self.step.iter().map(BenchStep::json).collect::<Vec<_>>(),
             "missed_aims": self.missed_aims(),
         });
         serde_json::to_string_pretty(&value).context("the report")
     }
 }
 
-impl Reading {
-    fn aims(&self) -> Vec<Aim> {
-        let mut aims = vec![Aim {
+impl BenchReading {
+    fn aims(&self) -> Vec<BenchAim> {
+        let mut aims = vec![BenchAim {
             what: "cpu",
             is: ratio(self.select.cpu_ms, self.parse.cpu_ms),
             at_most: AIM_SELECT_CPU,
         }];
         if self.file_mb >= AIM_SELECT_FROM_MB {
-            aims.push(Aim {
+            aims.push(BenchAim {
                 what: "memory",
                 is: ratio(self.select.peak_mb, self.file_mb),
                 at_most: AIM_SELECT_MEMORY,
@@ -123,8 +123,8 @@ impl Reading {
     }
 
     fn rows(&self) -> String {
-        let row = |name: &str, medians: &Medians, aims: &[Aim]| {
-            let aims: Vec<String> = aims.iter().map(Aim::text).collect();
+        let row = |name: &str, medians: &BenchMedians, aims: &[BenchAim]| {
+            let aims: Vec<String> = aims.iter().map(BenchAim::text).collect();
             format!(
                 "{name:<10}{:>8}{:>9.1}{:>10.1}{:>9.2}{:>10.1}{:>9.2}{:>9.1}{:>8.2}  {}\n",
                 self.nodes,
@@ -157,13 +157,13 @@ impl Reading {
     }
 }
 
-impl Step {
-    fn aim(&self) -> Aim {
+impl BenchStep {
+    fn aim(&self) -> BenchAim {
         let (_, at_most) = AIM_STEP
             .into_iter()
             .find(|(up_to, _)| self.nodes <= *up_to)
             .unwrap_or(AIM_STEP[1]);
-        Aim {
+        BenchAim {
             what: "wall",
             is: ratio(self.runner.wall_ms, self.floor.wall_ms),
             at_most,
@@ -171,7 +171,7 @@ impl Step {
     }
 
     fn rows(&self) -> String {
-        let row = |name: &str, medians: &Medians, aim: &str| {
+        let row = |name: &str, medians: &BenchMedians, aim: &str| {
             format!(
                 "{name:<10}{:>8}{:>10.1}{:>9.2}{:>12.2}{:>10.1}  {aim}\n",
                 self.nodes,
@@ -216,20 +216,20 @@ impl Step {
     }
 }
 
-impl Medians {
+impl BenchMedians {
     pub(super) fn json(&self) -> Value {
         json!({"wall_ms": self.wall_ms, "cpu_ms": self.cpu_ms, "peak_mb": self.peak_mb})
     }
 }
 
 /// A ratio and the most that it should be.
-pub(super) struct Aim {
+pub(super) struct BenchAim {
     pub(super) what: &'static str,
     pub(super) is: f64,
     pub(super) at_most: f64,
 }
 
-impl Aim {
+impl BenchAim {
     pub(super) fn is_met(&self) -> bool {
         self.is <= self.at_most
     }
@@ -248,27 +248,27 @@ pub(super) fn ratio(of: f64, to: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn medians(ms: f64, peak_mb: f64) -> Medians {
-        Medians {
+    fn medians(ms: f64, peak_mb: f64) -> BenchMedians {
+        BenchMedians {
             wall_ms: ms,
             cpu_ms: ms,
             peak_mb,
         }
     }
 
-    fn report() -> Report {
-        Report {
+    fn report() -> BenchReport {
+        BenchReport {
             cores: 2,
             git: "git version 2".to_owned(),
             runs: 9,
-            reading: vec![Reading {
+            reading: vec![BenchReading {
                 nodes: 100_000,
                 file_mb: 60.0,
                 parse: medians(100.0, 120.0),
                 select: medians(140.0, 180.0),
                 validate: medians(150.0, 180.0),
             }],
-            step: vec![Step {
+            step: vec![BenchStep {
                 nodes: 1_000,
                 runner: medians(52.0, 9.0),
                 floor: medians(40.0, 9.0),

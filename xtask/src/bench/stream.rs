@@ -10,13 +10,13 @@ use std::process::Stdio;
 use serde::Deserialize;
 
 use super::events;
-use super::measure::{Medians, Probe, Sample, by_turns};
-use super::project::{self, Project};
-use super::stream_report::{Report, Sandbox};
+use super::measure::{BenchMedians, BenchProbe, BenchSample, by_turns};
+use super::project::{self, BenchProject};
+use super::stream_report::{StreamReport, StreamSandbox};
 use super::tree;
-use crate::args::Args;
-use crate::cmd::{Cmd, find_program, release_bin, target_dir};
-use crate::failure::{Context as _, Failure, Result};
+use crate::args::XtaskArgs;
+use crate::cmd::{ToolCommand, find_program, release_bin, target_dir};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 use crate::{out, setup};
 
 /// Fewer, and a median means nothing.
@@ -28,14 +28,14 @@ const LEAVES: usize = 1_000;
 /// As much as the runner reads at once.
 const BUFFER: usize = 64 * 1024;
 
-pub(super) fn run(mut args: Args) -> Result<()> {
+pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let runs = args.value("--runs")?.unwrap_or(DEFAULT_RUNS);
     let lines = args.value("--lines")?.unwrap_or(DEFAULT_LINES);
     let json = args.flag("--json");
     let check = args.flag("--check");
     args.finish()?;
     if runs < MIN_RUNS {
-        return Err(Failure::usage(format!("--runs is at least {MIN_RUNS}")));
+        return Err(TaskFailure::usage(format!("--runs is at least {MIN_RUNS}")));
     }
     out::step("setup", setup::ensure)?;
     project::build()?;
@@ -44,12 +44,12 @@ pub(super) fn run(mut args: Args) -> Result<()> {
         .prefix("bench-")
         .tempdir_in(target_dir())
         .context("a temporary folder")?;
-    let project = Project::start(temp.path(), &tree::generate(LEAVES)?)?;
-    let mut report = Report {
+    let project = BenchProject::start(temp.path(), &tree::generate(LEAVES)?)?;
+    let mut report = StreamReport {
         runs,
         lines,
         line_bytes: events::mean_bytes(),
-        ..Report::default()
+        ..StreamReport::default()
     };
     out::step(&format!("{lines} events, {runs} runs of each"), || {
         measure_stream(&mut report, &project, temp.path())
@@ -59,13 +59,17 @@ pub(super) fn run(mut args: Args) -> Result<()> {
     })?;
     out::data(&if json { report.json()? } else { report.table() });
     match report.missed_aims() {
-        missed if check && missed > 0 => Err(Failure::new(format!("{missed} aims missed"))),
+        missed if check && missed > 0 => Err(TaskFailure::new(format!("{missed} aims missed"))),
         _ => Ok(()),
     }
 }
 
 /// A session with all events, one with a tenth of them, and the floor, by turns.
-fn measure_stream(report: &mut Report, project: &Project, base: &Path) -> Result<()> {
+fn measure_stream(
+    report: &mut StreamReport,
+    project: &BenchProject,
+    base: &Path,
+) -> TaskResult<()> {
     let bin = base.join("codex-bin");
     fs::create_dir_all(&bin).context(bin.display())?;
     write_stub(&bin.join("codex"))?;
@@ -75,7 +79,7 @@ fn measure_stream(report: &mut Report, project: &Project, base: &Path) -> Result
     many.configure(&config(report.lines, &usage))?;
     few.configure(&config(report.lines / 10, &usage))?;
     let path = prepended(&bin)?;
-    let probe = |project: &'_ Project, argv: Vec<OsString>| Probe {
+    let probe = |project: &'_ BenchProject, argv: Vec<OsString>| BenchProbe {
         argv,
         dir: project.dir.clone(),
         home: project.home.clone(),
@@ -107,10 +111,10 @@ fn measure_stream(report: &mut Report, project: &Project, base: &Path) -> Result
 }
 
 /// What the generator itself used is nobody's cost.
-fn without_generator(sample: Sample, usage: &Path) -> Result<Sample> {
+fn without_generator(sample: BenchSample, usage: &Path) -> TaskResult<BenchSample> {
     let text = fs::read_to_string(usage).context(usage.display())?;
     let cpu_us: u64 = text.trim().parse().map_err(|_| {
-        Failure::new(format!(
+        TaskFailure::new(format!(
             "the generator left `{}` for its usage",
             text.trim()
         ))
@@ -119,7 +123,11 @@ fn without_generator(sample: Sample, usage: &Path) -> Result<Sample> {
 }
 
 /// One step with an instant agent and guard, by each mechanism.
-fn measure_sandboxes(report: &mut Report, project: &Project, base: &Path) -> Result<()> {
+fn measure_sandboxes(
+    report: &mut StreamReport,
+    project: &BenchProject,
+    base: &Path,
+) -> TaskResult<()> {
     let names = ["off", "landlock", "bubblewrap"];
     let mut probes = Vec::new();
     for name in names {
@@ -128,7 +136,7 @@ fn measure_sandboxes(report: &mut Report, project: &Project, base: &Path) -> Res
         copy.configure(&project::config(mode)?)?;
         let bin = base.join(format!("{name}-bin"));
         link_programs(&bin, name == "bubblewrap")?;
-        probes.push(Probe {
+        probes.push(BenchProbe {
             argv: vec![release_bin("runner").into(), "step".into()],
             dir: copy.dir.clone(),
             home: copy.home.clone(),
@@ -136,7 +144,7 @@ fn measure_sandboxes(report: &mut Report, project: &Project, base: &Path) -> Res
         });
     }
     let [off, landlock, bubblewrap] = &probes[..] else {
-        return Err(Failure::new("three mechanisms are measured"));
+        return Err(TaskFailure::new("three mechanisms are measured"));
     };
     let mut turns = [off, landlock, bubblewrap].map(|probe| || probe.measure());
     let samples = by_turns(report.runs, &mut turns)?;
@@ -144,10 +152,10 @@ fn measure_sandboxes(report: &mut Report, project: &Project, base: &Path) -> Res
         let used = used_sandbox(&probe.dir)?;
         let expected = if *name == "off" { "none" } else { name };
         if used != expected {
-            return Err(Failure::new(format!("{name}: the step used `{used}`"))
+            return Err(TaskFailure::new(format!("{name}: the step used `{used}`"))
                 .hint("the kernel must have Landlock, and bwrap must work here"));
         }
-        report.sandboxes.push(Sandbox {
+        report.sandboxes.push(StreamSandbox {
             name: (*name).to_owned(),
             step: samples.medians(),
         });
@@ -156,7 +164,7 @@ fn measure_sandboxes(report: &mut Report, project: &Project, base: &Path) -> Res
 }
 
 /// What the last step in a project says that it was contained by.
-fn used_sandbox(dir: &Path) -> Result<String> {
+fn used_sandbox(dir: &Path) -> TaskResult<String> {
     let runs = dir.join(".runner/iterations/bench");
     let mut iters: Vec<u64> = fs::read_dir(&runs)
         .context(runs.display())?
@@ -171,18 +179,18 @@ fn used_sandbox(dir: &Path) -> Result<String> {
 }
 
 /// A folder with just the programs that a step needs.
-fn link_programs(bin: &Path, bubblewrap: bool) -> Result<()> {
+fn link_programs(bin: &Path, bubblewrap: bool) -> TaskResult<()> {
     fs::create_dir_all(bin).context(bin.display())?;
     let more: &[&str] = if bubblewrap { &["bwrap"] } else { &[] };
     for name in ["git", "sh", "true"].iter().chain(more) {
-        let program =
-            find_program(name).ok_or_else(|| Failure::new(format!("{name} is not on the PATH")))?;
+        let program = find_program(name)
+            .ok_or_else(|| TaskFailure::new(format!("{name} is not on the PATH")))?;
         std::os::unix::fs::symlink(program, bin.join(name)).context(name)?;
     }
     Ok(())
 }
 
-fn prepended(bin: &Path) -> Result<OsString> {
+fn prepended(bin: &Path) -> TaskResult<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = [bin.to_path_buf()]
         .into_iter()
@@ -191,7 +199,7 @@ fn prepended(bin: &Path) -> Result<OsString> {
 }
 
 /// Stands in for codex: whatever its arguments, it prints events.
-fn write_stub(path: &PathBuf) -> Result<()> {
+fn write_stub(path: &PathBuf) -> TaskResult<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let xtask = release_bin("xtask");
     let text = format!(
@@ -216,16 +224,16 @@ fn config(lines: u64, usage: &Path) -> String {
 /// A line as far as it is of interest. Texts are borrowed where they have no escapes,
 /// which serde does for a plain `Cow` alone: not in an `Option`, nor by another name.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct BenchLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow)]
-    item: Option<Item<'a>>,
-    usage: Option<Usage>,
+    item: Option<StreamItem<'a>>,
+    usage: Option<StreamUsage>,
 }
 
 #[derive(Deserialize)]
-struct Item<'a> {
+struct StreamItem<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -238,24 +246,24 @@ struct Item<'a> {
 }
 
 #[derive(Deserialize)]
-struct Usage {
+struct StreamUsage {
     input_tokens: u64,
     output_tokens: u64,
 }
 
 /// Mode `__read LINES USAGE`: starts the generator, reads its pipe and parses every line.
-pub(super) fn read_helper(words: &[String]) -> Result<()> {
+pub(super) fn read_helper(words: &[String]) -> TaskResult<()> {
     let [lines, usage] = words else {
-        return Err(Failure::usage("__read LINES USAGE"));
+        return Err(TaskFailure::usage("__read LINES USAGE"));
     };
-    let mut child = Cmd::new(release_bin("xtask"))
+    let mut child = ToolCommand::new(release_bin("xtask"))
         .args(["__events", lines, usage])
         .spawn(Stdio::piped())?;
     let mut pipe = child
         .stdout
         .take()
-        .ok_or_else(|| Failure::new("no pipe to read from"))?;
-    let mut seen = Seen::default();
+        .ok_or_else(|| TaskFailure::new("no pipe to read from"))?;
+    let mut seen = StreamTotals::default();
     let mut buffer = vec![0; BUFFER];
     let mut partial: Vec<u8> = Vec::new();
     loop {
@@ -263,7 +271,7 @@ pub(super) fn read_helper(words: &[String]) -> Result<()> {
             Ok(0) => break,
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Failure::new(format!("the pipe: {error}"))),
+            Err(error) => return Err(TaskFailure::new(format!("the pipe: {error}"))),
         };
         let mut bytes = &buffer[..len];
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
@@ -280,7 +288,9 @@ pub(super) fn read_helper(words: &[String]) -> Result<()> {
     }
     let status = child.wait().context("the generator")?;
     if !status.success() {
-        return Err(Failure::new(format!("the generator ended with {status}")));
+        return Err(TaskFailure::new(format!(
+            "the generator ended with {status}"
+        )));
     }
     out::data(&format!("{} {} {}", seen.items, seen.chars, seen.tokens));
     Ok(())
@@ -288,15 +298,15 @@ pub(super) fn read_helper(words: &[String]) -> Result<()> {
 
 /// What was read, so that none of it can be left out.
 #[derive(Default)]
-struct Seen {
+struct StreamTotals {
     items: u64,
     chars: usize,
     tokens: u64,
 }
 
-impl Seen {
-    fn parse(&mut self, line: &[u8]) -> Result<()> {
-        let line: Line<'_> = serde_json::from_slice(line).context("an event")?;
+impl StreamTotals {
+    fn parse(&mut self, line: &[u8]) -> TaskResult<()> {
+        let line: BenchLine<'_> = serde_json::from_slice(line).context("an event")?;
         self.chars += line.kind.len();
         if let Some(item) = line.item {
             let texts = [item.text, item.command, item.status];
@@ -312,8 +322,8 @@ impl Seen {
 }
 
 /// The medians of a part that has a name.
-pub(super) fn difference(of: &Medians, less: &Medians) -> Medians {
-    Medians {
+pub(super) fn difference(of: &BenchMedians, less: &BenchMedians) -> BenchMedians {
+    BenchMedians {
         wall_ms: of.wall_ms - less.wall_ms,
         cpu_ms: of.cpu_ms - less.cpu_ms,
         peak_mb: of.peak_mb - less.peak_mb,

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::measure::Medians;
-use super::report::{Aim, ratio};
+use super::measure::BenchMedians;
+use super::report::{BenchAim, ratio};
 use super::stream::difference;
-use crate::failure::{Context as _, Result};
+use crate::failure::{FailureContext as _, TaskResult};
 
 /// The whole step may cost so many times the CPU of reading and parsing alone.
 const AIM_CPU: f64 = 1.5;
@@ -16,34 +16,34 @@ const AIM_MEMORY: f64 = 1.2;
 
 /// All figures of one run.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct StreamReport {
     pub(super) runs: usize,
     pub(super) lines: u64,
     pub(super) line_bytes: usize,
     /// A step whose session prints all lines; the generator's CPU is left out of all.
-    pub(super) many: Medians,
+    pub(super) many: BenchMedians,
     /// One whose session prints a tenth of them.
-    pub(super) few: Medians,
-    pub(super) floor: Medians,
-    pub(super) sandboxes: Vec<Sandbox>,
+    pub(super) few: BenchMedians,
+    pub(super) floor: BenchMedians,
+    pub(super) sandboxes: Vec<StreamSandbox>,
 }
 
 /// A step by one mechanism.
 #[derive(Debug)]
-pub(super) struct Sandbox {
+pub(super) struct StreamSandbox {
     pub(super) name: String,
-    pub(super) step: Medians,
+    pub(super) step: BenchMedians,
 }
 
-impl Report {
-    fn aims(&self) -> [Aim; 2] {
+impl StreamReport {
+    fn aims(&self) -> [BenchAim; 2] {
         [
-            Aim {
+            BenchAim {
                 what: "cpu",
                 is: ratio(self.many.cpu_ms, self.floor.cpu_ms),
                 at_most: AIM_CPU,
             },
-            Aim {
+            BenchAim {
                 what: "memory",
                 is: ratio(self.many.peak_mb, self.few.peak_mb),
                 at_most: AIM_MEMORY,
@@ -62,7 +62,7 @@ impl Report {
             self.lines, self.line_bytes, self.runs
         );
         text += "                        cpu ms  x floor   wall ms  peak MB  aims\n";
-        let aims: Vec<String> = self.aims().iter().map(Aim::text).collect();
+        let aims: Vec<String> = self.aims().iter().map(BenchAim::text).collect();
         let rows = [
             ("read and parse (floor)", &self.floor, String::new()),
             ("step, all events", &self.many, aims.join(", ")),
@@ -91,7 +91,7 @@ impl Report {
     }
 
     /// Each with what it costs more than none.
-    fn sandboxes(&self) -> impl Iterator<Item = (&Sandbox, Medians)> {
+    fn sandboxes(&self) -> impl Iterator<Item = (&StreamSandbox, BenchMedians)> {
         let off = self
             .sandboxes
             .first()
@@ -102,7 +102,7 @@ impl Report {
             .map(move |sandbox| (sandbox, difference(&sandbox.step, &off)))
     }
 
-    pub(super) fn json(&self) -> Result<String> {
+    pub(super) fn json(&self) -> TaskResult<String> {
         let sandboxes: Vec<Value> = self
             .sandboxes()
             .map(|(sandbox, more)| {
@@ -132,16 +132,16 @@ mod tests {
 
     #[test]
     fn aims_and_differences() {
-        let medians = |ms: f64, peak_mb: f64| Medians {
+        let medians = |ms: f64, peak_mb: f64| BenchMedians {
             wall_ms: ms,
             cpu_ms: ms,
             peak_mb,
         };
-        let sandbox = |name: &str, ms: f64| Sandbox {
+        let sandbox = |name: &str, ms: f64| StreamSandbox {
             name: name.to_owned(),
             step: medians(ms, 9.0),
         };
-        let mut report = Report {
+        let mut report = StreamReport {
             runs: 7,
             lines: 1_000_000,
             line_bytes: 260,

@@ -4,11 +4,11 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Context as _, Failure, Result};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
 /// A node as tree.json spells it, with nothing but its fields.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Node {
+pub(super) struct BenchNode {
     id: String,
     order: i64,
     title: String,
@@ -17,16 +17,16 @@ pub(super) struct Node {
     passes: bool,
     attempts: u32,
     max_attempts: u32,
-    children: Vec<Node>,
+    children: Vec<BenchNode>,
 }
 
 /// Mode `__parse FILE`: reads the file and parses it into owned structs.
-pub(super) fn helper(words: &[String]) -> Result<()> {
+pub(super) fn helper(words: &[String]) -> TaskResult<()> {
     let [path] = words else {
-        return Err(Failure::usage("__parse FILE"));
+        return Err(TaskFailure::usage("__parse FILE"));
     };
     let bytes = fs::read(path).context(path)?;
-    let root: Node = serde_json::from_slice(&bytes).context(path)?;
+    let root: BenchNode = serde_json::from_slice(&bytes).context(path)?;
     // Kept from being optimised away; and not freed, because a program that has
     // its answer just ends.
     std::hint::black_box(&root);
@@ -36,7 +36,7 @@ pub(super) fn helper(words: &[String]) -> Result<()> {
 
 /// The bytes of a tree of exactly `nodes` nodes on three levels, the first half
 /// of its leaves passed. The same for every call.
-pub(super) fn generate(nodes: usize) -> Result<Vec<u8>> {
+pub(super) fn generate(nodes: usize) -> TaskResult<Vec<u8>> {
     let mut random = Random(0x5eed);
     let below_root = nodes.saturating_sub(1);
     // Groups about as many as leaves in each.
@@ -86,11 +86,11 @@ impl Random {
     }
 
     /// An open node of 300 to 900 bytes of text and layout.
-    fn node(&mut self, id: String, order: usize) -> Node {
+    fn node(&mut self, id: String, order: usize) -> BenchNode {
         let title_words = 4 + self.below(5);
         let goal_words = 12 + self.below(40);
         let criteria = 1 + self.below(3);
-        Node {
+        BenchNode {
             id,
             order: i64::try_from(order).unwrap_or(i64::MAX),
             title: self.words(title_words),
@@ -116,8 +116,8 @@ mod tests {
             let per_node = bytes.len() / nodes;
             assert!((300..900).contains(&per_node), "{per_node}");
 
-            let root: Node = serde_json::from_slice(&bytes).unwrap();
-            let leaves: Vec<&Node> = root
+            let root: BenchNode = serde_json::from_slice(&bytes).unwrap();
+            let leaves: Vec<&BenchNode> = root
                 .children
                 .iter()
                 .flat_map(|node| &node.children)

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use super::project::{self, Project};
+use super::project::{self, BenchProject};
 use super::tree;
-use super::ui_client::Client;
-use super::ui_report::{Latency, Memory, Report, Transfer};
-use crate::args::Args;
+use super::ui_client::UiClient;
+use super::ui_report::{UiLatency, UiMemory, UiReport, UiTransfer};
+use crate::args::XtaskArgs;
 use crate::cmd::{release_bin, target_dir};
-use crate::failure::{Context as _, Failure, Result};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 use crate::{out, setup};
 
 const NODES: usize = 10_000;
@@ -33,12 +33,12 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 /// Between two changes: long enough to be told one by one.
 const PAUSE: Duration = Duration::from_millis(250);
 
-pub(super) fn run(mut args: Args) -> Result<()> {
+pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let runs = args.value("--runs")?.unwrap_or(DEFAULT_RUNS);
     let json = args.flag("--json");
     args.finish()?;
     if runs < MIN_RUNS {
-        return Err(Failure::usage(format!("--runs is at least {MIN_RUNS}")));
+        return Err(TaskFailure::usage(format!("--runs is at least {MIN_RUNS}")));
     }
     out::step("setup", setup::ensure)?;
     project::build()?;
@@ -47,12 +47,12 @@ pub(super) fn run(mut args: Args) -> Result<()> {
         .tempdir_in(target_dir())
         .context("a temporary folder")?;
     let large = tree::generate(NODES)?;
-    let project = Project::start(temp.path(), &large)?;
-    let server = Server::start(&project)?;
-    let mut report = Report {
+    let project = BenchProject::start(temp.path(), &large)?;
+    let server = UiServer::start(&project)?;
+    let mut report = UiReport {
         runs,
         nodes: NODES,
-        ..Report::default()
+        ..UiReport::default()
     };
     out::step("what listeners cost", || {
         report.memory = memory(&server, &project.dir)?;
@@ -74,40 +74,40 @@ pub(super) fn run(mut args: Args) -> Result<()> {
 }
 
 /// A `runner ui`, ended when this is dropped.
-struct Server {
+struct UiServer {
     child: Child,
     host: String,
 }
 
-impl Server {
-    fn start(project: &Project) -> Result<Self> {
+impl UiServer {
+    fn start(project: &BenchProject) -> TaskResult<Self> {
         use std::io::{BufRead as _, BufReader};
         let command = project.command(release_bin("runner"));
         let mut child = command.words("ui --port 0 --quiet").spawn(Stdio::piped())?;
         let stdout = child
             .stdout
             .take()
-            .ok_or_else(|| Failure::new("no stdout"))?;
+            .ok_or_else(|| TaskFailure::new("no stdout"))?;
         let mut line = String::new();
         BufReader::new(stdout)
             .read_line(&mut line)
             .context("the address")?;
         let host = line.trim().trim_start_matches("http://");
         let host = host.trim_end_matches('/').to_owned();
-        Ok(Server { child, host })
+        Ok(UiServer { child, host })
     }
 
     /// Resident memory in KiB.
-    fn resident_kib(&self) -> Result<u64> {
+    fn resident_kib(&self) -> TaskResult<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = fs::read_to_string(&path).context(&path)?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         line.and_then(|line| line.split_whitespace().next()?.parse().ok())
-            .ok_or_else(|| Failure::new("/proc tells no VmRSS"))
+            .ok_or_else(|| TaskFailure::new("/proc tells no VmRSS"))
     }
 }
 
-impl Drop for Server {
+impl Drop for UiServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -115,7 +115,7 @@ impl Drop for Server {
 }
 
 /// Puts a tree into its place as the runner does; when it was there.
-fn put_tree(dir: &Path, bytes: &[u8]) -> Result<Instant> {
+fn put_tree(dir: &Path, bytes: &[u8]) -> TaskResult<Instant> {
     let state = dir.join(".runner/state");
     let temp = state.join(".tree.json.runner-tmp");
     fs::write(&temp, bytes).context(temp.display())?;
@@ -125,8 +125,8 @@ fn put_tree(dir: &Path, bytes: &[u8]) -> Result<Instant> {
 }
 
 /// From the rename to the event in a client, less the gathering on purpose.
-fn told(server: &Server, dir: &Path, bytes: &[u8], runs: usize) -> Result<Latency> {
-    let mut listener = Client::connect(&server.host)?.listen()?;
+fn told(server: &UiServer, dir: &Path, bytes: &[u8], runs: usize) -> TaskResult<UiLatency> {
+    let mut listener = UiClient::connect(&server.host)?.listen()?;
     let mut samples = Vec::new();
     // One that does not count.
     for run in 0..=runs {
@@ -138,11 +138,11 @@ fn told(server: &Server, dir: &Path, bytes: &[u8], runs: usize) -> Result<Latenc
             samples.push((told - begun).saturating_sub(DEBOUNCE));
         }
     }
-    Ok(Latency::of(samples))
+    Ok(UiLatency::of(samples))
 }
 
 /// From the rename to the kernel's own report, in this process.
-fn told_by_the_kernel(dir: &Path, bytes: &[u8], runs: usize) -> Result<Latency> {
+fn told_by_the_kernel(dir: &Path, bytes: &[u8], runs: usize) -> TaskResult<UiLatency> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC).context("inotify")?;
     let state = dir.join(".runner/state");
     inotify
@@ -156,17 +156,17 @@ fn told_by_the_kernel(dir: &Path, bytes: &[u8], runs: usize) -> Result<Latency> 
             samples.push(begun.elapsed());
         }
     }
-    Ok(Latency::of(samples))
+    Ok(UiLatency::of(samples))
 }
 
 /// The server alone, with listeners, and with listeners that were told something.
-fn memory(server: &Server, dir: &Path) -> Result<Memory> {
+fn memory(server: &UiServer, dir: &Path) -> TaskResult<UiMemory> {
     // It has read the tree, as it has in every real use.
-    Client::connect(&server.host)?.get("/api/tree", "Accept-Encoding: gzip\r\n")?;
+    UiClient::connect(&server.host)?.get("/api/tree", "Accept-Encoding: gzip\r\n")?;
     let alone_kib = server.resident_kib()?;
     let mut listeners = Vec::new();
     for _ in 0..CLIENTS {
-        listeners.push(Client::connect(&server.host)?.listen()?);
+        listeners.push(UiClient::connect(&server.host)?.listen()?);
     }
     let with_kib = server.resident_kib()?;
     let small = tree::generate(10)?;
@@ -181,26 +181,29 @@ fn memory(server: &Server, dir: &Path) -> Result<Memory> {
         }
         last.push(latest);
     }
-    Ok(Memory {
+    Ok(UiMemory {
         clients: CLIENTS,
         alone_kib,
         with_kib,
         told_kib: server.resident_kib()?,
-        all_told: Latency::of(last),
+        all_told: UiLatency::of(last),
     })
 }
 
 /// The tree as it is, compressed, and not at all because it is known; and the same
 /// bytes from a thread that does nothing but send them.
-fn transfers(host: &str, large: &[u8]) -> Result<Vec<Transfer>> {
+fn transfers(host: &str, large: &[u8]) -> TaskResult<Vec<UiTransfer>> {
     // The times of the file must be old enough for it to be trusted.
     std::thread::sleep(Duration::from_secs(3));
     let gzip = "Accept-Encoding: gzip\r\n";
-    let plain = Client::connect(host)?.get("/api/tree", "")?;
+    let plain = UiClient::connect(host)?.get("/api/tree", "")?;
     if plain.bytes != large.len() {
-        return Err(Failure::new(format!("/api/tree has {} bytes", plain.bytes)));
+        return Err(TaskFailure::new(format!(
+            "/api/tree has {} bytes",
+            plain.bytes
+        )));
     }
-    let zipped = Client::connect(host)?.get("/api/tree", gzip)?;
+    let zipped = UiClient::connect(host)?.get("/api/tree", gzip)?;
     let known = format!("If-None-Match: {}\r\n", plain.etag);
     let mut transfers = Vec::new();
     for (name, headers, bytes) in [
@@ -208,8 +211,8 @@ fn transfers(host: &str, large: &[u8]) -> Result<Vec<Transfer>> {
         ("gzip", gzip, zipped.bytes),
         ("not changed", known.as_str(), 0),
     ] {
-        let floor = Floor::start(bytes)?;
-        transfers.push(Transfer {
+        let floor = UiFloor::start(bytes)?;
+        transfers.push(UiTransfer {
             name,
             bytes,
             per_second: asked_for(host, headers)?,
@@ -220,14 +223,14 @@ fn transfers(host: &str, large: &[u8]) -> Result<Vec<Transfer>> {
 }
 
 /// Answers a second.
-fn asked_for(host: &str, headers: &str) -> Result<f64> {
+fn asked_for(host: &str, headers: &str) -> TaskResult<f64> {
     let answers = AtomicU64::new(0);
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ASKING)
             .map(|_| {
-                scope.spawn(|| -> Result<()> {
-                    let mut client = Client::connect(host)?;
+                scope.spawn(|| -> TaskResult<()> {
+                    let mut client = UiClient::connect(host)?;
                     while begun.elapsed() < TRANSFER {
                         client.get("/api/tree", headers)?;
                         answers.fetch_add(1, Ordering::Relaxed);
@@ -239,9 +242,9 @@ fn asked_for(host: &str, headers: &str) -> Result<f64> {
         for thread in threads {
             thread
                 .join()
-                .map_err(|_| Failure::new("a client failed"))??;
+                .map_err(|_| TaskFailure::new("a client failed"))??;
         }
-        Ok::<(), Failure>(())
+        Ok::<(), TaskFailure>(())
     })?;
     #[allow(clippy::cast_precision_loss)] // Far below 2^52.
     let answers = answers.load(Ordering::Relaxed) as f64;
@@ -249,13 +252,13 @@ fn asked_for(host: &str, headers: &str) -> Result<f64> {
 }
 
 /// Sends the same bytes to whoever asks, and knows nothing of HTTP but the frame.
-struct Floor {
+struct UiFloor {
     host: String,
     ended: &'static AtomicBool,
 }
 
-impl Floor {
-    fn start(bytes: usize) -> Result<Self> {
+impl UiFloor {
+    fn start(bytes: usize) -> TaskResult<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("a port")?;
         let host = listener.local_addr().context("a port")?.to_string();
         let ended: &'static AtomicBool = Box::leak(Box::default());
@@ -270,11 +273,11 @@ impl Floor {
                 std::thread::spawn(move || send_for_ever(stream, &answer));
             }
         });
-        Ok(Floor { host, ended })
+        Ok(UiFloor { host, ended })
     }
 }
 
-impl Drop for Floor {
+impl Drop for UiFloor {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         // Wakes the thread, which then sees that it is over.

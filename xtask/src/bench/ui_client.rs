@@ -4,45 +4,47 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::failure::{Context as _, Failure, Result};
+use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection that is used again and again.
-pub(super) struct Client {
+pub(super) struct UiClient {
     host: String,
     stream: BufReader<TcpStream>,
 }
 
 /// What one request brought.
 #[derive(Debug, Default)]
-pub(super) struct Got {
+pub(super) struct UiReply {
     pub(super) status: u16,
     pub(super) etag: String,
     /// Of the body, as it was sent.
     pub(super) bytes: usize,
 }
 
-impl Client {
-    pub(super) fn connect(host: &str) -> Result<Self> {
+impl UiClient {
+    pub(super) fn connect(host: &str) -> TaskResult<Self> {
         let stream = TcpStream::connect(host).context(host)?;
         stream.set_nodelay(true).context(host)?;
         stream.set_read_timeout(Some(PATIENCE)).context(host)?;
-        Ok(Client {
+        Ok(UiClient {
             host: host.to_owned(),
             stream: BufReader::with_capacity(256 * 1024, stream),
         })
     }
 
     /// One request; `headers` end with a line end each.
-    pub(super) fn get(&mut self, path: &str, headers: &str) -> Result<Got> {
+    pub(super) fn get(&mut self, path: &str, headers: &str) -> TaskResult<UiReply> {
         self.send(path, headers)?;
         let (mut got, length) = self.head()?;
         let mut left = length;
         while left > 0 {
             let part = self.stream.fill_buf().context(path)?;
             if part.is_empty() {
-                return Err(Failure::new(format!("{path}: the answer ended too early")));
+                return Err(TaskFailure::new(format!(
+                    "{path}: the answer ended too early"
+                )));
             }
             let taken = part.len().min(left);
             self.stream.consume(taken);
@@ -53,18 +55,18 @@ impl Client {
     }
 
     /// Asks for the stream of events.
-    pub(super) fn listen(mut self) -> Result<Listener> {
+    pub(super) fn listen(mut self) -> TaskResult<UiListener> {
         self.send("/events", "")?;
         let (got, _) = self.head()?;
         if got.status != 200 {
-            return Err(Failure::new(format!("/events answers {}", got.status)));
+            return Err(TaskFailure::new(format!("/events answers {}", got.status)));
         }
-        Ok(Listener {
+        Ok(UiListener {
             stream: self.stream,
         })
     }
 
-    fn send(&mut self, path: &str, headers: &str) -> Result<()> {
+    fn send(&mut self, path: &str, headers: &str) -> TaskResult<()> {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n",
             self.host
@@ -73,8 +75,8 @@ impl Client {
         stream.write_all(request.as_bytes()).context(path)
     }
 
-    fn head(&mut self) -> Result<(Got, usize)> {
-        let mut got = Got::default();
+    fn head(&mut self) -> TaskResult<(UiReply, usize)> {
+        let mut got = UiReply::default();
         let mut length = 0;
         let mut line = String::new();
         loop {
@@ -98,19 +100,19 @@ impl Client {
 }
 
 /// A stream of events.
-pub(super) struct Listener {
+pub(super) struct UiListener {
     stream: BufReader<TcpStream>,
 }
 
-impl Listener {
+impl UiListener {
     /// When the next event of that name is there.
-    pub(super) fn wait_for(&mut self, name: &str) -> Result<Instant> {
+    pub(super) fn wait_for(&mut self, name: &str) -> TaskResult<Instant> {
         let wanted = format!("event: {name}");
         let mut line = String::new();
         loop {
             line.clear();
             if self.stream.read_line(&mut line).context(name)? == 0 {
-                return Err(Failure::new("the stream of events ended"));
+                return Err(TaskFailure::new("the stream of events ended"));
             }
             if line.trim_end() == wanted {
                 return Ok(Instant::now());
@@ -119,7 +121,7 @@ impl Listener {
     }
 
     /// Takes what is there without waiting for more.
-    pub(super) fn drain(&mut self) -> Result<()> {
+    pub(super) fn drain(&mut self) -> TaskResult<()> {
         let stream = self.stream.get_mut();
         stream.set_nonblocking(true).context("a stream")?;
         let mut rest = [0; 4096];

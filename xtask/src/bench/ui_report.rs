@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::failure::{Context as _, Result};
+use crate::failure::{FailureContext as _, TaskResult};
 
 /// All figures of one run.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct UiReport {
     pub(super) runs: usize,
     pub(super) nodes: usize,
-    pub(super) floor: Latency,
-    pub(super) small: Latency,
-    pub(super) large: Latency,
-    pub(super) transfers: Vec<Transfer>,
-    pub(super) memory: Memory,
+    pub(super) floor: UiLatency,
+    pub(super) small: UiLatency,
+    pub(super) large: UiLatency,
+    pub(super) transfers: Vec<UiTransfer>,
+    pub(super) memory: UiMemory,
 }
 
 /// How long something took.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Latency {
+pub(super) struct UiLatency {
     pub(super) p50_ms: f64,
     pub(super) p95_ms: f64,
 }
 
-impl Latency {
+impl UiLatency {
     pub(super) fn of(mut samples: Vec<Duration>) -> Self {
         samples.sort_unstable();
         let at = |percent: usize| {
@@ -35,7 +35,7 @@ impl Latency {
                 .get(index)
                 .map_or(0.0, |time| time.as_secs_f64() * 1e3)
         };
-        Latency {
+        UiLatency {
             p50_ms: at(50),
             p95_ms: at(95),
         }
@@ -48,14 +48,14 @@ impl Latency {
 
 /// One sort of answer.
 #[derive(Debug)]
-pub(super) struct Transfer {
+pub(super) struct UiTransfer {
     pub(super) name: &'static str,
     pub(super) bytes: usize,
     pub(super) per_second: f64,
     pub(super) floor_per_second: f64,
 }
 
-impl Transfer {
+impl UiTransfer {
     /// How much of what is possible.
     fn ratio(&self) -> f64 {
         self.per_second / self.floor_per_second.max(f64::MIN_POSITIVE)
@@ -64,16 +64,16 @@ impl Transfer {
 
 /// What listeners cost.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct UiMemory {
     pub(super) clients: usize,
     pub(super) alone_kib: u64,
     pub(super) with_kib: u64,
     pub(super) told_kib: u64,
     /// Until the last of them was told.
-    pub(super) all_told: Latency,
+    pub(super) all_told: UiLatency,
 }
 
-impl Memory {
+impl UiMemory {
     #[allow(clippy::cast_precision_loss)] // Far below 2^52.
     fn each_kib(&self) -> f64 {
         let most = self.told_kib.max(self.with_kib);
@@ -82,7 +82,7 @@ impl Memory {
     }
 }
 
-impl Report {
+impl UiReport {
     pub(super) fn table(&self) -> String {
         let mut text = format!(
             "from a rename to its event, {} changes, less the 100 ms of gathering\n\n\
@@ -133,7 +133,7 @@ impl Report {
         text
     }
 
-    pub(super) fn json(&self) -> Result<String> {
+    pub(super) fn json(&self) -> TaskResult<String> {
         let transfers: Vec<Value> = self
             .transfers
             .iter()
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn quantiles() {
         let samples: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
-        let latency = Latency::of(samples);
+        let latency = UiLatency::of(samples);
         assert!((latency.p50_ms - 51.0).abs() < 0.01, "{latency:?}");
         assert!((latency.p95_ms - 96.0).abs() < 0.01, "{latency:?}");
-        assert!(Latency::of(Vec::new()).p95_ms.abs() < 0.01);
+        assert!(UiLatency::of(Vec::new()).p95_ms.abs() < 0.01);
     }
 }

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cmd::{Cmd, workspace_root};
-use crate::failure::{Context as _, Result};
+use crate::cmd::{ToolCommand, workspace_root};
+use crate::failure::{FailureContext as _, TaskResult};
 
 /// Paths, relative to the root, and texts of all files that are not ignored.
-pub(super) struct Files {
+pub(super) struct TidyFiles {
     root: PathBuf,
     texts: BTreeMap<String, String>,
 }
 
-impl Files {
+impl TidyFiles {
     /// What git tracks or would track: a new file is checked before its commit.
-    pub(super) fn of_workspace() -> Result<Self> {
+    pub(super) fn of_workspace() -> TaskResult<Self> {
         let root = workspace_root();
-        let list = Cmd::new("git")
+        let list = ToolCommand::new("git")
             .words("ls-files -z --cached --others --exclude-standard")
             .hint("tidy works in a git checkout")
             .stdout()?;
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn folders_exist_through_their_files() {
-        let files = Files::in_memory("/x", &[("a/b/c.rs", ""), ("a-d", "")]);
+        let files = TidyFiles::in_memory("/x", &[("a/b/c.rs", ""), ("a-d", "")]);
         for there in ["", "a", "a/", "a/b", "a/b/c.rs", "a-d"] {
             assert!(files.exists(there), "{there}");
         }

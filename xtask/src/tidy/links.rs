@@ -1,7 +1,7 @@
 //! Rules about what pages point to.
 
-use super::Finding;
-use super::files::Files;
+use super::TidyFinding;
+use super::files::TidyFiles;
 
 const MAP: &str = "ARCHITECTURE.md";
 /// First parts that make a name in backticks a path of this repository, also
@@ -11,7 +11,7 @@ const TOP_FOLDERS: [&str; 9] = [
 ];
 
 /// The map names only what is there.
-pub(super) fn architecture_paths(files: &Files) -> Vec<Finding> {
+pub(super) fn architecture_paths(files: &TidyFiles) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (at, line) in files.text(MAP).unwrap_or_default().lines().enumerate() {
         // Every second part lies between backticks.
@@ -20,7 +20,7 @@ pub(super) fn architecture_paths(files: &Files) -> Vec<Finding> {
             let plain = !name.contains([' ', '*', '{', '<', '$', '…']);
             if ours && plain && !files.exists(name) {
                 let message = format!("`{name}` is not there");
-                findings.push(Finding::new(MAP, at + 1, message));
+                findings.push(TidyFinding::new(MAP, at + 1, message));
             }
         }
     }
@@ -28,14 +28,14 @@ pub(super) fn architecture_paths(files: &Files) -> Vec<Finding> {
 }
 
 /// Links between our pages lead somewhere.
-pub(super) fn relative_links(files: &Files) -> Vec<Finding> {
+pub(super) fn relative_links(files: &TidyFiles) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (path, text) in files.ending(&[".md"]) {
         for link in links(text) {
             let target = resolve(path, &link.target);
             if !target.as_deref().is_some_and(|target| files.exists(target)) {
                 let message = format!("the link to `{}` leads nowhere", link.target);
-                findings.push(Finding::new(path, link.line, message));
+                findings.push(TidyFinding::new(path, link.line, message));
             }
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn relative_links(files: &Files) -> Vec<Finding> {
 }
 
 /// Every page of docs/ can be found by a reader.
-pub(super) fn pages_are_linked(files: &Files) -> Vec<Finding> {
+pub(super) fn pages_are_linked(files: &TidyFiles) -> Vec<TidyFinding> {
     let mut linked = Vec::new();
     for index in ["README.md", "docs/README.md"] {
         for link in links(files.text(index).unwrap_or_default()) {
@@ -58,15 +58,15 @@ pub(super) fn pages_are_linked(files: &Files) -> Vec<Finding> {
                 .is_some_and(|name| !name.contains('/'))
         })
         .filter(|path| !linked.iter().any(|link| link == path))
-        .map(|path| Finding::new(path, 0, "no link from README.md or docs/README.md"))
+        .map(|path| TidyFinding::new(path, 0, "no link from README.md or docs/README.md"))
         .collect()
 }
 
 /// There is a list of changes.
-pub(super) fn changelog(files: &Files) -> Vec<Finding> {
+pub(super) fn changelog(files: &TidyFiles) -> Vec<TidyFinding> {
     match files.text("CHANGELOG.md") {
         Some(_) => Vec::new(),
-        None => vec![Finding::new("CHANGELOG.md", 0, "is missing")],
+        None => vec![TidyFinding::new("CHANGELOG.md", 0, "is missing")],
     }
 }
 

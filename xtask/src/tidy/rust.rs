@@ -1,7 +1,7 @@
 //! Rules about source files.
 
-use super::Finding;
-use super::files::Files;
+use super::TidyFinding;
+use super::files::TidyFiles;
 
 const MAX_LINES: usize = 600;
 
@@ -22,7 +22,7 @@ const PURE_CRATES: [(&str, &str); 3] = [
 ];
 
 /// Sources have at most 600 lines.
-pub(super) fn line_limit(files: &Files) -> Vec<Finding> {
+pub(super) fn line_limit(files: &TidyFiles) -> Vec<TidyFinding> {
     let folders = ["crates/", "xtask/", "ui/"];
     files
         .ending(&[".rs", ".ts", ".svelte"])
@@ -31,23 +31,23 @@ pub(super) fn line_limit(files: &Files) -> Vec<Finding> {
         .filter(|(_, lines)| *lines > MAX_LINES)
         .map(|(path, lines)| {
             let message = format!("{lines} lines, of {MAX_LINES} at most: split it");
-            Finding::new(path, 0, message)
+            TidyFinding::new(path, 0, message)
         })
         .collect()
 }
 
 /// Every module says what it is for.
-pub(super) fn module_docs(files: &Files) -> Vec<Finding> {
+pub(super) fn module_docs(files: &TidyFiles) -> Vec<TidyFinding> {
     files
         .ending(&[".rs"])
         .filter(|(path, _)| path.contains("/src/"))
         .filter(|(_, text)| !text.starts_with("//!"))
-        .map(|(path, _)| Finding::new(path, 1, "a module begins with //! and what it is for"))
+        .map(|(path, _)| TidyFinding::new(path, 1, "a module begins with //! and what it is for"))
         .collect()
 }
 
 /// Unsafe code is in one file.
-pub(super) fn unsafe_code(files: &Files) -> Vec<Finding> {
+pub(super) fn unsafe_code(files: &TidyFiles) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (path, text) in files
         .ending(&[".rs"])
@@ -56,7 +56,7 @@ pub(super) fn unsafe_code(files: &Files) -> Vec<Finding> {
         for (line, code) in code_lines(text) {
             if has_word(&code, "unsafe") {
                 let message = format!("unsafe code belongs to {UNSAFE_FILE}");
-                findings.push(Finding::new(path, line, message));
+                findings.push(TidyFinding::new(path, line, message));
             }
         }
     }
@@ -64,7 +64,7 @@ pub(super) fn unsafe_code(files: &Files) -> Vec<Finding> {
 }
 
 /// The crates of rules reach for nothing outside themselves.
-pub(super) fn pure_crates(files: &Files) -> Vec<Finding> {
+pub(super) fn pure_crates(files: &TidyFiles) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (path, text) in files.ending(&[".rs"]) {
         let home = PURE_CRATES
@@ -76,7 +76,11 @@ pub(super) fn pure_crates(files: &Files) -> Vec<Finding> {
         let code = code_of(text);
         let mut find = |at: usize, what: String| {
             let line = code[..at].matches('\n').count() + 1;
-            findings.push(Finding::new(path, line, format!("{name} may not {what}")));
+            findings.push(TidyFinding::new(
+                path,
+                line,
+                format!("{name} may not {what}"),
+            ));
         };
         for (at, _) in code.match_indices("std::") {
             for module in first_names(&code[at + "std::".len()..]) {

@@ -2,8 +2,8 @@
 //!
 //! The words are put together from halves: this file is checked too.
 
-use super::Finding;
-use super::files::Files;
+use super::TidyFinding;
+use super::files::TidyFiles;
 use super::rust::code_lines;
 
 /// Folders that lie above many checkouts and that texts may well name.
@@ -18,7 +18,7 @@ const UNFINISHED_CODE: [&str; 2] = [concat!("to", "do!("), concat!("unimpl", "em
 const UNFINISHED_TEXT: [&str; 1] = [concat!("FIX", "ME")];
 
 /// No file names a folder that only this machine, or one person, has.
-pub(super) fn machine_paths(files: &Files) -> Vec<Finding> {
+pub(super) fn machine_paths(files: &TidyFiles) -> Vec<TidyFinding> {
     let root = files.root().to_string_lossy().into_owned();
     let parent = files.root().parent().map(|parent| parent.to_string_lossy());
     let mut banned: Vec<String> = PERSONAL.iter().map(|path| (*path).to_owned()).collect();
@@ -31,7 +31,7 @@ pub(super) fn machine_paths(files: &Files) -> Vec<Finding> {
         for (at, line) in text.lines().enumerate() {
             if let Some(found) = banned.iter().find(|banned| names_path(line, banned)) {
                 let message = format!("names `{found}`, which only one machine has");
-                findings.push(Finding::new(path, at + 1, message));
+                findings.push(TidyFinding::new(path, at + 1, message));
             }
         }
     }
@@ -47,20 +47,20 @@ fn names_path(line: &str, path: &str) -> bool {
 }
 
 /// Nothing is left unfinished.
-pub(super) fn unfinished(files: &Files) -> Vec<Finding> {
+pub(super) fn unfinished(files: &TidyFiles) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (path, text) in files.iter() {
         let texts = text.lines().enumerate().map(|(at, line)| (at + 1, line));
         for (line, text) in texts {
             if let Some(word) = UNFINISHED_TEXT.iter().find(|word| text.contains(**word)) {
-                findings.push(Finding::new(path, line, format!("`{word}`: finish it")));
+                findings.push(TidyFinding::new(path, line, format!("`{word}`: finish it")));
             }
         }
     }
     for (path, text) in files.ending(&[".rs"]) {
         for (line, code) in code_lines(text) {
             if let Some(word) = UNFINISHED_CODE.iter().find(|word| code.contains(**word)) {
-                findings.push(Finding::new(path, line, format!("`{word}`: finish it")));
+                findings.push(TidyFinding::new(path, line, format!("`{word}`: finish it")));
             }
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn unfinished(files: &Files) -> Vec<Finding> {
 }
 
 /// Lock files name packages, not the hosts that they came from.
-pub(super) fn lock_hosts(files: &Files) -> Vec<Finding> {
+pub(super) fn lock_hosts(files: &TidyFiles) -> Vec<TidyFinding> {
     // Cargo's name of the public registry, which every Cargo.lock carries.
     let crates_io = "registry+https://github.com/rust-lang/crates.io-index";
     let mut findings = Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn lock_hosts(files: &Files) -> Vec<Finding> {
                 .strip_prefix("source = \"")
                 .is_some_and(|source| !source.starts_with(crates_io));
             if npm_host || cargo_host {
-                findings.push(Finding::new(path, at + 1, "a lock file names no host"));
+                findings.push(TidyFinding::new(path, at + 1, "a lock file names no host"));
             }
         }
     }
