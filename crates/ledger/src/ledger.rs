@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 use runner_lifecycle::retry::conflict_delay_millis;
 use runner_lifecycle::{Policy, Refusal, RefusalCode, Timestamp};
 
-use crate::claims::ClaimRequest;
-use crate::claims_together::{BatchClaimResult, ClaimGroup};
+use crate::batch::batcher::Batcher;
+use crate::batch::claims::{BatchClaimResult, ClaimGroup};
+use crate::call::memory::LedgerMemory;
+use crate::claim::claims::ClaimRequest;
 use crate::clock::{LedgerClock, SystemClock};
-use crate::company::Batcher;
-use crate::engine::{self, Engine, SqlText, StoreAccess, StoreTx};
 use crate::error::{LedgerError, StoreError};
-use crate::hints::StoreNotifications;
-use crate::memory::LedgerMemory;
-use crate::postgres::PostgresEngine;
-use crate::sqlite::SqliteEngine;
 use crate::store::Store;
+use crate::store::engine;
+use crate::store::engine::{Engine, SqlText, StoreAccess, StoreTx};
+use crate::store::notifications::StoreNotifications;
+use crate::store::postgres::PostgresEngine;
+use crate::store::sqlite::SqliteEngine;
 
 /// How a ledger is opened.
 #[derive(Clone)]

@@ -1,0 +1,113 @@
+//! Claims of several callers in one transaction.
+//!
+//! Only what is plain is claimed in company: a task that nothing stands in the way of. For
+//! anything else its caller goes alone.
+
+use runner_lifecycle::decide::Decision;
+use runner_lifecycle::{Lane, TaskId, decide, lock};
+
+use crate::batch::batcher::BatchHandler;
+use crate::call::change::StoreChange;
+use crate::claim::claims;
+use crate::claim::claims::{ClaimAttempt, ClaimRequest};
+use crate::claim::picks;
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::store::engine::{StoreAccess, StoreTx};
+use crate::store::postgres::write;
+
+/// Whose tasks are claimed: a role, and a lane if not all of them.
+pub(crate) type ClaimGroup = (String, Option<Lane>);
+
+/// What came of a claim; none: try it alone. With the task whose claim was lost.
+pub(crate) type BatchClaimResult = Option<(Result<ClaimAttempt, LedgerError>, Option<TaskId>)>;
+
+impl BatchHandler<ClaimGroup, ClaimRequest, BatchClaimResult> for Ledger {
+    async fn serve(self, line: ClaimGroup, wanted: Vec<ClaimRequest>) -> Vec<BatchClaimResult> {
+        if let [wanted] = wanted.as_slice() {
+            let mut lost = None;
+            let tried = Box::pin(self.claim_once(wanted, false, &mut lost)).await;
+            return vec![Some((tried, lost))];
+        }
+        let mut tried: Vec<BatchClaimResult> = wanted.iter().map(|_| None).collect();
+        match Box::pin(self.claim_some(&line, &wanted)).await {
+            Ok(claimed) => {
+                for (tried, claimed) in tried.iter_mut().zip(claimed) {
+                    *tried = claimed.map(|claimed| (Ok(claimed), None));
+                }
+            }
+            Err(LedgerError::Store(error)) if error.is_for_everybody() => {
+                for tried in &mut tried {
+                    *tried = Some((Err(error.clone().into()), None));
+                }
+            }
+            // Somebody was faster, one of them has it already, or something is wrong with one
+            // of them: each finds out alone.
+            Err(_) => {}
+        }
+        tried
+    }
+}
+
+impl Ledger {
+    /// Claims the first tasks in order, one for each as far as they are plain.
+    async fn claim_some(
+        &self,
+        line: &ClaimGroup,
+        wanted: &[ClaimRequest],
+    ) -> Result<Vec<Option<ClaimAttempt>>, LedgerError> {
+        let mut session = self.engine.begin(StoreAccess::Write).await?;
+        let mut claimed: Vec<Option<ClaimAttempt>> = wanted.iter().map(|_| None).collect();
+        let tried = self.claim_in(&mut *session, line, wanted).await;
+        let decisions = match tried {
+            Ok(decisions) if !decisions.is_empty() => decisions,
+            // Before each tries it alone: what is locked here would be skipped there.
+            tried => {
+                session.rollback().await.ok();
+                return tried.map(|_| claimed);
+            }
+        };
+        session.commit().await?;
+        self.engine.announce();
+        for (place, decision) in decisions {
+            self.memory.note(&decision);
+            claimed[place] = Some(claims::claimed(decision));
+        }
+        Ok(claimed)
+    }
+
+    /// What is written for which of them.
+    async fn claim_in(
+        &self,
+        session: &mut dyn StoreTx,
+        line: &ClaimGroup,
+        wanted: &[ClaimRequest],
+    ) -> Result<Vec<(usize, Decision)>, LedgerError> {
+        let picked = picks::pick_some(self, session, line, wanted.len()).await?;
+        let (mut decisions, mut changes, mut scope) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, (wanted, picked)) in wanted.iter().zip(picked).enumerate() {
+            let own = picked.loaded.task.work_scope();
+            let free = picked.is_plain() && !lock::overlap(&own, &scope);
+            // Whoever comes later does not get what somebody before him goes for alone.
+            scope.extend(own);
+            if !free {
+                continue;
+            }
+            let (task, now) = (Some(&picked.loaded.task), picked.now);
+            let facts = picked.facts(wanted);
+            let Ok(decision) = decide(&self.policy, task, &wanted.call(), &facts, now) else {
+                continue;
+            };
+            let change = StoreChange::of(&self.policy, Some(&picked.loaded), &decision, None, now)?;
+            if write::is_plain_claim(&change) {
+                changes.push(change);
+                decisions.push((place, decision));
+            }
+        }
+        if !changes.is_empty() {
+            session.last_write();
+            session.write_at_once(&changes).await?;
+        }
+        Ok(decisions)
+    }
+}

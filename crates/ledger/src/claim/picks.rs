@@ -1,0 +1,144 @@
+//! Claims on a store that finds a task and what its claim must know in one go.
+
+use runner_lifecycle::{Facts, Lane, Timestamp};
+
+use crate::batch::claims::ClaimGroup;
+use crate::call::facts;
+use crate::call::facts::LoadedTask;
+use crate::call::records;
+use crate::call::records::int;
+use crate::claim::claims::{ClaimCandidate, ClaimRequest};
+use crate::claim::context;
+use crate::error::{LedgerError, StoreError};
+use crate::ledger::Ledger;
+use crate::store::engine::{ClaimPick, PickSome, SqlRow, StoreTx};
+
+/// The task that this claim got before or else the first in order, its row locked and its
+/// scope serialised.
+pub(crate) async fn pick(
+    ledger: &Ledger,
+    session: &mut dyn StoreTx,
+    wanted: &ClaimRequest,
+    repeated: bool,
+) -> Result<Option<ClaimCandidate>, LedgerError> {
+    let rows = session
+        .pick(ClaimPick {
+            owner: &wanted.owner,
+            key: &wanted.key,
+            role: &wanted.role,
+            lane: wanted.lane.map(Lane::as_str),
+            now: own_clock(ledger),
+            repeated,
+            reserve_after: reserve_after(ledger),
+        })
+        .await?;
+    let Some(row) = rows.first() else {
+        return Ok(None);
+    };
+    if let Some(before) = row.maybe_text(0)? {
+        let id = records::task_id(&before)?;
+        return ledger.look_at(session, wanted, &wanted.call(), &id).await;
+    }
+    let picked = PickedTask::from(ledger, row)?;
+    let (mut facts, now) = (picked.facts(wanted), picked.now);
+    let (loaded, more) = (picked.loaded, picked.more);
+    let task = &loaded.task;
+    if more & OVERLAPS != 0 {
+        (facts.locks, facts.unmerged) = context::overlapping(session, &task.work_scope()).await?;
+    }
+    if !task.dependencies.is_empty() {
+        facts.dependencies = facts::dependencies(session, &task.dependencies).await?;
+    }
+    if more & RESERVED != 0 {
+        let (policy, outside) = (&ledger.policy, &wanted.outside);
+        facts.reservations = context::reserved(session, policy, task, outside, now).await?;
+    }
+    Ok(Some(ClaimCandidate { loaded, facts, now }))
+}
+
+/// The first tasks in order, at most so many, their rows locked and their scopes serialised.
+pub(crate) async fn pick_some(
+    ledger: &Ledger,
+    session: &mut dyn StoreTx,
+    (role, lane): &ClaimGroup,
+    most: usize,
+) -> Result<Vec<PickedTask>, LedgerError> {
+    let rows = session
+        .pick_some(PickSome {
+            role,
+            lane: lane.map(Lane::as_str),
+            now: own_clock(ledger),
+            reserve_after: reserve_after(ledger),
+            most,
+        })
+        .await?;
+    let picked = rows.iter().map(|row| Ok(PickedTask::from(ledger, row)?));
+    picked.collect()
+}
+
+fn own_clock(ledger: &Ledger) -> Option<i64> {
+    (!ledger.server_clock).then(|| ledger.clock.now().0)
+}
+
+fn reserve_after(ledger: &Ledger) -> i64 {
+    int(ledger.policy.reserve_after_secs.saturating_mul(1000))
+}
+
+/// A task that a worker may try.
+pub(crate) struct PickedTask {
+    pub(crate) loaded: LoadedTask,
+    pub(crate) now: Timestamp,
+    paused: bool,
+    more: i64,
+}
+
+impl PickedTask {
+    fn from(ledger: &Ledger, row: &SqlRow) -> Result<PickedTask, StoreError> {
+        Ok(PickedTask {
+            loaded: loaded(row)?,
+            now: ledger.time(Timestamp(row.int(5)?)),
+            paused: row.int(6)? != 0,
+            more: row.int(7)?,
+        })
+    }
+
+    /// Whether there is nothing more to know.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.more == 0 && self.loaded.task.dependencies.is_empty()
+    }
+
+    /// What a claim must know, if there is nothing more.
+    pub(crate) fn facts(&self, wanted: &ClaimRequest) -> Facts {
+        Facts {
+            lease: None,
+            run: self.loaded.run.clone(),
+            receipt: None,
+            fleet_paused: self.paused,
+            dependencies: Vec::new(),
+            locks: Vec::new(),
+            unmerged: Vec::new(),
+            reservations: Vec::new(),
+            ..wanted.outside.clone()
+        }
+    }
+}
+
+/// What there is more to know, as `ledger_pick` says it: something overlaps the scope,
+/// somebody who comes before it waited for long.
+const OVERLAPS: i64 = 1;
+const RESERVED: i64 = 4;
+
+fn loaded(row: &SqlRow) -> Result<LoadedTask, StoreError> {
+    let run = row.maybe_text(4)?;
+    Ok(LoadedTask {
+        task: records::task(&row.text(1)?)?,
+        // Nobody holds a task that may be claimed.
+        lease: None,
+        run: run.as_deref().map(records::run).transpose()?,
+        receipt: None,
+        waits_for: row.maybe_text(2)?,
+        woken_from: row.maybe_text(3)?,
+        ready_since: Timestamp(row.int(8)?),
+        lineage: None,
+    })
+}
