@@ -8,7 +8,7 @@ differ only where the pair (old, new) stands in the table of
 docs/decisions/0084-one-word-for-one-thing.md; words of comments and of string literals are
 compared like tokens. Not compared, because rustfmt and moves change them and the compiler
 checks them: commas, semicolons and braces, `use` and `mod` items, the module segments of a path,
-`pub(super)` against `pub(crate)`, and attributes that keep an old name in a format
+`pub(super)` and `pub(crate)`, and attributes that keep an old name in a format
 (`#[cfg_attr(test, ts(rename = …))]`, `#[schema(as = …)]`), which are counted.
 """
 import collections, os, re, subprocess, sys
@@ -75,10 +75,13 @@ def tokens(source, kept):
             continue
         flat.append(joined[at])
         at += 1
-    text = [it for it in flat]
-    for at in range(len(text) - 3):
-        if text[at : at + 4] == ["pub", "(", "super", ")"]:
-            text[at + 2] = "crate"
+    text, at = [], 0
+    while at < len(flat):
+        if flat[at : at + 2] == ["pub", "("] and flat[at + 3 : at + 4] == [")"]:
+            at += 4
+            continue
+        text.append(flat[at])
+        at += 1
     return [it for it in text if it not in (",", ";", "{", "}")]
 
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use runner_core::config::Config;
 use runner_core::paths;
 
-use crate::budget;
 use crate::error::ErrorCode;
-use crate::notify;
 use crate::project::Project;
+use crate::run::notify;
 use crate::state::ProjectProblem;
+use crate::step::budget;
 
 /// Everything that cannot be honoured.
 pub(crate) fn refusals(project: &Project, config: &Config) -> Vec<ProjectProblem> {

@@ -174,7 +174,7 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
         Ok(meta) if meta.is_dir() => match fs::remove_dir_all(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 // A session may have closed folders in it.
-                crate::image::open_folders(path);
+                crate::step::file_image::open_folders(path);
                 fs::remove_dir_all(path)
             }
             other => other,

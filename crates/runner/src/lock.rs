@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::image;
 use crate::project::Project;
+use crate::step::file_image;
 
 /// How long the processes of a killed runner may take to be gone.
 const ORPHANS: Duration = Duration::from_secs(15);
@@ -175,12 +175,12 @@ fn only_regular(path: &Path) -> std::io::Result<()> {
             .symlink_metadata()
             .is_ok_and(|meta| meta.mode() & 0o700 != 0o700)
         {
-            let _ = image::make_readable(folder);
+            let _ = file_image::make_readable(folder);
         }
     }
     match path.symlink_metadata() {
         Ok(meta) if !meta.is_file() => files::remove_if_there(path),
-        Ok(meta) if meta.mode() & 0o600 != 0o600 => image::make_readable(path),
+        Ok(meta) if meta.mode() & 0o600 != 0o600 => file_image::make_readable(path),
         _ => Ok(()),
     }
 }

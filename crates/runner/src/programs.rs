@@ -6,8 +6,8 @@ use std::path::Path;
 
 use runner_core::config::Config;
 
-use crate::environment;
 use crate::error::{Error, ErrorCode, Result};
+use crate::step::environment;
 
 /// Refuses a config whose agent cannot be started.
 pub fn agent_is_there(config: &Config, root: &Path) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What git and commands said, in the words of a yard.
 
-use runner::workshop::{CommandEnd, CommandRun, ResultChange, ResultChangeKind};
+use runner::fleet_repo::{CommandEnd, CommandRun, ResultChange, ResultChangeKind};
 use runner_core::text::cut_front;
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 

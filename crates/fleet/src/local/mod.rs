@@ -13,7 +13,7 @@ mod work;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runner::workshop::{
+use runner::fleet_repo::{
     BaseAt, BranchUpdate as Shown, FleetRepo, MergeOf, ResultMergeOutcome, RunName,
 };
 use runner::{ProgressObserver, Project, RunContext, RunProgress, SystemWallClock};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use runner::workshop::{SessionAnswer, SessionQuestion};
+use runner::fleet_repo::{SessionAnswer, SessionQuestion};
 use runner_core::text::cut_chars;
 
 use super::threads::ThreadCall;

@@ -1,6 +1,6 @@
 //! A worker's order as a run of the loop, and what the loop came to.
 
-use runner::workshop::{RunName, RunOrder, TaskRunReport, TaskRunUsage};
+use runner::fleet_repo::{RunName, RunOrder, TaskRunReport, TaskRunUsage};
 use runner::{ErrorCode, LoopOutcome, LoopStatus};
 use runner_core::config::{BudgetConfig, Config};
 use runner_core::meta::IterationErrorKind;

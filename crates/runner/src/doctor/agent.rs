@@ -10,10 +10,10 @@ use runner_exec::{Ended, Spec};
 use runner_sandbox::ProgramError;
 
 use super::{DoctorCheck, login};
-use crate::capture;
-use crate::environment;
 use crate::error::{Error, ErrorCode, Result};
-use crate::host::{RunContext, RunProgress};
+use crate::run_context::{RunContext, RunProgress};
+use crate::step::capture;
+use crate::step::environment;
 
 /// How long the CLI may take to tell its version or to print a help text.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -10,14 +10,15 @@ use runner_sandbox::ProgramError;
 
 use super::blocked::{self, FolderContext, PathKind};
 use super::{DoctorCheck, DoctorVerdict};
-use crate::containment::Containment;
-use crate::environment;
+use crate::checkout::trial;
+use crate::checkout::trial::{GuardTrial, TrialCheckout, TrialEnd};
 use crate::error::Result;
 use crate::git::Git;
-use crate::host::RunContext;
 use crate::lock::ProjectLock;
 use crate::project::Project;
-use crate::trial::{self, GuardTrial, TrialCheckout, TrialEnd};
+use crate::run_context::RunContext;
+use crate::step::containment::Containment;
+use crate::step::environment;
 
 /// How much of the guard's output is shown.
 const TAIL: usize = 4000;

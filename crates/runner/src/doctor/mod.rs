@@ -18,8 +18,8 @@ use runner_core::paths;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
-use crate::host::RunContext;
 use crate::project::Project;
+use crate::run_context::RunContext;
 use crate::state;
 
 pub use guard::{DoctorGuardRun, GuardTrials};

@@ -5,9 +5,9 @@ use std::path::Path;
 use super::{DoctorCheck, DoctorVerdict, machine};
 use crate::git::Git;
 use crate::project::Project;
-use crate::start::runs_elsewhere;
+use crate::run::start::runs_elsewhere;
+use crate::state::validate::validate;
 use crate::state::{self, ProjectProblem};
-use crate::validate::validate;
 
 const NAME: &str = "project";
 

@@ -5,15 +5,15 @@
 //! git folder and work tree named explicitly, so that nothing planted in the
 //! repository decides where git works. Git children die with this process.
 
-mod around;
-mod asked;
 mod borrow;
 mod call;
 mod export;
+mod folder;
 mod history;
 mod index;
 mod merge;
 mod own_files;
+mod pending;
 mod places;
 mod refs;
 mod rescue;
@@ -27,11 +27,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) use asked::{PendingFiles, PendingStatus};
 pub(crate) use history::{GitCommit, GitHistory};
 pub(crate) use index::IndexSignature;
 pub(crate) use merge::GitMergeOutcome;
 pub(crate) use own_files::OwnFiles;
+pub(crate) use pending::{PendingFiles, PendingStatus};
 pub(crate) use places::RunBranch;
 pub(crate) use rescue::rescue;
 pub(crate) use stall::StallOutcome;

@@ -19,7 +19,8 @@ use super::Git;
 use super::places::{RunBranch, UnusualPaths};
 use crate::error::Result;
 use crate::files;
-use crate::image::{self, FileImage};
+use crate::step::file_image;
+use crate::step::file_image::FileImage;
 
 /// How deep repositories of submodules are looked for below `modules/`.
 const MODULE_DEPTH: usize = 6;
@@ -54,7 +55,7 @@ enum DotGit {
 /// A file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
-    #[serde(with = "image::path_bytes")]
+    #[serde(with = "file_image::path_bytes")]
     path: PathBuf,
     image: FileImage,
 }
@@ -62,7 +63,7 @@ struct Saved {
 /// The settings in one git folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Folder {
-    #[serde(with = "image::path_bytes")]
+    #[serde(with = "file_image::path_bytes")]
     root: PathBuf,
     files: Vec<Saved>,
 }
@@ -216,7 +217,7 @@ impl OwnFiles {
                     );
                     return Err(io::Error::other(what));
                 };
-                image::move_to(root, path, quarantine)?;
+                file_image::move_to(root, path, quarantine)?;
                 fs::rename(&moved, &full).map_err(|error| files::at(&moved, error))?;
             }
         }
@@ -305,7 +306,7 @@ impl Folder {
         changed: &mut Vec<String>,
     ) -> io::Result<()> {
         for path in self.newcomers()? {
-            image::move_to(&self.root, &path, quarantine)?;
+            file_image::move_to(&self.root, &path, quarantine)?;
             changed.push(named(&shown.join(path)));
         }
         for Saved { path, image } in &self.files {
@@ -329,7 +330,7 @@ fn present(root: &Path) -> io::Result<Vec<PathBuf>> {
     // A planted replacement would change what commits say to everyone else.
     for folder in ["hooks", "info", "refs/replace"] {
         match root.join(folder).symlink_metadata() {
-            Ok(meta) if meta.is_dir() => paths.extend(image::list(root, Path::new(folder))?),
+            Ok(meta) if meta.is_dir() => paths.extend(file_image::list(root, Path::new(folder))?),
             Ok(_) => paths.push(PathBuf::from(folder)),
             Err(error) if files::is_absent(&error) => {}
             Err(error) => return Err(error),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
-use crate::image;
+use crate::step::file_image;
 
 /// Names that are files.
 const FILES: &[&str] = &[
@@ -83,7 +83,7 @@ pub(super) struct UnusualPaths {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct UnusualPath(#[serde(with = "image::path_bytes")] PathBuf);
+struct UnusualPath(#[serde(with = "file_image::path_bytes")] PathBuf);
 
 /// What was done to a git folder.
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ impl UnusualPaths {
         for list in [&mut cleared.traps, &mut cleared.operations] {
             list.retain(|path| !known.contains(path.as_path()));
             for path in list {
-                image::move_to(folder, path, quarantine)?;
+                file_image::move_to(folder, path, quarantine)?;
             }
         }
         Ok(cleared)
@@ -173,10 +173,10 @@ fn open_closed(folder: &Path) {
                     .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
         });
     if closed {
-        image::walk(folder, Path::new(""), &mut |path, _| {
+        file_image::walk(folder, Path::new(""), &mut |path, _| {
             // Objects are never written to again.
             if !path.starts_with("objects") {
-                let _ = image::make_readable(&folder.join(path));
+                let _ = file_image::make_readable(&folder.join(path));
             }
         });
     }
@@ -257,7 +257,7 @@ fn is_name(text: &[u8]) -> bool {
 fn replace(root: &Path, path: &Path, text: &str, quarantine: &Path) -> io::Result<()> {
     let full = root.join(path);
     if full.symlink_metadata().is_ok() {
-        image::move_to(root, path, quarantine)?;
+        file_image::move_to(root, path, quarantine)?;
     }
     files::write_whole(&full, text.as_bytes())
 }

@@ -9,7 +9,7 @@ use runner_core::paths;
 use super::{Git, zeros};
 use crate::error::Result;
 use crate::files;
-use crate::image;
+use crate::step::file_image;
 
 /// Saves the work tree (through an index of its own) and the commits that HEAD
 /// and the branch point at under `refs/runner/lost/RUN/ITER`, then puts the
@@ -32,7 +32,7 @@ pub(crate) fn rescue(
     git.write(&["update-ref", "--no-deref", &branch, head])?;
     git.write(&["symbolic-ref", "HEAD", &branch])?;
     if git.write(&["reset", "--quiet", "--hard", head]).is_err() {
-        image::open_folders(git.root());
+        file_image::open_folders(git.root());
         git.write(&["reset", "--quiet", "--hard", head])?;
     }
     take_away(git, &tree, quarantine)?;
@@ -158,11 +158,11 @@ fn take_away(git: &Git, tree: &str, quarantine: &Path) -> Result<()> {
         let full = git.root().join(&entry.path);
         if saved.contains(&entry.path) && !full.is_dir() {
             if files::remove_if_there(&full).is_err() {
-                image::open_folders(git.root());
+                file_image::open_folders(git.root());
                 files::remove_if_there(&full)?;
             }
         } else {
-            image::move_to(git.root(), &entry.path, quarantine)?;
+            file_image::move_to(git.root(), &entry.path, quarantine)?;
         }
         for folder in entry.path.ancestors().skip(1) {
             if folder.as_os_str().is_empty()

@@ -5,14 +5,15 @@ use runner_core::config::Config;
 use runner_core::journal::JournalRecord;
 use runner_core::paths;
 
-use crate::activity::LoopEvent;
-use crate::disarm;
 use crate::error::Result;
 use crate::files;
 use crate::git::Git;
-use crate::log::{EventLog, Journal};
 use crate::project::Project;
-use crate::runs::{self, KnownRun};
+use crate::state::activity::LoopEvent;
+use crate::state::log::{EventLog, Journal};
+use crate::state::runs;
+use crate::state::runs::KnownRun;
+use crate::step::disarm;
 
 /// The largest log of events that is read.
 const MAX_EVENTS: u64 = 64 * 1024 * 1024;

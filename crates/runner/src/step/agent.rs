@@ -15,14 +15,15 @@ use serde_json::json;
 use super::child::{self, GRACE, interrupted, millis};
 use super::stream::EventStream;
 use super::{Iteration, StepContext};
-use crate::budget::RunBudget;
-use crate::containment::{self, Containment, WritableRoots};
-use crate::environment;
 use crate::error::Result;
 use crate::files::{self, ReadError};
-use crate::host::RunProgress;
 use crate::lock;
+use crate::run_context::RunProgress;
 use crate::state::ProjectState;
+use crate::step::budget::RunBudget;
+use crate::step::containment;
+use crate::step::containment::{Containment, WritableRoots};
+use crate::step::environment;
 
 /// How the agent's session went.
 pub(super) struct AgentSession {

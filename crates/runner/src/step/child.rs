@@ -11,7 +11,7 @@ use super::{Iteration, StepContext};
 use crate::error::{Error, ErrorCode, Result};
 use crate::fault;
 use crate::files;
-use crate::host::ProgressObserver;
+use crate::run_context::ProgressObserver;
 
 /// Between SIGTERM and SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(5);

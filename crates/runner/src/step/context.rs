@@ -10,9 +10,9 @@ use runner_core::tree::{self, Node};
 use super::{Iteration, StepJob};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
-use crate::image;
 use crate::project::Project;
 use crate::state::{self, ProjectState};
+use crate::step::file_image;
 
 /// More of a guard's log than this is never shown to an agent.
 const MAX_LOG: u64 = 64 * 1024 * 1024;
@@ -37,7 +37,7 @@ pub(super) fn write(
         .flatten();
 
     let folder = project.context();
-    image::make_parents(
+    file_image::make_parents(
         project.root(),
         std::path::Path::new(".runner/context/x"),
         &it.quarantine(),

@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::child::{self, GRACE, NoListener, interrupted, millis};
 use super::{Iteration, StepContext};
-use crate::containment::{Containment, WritableRoots};
-use crate::environment;
 use crate::error::Result;
-use crate::host::RunProgress;
 use crate::lock;
+use crate::run_context::RunProgress;
 use crate::state::ProjectState;
+use crate::step::containment::{Containment, WritableRoots};
+use crate::step::environment;
 
 /// How the guard's run went.
 pub(super) struct GuardSession {

@@ -20,12 +20,13 @@ use runner_core::tree;
 
 use super::iteration::has_content;
 use super::{Iteration, StepContext};
-use crate::belongings::{FileChange, ProtectedFiles};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, ReadError};
 use crate::git::{Git, GitStatus, GitStatusEntry, PendingStatus};
-use crate::image::{self, FileImage};
 use crate::notes;
+use crate::step::file_image;
+use crate::step::file_image::FileImage;
+use crate::step::protected_files::{FileChange, ProtectedFiles};
 
 /// More than this of assumptions or questions helps nobody, and too much of it
 /// would keep the next prompt from being written.
@@ -285,7 +286,7 @@ fn status_of(git: &Git, it: &mut Iteration, asked: PendingStatus) -> Result<GitS
 fn build_index_anew(git: &Git, it: &mut Iteration) -> Result<()> {
     let index = Path::new("index");
     if git.git_dir().join(index).symlink_metadata().is_ok() {
-        image::move_to(git.git_dir(), index, &it.quarantine().join("git"))?;
+        file_image::move_to(git.git_dir(), index, &it.quarantine().join("git"))?;
     }
     branch::check_there(git, &it.started.head)?;
     let here = git.commit_of("HEAD")?;
@@ -391,7 +392,7 @@ fn take_tree(root: &Path, it: &Iteration, facts: &mut StepFacts) -> Result<Optio
         Err(error) => {
             facts.tree_unusable = Some(error.to_string());
             if root.join(paths::TREE).symlink_metadata().is_ok() {
-                image::move_to(root, Path::new(paths::TREE), &it.quarantine())?;
+                file_image::move_to(root, Path::new(paths::TREE), &it.quarantine())?;
             }
             Ok(None)
         }
@@ -427,7 +428,7 @@ fn restore_belongings(
 fn grow_notes(it: &mut Iteration, root: &Path, belongings: &ProtectedFiles<'_>) -> Result<()> {
     for (path, before) in belongings.notes() {
         let before = before.map(String::from_utf8_lossy);
-        let now = if image::parents_are_folders(root, path) {
+        let now = if file_image::parents_are_folders(root, path) {
             files::read_regular(&root.join(path), MAX_NOTES)
         } else {
             Err(ReadError::Absent)

@@ -14,14 +14,14 @@ use runner_core::journal::{JournalRecord, JournalStart};
 use runner_core::paths;
 use serde_json::Value;
 
-use crate::belongings::{ProtectedFiles, blob_name};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::git::{self, Git, IndexSignature, OwnFiles};
-use crate::host::WallClock;
-use crate::image;
-use crate::log::{EventLog, Journal};
 use crate::project::{Project, iteration_number};
+use crate::run_context::WallClock;
+use crate::state::log::{EventLog, Journal};
+use crate::step::file_image;
+use crate::step::protected_files::{ProtectedFiles, blob_name};
 
 /// tree.json as HEAD has it.
 #[derive(Clone, Debug)]
@@ -249,7 +249,7 @@ impl Iteration {
     /// The folder of this iteration, whatever a session made of it.
     pub(crate) fn make_folder_again(&self, project: &Project) -> Result<()> {
         let folder = self.folder.strip_prefix(project.root());
-        Ok(image::make_folder_chain(
+        Ok(file_image::make_folder_chain(
             project.root(),
             folder.unwrap_or(&self.folder),
         )?)
@@ -273,7 +273,7 @@ impl Iteration {
                     && iteration_number(&name).is_some_and(|number| number > self.started.iter);
                 if trap || made_up {
                     let aside = self.quarantine().join("logs");
-                    image::move_to(folder, Path::new(&name), &aside)?;
+                    file_image::move_to(folder, Path::new(&name), &aside)?;
                 }
             }
         }
@@ -283,7 +283,7 @@ impl Iteration {
             for name in names_in(&iterations)?.difference(beside) {
                 if iterations.join(name).is_dir() {
                     let aside = self.quarantine().join("logs");
-                    image::move_to(&iterations, Path::new(name), &aside)?;
+                    file_image::move_to(&iterations, Path::new(name), &aside)?;
                 }
             }
         }

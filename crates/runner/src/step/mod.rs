@@ -2,11 +2,18 @@
 //! ask the guard, decide, record, commit.
 
 mod agent;
+pub(crate) mod budget;
+pub(crate) mod capture;
 mod child;
+pub(crate) mod containment;
 mod context;
+pub(crate) mod disarm;
+pub(crate) mod environment;
+pub(crate) mod file_image;
 mod guard;
 mod inspect;
 mod iteration;
+pub(crate) mod protected_files;
 mod settle;
 mod stream;
 
@@ -26,17 +33,17 @@ use runner_core::select::{Selection, select};
 use runner_core::tree;
 use runner_exec::Ready;
 
-use crate::belongings::{FileSource, ProtectedFiles};
-use crate::budget::RunBudget;
-use crate::containment::ContainmentChoice;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::ReadError;
 use crate::git::{Git, GitStatus, OwnFiles};
-use crate::host::{RunContext, RunProgress};
 use crate::project::Project;
-use crate::repair;
-use crate::start::runs_elsewhere;
+use crate::run::start::runs_elsewhere;
+use crate::run_context::{RunContext, RunProgress};
+use crate::state::repair;
 use crate::state::{self, ProjectState};
+use crate::step::budget::RunBudget;
+use crate::step::containment::ContainmentChoice;
+use crate::step::protected_files::{FileSource, ProtectedFiles};
 
 pub(crate) use child::millis;
 pub(crate) use context::read_meta;
@@ -223,7 +230,7 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
             // that fails, the journal lets the next start do it.
             let kind = kind_of(&error);
             let runner_error = RunnerError::new(kind, error.message.clone());
-            let mended = crate::recover::roll_up(place, &mut it, runner_error);
+            let mended = crate::run::recover::roll_up(place, &mut it, runner_error);
             match mended {
                 Ok(report) => Ok(StepResult::Recorded(report)),
                 Err(_) => Err(error),

@@ -21,9 +21,9 @@ use super::{Iteration, StepContext, StepReport};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::git::{self, Git, GitIdentity};
-use crate::host::RunProgress;
-use crate::image;
 use crate::project::Project;
+use crate::run_context::RunProgress;
+use crate::step::file_image;
 
 /// Everything that is to be recorded.
 pub(crate) struct StepRecord<'a> {
@@ -309,11 +309,11 @@ fn write_state(
     ];
     for (path, bytes) in state {
         let (path, target) = (Path::new(path), root.join(path));
-        image::make_parents(root, path, &it.quarantine())?;
+        file_image::make_parents(root, path, &it.quarantine())?;
         let there = target.symlink_metadata().ok();
         let in_the_way = there.is_some_and(|meta| bytes.is_none() || !meta.is_file());
         if in_the_way {
-            image::move_to(root, path, &it.quarantine())?;
+            file_image::move_to(root, path, &it.quarantine())?;
         }
         if let Some(bytes) = bytes
             && !has_content(&target, bytes)
@@ -351,14 +351,14 @@ fn add_what_can_be_added(git: &Git, it: &Iteration, error: &Error) -> Result<()>
     }
     for entry in git.status()?.entries {
         // Whether it helped shows below.
-        let _ = image::make_readable(&git.root().join(&entry.path));
+        let _ = file_image::make_readable(&git.root().join(&entry.path));
     }
     if git.add_all().is_ok() {
         return Ok(());
     }
     let _ = git.write(&["add", "--all", "--ignore-errors", "--", "."]);
     for entry in git.status()?.entries.iter().filter(|entry| entry.untracked) {
-        image::move_to(git.root(), &entry.path, &it.quarantine())?;
+        file_image::move_to(git.root(), &entry.path, &it.quarantine())?;
     }
     git.add_all()
 }

@@ -9,9 +9,9 @@ use runner_exec::{Flow, Stream};
 use serde::de::IgnoredAny;
 
 use super::child::OutputListener;
-use crate::budget::RunBudget;
 use crate::files;
-use crate::host::{ProgressObserver, RunProgress};
+use crate::run_context::{ProgressObserver, RunProgress};
+use crate::step::budget::RunBudget;
 
 /// A line longer than this is not an event that anybody reads.
 const MAX_LINE: usize = 16 * 1024 * 1024;

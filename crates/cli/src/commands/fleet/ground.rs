@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use runner::workshop::FleetRepo;
+use runner::fleet_repo::FleetRepo;
 use runner::{Error, ErrorCode, Project, Result, RunProgress};
 use runner_agents::AgentEvent;
 use runner_core::config::{Config, FleetConfig};

@@ -9,11 +9,11 @@ use runner_core::config::Config;
 use runner_core::paths::{self, DenyList};
 
 use super::name;
-use crate::belongings::ProtectedFiles;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{self, Git};
-use crate::image;
+use crate::step::file_image;
+use crate::step::protected_files::ProtectedFiles;
 
 /// What `[commit]` says.
 pub(super) struct CommitRules<'a, 't> {
@@ -62,12 +62,12 @@ impl<'a, 't> CommitRules<'a, 't> {
             let Ok(meta) = root.join(path).symlink_metadata() else {
                 continue;
             };
-            if meta.is_dir() || !image::parents_are_folders(root, path) {
+            if meta.is_dir() || !file_image::parents_are_folders(root, path) {
                 continue;
             }
             let size = meta.is_file().then_some(meta.len());
             if let Some(name) = self.denied(path, size) {
-                image::move_to(root, path, quarantine)?;
+                file_image::move_to(root, path, quarantine)?;
                 taken.push(name);
             }
         }

@@ -7,10 +7,10 @@ use std::path::Path;
 use runner_core::paths;
 
 use super::name;
-use crate::belongings::ProtectedFiles;
 use crate::error::Result;
 use crate::git::{Git, GitStatus};
-use crate::image;
+use crate::step::file_image;
+use crate::step::protected_files::ProtectedFiles;
 
 /// A nested repository's `.git` is taken away; its files stay. Returns where
 /// there were any.
@@ -39,11 +39,11 @@ pub(super) fn take(
             if folder.as_os_str().is_empty()
                 || folder.ancestors().any(|above| submodules.contains(above))
                 || root.join(&dot_git).symlink_metadata().is_err()
-                || !image::parents_are_folders(root, &dot_git)
+                || !file_image::parents_are_folders(root, &dot_git)
             {
                 continue;
             }
-            image::move_to(root, &dot_git, quarantine)?;
+            file_image::move_to(root, &dot_git, quarantine)?;
             nested.push(name(folder));
             found = true;
         }

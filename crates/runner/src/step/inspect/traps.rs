@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use runner_core::paths;
 
-use crate::belongings::ProtectedFiles;
 use crate::git::GitStatus;
-use crate::image;
+use crate::step::file_image;
+use crate::step::protected_files::ProtectedFiles;
 
 /// Files that git reads wherever it finds them.
 const RULES: [&str; 4] = [".gitignore", ".gitattributes", ".gitmodules", ".mailmap"];
@@ -19,7 +19,7 @@ const RULES: [&str; 4] = [".gitignore", ".gitattributes", ".gitmodules", ".mailm
 /// `.runner/` and its folders must be folders, whatever a session made of them.
 pub(super) fn make_state_folders(root: &Path, quarantine: &Path) -> io::Result<()> {
     for folder in [".runner/state", paths::CONTEXT_DIR, paths::ITERATIONS_DIR] {
-        image::make_parents(root, &Path::new(folder).join("x"), quarantine)?;
+        file_image::make_parents(root, &Path::new(folder).join("x"), quarantine)?;
     }
     Ok(())
 }
@@ -39,7 +39,7 @@ pub(super) fn remove(
             .is_ok_and(|meta| meta.is_dir() && meta.mode() & 0o700 != 0o700);
         if closed {
             // Whether it helped shows below, or when git comes along.
-            let _ = image::make_readable(&full);
+            let _ = file_image::make_readable(&full);
         }
         remove_in(root, folder, quarantine)?;
     }
@@ -49,8 +49,8 @@ pub(super) fn remove(
 fn remove_in(root: &Path, folder: &Path, quarantine: &Path) -> io::Result<()> {
     for file in RULES {
         let path = folder.join(file);
-        if is_special(&root.join(&path)) && image::parents_are_folders(root, &path) {
-            image::move_to(root, &path, quarantine)?;
+        if is_special(&root.join(&path)) && file_image::parents_are_folders(root, &path) {
+            file_image::move_to(root, &path, quarantine)?;
         }
     }
     Ok(())
@@ -59,7 +59,7 @@ fn remove_in(root: &Path, folder: &Path, quarantine: &Path) -> io::Result<()> {
 /// The same in the whole work tree: git was stuck or could not look everywhere.
 pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
     let mut found: Vec<PathBuf> = Vec::new();
-    image::walk(root, Path::new(""), &mut |path, _| {
+    file_image::walk(root, Path::new(""), &mut |path, _| {
         let local = paths::is_local_only(path.as_os_str().as_bytes());
         let rules = RULES.iter().any(|rules| path.ends_with(rules));
         if rules && !local && is_special(&root.join(&path)) {
@@ -67,7 +67,7 @@ pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
         }
     });
     for path in found {
-        image::move_to(root, &path, quarantine)?;
+        file_image::move_to(root, &path, quarantine)?;
     }
     Ok(())
 }
@@ -84,12 +84,12 @@ pub(super) fn make_addable(root: &Path, status: &GitStatus, quarantine: &Path) -
             continue;
         };
         if is_special(&full) {
-            if image::parents_are_folders(root, &entry.path) {
-                image::move_to(root, &entry.path, quarantine)?;
+            if file_image::parents_are_folders(root, &entry.path) {
+                file_image::move_to(root, &entry.path, quarantine)?;
             }
         } else if meta.is_file() && meta.mode() & 0o400 == 0 {
             // Git says it if it does not help.
-            let _ = image::make_readable(&full);
+            let _ = file_image::make_readable(&full);
         }
     }
     for folder in folders {

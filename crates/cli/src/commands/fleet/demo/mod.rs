@@ -9,7 +9,7 @@ mod workers;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner::workshop::FleetRepo;
+use runner::fleet_repo::FleetRepo;
 use runner::{Error, ErrorCode, Result};
 use runner_core::paths;
 use runner_fleet::rules::preflight::RoleCounts;

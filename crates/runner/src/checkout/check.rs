@@ -1,0 +1,99 @@
+//! Commands run on a commit, in a checkout of their own.
+
+use std::time::Duration;
+
+use runner_core::config::Config;
+use runner_core::digest::sha256_hex;
+
+use crate::checkout::trial;
+use crate::checkout::trial::TrialEnd;
+use crate::error::Result;
+use crate::fleet_repo::FleetRepo;
+use crate::run_context::RunContext;
+use crate::step::containment::Containment;
+
+/// A command that was to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandRun {
+    /// How it ended.
+    pub end: CommandEnd,
+    /// What it printed, capped.
+    pub log: Vec<u8>,
+    /// SHA-256 of that.
+    pub log_sha256: String,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// With this code (128 and more: by a signal).
+    Exited(i32),
+    /// It was ended, because its time was up.
+    TimedOut,
+    /// It could not run; a lowercase fragment says why.
+    Unable(String),
+}
+
+impl CommandRun {
+    fn unable(why: &str) -> Self {
+        CommandRun {
+            end: CommandEnd::Unable(why.to_owned()),
+            log: Vec::new(),
+            log_sha256: sha256_hex(b""),
+        }
+    }
+}
+
+impl FleetRepo {
+    /// Runs commands one after the other in one checkout of a commit, contained as the
+    /// config says. `None`: the commit is not there.
+    pub fn check(
+        &self,
+        commit: &str,
+        commands: &[Vec<String>],
+        config: &Config,
+        host: &mut RunContext<'_>,
+    ) -> Result<Option<Vec<CommandRun>>> {
+        if !self.has(commit)? {
+            return Ok(None);
+        }
+        if commands.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let containment = match Containment::choose(config) {
+            Ok(containment) => containment,
+            Err(error) => {
+                let unable = commands.iter().map(|_| CommandRun::unable(&error.message));
+                return Ok(Some(unable.collect()));
+            }
+        };
+        let checkout = self.checkout(commit)?;
+        let limit = Duration::from_secs(config.iteration_timeout_secs);
+        let mut runs = Vec::new();
+        for command in commands {
+            let trial = trial::run_at(
+                checkout.bench.project.root(),
+                command,
+                config,
+                containment.is_on().then_some(&containment),
+                limit,
+                Some(checkout.bench.session_lock.clone()),
+                host,
+            )?;
+            let end = match trial.end {
+                TrialEnd::Exited(code) => CommandEnd::Exited(code),
+                TrialEnd::TimedOut => CommandEnd::TimedOut,
+                TrialEnd::NotStarted(why) => {
+                    runs.push(CommandRun::unable(&why));
+                    continue;
+                }
+            };
+            runs.push(CommandRun {
+                end,
+                log_sha256: sha256_hex(&trial.log),
+                log: trial.log,
+            });
+        }
+        Ok(Some(runs))
+    }
+}

@@ -1,0 +1,287 @@
+//! The base: where results go, and how the user's own branch comes along.
+//!
+//! Where a checkout holds the user's branch, results go to `fleet/<branch>` and the branch
+//! follows with its checkout as soon as nothing of the user's is in the way.
+
+use std::path::{Path, PathBuf};
+
+use super::FleetRepo;
+use crate::checkout::trial::some_of;
+use crate::error::{Error, ErrorCode, Result};
+use crate::files;
+use crate::git::{Git, GitMergeOutcome, WorkTree};
+use crate::land::{PendingLanding, WorkTreeMove, finish_at};
+use crate::lock::ProjectLock;
+use crate::project::Project;
+use crate::state::runs::full_name;
+
+/// How often a branch that somebody else moves is tried again.
+const TRIES: usize = 5;
+
+/// What a checkout in the middle of something has in its git folder.
+const UNDER_WAY: &[&str] = &[
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "rebase-merge",
+    "rebase-apply",
+    "BISECT_LOG",
+];
+
+/// Where the base stands, seen from a move that was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaseAt {
+    /// The new commit is in it.
+    New,
+    /// It did not move.
+    Old,
+    /// It moved to something else.
+    Elsewhere,
+}
+
+/// What became of the user's own branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BranchUpdate {
+    /// It is where the base is, with its checkout.
+    UpToDate,
+    /// It stays behind; why.
+    Behind(String),
+}
+
+impl FleetRepo {
+    /// The commit that results are merged into, with what the user has committed since.
+    pub fn base(&self) -> Result<String> {
+        Ok(self.with_users_commits()?.0)
+    }
+
+    /// Where the base stands.
+    pub fn position(&self, old: &str, new: &str) -> Result<BaseAt> {
+        let tip = self.tip(&self.target()?)?;
+        if self.git.commit_of(new)?.is_some() && self.git.is_ancestor(new, &tip)? {
+            return Ok(BaseAt::New);
+        }
+        Ok(if tip == old {
+            BaseAt::Old
+        } else {
+            BaseAt::Elsewhere
+        })
+    }
+
+    /// Moves the base if it is at `old`. Whether it is at `new` now.
+    pub fn move_base(&self, old: &str, new: &str) -> Result<bool> {
+        let target = self.target()?;
+        let moved = self.move_branch(&target, old, new, "runner: merge");
+        let tip = self.tip(&target)?;
+        match moved {
+            Err(error) if tip == old => Err(error),
+            _ => Ok(tip == new),
+        }
+    }
+
+    /// Fast-forwards the user's branch, with its checkouts, to where the base is.
+    pub fn present(&self) -> Result<BranchUpdate> {
+        let _lock = self.lock()?;
+        let pending = self.fleet_folder().join("present.json");
+        if let Err(error) = finish_at(&pending, &self.git) {
+            return match error.code {
+                ErrorCode::Dirty => Ok(BranchUpdate::Behind(error.message)),
+                _ => Err(error),
+            };
+        }
+        if self.target()? == self.base {
+            return Ok(BranchUpdate::UpToDate);
+        }
+        let (tip, conflicts) = self.with_users_commits()?;
+        if let Some(paths) = conflicts {
+            return Ok(BranchUpdate::Behind(self.words_about(&paths)));
+        }
+        let from = self.tip(&self.base)?;
+        if from == tip {
+            return Ok(BranchUpdate::UpToDate);
+        }
+        let trees = self.git.work_trees()?;
+        if let Some(place) = trees.iter().find_map(|tree| self.is_busy(tree)) {
+            return Ok(BranchUpdate::Behind(format!(
+                "a merge or rebase is under way in {}",
+                place.display()
+            )));
+        }
+        let mut moves = Vec::new();
+        let mut locks = Vec::new();
+        for tree in trees.iter().filter(|tree| self.holds_base(tree)) {
+            match Self::lock_checkout(&tree.git)? {
+                Ok(lock) => locks.extend(lock),
+                Err(words) => return Ok(BranchUpdate::Behind(words)),
+            }
+            let step = WorkTreeMove::follow(&tree.git, &self.base, &from, &tip);
+            let blockers = step.blockers()?;
+            if !blockers.is_empty() {
+                return Ok(BranchUpdate::Behind(format!(
+                    "{} is checked out in {}, and these files there are in the way: {}",
+                    self.base,
+                    step.root().display(),
+                    some_of(&blockers)
+                )));
+            }
+            moves.push(step);
+        }
+        let promise = PendingLanding {
+            target: self.base.clone(),
+            commit: tip.clone(),
+            moves,
+        };
+        promise.save_as(&pending)?;
+        for step in &promise.moves {
+            // A file that was touched and not changed is no reason for git to stop halfway.
+            Git::open(step.root())?.write(&["update-index", "-q", "--refresh"])?;
+        }
+        if let Err(error) = self.move_branch(&self.base, &from, &tip, "runner: fleet") {
+            files::remove_if_there(&pending)?;
+            return Ok(BranchUpdate::Behind(error.message));
+        }
+        for step in &promise.moves {
+            if let Err(error) = step.go() {
+                let place = step.root().display();
+                let why = error.message;
+                return Ok(BranchUpdate::Behind(format!(
+                    "{place} could not be brought along: {why}"
+                )));
+            }
+        }
+        files::remove_if_there(&pending)?;
+        Ok(BranchUpdate::UpToDate)
+    }
+
+    /// The branch that results are merged into.
+    fn target(&self) -> Result<String> {
+        let ours = format!("fleet/{}", self.base);
+        let full = full_name(&ours);
+        if self.git.commit_of(&full)?.is_some() {
+            return Ok(ours);
+        }
+        if !self
+            .git
+            .work_trees()?
+            .iter()
+            .any(|tree| self.holds_base(tree))
+        {
+            return Ok(self.base.clone());
+        }
+        let order = format!("create {full} {}\n", self.tip(&self.base)?);
+        match self.git.update_refs("runner: fleet", &order) {
+            // Somebody else made it at the same moment.
+            Err(_) if self.git.commit_of(&full)?.is_some() => Ok(ours),
+            Err(_) if self.git.commit_of("refs/heads/fleet")?.is_some() => Err(Error::new(
+                ErrorCode::Git,
+                format!("a branch `fleet` is in the way: git cannot have {ours} beside it"),
+            )
+            .hint("rename it: `git branch -m fleet something-else`")),
+            Err(error) => Err(error),
+            Ok(()) => Ok(ours),
+        }
+    }
+
+    fn holds_base(&self, tree: &WorkTree) -> bool {
+        tree.branch.as_deref() == Some(&self.base)
+    }
+
+    fn tip(&self, branch: &str) -> Result<String> {
+        self.git.commit_of(&full_name(branch))?.ok_or_else(|| {
+            Error::new(
+                ErrorCode::NotFound,
+                format!("there is no branch {branch:?} any more"),
+            )
+            .hint("name another one in [fleet] base, or make it again")
+        })
+    }
+
+    fn move_branch(&self, branch: &str, old: &str, new: &str, reason: &str) -> Result<()> {
+        let order = format!("update {} {new} {old}\n", full_name(branch));
+        self.git.update_refs(reason, &order)
+    }
+
+    /// The base's commit, after the user's own commits were taken in; the files in which
+    /// they do not fit, if so. No file: they have no commit in common.
+    fn with_users_commits(&self) -> Result<(String, Option<Vec<String>>)> {
+        let target = self.target()?;
+        for _ in 0..TRIES {
+            let ours = self.tip(&target)?;
+            let theirs = self.tip(&self.base)?;
+            if ours == theirs || self.git.is_ancestor(&theirs, &ours)? {
+                return Ok((ours, None));
+            }
+            let new = if self.git.is_ancestor(&ours, &theirs)? {
+                theirs
+            } else if self.git.ask(&["merge-base", &ours, &theirs])?.is_none() {
+                return Ok((ours, Some(Vec::new())));
+            } else {
+                match self.git.merge_commits(&ours, &theirs)? {
+                    GitMergeOutcome::Clean(tree) => {
+                        let secs = self.git.secs_of(&ours)?.max(self.git.secs_of(&theirs)?);
+                        let message = format!("Merge branch '{}' into {target}\n", self.base);
+                        let parents = [ours.as_str(), theirs.as_str()];
+                        self.git
+                            .commit_tree_like(&theirs, secs, &tree, &parents, &message)?
+                    }
+                    GitMergeOutcome::Conflicts(paths) => {
+                        let paths = paths.iter().map(|it| super::results::shown(it));
+                        return Ok((ours, Some(paths.collect())));
+                    }
+                }
+            };
+            if self
+                .move_branch(&target, &ours, &new, "runner: the user's commits")
+                .is_ok()
+            {
+                return Ok((new, None));
+            }
+        }
+        Err(Error::new(
+            ErrorCode::Git,
+            format!("{target} keeps being moved by somebody else"),
+        ))
+    }
+
+    fn words_about(&self, paths: &[String]) -> String {
+        if paths.is_empty() {
+            return format!(
+                "{0} was begun anew and has no commit in common with fleet/{0}; rename \
+                 fleet/{0} to begin there: `git branch -m fleet/{0} fleet-{0}-before`",
+                self.base
+            );
+        }
+        format!(
+            "{0} and fleet/{0} both changed {1}; merge them by hand: \
+             `git switch {0} && git merge fleet/{0}`",
+            self.base,
+            some_of(paths)
+        )
+    }
+
+    /// Where somebody is in the middle of something with the base.
+    fn is_busy(&self, tree: &WorkTree) -> Option<PathBuf> {
+        let folder = tree.git.git_dir();
+        let full = full_name(&self.base);
+        // While a branch is rebased, HEAD is on none.
+        let rebased = ["rebase-merge/head-name", "rebase-apply/head-name"]
+            .iter()
+            .filter_map(|name| files::read_regular(&folder.join(name), 4096).ok())
+            .any(|text| text.trim_ascii_end() == full.as_bytes());
+        let there = |name: &str| folder.join(name).symlink_metadata().is_ok();
+        let busy = rebased || (self.holds_base(tree) && UNDER_WAY.iter().any(|name| there(name)));
+        busy.then(|| tree.git.root().to_owned())
+    }
+
+    /// A runner may be at work where the base is checked out.
+    fn lock_checkout(git: &Git) -> Result<std::result::Result<Option<ProjectLock>, String>> {
+        let project = Project::at(git.root().to_owned());
+        if !Path::new(&project.runner_dir()).is_dir() {
+            return Ok(Ok(None));
+        }
+        match ProjectLock::take(&project) {
+            Ok(lock) => Ok(Ok(Some(lock))),
+            Err(error) if error.code == ErrorCode::Locked => Ok(Err(error.message)),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What a fleet needs of git, guards and sessions, each piece by itself: a base that moves
+//! by compare-and-set, a work tree for every run, results as commits, commands and
+//! questions in checkouts of their own. It decides nothing about tasks.
+//!
+//! Every run and every check works in a repository of its own that borrows the project's
+//! objects: a session there can move no branch, tag or stash of the project, and with a
+//! sandbox not even reach them.
+
+mod ask;
+mod base;
+mod results;
+mod run;
+mod sweep;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use runner_core::config::Config;
+use runner_core::digest::sha256_hex;
+use runner_core::goal::check_run_id;
+use runner_core::paths;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::files;
+use crate::git::Git;
+use crate::project::Project;
+use crate::state;
+use crate::state::runs::full_name;
+use crate::step::disarm;
+
+pub use crate::checkout::check::{CommandEnd, CommandRun};
+pub use ask::{SessionAnswer, SessionQuestion};
+pub use base::{BaseAt, BranchUpdate};
+pub use results::{MergeOf, ResultChange, ResultChangeKind, ResultMergeOutcome};
+pub use run::{RunOrder, TaskRunReport, TaskRunUsage};
+pub use sweep::RunName;
+
+/// Folder names below `.runner/fleet/`.
+const WORKTREES: &str = "worktrees";
+pub(crate) const CHECKOUTS: &str = "checkouts";
+
+/// Components of refs and folders that mean something else already.
+const RESERVED: &[&str] = &["abandoned", "lost"];
+
+/// A project whose results are merged into one base.
+#[derive(Debug)]
+pub struct FleetRepo {
+    project: Project,
+    pub(crate) git: Git,
+    base: String,
+}
+
+impl FleetRepo {
+    /// Opens the project that a folder belongs to. Without a name the base is the branch
+    /// that is checked out there.
+    pub fn open(root: &Path, base: Option<&str>) -> Result<Self> {
+        let project = Project::of_work_tree(root)?;
+        let git = disarm::open_to_look(&project)?;
+        let base = match base {
+            Some(name) => name.strip_prefix("refs/heads/").unwrap_or(name).to_owned(),
+            None => checked_out(&git)?,
+        };
+        let full = full_name(&base);
+        let valid = git.ask(&["check-ref-format", &full])?.is_some();
+        if !valid || git.commit_of(&full)?.is_none() {
+            return Err(Error::new(
+                ErrorCode::NotFound,
+                format!("there is no branch {base:?} with a commit to merge results into"),
+            )
+            .hint("commit something first, or name another branch in [fleet] base"));
+        }
+        files::make_local_folder(&project.root().join(paths::FLEET_DIR))?;
+        Ok(FleetRepo { project, git, base })
+    }
+
+    /// The same again, with the root and the branch that the first opening gave.
+    pub fn reopen(root: &Path, base: &str) -> Result<Self> {
+        let project = Project::at(root.to_owned());
+        let git = disarm::open_to_look(&project)?;
+        let base = base.to_owned();
+        Ok(FleetRepo { project, git, base })
+    }
+
+    /// The branch of the user's that everything is for.
+    pub fn base_branch(&self) -> &str {
+        &self.base
+    }
+
+    /// The root of the project's work tree.
+    pub fn root(&self) -> &Path {
+        self.project.root()
+    }
+
+    /// The text of the config: the base's, or where that has none, the one that lies in
+    /// the work tree, or the fleet's own, which no commit ever holds.
+    pub fn config_text(&self) -> Result<String> {
+        let text = match self.project_file(paths::CONFIG)? {
+            None => self.project_file(paths::FLEET_CONFIG)?,
+            text => text,
+        };
+        let text = text.ok_or_else(|| {
+            Error::new(
+                ErrorCode::Layout,
+                format!("there is no {} for the fleet to go by", paths::CONFIG),
+            )
+            .hint("make one with `runner init`")
+        })?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// What that text says.
+    pub fn config(&self) -> Result<Config> {
+        let text = self.config_text()?;
+        state::check_config(&self.project, &text).map_err(|problems| state::into_error(&problems))
+    }
+
+    /// A file of `.runner/`, from the base or from the work tree.
+    fn project_file(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let full = full_name(&self.base);
+        if let Some(bytes) = self.git.file_at(&full, path)? {
+            return Ok(Some(bytes));
+        }
+        let path = self.project.root().join(path);
+        Ok(files::read_regular(&path, state::MAX_TEXT).ok())
+    }
+
+    pub(crate) fn fleet_folder(&self) -> PathBuf {
+        self.project.root().join(paths::FLEET_DIR)
+    }
+
+    /// Held for moments in which folders, refs or the user's base change hands, by
+    /// whichever process.
+    pub(crate) fn lock(&self) -> Result<File> {
+        let file = open_lock(&self.fleet_folder().join("yard.lock"))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+        Ok(file)
+    }
+
+    /// Where the refs of this project's runs are. Other work trees of the same repository
+    /// may have a fleet of their own.
+    fn refs(&self) -> String {
+        let root = self.project.root().as_os_str().as_encoded_bytes();
+        format!("refs/fleet/{}/", &sha256_hex(root)[..12])
+    }
+}
+
+/// The file to lock.
+pub(crate) fn open_lock(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path);
+    Ok(file.map_err(|error| files::at(path, error))?)
+}
+
+fn checked_out(git: &Git) -> Result<String> {
+    let head = git.head_ref()?;
+    let name = head
+        .as_deref()
+        .and_then(|it| it.strip_prefix("refs/heads/"));
+    name.map(str::to_owned).ok_or_else(|| {
+        Error::new(
+            ErrorCode::Git,
+            "no branch is checked out, so there is none to merge into",
+        )
+        .hint("check one out, or name one in [fleet] base")
+    })
+}
+
+/// The name as it is where git can have it in a ref and the loop as the id of a run, else
+/// one that no other name is turned into.
+fn safe_name(name: &str) -> String {
+    if check_run_id(name).is_ok() && !RESERVED.contains(&name) {
+        return name.to_owned();
+    }
+    let kept: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(40)
+        .collect();
+    format!("{kept}_{}", &sha256_hex(name.as_bytes())[..12])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_for_refs_and_runs() {
+        for (name, expected) in [
+            ("a-1", "a-1"),
+            ("fix.parser_2-13", "fix.parser_2-13"),
+            ("a..b", "ab_"),
+            (".hidden", "hidden_"),
+            ("x.lock", "xlock_"),
+            ("lost", "lost_"),
+            ("abandoned", "abandoned_"),
+        ] {
+            let safe = safe_name(name);
+            assert!(safe.starts_with(expected), "{safe}");
+            assert!(check_run_id(&safe).is_ok(), "{safe}");
+        }
+        let long = format!("{}-1", "x".repeat(64));
+        assert!(check_run_id(&safe_name(&long)).is_ok());
+        assert_ne!(
+            safe_name(&long),
+            safe_name(&format!("{}-2", "x".repeat(64)))
+        );
+    }
+}

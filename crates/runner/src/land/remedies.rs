@@ -1,0 +1,108 @@
+//! What a person must know, or do, where the branch is not what it was.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use runner_core::paths::{self, GlobList};
+
+use super::{Lander, note, work_tree};
+use crate::checkout::trial;
+use crate::error::{Error, ErrorCode, Result};
+use crate::run_context::RunContext;
+use crate::state::runs::RunBase;
+
+impl Lander<'_> {
+    /// The guard judges by files that a run may not change. A session can still move
+    /// the branch itself, so a person is told what of theirs is different there.
+    pub(crate) fn tell_of_protected(
+        &self,
+        base: Option<&RunBase>,
+        host: &mut RunContext<'_>,
+    ) -> Result<()> {
+        let Some(base) = base.filter(|base| base.branch == self.target.branch) else {
+            return Ok(());
+        };
+        let Ok(globs) = GlobList::new(&self.work.config.guard.protected) else {
+            return Ok(());
+        };
+        if self.git.commit_of(&base.commit)?.is_none() {
+            return Ok(());
+        }
+        let changed = self.git.changed_between(&base.commit, &self.target.tip)?;
+        let names: Vec<String> = changed
+            .iter()
+            .filter(|path| globs.is_match(path.as_os_str().as_bytes()))
+            .map(|path| work_tree::shown(path))
+            .collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let (branch, since) = (&base.branch, &base.commit);
+        note(
+            host,
+            &format!(
+                "protected files are different on {branch} since the run began: {}; if that was not \
+                 you, look: `git log -p {}..{} -- FILE`",
+                trial::some_of(&names),
+                since.get(..12).unwrap_or(since),
+                self.target.tip.get(..12).unwrap_or(&self.target.tip),
+            ),
+        );
+        Ok(())
+    }
+
+    /// Words about files that both sides changed.
+    pub(crate) fn conflicts(&self, paths: &[PathBuf]) -> Result<Error> {
+        let names: Vec<String> = paths.iter().map(|path| work_tree::shown(path)).collect();
+        let message = format!(
+            "{0} has moved since the run began, and both changed these files in ways that do not \
+             fit together; nothing was changed:\n{1}",
+            self.target.branch,
+            work_tree::list(&names)
+        );
+        Ok(Error::new(ErrorCode::Conflict, message).hint(format!(
+            "{}, mend the files, commit, then `{}` (or `runner loop` to let the run go on from there)",
+            self.bring_together()?,
+            self.again
+        )))
+    }
+
+    /// What helps where the guard is red on the result.
+    pub(crate) fn how_to_mend(&self) -> Result<String> {
+        let again = &self.again;
+        if self.git.is_ancestor(&self.target.tip, &self.work.commit)? {
+            let branch = self.run.branch();
+            return Ok(format!(
+                "`git switch {branch}`, mend it there, commit, then `{again}`"
+            ));
+        }
+        let merge = self.bring_together()?;
+        Ok(format!(
+            "{merge} brings both together, mend it there, commit, then `{again}`"
+        ))
+    }
+
+    /// The commands that merge the branch into the run's. Where both have, or had, a
+    /// `.runner/`, git would merge that too: the run's own has to stay.
+    fn bring_together(&self) -> Result<String> {
+        let (branch, target) = (self.run.branch(), &self.target);
+        let common = self
+            .git
+            .ask(&["merge-base", &target.tip, &self.run.tip])?
+            .map(|name| String::from_utf8_lossy(name.trim_ascii_end()).into_owned());
+        for commit in common.iter().chain([&target.tip]) {
+            if self.git.file_at(commit, paths::GOAL)?.is_some() {
+                return Ok(format!(
+                    "`git switch {branch} && git merge --no-commit {}`, then \
+                     `git checkout {branch} -- {}` (the run's own stays)",
+                    target.branch,
+                    paths::ROOT
+                ));
+            }
+        }
+        Ok(format!(
+            "`git switch {branch} && git merge {}`",
+            target.branch
+        ))
+    }
+}

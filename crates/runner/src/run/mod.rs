@@ -1,0 +1,10 @@
+//! A run from start to end: start, loop, stop, recovery, and what looks at it again afterwards.
+
+pub(crate) mod detach;
+pub(crate) mod notify;
+pub(crate) mod recover;
+pub(crate) mod replay;
+pub(crate) mod run_loop;
+pub(crate) mod start;
+pub(crate) mod stop;
+pub(crate) mod verify;

@@ -1,0 +1,265 @@
+//! After a crash or a signal: the unfinished iteration is settled, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use runner_core::config::Config;
+use runner_core::decide::{self, AgentTree, StepTask};
+use runner_core::ids::REPAIR_NODE;
+use runner_core::journal::{JournalDecision, JournalRecord, JournalStart};
+use runner_core::meta::{ExecutorRun, IterationErrorKind, RunnerError, StepFacts};
+use runner_core::paths;
+use runner_core::run_state::RunState;
+use runner_core::tree;
+use serde_json::json;
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::files;
+use crate::git::{self, Git, OwnFiles};
+use crate::land;
+use crate::project::Project;
+use crate::run_context::RunProgress;
+use crate::state::log::Journal;
+use crate::step::budget::RunBudget;
+use crate::step::protected_files::{FileSource, ProtectedFiles};
+use crate::step::{self, Iteration, StepContext, StepReport, TreeBefore};
+
+/// An iteration without an end.
+struct Unfinished {
+    started: JournalStart,
+    records: Vec<JournalRecord>,
+}
+
+impl Unfinished {
+    fn decided(&self) -> Option<&JournalDecision> {
+        self.records.iter().find_map(|record| match record {
+            JournalRecord::Decided(decided) => Some(&**decided),
+            _ => None,
+        })
+    }
+}
+
+/// Settles what an earlier runner left unfinished; `true` if there was anything.
+pub(crate) fn recover(place: &mut StepContext<'_, '_>) -> Result<bool> {
+    // First: a work tree that a landing did not bring along looks changed.
+    land::finish(place.project, place.git)?;
+    let mut any = false;
+    for unfinished in find(place.project) {
+        any |= settle_one(place, &unfinished)?;
+    }
+    Ok(any)
+}
+
+fn settle_one(place: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
+    let started = &unfinished.started;
+    let mut phases = unfinished.records.iter().rev();
+    let phase = phases.find(|record| **record != JournalRecord::GitRestored);
+    let rescuing = phase.and_then(|record| match record {
+        JournalRecord::Rescuing { head } => Some(head),
+        _ => None,
+    });
+    if rescuing.is_none() && is_elsewhere(place.git, &started.branch) {
+        return Ok(false);
+    }
+    let before = TreeBefore::new(None);
+    let mut it = Iteration::reopen(place.project, started.clone(), &unfinished.records, before)?;
+    // They were put back before git was opened (`disarm`); what has changed since
+    // is a person's.
+    it.own_files = Some(OwnFiles::capture(place.git)?);
+    place.git.remove_stale_locks(&started.branch);
+    if let Some(head) = rescuing {
+        git::rescue(
+            place.git,
+            &started.run_id,
+            started.iter,
+            &started.branch,
+            head,
+            &it.quarantine(),
+        )?;
+    }
+    if !belongs_here(place, started)? {
+        return Ok(false);
+    }
+    let how = if let Some(decided) = unfinished.decided() {
+        it.set_decided();
+        step::apply_decided(place, &mut it, decided)?;
+        "finished"
+    } else {
+        let error = RunnerError::new(
+            IterationErrorKind::Interrupted,
+            "the runner was interrupted before the iteration was decided",
+        );
+        roll_up(place, &mut it, error)?;
+        "rolled_up"
+    };
+    it.log_event(place.host.clock, "recovered", json!({"how": how}));
+    place.host.observer.progress(&RunProgress::Recovered {
+        run_id: &started.run_id,
+        iter: started.iter,
+        how,
+    });
+    Ok(true)
+}
+
+/// Whether the newest iteration of a run has a beginning and no end.
+pub(crate) fn is_unfinished(project: &Project, run_id: &str) -> bool {
+    let open = find(project);
+    open.iter().any(|it| it.started.run_id == run_id)
+}
+
+/// Whether a person has gone to another branch since, read without git: then
+/// git's own files may have changed for good reasons too.
+fn is_elsewhere(git: &Git, branch: &str) -> bool {
+    let head = std::fs::read_to_string(git.git_dir().join("HEAD")).unwrap_or_default();
+    head.strip_prefix("ref: refs/heads/")
+        .is_some_and(|name| name.trim_end() != branch && name.trim_end() != ".invalid")
+}
+
+/// Whether the iteration can be settled on what is checked out. A person may
+/// have gone elsewhere or reset the branch since; then it is not ours to move
+/// them.
+fn belongs_here(place: &StepContext<'_, '_>, started: &JournalStart) -> Result<bool> {
+    let full = format!("refs/heads/{}", started.branch);
+    let head = place.git.head_ref()?;
+    let tip = place.git.commit_of(&full)?;
+    let here = match head {
+        Some(name) => name == full,
+        None => place.git.commit_of("HEAD")? == tip,
+    };
+    let Some(tip) = tip.filter(|_| here) else {
+        return Ok(false);
+    };
+    if tip != started.head && !place.git.is_ancestor(&started.head, &tip)? {
+        // Reset by hand: the folder makes way when its number comes again.
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// The newest iteration of each run, where its journal has a beginning and no
+/// end.
+fn find(project: &Project) -> Vec<Unfinished> {
+    let runs = project.run_folders();
+    let unfinished = runs.iter().filter_map(|run| {
+        let iter = *project.iteration_numbers(run).last()?;
+        let records = Journal::read(&project.iteration(run, iter));
+        let Some(JournalRecord::Started(started)) = records.first().cloned() else {
+            return None;
+        };
+        let ours = started.run_id == *run
+            && started.iter == iter
+            && started.branch == step::branch_of(run);
+        let ended = records.contains(&JournalRecord::Committed);
+        (ours && !ended).then_some(Unfinished { started, records })
+    });
+    unfinished.collect()
+}
+
+/// Records an iteration that could not be finished as a runner error: the tree
+/// and the runner's files as in the recorded HEAD, the agent's other edits kept.
+pub(crate) fn roll_up(
+    place: &mut StepContext<'_, '_>,
+    it: &mut Iteration,
+    error: RunnerError,
+) -> Result<StepReport> {
+    it.restore_git_files(place.project)?;
+    let head = it.started.head.clone();
+    let read = |path: &str| place.git.file_at(&head, path);
+    let tree_bytes = read(paths::TREE)?;
+    let run_state = read(paths::RUN_STATE)?
+        .and_then(|bytes| RunState::parse(&bytes).ok())
+        .ok_or_else(|| missing(&head, paths::RUN_STATE))?;
+    let config = read(paths::CONFIG)?
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .and_then(|text| Config::parse(&text).ok())
+        .ok_or_else(|| missing(&head, paths::CONFIG))?;
+    it.before = TreeBefore::new(tree_bytes.clone().map(Arc::new));
+    it.save_before(place.project)?;
+
+    let repairing = it.started.node_id == REPAIR_NODE;
+    let valid_bytes = match (&it.started.last_valid, repairing) {
+        (Some(commit), true) => place.git.file_at(commit, paths::TREE)?,
+        _ => None,
+    };
+    let root_bytes = if repairing {
+        valid_bytes.as_deref()
+    } else {
+        tree_bytes.as_deref()
+    };
+    let root = tree::parse(root_bytes.unwrap_or_default())
+        .map_err(|findings| step::invalid_tree(&findings))?;
+    let belongings = ProtectedFiles::capture(
+        place.git,
+        &head,
+        &config,
+        Some(&root),
+        FileSource::Commit,
+        None,
+    )?;
+    let mut facts = StepFacts {
+        max_attempts_default: it.started.max_attempts_default,
+        refused_repairs: it.started.refused_repairs,
+        tree_before_sha256: it.before.sha256().to_owned(),
+        runner_error: Some(error),
+        ..StepFacts::default()
+    };
+    let found = step::after_session(place, it, &config, &belongings, &mut facts)?;
+    let node_id = it.started.node_id.clone();
+    let task = if repairing {
+        StepTask::Repair { valid: &root }
+    } else {
+        StepTask::Work {
+            before: &root,
+            node_id: &node_id,
+        }
+    };
+    let agent_tree = match &found.tree {
+        Some(bytes) if Some(bytes.as_slice()) == it.before.bytes() => AgentTree::Same,
+        Some(bytes) => AgentTree::Bytes(bytes),
+        None if it.before.bytes().is_none() => AgentTree::Same,
+        None => AgentTree::Unusable,
+    };
+    let outcome = decide::decide(task, agent_tree, None, &facts);
+    step::settle(
+        place,
+        it,
+        step::SettleRecord {
+            outcome,
+            facts,
+            agent_bytes: found.tree.as_ref().map(|bytes| bytes.as_slice()),
+            valid_bytes: valid_bytes.clone(),
+            executor: Some(used_so_far(place.project, it, &config)),
+            guard_run: None,
+            watched: found.watched,
+            guard_untracked: Vec::new(),
+            run_state: &run_state,
+            duration: Duration::ZERO,
+        },
+    )
+}
+
+/// What the session that was cut off had used, by the events that were kept of it.
+fn used_so_far(project: &Project, it: &Iteration, config: &Config) -> ExecutorRun {
+    let mut run = ExecutorRun {
+        backend: config.executor.backend.as_str().to_owned(),
+        ..ExecutorRun::default()
+    };
+    let path = it.folder.join("stream.jsonl");
+    if let Ok(events) = files::read_regular(&path, config.executor_output_limit_bytes) {
+        let mut reader = runner_agents::backend(config.executor.backend).reader();
+        for line in events.split(|byte| *byte == b'\n') {
+            reader.line(line);
+        }
+        RunBudget::of(project, &it.started.run_id, config).record(&reader.usage(), &mut run);
+    }
+    run
+}
+
+fn missing(head: &str, path: &str) -> Error {
+    Error::new(
+        ErrorCode::Layout,
+        format!(
+            "{path} in commit {head} cannot be read: the unfinished iteration cannot be settled"
+        ),
+    )
+}

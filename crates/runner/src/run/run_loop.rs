@@ -1,0 +1,542 @@
+//! Iterations until the tree is complete, or until something ends them.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass, RunnerError};
+use serde_json::{Value, json};
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::files;
+use crate::git::Git;
+use crate::lock::ProjectLock;
+use crate::project::Project;
+use crate::run::notify;
+use crate::run::notify::RunNotice;
+use crate::run::recover;
+use crate::run_context::{RunContext, RunProgress};
+use crate::state;
+use crate::state::log::EventLog;
+use crate::state::validate;
+use crate::state::validate::SelectResult;
+use crate::step::containment::ContainmentChoice;
+use crate::step::disarm;
+use crate::step::{self, StepContext, StepLeaf, StepReport, StepResult};
+
+/// Pauses before a passing trouble is tried again.
+const RETRY_DELAYS_SECS: [u64; 3] = [10, 60, 300];
+
+/// How long a quota is waited for when nobody said until when.
+const QUOTA_PAUSE: Duration = Duration::from_secs(30 * 60);
+
+/// Shortens the pauses: seconds, separated by commas.
+const RETRY_DELAYS_VARIABLE: &str = "RUNNER_RETRY_DELAYS_SECS";
+
+/// Bounds that the caller sets.
+#[derive(Clone, Debug, Default)]
+pub struct LoopOptions {
+    /// At most so many iterations in this call.
+    pub steps: Option<u32>,
+    /// No iteration begins after so long.
+    pub for_duration: Option<Duration>,
+    /// No iteration begins after this moment.
+    pub until: Option<Timestamp>,
+    /// Wait for a quota to come back instead of ending.
+    pub wait_quota: bool,
+}
+
+/// How a loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopStatus {
+    /// Every leaf has passed.
+    Complete,
+    /// The next leaf has used up its attempts.
+    Stuck,
+    /// The run's iterations are used up.
+    Limit,
+    /// Something went wrong.
+    Error,
+    /// A bound of this call was reached, or somebody asked it to stop.
+    Stopped,
+    /// A signal.
+    Interrupted,
+}
+
+impl LoopStatus {
+    /// The word in `--json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LoopStatus::Complete => "complete",
+            LoopStatus::Stuck => "stuck",
+            LoopStatus::Limit => "limit",
+            LoopStatus::Error => "error",
+            LoopStatus::Stopped => "stopped",
+            LoopStatus::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// The end of a loop.
+#[derive(Clone, Debug)]
+pub struct LoopOutcome {
+    /// How it ended.
+    pub status: LoopStatus,
+    /// Iterations of this call.
+    pub steps: u32,
+    /// The leaf that is stuck.
+    pub stuck: Option<StepLeaf>,
+    /// What went wrong.
+    pub error: Option<Error>,
+    /// Why it stopped, in words.
+    pub reason: Option<String>,
+}
+
+/// Runs iterations; `report` hears of each.
+pub fn run_loop(
+    project: &Project,
+    host: &mut RunContext<'_>,
+    options: &LoopOptions,
+    report: &mut dyn FnMut(&StepReport),
+) -> LoopOutcome {
+    let mut end = LoopOutcome {
+        status: LoopStatus::Error,
+        steps: 0,
+        stuck: None,
+        error: None,
+        reason: None,
+    };
+    match run(project, host, options, report, &mut end) {
+        Ok(status) => end.status = status,
+        Err(error) => {
+            end.status = status_after(&error);
+            end.error = Some(error);
+        }
+    }
+    end
+}
+
+fn run(
+    project: &Project,
+    host: &mut RunContext<'_>,
+    options: &LoopOptions,
+    report: &mut dyn FnMut(&StepReport),
+    end: &mut LoopOutcome,
+) -> Result<LoopStatus> {
+    Git::open(project.root())?;
+    let _lock = ProjectLock::take(project)?;
+    let git = disarm::open(project, host)?;
+    tell(
+        project,
+        host,
+        "loop_started",
+        json!({"pid": std::process::id()}),
+    );
+    // As it was when the loop began, in case that nobody can read it at the end.
+    let config = state::load_config(project).unwrap_or_default();
+    let result = iterate(project, &git, host, options, report, end);
+    let (status, error) = match &result {
+        Ok(status) => (*status, end.error.as_ref()),
+        Err(error) => (status_after(error), Some(error)),
+    };
+    let config = state::load_config(project).unwrap_or(config);
+    notify::loop_ended(project, host, &config.notify, status, error, end);
+    let mut more = json!({"status": status.as_str(), "steps": end.steps});
+    if let Some(leaf) = &end.stuck {
+        more["node_id"] = json!(leaf.id);
+    }
+    if let Some(reason) = &end.reason {
+        more["reason"] = json!(reason);
+    }
+    if let Some(error) = error {
+        more["error"] = json!({"code": error.code.as_str(), "message": error.message});
+    }
+    tell(project, host, "finished", more);
+    result
+}
+
+/// Adds to the events of the run; viewers miss a line if that fails, nothing else.
+fn tell(project: &Project, host: &RunContext<'_>, event: &str, more: Value) {
+    let Some(run_id) = state::load_run_state(project).ok().and_then(|it| it.run_id) else {
+        return;
+    };
+    let folder = project.run_folder(&run_id);
+    let _ = files::make_folder(&folder)
+        .and_then(|()| EventLog::of(&folder).add(&host.clock.stamp(), None, event, more));
+}
+
+fn iterate(
+    project: &Project,
+    git: &Git,
+    host: &mut RunContext<'_>,
+    options: &LoopOptions,
+    report: &mut dyn FnMut(&StepReport),
+    end: &mut LoopOutcome,
+) -> Result<LoopStatus> {
+    let begun = Instant::now();
+    let delays = retry_delays();
+    let mut errors: u32 = 0;
+    let mut quotas: u32 = 0;
+    let containment = ContainmentChoice::default();
+    recover::recover(&mut StepContext {
+        project,
+        git,
+        host,
+        containment: &containment,
+    })?;
+    if let Ok(config) = state::load_config(project)
+        && let Some(note) = containment.for_config(&config)?.note(&config)
+    {
+        host.observer.progress(&RunProgress::Note(&note));
+    }
+    loop {
+        if host.cancel.is_cancelled() {
+            return Ok(LoopStatus::Interrupted);
+        }
+        let asked = host
+            .cancel
+            .is_stop_asked()
+            .then(|| "it was asked to stop (`runner stop`)".to_owned());
+        if let Some(reason) =
+            asked.or_else(|| bound_reached(options, end.steps, begun.elapsed(), host.clock.now()))
+        {
+            return Ok(stopped(project, reason, end));
+        }
+        let mut place = StepContext {
+            project,
+            git,
+            host,
+            containment: &containment,
+        };
+        let step = match step::step(&mut place)? {
+            StepResult::Complete => return Ok(LoopStatus::Complete),
+            StepResult::Stuck(leaf) => {
+                end.stuck = Some(leaf);
+                return Ok(LoopStatus::Stuck);
+            }
+            StepResult::Recorded(step) => step,
+        };
+        end.steps += 1;
+        report(&step);
+        if step.class != OutcomeClass::RunnerError {
+            (errors, quotas) = (0, 0);
+            continue;
+        }
+        let Some(error) = &step.error else { continue };
+        let whole = state::load(project)?.config;
+        let config = &whole.run_loop;
+        let pause = match error.kind.after(config.on_timeout) {
+            AfterError::Limit => {
+                end.error = Some(step_error(&step));
+                return Ok(LoopStatus::Limit);
+            }
+            AfterError::WaitForQuota if options.wait_quota || config.wait_quota => {
+                quotas += 1;
+                quota_pause(error, quotas, &delays, host.clock.now())
+            }
+            AfterError::Retry if errors < config.max_consecutive_errors => {
+                errors += 1;
+                retry_pause(error, errors, &delays, host.clock.now())
+            }
+            AfterError::Retry | AfterError::WaitForQuota | AfterError::End => {
+                end.error = Some(step_error(&step));
+                return Ok(LoopStatus::Error);
+            }
+        };
+        // No use in waiting for a step that will not be taken.
+        let later = host
+            .clock
+            .now()
+            .saturating_add(pause)
+            .unwrap_or(Timestamp::MAX);
+        if bound_reached(options, end.steps, begun.elapsed() + pause, later).is_some() {
+            end.reason =
+                Some("the next try would come after the bound that was asked for".to_owned());
+            return Ok(LoopStatus::Stopped);
+        }
+        let since = Instant::now();
+        let kind = error.kind.as_str();
+        let until = format!("{later:.0}");
+        tell(
+            project,
+            host,
+            "waiting",
+            json!({"until": until, "kind": kind, "why": error.message}),
+        );
+        host.observer.progress(&RunProgress::Waiting {
+            secs: pause.as_secs(),
+            why: &error.message,
+        });
+        // Once: while it lasts there is nothing new to tell.
+        if error.kind == IterationErrorKind::Quota && quotas == 1 {
+            let notice = RunNotice {
+                event: "quota",
+                status: "waiting",
+                steps: end.steps,
+                node: Some(&step.node_id),
+                message: &error.message,
+                code: Some(kind),
+                until: Some(&until),
+            };
+            notify::notify(project, host, &whole.notify, &notice);
+        }
+        host.cancel
+            .wait_or_stop(pause.saturating_sub(since.elapsed()));
+        tell(project, host, "resumed", json!({}));
+    }
+}
+
+/// How long to wait for a quota: until the time that was named and a little more,
+/// else half an hour. If the time was wrong, and it is not there yet, longer and longer.
+fn quota_pause(error: &RunnerError, quotas: u32, delays: &[u64], now: Timestamp) -> Duration {
+    let named = named_pause(error, now).unwrap_or(QUOTA_PAUSE);
+    match quotas {
+        0 | 1 => named,
+        more => named.max(delay(delays, more - 1)),
+    }
+}
+
+/// How long to wait before the next try: as configured, or longer where the
+/// service named a time that is not far away.
+fn retry_pause(error: &RunnerError, errors: u32, delays: &[u64], now: Timestamp) -> Duration {
+    let pause = delay(delays, errors);
+    match named_pause(error, now) {
+        Some(named) if named <= QUOTA_PAUSE => pause.max(named),
+        _ => pause,
+    }
+}
+
+/// The pause before the n-th try in a row; the last one for all that follow.
+fn delay(delays: &[u64], nth: u32) -> Duration {
+    let index = usize::try_from(nth.saturating_sub(1))
+        .unwrap_or(0)
+        .min(delays.len().saturating_sub(1));
+    Duration::from_secs(delays.get(index).copied().unwrap_or(0))
+}
+
+/// The time from now until the service can be used again, as it said.
+fn named_pause(error: &RunnerError, now: Timestamp) -> Option<Duration> {
+    let at: Timestamp = error.retry_at.as_deref()?.parse().ok()?;
+    let wait = at.duration_since(now);
+    let wait = Duration::try_from(wait).unwrap_or(Duration::ZERO);
+    Some(wait + Duration::from_secs(1))
+}
+
+/// A bound of this call is reached; but a tree that is complete or stuck by now
+/// is the better answer.
+fn stopped(project: &Project, reason: String, end: &mut LoopOutcome) -> LoopStatus {
+    match validate::select_next(project) {
+        Ok(SelectResult::Complete) => LoopStatus::Complete,
+        Ok(SelectResult::Stuck(leaf)) => {
+            end.stuck = Some(leaf);
+            LoopStatus::Stuck
+        }
+        _ => {
+            end.reason = Some(reason);
+            LoopStatus::Stopped
+        }
+    }
+}
+
+/// What an error that ended the loop makes of it.
+fn status_after(error: &Error) -> LoopStatus {
+    match error.code {
+        ErrorCode::Interrupted => LoopStatus::Interrupted,
+        ErrorCode::Limit => LoopStatus::Limit,
+        _ => LoopStatus::Error,
+    }
+}
+
+/// Which bound of this call ends it before the next iteration.
+fn bound_reached(
+    options: &LoopOptions,
+    steps: u32,
+    elapsed: Duration,
+    now: Timestamp,
+) -> Option<String> {
+    if options.steps.is_some_and(|max| steps >= max) {
+        return Some(format!("{steps} steps were taken, as asked"));
+    }
+    if options.for_duration.is_some_and(|max| elapsed >= max) {
+        return Some("the time that was asked for is over".to_owned());
+    }
+    if options.until.is_some_and(|until| now >= until) {
+        return Some("the hour that was asked for has come".to_owned());
+    }
+    None
+}
+
+fn retry_delays() -> Vec<u64> {
+    std::env::var(RETRY_DELAYS_VARIABLE)
+        .ok()
+        .and_then(|text| {
+            text.split(',')
+                .map(|part| part.trim().parse().ok())
+                .collect()
+        })
+        .unwrap_or_else(|| RETRY_DELAYS_SECS.to_vec())
+}
+
+/// A recorded runner error as the error that the command reports.
+pub(crate) fn step_error(step: &StepReport) -> Error {
+    let message = step.error.as_ref().map_or_else(
+        || "the iteration was a runner error".to_owned(),
+        |error| error.message.clone(),
+    );
+    let kind = step
+        .error
+        .as_ref()
+        .map_or(IterationErrorKind::Io, |error| error.kind);
+    let advice = match (
+        kind,
+        step.error
+            .as_ref()
+            .and_then(|error| error.retry_at.as_deref()),
+    ) {
+        (IterationErrorKind::Quota, Some(at)) => {
+            format!("the quota is back at {at}; `runner loop --wait-quota` waits for it; ")
+        }
+        (IterationErrorKind::Quota, None) => {
+            "`runner loop --wait-quota` waits and goes on when the quota is back; ".to_owned()
+        }
+        (IterationErrorKind::Auth, _) => {
+            "log in with the agent's own command or set its key (`runner doctor` looks for it); "
+                .to_owned()
+        }
+        (IterationErrorKind::Budget, _) => "raise [budget] with `runner edit config`; ".to_owned(),
+        _ => String::new(),
+    };
+    Error::new(ErrorCode::Step(kind), message).hint(format!(
+        "{advice}it is recorded as iteration {} (`runner log {}`); no attempt was used, run the command again",
+        step.iter, step.iter
+    ))
+}
+
+impl StepReport {
+    /// The runner error of this iteration as an error, if it was one.
+    pub fn as_error(&self) -> Option<Error> {
+        (self.class == OutcomeClass::RunnerError).then(|| step_error(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let error = |at: Option<i64>| RunnerError {
+            retry_at: at.map(|at| Timestamp::from_second(1_000_000 + at).unwrap().to_string()),
+            ..RunnerError::new(IterationErrorKind::Quota, "used up")
+        };
+        let delays = [10, 60, 300];
+        let quota = |at, quotas| quota_pause(&error(at), quotas, &delays, now).as_secs();
+        assert_eq!(
+            [quota(None, 1), quota(Some(5), 1), quota(Some(-5), 1)],
+            [1800, 6, 1]
+        );
+        // A time that keeps being wrong does not use up the run's iterations.
+        assert_eq!([2, 3, 4, 9].map(|n| quota(Some(-5), n)), [10, 60, 300, 300]);
+        assert_eq!(quota(Some(7_200), 3), 7_201);
+        let retry = |at, errors| retry_pause(&error(at), errors, &delays, now).as_secs();
+        assert_eq!(
+            [retry(None, 1), retry(None, 2), retry(None, 7)],
+            [10, 60, 300]
+        );
+        assert_eq!(
+            [
+                retry(Some(20), 1),
+                retry(Some(20), 2),
+                retry(Some(7_200), 1)
+            ],
+            [21, 60, 10]
+        );
+        assert_eq!(retry_pause(&error(None), 1, &[], now), Duration::ZERO);
+    }
+
+    #[test]
+    fn bounds() {
+        let second = Duration::from_secs(1);
+        let t = |s| Timestamp::from_second(s).unwrap();
+        let none = LoopOptions::default();
+        assert!(bound_reached(&none, 1000, second * 100_000, t(1 << 33)).is_none());
+        for (options, steps, elapsed, now, ends) in [
+            (
+                LoopOptions {
+                    steps: Some(2),
+                    ..none.clone()
+                },
+                1,
+                0,
+                0,
+                false,
+            ),
+            (
+                LoopOptions {
+                    steps: Some(2),
+                    ..none.clone()
+                },
+                2,
+                0,
+                0,
+                true,
+            ),
+            (
+                LoopOptions {
+                    steps: Some(0),
+                    ..none.clone()
+                },
+                0,
+                0,
+                0,
+                true,
+            ),
+            (
+                LoopOptions {
+                    for_duration: Some(second * 5),
+                    ..none.clone()
+                },
+                0,
+                4,
+                0,
+                false,
+            ),
+            (
+                LoopOptions {
+                    for_duration: Some(second * 5),
+                    ..none.clone()
+                },
+                0,
+                5,
+                0,
+                true,
+            ),
+            (
+                LoopOptions {
+                    until: Some(t(10)),
+                    ..none.clone()
+                },
+                0,
+                0,
+                9,
+                false,
+            ),
+            (
+                LoopOptions {
+                    until: Some(t(10)),
+                    ..none.clone()
+                },
+                0,
+                0,
+                10,
+                true,
+            ),
+        ] {
+            assert_eq!(
+                bound_reached(&options, steps, second * elapsed, t(now)).is_some(),
+                ends,
+                "{options:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Running a guard again where it once said yes.
+
+use runner_core::by_hand;
+use runner_core::digest::sha256_hex;
+use runner_core::message;
+use runner_core::meta::GuardResult;
+use runner_core::paths;
+use runner_core::tree;
+
+use crate::checkout::trial;
+use crate::checkout::trial::TrialEnd;
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{Git, GitCommit, GitHistory};
+use crate::project::Project;
+use crate::run_context::RunContext;
+use crate::state;
+use crate::state::validate::unknown_node;
+use crate::step::branch_of;
+use crate::step::disarm;
+
+/// What running the guard again showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// The node.
+    pub node_id: String,
+    /// The commit that passed it.
+    pub commit: String,
+    /// The iteration.
+    pub iter: u32,
+    /// The guard's argv.
+    pub command: Vec<String>,
+    /// What was recorded.
+    pub recorded_exit: i32,
+    /// What came out now; `None` when it did not end in time.
+    pub exit: Option<i32>,
+    /// Whether the output is the same to the byte (times in it make it differ).
+    pub same_log: bool,
+    /// The tree in the commit is the one that the proof names, and the node has
+    /// passed in it.
+    pub tree_proven: bool,
+    /// The end of the output.
+    pub output_tail: String,
+}
+
+impl VerifyReport {
+    /// Whether the proof holds.
+    pub fn holds(&self) -> bool {
+        self.exit == Some(self.recorded_exit) && self.recorded_exit == 0 && self.tree_proven
+    }
+}
+
+/// A commit that proves something.
+struct ProvenCommit {
+    commit: String,
+    iter: u32,
+    command: Vec<String>,
+    exit: i32,
+    log_sha256: String,
+    tree_proven: bool,
+}
+
+/// Runs the guard again at the commit that passed a node, in a work tree of its
+/// own.
+pub fn verify(project: &Project, node: &str, host: &mut RunContext<'_>) -> Result<VerifyReport> {
+    let git = disarm::open_to_look(project)?;
+    let state = state::load(project)?;
+    let run_id = state.run_state.run_id.clone().ok_or_else(|| {
+        Error::new(ErrorCode::Identity, "no run has been started here").hint("(run 'runner start')")
+    })?;
+    let proof = find_proof(&git, &run_id, node)?;
+    let branch = branch_of(&run_id);
+    let command = &proof.command;
+    let trial = trial::run_watched(&git, &proof.commit, command, &state.config, &branch, host)?;
+    let exit = match trial.end {
+        TrialEnd::Exited(code) => Some(code),
+        TrialEnd::TimedOut => None,
+        TrialEnd::NotStarted(message) => {
+            return Err(
+                Error::new(ErrorCode::Git, format!("the guard {message}")).hint(format!(
+                    "it is run in a work tree of its own, not in {}",
+                    project.root().display()
+                )),
+            );
+        }
+    };
+    let log = trial.log;
+    let text = String::from_utf8_lossy(&log);
+    Ok(VerifyReport {
+        node_id: node.to_owned(),
+        same_log: sha256_hex(&log) == proof.log_sha256,
+        tree_proven: proof.tree_proven,
+        commit: proof.commit,
+        iter: proof.iter,
+        command: proof.command,
+        recorded_exit: proof.exit,
+        exit,
+        output_tail: runner_core::text::cut_front(&text, 4000).into_owned(),
+    })
+}
+
+/// The first green iteration of the run in whose tree the node has passed.
+fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<ProvenCommit> {
+    let branch = format!("refs/heads/{}", branch_of(run_id));
+    // Oldest first; what a session itself committed proves nothing.
+    let mut commits: Vec<GitCommit> = GitHistory::from(git, &branch).collect::<Result<_>>()?;
+    commits.reverse();
+    let mut known = false;
+    for GitCommit {
+        id: commit,
+        message: text,
+        ..
+    } in &commits
+    {
+        let commit = commit.as_str();
+        let Some(subject) = message::parse_subject(text.lines().next().unwrap_or_default()) else {
+            continue;
+        };
+        if subject.run_id != run_id || subject.guard != GuardResult::Pass {
+            continue;
+        }
+        let Some(bytes) = git.file_at(commit, paths::TREE)? else {
+            continue;
+        };
+        let Ok(root) = tree::parse(&bytes) else {
+            continue;
+        };
+        let Some(found) = root.find(node) else {
+            continue;
+        };
+        known = true;
+        if !found.passes {
+            continue;
+        }
+        let guard = message::trailer(text, "Runner-Guard").and_then(message::parse_guard_trailer);
+        let log = message::trailer(text, "Runner-Guard-Log")
+            .and_then(|value| value.strip_prefix("sha256:"));
+        let tree =
+            message::trailer(text, "Runner-Tree").and_then(|value| value.strip_prefix("sha256:"));
+        let Some(((command, exit), log_sha256)) = guard.zip(log) else {
+            return Err(Error::new(
+                ErrorCode::Mismatch,
+                format!("commit {commit} passed node {node}, but carries no proof"),
+            ));
+        };
+        return Ok(ProvenCommit {
+            commit: commit.to_owned(),
+            iter: subject.iter,
+            command,
+            exit,
+            log_sha256: log_sha256.to_owned(),
+            tree_proven: tree == Some(&sha256_hex(&bytes)),
+        });
+    }
+    if !known {
+        let bytes = git.file_at(&branch, paths::TREE)?.unwrap_or_default();
+        if let Ok(root) = tree::parse(&bytes)
+            && root.find(node).is_none()
+        {
+            let nearest = by_hand::nearest_id(&root, node);
+            return Err(unknown_node(node, nearest.as_deref()));
+        }
+    }
+    Err(
+        Error::new(ErrorCode::NotFound, format!("node {node} has not passed"))
+            .hint("only a node that has passed has a proof to verify"),
+    )
+}

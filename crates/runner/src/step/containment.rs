@@ -1,0 +1,301 @@
+//! Where agent and guard may write.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use runner_agents::Invocation;
+use runner_core::config::{Config, SandboxMode};
+use runner_core::paths;
+use runner_sandbox::{Mechanism, WritePolicy};
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::Git;
+use crate::project::Project;
+use crate::step::environment;
+
+/// Git's own settings inside a git folder: read-only for children.
+const GIT_SETTINGS: &[&str] = &[
+    "config",
+    "config.worktree",
+    "hooks",
+    "info",
+    "commondir",
+    "gitdir",
+];
+
+/// What of `.runner/` a child may write to; the rest is closed, also where
+/// nothing lies yet.
+const OPEN_STATE: &[&str] = &[".runner/state", paths::NODES_DIR];
+
+/// Files of an iteration's folder that are the runner's alone.
+const LOGS: &[&str] = &[
+    "journal.jsonl",
+    "tree.before.json",
+    "tree.valid.json",
+    "prompt.md",
+    "argv.json",
+    "schema.json",
+];
+
+/// How children are contained, chosen once.
+#[derive(Clone, Debug)]
+pub(crate) struct Containment {
+    mechanism: Mechanism,
+}
+
+/// The choice, made when it is first needed and kept while the config says the
+/// same: finding out what there is takes a few milliseconds.
+#[derive(Debug, Default)]
+pub(crate) struct ContainmentChoice {
+    made: RefCell<Option<(SandboxMode, Containment)>>,
+}
+
+impl ContainmentChoice {
+    /// The containment for this config.
+    pub(crate) fn for_config(&self, config: &Config) -> Result<Containment> {
+        if let Some((mode, containment)) = &*self.made.borrow()
+            && *mode == config.sandbox.mode
+        {
+            return Ok(containment.clone());
+        }
+        let containment = Containment::choose(config)?;
+        *self.made.borrow_mut() = Some((config.sandbox.mode, containment.clone()));
+        Ok(containment)
+    }
+}
+
+/// What a child is to be started with.
+pub(crate) struct ContainedCommand {
+    /// The wrapped argv.
+    pub(crate) argv: Vec<OsString>,
+    /// Whether its first process only watches over the others.
+    pub(crate) monitor: bool,
+    /// What a person should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Containment {
+    /// The best mechanism that there is, as far as the config wants one.
+    pub(crate) fn choose(config: &Config) -> Result<Self> {
+        if config.sandbox.mode == SandboxMode::Off {
+            return Ok(Containment {
+                mechanism: Mechanism::None,
+            });
+        }
+        let support = runner_sandbox::detect();
+        let mechanism = runner_sandbox::choose(config.sandbox.mode, &support)
+            .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
+        Ok(Containment { mechanism })
+    }
+
+    /// The word in `meta.json`.
+    pub(crate) fn as_str(&self) -> &'static str {
+        self.mechanism.as_str()
+    }
+
+    /// Whether there is any.
+    pub(crate) fn is_on(&self) -> bool {
+        self.mechanism != Mechanism::None
+    }
+
+    /// What a person should know before a run: `auto` that found nothing.
+    pub(crate) fn note(&self, config: &Config) -> Option<String> {
+        match (config.sandbox.mode, &self.mechanism) {
+            (SandboxMode::Off, _) | (_, Mechanism::Bubblewrap { .. }) => None,
+            (_, Mechanism::Landlock) => Some(
+                "agent and guard are confined by Landlock: they write inside the project only, but could \
+                 change the runner's files there (that is found out afterwards); bubblewrap does more"
+                    .to_owned(),
+            ),
+            (_, Mechanism::None) => Some(
+                "[sandbox] mode = \"auto\" found neither bubblewrap nor Landlock: agent and guard run without one"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// The words of the wrapper if it was the wrapper that failed.
+    pub(crate) fn setup_failure(&self, exit: Option<i32>, output: &[u8]) -> Option<String> {
+        self.mechanism.setup_failure(exit?, output)
+    }
+
+    /// Wraps an argv. One that cannot be started stays as it is, so that this
+    /// shows: inside a wrapper it would look like a program that failed.
+    pub(crate) fn wrap(
+        &self,
+        argv: &[OsString],
+        room: &WritableRoots<'_>,
+    ) -> Result<ContainedCommand> {
+        if !self.is_on() || !can_be_started(argv, room) {
+            return Ok(ContainedCommand {
+                argv: argv.to_vec(),
+                monitor: false,
+                notes: Vec::new(),
+            });
+        }
+        let policy = room.policy()?;
+        let plan = policy
+            .plan()
+            .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
+        let notes = plan
+            .left_out
+            .iter()
+            .filter(|it| !it.absent)
+            .map(|it| {
+                format!(
+                    "not writable in the sandbox: {} ({})",
+                    it.path.display(),
+                    it.reason
+                )
+            })
+            .collect();
+        let launcher: Vec<OsString> = vec!["/proc/self/exe".into(), "__landlock".into()];
+        Ok(ContainedCommand {
+            argv: plan.wrap(&self.mechanism, &launcher, argv),
+            monitor: self.mechanism.has_monitor(),
+            notes,
+        })
+    }
+}
+
+fn can_be_started(argv: &[OsString], room: &WritableRoots<'_>) -> bool {
+    argv.first()
+        .is_some_and(|program| environment::resolve(program, room.project.root(), room.env).is_ok())
+}
+
+/// Where the agent's CLI keeps its own files, by the environment that it gets.
+pub(crate) fn agent_homes(invocation: &Invocation, env: &[(OsString, OsString)]) -> Vec<PathBuf> {
+    let value = |variable: &str| {
+        let last = env.iter().rev().find(|(name, _)| name == variable);
+        last.map(|(_, value)| value)
+            .filter(|value| !value.is_empty())
+    };
+    let mut homes = Vec::new();
+    let mut unused: Vec<&str> = Vec::new();
+    for moved in invocation.moved_homes {
+        if let Some(value) = value(moved.variable) {
+            let folder = Path::new(value);
+            homes.push(if moved.below.is_empty() {
+                folder.to_owned()
+            } else {
+                folder.join(moved.below)
+            });
+            unused.extend(moved.instead_of);
+        }
+    }
+    if let Some(home) = value("HOME") {
+        let used = invocation
+            .writable_home
+            .iter()
+            .filter(|path| !unused.contains(path));
+        homes.extend(used.map(|path| Path::new(home).join(path)));
+    }
+    homes
+}
+
+/// Makes the folders among them that are not there yet: in its sandbox the CLI could
+/// not do it by itself, and ends at once.
+pub(crate) fn make_homes(homes: &[PathBuf]) {
+    for home in homes {
+        // A name with an ending is a file's.
+        if home.is_absolute() && home.extension().is_none() && home.symlink_metadata().is_err() {
+            // The CLI says what is wrong if it needs it.
+            let _ = std::fs::create_dir_all(home);
+        }
+    }
+}
+
+/// The project inside which a fleet keeps this work tree. Nothing of it is the child's, also
+/// where it lies in the temp folder or in another one that is writable.
+fn project_around(root: &Path) -> Option<&Path> {
+    let fleet = root.parent()?.parent()?;
+    let folders = Path::new(paths::FLEET_DIR).components().count();
+    fleet
+        .ends_with(paths::FLEET_DIR)
+        .then(|| fleet.ancestors().nth(folders))
+        .flatten()
+}
+
+/// What a child needs room for.
+pub(crate) struct WritableRoots<'a> {
+    pub(crate) project: &'a Project,
+    pub(crate) git: &'a Git,
+    pub(crate) config: &'a Config,
+    /// The child's environment.
+    pub(crate) env: &'a [(OsString, OsString)],
+    /// The iteration's folder, where the agent leaves its report; a guard has none.
+    pub(crate) iteration: Option<&'a Path>,
+    /// Folders and files outside the project that the agent's CLI writes to.
+    pub(crate) agent_homes: &'a [PathBuf],
+}
+
+impl WritableRoots<'_> {
+    fn policy(&self) -> Result<WritePolicy> {
+        let root = self.project.root();
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let mut writable = vec![
+            self.git.git_dir().to_owned(),
+            self.git.common_dir().to_owned(),
+        ];
+        writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
+        let mut read_only = vec![self.project.runner_dir()];
+        read_only.extend(project_around(root).map(Path::to_owned));
+        if let Some(iteration) = self.iteration {
+            writable.push(iteration.to_owned());
+            read_only.extend(LOGS.iter().map(|name| iteration.join(name)));
+        }
+        read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
+        for folder in [self.git.git_dir(), self.git.common_dir()] {
+            read_only.extend(GIT_SETTINGS.iter().map(|name| folder.join(name)));
+        }
+        if root.join(".git").is_file() {
+            read_only.push(root.join(".git"));
+        }
+        writable.extend(self.agent_homes.iter().cloned());
+        match &self.config.sandbox.writable {
+            Some(named) => {
+                for text in named {
+                    let path = runner_sandbox::expand_home(text, home.as_deref(), root).map_err(
+                        |message| {
+                            Error::new(ErrorCode::Config, format!("[sandbox] writable: {message}"))
+                        },
+                    )?;
+                    writable.push(path);
+                }
+            }
+            None => {
+                if let Some(home) = &home {
+                    writable.extend(runner_sandbox::default_caches(home, |name| {
+                        std::env::var_os(name)
+                    }));
+                }
+            }
+        }
+        Ok(WritePolicy {
+            project: root.to_owned(),
+            writable,
+            read_only,
+            tmp: std::env::temp_dir(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_project_around_a_place_of_a_fleet() {
+        for (root, expected) in [
+            ("/tmp/p/.runner/fleet/worktrees/a-1-1", Some("/tmp/p")),
+            ("/tmp/p/.runner/fleet/checkouts/guard-7", Some("/tmp/p")),
+            ("/tmp/p/runner/fleet/worktrees/a", None),
+            ("/tmp/p", None),
+            ("/", None),
+        ] {
+            let around = project_around(Path::new(root));
+            assert_eq!(around, expected.map(Path::new), "{root}");
+        }
+    }
+}

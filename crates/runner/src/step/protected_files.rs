@@ -1,0 +1,573 @@
+//! What a session must leave alone: runner-owned files, sidecars of passed
+//! nodes, protected files.
+//!
+//! Taken down before the session and proven to be what HEAD has; compared and
+//! put back afterwards. Contents are compared, never the index or ignore rules.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_core::config::Config;
+use runner_core::digest::hex;
+use runner_core::message;
+use runner_core::meta::GuardResult;
+use runner_core::paths::{self, GlobList};
+use runner_core::text::escape_path;
+use runner_core::tree::Node;
+use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::files::{self, FileBatch};
+use crate::git::{self, Git, PendingFiles, TreeEntry};
+use crate::step::file_image;
+use crate::step::file_image::FileImage;
+
+/// What must stay as it is.
+#[derive(Debug)]
+pub(crate) struct ProtectedFiles<'t> {
+    head: String,
+    owned: BTreeMap<PathBuf, FileImage>,
+    protected: BTreeMap<PathBuf, FileImage>,
+    globs: GlobList,
+    /// The tree before: whose sidecars are finished.
+    tree: Option<&'t Node<'t>>,
+    /// Ignored files that a protected entry means and that were there before, by a
+    /// rule that is not in HEAD; `None` after a crash.
+    hidden: Option<BTreeSet<PathBuf>>,
+    /// assumptions.md and questions.md: they may grow, and nothing else.
+    notes: Vec<(PathBuf, FileImage)>,
+    /// Every file of HEAD, sorted by the bytes of its path.
+    pub(crate) tracked: Vec<TreeEntry>,
+    /// The folders that they are in, the root included: sorted, so that a folder comes before what
+    /// is in it.
+    pub(crate) folders: BTreeSet<PathBuf>,
+}
+
+/// The folders of sorted files: those in one folder mostly follow each other.
+fn folders_of(tracked: &[TreeEntry]) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::from([PathBuf::new()]);
+    let mut last: Option<&Path> = None;
+    for entry in tracked {
+        let folder = entry.path.parent();
+        if folder.map(Path::as_os_str) == last.map(Path::as_os_str) {
+            continue;
+        }
+        last = folder;
+        for above in entry.path.ancestors().skip(1) {
+            if !folders.insert(above.to_owned()) {
+                break;
+            }
+        }
+    }
+    folders
+}
+
+/// Where the content is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileSource {
+    /// The work tree, which must agree with HEAD (before a session).
+    WorkTree,
+    /// The commit (after a crash, when the work tree proves nothing).
+    Commit,
+}
+
+/// A path that is not as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileChange {
+    /// From the root of the project.
+    pub(crate) path: PathBuf,
+    /// Protected rather than owned.
+    pub(crate) protected: bool,
+}
+
+impl FileChange {
+    /// The path for people.
+    pub(crate) fn name(&self) -> String {
+        escape_path(self.path.as_os_str().as_bytes())
+    }
+}
+
+impl<'t> ProtectedFiles<'t> {
+    /// Takes everything down. `asked`: the files of `head`, if git was asked before.
+    pub(crate) fn capture(
+        git: &Git,
+        head: &str,
+        config: &Config,
+        tree: Option<&'t Node<'t>>,
+        source: FileSource,
+        asked: Option<PendingFiles>,
+    ) -> Result<Self> {
+        let globs = GlobList::new(&config.guard.protected).map_err(|error| {
+            Error::new(ErrorCode::Config, format!("[guard] protected: {error}"))
+        })?;
+        let answer = asked.map(|asked| asked.answer(head)).transpose()?;
+        let mut tracked = match answer.flatten() {
+            Some(tracked) => tracked,
+            None => git.files_of(head)?,
+        };
+        // Git lists them so, which takes next to nothing to make sure of.
+        tracked.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
+        let mut belongings = ProtectedFiles {
+            head: head.to_owned(),
+            owned: BTreeMap::new(),
+            protected: BTreeMap::new(),
+            globs,
+            tree,
+            hidden: None,
+            notes: Vec::new(),
+            folders: folders_of(&tracked),
+            tracked,
+        };
+        git.remember_submodules(&belongings.tracked);
+        let reader = FileReader { git, source };
+        for name in paths::OWNED {
+            let path = PathBuf::from(name);
+            let entry = belongings.entry(&path);
+            let image = reader.image(&path, entry)?;
+            belongings.owned.insert(path, image);
+        }
+        for name in [paths::ASSUMPTIONS, paths::QUESTIONS] {
+            let path = PathBuf::from(name);
+            let entry = belongings.entry(&path);
+            let image = reader.image(&path, entry)?;
+            belongings.notes.push((path, image));
+        }
+        for entry in &belongings.tracked {
+            let bytes = entry.path.as_os_str().as_bytes();
+            if belongings.is_passed_sidecar(&entry.path) {
+                let image = reader.image(&entry.path, Some(entry))?;
+                belongings.owned.insert(entry.path.clone(), image);
+            } else if belongings.globs.is_match(bytes) && !paths::is_state_path(bytes) {
+                let image = reader.image(&entry.path, Some(entry))?;
+                belongings.protected.insert(entry.path.clone(), image);
+            }
+        }
+        Ok(belongings)
+    }
+
+    /// Takes down what is hidden before the session. `ignored`: what git ignores.
+    pub(crate) fn note_hidden(&mut self, git: &Git, ignored: &[PathBuf]) -> Result<()> {
+        self.hidden = Some(self.hidden_now(git, &BTreeSet::new(), ignored)?);
+        Ok(())
+    }
+
+    /// What HEAD has at a path. As bytes: paths are compared part by part, which is slow in a large
+    /// project.
+    pub(crate) fn entry(&self, path: &Path) -> Option<&TreeEntry> {
+        let order = |entry: &TreeEntry| entry.path.as_os_str().cmp(path.as_os_str());
+        let at = self.tracked.binary_search_by(order).ok()?;
+        self.tracked.get(at)
+    }
+
+    fn is_passed_sidecar(&self, path: &Path) -> bool {
+        paths::sidecar_node(path.as_os_str().as_bytes())
+            .and_then(|id| self.tree?.find(id))
+            .is_some_and(|node| node.passes)
+    }
+
+    /// Everything that is not as it was taken down. `changed` and `ignored`: what
+    /// git says of the work tree and of commits made since.
+    pub(crate) fn changes(
+        &self,
+        git: &Git,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
+    ) -> Result<Vec<FileChange>> {
+        let root = git.root();
+        let mut found = Vec::new();
+        for (list, protected) in [(&self.owned, false), (&self.protected, true)] {
+            for (path, image) in list {
+                if !image.is_at(root, path)? {
+                    found.push(FileChange {
+                        path: path.clone(),
+                        protected,
+                    });
+                }
+            }
+        }
+        for path in self.new_sidecars(root)? {
+            found.push(FileChange {
+                path,
+                protected: false,
+            });
+        }
+        for path in self.new_protected(git, changed, ignored)? {
+            found.push(FileChange {
+                path,
+                protected: true,
+            });
+        }
+        Ok(found)
+    }
+
+    fn new_sidecars(&self, root: &Path) -> Result<Vec<PathBuf>> {
+        let found = file_image::list(root, Path::new(paths::NODES_DIR))?;
+        Ok(found
+            .into_iter()
+            .filter(|path| self.is_passed_sidecar(path) && !self.owned.contains_key(path))
+            .collect())
+    }
+
+    /// New files that a protected entry means. Those that git ignores do not
+    /// count (what tests leave behind), unless a rule of this session hides them.
+    fn new_protected(
+        &self,
+        git: &Git,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
+    ) -> Result<Vec<PathBuf>> {
+        let mut found: BTreeSet<PathBuf> = BTreeSet::new();
+        for path in changed.iter().filter(|path| self.is_unknown(path)) {
+            if !matches!(
+                FileImage::of(git.root(), path)?,
+                FileImage::Absent | FileImage::Other
+            ) {
+                found.insert(path.clone());
+            }
+        }
+        if let Some(before) = &self.hidden {
+            let now = self.hidden_now(git, changed, ignored)?;
+            found.extend(now.difference(before).cloned());
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Whether a protected entry means this path, and HEAD does not have it.
+    fn is_unknown(&self, path: &Path) -> bool {
+        let bytes = path.as_os_str().as_bytes();
+        self.globs.is_match(bytes)
+            && !paths::is_state_path(bytes)
+            && !self.protected.contains_key(path)
+    }
+
+    /// Files that a protected entry means, hidden by a rule that is not in HEAD.
+    fn hidden_now(
+        &self,
+        git: &Git,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
+    ) -> Result<BTreeSet<PathBuf>> {
+        let mut found = BTreeSet::new();
+        if self.globs.is_empty() {
+            return Ok(found);
+        }
+        let root = git.root();
+        for path in self.hidden_by_others(git, changed, ignored)? {
+            let is_folder = |meta: std::fs::Metadata| meta.is_dir();
+            if root.join(&path).symlink_metadata().is_ok_and(is_folder) {
+                file_image::walk(root, &path, &mut |path, kind| {
+                    if (kind.is_file() || kind.is_symlink()) && self.is_unknown(&path) {
+                        found.insert(path);
+                    }
+                });
+            } else if self.is_unknown(&path) {
+                found.insert(path);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Those of the ignored paths that are not ignored by the rules of HEAD.
+    fn hidden_by_others(
+        &self,
+        git: &Git,
+        changed: &BTreeSet<PathBuf>,
+        ignored: &[PathBuf],
+    ) -> Result<Vec<PathBuf>> {
+        // A rules file may well ignore itself.
+        let rules: Vec<&PathBuf> = changed
+            .iter()
+            .chain(ignored)
+            .filter(|path| path.file_name().is_some_and(|name| name == ".gitignore"))
+            .collect();
+        let state = |path: &&PathBuf| paths::is_state_path(path.as_os_str().as_bytes());
+        let hidden: Vec<PathBuf> = ignored
+            .iter()
+            .filter(|path| !state(path))
+            .cloned()
+            .collect();
+        if rules.is_empty() || hidden.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut old_rules: BTreeMap<&Path, Vec<Vec<u8>>> = BTreeMap::new();
+        for path in rules {
+            let before = match path.to_str() {
+                Some(name) => git.file_at(&self.head, name)?.unwrap_or_default(),
+                None => Vec::new(),
+            };
+            let now = files::read_regular(&git.root().join(path), 8 << 20).unwrap_or_default();
+            let before: Vec<Vec<u8>> = lines(&before).map(<[u8]>::to_vec).collect();
+            let mut kept = lines(&now);
+            // A rule that is gone may have been the one that showed them.
+            if !before.iter().all(|line| kept.any(|other| other == line)) {
+                return Ok(hidden);
+            }
+            old_rules.insert(path.as_path(), before);
+        }
+        let mut input = Vec::new();
+        for path in &hidden {
+            input.extend_from_slice(path.as_os_str().as_bytes());
+            input.push(0);
+        }
+        let args = ["check-ignore", "--verbose", "-z", "--stdin"];
+        let output = git.ask_with(&args, &input)?.unwrap_or_default();
+        let fields: Vec<&[u8]> = output.split(|byte| *byte == 0).collect();
+        let by_old_rule: HashSet<PathBuf> = fields
+            .chunks_exact(4)
+            .filter(|record| {
+                let source = git::to_path(record[0]);
+                old_rules
+                    .get(source.as_path())
+                    .is_none_or(|lines| lines.iter().any(|line| line == record[2]))
+            })
+            .map(|record| git::to_path(record[3]))
+            .collect();
+        Ok(hidden
+            .into_iter()
+            .filter(|path| !by_old_rule.contains(path))
+            .collect())
+    }
+
+    /// Puts back the rules that keep git out of the logs, where anything may lie;
+    /// those that were not as they were.
+    pub(crate) fn restore_rules(&self, root: &Path, quarantine: &Path) -> Result<Vec<FileChange>> {
+        let mut changed = Vec::new();
+        for name in [paths::GITIGNORE, paths::GITATTRIBUTES] {
+            let path = PathBuf::from(name);
+            let image = self.owned.get(&path).unwrap_or(&FileImage::Absent);
+            if !image.is_at(root, &path)? {
+                image.restore(root, &path, quarantine)?;
+                changed.push(FileChange {
+                    path,
+                    protected: false,
+                });
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The submodules of HEAD.
+    pub(crate) fn submodules(&self) -> impl Iterator<Item = &Path> {
+        let entries = self
+            .tracked
+            .iter()
+            .filter(|entry| entry.mode == git::SUBMODULE);
+        entries.map(|entry| entry.path.as_path())
+    }
+
+    /// The files that only grow, with what they contained; `None`: there was none.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&Path, Option<&[u8]>)> {
+        self.notes.iter().map(|(path, image)| match image {
+            FileImage::File { bytes, .. } => (path.as_path(), Some(bytes.as_slice())),
+            _ => (path.as_path(), None),
+        })
+    }
+
+    /// Puts back what has changed; what is there now goes to the quarantine.
+    pub(crate) fn restore(
+        &self,
+        root: &Path,
+        changes: &[FileChange],
+        quarantine: &Path,
+    ) -> Result<()> {
+        let mut batch = FileBatch::new();
+        for change in changes {
+            let list = if change.protected {
+                &self.protected
+            } else {
+                &self.owned
+            };
+            let image = list.get(&change.path).unwrap_or(&FileImage::Absent);
+            image.restore_with(&mut batch, root, &change.path, quarantine)?;
+        }
+        Ok(batch.commit()?)
+    }
+
+    /// Those of the changes that are not allowed. A protected entry that never
+    /// matched anything (not when the run began, nor at any green iteration)
+    /// may still be filled.
+    pub(crate) fn forbidden(
+        &self,
+        git: &Git,
+        run_id: &str,
+        changes: Vec<FileChange>,
+    ) -> Result<Vec<FileChange>> {
+        let concerned: BTreeSet<usize> = changes
+            .iter()
+            .filter(|change| change.protected)
+            .flat_map(|change| self.globs.matches(change.path.as_os_str().as_bytes()))
+            .collect();
+        if concerned.is_empty() {
+            return Ok(changes);
+        }
+        let settled = self.settled(git, run_id, &concerned)?;
+        let is_settled = |change: &FileChange| {
+            let patterns = self.globs.matches(change.path.as_os_str().as_bytes());
+            patterns.iter().any(|pattern| settled.contains(pattern))
+        };
+        Ok(changes
+            .into_iter()
+            .filter(|change| !change.protected || is_settled(change))
+            .collect())
+    }
+
+    /// Which of the protected entries matched something at the start of the run
+    /// or at a green iteration. A session may have committed anything, also
+    /// what looks like the runner's own commits: those can only add to this.
+    fn settled(
+        &self,
+        git: &Git,
+        run_id: &str,
+        concerned: &BTreeSet<usize>,
+    ) -> Result<BTreeSet<usize>> {
+        let log = git.read(&[
+            "log",
+            "-z",
+            "--format=%H %s",
+            "--grep=^chore(loop): ",
+            &self.head,
+        ])?;
+        let log = String::from_utf8_lossy(&log);
+        let (mut starts, mut greens) = (Vec::new(), Vec::new());
+        let start_subject = message::start_subject(run_id);
+        for (commit, subject) in log.split('\0').filter_map(|line| line.split_once(' ')) {
+            if subject == start_subject {
+                starts.push(commit);
+            } else if message::parse_subject(subject)
+                .is_some_and(|it| it.run_id == run_id && it.guard == GuardResult::Pass)
+            {
+                greens.push(commit);
+            }
+        }
+        if starts.is_empty() {
+            // Part of the history cannot be seen: then nothing is open any more.
+            return Ok(concerned.clone());
+        }
+        let mut settled = BTreeSet::new();
+        // A later start of the same run is no beginning: the oldest counts.
+        for commit in starts.into_iter().last().into_iter().chain(greens) {
+            if concerned.is_subset(&settled) {
+                break;
+            }
+            for entry in git.files_of(commit)? {
+                settled.extend(self.globs.matches(entry.path.as_os_str().as_bytes()));
+            }
+        }
+        Ok(settled)
+    }
+}
+
+/// The lines of a rules file as git reads them.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii_end)
+        .filter(|line| !line.is_empty())
+}
+
+struct FileReader<'g> {
+    git: &'g Git,
+    source: FileSource,
+}
+
+impl FileReader<'_> {
+    fn image(&self, path: &Path, entry: Option<&TreeEntry>) -> Result<FileImage> {
+        match (self.source, entry) {
+            (FileSource::WorkTree, _) => {
+                let image = FileImage::of(self.git.root(), path)?;
+                if let Some(entry) = entry {
+                    self.prove(&image, entry)?;
+                }
+                Ok(image)
+            }
+            (FileSource::Commit, None) => Ok(FileImage::Absent),
+            (FileSource::Commit, Some(entry)) => self.committed(entry),
+        }
+    }
+
+    /// Refuses content that is not HEAD's although git calls it clean.
+    fn prove(&self, image: &FileImage, entry: &TreeEntry) -> Result<()> {
+        let same = match image {
+            // Not checked out (sparse), or a submodule.
+            FileImage::Absent | FileImage::Other => true,
+            FileImage::Link(target) => {
+                blob_name(target.as_os_str().as_bytes(), entry.oid.len()) == entry.oid
+            }
+            FileImage::File { bytes, .. } => {
+                blob_name(bytes, entry.oid.len()) == entry.oid
+                    || self.filtered_name(&entry.path)? == entry.oid
+            }
+        };
+        if same {
+            return Ok(());
+        }
+        let name = escape_path(entry.path.as_os_str().as_bytes());
+        Err(Error::new(
+            ErrorCode::Dirty,
+            format!("{name} differs from HEAD, although git does not show it"),
+        )
+        .hint(format!(
+            "git update-index --no-assume-unchanged --no-skip-worktree {name}, then look at `git diff`"
+        )))
+    }
+
+    /// The object name after line-ending conversion and the user's filters.
+    fn filtered_name(&self, path: &Path) -> Result<String> {
+        self.git.line(&[
+            Path::new("hash-object").as_os_str(),
+            Path::new("--").as_os_str(),
+            path.as_os_str(),
+        ])
+    }
+
+    fn committed(&self, entry: &TreeEntry) -> Result<FileImage> {
+        let mode = entry.mode.as_str();
+        if mode == "160000" {
+            return Ok(FileImage::Other);
+        }
+        if mode == "120000" {
+            let target = self.git.read(&["cat-file", "blob", &entry.oid])?;
+            return Ok(FileImage::Link(crate::git::to_path(&target)));
+        }
+        let mut path = std::ffi::OsString::from("--path=");
+        path.push(&entry.path);
+        let bytes = self.git.read(&[
+            "cat-file".as_ref(),
+            "--filters".as_ref(),
+            path.as_os_str(),
+            entry.oid.as_ref(),
+        ])?;
+        Ok(FileImage::File {
+            bytes,
+            executable: mode == "100755",
+        })
+    }
+}
+
+/// The name git gives to a blob, in the hash that names of this length use.
+pub(crate) fn blob_name(bytes: &[u8], name_len: usize) -> String {
+    let header = format!("blob {}\0", bytes.len());
+    if name_len == 64 {
+        hex(&Sha256::new_with_prefix(header)
+            .chain_update(bytes)
+            .finalize())
+    } else {
+        hex(&Sha1::new_with_prefix(header).chain_update(bytes).finalize())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blob_names_are_gits() {
+        assert_eq!(
+            blob_name(b"hello\n", 40),
+            "ce013625030ba8dba906f756967f9e9ca394464a"
+        );
+        assert_eq!(blob_name(b"", 64).len(), 64);
+    }
+}
