@@ -4,7 +4,7 @@
 use runner_ledger::LedgerError;
 use runner_lifecycle::{BlockReason, TaskState, Timestamp};
 
-use crate::book::{LedgerPort, LedgerResult};
+use crate::ledger_port::{LedgerPort, LedgerResult};
 use crate::roles::dispatcher::WORKING_ROLES;
 use crate::roles::planner::is_parked;
 
@@ -77,8 +77,8 @@ mod tests {
     use runner_lifecycle::{Facts, LeasePurpose, TaskId, TaskKind};
 
     use super::*;
-    use crate::book::CallPoints;
-    use crate::yard::BoxFuture;
+    use crate::ledger_port::CallPoints;
+    use crate::workspaces::BoxFuture;
 
     /// Before one call of whoever looks, a judge claims a result.
     struct JudgeComes {

@@ -11,22 +11,22 @@ use runner_lifecycle::TaskState;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::book::{LedgerPort, LedgerResult};
+use crate::backlog::FleetBacklog;
+use crate::backlog::project::with_counts;
+use crate::ledger_port::{LedgerPort, LedgerResult};
 use crate::names::AgentName;
-use crate::outlook::with_counts;
-use crate::roles::backlog::FleetBacklog;
 use crate::roles::cycle::{self, CycleStatistics};
 use crate::roles::dispatcher::{self, WORKING_ROLES};
 use crate::roles::halt::FleetHalt;
 use crate::roles::judge::JudgeRole;
 use crate::roles::planner::{self, PlanOutcome};
 use crate::roles::worker::WorkerRole;
-use crate::roles::{FleetSettings, RoleContext, SessionNotes, clear_up, keeper};
+use crate::roles::{FleetSettings, RoleContext, SessionNotes, clear_up, watchdog};
 pub use crate::rules::begin::FleetRole;
 use crate::rules::begin::{AvailableWork, due};
 use crate::rules::preflight::PreflightInputs;
 use crate::settled::is_settled;
-use crate::yard::{BaseUpdate, BoxFuture, StopHandle, StopSign, WorkspaceError, Workspaces};
+use crate::workspaces::{BaseUpdate, BoxFuture, StopHandle, StopSign, WorkspaceError, Workspaces};
 
 /// What a fleet is made of.
 pub struct FleetContext {
@@ -162,7 +162,7 @@ impl Fleet {
             FleetRole::Cycle => {
                 Box::pin(async move { cycle::run(&crew, &word, &cycles, stop).await })
             }
-            FleetRole::Keeper => Box::pin(async move { keeper::run(&crew, &word, stop).await }),
+            FleetRole::Keeper => Box::pin(async move { watchdog::run(&crew, &word, stop).await }),
             FleetRole::Planner => Box::pin(async move {
                 let tell = |look: &PlanOutcome| {
                     let mut last = planned.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ use runner_fleet::rules::host::SnapshotSource;
 fn look(folder: &Path) -> (SnapshotSource, String) {
     let supervisor = Supervisor {
         argv: vec![
-            env!("CARGO_BIN_EXE_fleet-test-yard").into(),
+            env!("CARGO_BIN_EXE_fleet-test-workspaces").into(),
             "__supervise".into(),
         ],
     };

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use runner_core::config::FleetConfig;
+use runner_fleet::backlog::NoBacklog;
 use runner_fleet::names::AgentNames;
-use runner_fleet::roles::backlog::NoBacklog;
 use runner_fleet::roles::{FleetSettings, NoNotes};
 use runner_fleet::rules::draft::TaskDefaults;
 use runner_fleet::rules::policy::PathRules;
 use runner_fleet::rules::role::WORKER;
 use runner_fleet::up::{Fleet, FleetContext, FleetRole};
-use runner_fleet::yard::Workspaces;
+use runner_fleet::workspaces::Workspaces;
 use runner_ledger::{Ledger, LedgerCall, LedgerOptions, Store, SystemClock};
 use runner_lifecycle::lock::Resource;
 use runner_lifecycle::{Request, TaskId, TaskState};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use runner_fleet::book::LedgerPort;
+use runner_fleet::ledger_port::LedgerPort;
 use runner_fleet::rules::answers::{GUARD, done_packet, pass};
 use runner_ledger::{ClaimRequest, Ledger};
 use runner_lifecycle::packet::ResultPacket;

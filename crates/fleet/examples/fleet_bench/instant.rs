@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use runner_fleet::rules::answers::GUARD;
-use runner_fleet::yard::{
+use runner_fleet::workspaces::{
     BaseUpdate, CheckEnd, CheckOutcome, LeftoverRun, LoopUsage, PlanOrder, ReviewOrder,
     ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
     WorkspaceFuture, Workspaces,

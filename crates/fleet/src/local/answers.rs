@@ -4,7 +4,7 @@ use runner::fleet_repo::{CommandEnd, CommandRun, ResultChange, ResultChangeKind}
 use runner_core::text::cut_front;
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 
-use crate::yard::{CheckEnd, CheckOutcome};
+use crate::workspaces::{CheckEnd, CheckOutcome};
 
 /// How much of what a command printed is passed on.
 const TAIL_BYTES: usize = 4000;

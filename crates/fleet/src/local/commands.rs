@@ -6,7 +6,7 @@ use runner_lifecycle::Task;
 use super::threads::ThreadCall;
 use super::{LocalWorkspaces, answers, trouble};
 use crate::rules::answers::{GUARD, planned_checks};
-use crate::yard::{CheckEnd, CheckOutcome, WorkspaceError};
+use crate::workspaces::{CheckEnd, CheckOutcome, WorkspaceError};
 
 impl LocalWorkspaces {
     /// The guard of the base's config, then the task's commands, in one checkout.

@@ -23,7 +23,7 @@ use runner_lifecycle::packet::ResourceChange;
 use runner_lifecycle::row::Intent;
 use runner_lifecycle::{BasePosition, Task, TaskId};
 
-use crate::yard::{
+use crate::workspaces::{
     BaseUpdate, CheckOutcome, LeftoverRun, PlanOrder, ReviewOrder, ReviewReply, StopSign,
     TaskMergeOutcome, WorkOrder, WorkOutcome, WorkspaceError, WorkspaceFuture, Workspaces,
 };

@@ -8,7 +8,7 @@ use runner_core::text::cut_chars;
 use super::threads::ThreadCall;
 use super::{LocalWorkspaces, trouble};
 use crate::rules::{plan, verdict};
-use crate::yard::{PlanOrder, ReviewOrder, ReviewReply, WorkspaceError};
+use crate::workspaces::{PlanOrder, ReviewOrder, ReviewReply, WorkspaceError};
 use runner_lifecycle::Timestamp;
 
 /// The longest goal that is repeated, in characters.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use runner_exec::Cancel;
 use tokio::sync::oneshot;
 
-use crate::yard::{StopSign, WorkspaceError};
+use crate::workspaces::{StopSign, WorkspaceError};
 
 /// A call that can be ended from outside.
 #[derive(Clone, Debug)]

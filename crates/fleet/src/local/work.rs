@@ -11,7 +11,7 @@ use super::threads::ThreadCall;
 use super::{LocalWorkspaces, answers, config, trouble};
 use crate::rules::answers::GUARD;
 use crate::rules::goal::goal_text;
-use crate::yard::{
+use crate::workspaces::{
     CheckEnd, CheckOutcome, LoopUsage, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
 };
 

@@ -12,13 +12,13 @@ use runner_lifecycle::{
     Timestamp,
 };
 
-use super::backlog::OutsideWork;
-use super::seat::seated;
+use super::role_lease::seated;
 use super::sweep::sweep;
 use super::{LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff, WakeReason};
-use crate::book::LedgerResult;
+use crate::backlog::OutsideWork;
+use crate::ledger_port::LedgerResult;
 use crate::rules::policy::{has_safe_path, policy_packet, replan_packet, setup_packet};
-use crate::yard::StopSign;
+use crate::workspaces::StopSign;
 
 /// How much is looked at in one go.
 const BATCH: u32 = 100;

@@ -9,10 +9,10 @@ use runner_ledger::{ClaimRequest, DispatchView, FleetAgent, LedgerCall, LedgerEr
 use runner_lifecycle::order::pick;
 use runner_lifecycle::{Lane, LeasePurpose, RefusalCode, Request, Task, TaskId, Timestamp};
 
-use super::seat::seated;
+use super::role_lease::seated;
 use super::{RoleContext, RoleRule, RoleWait, StoreBackoff};
-use crate::book::LedgerResult;
-use crate::yard::StopSign;
+use crate::ledger_port::LedgerResult;
+use crate::workspaces::StopSign;
 
 /// The roles that are given work.
 pub const WORKING_ROLES: [&str; 3] = ["worker", "tester", "docser"];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::RoleContext;
-use crate::yard::{StopSign, WorkspaceError};
+use crate::workspaces::{StopSign, WorkspaceError};
 
 /// How long somebody waits before a base that could not be read is asked for again: git
 /// may have been in the middle of something.

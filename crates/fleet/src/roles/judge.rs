@@ -20,9 +20,11 @@ use super::lease::while_kept;
 use super::{
     IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, RoleContext, RoleWait, StoreBackoff, WakeReason, insist,
 };
-use crate::book::LedgerResult;
+use crate::ledger_port::LedgerResult;
 use crate::rules::{judge as rules, policy};
-use crate::yard::{CheckEnd, CheckOutcome, ReviewOrder, StopHandle, StopSign, WorkspaceError};
+use crate::workspaces::{
+    CheckEnd, CheckOutcome, ReviewOrder, StopHandle, StopSign, WorkspaceError,
+};
 
 /// Who judges, and merges what was approved.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use runner_ledger::LedgerError;
 use runner_lifecycle::run::Lease;
 
 use super::{RoleContext, RoleRule, StoreBackoff};
-use crate::yard::StopHandle;
+use crate::workspaces::StopHandle;
 
 /// Renews a lease again and again. Returns when it is not ours any longer, or could not be
 /// renewed for so long that it may not be: then the work was told to stop.

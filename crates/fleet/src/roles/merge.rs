@@ -14,11 +14,11 @@ use runner_lifecycle::{
 
 use super::judge::{JudgeCase, JudgeMemory, JudgeRole, JudgeStop};
 use super::{RoleRule, insist};
-use crate::book::LedgerResult;
+use crate::ledger_port::LedgerResult;
 use crate::rules::answers::merge_packet;
 use crate::rules::judge::{conflict, not_green};
 use crate::rules::role::WORKER;
-use crate::yard::{CheckEnd, CheckOutcome, StopSign, TaskMergeOutcome};
+use crate::workspaces::{CheckEnd, CheckOutcome, StopSign, TaskMergeOutcome};
 
 /// How often a base that should have moved is asked to.
 const MOVES: u32 = 3;

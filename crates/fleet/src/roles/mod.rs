@@ -3,17 +3,16 @@
 //! A role is one future and spawns nothing: dropping it is what a crash is, and what it
 //! left in the ledger is all that the next one knows.
 
-pub mod backlog;
 pub mod cycle;
 pub mod dispatcher;
 pub mod halt;
 pub mod judge;
-pub mod keeper;
 mod lease;
 mod merge;
 pub mod planner;
-mod seat;
+mod role_lease;
 mod sweep;
+pub mod watchdog;
 pub mod worker;
 
 use std::sync::Arc;
@@ -21,11 +20,11 @@ use std::sync::Arc;
 use runner_ledger::{LedgerClock, LedgerError, StoreNotifications};
 use runner_lifecycle::{Task, Timestamp};
 
-use crate::book::{LedgerPort, LedgerResult};
+use crate::backlog::{BacklogChanges, FleetBacklog};
+use crate::ledger_port::{LedgerPort, LedgerResult};
 use crate::rules::draft::TaskDefaults;
 use crate::rules::policy::PathRules;
-use crate::yard::{StopSign, Workspaces};
-use backlog::{BacklogChanges, FleetBacklog};
+use crate::workspaces::{StopSign, Workspaces};
 
 /// Removes from the yard what runs left that nobody needs any more.
 pub async fn clear_up(crew: &RoleContext) -> LedgerResult<()> {

@@ -6,13 +6,13 @@
 use runner_ledger::{LedgerCall, LedgerError};
 use runner_lifecycle::{BlockReason, Facts, Request, TaskState};
 
-use super::seat::seated;
+use super::role_lease::seated;
 use super::{LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff};
-use crate::book::LedgerResult;
-use crate::outlook::with_counts;
+use crate::backlog::project::with_counts;
+use crate::ledger_port::LedgerResult;
 use crate::rules::plan::{self, MAX_TRIES, plan_signature};
 use crate::rules::preflight::{FailedSource, PreflightInputs};
-use crate::yard::{PlanOrder, StopSign};
+use crate::workspaces::{PlanOrder, StopSign};
 
 /// What a look of the planner came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

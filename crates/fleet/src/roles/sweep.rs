@@ -6,8 +6,8 @@ use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{Task, TaskId, TaskRunStatus};
 
 use super::RoleContext;
-use crate::book::LedgerResult;
-use crate::yard::LeftoverRun;
+use crate::ledger_port::LedgerResult;
+use crate::workspaces::LeftoverRun;
 
 /// Whether anybody may still need what a run left.
 pub(super) fn is_needed(

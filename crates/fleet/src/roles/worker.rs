@@ -12,9 +12,9 @@ use super::{
     IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff, WakeReason,
     insist,
 };
-use crate::book::LedgerResult;
+use crate::ledger_port::LedgerResult;
 use crate::rules::{classify, policy};
-use crate::yard::{StopHandle, StopSign, WorkOrder, WorkOutcome};
+use crate::workspaces::{StopHandle, StopSign, WorkOrder, WorkOutcome};
 
 /// Who works.
 #[derive(Clone, Debug)]

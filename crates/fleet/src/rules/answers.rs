@@ -14,7 +14,7 @@ use runner_lifecycle::packet::{
 use runner_lifecycle::{CriterionCheck, Task};
 
 use super::policy::resource_of;
-use crate::yard::CheckOutcome;
+use crate::workspaces::CheckOutcome;
 
 /// The check that is the project's own guard.
 pub const GUARD: &str = "guard";
@@ -186,7 +186,7 @@ mod tests {
 
     use super::super::fixtures::{change, checked, criterion, task, worked};
     use super::*;
-    use crate::yard::CheckEnd;
+    use crate::workspaces::CheckEnd;
 
     #[test]
     fn which_command_answers_what() {

@@ -8,7 +8,7 @@ use runner_lifecycle::{FailureCategory, RefusalCode, Task};
 use super::answers::{command_answers, done_packet, planned_checks};
 use super::policy::{PolicyFinding, could_not_run, paths_of};
 use super::signature::{gist, signature};
-use crate::yard::{CheckEnd, CheckOutcome, WorkOutcome};
+use crate::workspaces::{CheckEnd, CheckOutcome, WorkOutcome};
 
 /// The longest note of a failure, in characters.
 const NOTE_CHARS: usize = 600;

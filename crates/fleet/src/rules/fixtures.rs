@@ -6,7 +6,7 @@ use runner_lifecycle::retry::LoopEnding;
 use runner_lifecycle::row::Criterion;
 use runner_lifecycle::{CriterionCheck, Task, TaskId};
 
-use crate::yard::{CheckEnd, CheckOutcome, LoopUsage, WorkOutcome, WorkResult};
+use crate::workspaces::{CheckEnd, CheckOutcome, LoopUsage, WorkOutcome, WorkResult};
 
 /// A task that may change `src`, checked by the guard and by one command.
 pub(super) fn task() -> Task {

@@ -13,7 +13,7 @@ use super::answers::{command_answers, done_packet, pass, recorded_answers};
 use super::classify::words_of;
 use super::policy::PolicyFinding;
 use super::verdict::{ReviewDecision, ReviewVerdict};
-use crate::yard::{CheckEnd, CheckOutcome, ReviewReply};
+use crate::workspaces::{CheckEnd, CheckOutcome, ReviewReply};
 
 /// The longest reason, in characters.
 const REASON_CHARS: usize = 600;

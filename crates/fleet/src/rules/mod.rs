@@ -23,7 +23,7 @@ pub mod verdict;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
-mod law;
+mod lifecycle;
 #[cfg(test)]
 mod schemas;
 

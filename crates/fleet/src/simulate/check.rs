@@ -13,7 +13,7 @@ use runner_lifecycle::{
     recovery,
 };
 
-use super::yard::SimShared;
+use super::workspaces::SimShared;
 
 /// Everything that the ledger holds.
 pub(super) struct SimLedger {

@@ -12,8 +12,8 @@ mod schedule;
 pub mod script;
 #[cfg(test)]
 mod tests;
+mod workspaces;
 mod world;
-mod yard;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,23 +22,23 @@ use runner_core::config::FleetConfig;
 use runner_ledger::{Ledger, LedgerCall, LedgerClock, LedgerError, Store};
 use runner_lifecycle::{Policy, Request};
 
-use crate::backlog::BacklogSource;
-use crate::book::LedgerPort;
-use crate::outlook::ProjectBacklog;
+use crate::backlog::project::ProjectBacklog;
+use crate::backlog::source::BacklogSource;
+use crate::ledger_port::LedgerPort;
 use crate::roles::cycle::{self, CycleStatistics};
 use crate::roles::judge::JudgeRole;
 use crate::roles::worker::WorkerRole;
-use crate::roles::{FleetSettings, NoNotes, RoleContext, dispatcher, keeper, planner};
+use crate::roles::{FleetSettings, NoNotes, RoleContext, dispatcher, planner, watchdog};
 use crate::rules::draft::TaskDefaults;
 use crate::rules::policy::PathRules;
-use crate::yard::StopHandle;
+use crate::workspaces::StopHandle;
 use chance::SimChance;
 use check::SimLedger;
 use outside::{SimBacklog, SimSource};
 use schedule::{PERSON, SimRest, SimScheduler, SimSleeper, SimStart};
 use script::{PersonAction, SimScript};
+use workspaces::{ACCOUNT, SimShared, SimWorkspaces};
 use world::{START, SimClock, SimPoints, SimWorld};
-use yard::{ACCOUNT, SimShared, SimWorkspaces};
 
 pub use world::CrashAt;
 
@@ -67,7 +67,7 @@ pub struct SimOptions {
     #[cfg(test)]
     pub(crate) without: Option<crate::roles::RoleRule>,
     #[cfg(test)]
-    pub(crate) flaw: Option<yard::SimFlaw>,
+    pub(crate) flaw: Option<workspaces::SimFlaw>,
 }
 
 /// What a simulation came to.
@@ -277,7 +277,7 @@ impl Simulation {
     /// Puts everybody in place.
     fn cast(&mut self, options: &SimOptions) {
         self.role("keeper", options, |crew, stop| async move {
-            keeper::run(&crew, "keeper", stop).await
+            watchdog::run(&crew, "keeper", stop).await
         });
         for at in 1..=self.script.seats {
             let name = format!("dispatcher-{at}");
@@ -329,7 +329,7 @@ impl Simulation {
 
     fn role<F, R>(&mut self, name: &str, options: &SimOptions, run: R)
     where
-        R: Fn(RoleContext, crate::yard::StopSign) -> F + 'static,
+        R: Fn(RoleContext, crate::workspaces::StopSign) -> F + 'static,
         F: Future<Output = Result<(), LedgerError>> + 'static,
     {
         let crew = self.crew(self.scheduler.next_actor(), options);

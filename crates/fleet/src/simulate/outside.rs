@@ -8,14 +8,14 @@ use runner_lifecycle::Timestamp;
 use tokio::sync::watch;
 
 use super::git::SimCommit;
+use super::workspaces::SimShared;
 use super::world::{START, SimWorld, reach};
-use super::yard::SimShared;
-use crate::backlog::{BacklogSource, FoundPullRequest};
-use crate::outlook::ProjectBacklog;
-use crate::roles::backlog::{BacklogChanges, FleetBacklog, OutsideWork};
+use crate::backlog::project::ProjectBacklog;
+use crate::backlog::source::{BacklogSource, FoundPullRequest};
+use crate::backlog::{BacklogChanges, FleetBacklog, OutsideWork};
 use crate::rules::issue::SourceIssue;
 use crate::rules::preflight::FailedSource;
-use crate::yard::{BoxFuture, WorkspaceFuture};
+use crate::workspaces::{BoxFuture, WorkspaceFuture};
 
 /// The name of the source; ids of tasks are made of it.
 pub(super) const SOURCE: &str = "local";
@@ -94,8 +94,8 @@ impl BacklogSource for SimSource {
         SOURCE
     }
 
-    fn look(&self) -> BoxFuture<'_, crate::backlog::BacklogContents> {
-        let mut found = crate::backlog::BacklogContents::default();
+    fn look(&self) -> BoxFuture<'_, crate::backlog::source::BacklogContents> {
+        let mut found = crate::backlog::source::BacklogContents::default();
         let failed = |reason: String| FailedSource {
             source: SOURCE.to_owned(),
             reason,

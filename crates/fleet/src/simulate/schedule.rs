@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::world::{SimCrash, SimWorld};
-use crate::yard::StopHandle;
+use crate::workspaces::StopHandle;
 
 /// The name of the one who is not a role.
 pub(super) const PERSON: &str = "person";

@@ -9,8 +9,8 @@ use runner_ledger::LedgerClock;
 use runner_lifecycle::Timestamp;
 
 use super::chance::SimChance;
-use crate::book::CallPoints;
-use crate::yard::BoxFuture;
+use crate::ledger_port::CallPoints;
+use crate::workspaces::BoxFuture;
 
 /// A day in 2026.
 pub(super) const START: i64 = 1_780_000_000_000;

@@ -166,7 +166,7 @@ async fn counted(
         failed_sources: outside.failed_sources,
         ..PreflightInputs::default()
     };
-    Ok(runner_fleet::outlook::counted(fleet.ledger(), inputs).await?)
+    Ok(runner_fleet::backlog::project::counted(fleet.ledger(), inputs).await?)
 }
 
 /// What is known of the machine.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use runner::{Error, ErrorCode, Result};
 use runner_core::paths;
+use runner_fleet::backlog::project::ProjectBacklog;
 use runner_fleet::host::HostProfile;
-use runner_fleet::outlook::ProjectBacklog;
 use runner_fleet::rules::host::HostSnapshot;
 use runner_ledger::Ledger;
 use runner_server::fleet::{

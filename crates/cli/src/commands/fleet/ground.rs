@@ -11,16 +11,16 @@ use runner_agents::AgentEvent;
 use runner_core::config::{Config, FleetConfig};
 use runner_core::paths;
 use runner_exec::Supervisor;
+use runner_fleet::backlog::project::ProjectBacklog;
 use runner_fleet::host::{HostProfile, system_look};
 use runner_fleet::local::{LocalWorkspaces, WorkspaceContext};
 use runner_fleet::names::AgentNames;
 use runner_fleet::notes::LocalNotes;
-use runner_fleet::outlook::ProjectBacklog;
 use runner_fleet::roles::FleetSettings;
 use runner_fleet::rules::draft::TaskDefaults;
 use runner_fleet::rules::policy::PathRules;
 use runner_fleet::up::{Fleet, FleetContext};
-use runner_fleet::yard::WorkspaceError;
+use runner_fleet::workspaces::WorkspaceError;
 use runner_ledger::{Ledger, LedgerClock, LedgerOptions, Store, StoreError, SystemClock};
 use runner_lifecycle::policy::Policy;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use runner::{Error, ErrorCode, Result};
+use runner_fleet::backlog::project::BacklogState;
 use runner_fleet::names::AgentName;
-use runner_fleet::outlook::BacklogState;
 use runner_fleet::roles::planner::PlanOutcome;
 use runner_fleet::rules::preflight::PreflightInputs;
 use runner_fleet::up::{FleetNews, FleetRole};

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use runner::{Error, ErrorCode, Result};
 use runner_exec::{Cancel, HangUp};
-use runner_fleet::outlook::{BacklogState, ProjectBacklog};
-use runner_fleet::roles::backlog::FleetBacklog as _;
+use runner_fleet::backlog::FleetBacklog as _;
+use runner_fleet::backlog::project::{BacklogState, ProjectBacklog};
 use runner_fleet::roles::planner::PlanOutcome;
 use runner_fleet::rules::plan::MAX_TRIES;
 use runner_fleet::rules::preflight::{FailedSource, PreflightInputs, PreflightReport, preflight};
 use runner_fleet::up::FleetNews;
-use runner_fleet::yard::BaseUpdate;
+use runner_fleet::workspaces::BaseUpdate;
 use runner_ledger::{Ledger, LedgerError};
 use serde_json::json;
 use tokio::sync::watch;

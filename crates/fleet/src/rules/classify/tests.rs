@@ -6,7 +6,7 @@ use runner_lifecycle::{CriterionCheck, Timestamp};
 use super::super::fixtures::{change, checked, task, worked};
 use super::super::policy::{PathRules, findings};
 use super::*;
-use crate::yard::WorkResult;
+use crate::workspaces::WorkResult;
 
 /// `failed test`, `blocked SCOPE_VIOLATION`, `success c1`, …
 fn words(ending: &WorkEnding) -> String {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::scenarios::task;
 use super::*;
-use crate::roles::backlog::{FleetBacklog, OutsideWork};
+use crate::backlog::{FleetBacklog, OutsideWork};
 use crate::up::is_at_rest;
-use crate::yard::WorkspaceFuture;
+use crate::workspaces::WorkspaceFuture;
 
 /// Something is written, once, in the middle of a look.
 struct InBetween {

@@ -16,7 +16,7 @@ use runner_lifecycle::row::Intent;
 use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::{BasePosition, Facts, Request, Task, TaskId, Timestamp};
 
-use crate::yard::BoxFuture;
+use crate::workspaces::BoxFuture;
 
 /// What stands around every call.
 pub trait CallPoints: Send + Sync {

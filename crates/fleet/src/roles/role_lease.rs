@@ -3,8 +3,8 @@
 use runner_ledger::RoleLeaseAttempt;
 
 use super::{IDLE_INTERVAL_SECS, RoleContext, StoreBackoff};
-use crate::book::LedgerResult;
-use crate::yard::StopSign;
+use crate::ledger_port::LedgerResult;
+use crate::workspaces::StopSign;
 
 /// A holder that missed three renewals has lost its seat.
 const SEAT_TIMEOUT_SECS: u32 = 3 * IDLE_INTERVAL_SECS;

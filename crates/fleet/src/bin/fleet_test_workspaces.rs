@@ -2,8 +2,8 @@
 //! its own environment, to be asked one thing and, if need be, to be killed.
 //!
 //! ```text
-//! fleet-test-yard __supervise …    the supervisor
-//! fleet-test-yard OP JSON          asks the yard of the project in this folder
+//! fleet-test-workspaces __supervise …    the supervisor
+//! fleet-test-workspaces OP JSON          asks the yard of the project in this folder
 //! ```
 
 use std::io::{self, Write as _};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use runner_exec::Supervisor;
 use runner_fleet::local::{LocalWorkspaces, WorkspaceContext};
-use runner_fleet::yard::{
+use runner_fleet::workspaces::{
     BaseUpdate, CheckEnd, CheckOutcome, PlanOrder, ReviewOrder, ReviewReply, StopHandle, StopSign,
     TaskMergeOutcome, WorkOrder, WorkOutcome, WorkspaceError, Workspaces,
 };

@@ -21,7 +21,7 @@ use super::judge::{JudgeEvidence, JudgeGuard, ReviewOutcome};
 use super::policy::{self, PathRules};
 use super::summary::{SummaryInput, summary};
 use super::{classify, judge, plan};
-use crate::yard::{CheckEnd, WorkOutcome};
+use crate::workspaces::{CheckEnd, WorkOutcome};
 
 /// A ledger of one task.
 struct Desk {

@@ -15,7 +15,7 @@ use super::git::{SimCommit, SimMergeOutcome, SimRepo};
 use super::outside::SimOutside;
 use super::script::{HEALTH, SimScript};
 use super::world::{START, SimClock, SimWorld, reach};
-use crate::yard::{
+use crate::workspaces::{
     BaseUpdate, CheckEnd, CheckOutcome, LeftoverRun, LoopUsage, PlanOrder, ReviewOrder,
     ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
     WorkspaceFuture, Workspaces,

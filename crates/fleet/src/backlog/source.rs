@@ -12,7 +12,7 @@ use runner_core::paths::FLEET_DIR;
 
 use crate::rules::issue::{MAX_BYTES, SourceIssue};
 use crate::rules::preflight::FailedSource;
-use crate::yard::BoxFuture;
+use crate::workspaces::BoxFuture;
 
 /// The folder of issues below the fleet's folder.
 pub const ISSUES: &str = "issues";

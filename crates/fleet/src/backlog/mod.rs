@@ -1,13 +1,17 @@
 //! Where work comes from: a requirement to plan, and issues that wait outside.
 
+pub(crate) mod folder;
+pub mod project;
+pub mod source;
+
 use std::collections::BTreeMap;
 
 use runner_lifecycle::request::{IssueFacts, NewTask, PullRequest};
 use tokio::sync::watch;
 
-use crate::folder::FolderWatch;
+use crate::backlog::folder::FolderWatch;
 use crate::rules::preflight::FailedSource;
-use crate::yard::WorkspaceFuture;
+use crate::workspaces::WorkspaceFuture;
 
 /// What waits outside.
 #[derive(Clone, Debug, Default)]

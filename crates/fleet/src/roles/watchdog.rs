@@ -3,8 +3,8 @@
 use runner_ledger::{LedgerError, Watchdog};
 
 use super::{RoleContext, StoreBackoff};
-use crate::book::LedgerResult;
-use crate::yard::StopSign;
+use crate::ledger_port::LedgerResult;
+use crate::workspaces::StopSign;
 
 /// Keeps watch until the sign is raised. Several may: whoever is late finds nothing to do.
 pub async fn run(crew: &RoleContext, name: &str, mut stop: StopSign) -> LedgerResult<()> {

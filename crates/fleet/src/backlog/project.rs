@@ -9,14 +9,14 @@ use runner_core::paths::FLEET_DIR;
 use runner_ledger::{Ledger, StoreError, TaskCount, TaskFilter};
 use runner_lifecycle::{BlockReason, TaskId, TaskState, request};
 
-use crate::backlog::{BacklogSource, ISSUES, LocalIssues};
-use crate::folder::FolderWatch;
-use crate::roles::backlog::{BacklogChanges, FleetBacklog, OutsideWork};
+use crate::backlog::folder::FolderWatch;
+use crate::backlog::source::{BacklogSource, ISSUES, LocalIssues};
+use crate::backlog::{BacklogChanges, FleetBacklog, OutsideWork};
 use crate::rules::draft::{TaskDefaults, pull_request_source, review_task};
 use crate::rules::issue::{SourceIssue, import};
 use crate::rules::plan::plan_signature;
 use crate::rules::preflight::{FailedSource, PreflightInputs};
-use crate::yard::{WorkspaceError, WorkspaceFuture};
+use crate::workspaces::{WorkspaceError, WorkspaceFuture};
 
 /// The requirement below the fleet's folder.
 pub const REQUIREMENT: &str = "requirement.md";

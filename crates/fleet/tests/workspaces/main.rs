@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// A project with a config, a guard that is always green, and two folders.
 fn project() -> TestRepo {
-    let repo = TestRepo::new(env!("CARGO_BIN_EXE_fleet-test-yard"));
+    let repo = TestRepo::new(env!("CARGO_BIN_EXE_fleet-test-workspaces"));
     repo.write("a/one.txt", "one\n");
     repo.write("b/two.txt", "two\n");
     repo.commit_all("Folders");
