@@ -4,6 +4,7 @@
 //! [`app`] is the whole server without a socket, which is how it is tested;
 //! [`BoundListener::serve`] puts it on one. Nothing here opens a file of the project to write.
 
+mod agent_stream;
 mod api;
 mod beneath;
 pub mod fleet;
@@ -20,7 +21,6 @@ mod serve;
 mod source;
 mod sse;
 mod stall;
-mod talk;
 mod trees;
 mod watch;
 pub mod wire;

@@ -14,10 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
+use crate::agent_stream::AgentStream;
 use crate::hub::Hub;
 use crate::look::Look;
 use crate::source::RunSource;
-use crate::talk::AgentStream;
 
 /// How long changes are gathered, from the first of them on.
 pub(crate) const DEBOUNCE: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ use runner_server::{ListenAddress, ServeError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::ground::{CommandContext, LedgerContext};
+use super::context::{CommandContext, LedgerContext};
 
 /// Where the token is, for people.
 pub(super) const TOKEN_SHOWN: &str = ".runner/fleet/api-token";

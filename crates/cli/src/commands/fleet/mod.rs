@@ -2,13 +2,13 @@
 
 mod api;
 mod board;
+mod context;
 mod demo;
-mod ground;
+mod reporter;
+mod role_starter;
 mod roles;
 mod simulate;
-mod staff;
 mod status;
-mod teller;
 mod up;
 
 use std::path::Path;

@@ -11,7 +11,8 @@ use runner_fleet::up::{FleetNews, FleetRole};
 use serde_json::json;
 
 use super::api::{FleetApi, TOKEN_SHOWN};
-use super::ground::{self, CommandContext};
+use super::context;
+use super::context::CommandContext;
 use super::up::{FleetUpError, SignalCounter, finish, runtime, said, say_planned};
 use crate::commands::Exit;
 use crate::fleet_args::{FleetArgs, FleetCommand};
@@ -60,7 +61,7 @@ fn duty(command: &FleetCommand) -> RoleCommand<'_> {
 /// `runner fleet dispatcher|worker|judge|cycle|planner|serve`.
 pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<Exit> {
     let duty = duty(&args.command);
-    let requirement = ground::requirement(duty.requirement)?;
+    let requirement = context::requirement(duty.requirement)?;
     let mut ground = CommandContext::find(dir, &args.store)?;
     if let FleetCommand::Serve { at } = &args.command {
         ground.serve_at(at);

@@ -19,9 +19,11 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::api::{self, FleetApi};
-use super::ground::{self, CommandContext, LedgerContext};
-use super::staff::RoleStarter;
-use super::teller::{self, FleetReporter};
+use super::context;
+use super::context::{CommandContext, LedgerContext};
+use super::reporter;
+use super::reporter::FleetReporter;
+use super::role_starter::RoleStarter;
 use crate::commands::Exit;
 use crate::commands::ledger::refuse;
 use crate::fleet_args::UpArgs;
@@ -45,7 +47,7 @@ pub(crate) fn run(
     options: &UpArgs,
     out: &mut OutputGate,
 ) -> Result<Exit> {
-    let requirement = ground::requirement(options.requirement.as_deref())?;
+    let requirement = context::requirement(options.requirement.as_deref())?;
     let mut ground = CommandContext::find(dir, store)?;
     ground.serve_at(&options.api);
     let fleet = &mut ground.config.fleet;
@@ -431,7 +433,7 @@ async fn say_how_to_go_on(
     ledger: &Ledger,
     out: &mut OutputGate,
 ) -> std::result::Result<(), FleetUpError> {
-    let counts = teller::counts(ledger).await?;
+    let counts = reporter::counts(ledger).await?;
     if out.json {
         let counts: serde_json::Map<_, _> = counts
             .iter()
@@ -453,8 +455,8 @@ async fn say_the_end(
     ledger: &Ledger,
     out: &mut OutputGate,
 ) -> std::result::Result<Exit, FleetUpError> {
-    let told = teller::everything_told(ledger).await?;
-    let undone = teller::undone(&told);
+    let told = reporter::everything_told(ledger).await?;
+    let undone = reporter::undone(&told);
     let left_out = left_out(roles).await?;
     let done = undone.is_empty() && left_out.is_empty();
     let exit = if done { Exit::Success } else { Exit::Stuck };
@@ -467,12 +469,12 @@ async fn say_the_end(
     if out.json {
         let status = if done { "done" } else { "stuck" };
         out.object(json!({
-            "event": "finished", "status": status, "tasks": teller::values(&told),
+            "event": "finished", "status": status, "tasks": reporter::values(&told),
             "base_behind": behind, "left_out": left_out,
         }));
         return Ok(exit);
     }
-    teller::print(&told, out);
+    reporter::print(&told, out);
     if let Some(why) = behind {
         warn(
             &format!(

@@ -18,9 +18,10 @@ use runner_lifecycle::run::Lease;
 use runner_lifecycle::{LeasePurpose, Task};
 use serde_json::json;
 
-use super::ground::{CommandContext, LedgerContext};
-use super::staff::RoleStarter;
-use super::teller::{self, FleetReporter, TaskNews};
+use super::context::{CommandContext, LedgerContext};
+use super::reporter;
+use super::reporter::{FleetReporter, TaskNews};
+use super::role_starter::RoleStarter;
 use super::up::{FleetUpError, SignalCounter, finish, runtime, said};
 use crate::commands::Exit;
 use crate::demo::make_folder;
@@ -170,7 +171,7 @@ async fn play(
     }
     roles.fleet.clear_up().await?;
     let behind = roles.fleet.present().await;
-    let told = teller::everything_told(&ledger).await?;
+    let told = reporter::everything_told(&ledger).await?;
     let mut wrong = check::ledger(&ledger).await?;
     ledger.close().await?;
     let tasks: Vec<&Task> = told.iter().map(|one| &one.task).collect();
@@ -333,7 +334,7 @@ fn tell(
         let status = if wrong.is_empty() { "clean" } else { "broken" };
         out.object(json!({
             "event": "finished", "status": status, "folder": ground.root, "base": ground.base(),
-            "duration_ms": millis, "tasks": teller::values(told), "findings": wrong,
+            "duration_ms": millis, "tasks": reporter::values(told), "findings": wrong,
         }));
         return exit;
     }
@@ -342,7 +343,7 @@ fn tell(
         "What happened to each task, in {}:",
         style::duration(millis)
     ));
-    teller::print(told, out);
+    reporter::print(told, out);
     out.say("");
     for finding in wrong {
         out.problem(finding, None);

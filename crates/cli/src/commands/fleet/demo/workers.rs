@@ -60,7 +60,7 @@ impl WorkerProcess {
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let cooldown = cooldown_secs.to_string();
         env.push((
-            super::super::ground::COOLDOWN_VARIABLE.into(),
+            super::super::context::COOLDOWN_VARIABLE.into(),
             cooldown.into(),
         ));
         let spec = Spec {

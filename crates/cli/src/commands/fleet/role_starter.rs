@@ -8,7 +8,7 @@ use runner_fleet::rules::preflight::RoleCounts;
 use runner_fleet::up::Fleet;
 use serde_json::json;
 
-use super::ground::CommandContext;
+use super::context::CommandContext;
 use super::up::{FleetUpError, said};
 use crate::out::OutputGate;
 use crate::style;

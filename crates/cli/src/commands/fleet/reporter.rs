@@ -12,7 +12,7 @@ use runner_lifecycle::{Task, TaskId, TaskState, Timestamp};
 use serde_json::{Value, json};
 
 use super::board::{TaskBoard, live_lines};
-use super::ground::SessionActivities;
+use super::context::SessionActivities;
 use super::status::everything;
 use crate::commands::task::show;
 use crate::out::OutputGate;
