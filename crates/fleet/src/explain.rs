@@ -43,7 +43,7 @@ pub struct FleetSnapshot {
     pub agents: Vec<FleetAgent>,
     /// Work, judgements and merges that go on.
     pub leases: Vec<Lease>,
-    floor: DispatchView,
+    dispatch_view: DispatchView,
 }
 
 impl FleetSnapshot {
@@ -54,13 +54,13 @@ impl FleetSnapshot {
             paused: ledger.is_paused().await?,
             agents: present(ledger.agents().await?),
             leases: ledger.leases().await?,
-            floor: ledger.floor(&EXECUTION_ROLES).await?,
+            dispatch_view: ledger.dispatch_view(&EXECUTION_ROLES).await?,
         })
     }
 
     /// When this was.
     pub fn now(&self) -> Timestamp {
-        self.floor.now
+        self.dispatch_view.now
     }
 
     /// The lease of a task.
@@ -229,13 +229,13 @@ impl FleetSnapshot {
     fn ready(&self, task: &Task, explained: TaskExplanation) -> TaskExplanation {
         let of_role = || self.agents.iter().filter(|a| a.role == task.role);
         let live = || of_role().filter(|agent| !agent.is_offline(self.now()));
-        let in_lane = self.floor.busy.iter().filter(|busy| {
+        let in_lane = self.dispatch_view.busy.iter().filter(|busy| {
             busy.purpose == LeasePurpose::Work && busy.lane == task.lane && busy.task_id != task.id
         });
         let lane_is_full =
             order::lane_limit(task.lane).is_some_and(|limit| in_lane.count() >= limit);
         let narrow = live().find_map(|agent| {
-            let account = self.floor.accounts.get(&agent.account)?;
+            let account = self.dispatch_view.accounts.get(&agent.account)?;
             Some((agent.account.clone(), account.reset_at))
         });
         let (why, words, until) = if live().next().is_none() {

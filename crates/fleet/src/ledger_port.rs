@@ -146,29 +146,38 @@ impl LedgerPort {
     /// See [`Ledger::sit`].
     pub async fn sit(
         &self,
-        seat: &str,
+        role_lease: &str,
         holder: &str,
         timeout_seconds: u32,
     ) -> LedgerResult<RoleLeaseAttempt> {
-        let sit = self.ledger.sit(seat, holder, timeout_seconds);
+        let sit = self.ledger.sit(role_lease, holder, timeout_seconds);
         self.at("sit", Box::pin(sit)).await
     }
 
     /// See [`Ledger::stay`].
-    pub async fn stay(&self, seat: &str, token: u64, timeout_seconds: u32) -> LedgerResult<bool> {
-        let stay = self.ledger.stay(seat, token, timeout_seconds);
+    pub async fn stay(
+        &self,
+        role_lease: &str,
+        token: u64,
+        timeout_seconds: u32,
+    ) -> LedgerResult<bool> {
+        let stay = self.ledger.stay(role_lease, token, timeout_seconds);
         self.at("stay", Box::pin(stay)).await
     }
 
     /// See [`Ledger::stand_up`].
-    pub async fn stand_up(&self, seat: &str, token: u64) -> LedgerResult<()> {
-        self.at("stand_up", Box::pin(self.ledger.stand_up(seat, token)))
-            .await
+    pub async fn stand_up(&self, role_lease: &str, token: u64) -> LedgerResult<()> {
+        self.at(
+            "stand_up",
+            Box::pin(self.ledger.stand_up(role_lease, token)),
+        )
+        .await
     }
 
-    /// See [`Ledger::floor`].
-    pub async fn floor(&self, roles: &[&str]) -> LedgerResult<DispatchView> {
-        self.at("floor", Box::pin(self.ledger.floor(roles))).await
+    /// See [`Ledger::dispatch_view`].
+    pub async fn dispatch_view(&self, roles: &[&str]) -> LedgerResult<DispatchView> {
+        self.at("floor", Box::pin(self.ledger.dispatch_view(roles)))
+            .await
     }
 
     /// See [`Ledger::waits_for_dead`].
@@ -187,9 +196,9 @@ impl LedgerPort {
         self.at("to_recover", Box::pin(blocked)).await
     }
 
-    /// See [`Ledger::bench`].
-    pub async fn bench(&self) -> LedgerResult<JudgeQueue> {
-        self.at("bench", Box::pin(self.ledger.bench())).await
+    /// See [`Ledger::judge_queue`].
+    pub async fn judge_queue(&self) -> LedgerResult<JudgeQueue> {
+        self.at("bench", Box::pin(self.ledger.judge_queue())).await
     }
 
     /// See [`Ledger::red_base`].
@@ -372,7 +381,7 @@ impl LedgerPort {
     }
 
     /// One look of a keeper.
-    pub async fn keep(&self, keeper: &mut Watchdog) -> LedgerResult<WatchdogReport> {
-        self.at("keep", Box::pin(keeper.look())).await
+    pub async fn keep(&self, watchdog: &mut Watchdog) -> LedgerResult<WatchdogReport> {
+        self.at("keep", Box::pin(watchdog.look())).await
     }
 }

@@ -12,20 +12,20 @@ use crate::roles::planner::is_parked;
 const SOON_SECS: u64 = 60;
 
 /// Whether nothing is left that a fleet could do with the tasks that it has.
-pub(crate) async fn is_settled(book: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
+pub(crate) async fn is_settled(port: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
     // Several looks make one answer only if nothing moves between them: a result that a
     // judge takes after the first look and before the last is in neither.
-    let ledger = book.ledger();
+    let ledger = port.ledger();
     let mut head = ledger.event_head().await.map_err(LedgerError::from)?;
-    if !is_at_rest(book, staffed).await? {
+    if !is_at_rest(port, staffed).await? {
         return Ok(false);
     }
     let moved = ledger.follow(&mut head).await.map_err(LedgerError::from)?;
     Ok(!moved && !head.is_behind())
 }
 
-async fn is_at_rest(book: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
-    let counts = book.counts().await?;
+async fn is_at_rest(port: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
+    let counts = port.counts().await?;
     let led_on = |reason: Option<BlockReason>| {
         !matches!(reason, Some(BlockReason::AwaitingJudge))
             && !is_parked(TaskState::Blocked, reason)
@@ -38,33 +38,33 @@ async fn is_at_rest(book: &LedgerPort, staffed: &[String]) -> LedgerResult<bool>
     if moving {
         return Ok(false);
     }
-    let floor = book.floor(&WORKING_ROLES).await?;
+    let dispatch_view = port.dispatch_view(&WORKING_ROLES).await?;
     // What nobody is there for, and nobody will be, waits for a person.
     let somebody = |role: &String| {
-        staffed.contains(role) || floor.agents.iter().any(|agent| agent.role == *role)
+        staffed.contains(role) || dispatch_view.agents.iter().any(|agent| agent.role == *role)
     };
-    if !floor.paused && floor.ready.iter().any(|(role, _)| somebody(role)) {
+    if !dispatch_view.paused && dispatch_view.ready.iter().any(|(role, _)| somebody(role)) {
         return Ok(false);
     }
-    let bench = book.bench().await?;
-    let merges = bench.to_merge && bench.red_base.is_none();
-    if bench.to_judge || merges || bench.next_at.is_some() {
+    let judge_queue = port.judge_queue().await?;
+    let merges = judge_queue.to_merge && judge_queue.red_base.is_none();
+    if judge_queue.to_judge || merges || judge_queue.next_at.is_some() {
         return Ok(false);
     }
-    if let Some(red) = &bench.red_base
-        && let Some(mending) = book.end_of_chain(&red.task).await?
+    if let Some(red) = &judge_queue.red_base
+        && let Some(mending) = port.end_of_chain(&red.task).await?
         && !mending.state.is_terminal()
     {
         return Ok(false);
     }
     // A grace that is about to end is something to wait for.
-    let now = book.now().await?;
-    let due = book.ledger().next_deadline(now).await;
+    let now = port.now().await?;
+    let due = port.ledger().next_deadline(now).await;
     let due = due.map_err(LedgerError::from)?;
     if due.is_some_and(|at| at <= now.plus_secs(SOON_SECS)) {
         return Ok(false);
     }
-    Ok(book.waits_for_dead(Timestamp(0), 1).await?.is_empty())
+    Ok(port.waits_for_dead(Timestamp(0), 1).await?.is_empty())
 }
 
 #[cfg(test)]
@@ -92,11 +92,11 @@ mod tests {
                 if call == self.before && !after {
                     let mut wanted = ClaimRequest::work("judge-1", "", "judge-1/1");
                     wanted.purpose = LeasePurpose::Judge;
-                    let book = LedgerPort::new(self.ledger.clone());
-                    assert!(book.claim_next(&wanted).await.unwrap().is_some());
+                    let port = LedgerPort::new(self.ledger.clone());
+                    assert!(port.claim_next(&wanted).await.unwrap().is_some());
                     // One that was heard of is not due for a while.
-                    let lease = book.leases().await.unwrap().remove(0);
-                    book.heartbeat(&lease).await.unwrap();
+                    let lease = port.leases().await.unwrap().remove(0);
+                    port.heartbeat(&lease).await.unwrap();
                 }
             })
         }

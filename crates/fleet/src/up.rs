@@ -33,7 +33,7 @@ pub struct FleetContext {
     /// The ledger.
     pub ledger: Ledger,
     /// Git, guards and sessions.
-    pub yard: Arc<dyn Workspaces>,
+    pub workspaces: Arc<dyn Workspaces>,
     /// The clock of this machine.
     pub clock: Arc<dyn LedgerClock>,
     /// What the project says.
@@ -48,7 +48,7 @@ pub struct FleetContext {
 
 /// Roles at work.
 pub struct Fleet {
-    crew: RoleContext,
+    context: RoleContext,
     account: String,
     stopper: StopHandle,
     sign: StopSign,
@@ -114,24 +114,24 @@ static LIVES: AtomicU64 = AtomicU64::new(0);
 
 impl Fleet {
     /// A fleet in which nobody is at work yet.
-    pub fn new(gear: FleetContext) -> Fleet {
+    pub fn new(context: FleetContext) -> Fleet {
         let (stopper, sign) = StopHandle::new();
-        let started = u64::try_from(gear.clock.now().0).unwrap_or(0);
+        let started = u64::try_from(context.clock.now().0).unwrap_or(0);
         let life = started.wrapping_shl(8) | (LIVES.fetch_add(1, Ordering::Relaxed) & 0xff);
         Fleet {
-            crew: RoleContext {
-                book: LedgerPort::new(gear.ledger),
-                yard: gear.yard,
-                clock: gear.clock,
-                settings: Arc::new(gear.settings),
-                notes: gear.notes,
-                backlog: gear.backlog,
+            context: RoleContext {
+                ledger: LedgerPort::new(context.ledger),
+                workspaces: context.workspaces,
+                clock: context.clock,
+                settings: Arc::new(context.settings),
+                notes: context.notes,
+                backlog: context.backlog,
                 life,
                 halt: FleetHalt::default(),
                 #[cfg(test)]
                 without: None,
             },
-            account: gear.account,
+            account: context.account,
             stopper,
             sign,
             giving: Giving::new(),
@@ -145,24 +145,26 @@ impl Fleet {
     }
 
     /// Lets a role begin, in the runtime of the caller.
-    pub fn begin(&mut self, post: FleetRole, name: AgentName) {
-        let (crew, stop) = (self.crew.clone(), self.sign.clone());
+    pub fn begin(&mut self, fleet_role: FleetRole, name: AgentName) {
+        let (context, stop) = (self.context.clone(), self.sign.clone());
         let (account, word) = (self.account.clone(), name.as_str().to_owned());
         let (cycles, planned) = (Arc::clone(&self.cycles), Arc::clone(&self.planned));
         let news = self.plan_news.0.clone();
-        let role: BoxFuture<'static, LedgerResult<()>> = match post {
+        let role: BoxFuture<'static, LedgerResult<()>> = match fleet_role {
             FleetRole::Dispatcher => {
                 let (stop, at_work) = (self.giving.sign.clone(), self.giving.at_work.clone());
                 Box::pin(async move {
-                    let ended = dispatcher::run(&crew, &word, stop).await;
+                    let ended = dispatcher::run(&context, &word, stop).await;
                     drop(at_work);
                     ended
                 })
             }
             FleetRole::Cycle => {
-                Box::pin(async move { cycle::run(&crew, &word, &cycles, stop).await })
+                Box::pin(async move { cycle::run(&context, &word, &cycles, stop).await })
             }
-            FleetRole::Keeper => Box::pin(async move { watchdog::run(&crew, &word, stop).await }),
+            FleetRole::Watchdog => {
+                Box::pin(async move { watchdog::run(&context, &word, stop).await })
+            }
             FleetRole::Planner => Box::pin(async move {
                 let tell = |look: &PlanOutcome| {
                     let mut last = planned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,12 +174,12 @@ impl Fleet {
                     }
                     *last = Some(look.clone());
                 };
-                planner::run_telling(&crew, &word, stop, &tell).await
+                planner::run_telling(&context, &word, stop, &tell).await
             }),
             FleetRole::Judge => Box::pin(async move {
                 let name = word;
                 JudgeRole {
-                    crew,
+                    context,
                     name,
                     account,
                 }
@@ -186,27 +188,27 @@ impl Fleet {
             }),
             FleetRole::Worker | FleetRole::Tester | FleetRole::Docser => Box::pin(async move {
                 let worker = WorkerRole {
-                    crew,
+                    context,
                     name: word,
-                    role: post.word().to_owned(),
+                    role: fleet_role.word().to_owned(),
                     account,
                 };
                 worker.run(stop).await
             }),
         };
-        self.roles.spawn(async move { (post, role.await) });
+        self.roles.spawn(async move { (fleet_role, role.await) });
         self.names.push(name);
-        *self.begun.entry(post).or_default() += 1;
+        *self.begun.entry(fleet_role).or_default() += 1;
     }
 
     /// The ledger.
     pub fn ledger(&self) -> &Ledger {
-        self.crew.book.ledger()
+        self.context.ledger.ledger()
     }
 
     /// What hears when something changes.
     pub async fn listen(&self) -> LedgerResult<StoreNotifications> {
-        self.crew.book.listen().await
+        self.context.ledger.listen().await
     }
 
     /// Which of those that wait begin now, because their first work is there; why.
@@ -217,8 +219,8 @@ impl Fleet {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        let book = &self.crew.book;
-        let counts = book.counts().await?;
+        let ledger = &self.context.ledger;
+        let counts = ledger.counts().await?;
         let in_state = |state: TaskState| -> u64 {
             let of_it = counts.iter().filter(|count| count.state == state);
             of_it.map(|count| count.tasks).sum()
@@ -233,14 +235,18 @@ impl Fleet {
         let quiet = work.todo == 0 && in_state(TaskState::InProgress) == 0;
         if quiet
             && waiting.contains(&FleetRole::Planner)
-            && planner::has_requirement(&self.crew).await
+            && planner::has_requirement(&self.context).await
         {
-            work.inputs = planner::inputs(&self.crew, true).await?;
+            work.inputs = planner::inputs(&self.context, true).await?;
         }
         let mut working = [FleetRole::Worker, FleetRole::Tester, FleetRole::Docser].iter();
-        if work.todo > 0 && working.any(|post| waiting.contains(post)) {
-            let floor = book.floor(&WORKING_ROLES).await?;
-            work.ready = floor.ready.into_iter().map(|(role, _)| role).collect();
+        if work.todo > 0 && working.any(|fleet_role| waiting.contains(fleet_role)) {
+            let dispatch_view = ledger.dispatch_view(&WORKING_ROLES).await?;
+            work.ready = dispatch_view
+                .ready
+                .into_iter()
+                .map(|(role, _)| role)
+                .collect();
         }
         Ok(due(waiting, &work))
     }
@@ -250,7 +256,7 @@ impl Fleet {
     pub async fn is_idle(&self) -> LedgerResult<bool> {
         let brought_in = !self.begun.contains_key(&FleetRole::Cycle)
             || self.cycles.cycles.load(Ordering::Relaxed) > 0;
-        Ok(brought_in && is_at_rest(&self.crew, self.gave_up()).await?)
+        Ok(brought_in && is_at_rest(&self.context, self.gave_up()).await?)
     }
 
     /// Whether the planner asks no more before something changes.
@@ -269,14 +275,14 @@ impl Fleet {
             biased;
             // This process holds a sender too, so there is always a next one.
             Some(planned) = self.plan_news.1.recv() => FleetNews::Planner(planned),
-            words = ended(&mut self.roles, &self.crew.halt) => FleetNews::RoleEnded(words),
+            words = ended(&mut self.roles, &self.context.halt) => FleetNews::RoleEnded(words),
         }
     }
 
     /// Waits for a role that ends though nobody said so, or says that nobody can go on, and
     /// says why.
     pub async fn role_ended(&mut self) -> String {
-        ended(&mut self.roles, &self.crew.halt).await
+        ended(&mut self.roles, &self.context.halt).await
     }
 
     /// Says stop, and waits until everybody has ended their children and given back what
@@ -296,26 +302,26 @@ impl Fleet {
 
     /// Removes folders and refs of runs that nobody needs any more.
     pub async fn clear_up(&self) -> LedgerResult<()> {
-        clear_up(&self.crew).await
+        clear_up(&self.context).await
     }
 
     /// Fast-forwards the user's branch where that is clean.
     pub async fn present(&self) -> Result<BaseUpdate, WorkspaceError> {
-        self.crew.yard.present().await
+        self.context.workspaces.present().await
     }
 }
 
 /// Whether nothing is left that a fleet could do: with the tasks that it has, with issues, or
 /// with a plan, unless the planner gave up. Several looks are one only if nobody wrote
 /// meanwhile: an issue that becomes a task must not be missed as both.
-pub(crate) async fn is_at_rest(crew: &RoleContext, gave_up: bool) -> LedgerResult<bool> {
-    let ledger = crew.book.ledger();
+pub(crate) async fn is_at_rest(context: &RoleContext, gave_up: bool) -> LedgerResult<bool> {
+    let ledger = context.ledger.ledger();
     let head = ledger.event_head().await?;
-    if !is_settled(&crew.book, &crew.settings.staffed).await? {
+    if !is_settled(&context.ledger, &context.settings.staffed).await? {
         return Ok(false);
     }
-    let has_requirement = planner::has_requirement(crew).await && !gave_up;
-    let inputs = planner::inputs(crew, has_requirement).await?;
+    let has_requirement = planner::has_requirement(context).await && !gave_up;
+    let inputs = planner::inputs(context, has_requirement).await?;
     let rests = inputs.issue_backlog == 0 && inputs.may_plan().is_err();
     Ok(rests && ledger.event_head().await?.seq() == head.seq())
 }
@@ -335,8 +341,10 @@ async fn ended(roles: &mut JoinSet<(FleetRole, LedgerResult<()>)>, halt: &FleetH
     };
     match ended {
         None => std::future::pending().await,
-        Some(Ok((post, Ok(())))) => format!("the {} has ended", post.word()),
-        Some(Ok((post, Err(error)))) => format!("the {} cannot go on: {error}", post.word()),
+        Some(Ok((fleet_role, Ok(())))) => format!("the {} has ended", fleet_role.word()),
+        Some(Ok((fleet_role, Err(error)))) => {
+            format!("the {} cannot go on: {error}", fleet_role.word())
+        }
         Some(Err(error)) => format!("a role has crashed: {error}"),
     }
 }

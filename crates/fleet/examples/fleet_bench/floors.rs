@@ -14,7 +14,7 @@ use runner_lifecycle::row::Intent;
 use runner_lifecycle::run::Lease;
 use runner_lifecycle::{BasePosition, Facts, LeasePurpose, Task, TaskId};
 
-use crate::crew::{WORKERS, create};
+use crate::fleet::{WORKERS, create};
 use crate::instant::changes_of;
 
 /// Lives a second through the calls of the ledger that change something, and through the
@@ -25,17 +25,17 @@ pub(crate) async fn ledger(ledger: &Ledger, tasks: u32) -> f64 {
     let queue = Arc::new(tokio::sync::Mutex::new(()));
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..WORKERS {
-        let (book, queue) = (LedgerPort::new(ledger.clone()), Arc::clone(&queue));
+        let (ledger, queue) = (LedgerPort::new(ledger.clone()), Arc::clone(&queue));
         clients.spawn(async move {
             let owner = format!("c{client}");
             let mut done = 0_u32;
             loop {
                 let key = format!("{owner}/{done}");
                 let wanted = ClaimRequest::work(&owner, "worker", &key);
-                let Some(claimed) = book.claim_next(&wanted).await.unwrap() else {
+                let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() else {
                     return done;
                 };
-                life(&book, &owner, &key, &claimed.task.id, &queue).await;
+                life(&ledger, &owner, &key, &claimed.task.id, &queue).await;
                 done += 1;
             }
         });
@@ -53,55 +53,58 @@ fn packet(task: &Task, run_id: &str) -> ResultPacket {
     done_packet(task, run_id, &changes_of(task.id.as_str()), answers, vec![])
 }
 
-async fn lease(book: &LedgerPort, owner: &str) -> (Task, Lease) {
-    let given = book.assigned(owner).await.unwrap().unwrap();
+async fn lease(ledger: &LedgerPort, owner: &str) -> (Task, Lease) {
+    let given = ledger.assigned(owner).await.unwrap().unwrap();
     (given.task, given.lease)
 }
 
 /// From claimed to merged.
 async fn life(
-    book: &LedgerPort,
+    ledger: &LedgerPort,
     owner: &str,
     key: &str,
     id: &TaskId,
     queue: &tokio::sync::Mutex<()>,
 ) {
-    let (task, held) = lease(book, owner).await;
-    book.heartbeat(&held).await.unwrap();
+    let (task, held) = lease(ledger, owner).await;
+    ledger.heartbeat(&held).await.unwrap();
     let run_id = held.run_id.clone();
     let ending = WorkEnding::Success {
         result: Some(id.to_string()),
         packet: packet(&task, &run_id),
     };
-    book.finish(&held, ending, Facts::default()).await.unwrap();
+    ledger
+        .finish(&held, ending, Facts::default())
+        .await
+        .unwrap();
     let claim = Claim {
         owner: owner.to_owned(),
         purpose: LeasePurpose::Judge,
         key: format!("{key}/judge"),
         base: None,
     };
-    book.claim(id, claim).await.unwrap();
-    let (task, held) = lease(book, owner).await;
-    book.heartbeat(&held).await.unwrap();
+    ledger.claim(id, claim).await.unwrap();
+    let (task, held) = lease(ledger, owner).await;
+    ledger.heartbeat(&held).await.unwrap();
     let approve = JudgeEnding::Approve {
         packet: packet(&task, &run_id),
     };
-    book.judge(&held, approve).await.unwrap();
+    ledger.judge(&held, approve).await.unwrap();
     // One head per base, and it is whoever is first: perhaps another one's result.
     let _head = queue.lock().await;
     let mut wanted = ClaimRequest::work(owner, "", &format!("{key}/merge"));
     wanted.purpose = LeasePurpose::Merge;
     wanted.base = Some("main".to_owned());
-    book.claim_next(&wanted).await.unwrap().unwrap();
-    let (task, held) = lease(book, owner).await;
+    ledger.claim_next(&wanted).await.unwrap().unwrap();
+    let (task, held) = lease(ledger, owner).await;
     let packet = packet(&task, &held.run_id);
-    book.heartbeat(&held).await.unwrap();
+    ledger.heartbeat(&held).await.unwrap();
     let intent = Intent {
         old_base: "old".to_owned(),
         merge_commit: "new".to_owned(),
     };
-    book.record_intent(&held, &intent, packet).await.unwrap();
-    let settled = book.settle_intent(&held, &intent, BasePosition::Merged);
+    ledger.record_intent(&held, &intent, packet).await.unwrap();
+    let settled = ledger.settle_intent(&held, &intent, BasePosition::Merged);
     settled.await.unwrap();
 }
 

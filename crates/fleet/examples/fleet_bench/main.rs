@@ -4,7 +4,7 @@
 //! a home without settings.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod crew;
+mod fleet;
 mod floors;
 mod instant;
 
@@ -125,18 +125,18 @@ fn one_round(
     );
     let (started, _all) = tokio::sync::mpsc::unbounded_channel();
     let plain = runtime.block_on(async {
-        let ledger = crew::open(&without).await;
-        let yard = Arc::new(instant::InstantYard::new(started));
-        crew::rate(&ledger, yard, &without, tasks).await
+        let ledger = fleet::open(&without).await;
+        let workspaces = Arc::new(instant::InstantYard::new(started));
+        fleet::rate(&ledger, workspaces, &without, tasks).await
     });
     let floor = runtime.block_on(async {
-        let ledger = crew::open(&alone).await;
+        let ledger = fleet::open(&alone).await;
         floors::ledger(&ledger, tasks).await
     });
     let copy = project_copy(project, &with);
     let git = runtime.block_on(async {
-        let ledger = crew::open(&with).await;
-        crew::rate(&ledger, yard_of(&copy), &with, tasks).await
+        let ledger = fleet::open(&with).await;
+        fleet::rate(&ledger, yard_of(&copy), &with, tasks).await
     });
     let merged = floors::git_in(&copy, &["ls-tree", "--name-only", "main"]);
     assert!(merged.lines().count() > tasks as usize, "{merged}");
@@ -158,13 +158,13 @@ fn project_copy(project: &Path, folder: &Path) -> PathBuf {
 }
 
 fn yard_of(root: &Path) -> Arc<LocalWorkspaces> {
-    let yard = LocalWorkspaces::open(WorkspaceContext {
+    let workspaces = LocalWorkspaces::open(WorkspaceContext {
         root: root.to_owned(),
         base: None,
         supervisor: Supervisor::this_binary(),
         watcher: None,
     });
-    Arc::new(yard.unwrap())
+    Arc::new(workspaces.unwrap())
 }
 
 /// How long single tasks wait in a fleet with nothing else to do, in milliseconds: from
@@ -174,29 +174,29 @@ async fn waits(project: &Path, agent_dir: &Path, folder: &Path) -> (Vec<f64>, Ve
     std::fs::create_dir_all(&without).unwrap();
     std::fs::create_dir_all(&with).unwrap();
     let (sender, mut started) = tokio::sync::mpsc::unbounded_channel();
-    let ledger = crew::open(&without).await;
-    let yard = Arc::new(instant::InstantYard::new(sender));
-    let mut fleet = crew::begin(&ledger, yard, &without);
+    let ledger = fleet::open(&without).await;
+    let workspaces = Arc::new(instant::InstantYard::new(sender));
+    let mut fleet = fleet::begin(&ledger, workspaces, &without);
     let mut plain = Vec::new();
     for number in 0..WAITS {
         quiet().await;
-        crew::create(&ledger, std::iter::once(format!("t{number}"))).await;
+        fleet::create(&ledger, std::iter::once(format!("t{number}"))).await;
         let todo = Instant::now();
         let begun = started.recv().await.unwrap();
         // Negative: it began before the creator heard of its own commit.
         plain.push(begun.saturating_duration_since(todo).as_secs_f64() * 1e3);
-        crew::all_done(&ledger, u64::from(number) + 1).await;
+        fleet::all_done(&ledger, u64::from(number) + 1).await;
     }
     fleet.end().await;
     let copy = project_copy(project, &with);
-    let ledger = crew::open(&with).await;
-    let mut fleet = crew::begin(&ledger, yard_of(&copy), &with);
+    let ledger = fleet::open(&with).await;
+    let mut fleet = fleet::begin(&ledger, yard_of(&copy), &with);
     let mut real = Vec::new();
     for number in 0..WAITS {
         quiet().await;
-        crew::create(&ledger, std::iter::once(format!("idle{number}"))).await;
+        fleet::create(&ledger, std::iter::once(format!("idle{number}"))).await;
         let todo = wall_clock();
-        crew::all_done(&ledger, u64::from(number) + 1).await;
+        fleet::all_done(&ledger, u64::from(number) + 1).await;
         let started = agent_dir.join(format!("started-idle{number}-1"));
         let nanos = std::fs::read_to_string(started).unwrap();
         let begun = Duration::from_nanos(nanos.trim().parse().unwrap());

@@ -102,9 +102,9 @@ impl ProjectBacklog {
         };
         match self.text() {
             Ok(text) => seen.requirement = text,
-            Err(trouble) => seen.failures.push(FailedSource {
+            Err(workspace_error) => seen.failures.push(FailedSource {
                 source: "requirement".to_owned(),
-                reason: trouble.0,
+                reason: workspace_error.0,
             }),
         }
         seen.planned = self.is_planned(&seen.requirement).await?;
@@ -202,7 +202,7 @@ impl ProjectBacklog {
     }
 }
 
-fn trouble(error: &StoreError) -> WorkspaceError {
+fn workspace_error(error: &StoreError) -> WorkspaceError {
     WorkspaceError(error.to_string())
 }
 
@@ -214,13 +214,17 @@ impl FleetBacklog for ProjectBacklog {
             match self.is_planned(&text).await {
                 Ok(true) => Ok(String::new()),
                 Ok(false) => Ok(text),
-                Err(error) => Err(trouble(&error)),
+                Err(error) => Err(workspace_error(&error)),
             }
         })
     }
 
     fn sync(&self) -> WorkspaceFuture<'_, OutsideWork> {
-        Box::pin(async { self.outside().await.map_err(|error| trouble(&error)) })
+        Box::pin(async {
+            self.outside()
+                .await
+                .map_err(|error| workspace_error(&error))
+        })
     }
 
     fn changes(&self) -> BacklogChanges {

@@ -97,27 +97,31 @@ impl Default for TestOrder {
     }
 }
 
-fn trouble(error: impl std::fmt::Display) -> WorkspaceError {
+fn error(error: impl std::fmt::Display) -> WorkspaceError {
     WorkspaceError(error.to_string())
 }
 
 fn answer(op: &str, order: Value) -> Result<Value, WorkspaceError> {
     let order = match order {
         Value::Null => TestOrder::default(),
-        order => serde_json::from_value(order).map_err(trouble)?,
+        order => serde_json::from_value(order).map_err(error)?,
     };
-    let yard = LocalWorkspaces::open(WorkspaceContext {
-        root: std::env::current_dir().map_err(trouble)?,
+    let workspaces = LocalWorkspaces::open(WorkspaceContext {
+        root: std::env::current_dir().map_err(error)?,
         base: order.base_branch.clone(),
         supervisor: Supervisor::this_binary(),
         watcher: None,
     })?;
     tokio::runtime::Runtime::new()
-        .map_err(trouble)?
-        .block_on(ask(&yard, op, order))
+        .map_err(error)?
+        .block_on(ask(&workspaces, op, order))
 }
 
-async fn ask(yard: &LocalWorkspaces, op: &str, order: TestOrder) -> Result<Value, WorkspaceError> {
+async fn ask(
+    workspaces: &LocalWorkspaces,
+    op: &str,
+    order: TestOrder,
+) -> Result<Value, WorkspaceError> {
     // It lives until the end: dropping it would raise the sign.
     let (stopper, stop) = StopHandle::new();
     if let Some(path) = order.stop_when.clone() {
@@ -136,47 +140,48 @@ async fn ask(yard: &LocalWorkspaces, op: &str, order: TestOrder) -> Result<Value
         merge_commit: order.new.clone(),
     };
     Ok(match op {
-        "base" => json!(yard.base().await?),
-        "work" => work(yard, &order, stop).await?,
+        "base" => json!(workspaces.base().await?),
+        "work" => work(workspaces, &order, stop).await?,
         "works" => {
             let runs: Vec<_> = order
                 .all
                 .into_iter()
                 .map(|order| {
-                    let (yard, stop) = (yard.clone(), stop.clone());
-                    tokio::spawn(async move { work(&yard, &order, stop).await })
+                    let (workspaces, stop) = (workspaces.clone(), stop.clone());
+                    tokio::spawn(async move { work(&workspaces, &order, stop).await })
                 })
                 .collect();
             let mut all = Vec::new();
             for run in runs {
-                all.push(run.await.map_err(trouble)??);
+                all.push(run.await.map_err(error)??);
             }
             json!(all)
         }
-        "start_of" => json!(yard.start_of(order.result).await?),
+        "start_of" => json!(workspaces.start_of(order.result).await?),
         "changes" => json!(
-            yard.changes(order.start, order.result)
+            workspaces
+                .changes(order.start, order.result)
                 .await?
                 .map(|it| changes(&it))
         ),
-        "diff_bytes" => json!(yard.diff_bytes(order.start, order.result).await?),
+        "diff_bytes" => json!(workspaces.diff_bytes(order.start, order.result).await?),
         "check" => {
             let task = task(&order)?;
-            let checks = yard.check(order.commit, Some(task), stop).await?;
+            let checks = workspaces.check(order.commit, Some(task), stop).await?;
             json!(checks.iter().map(checked).collect::<Vec<_>>())
         }
-        "review" => review(yard, &order, stop).await?,
+        "review" => review(workspaces, &order, stop).await?,
         "plan" => {
             let order = PlanOrder {
                 requirement: order.requirement,
                 findings: order.findings,
                 attempt: 1,
             };
-            json!(yard.plan(order, stop).await?)
+            json!(workspaces.plan(order, stop).await?)
         }
         "merge" => {
             let task = task(&order)?;
-            match yard
+            match workspaces
                 .merge(order.base, order.result, task, order.run_id)
                 .await?
             {
@@ -186,19 +191,19 @@ async fn ask(yard: &LocalWorkspaces, op: &str, order: TestOrder) -> Result<Value
                 TaskMergeOutcome::Missing => json!("missing"),
             }
         }
-        "position" => json!(yard.position(intent).await?.as_str()),
-        "move" => json!(yard.move_base(intent).await?),
-        "present" => match yard.present().await? {
+        "position" => json!(workspaces.position(intent).await?.as_str()),
+        "move" => json!(workspaces.move_base(intent).await?),
+        "present" => match workspaces.present().await? {
             BaseUpdate::UpToDate => json!("up to date"),
             BaseUpdate::Behind(why) => json!({"behind": why}),
         },
         "sweep" => {
-            let mut gone = yard.kept().await?;
+            let mut gone = workspaces.kept().await?;
             gone.retain(|it| {
                 let run = (it.task.to_string(), it.run_id.clone(), it.token);
                 !order.in_use.contains(&run)
             });
-            yard.sweep(gone).await?;
+            workspaces.sweep(gone).await?;
             json!("swept")
         }
         other => return Err(WorkspaceError(format!("there is no {other:?}"))),
@@ -206,7 +211,7 @@ async fn ask(yard: &LocalWorkspaces, op: &str, order: TestOrder) -> Result<Value
 }
 
 fn task(order: &TestOrder) -> Result<Task, WorkspaceError> {
-    let mut task = Task::blank(TaskId::parse(&order.task).map_err(trouble)?);
+    let mut task = Task::blank(TaskId::parse(&order.task).map_err(error)?);
     task.title = format!("Do {}", order.task);
     "As the script says.".clone_into(&mut task.goal);
     task.commands.clone_from(&order.commands);
@@ -215,7 +220,7 @@ fn task(order: &TestOrder) -> Result<Task, WorkspaceError> {
 }
 
 async fn work(
-    yard: &LocalWorkspaces,
+    workspaces: &LocalWorkspaces,
     order: &TestOrder,
     stop: StopSign,
 ) -> Result<Value, WorkspaceError> {
@@ -230,8 +235,8 @@ async fn work(
             "priority": "normal"
         }
     }))
-    .map_err(trouble)?;
-    let worked = yard
+    .map_err(error)?;
+    let worked = workspaces
         .work(
             WorkOrder {
                 task: task(order)?,
@@ -277,11 +282,11 @@ fn checked(check: &CheckOutcome) -> Value {
 }
 
 async fn review(
-    yard: &LocalWorkspaces,
+    workspaces: &LocalWorkspaces,
     order: &TestOrder,
     stop: StopSign,
 ) -> Result<Value, WorkspaceError> {
-    let reviewed = yard
+    let reviewed = workspaces
         .review(
             ReviewOrder {
                 task: task(order)?,

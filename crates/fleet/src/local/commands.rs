@@ -4,7 +4,7 @@ use runner_core::config::Config;
 use runner_lifecycle::Task;
 
 use super::threads::ThreadCall;
-use super::{LocalWorkspaces, answers, trouble};
+use super::{LocalWorkspaces, answers, error};
 use crate::rules::answers::{GUARD, planned_checks};
 use crate::workspaces::{CheckEnd, CheckOutcome, WorkspaceError};
 
@@ -16,7 +16,7 @@ impl LocalWorkspaces {
         task: Option<&Task>,
         call: &ThreadCall,
     ) -> Result<Vec<CheckOutcome>, WorkspaceError> {
-        let config = self.workshop()?.config().map_err(trouble)?;
+        let config = self.repo()?.config().map_err(error)?;
         let about = task.map_or(GUARD, |task| task.id.as_str());
         let guard = vec![(GUARD.to_owned(), config.guard.command.clone())];
         let commands = guard.into_iter().chain(task.into_iter().flat_map(argvs));
@@ -44,12 +44,12 @@ impl LocalWorkspaces {
         call: &ThreadCall,
     ) -> Result<Vec<CheckOutcome>, WorkspaceError> {
         let argvs: Vec<Vec<String>> = commands.iter().map(|(_, argv)| argv.clone()).collect();
-        let workshop = self.workshop()?;
+        let repo = self.repo()?;
         let runs = self
             .hosted(about, &call.cancel, |host| {
-                workshop.check(commit, &argvs, config, host)
+                repo.check(commit, &argvs, config, host)
             })
-            .map_err(trouble)?;
+            .map_err(error)?;
         let Some(runs) = runs else {
             return Ok(commands.iter().map(|(id, _)| missing(id, commit)).collect());
         };

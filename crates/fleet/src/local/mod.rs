@@ -59,23 +59,23 @@ impl std::fmt::Debug for WorkspaceContext {
 /// Git, guards and sessions of one project on this machine.
 #[derive(Clone, Debug)]
 pub struct LocalWorkspaces {
-    outfit: Arc<WorkspaceContext>,
+    context: Arc<WorkspaceContext>,
     base: String,
 }
 
 impl LocalWorkspaces {
     /// Opens a project. It blocks for a few calls of git.
-    pub fn open(outfit: WorkspaceContext) -> Result<Self, WorkspaceError> {
-        let named = outfit
+    pub fn open(context: WorkspaceContext) -> Result<Self, WorkspaceError> {
+        let named = context
             .base
             .clone()
-            .or_else(|| configured_base(&outfit.root));
-        let workshop = FleetRepo::open(&outfit.root, named.as_deref()).map_err(trouble)?;
+            .or_else(|| configured_base(&context.root));
+        let repo = FleetRepo::open(&context.root, named.as_deref()).map_err(error)?;
         Ok(LocalWorkspaces {
-            base: workshop.base_branch().to_owned(),
-            outfit: Arc::new(WorkspaceContext {
-                root: workshop.root().to_owned(),
-                ..outfit
+            base: repo.base_branch().to_owned(),
+            context: Arc::new(WorkspaceContext {
+                root: repo.root().to_owned(),
+                ..context
             }),
         })
     }
@@ -87,11 +87,11 @@ impl LocalWorkspaces {
 
     /// The root of the project's work tree.
     pub fn root(&self) -> &Path {
-        &self.outfit.root
+        &self.context.root
     }
 
-    fn workshop(&self) -> Result<FleetRepo, WorkspaceError> {
-        FleetRepo::reopen(&self.outfit.root, &self.base).map_err(trouble)
+    fn repo(&self) -> Result<FleetRepo, WorkspaceError> {
+        FleetRepo::reopen(&self.context.root, &self.base).map_err(error)
     }
 
     /// Does something with git on a thread of its own.
@@ -99,8 +99,8 @@ impl LocalWorkspaces {
         &self,
         act: impl FnOnce(&FleetRepo) -> runner::Result<T> + Send + 'static,
     ) -> WorkspaceFuture<'static, T> {
-        let yard = self.clone();
-        Box::pin(async move { on_thread(move || act(&yard.workshop()?).map_err(trouble)).await? })
+        let workspaces = self.clone();
+        Box::pin(async move { on_thread(move || act(&workspaces.repo()?).map_err(error)).await? })
     }
 
     /// Calls a function with a host whose observer tells the watcher about a run.
@@ -112,12 +112,12 @@ impl LocalWorkspaces {
     ) -> T {
         let mut observer = RunObserver {
             about,
-            watcher: self.outfit.watcher.as_ref(),
+            watcher: self.context.watcher.as_ref(),
         };
         act(&mut RunContext {
             clock: &SystemWallClock,
             cancel,
-            supervisor: &self.outfit.supervisor,
+            supervisor: &self.context.supervisor,
             observer: &mut observer,
         })
     }
@@ -144,7 +144,7 @@ impl ProgressObserver for RunObserver<'_> {
 }
 
 /// An error of the loop's library in the words of a yard.
-fn trouble(error: runner::Error) -> WorkspaceError {
+fn error(error: runner::Error) -> WorkspaceError {
     let mut words = error.message;
     if let Some(hint) = error.hint {
         words.push_str("; ");
@@ -159,15 +159,15 @@ impl Workspaces for LocalWorkspaces {
     }
 
     fn work(&self, order: WorkOrder, stop: StopSign) -> WorkspaceFuture<'_, WorkOutcome> {
-        let yard = self.clone();
+        let workspaces = self.clone();
         let timebox = std::time::Duration::from_secs(order.task.timebox_seconds.into());
         Box::pin(supervised(stop, Some(timebox), move |call| {
-            yard.work_on(&order, call)
+            workspaces.work_on(&order, call)
         }))
     }
 
     fn start_of(&self, result: String) -> WorkspaceFuture<'_, Option<String>> {
-        self.with_git(move |workshop| workshop.start_of(&result))
+        self.with_git(move |repo| repo.start_of(&result))
     }
 
     fn changes(
@@ -175,14 +175,14 @@ impl Workspaces for LocalWorkspaces {
         start: String,
         result: String,
     ) -> WorkspaceFuture<'_, Option<Vec<ResourceChange>>> {
-        self.with_git(move |workshop| {
-            let changes = workshop.changes(&start, &result)?;
+        self.with_git(move |repo| {
+            let changes = repo.changes(&start, &result)?;
             Ok(changes.map(answers::resource_changes))
         })
     }
 
     fn diff_bytes(&self, start: String, result: String) -> WorkspaceFuture<'_, u64> {
-        self.with_git(move |workshop| workshop.diff_bytes(&start, &result))
+        self.with_git(move |repo| repo.diff_bytes(&start, &result))
     }
 
     fn check(
@@ -191,16 +191,16 @@ impl Workspaces for LocalWorkspaces {
         task: Option<Task>,
         stop: StopSign,
     ) -> WorkspaceFuture<'_, Vec<CheckOutcome>> {
-        let yard = self.clone();
+        let workspaces = self.clone();
         Box::pin(supervised(stop, None, move |call| {
-            yard.check_at(&commit, task.as_ref(), call)
+            workspaces.check_at(&commit, task.as_ref(), call)
         }))
     }
 
     fn review(&self, order: ReviewOrder, stop: StopSign) -> WorkspaceFuture<'_, ReviewReply> {
-        let yard = self.clone();
+        let workspaces = self.clone();
         Box::pin(supervised(stop, None, move |call| {
-            yard.ask_reviewer(&order, call)
+            workspaces.ask_reviewer(&order, call)
         }))
     }
 
@@ -211,7 +211,7 @@ impl Workspaces for LocalWorkspaces {
         task: Task,
         run_id: String,
     ) -> WorkspaceFuture<'_, TaskMergeOutcome> {
-        self.with_git(move |workshop| {
+        self.with_git(move |repo| {
             let message = TaskMessage {
                 title: &task.title,
                 task_id: task.id.as_str(),
@@ -219,7 +219,7 @@ impl Workspaces for LocalWorkspaces {
                 result: Some(&result),
                 guard: None,
             };
-            let merged = workshop.merge(MergeOf {
+            let merged = repo.merge(MergeOf {
                 base: &base,
                 result: &result,
                 message: &message.text(),
@@ -234,8 +234,8 @@ impl Workspaces for LocalWorkspaces {
     }
 
     fn position(&self, intent: Intent) -> WorkspaceFuture<'_, BasePosition> {
-        self.with_git(move |workshop| {
-            let at = workshop.position(&intent.old_base, &intent.merge_commit)?;
+        self.with_git(move |repo| {
+            let at = repo.position(&intent.old_base, &intent.merge_commit)?;
             Ok(match at {
                 BaseAt::New => BasePosition::Merged,
                 BaseAt::Old => BasePosition::Old,
@@ -245,12 +245,12 @@ impl Workspaces for LocalWorkspaces {
     }
 
     fn move_base(&self, intent: Intent) -> WorkspaceFuture<'_, bool> {
-        self.with_git(move |workshop| workshop.move_base(&intent.old_base, &intent.merge_commit))
+        self.with_git(move |repo| repo.move_base(&intent.old_base, &intent.merge_commit))
     }
 
     fn present(&self) -> WorkspaceFuture<'_, BaseUpdate> {
-        self.with_git(|workshop| {
-            Ok(match workshop.present()? {
+        self.with_git(|repo| {
+            Ok(match repo.present()? {
                 Shown::UpToDate => BaseUpdate::UpToDate,
                 Shown::Behind(why) => BaseUpdate::Behind(why),
             })
@@ -258,15 +258,15 @@ impl Workspaces for LocalWorkspaces {
     }
 
     fn plan(&self, order: PlanOrder, stop: StopSign) -> WorkspaceFuture<'_, String> {
-        let yard = self.clone();
+        let workspaces = self.clone();
         Box::pin(supervised(stop, None, move |call| {
-            yard.ask_planner(&order, call)
+            workspaces.ask_planner(&order, call)
         }))
     }
 
     fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
-        self.with_git(|workshop| {
-            let kept = workshop.kept()?.into_iter();
+        self.with_git(|repo| {
+            let kept = repo.kept()?.into_iter();
             let kept = kept.filter_map(|run| {
                 Some(LeftoverRun {
                     task: TaskId::parse(&run.task).ok()?,
@@ -279,13 +279,13 @@ impl Workspaces for LocalWorkspaces {
     }
 
     fn sweep(&self, gone: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()> {
-        self.with_git(move |workshop| {
+        self.with_git(move |repo| {
             let gone = gone.into_iter().map(|run| RunName {
                 task: run.task.into(),
                 run_id: run.run_id,
                 token: run.token,
             });
-            workshop.sweep(&gone.collect::<Vec<_>>(), &Cancel::new()?)
+            repo.sweep(&gone.collect::<Vec<_>>(), &Cancel::new()?)
         })
     }
 }

@@ -6,7 +6,7 @@ use runner::fleet_repo::{SessionAnswer, SessionQuestion};
 use runner_core::text::cut_chars;
 
 use super::threads::ThreadCall;
-use super::{LocalWorkspaces, trouble};
+use super::{LocalWorkspaces, error};
 use crate::rules::{plan, verdict};
 use crate::workspaces::{PlanOrder, ReviewOrder, ReviewReply, WorkspaceError};
 use runner_lifecycle::Timestamp;
@@ -44,7 +44,7 @@ impl LocalWorkspaces {
         order: &PlanOrder,
         call: &ThreadCall,
     ) -> Result<String, WorkspaceError> {
-        let base = self.workshop()?.base().map_err(trouble)?;
+        let base = self.repo()?.base().map_err(error)?;
         let question = SessionQuestion {
             kind: "plan",
             about: "plan",
@@ -67,14 +67,14 @@ impl LocalWorkspaces {
         question: SessionQuestion<'_>,
         call: &ThreadCall,
     ) -> Result<(SessionAnswer, String), WorkspaceError> {
-        let workshop = self.workshop()?;
-        let config = workshop.config().map_err(trouble)?;
+        let repo = self.repo()?;
+        let config = repo.config().map_err(error)?;
         let account = config.executor.backend.as_str().to_owned();
         let answer = self
             .hosted(question.about, &call.cancel, |host| {
-                workshop.ask(question, &config, host)
+                repo.ask(question, &config, host)
             })
-            .map_err(trouble)?;
+            .map_err(error)?;
         let answer = answer
             .ok_or_else(|| WorkspaceError(format!("commit {} is not there", question.commit)))?;
         Ok((answer, account))

@@ -8,7 +8,7 @@ use runner_lifecycle::Timestamp;
 use runner_lifecycle::retry::LoopEnding;
 
 use super::threads::ThreadCall;
-use super::{LocalWorkspaces, answers, config, trouble};
+use super::{LocalWorkspaces, answers, config, error};
 use crate::rules::answers::GUARD;
 use crate::rules::goal::goal_text;
 use crate::workspaces::{
@@ -21,7 +21,7 @@ impl LocalWorkspaces {
         order: &WorkOrder,
         call: &ThreadCall,
     ) -> Result<WorkOutcome, WorkspaceError> {
-        let workshop = self.workshop()?;
+        let repo = self.repo()?;
         let (text, config) = self.config_of(order)?;
         let name = RunName {
             task: order.task.id.to_string(),
@@ -41,14 +41,14 @@ impl LocalWorkspaces {
         };
         let report = self
             .hosted(&order.run_id, &call.cancel, |host| {
-                workshop.run(run, &|| call.is_time_up(), host)
+                repo.run(run, &|| call.is_time_up(), host)
             })
-            .map_err(trouble)?;
+            .map_err(error)?;
         let result = report
             .result
             .as_ref()
             .map(|commit| -> Result<_, WorkspaceError> {
-                let changes = workshop.changes(&report.start, commit).map_err(trouble)?;
+                let changes = repo.changes(&report.start, commit).map_err(error)?;
                 Ok(WorkResult {
                     start: report.start.clone(),
                     commit: commit.clone(),
@@ -72,7 +72,7 @@ impl LocalWorkspaces {
 
     /// The project's config as this run has it.
     fn config_of(&self, order: &WorkOrder) -> Result<(String, Config), WorkspaceError> {
-        let project = self.workshop()?.config_text().map_err(trouble)?;
+        let project = self.repo()?.config_text().map_err(error)?;
         let model = order.model.as_deref();
         let text =
             config::of_run(&project, model, order.task.timebox_seconds).map_err(|error| {
@@ -110,7 +110,7 @@ impl LocalWorkspaces {
                 "the time was up while the commands ran".clone_into(&mut worked.why);
             }
             Err(_) if call.cancel.is_cancelled() => worked.ending = LoopEnding::Interrupted,
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

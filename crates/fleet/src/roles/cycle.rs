@@ -74,7 +74,7 @@ pub fn packet_for(task: &Task, guard: &[String]) -> Option<NewPacket> {
 
 /// Recovers while it holds its seat, until the sign is raised.
 pub async fn run(
-    crew: &RoleContext,
+    context: &RoleContext,
     name: &str,
     statistics: &CycleStatistics,
     stop: StopSign,
@@ -82,9 +82,9 @@ pub async fn run(
     let body = |_| {
         let stop = stop.clone();
         async move {
-            let mut watch = RoleWait::new(crew, stop).await?;
+            let mut watch = RoleWait::new(context, stop).await?;
             let mut cycle = Cycle {
-                crew,
+                context,
                 name,
                 statistics,
                 since: Timestamp(0),
@@ -94,7 +94,7 @@ pub async fn run(
             cycle.turn_around(&mut watch).await
         }
     };
-    seated(crew, "cycle", name, stop.clone(), body).await
+    seated(context, "cycle", name, stop.clone(), body).await
 }
 
 /// Whether what becomes of a task depends on what its pull request is now: it may have
@@ -109,7 +109,7 @@ fn needs_pull_request(task: &Task) -> bool {
 }
 
 struct Cycle<'c> {
-    crew: &'c RoleContext,
+    context: &'c RoleContext,
     name: &'c str,
     statistics: &'c CycleStatistics,
     /// Changes before that were looked at.
@@ -122,15 +122,19 @@ struct Cycle<'c> {
 
 impl Cycle<'_> {
     async fn turn_around(&mut self, watch: &mut RoleWait) -> LedgerResult<()> {
-        let crew = self.crew;
-        let mut patience = StoreBackoff::default();
-        let mut outside = crew.backlog.changes();
+        let context = self.context;
+        let mut backoff = StoreBackoff::default();
+        let mut outside = context.backlog.changes();
         while !watch.stop.is_raised() {
             let turn = self.turn().await;
-            if patience.bear(crew, &mut watch.stop, turn).await?.is_some() {
+            if backoff
+                .bear(context, &mut watch.stop, turn)
+                .await?
+                .is_some()
+            {
                 let woke = watch.until_outside(self.whole_look_at, &mut outside);
                 if woke.await == WakeReason::Outside {
-                    self.whole_look_at = crew.clock.now();
+                    self.whole_look_at = context.clock.now();
                 }
             }
         }
@@ -139,23 +143,23 @@ impl Cycle<'_> {
 
     async fn turn(&mut self) -> LedgerResult<()> {
         self.statistics.cycles.fetch_add(1, Ordering::Relaxed);
-        let whole = self.crew.clock.now() >= self.whole_look_at;
-        let now = self.crew.book.now().await?;
+        let whole = self.context.clock.now() >= self.whole_look_at;
+        let now = self.context.ledger.now().await?;
         let mut outside = None;
         if whole {
             self.since = Timestamp(0);
-            outside = self.crew.backlog.sync().await.ok();
+            outside = self.context.backlog.sync().await.ok();
             if let Some(outside) = &outside {
                 self.bring_in(outside).await?;
             }
         }
-        if self.crew.keeps(RoleRule::Recovery) {
+        if self.context.keeps(RoleRule::Recovery) {
             self.recover_all(outside).await?;
         }
         self.since = Timestamp(now.0 - MARGIN_MILLIS);
         if whole {
             self.clean_up().await?;
-            self.whole_look_at = self.crew.clock.now().plus_secs(LOOK_EVERY_SECS);
+            self.whole_look_at = self.context.clock.now().plus_secs(LOOK_EVERY_SECS);
         }
         Ok(())
     }
@@ -164,11 +168,11 @@ impl Cycle<'_> {
     async fn recover_all(&mut self, mut outside: Option<OutsideWork>) -> LedgerResult<()> {
         let mut since = self.since;
         loop {
-            let blocked = self.crew.book.to_recover(since, BATCH).await?;
+            let blocked = self.context.ledger.to_recover(since, BATCH).await?;
             let mut moved = false;
             for task in &blocked {
                 if needs_pull_request(task) && outside.is_none() {
-                    outside = self.crew.backlog.sync().await.ok();
+                    outside = self.context.backlog.sync().await.ok();
                 }
                 moved |= self.recover(task, outside.as_ref()).await?;
             }
@@ -184,7 +188,7 @@ impl Cycle<'_> {
 
     /// Whether the table had something to do for the task.
     async fn recover(&self, task: &Task, outside: Option<&OutsideWork>) -> LedgerResult<bool> {
-        let crew = self.crew;
+        let context = self.context;
         let source = task.source.as_deref().unwrap_or_default();
         let issue = outside.and_then(|outside| outside.issues.get(source));
         let pull_request = outside.and_then(|outside| outside.pull_requests.get(source));
@@ -192,34 +196,36 @@ impl Cycle<'_> {
         if needs_pull_request(task)
             && pull_request.is_none()
             && unread
-            && crew.keeps(RoleRule::NewHead)
+            && context.keeps(RoleRule::NewHead)
         {
             return Ok(false);
         }
         let mut facts = Facts {
             safe_path: has_safe_path(task),
-            issue: issue.filter(|_| crew.keeps(RoleRule::IssueFacts)).cloned(),
+            issue: issue
+                .filter(|_| context.keeps(RoleRule::IssueFacts))
+                .cloned(),
             pull_request: pull_request
-                .filter(|_| crew.keeps(RoleRule::NewHead))
+                .filter(|_| context.keeps(RoleRule::NewHead))
                 .cloned(),
             ..Facts::default()
         };
         let mut version = task.version;
         if task.blocked_on() == Some(BlockReason::LedgerInconsistent)
-            && crew.keeps(RoleRule::Repair)
+            && context.keeps(RoleRule::Repair)
         {
-            facts.repaired = Some(crew.book.repair(&task.id).await?);
+            facts.repaired = Some(context.ledger.repair(&task.id).await?);
             // The repair itself may have been an event of this task.
-            let repaired = crew.book.task(&task.id).await?;
+            let repaired = context.ledger.task(&task.id).await?;
             version = repaired.map_or(version, |task| task.version);
         }
         let request = Request::Recover {
-            packet: packet_for(task, &crew.settings.guard),
+            packet: packet_for(task, &context.settings.guard),
             successor: (task.kind != TaskKind::Research).then(|| successor_id(task)),
         };
         let mut ask = LedgerCall::new(task.id.clone(), self.name, request).for_version(version);
         ask.outside = facts;
-        let outcome = match crew.book.ask("recover", &ask).await {
+        let outcome = match context.ledger.ask("recover", &ask).await {
             Ok(outcome) => outcome,
             // Somebody was faster, or it lives again.
             Err(LedgerError::Refused(_)) => return Ok(false),
@@ -238,19 +244,21 @@ impl Cycle<'_> {
     /// Makes tasks of what waits outside. A source that fails says so at preflight and
     /// keeps the planner from planning; what it would have said is not known.
     async fn bring_in(&self, outside: &OutsideWork) -> LedgerResult<()> {
-        let crew = self.crew;
-        if !crew.keeps(RoleRule::Import) {
+        let context = self.context;
+        if !context.keeps(RoleRule::Import) {
             return Ok(());
         }
         let review_off = Facts {
-            review_off: !crew.settings.review,
+            review_off: !context.settings.review,
             ..Facts::default()
         };
         for new in &outside.tasks {
-            if crew.book.task(&new.id).await?.is_some() {
+            if context.ledger.task(&new.id).await?.is_some() {
                 continue;
             }
-            let made = crew.book.create(self.name, new.clone(), review_off.clone());
+            let made = context
+                .ledger
+                .create(self.name, new.clone(), review_off.clone());
             match made.await {
                 Ok(_) => {
                     self.statistics.imported.fetch_add(1, Ordering::Relaxed);
@@ -265,7 +273,7 @@ impl Cycle<'_> {
 
     /// Sweeps the yard when tasks have ended since the last time.
     async fn clean_up(&mut self) -> LedgerResult<()> {
-        let counts = self.crew.book.counts().await?;
+        let counts = self.context.ledger.counts().await?;
         let ended = counts
             .iter()
             .filter(|count| {
@@ -277,7 +285,7 @@ impl Cycle<'_> {
             .map(|count| count.tasks)
             .sum();
         if self.ended != Some(ended) {
-            sweep(self.crew).await?;
+            sweep(self.context).await?;
             self.ended = Some(ended);
         }
         Ok(())

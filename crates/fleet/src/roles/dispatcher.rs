@@ -41,39 +41,39 @@ pub struct DispatchChoice {
 pub type SilentAgents = BTreeMap<String, Timestamp>;
 
 /// Chooses the next start. None: nothing can start now.
-pub fn choose(floor: &DispatchView, silent: &SilentAgents) -> Option<DispatchChoice> {
-    if floor.paused {
+pub fn choose(dispatch_view: &DispatchView, silent: &SilentAgents) -> Option<DispatchChoice> {
+    if dispatch_view.paused {
         return None;
     }
-    let running: Vec<Lane> = floor
+    let running: Vec<Lane> = dispatch_view
         .busy
         .iter()
         .filter(|busy| busy.purpose == LeasePurpose::Work)
         .map(|busy| busy.lane)
         .collect();
     let mut roles: Vec<&str> = Vec::new();
-    for (role, _) in &floor.ready {
+    for (role, _) in &dispatch_view.ready {
         if !roles.contains(&role.as_str()) {
             roles.push(role);
         }
     }
     roles
         .iter()
-        .find_map(|role| choose_for(floor, silent, role, &running))
+        .find_map(|role| choose_for(dispatch_view, silent, role, &running))
 }
 
 fn choose_for(
-    floor: &DispatchView,
+    dispatch_view: &DispatchView,
     silent: &SilentAgents,
     role: &str,
     running: &[Lane],
 ) -> Option<DispatchChoice> {
-    let idle: Vec<&FleetAgent> = floor
+    let idle: Vec<&FleetAgent> = dispatch_view
         .agents
         .iter()
-        .filter(|agent| agent.role == role && is_free(floor, silent, agent))
+        .filter(|agent| agent.role == role && is_free(dispatch_view, silent, agent))
         .collect();
-    let ready: Vec<&ReadyTask> = floor
+    let ready: Vec<&ReadyTask> = dispatch_view
         .ready
         .iter()
         .filter(|(of, _)| of == role)
@@ -100,57 +100,60 @@ fn failed_often(task: &Task, owner: &str) -> bool {
 }
 
 /// Whether an agent may be given something.
-fn is_free(floor: &DispatchView, silent: &SilentAgents, agent: &FleetAgent) -> bool {
+fn is_free(dispatch_view: &DispatchView, silent: &SilentAgents, agent: &FleetAgent) -> bool {
     let asleep = silent
         .get(&agent.name)
         .is_some_and(|given_at| agent.last_seen_at <= *given_at);
     agent.works_on.is_none()
-        && !agent.is_offline(floor.now)
+        && !agent.is_offline(dispatch_view.now)
         && !asleep
-        && has_quota(floor, &agent.account)
+        && has_quota(dispatch_view, &agent.account)
 }
 
 /// While tasks wait for the quota of an account, it runs one task at a time, and none
 /// before the time at which all its workers expect the quota.
-fn has_quota(floor: &DispatchView, account: &str) -> bool {
-    let Some(view) = floor.accounts.get(account) else {
+fn has_quota(dispatch_view: &DispatchView, account: &str) -> bool {
+    let Some(view) = dispatch_view.accounts.get(account) else {
         return true;
     };
     let runs = |agent: &&FleetAgent| agent.account == account && agent.works_on.is_some();
-    let waits = view.reset_at.is_some_and(|at| at > floor.now);
-    !waits && !floor.agents.iter().any(|agent| runs(&agent))
+    let waits = view.reset_at.is_some_and(|at| at > dispatch_view.now);
+    !waits && !dispatch_view.agents.iter().any(|agent| runs(&agent))
 }
 
 /// Until when accounts are closed that a ready task may need.
-fn next_quota(floor: &DispatchView) -> Option<Timestamp> {
-    let resets = floor.accounts.values().filter_map(|view| view.reset_at);
-    resets.filter(|at| *at > floor.now).min()
+fn next_quota(dispatch_view: &DispatchView) -> Option<Timestamp> {
+    let resets = dispatch_view
+        .accounts
+        .values()
+        .filter_map(|view| view.reset_at);
+    resets.filter(|at| *at > dispatch_view.now).min()
 }
 
 /// Dispatches while it holds its seat, until the sign is raised.
-pub async fn run(crew: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
+pub async fn run(context: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
     let body = |token| {
         let stop = stop.clone();
         async move {
-            let mut watch = RoleWait::new(crew, stop).await?;
+            let mut watch = RoleWait::new(context, stop).await?;
             let mut dispatcher = Dispatcher {
-                crew,
+                context,
                 name,
                 token,
                 claims: 0,
                 silent: SilentAgents::new(),
                 given: SilentAgents::new(),
                 dead_since: Timestamp(0),
-                whole_look_at: crew.clock.now(),
+                whole_look_at: context.clock.now(),
             };
             dispatcher.dispatch(&mut watch).await
         }
     };
-    seated(crew, "dispatcher", name, stop.clone(), body).await
+    seated(context, "dispatcher", name, stop.clone(), body).await
 }
 
 struct Dispatcher<'c> {
-    crew: &'c RoleContext,
+    context: &'c RoleContext,
     name: &'c str,
     token: u64,
     /// Counts the claims of this seat.
@@ -167,11 +170,11 @@ struct Dispatcher<'c> {
 
 impl Dispatcher<'_> {
     async fn dispatch(&mut self, watch: &mut RoleWait) -> LedgerResult<()> {
-        let crew = self.crew;
-        let mut patience = StoreBackoff::default();
+        let context = self.context;
+        let mut backoff = StoreBackoff::default();
         while !watch.stop.is_raised() {
             let turn = self.turn().await;
-            if let Some(next) = patience.bear(crew, &mut watch.stop, turn).await? {
+            if let Some(next) = backoff.bear(context, &mut watch.stop, turn).await? {
                 watch.until(next).await;
             }
         }
@@ -180,15 +183,15 @@ impl Dispatcher<'_> {
 
     /// Starts all that can start; when to look again.
     async fn turn(&mut self) -> LedgerResult<Timestamp> {
-        let crew = self.crew;
+        let context = self.context;
         self.bury().await?;
         loop {
-            let floor = crew.book.floor(&WORKING_ROLES).await?;
-            self.notice(&floor);
-            let Some(choice) = choose(&floor, &self.silent) else {
-                let mut next = crew.next_look();
-                if let Some(at) = next_quota(&floor) {
-                    next = next.min(crew.local(at).await?);
+            let dispatch_view = context.ledger.dispatch_view(&WORKING_ROLES).await?;
+            self.notice(&dispatch_view);
+            let Some(choice) = choose(&dispatch_view, &self.silent) else {
+                let mut next = context.next_look();
+                if let Some(at) = next_quota(&dispatch_view) {
+                    next = next.min(context.local(at).await?);
                 }
                 return Ok(next);
             };
@@ -200,9 +203,9 @@ impl Dispatcher<'_> {
             );
             wanted.lane = Some(choice.lane);
             // Nothing: those that looked ready wait for a lock, and are out of the way now.
-            match crew.book.claim_next(&wanted).await {
+            match context.ledger.claim_next(&wanted).await {
                 Ok(Some(_)) => {
-                    self.given.insert(choice.agent, floor.now);
+                    self.given.insert(choice.agent, dispatch_view.now);
                 }
                 Ok(None) | Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),
@@ -211,12 +214,12 @@ impl Dispatcher<'_> {
     }
 
     /// Remembers who was given something and never said a word.
-    fn notice(&mut self, floor: &DispatchView) {
-        if floor.ready.is_empty() {
+    fn notice(&mut self, dispatch_view: &DispatchView) {
+        if dispatch_view.ready.is_empty() {
             // Nobody was looked at.
             return;
         }
-        for agent in &floor.agents {
+        for agent in &dispatch_view.agents {
             let Some(at) = self.given.get(&agent.name).copied() else {
                 continue;
             };
@@ -228,7 +231,7 @@ impl Dispatcher<'_> {
                 self.silent.insert(agent.name.clone(), at);
             }
         }
-        let agents = &floor.agents;
+        let agents = &dispatch_view.agents;
         self.silent.retain(|name, at| {
             let known = agents.iter().find(|agent| agent.name == *name);
             known.is_some_and(|agent| agent.last_seen_at <= *at)
@@ -237,17 +240,17 @@ impl Dispatcher<'_> {
 
     /// Says of tasks that wait for a dead one that they do.
     async fn bury(&mut self) -> LedgerResult<()> {
-        if !self.crew.keeps(RoleRule::DeadDependency) {
+        if !self.context.keeps(RoleRule::DeadDependency) {
             return Ok(());
         }
-        if self.crew.clock.now() >= self.whole_look_at {
+        if self.context.clock.now() >= self.whole_look_at {
             self.dead_since = Timestamp(0);
-            self.whole_look_at = self.crew.next_look();
+            self.whole_look_at = self.context.next_look();
         }
-        let now = self.crew.book.now().await?;
+        let now = self.context.ledger.now().await?;
         let dead = self
-            .crew
-            .book
+            .context
+            .ledger
             .waits_for_dead(self.dead_since, BATCH)
             .await?;
         for (task, dependency) in &dead {
@@ -257,7 +260,7 @@ impl Dispatcher<'_> {
                 waits_for: Some(dependency.to_string()),
             };
             let ask = LedgerCall::new(task.clone(), self.name, request);
-            match self.crew.book.ask("bury", &ask).await {
+            match self.context.ledger.ask("bury", &ask).await {
                 // Somebody was faster, or it lives again.
                 Ok(_) | Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),

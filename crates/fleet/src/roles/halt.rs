@@ -22,8 +22,8 @@ impl Default for FleetHalt {
 }
 
 impl FleetHalt {
-    fn call(&self, trouble: WorkspaceError) {
-        self.0.send_replace(Some(trouble.0));
+    fn call(&self, error: WorkspaceError) {
+        self.0.send_replace(Some(error.0));
     }
 
     /// Waits until somebody says so, and why.
@@ -40,15 +40,15 @@ impl FleetHalt {
 impl RoleContext {
     /// Whether a trouble of the yard is everybody's: there is no base to work for. Then no
     /// task is to blame, and everybody hears of it.
-    pub(crate) async fn is_everybodys_trouble(&self, stop: &mut StopSign) -> bool {
-        if self.yard.base().await.is_ok() {
+    pub(crate) async fn is_every_tasks_error(&self, stop: &mut StopSign) -> bool {
+        if self.workspaces.base().await.is_ok() {
             return false;
         }
         self.pause(SECOND_LOOK_SECS, stop).await;
-        match self.yard.base().await {
+        match self.workspaces.base().await {
             Ok(_) => false,
-            Err(trouble) => {
-                self.halt.call(trouble);
+            Err(error) => {
+                self.halt.call(error);
                 true
             }
         }

@@ -30,7 +30,7 @@ use crate::workspaces::{
 #[derive(Clone, Debug)]
 pub struct JudgeRole {
     /// What every role works with.
-    pub crew: RoleContext,
+    pub context: RoleContext,
     /// Its name, the same in every life.
     pub name: String,
     /// The account that its reviewers use.
@@ -65,8 +65,10 @@ impl JudgeMemory {
         if let Some(red) = self.bases.get(base) {
             return Ok(*red);
         }
-        let yard = &judge.crew.yard;
-        let checks = yard.check(base.to_owned(), None, sign.clone()).await?;
+        let workspaces = &judge.context.workspaces;
+        let checks = workspaces
+            .check(base.to_owned(), None, sign.clone())
+            .await?;
         let certain = checks.iter().all(|check| check.end != CheckEnd::Unable);
         let red = checks.iter().any(|check| check.end == CheckEnd::Red);
         if !sign.is_raised() && certain {
@@ -86,54 +88,55 @@ pub(super) struct JudgeCase {
 impl JudgeRole {
     /// Judges until the sign is raised.
     pub async fn run(&self, stop: StopSign) -> LedgerResult<()> {
-        let crew = &self.crew;
-        let mut watch = RoleWait::new(crew, stop).await?;
-        let mut patience = StoreBackoff::default();
-        let mut desk = JudgeMemory::default();
+        let context = &self.context;
+        let mut watch = RoleWait::new(context, stop).await?;
+        let mut backoff = StoreBackoff::default();
+        let mut memory = JudgeMemory::default();
         while !watch.stop.is_raised() {
-            let turn = self.turn(&mut watch, &mut desk).await;
-            patience.bear(crew, &mut watch.stop, turn).await?;
+            let turn = self.turn(&mut watch, &mut memory).await;
+            backoff.bear(context, &mut watch.stop, turn).await?;
         }
         // If this is not heard, it counts as gone a little later.
-        drop(crew.book.leave(&self.name).await);
+        drop(context.ledger.leave(&self.name).await);
         Ok(())
     }
 
-    async fn turn(&self, watch: &mut RoleWait, desk: &mut JudgeMemory) -> LedgerResult<()> {
-        let crew = &self.crew;
-        if !desk.registered {
-            crew.book.register(&self.agent()).await?;
-            desk.registered = true;
+    async fn turn(&self, watch: &mut RoleWait, memory: &mut JudgeMemory) -> LedgerResult<()> {
+        let context = &self.context;
+        if !memory.registered {
+            context.ledger.register(&self.agent()).await?;
+            memory.registered = true;
         }
-        if !desk.clear
-            && let Some(left) = crew.book.assigned(&self.name).await?
+        if !memory.clear
+            && let Some(left) = context.ledger.assigned(&self.name).await?
         {
             self.end_leftover(left, &mut watch.stop).await?;
         }
         // Whatever goes wrong from here on may leave a lease behind.
-        desk.clear = false;
-        let bench = loop {
-            let bench = crew.book.bench().await?;
-            let Some(case) = self.claim(&bench, desk, &mut watch.stop).await? else {
-                break bench;
+        memory.clear = false;
+        let judge_queue = loop {
+            let judge_queue = context.ledger.judge_queue().await?;
+            let Some(case) = self.claim(&judge_queue, memory, &mut watch.stop).await? else {
+                break judge_queue;
             };
-            Box::pin(self.attend(case, desk, &mut watch.stop)).await?;
+            Box::pin(self.attend(case, memory, &mut watch.stop)).await?;
             if watch.stop.is_raised() {
                 return Ok(());
             }
         };
-        desk.clear = true;
-        let look = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
-        let next = match bench.next_at {
-            Some(at) => look.min(crew.local(at).await?),
+        memory.clear = true;
+        let look = context.clock.now().plus_secs(LOOK_EVERY_SECS);
+        let next = match judge_queue.next_at {
+            Some(at) => look.min(context.local(at).await?),
             None => look,
         };
         loop {
-            let beat = crew.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
-            if watch.until(beat.min(next)).await != WakeReason::Time || crew.clock.now() >= next {
+            let beat = context.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
+            if watch.until(beat.min(next)).await != WakeReason::Time || context.clock.now() >= next
+            {
                 return Ok(());
             }
-            desk.registered = crew.book.seen(&self.name).await?;
+            memory.registered = context.ledger.seen(&self.name).await?;
         }
     }
 
@@ -141,7 +144,7 @@ impl JudgeRole {
         NewAgent {
             name: self.name.clone(),
             role: "judge".to_owned(),
-            host: self.crew.settings.host.clone(),
+            host: self.context.settings.host.clone(),
             account: self.account.clone(),
             interval_seconds: IDLE_INTERVAL_SECS,
         }
@@ -161,18 +164,18 @@ impl JudgeRole {
     /// Claims the head of the merge queue, else the first result without a verdict.
     async fn claim(
         &self,
-        bench: &JudgeQueue,
-        desk: &mut JudgeMemory,
+        judge_queue: &JudgeQueue,
+        memory: &mut JudgeMemory,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<JudgeCase>> {
-        desk.claims += 1;
-        let key = format!("{}/{}/{}", self.name, self.crew.life, desk.claims);
-        if bench.to_merge
-            && let Some(case) = self.claim_merge(bench, &key, desk, stop).await?
+        memory.claims += 1;
+        let key = format!("{}/{}/{}", self.name, self.context.life, memory.claims);
+        if judge_queue.to_merge
+            && let Some(case) = self.claim_merge(judge_queue, &key, memory, stop).await?
         {
             return Ok(Some(case));
         }
-        if !bench.to_judge {
+        if !judge_queue.to_judge {
             return Ok(None);
         }
         self.claim_next(LeasePurpose::Judge, &key, stop).await
@@ -181,33 +184,33 @@ impl JudgeRole {
     /// While the base is red, only what mends it is merged.
     async fn claim_merge(
         &self,
-        bench: &JudgeQueue,
+        judge_queue: &JudgeQueue,
         key: &str,
-        desk: &mut JudgeMemory,
+        memory: &mut JudgeMemory,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<JudgeCase>> {
-        let crew = &self.crew;
-        let Some(red) = &bench.red_base else {
+        let context = &self.context;
+        let Some(red) = &judge_queue.red_base else {
             return self.claim_next(LeasePurpose::Merge, key, stop).await;
         };
-        match crew.yard.base().await {
+        match context.workspaces.base().await {
             Ok(base) if base != red.commit => {
-                crew.book.set_red_base(None).await?;
+                context.ledger.set_red_base(None).await?;
                 return self.claim_next(LeasePurpose::Merge, key, stop).await;
             }
             _ => {}
         }
-        let Some(mending) = crew.book.end_of_chain(&red.task).await? else {
+        let Some(mending) = context.ledger.end_of_chain(&red.task).await? else {
             return Ok(None);
         };
         if mending.state.is_terminal() {
             // Nobody mends it any longer. Perhaps the guard is not always red.
-            let now = crew.clock.now();
-            if desk.red_retry_at.is_some_and(|at| now < at) {
+            let now = context.clock.now();
+            if memory.red_retry_at.is_some_and(|at| now < at) {
                 return Ok(None);
             }
-            desk.red_retry_at = Some(now.plus_secs(RED_RETRY_SECS));
-            desk.bases.clear();
+            memory.red_retry_at = Some(now.plus_secs(RED_RETRY_SECS));
+            memory.bases.clear();
             return self.claim_next(LeasePurpose::Merge, key, stop).await;
         }
         if mending.blocked_on() != Some(BlockReason::AwaitingJudge) {
@@ -217,9 +220,12 @@ impl JudgeRole {
             owner: self.name.clone(),
             purpose: LeasePurpose::Merge,
             key: key.to_owned(),
-            base: Some(crew.settings.base.clone()),
+            base: Some(context.settings.base.clone()),
         };
-        let claimed = insist(crew, stop, || crew.book.claim(&mending.id, claim.clone())).await;
+        let claimed = insist(context, stop, || {
+            context.ledger.claim(&mending.id, claim.clone())
+        })
+        .await;
         match claimed {
             Some(Ok(_)) => self.case(&mending.id).await,
             Some(Err(LedgerError::Refused(_))) | None => Ok(None),
@@ -233,12 +239,12 @@ impl JudgeRole {
         key: &str,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<JudgeCase>> {
-        let crew = &self.crew;
+        let context = &self.context;
         let mut wanted = ClaimRequest::work(&self.name, "", key);
         wanted.purpose = purpose;
-        wanted.base = (purpose == LeasePurpose::Merge).then(|| crew.settings.base.clone());
+        wanted.base = (purpose == LeasePurpose::Merge).then(|| context.settings.base.clone());
         // A repeat under the same name gets the lease that a lost answer was about.
-        let claimed = insist(crew, stop, || crew.book.claim_next(&wanted)).await;
+        let claimed = insist(context, stop, || context.ledger.claim_next(&wanted)).await;
         match claimed {
             Some(Ok(Some(ClaimedTask { task, .. }))) => self.case(&task.id).await,
             Some(Ok(None) | Err(LedgerError::Refused(_))) | None => Ok(None),
@@ -248,7 +254,7 @@ impl JudgeRole {
 
     /// The case of a claim that succeeded. None: it is over already.
     async fn case(&self, id: &TaskId) -> LedgerResult<Option<JudgeCase>> {
-        let given = self.crew.book.assigned(&self.name).await?;
+        let given = self.context.ledger.assigned(&self.name).await?;
         let given = given.filter(|given| given.task.id == *id);
         Ok(given.and_then(|given| {
             given.run.map(|run| JudgeCase {
@@ -263,17 +269,19 @@ impl JudgeRole {
     async fn attend(
         &self,
         case: JudgeCase,
-        desk: &mut JudgeMemory,
+        memory: &mut JudgeMemory,
         stop: &mut StopSign,
     ) -> LedgerResult<()> {
         let (stopper, sign) = StopHandle::new();
         let work = async {
             match case.lease.purpose {
-                LeasePurpose::Merge => Box::pin(self.merge(&case, desk, sign, stop.clone())).await,
+                LeasePurpose::Merge => {
+                    Box::pin(self.merge(&case, memory, sign, stop.clone())).await
+                }
                 _ => Box::pin(self.judge(&case, sign, stop.clone())).await,
             }
         };
-        let work = while_kept(&self.crew, &case.lease, &stopper, work);
+        let work = while_kept(&self.context, &case.lease, &stopper, work);
         let mut work = std::pin::pin!(work);
         let mut outer = stop.clone();
         let ended = tokio::select! {
@@ -300,7 +308,7 @@ impl JudgeRole {
             match self.evaluate(case, sign.clone()).await {
                 Ok(_) | Err(JudgeStop::Yard(_)) if sign.is_raised() => cut_off(),
                 Ok(ending) => ending,
-                Err(JudgeStop::Yard(trouble)) => self.trouble(trouble, &mut stop).await,
+                Err(JudgeStop::Yard(error)) => self.error(error, &mut stop).await,
                 Err(JudgeStop::Ledger(error)) => return Err(error),
             }
         };
@@ -312,19 +320,15 @@ impl JudgeRole {
         if let (Some(account), Some(task)) = (quota, ended)
             && let Some(at) = task.retry_at()
         {
-            self.crew.book.quota_met(&account, at).await?;
+            self.context.ledger.quota_met(&account, at).await?;
         }
         Ok(())
     }
 
     /// A result is not to blame where there is no base to merge it into.
-    pub(super) async fn trouble(
-        &self,
-        trouble: WorkspaceError,
-        stop: &mut StopSign,
-    ) -> JudgeEnding {
-        let reason = trouble.0;
-        if self.crew.is_everybodys_trouble(stop).await {
+    pub(super) async fn error(&self, error: WorkspaceError, stop: &mut StopSign) -> JudgeEnding {
+        let reason = error.0;
+        if self.context.is_every_tasks_error(stop).await {
             JudgeEnding::StepBack { reason }
         } else {
             JudgeEnding::Unable { reason }
@@ -333,21 +337,24 @@ impl JudgeRole {
 
     /// Lets guard, policy and review look, in this order.
     async fn evaluate(&self, case: &JudgeCase, sign: StopSign) -> Result<JudgeEnding, JudgeStop> {
-        let (crew, task) = (&self.crew, &case.task);
+        let (context, task) = (&self.context, &case.task);
         let result = case.run.result.clone();
         let needs = task.needs_merge();
         let mut start = None;
         if let Some(result) = result.clone().filter(|_| needs) {
-            start = crew.yard.start_of(result).await?;
+            start = context.workspaces.start_of(result).await?;
         }
         let mut findings = Vec::new();
         let changes = match (&start, &result) {
             (Some(start), Some(result)) if needs => {
                 let (start, result) = (start.clone(), result.clone());
-                let changes = crew.yard.changes(start.clone(), result.clone()).await?;
+                let changes = context
+                    .workspaces
+                    .changes(start.clone(), result.clone())
+                    .await?;
                 if let Some(changes) = &changes {
-                    let bytes = crew.yard.diff_bytes(start, result).await?;
-                    let paths = &crew.settings.paths;
+                    let bytes = context.workspaces.diff_bytes(start, result).await?;
+                    let paths = &context.settings.paths;
                     findings = policy::findings(task, paths, changes, bytes);
                 }
                 changes
@@ -359,9 +366,10 @@ impl JudgeRole {
         let ran: Option<Vec<CheckOutcome>> = match (&result, task.kind) {
             // Nobody ran anything on a pull request yet.
             (Some(result), TaskKind::Review) if changes.is_some() => {
-                let checks = crew
-                    .yard
-                    .check(result.clone(), Some(task.clone()), sign.clone());
+                let checks =
+                    context
+                        .workspaces
+                        .check(result.clone(), Some(task.clone()), sign.clone());
                 Some(checks.await?)
             }
             _ => None,
@@ -382,7 +390,7 @@ impl JudgeRole {
             .acceptance
             .iter()
             .any(|one| one.check == CriterionCheck::Review);
-        if (crew.settings.review || asks) && !rules::is_settled_before_review(&evidence) {
+        if (context.settings.review || asks) && !rules::is_settled_before_review(&evidence) {
             let settled = self.settled(task).await.map_err(JudgeStop::Ledger)?;
             let order = ReviewOrder {
                 task: task.clone(),
@@ -393,7 +401,7 @@ impl JudgeRole {
                 criteria: review_criteria(task),
                 settled: settled.clone(),
             };
-            let said = crew.yard.review(order, sign).await?;
+            let said = context.workspaces.review(order, sign).await?;
             evidence.review = rules::ReviewOutcome::read(task, said, &settled);
         }
         Ok(rules::ending(&evidence))
@@ -401,15 +409,15 @@ impl JudgeRole {
 
     /// What an earlier judgement of the lineage raised and the last one did not.
     async fn settled(&self, task: &Task) -> LedgerResult<Vec<ReviewRemark>> {
-        let book = &self.crew.book;
+        let ledger = &self.context.ledger;
         let Some(parent) = &task.rework_of else {
             return Ok(Vec::new());
         };
-        let parent = book.task(parent).await?;
+        let parent = ledger.task(parent).await?;
         let Some(grandparent) = parent.and_then(|parent| parent.rework_of) else {
             return Ok(Vec::new());
         };
-        let before = book.task(&grandparent).await?;
+        let before = ledger.task(&grandparent).await?;
         // A successor begins with its parent's remarks, and judgements add theirs.
         let before = before.map_or(0, |task| task.remarks.len());
         let (old, last) = task.remarks.split_at(before.min(task.remarks.len()));
@@ -425,9 +433,9 @@ impl JudgeRole {
         ending: JudgeEnding,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<Task>> {
-        let crew = &self.crew;
-        let say = |ending: JudgeEnding| async move { crew.book.judge(lease, ending).await };
-        let refusal = match insist(crew, stop, || say(ending.clone())).await {
+        let context = &self.context;
+        let say = |ending: JudgeEnding| async move { context.ledger.judge(lease, ending).await };
+        let refusal = match insist(context, stop, || say(ending.clone())).await {
             None => return Ok(None),
             Some(Ok(outcome)) => return Ok(Some(outcome.task)),
             Some(Err(LedgerError::Refused(refusal))) => refusal,
@@ -446,7 +454,7 @@ impl JudgeRole {
         let unable = JudgeEnding::Unable {
             reason: refusal.to_string(),
         };
-        match insist(crew, stop, || say(unable.clone())).await {
+        match insist(context, stop, || say(unable.clone())).await {
             Some(Ok(outcome)) => Ok(Some(outcome.task)),
             Some(Err(LedgerError::Refused(_))) | None => Ok(None),
             Some(Err(error)) => Err(error),
@@ -463,10 +471,12 @@ impl JudgeRole {
         refusal: &Refusal,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<Task>> {
-        let crew = &self.crew;
+        let context = &self.context;
         let back = || {
             let reason = refusal.to_string();
-            crew.book.judge(lease, JudgeEnding::StepBack { reason })
+            context
+                .ledger
+                .judge(lease, JudgeEnding::StepBack { reason })
         };
         let block = Request::Block {
             code: refusal.code,
@@ -474,8 +484,8 @@ impl JudgeRole {
             waits_for: None,
         };
         let block = LedgerCall::new(lease.task_id.clone(), &self.name, block);
-        let left = match insist(crew, stop, back).await {
-            Some(Ok(_)) => insist(crew, stop, || crew.book.ask("block", &block)).await,
+        let left = match insist(context, stop, back).await {
+            Some(Ok(_)) => insist(context, stop, || context.ledger.ask("block", &block)).await,
             other => other,
         };
         match left {
@@ -509,8 +519,8 @@ pub(super) enum JudgeStop {
 }
 
 impl From<WorkspaceError> for JudgeStop {
-    fn from(trouble: WorkspaceError) -> JudgeStop {
-        JudgeStop::Yard(trouble)
+    fn from(error: WorkspaceError) -> JudgeStop {
+        JudgeStop::Yard(error)
     }
 }
 

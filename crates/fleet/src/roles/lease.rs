@@ -11,20 +11,20 @@ use crate::workspaces::StopHandle;
 ///
 /// It beats a little more often than it must, so that one that comes late is none that is
 /// missed.
-pub(crate) async fn keep_alive(crew: &RoleContext, lease: &Lease, stopper: &StopHandle) {
+pub(crate) async fn keep_alive(context: &RoleContext, lease: &Lease, stopper: &StopHandle) {
     let interval = u64::from(lease.heartbeat_interval_seconds) * 1000;
     let beat_millis = interval * 2 / 3;
-    let patience_millis = (u64::from(lease.timeout_seconds) * 1000).saturating_sub(interval);
-    let mut renewed = crew.clock.steady_millis();
+    let backoff_millis = (u64::from(lease.timeout_seconds) * 1000).saturating_sub(interval);
+    let mut renewed = context.clock.steady_millis();
     let mut failures = StoreBackoff::default();
     loop {
-        let asked = crew.clock.steady_millis();
-        let left = (renewed + patience_millis).saturating_sub(asked);
-        let last = crew.clock.now().plus_millis(left);
+        let asked = context.clock.steady_millis();
+        let left = (renewed + backoff_millis).saturating_sub(asked);
+        let last = context.clock.now().plus_millis(left);
         let answer = tokio::select! {
             biased;
-            answer = crew.book.heartbeat(lease) => Some(answer),
-            () = crew.clock.sleep_until(last) => None,
+            answer = context.ledger.heartbeat(lease) => Some(answer),
+            () = context.clock.sleep_until(last) => None,
         };
         let mut pause = beat_millis;
         match answer {
@@ -37,14 +37,14 @@ pub(crate) async fn keep_alive(crew: &RoleContext, lease: &Lease, stopper: &Stop
                 pause = (failures.next_secs() * 1000).min(beat_millis);
             }
         }
-        let now = crew.clock.steady_millis();
-        let left = (renewed + patience_millis).saturating_sub(now);
+        let now = context.clock.steady_millis();
+        let left = (renewed + backoff_millis).saturating_sub(now);
         if left == 0 {
             break;
         }
-        let next = crew.clock.now().plus_millis(pause.min(left));
-        crew.clock.sleep_until(next).await;
-        if !crew.keeps(RoleRule::Heartbeats) {
+        let next = context.clock.now().plus_millis(pause.min(left));
+        context.clock.sleep_until(next).await;
+        if !context.keeps(RoleRule::Heartbeats) {
             std::future::pending::<()>().await;
         }
     }
@@ -54,7 +54,7 @@ pub(crate) async fn keep_alive(crew: &RoleContext, lease: &Lease, stopper: &Stop
 /// Works while the lease is kept. What was told to stop is still waited for: it ends its
 /// children first.
 pub(crate) async fn while_kept<T>(
-    crew: &RoleContext,
+    context: &RoleContext,
     lease: &Lease,
     stopper: &StopHandle,
     work: impl Future<Output = T>,
@@ -63,7 +63,7 @@ pub(crate) async fn while_kept<T>(
     tokio::select! {
         biased;
         done = &mut work => return done,
-        () = keep_alive(crew, lease, stopper) => {}
+        () = keep_alive(context, lease, stopper) => {}
     }
     work.await
 }

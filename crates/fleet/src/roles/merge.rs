@@ -40,7 +40,7 @@ impl JudgeRole {
     pub(super) async fn merge(
         &self,
         case: &JudgeCase,
-        desk: &mut JudgeMemory,
+        memory: &mut JudgeMemory,
         sign: StopSign,
         mut stop: StopSign,
     ) -> LedgerResult<()> {
@@ -48,11 +48,11 @@ impl JudgeRole {
             reason: "the base moves faster than the guard".to_owned(),
         };
         for _ in 0..ROUNDS {
-            match self.round(case, desk, &sign, &mut stop).await {
+            match self.round(case, memory, &sign, &mut stop).await {
                 Ok(Round::Over) => {
                     // The user's own branch follows where it can; it is not the fleet's
                     // business if it cannot.
-                    drop(self.crew.yard.present().await);
+                    drop(self.context.workspaces.present().await);
                     return Ok(());
                 }
                 Ok(Round::Again) => {}
@@ -60,8 +60,8 @@ impl JudgeRole {
                     ending = ends;
                     break;
                 }
-                Err(JudgeStop::Yard(trouble)) => {
-                    ending = self.trouble(trouble, &mut stop).await;
+                Err(JudgeStop::Yard(error)) => {
+                    ending = self.error(error, &mut stop).await;
                     break;
                 }
                 Err(JudgeStop::Ledger(error)) => return Err(error),
@@ -71,7 +71,7 @@ impl JudgeRole {
             }
         }
         // An open promise is kept by stepping back alone.
-        let task = self.crew.book.task(&case.task.id).await?;
+        let task = self.context.ledger.task(&case.task.id).await?;
         if task.is_some_and(|task| task.intent.is_some()) || sign.is_raised() {
             ending = JudgeEnding::StepBack {
                 reason: "its merge was cut off".to_owned(),
@@ -83,17 +83,18 @@ impl JudgeRole {
     async fn round(
         &self,
         case: &JudgeCase,
-        desk: &mut JudgeMemory,
+        memory: &mut JudgeMemory,
         sign: &StopSign,
         stop: &mut StopSign,
     ) -> Result<Round, JudgeStop> {
-        let crew = &self.crew;
-        let task = crew.book.task(&case.task.id).await?;
+        let context = &self.context;
+        let task = context.ledger.task(&case.task.id).await?;
         let open = task.and_then(|task| task.intent);
         if let Some(intent) = open {
-            if !crew.keeps(RoleRule::RollForward) {
+            if !context.keeps(RoleRule::RollForward) {
                 let elsewhere = BasePosition::Elsewhere;
-                crew.book
+                context
+                    .ledger
                     .settle_intent(&case.lease, &intent, elsewhere)
                     .await?;
                 return Ok(Round::Again);
@@ -103,9 +104,11 @@ impl JudgeRole {
         let Some(result) = case.run.result.clone() else {
             return Ok(Round::Ends(unable("the run names no result")));
         };
-        let base = crew.yard.base().await?;
+        let base = context.workspaces.base().await?;
         let (task, run_id) = (case.task.clone(), case.run.id.clone());
-        let merged = crew.yard.merge(base.clone(), result.clone(), task, run_id);
+        let merged = context
+            .workspaces
+            .merge(base.clone(), result.clone(), task, run_id);
         let merge_commit = match merged.await? {
             TaskMergeOutcome::Commit(commit) => commit,
             TaskMergeOutcome::Conflicts(paths) => return Ok(Round::Ends(conflict(&paths))),
@@ -114,7 +117,7 @@ impl JudgeRole {
                 return Ok(Round::Ends(unable("the commit of the result is not there")));
             }
         };
-        let checks = if crew.keeps(RoleRule::GuardOnMerge) {
+        let checks = if context.keeps(RoleRule::GuardOnMerge) {
             self.guard(&merge_commit, case, sign).await?
         } else {
             self.guard(&result, case, sign).await?
@@ -124,7 +127,7 @@ impl JudgeRole {
         }
         if let Some(not_green) = not_green(&checks) {
             let is_red = checks.iter().any(|check| check.end == CheckEnd::Red);
-            if is_red && desk.is_red(self, &base, sign).await? {
+            if is_red && memory.is_red(self, &base, sign).await? {
                 self.make_mender(&base, stop).await?;
                 return Ok(Round::Ends(JudgeEnding::StepBack {
                     reason: format!("the guard is red on the base {base} alone"),
@@ -140,14 +143,15 @@ impl JudgeRole {
             old_base: base,
             merge_commit,
         };
-        if !crew.keeps(RoleRule::IntentBeforeBase) {
-            crew.yard.move_base(intent.clone()).await?;
+        if !context.keeps(RoleRule::IntentBeforeBase) {
+            context.workspaces.move_base(intent.clone()).await?;
         }
         let record = || {
-            crew.book
+            context
+                .ledger
                 .record_intent(&case.lease, &intent, packet.clone())
         };
-        match insist(crew, stop, record).await {
+        match insist(context, stop, record).await {
             None => return Ok(Round::Over),
             Some(Ok(_)) => {}
             Some(Err(LedgerError::Refused(refusal))) => {
@@ -174,23 +178,23 @@ impl JudgeRole {
         intent: &Intent,
         stop: &mut StopSign,
     ) -> Result<Round, JudgeStop> {
-        let crew = &self.crew;
+        let context = &self.context;
         for _ in 0..MOVES {
-            let position = match crew.yard.position(intent.clone()).await? {
+            let position = match context.workspaces.position(intent.clone()).await? {
                 BasePosition::Old => {
-                    crew.yard.move_base(intent.clone()).await?;
+                    context.workspaces.move_base(intent.clone()).await?;
                     continue;
                 }
                 position => position,
             };
-            let settle = || crew.book.settle_intent(&case.lease, intent, position);
-            return match insist(crew, stop, settle).await {
+            let settle = || context.ledger.settle_intent(&case.lease, intent, position);
+            return match insist(context, stop, settle).await {
                 None => Ok(Round::Over),
                 Some(Ok(_)) if position == BasePosition::Merged => Ok(Round::Over),
                 Some(Ok(_)) => Ok(Round::Again),
                 // Not ours any longer, or a repeat of what was settled.
                 Some(Err(LedgerError::Refused(_))) => {
-                    let task = crew.book.task(&case.task.id).await?;
+                    let task = context.ledger.task(&case.task.id).await?;
                     let ours = task.is_some_and(|task| task.token == case.lease.token);
                     Ok(if ours && position != BasePosition::Merged {
                         Round::Again
@@ -215,7 +219,7 @@ impl JudgeRole {
     ) -> Result<Vec<CheckOutcome>, JudgeStop> {
         let check = || {
             let (commit, task) = (commit.to_owned(), Some(case.task.clone()));
-            self.crew.yard.check(commit, task, sign.clone())
+            self.context.workspaces.check(commit, task, sign.clone())
         };
         let checks = check().await?;
         let red = checks.iter().any(|check| check.end == CheckEnd::Red);
@@ -227,28 +231,35 @@ impl JudgeRole {
 
     /// Pauses the queue and makes the one task that mends the base.
     async fn make_mender(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeStop> {
-        let crew = &self.crew;
+        let context = &self.context;
         let mut red = RedBase {
             commit: base.to_owned(),
             task: mender_id(base),
         };
-        if let Some(known) = crew.book.red_base().await?
-            && let Some(mending) = crew.book.end_of_chain(&known.task).await?
+        if let Some(known) = context.ledger.red_base().await?
+            && let Some(mending) = context.ledger.end_of_chain(&known.task).await?
             && !mending.state.is_terminal()
         {
             // Somebody is at it already; the base has only moved on.
             red.task = known.task;
         } else {
-            let plain = crew.settings.defaults.task(red.task.clone(), Some(&WORKER));
+            let plain = context
+                .settings
+                .defaults
+                .task(red.task.clone(), Some(&WORKER));
             let new = mender(base, plain);
-            let create = || crew.book.create(&self.name, new.clone(), Facts::default());
-            match insist(crew, stop, create).await {
+            let create = || {
+                context
+                    .ledger
+                    .create(&self.name, new.clone(), Facts::default())
+            };
+            match insist(context, stop, create).await {
                 // Somebody was faster.
                 None | Some(Ok(_) | Err(LedgerError::Refused(_))) => {}
                 Some(Err(error)) => return Err(error.into()),
             }
         }
-        let note = insist(crew, stop, || crew.book.set_red_base(Some(&red))).await;
+        let note = insist(context, stop, || context.ledger.set_red_base(Some(&red))).await;
         note.unwrap_or(Ok(())).map_err(JudgeStop::from)
     }
 
@@ -259,12 +270,12 @@ impl JudgeRole {
         result: &str,
         checks: &[CheckOutcome],
     ) -> Result<Result<ResultPacket, String>, JudgeStop> {
-        let yard = &self.crew.yard;
+        let workspaces = &self.context.workspaces;
         let missing = || Ok(Err("the commit of the result is not there".to_owned()));
-        let Some(start) = yard.start_of(result.to_owned()).await? else {
+        let Some(start) = workspaces.start_of(result.to_owned()).await? else {
             return missing();
         };
-        let Some(changes) = yard.changes(start, result.to_owned()).await? else {
+        let Some(changes) = workspaces.changes(start, result.to_owned()).await? else {
             return missing();
         };
         let judged = case.run.judge_packet.as_ref();

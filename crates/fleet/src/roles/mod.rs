@@ -27,8 +27,8 @@ use crate::rules::policy::PathRules;
 use crate::workspaces::{StopSign, Workspaces};
 
 /// Removes from the yard what runs left that nobody needs any more.
-pub async fn clear_up(crew: &RoleContext) -> LedgerResult<()> {
-    sweep::sweep(crew).await
+pub async fn clear_up(context: &RoleContext) -> LedgerResult<()> {
+    sweep::sweep(context).await
 }
 
 /// How long nobody looks if nothing was heard.
@@ -88,9 +88,9 @@ impl SessionNotes for NoNotes {
 #[derive(Clone)]
 pub struct RoleContext {
     /// The ledger.
-    pub book: LedgerPort,
+    pub ledger: LedgerPort,
     /// Git, guards and sessions.
-    pub yard: Arc<dyn Workspaces>,
+    pub workspaces: Arc<dyn Workspaces>,
     /// The clock of this machine.
     pub clock: Arc<dyn LedgerClock>,
     /// What the project says.
@@ -157,7 +157,7 @@ impl RoleContext {
 
     /// A time of the ledger as this machine's clock will show it.
     pub(crate) async fn local(&self, at: Timestamp) -> LedgerResult<Timestamp> {
-        let left = at.millis_since(self.book.now().await?);
+        let left = at.millis_since(self.ledger.now().await?);
         Ok(self.clock.now().plus_millis(left))
     }
 
@@ -199,19 +199,19 @@ pub(crate) struct RoleWait {
 
 impl RoleWait {
     /// Begins to listen; whoever then looks misses nothing.
-    pub(crate) async fn new(crew: &RoleContext, mut stop: StopSign) -> LedgerResult<RoleWait> {
-        let mut patience = StoreBackoff::default();
+    pub(crate) async fn new(context: &RoleContext, mut stop: StopSign) -> LedgerResult<RoleWait> {
+        let mut backoff = StoreBackoff::default();
         loop {
-            match crew.book.listen().await {
+            match context.ledger.listen().await {
                 Ok(hints) => {
                     return Ok(RoleWait {
                         hints,
-                        clock: Arc::clone(&crew.clock),
+                        clock: Arc::clone(&context.clock),
                         stop,
                     });
                 }
                 Err(error) if error.is_transient() && !stop.is_raised() => {
-                    crew.pause(patience.next_secs(), &mut stop).await;
+                    context.pause(backoff.next_secs(), &mut stop).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -260,7 +260,7 @@ impl StoreBackoff {
     /// while was waited.
     pub(crate) async fn bear<T>(
         &mut self,
-        crew: &RoleContext,
+        context: &RoleContext,
         stop: &mut StopSign,
         turn: LedgerResult<T>,
     ) -> LedgerResult<Option<T>> {
@@ -270,7 +270,7 @@ impl StoreBackoff {
                 Ok(Some(done))
             }
             Err(error) if error.is_transient() => {
-                crew.pause(self.next_secs(), stop).await;
+                context.pause(self.next_secs(), stop).await;
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -280,7 +280,7 @@ impl StoreBackoff {
 
 /// Repeats one call until the store answers. None: everything shall end.
 pub(crate) async fn insist<T, F, C>(
-    crew: &RoleContext,
+    context: &RoleContext,
     stop: &mut StopSign,
     call: C,
 ) -> Option<LedgerResult<T>>
@@ -288,7 +288,7 @@ where
     C: Fn() -> F,
     F: Future<Output = LedgerResult<T>>,
 {
-    let mut patience = StoreBackoff::default();
+    let mut backoff = StoreBackoff::default();
     loop {
         match call().await {
             Err(error @ LedgerError::Store(_)) if !error.is_transient() => {
@@ -298,7 +298,7 @@ where
                 if stop.is_raised() {
                     return None;
                 }
-                crew.pause(patience.next_secs(), stop).await;
+                context.pause(backoff.next_secs(), stop).await;
             }
             answer => return Some(answer),
         }

@@ -40,13 +40,13 @@ pub enum PlanOutcome {
 pub type PlanListener<'a> = &'a (dyn Fn(&PlanOutcome) + Send + Sync);
 
 /// Plans while it holds its seat, until the sign is raised.
-pub async fn run(crew: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
-    run_telling(crew, name, stop, &|_| {}).await
+pub async fn run(context: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
+    run_telling(context, name, stop, &|_| {}).await
 }
 
 /// The same, telling what each look came to.
 pub async fn run_telling(
-    crew: &RoleContext,
+    context: &RoleContext,
     name: &str,
     stop: StopSign,
     tell: PlanListener<'_>,
@@ -54,41 +54,41 @@ pub async fn run_telling(
     let body = |_| {
         let stop = stop.clone();
         async move {
-            let mut watch = RoleWait::new(crew, stop).await?;
-            let mut patience = StoreBackoff::default();
-            let mut outside = crew.backlog.changes();
+            let mut watch = RoleWait::new(context, stop).await?;
+            let mut backoff = StoreBackoff::default();
+            let mut outside = context.backlog.changes();
             let mut settled: Option<String> = None;
             while !watch.stop.is_raised() {
-                let turn = look(crew, name, &mut settled, &watch.stop, tell).await;
-                if let Some(planned) = patience.bear(crew, &mut watch.stop, turn).await? {
+                let turn = look(context, name, &mut settled, &watch.stop, tell).await;
+                if let Some(planned) = backoff.bear(context, &mut watch.stop, turn).await? {
                     tell(&planned);
-                    let next = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
+                    let next = context.clock.now().plus_secs(LOOK_EVERY_SECS);
                     watch.until_outside(next, &mut outside).await;
                 }
             }
             Ok(())
         }
     };
-    seated(crew, "planner", name, stop.clone(), body).await
+    seated(context, "planner", name, stop.clone(), body).await
 }
 
 /// Looks once. `settled` is the signature that needs no further look.
 async fn look(
-    crew: &RoleContext,
+    context: &RoleContext,
     name: &str,
     settled: &mut Option<String>,
     stop: &StopSign,
     tell: PlanListener<'_>,
 ) -> LedgerResult<PlanOutcome> {
-    let requirement = match crew.backlog.requirement().await {
+    let requirement = match context.backlog.requirement().await {
         Ok(text) if PreflightInputs::says_something(&text) => text,
         Ok(_) => return Ok(PlanOutcome::NoRequirement),
-        Err(trouble) => return Ok(PlanOutcome::BacklogFirst(trouble.0)),
+        Err(error) => return Ok(PlanOutcome::BacklogFirst(error.0)),
     };
-    let head = if crew.settings.replan {
-        match crew.yard.base().await {
+    let head = if context.settings.replan {
+        match context.workspaces.base().await {
             Ok(head) => head,
-            Err(trouble) => return Ok(PlanOutcome::BacklogFirst(trouble.0)),
+            Err(error) => return Ok(PlanOutcome::BacklogFirst(error.0)),
         }
     } else {
         String::new()
@@ -97,12 +97,12 @@ async fn look(
     if settled.as_ref() == Some(&signature) {
         return Ok(PlanOutcome::Before);
     }
-    if crew.keeps(RoleRule::BacklogFirst)
-        && let Err(why) = inputs(crew, true).await?.may_plan()
+    if context.keeps(RoleRule::BacklogFirst)
+        && let Err(why) = inputs(context, true).await?.may_plan()
     {
         return Ok(PlanOutcome::BacklogFirst(why));
     }
-    let planned = ask(crew, name, &requirement, &signature, stop, tell).await?;
+    let planned = ask(context, name, &requirement, &signature, stop, tell).await?;
     if !stop.is_raised() {
         *settled = Some(signature);
     }
@@ -110,37 +110,37 @@ async fn look(
 }
 
 /// Whether there is a requirement that can be read and was not planned yet.
-pub(crate) async fn has_requirement(crew: &RoleContext) -> bool {
-    let text = crew.backlog.requirement().await;
+pub(crate) async fn has_requirement(context: &RoleContext) -> bool {
+    let text = context.backlog.requirement().await;
     text.is_ok_and(|text| PreflightInputs::says_something(&text))
 }
 
 /// What preflight goes by, as it is now. Fail-closed: a source that cannot be read has
 /// failed, and nobody plans before it can.
 pub(crate) async fn inputs(
-    crew: &RoleContext,
+    context: &RoleContext,
     has_requirement: bool,
 ) -> LedgerResult<PreflightInputs> {
     let mut inputs = PreflightInputs {
         has_requirement,
         ..PreflightInputs::default()
     };
-    match crew.backlog.sync().await {
+    match context.backlog.sync().await {
         Ok(outside) => {
             for new in outside.new_issues() {
-                inputs.issue_backlog += u64::from(crew.book.task(&new.id).await?.is_none());
+                inputs.issue_backlog += u64::from(context.ledger.task(&new.id).await?.is_none());
             }
             inputs.open_pull_requests = outside.open_pull_requests();
             inputs.failed_sources = outside.failures;
         }
-        Err(trouble) => inputs.failed_sources.push(FailedSource {
+        Err(error) => inputs.failed_sources.push(FailedSource {
             source: "backlog".to_owned(),
-            reason: trouble.0,
+            reason: error.0,
         }),
     }
-    let counts = crew.book.counts().await?;
-    let parked = crew.book.parked().await?;
-    let red_base = crew.book.red_base().await?.is_some();
+    let counts = context.ledger.counts().await?;
+    let parked = context.ledger.parked().await?;
+    let red_base = context.ledger.red_base().await?.is_some();
     Ok(with_counts(inputs, &counts, parked, red_base))
 }
 
@@ -160,7 +160,7 @@ pub fn is_parked(state: TaskState, blocked_on: Option<BlockReason>) -> bool {
 }
 
 async fn ask(
-    crew: &RoleContext,
+    context: &RoleContext,
     name: &str,
     requirement: &str,
     signature: &str,
@@ -174,17 +174,17 @@ async fn ask(
             findings: findings.clone(),
             attempt,
         };
-        let answer = crew.yard.plan(order, stop.clone()).await;
+        let answer = context.workspaces.plan(order, stop.clone()).await;
         if stop.is_raised() {
             break;
         }
         let read = match answer {
-            Ok(text) => plan::read(&text, signature, &crew.settings.defaults)
+            Ok(text) => plan::read(&text, signature, &context.settings.defaults)
                 .map_err(|found| found.iter().map(ToString::to_string).collect()),
-            Err(trouble) => Err(vec![trouble.0]),
+            Err(error) => Err(vec![error.0]),
         };
         match read {
-            Ok(tasks) => return save(crew, name, signature, tasks).await,
+            Ok(tasks) => return save(context, name, signature, tasks).await,
             Err(found) => findings = found,
         }
         if attempt < MAX_TRIES {
@@ -197,7 +197,7 @@ async fn ask(
 
 /// Saves a plan in one transaction, once for each signature.
 async fn save(
-    crew: &RoleContext,
+    context: &RoleContext,
     name: &str,
     signature: &str,
     tasks: Vec<runner_lifecycle::request::NewTask>,
@@ -207,7 +207,7 @@ async fn save(
     for (at, new) in tasks.into_iter().enumerate() {
         let mut ask = LedgerCall::new(new.id.clone(), name, Request::Create(new));
         ask.outside = Facts {
-            review_off: !crew.settings.defaults.review,
+            review_off: !context.settings.defaults.review,
             ..Facts::default()
         };
         if at == 0 {
@@ -216,7 +216,7 @@ async fn save(
         }
         asks.push(ask);
     }
-    match crew.book.create_all(&asks).await {
+    match context.ledger.create_all(&asks).await {
         Ok(_) => Ok(PlanOutcome::Tasks(count)),
         Err(LedgerError::Refused(_)) => Ok(PlanOutcome::Before),
         Err(error) => Err(error),

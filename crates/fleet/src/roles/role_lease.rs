@@ -12,8 +12,8 @@ const SEAT_TIMEOUT_SECS: u32 = 3 * IDLE_INTERVAL_SECS;
 /// Runs a role for as long as it holds its seat, and stands by in between. Returns when the
 /// sign is raised or the role ended by itself.
 pub(crate) async fn seated<F, B>(
-    crew: &RoleContext,
-    seat: &str,
+    context: &RoleContext,
+    role_lease: &str,
     holder: &str,
     mut stop: StopSign,
     role: B,
@@ -22,34 +22,38 @@ where
     B: Fn(u64) -> F,
     F: Future<Output = LedgerResult<()>>,
 {
-    let mut patience = StoreBackoff::default();
+    let mut backoff = StoreBackoff::default();
     while !stop.is_raised() {
-        let token = match crew.book.sit(seat, holder, SEAT_TIMEOUT_SECS).await {
+        let token = match context
+            .ledger
+            .sit(role_lease, holder, SEAT_TIMEOUT_SECS)
+            .await
+        {
             Ok(RoleLeaseAttempt::Yours(token)) => token,
             Ok(RoleLeaseAttempt::Taken { until, .. }) => {
-                let until = crew.local(until).await?;
+                let until = context.local(until).await?;
                 tokio::select! {
                     biased;
                     () = stop.raised() => {}
-                    () = crew.clock.sleep_until(until) => {}
+                    () = context.clock.sleep_until(until) => {}
                 }
                 continue;
             }
             Err(error) if error.is_transient() => {
-                crew.pause(patience.next_secs(), &mut stop).await;
+                context.pause(backoff.next_secs(), &mut stop).await;
                 continue;
             }
             Err(error) => return Err(error),
         };
-        patience.over();
+        backoff.over();
         let ended = tokio::select! {
             biased;
             ended = role(token) => Some(ended),
-            () = renew(crew, seat, token) => None,
+            () = renew(context, role_lease, token) => None,
         };
         if let Some(ended) = ended {
             // Those who stand by need not wait; if this fails they wait a little.
-            drop(crew.book.stand_up(seat, token).await);
+            drop(context.ledger.stand_up(role_lease, token).await);
             return ended;
         }
     }
@@ -57,11 +61,15 @@ where
 }
 
 /// Renews a seat once a minute. Returns when it is somebody else's.
-async fn renew(crew: &RoleContext, seat: &str, token: u64) {
+async fn renew(context: &RoleContext, role_lease: &str, token: u64) {
     loop {
-        let next = crew.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
-        crew.clock.sleep_until(next).await;
-        if let Ok(false) = crew.book.stay(seat, token, SEAT_TIMEOUT_SECS).await {
+        let next = context.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
+        context.clock.sleep_until(next).await;
+        if let Ok(false) = context
+            .ledger
+            .stay(role_lease, token, SEAT_TIMEOUT_SECS)
+            .await
+        {
             return;
         }
     }

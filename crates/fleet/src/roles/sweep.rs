@@ -34,16 +34,16 @@ pub(super) fn is_needed(
 }
 
 /// Asks the ledger about each run that left something, and removes what nobody needs.
-pub(super) async fn sweep(crew: &RoleContext) -> LedgerResult<()> {
+pub(super) async fn sweep(context: &RoleContext) -> LedgerResult<()> {
     // A yard that cannot be swept now is swept later.
-    let Ok(kept) = crew.yard.kept().await else {
+    let Ok(kept) = context.workspaces.kept().await else {
         return Ok(());
     };
     let mut known: BTreeMap<TaskId, Option<SweptTask>> = BTreeMap::new();
     let mut gone = Vec::new();
     for one in kept {
         if !known.contains_key(&one.task) {
-            let look = look(crew, &one.task).await?;
+            let look = look(context, &one.task).await?;
             known.insert(one.task.clone(), look);
         }
         let needed = match known.get(&one.task) {
@@ -55,7 +55,7 @@ pub(super) async fn sweep(crew: &RoleContext) -> LedgerResult<()> {
         }
     }
     if !gone.is_empty() {
-        drop(crew.yard.sweep(gone).await);
+        drop(context.workspaces.sweep(gone).await);
     }
     Ok(())
 }
@@ -63,13 +63,13 @@ pub(super) async fn sweep(crew: &RoleContext) -> LedgerResult<()> {
 /// A task, its runs, and the commit that its successor starts from.
 type SweptTask = (Task, Vec<TaskRun>, Option<String>);
 
-async fn look(crew: &RoleContext, id: &TaskId) -> LedgerResult<Option<SweptTask>> {
-    let Some(task) = crew.book.task(id).await? else {
+async fn look(context: &RoleContext, id: &TaskId) -> LedgerResult<Option<SweptTask>> {
+    let Some(task) = context.ledger.task(id).await? else {
         return Ok(None);
     };
-    let runs = crew.book.runs(id).await?;
+    let runs = context.ledger.runs(id).await?;
     let successor = match &task.superseded_by {
-        Some(successor) => crew.book.task(successor).await?,
+        Some(successor) => context.ledger.task(successor).await?,
         None => None,
     };
     let starts = successor

@@ -7,24 +7,24 @@ use crate::ledger_port::LedgerResult;
 use crate::workspaces::StopSign;
 
 /// Keeps watch until the sign is raised. Several may: whoever is late finds nothing to do.
-pub async fn run(crew: &RoleContext, name: &str, mut stop: StopSign) -> LedgerResult<()> {
-    let mut patience = StoreBackoff::default();
-    let mut keeper = loop {
-        match Watchdog::new(crew.book.ledger().clone(), name).await {
-            Ok(keeper) => break keeper,
+pub async fn run(context: &RoleContext, name: &str, mut stop: StopSign) -> LedgerResult<()> {
+    let mut backoff = StoreBackoff::default();
+    let mut watchdog = loop {
+        match Watchdog::new(context.ledger.ledger().clone(), name).await {
+            Ok(watchdog) => break watchdog,
             Err(error) => {
                 let error = LedgerError::from(error);
                 if !error.is_transient() || stop.is_raised() {
                     return Err(error);
                 }
-                crew.pause(patience.next_secs(), &mut stop).await;
+                context.pause(backoff.next_secs(), &mut stop).await;
             }
         }
     };
     while !stop.is_raised() {
-        let turn = crew.book.keep(&mut keeper).await;
-        if patience.bear(crew, &mut stop, turn).await?.is_some() {
-            keeper.wait(stop.raised()).await?;
+        let turn = context.ledger.keep(&mut watchdog).await;
+        if backoff.bear(context, &mut stop, turn).await?.is_some() {
+            watchdog.wait(stop.raised()).await?;
         }
     }
     Ok(())

@@ -20,7 +20,7 @@ use crate::workspaces::{StopHandle, StopSign, WorkOrder, WorkOutcome};
 #[derive(Clone, Debug)]
 pub struct WorkerRole {
     /// What every role works with.
-    pub crew: RoleContext,
+    pub context: RoleContext,
     /// Its name, the same in every life.
     pub name: String,
     /// Its role: `worker`, `tester` or `docser`.
@@ -44,26 +44,26 @@ fn was_begun(given: &AgentWork) -> bool {
 impl WorkerRole {
     /// Works until the sign is raised.
     pub async fn run(&self, stop: StopSign) -> LedgerResult<()> {
-        let crew = &self.crew;
-        let mut watch = RoleWait::new(crew, stop).await?;
-        let mut patience = StoreBackoff::default();
+        let context = &self.context;
+        let mut watch = RoleWait::new(context, stop).await?;
+        let mut backoff = StoreBackoff::default();
         let mut registered = false;
         while !watch.stop.is_raised() {
             let turn = self.turn(&mut watch, &mut registered).await;
-            patience.bear(crew, &mut watch.stop, turn).await?;
+            backoff.bear(context, &mut watch.stop, turn).await?;
         }
         // If this is not heard, it counts as gone a little later.
-        drop(crew.book.leave(&self.name).await);
+        drop(context.ledger.leave(&self.name).await);
         self.give_back(&mut watch.stop).await
     }
 
     /// Gives back what the dispatcher gave while this one was about to leave. What it gives
     /// even later is taken back by itself, as from everybody who never says a word.
     async fn give_back(&self, stop: &mut StopSign) -> LedgerResult<()> {
-        if !self.crew.keeps(RoleRule::GiveBack) {
+        if !self.context.keeps(RoleRule::GiveBack) {
             return Ok(());
         }
-        match self.crew.book.assigned(&self.name).await {
+        match self.context.ledger.assigned(&self.name).await {
             Ok(Some(given)) => self
                 .finish(&given, WorkEnding::GivenBack, stop)
                 .await
@@ -76,26 +76,27 @@ impl WorkerRole {
 
     /// Does what it was given, or waits for something.
     async fn turn(&self, watch: &mut RoleWait, registered: &mut bool) -> LedgerResult<()> {
-        let crew = &self.crew;
+        let context = &self.context;
         if !*registered {
-            crew.book.register(&self.agent()).await?;
+            context.ledger.register(&self.agent()).await?;
             *registered = true;
         }
-        if let Some(given) = crew.book.assigned(&self.name).await? {
+        if let Some(given) = context.ledger.assigned(&self.name).await? {
             Box::pin(self.work(given, &mut watch.stop)).await?;
             if !watch.stop.is_raised() {
                 // Whoever waits for somebody with nothing to do hears of it.
-                *registered = crew.book.idle(&self.name).await?;
+                *registered = context.ledger.idle(&self.name).await?;
             }
             return Ok(());
         }
-        let look = crew.clock.now().plus_secs(LOOK_EVERY_SECS);
+        let look = context.clock.now().plus_secs(LOOK_EVERY_SECS);
         loop {
-            let beat = crew.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
-            if watch.until(beat.min(look)).await != WakeReason::Time || crew.clock.now() >= look {
+            let beat = context.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
+            if watch.until(beat.min(look)).await != WakeReason::Time || context.clock.now() >= look
+            {
                 return Ok(());
             }
-            *registered = crew.book.seen(&self.name).await?;
+            *registered = context.ledger.seen(&self.name).await?;
         }
     }
 
@@ -103,7 +104,7 @@ impl WorkerRole {
         NewAgent {
             name: self.name.clone(),
             role: self.role.clone(),
-            host: self.crew.settings.host.clone(),
+            host: self.context.settings.host.clone(),
             account: self.account.clone(),
             interval_seconds: IDLE_INTERVAL_SECS,
         }
@@ -111,7 +112,7 @@ impl WorkerRole {
 
     /// Works on what it was given, to the end of the lease.
     async fn work(&self, given: AgentWork, stop: &mut StopSign) -> LedgerResult<()> {
-        let crew = &self.crew;
+        let context = &self.context;
         let (stopper, sign) = StopHandle::new();
         if given.lease.purpose != LeasePurpose::Work || was_begun(&given) {
             // An earlier life of this worker began it, and is gone with all it knew.
@@ -120,7 +121,7 @@ impl WorkerRole {
                 .map(drop);
         }
         let attempt = Box::pin(self.attempt(&given, sign, stop.clone()));
-        let work = while_kept(crew, &given.lease, &stopper, attempt);
+        let work = while_kept(context, &given.lease, &stopper, attempt);
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
             biased;
@@ -130,7 +131,7 @@ impl WorkerRole {
         if let Some(ended) = ended {
             return ended;
         }
-        if !crew.keeps(RoleRule::GiveBack) {
+        if !context.keeps(RoleRule::GiveBack) {
             return Ok(());
         }
         stopper.stop();
@@ -138,18 +139,18 @@ impl WorkerRole {
     }
 
     async fn attempt(&self, given: &AgentWork, sign: StopSign, stop: StopSign) -> LedgerResult<()> {
-        let crew = &self.crew;
+        let context = &self.context;
         let mut stop = stop;
         let Some(order) = self.order(given, &mut stop).await? else {
             return Ok(());
         };
-        let worked = crew.yard.work(order, sign.clone()).await;
+        let worked = context.workspaces.work(order, sign.clone()).await;
         let ending = match &worked {
             Ok(worked) => self.ending(given, worked).await,
             // Told to end while it began: that is no trouble of the machine's.
             Err(_) if sign.is_raised() => WorkEnding::Lost,
-            Err(_) if crew.is_everybodys_trouble(&mut stop).await => WorkEnding::GivenBack,
-            Err(trouble) => classify::failed(FailureCategory::Env, &trouble.0, &trouble.0),
+            Err(_) if context.is_every_tasks_error(&mut stop).await => WorkEnding::GivenBack,
+            Err(error) => classify::failed(FailureCategory::Env, &error.0, &error.0),
         };
         // Everybody is told to stop, and this one is still there to say so.
         let ending = match ending {
@@ -169,12 +170,12 @@ impl WorkerRole {
             if task.blocked_on() == Some(BlockReason::QuotaWait) {
                 let account = task.blocker.as_ref().and_then(|b| b.waits_for.clone());
                 if let (Some(account), Some(at)) = (account, task.retry_at()) {
-                    crew.book.quota_met(&account, at).await?;
+                    context.ledger.quota_met(&account, at).await?;
                 }
             }
             if let Some((signature, note)) = failure {
-                let now = crew.clock.now();
-                crew.notes.failed(&task, &signature, &note, now);
+                let now = context.clock.now();
+                context.notes.failed(&task, &signature, &note, now);
             }
         }
         Ok(())
@@ -185,10 +186,10 @@ impl WorkerRole {
         given: &AgentWork,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<WorkOrder>> {
-        let crew = &self.crew;
+        let context = &self.context;
         let task = &given.task;
-        let settings = &crew.settings;
-        let Some(locks) = insist(crew, stop, || crew.book.locks()).await else {
+        let settings = &context.settings;
+        let Some(locks) = insist(context, stop, || context.ledger.locks()).await else {
             return Ok(None);
         };
         let locks = locks?;
@@ -199,7 +200,7 @@ impl WorkerRole {
             run_id: given.lease.run_id.clone(),
             token: given.lease.token,
             assignment: assignment(task, &given.lease.run_id, &settings.objective, &locks),
-            context: crew.notes.context(task),
+            context: context.notes.context(task),
             model: model.cloned(),
             earlier: given.earlier.clone().or(task.start_from.clone()),
         }))
@@ -211,13 +212,13 @@ impl WorkerRole {
         let mut findings = Vec::new();
         if let Some(result) = &worked.result {
             let (start, commit) = (result.start.clone(), result.commit.clone());
-            let bytes = match self.crew.yard.diff_bytes(start, commit).await {
+            let bytes = match self.context.workspaces.diff_bytes(start, commit).await {
                 Ok(bytes) => bytes,
-                Err(trouble) => {
-                    return classify::failed(FailureCategory::Env, &trouble.0, &trouble.0);
+                Err(error) => {
+                    return classify::failed(FailureCategory::Env, &error.0, &error.0);
                 }
             };
-            let paths = &self.crew.settings.paths;
+            let paths = &self.context.settings.paths;
             findings = policy::findings(task, paths, &result.changes, bytes);
         }
         classify::ending(task, &given.lease.run_id, worked, &findings)
@@ -249,8 +250,8 @@ impl WorkerRole {
             account: account.clone(),
             spending,
         };
-        let crew = &self.crew;
-        let noted = insist(crew, stop, || crew.book.record_spending(&spent)).await;
+        let context = &self.context;
+        let noted = insist(context, stop, || context.ledger.record_spending(&spent)).await;
         noted.map_or(Ok(()), |noted| noted.map(drop))
     }
 
@@ -262,11 +263,11 @@ impl WorkerRole {
         mut ending: WorkEnding,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<Task>> {
-        let crew = &self.crew;
+        let context = &self.context;
         let outside = self.outside(given, &ending).await?;
         let mut lease = given.lease.clone();
-        if !crew.keeps(RoleRule::Fencing) {
-            let mut leases = crew.book.leases().await?.into_iter();
+        if !context.keeps(RoleRule::Fencing) {
+            let mut leases = context.ledger.leases().await?.into_iter();
             let current = leases.find(|current| current.task_id == lease.task_id);
             lease = current.unwrap_or(lease);
             if let WorkEnding::Success { packet, .. } = &mut ending {
@@ -275,10 +276,10 @@ impl WorkerRole {
         }
         let lease = &lease;
         let say = |ending: WorkEnding| {
-            let (book, outside) = (&crew.book, outside.clone());
-            async move { book.finish(lease, ending, outside).await }
+            let (ledger, outside) = (&context.ledger, outside.clone());
+            async move { ledger.finish(lease, ending, outside).await }
         };
-        let Some(answer) = insist(crew, stop, || say(ending.clone())).await else {
+        let Some(answer) = insist(context, stop, || say(ending.clone())).await else {
             return Ok(None);
         };
         let refusal = match answer {
@@ -298,7 +299,7 @@ impl WorkerRole {
             reason: refusal.reason,
             waits_for: None,
         };
-        match insist(crew, stop, || say(blocked.clone())).await {
+        match insist(context, stop, || say(blocked.clone())).await {
             Some(Ok(outcome)) => Ok(Some(outcome.task)),
             Some(Err(LedgerError::Refused(_))) | None => Ok(None),
             Some(Err(error)) => Err(error),
@@ -310,11 +311,11 @@ impl WorkerRole {
         let failures = &given.task.counters.failures_by_owner;
         let mine = failures.get(&self.name).copied().unwrap_or(0) + 1;
         let mut facts = Facts {
-            models: u32::try_from(self.crew.settings.models.len()).unwrap_or(u32::MAX),
+            models: u32::try_from(self.context.settings.models.len()).unwrap_or(u32::MAX),
             ..Facts::default()
         };
         if mine >= 2 && matches!(ending, WorkEnding::Failed { .. }) {
-            let now = self.crew.book.now().await?;
+            let now = self.context.ledger.now().await?;
             let better = |agent: &FleetAgent| {
                 agent.role == self.role
                     && agent.name != self.name
@@ -322,7 +323,7 @@ impl WorkerRole {
                     && failures.get(&agent.name).copied().unwrap_or(0) < mine
             };
             // It only orders what is tried next: no reason to wait for a store.
-            let agents = self.crew.book.agents().await.unwrap_or_default();
+            let agents = self.context.ledger.agents().await.unwrap_or_default();
             facts.other_worker = agents.iter().any(better);
         }
         Ok(facts)

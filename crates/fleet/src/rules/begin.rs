@@ -23,7 +23,7 @@ pub enum FleetRole {
     /// Judges and merges.
     Judge,
     /// Ends what nobody renewed.
-    Keeper,
+    Watchdog,
 }
 
 impl FleetRole {
@@ -37,15 +37,15 @@ impl FleetRole {
             FleetRole::Tester => "tester",
             FleetRole::Docser => "docser",
             FleetRole::Judge => "judge",
-            FleetRole::Keeper => "keeper",
+            FleetRole::Watchdog => "keeper",
         }
     }
 }
 
 /// So many of each, in the order in which they begin; the keeper is always there.
-pub fn posts(counts: &RoleCounts) -> [(FleetRole, u32); 8] {
+pub fn fleet_roles(counts: &RoleCounts) -> [(FleetRole, u32); 8] {
     [
-        (FleetRole::Keeper, 1),
+        (FleetRole::Watchdog, 1),
         (FleetRole::Dispatcher, counts.dispatcher),
         (FleetRole::Cycle, counts.cycle_manager),
         (FleetRole::Planner, counts.planner),
@@ -58,11 +58,11 @@ pub fn posts(counts: &RoleCounts) -> [(FleetRole, u32); 8] {
 
 /// Those that wait for their first work: the project wants some, and none begins at once.
 pub fn waiting(wanted: &RoleCounts, at_once: &RoleCounts) -> BTreeSet<FleetRole> {
-    let wanted = posts(wanted).into_iter();
+    let wanted = fleet_roles(wanted).into_iter();
     wanted
-        .zip(posts(at_once))
+        .zip(fleet_roles(at_once))
         .filter(|((_, wanted), (_, begin))| *wanted > 0 && *begin == 0)
-        .map(|((post, _), _)| post)
+        .map(|((fleet_role, _), _)| fleet_role)
         .collect()
 }
 
@@ -80,12 +80,12 @@ pub struct AvailableWork {
 /// Which of those that wait begin now, each with why.
 pub fn due(waiting: &BTreeSet<FleetRole>, work: &AvailableWork) -> Vec<(FleetRole, String)> {
     let all = waiting.iter();
-    all.filter_map(|post| Some((*post, first_work(*post, work)?)))
+    all.filter_map(|fleet_role| Some((*fleet_role, first_work(*fleet_role, work)?)))
         .collect()
 }
 
 /// Why a role has something to do, if it has.
-fn first_work(post: FleetRole, work: &AvailableWork) -> Option<String> {
+fn first_work(fleet_role: FleetRole, work: &AvailableWork) -> Option<String> {
     let inputs = &work.inputs;
     let some = |count: u64, one: &str, many: &str| {
         (count > 0).then(|| match count {
@@ -93,14 +93,14 @@ fn first_work(post: FleetRole, work: &AvailableWork) -> Option<String> {
             _ => format!("{count} {many}"),
         })
     };
-    match post {
-        FleetRole::Keeper => Some("somebody watches over leases".to_owned()),
+    match fleet_role {
+        FleetRole::Watchdog => Some("somebody watches over leases".to_owned()),
         // It also says which tasks wait for a dead one, so a task need not be ready.
         FleetRole::Dispatcher => some(work.todo, "task waits to start", "tasks wait to start"),
         FleetRole::Worker | FleetRole::Tester | FleetRole::Docser => work
             .ready
-            .contains(post.word())
-            .then(|| format!("a task for a {} is ready", post.word())),
+            .contains(fleet_role.word())
+            .then(|| format!("a task for a {} is ready", fleet_role.word())),
         FleetRole::Judge => {
             let count = inputs.open_pull_requests + inputs.awaiting_judge;
             some(
@@ -132,8 +132,8 @@ mod tests {
         RoleCounts::from(&FleetConfig::default())
     }
 
-    fn words(posts: impl IntoIterator<Item = FleetRole>) -> String {
-        let words: Vec<&str> = posts.into_iter().map(FleetRole::word).collect();
+    fn words(fleet_roles: impl IntoIterator<Item = FleetRole>) -> String {
+        let words: Vec<&str> = fleet_roles.into_iter().map(FleetRole::word).collect();
         words.join(" ")
     }
 
@@ -173,7 +173,10 @@ mod tests {
         wanted.tester = 0;
         let waiting = waiting(&wanted, &RoleCounts::default());
         assert!(!waiting.contains(&FleetRole::Tester));
-        assert!(!waiting.contains(&FleetRole::Keeper), "it is always there");
+        assert!(
+            !waiting.contains(&FleetRole::Watchdog),
+            "it is always there"
+        );
         assert_eq!(waiting.len(), 6);
     }
 
@@ -184,7 +187,7 @@ mod tests {
             let due = due(&everybody, work);
             let said: Vec<String> = due
                 .iter()
-                .map(|(post, why)| format!("{} begins: {why}", post.word()))
+                .map(|(fleet_role, why)| format!("{} begins: {why}", fleet_role.word()))
                 .collect();
             assert_eq!(said, expected, "{work:?}");
         };

@@ -23,41 +23,41 @@ pub struct SummaryInput<'a> {
 }
 
 /// One sentence without the name of the task: "merged after 2 runs (1 failed: test)".
-pub fn summary(story: &SummaryInput<'_>) -> String {
-    let task = story.task;
+pub fn summary(input: &SummaryInput<'_>) -> String {
+    let task = input.task;
     match task.state {
         TaskState::Done => {
             let how = if task.needs_merge() { "merged" } else { "done" };
-            format!("{how} after {}{}", runs(story), origin(task))
+            format!("{how} after {}{}", runs(input), origin(task))
         }
         TaskState::Failed => match task.superseded_by {
-            Some(_) => superseded(story),
-            None => format!("failed after {}: {}", runs(story), why_failed(story)),
+            Some(_) => superseded(input),
+            None => format!("failed after {}: {}", runs(input), why_failed(input)),
         },
         TaskState::Canceled => match &task.superseded_by {
-            Some(next) => format!("canceled: {}; {next} goes on", why_canceled(story)),
-            None => format!("canceled: {}", why_canceled(story)),
+            Some(next) => format!("canceled: {}; {next} goes on", why_canceled(input)),
+            None => format!("canceled: {}", why_canceled(input)),
         },
-        TaskState::Blocked => blocked(story),
-        TaskState::InProgress => in_progress(story),
+        TaskState::Blocked => blocked(input),
+        TaskState::InProgress => in_progress(input),
         TaskState::Todo if task.paused => "paused: nothing starts before it is resumed".to_owned(),
-        TaskState::Todo => match story.runs.len() {
+        TaskState::Todo => match input.runs.len() {
             0 => "waits for its turn".to_owned(),
-            _ => format!("waits for its turn, after {}", runs(story)),
+            _ => format!("waits for its turn, after {}", runs(input)),
         },
     }
 }
 
 /// "1 run", "3 runs (2 failed: test, env; 1 lost)".
-fn runs(story: &SummaryInput<'_>) -> String {
-    let counters = &story.task.counters;
+fn runs(input: &SummaryInput<'_>) -> String {
+    let counters = &input.task.counters;
     let mut details = Vec::new();
     let failed: u32 = counters.failures.values().sum();
     if failed > 0 {
         let names: Vec<&str> = counters.failures.keys().map(|one| one.as_str()).collect();
         details.push(format!("{failed} failed: {}", names.join(", ")));
     }
-    let stopped = story.runs.iter();
+    let stopped = input.runs.iter();
     let stopped = stopped.filter(|run| run.status == TaskRunStatus::Canceled);
     for (count, word) in [
         (counters.lost_work, "lost"),
@@ -71,7 +71,7 @@ fn runs(story: &SummaryInput<'_>) -> String {
             details.push(format!("{count} {word}"));
         }
     }
-    let all = match story.runs.len() {
+    let all = match input.runs.len() {
         0 => "no run".to_owned(),
         1 => "1 run".to_owned(),
         count => format!("{count} runs"),
@@ -95,12 +95,12 @@ fn origin(task: &Task) -> String {
     }
 }
 
-fn superseded(story: &SummaryInput<'_>) -> String {
-    let task = story.task;
+fn superseded(input: &SummaryInput<'_>) -> String {
+    let task = input.task;
     let next = task.superseded_by.as_ref();
     let next = next.map_or(String::new(), ToString::to_string);
-    let why = reason_before_end(story).unwrap_or_else(|| "it needed rework".to_owned());
-    let end = match story.successors.last() {
+    let why = reason_before_end(input).unwrap_or_else(|| "it needed rework".to_owned());
+    let end = match input.successors.last() {
         None => String::new(),
         Some(last) => {
             let name = if last.id.as_str() == next {
@@ -125,8 +125,8 @@ fn state_of(task: &Task) -> &'static str {
 }
 
 /// What the task was last blocked with.
-fn last_blocker<'s>(story: &SummaryInput<'s>) -> Option<&'s Blocker> {
-    let newest = story.events.iter().rev();
+fn last_blocker<'s>(input: &SummaryInput<'s>) -> Option<&'s Blocker> {
+    let newest = input.events.iter().rev();
     newest
         .flat_map(|event| event.changes.iter())
         .find_map(|change| match change {
@@ -136,22 +136,22 @@ fn last_blocker<'s>(story: &SummaryInput<'s>) -> Option<&'s Blocker> {
 }
 
 /// The words of whoever blocked it last.
-fn reason_before_end(story: &SummaryInput<'_>) -> Option<String> {
-    last_blocker(story)
+fn reason_before_end(input: &SummaryInput<'_>) -> Option<String> {
+    last_blocker(input)
         .map(|blocker| blocker.reason.clone())
         .filter(|reason| !reason.trim().is_empty())
 }
 
-fn last_reason<'s>(story: &SummaryInput<'s>) -> &'s str {
+fn last_reason<'s>(input: &SummaryInput<'s>) -> &'s str {
     let ended = |event: &&TaskEvent| {
-        event.to_state == story.task.state && event.from_state != Some(event.to_state)
+        event.to_state == input.task.state && event.from_state != Some(event.to_state)
     };
-    let last = story.events.iter().rev().find(ended);
+    let last = input.events.iter().rev().find(ended);
     last.map_or("", |event| event.reason.as_str())
 }
 
-fn why_failed(story: &SummaryInput<'_>) -> String {
-    let reason = last_reason(story);
+fn why_failed(input: &SummaryInput<'_>) -> String {
+    let reason = last_reason(input);
     if let Some(category) = reason
         .strip_prefix("run_failed_")
         .and_then(FailureCategory::parse)
@@ -160,11 +160,11 @@ fn why_failed(story: &SummaryInput<'_>) -> String {
     }
     match reason {
         "lost_too_often" => "its workers were lost too often".to_owned(),
-        "dependency_dead" => match dead_dependency(story) {
+        "dependency_dead" => match dead_dependency(input) {
             Some(id) => format!("{id}, which it depends on, did not get done"),
             None => "a task that it depends on did not get done".to_owned(),
         },
-        "packet_refused_again" => match reason_before_end(story) {
+        "packet_refused_again" => match reason_before_end(input) {
             Some(why) => format!("its packet was refused again ({why})"),
             None => "its packet was refused again".to_owned(),
         },
@@ -174,8 +174,8 @@ fn why_failed(story: &SummaryInput<'_>) -> String {
     }
 }
 
-fn dead_dependency(story: &SummaryInput<'_>) -> Option<String> {
-    last_blocker(story)?.waits_for.clone()
+fn dead_dependency(input: &SummaryInput<'_>) -> Option<String> {
+    last_blocker(input)?.waits_for.clone()
 }
 
 /// Why a run of the category ends a task, or what its failures were.
@@ -194,10 +194,10 @@ fn category_words(category: FailureCategory) -> &'static str {
     }
 }
 
-fn why_canceled(story: &SummaryInput<'_>) -> String {
-    match last_reason(story) {
+fn why_canceled(input: &SummaryInput<'_>) -> String {
+    match last_reason(input) {
         "canceled" => {
-            let newest = story.events.iter().rev();
+            let newest = input.events.iter().rev();
             newest
                 .filter_map(|event| event.details.get("why"))
                 .find_map(|why| why.as_str())
@@ -208,7 +208,7 @@ fn why_canceled(story: &SummaryInput<'_>) -> String {
         "pull_request_closed" => "its pull request was closed".to_owned(),
         "issue_closed" => "its issue was closed".to_owned(),
         "policy_without_safe_path" => "it could not be done within what it may change".to_owned(),
-        "lineage_limit_reached" => match reason_before_end(story) {
+        "lineage_limit_reached" => match reason_before_end(input) {
             Some(why) => format!("it was reworked as often as is allowed ({why})"),
             None => "it was reworked as often as is allowed".to_owned(),
         },
@@ -217,8 +217,8 @@ fn why_canceled(story: &SummaryInput<'_>) -> String {
     }
 }
 
-fn blocked(story: &SummaryInput<'_>) -> String {
-    let Some(blocker) = &story.task.blocker else {
+fn blocked(input: &SummaryInput<'_>) -> String {
+    let Some(blocker) = &input.task.blocker else {
         return "blocked, and nobody wrote down why".to_owned();
     };
     let reason = if blocker.reason.trim().is_empty() {
@@ -226,11 +226,11 @@ fn blocked(story: &SummaryInput<'_>) -> String {
     } else {
         blocker.reason.as_str()
     };
-    if story.parked {
+    if input.parked {
         return format!("parked, waits for a person: {reason}");
     }
     match blocker.code {
-        BlockReason::Cooldown => format!("tried again later, after {}: {reason}", runs(story)),
+        BlockReason::Cooldown => format!("tried again later, after {}: {reason}", runs(input)),
         BlockReason::QuotaWait => "waits for the quota of its account".to_owned(),
         BlockReason::AwaitingJudge => format!("waits for a judge: {reason}"),
         BlockReason::NeedsRework => format!("needs rework: {reason}"),
@@ -239,12 +239,12 @@ fn blocked(story: &SummaryInput<'_>) -> String {
     }
 }
 
-fn in_progress(story: &SummaryInput<'_>) -> String {
-    let task = story.task;
+fn in_progress(input: &SummaryInput<'_>) -> String {
+    let task = input.task;
     let owner = task.owner.as_deref().unwrap_or("somebody");
     match task.phase {
         TaskPhase::Work => format!("{owner} works on it (run {})", task.counters.attempts),
-        TaskPhase::Judge if task.intent.is_some() || is_approved(story) => {
+        TaskPhase::Judge if task.intent.is_some() || is_approved(input) => {
             format!("{owner} merges it")
         }
         TaskPhase::Judge => format!("{owner} judges it"),
@@ -252,8 +252,8 @@ fn in_progress(story: &SummaryInput<'_>) -> String {
 }
 
 /// Whether its last result was approved: whoever has it now is at its merge.
-fn is_approved(story: &SummaryInput<'_>) -> bool {
-    story.runs.last().is_some_and(TaskRun::is_approved)
+fn is_approved(input: &SummaryInput<'_>) -> bool {
+    input.runs.last().is_some_and(TaskRun::is_approved)
 }
 
 #[cfg(test)]

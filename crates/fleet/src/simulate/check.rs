@@ -71,7 +71,7 @@ impl SimLedger {
     /// What does not hold.
     pub(super) fn faults(
         &self,
-        stage: &SimShared,
+        shared: &SimShared,
         sleepers: &[usize],
         policy: &Policy,
         now: Timestamp,
@@ -98,19 +98,19 @@ impl SimLedger {
                 .iter()
                 .map(|lease| format!("a lease is left: {lease}")),
         );
-        self.merges(stage, &mut faults);
+        self.merges(shared, &mut faults);
         self.thrown_away(&mut faults);
-        self.issues(stage, &mut faults);
-        self.pulls(stage, &mut faults);
-        self.plans(stage, &mut faults);
-        faults.extend(stage.overlaps(sleepers));
+        self.issues(shared, &mut faults);
+        self.pulls(shared, &mut faults);
+        self.plans(shared, &mut faults);
+        faults.extend(shared.overlaps(sleepers));
         faults
     }
 
     /// The base holds what is done, once, and nothing else.
-    fn merges(&self, stage: &SimShared, faults: &mut Vec<String>) {
-        let merged = stage.repo.merged_results();
-        let reachable = stage.repo.reachable(&stage.repo.base);
+    fn merges(&self, shared: &SimShared, faults: &mut Vec<String>) {
+        let merged = shared.repo.merged_results();
+        let reachable = shared.repo.reachable(&shared.repo.base);
         let mut by_lineage: BTreeMap<&TaskId, u32> = BTreeMap::new();
         for task in &self.tasks {
             let count = merged.get(&task.id).copied().unwrap_or(0);
@@ -137,11 +137,11 @@ impl SimLedger {
                 "the base holds a result of {task}, which nobody knows"
             ));
         }
-        for id in stage.pushed.iter().filter(|id| !reachable.contains(*id)) {
+        for id in shared.pushed.iter().filter(|id| !reachable.contains(*id)) {
             faults.push(format!("{id} was pushed and is not in the base"));
         }
         for id in reachable {
-            let Some(commit) = stage.repo.get(&id) else {
+            let Some(commit) = shared.repo.get(&id) else {
                 continue;
             };
             if let Some((task, run_id)) = &commit.trailer
@@ -152,7 +152,7 @@ impl SimLedger {
                 ));
             }
             let is_merge = commit.is_merge;
-            if is_merge && !stage.green.contains(&id) {
+            if is_merge && !shared.green.contains(&id) {
                 faults.push(format!(
                     "{id} is in the base, and its guard was never green"
                 ));

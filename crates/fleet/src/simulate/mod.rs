@@ -90,7 +90,7 @@ pub struct SimReport {
     /// Questions to models.
     pub model_calls: u64,
     /// Anything that the yard was asked.
-    pub yard_calls: u64,
+    pub workspace_calls: u64,
     /// How often each call was made.
     pub calls: BTreeMap<&'static str, u64>,
     /// Every event, by task.
@@ -136,7 +136,7 @@ pub fn simulate(seed: u64, options: &SimOptions) -> SimReport {
             seconds: 0,
             statements: 0,
             model_calls: 0,
-            yard_calls: 0,
+            workspace_calls: 0,
             calls: BTreeMap::new(),
             history: Vec::new(),
             tasks: Vec::new(),
@@ -151,7 +151,7 @@ struct Simulation {
     policy: Policy,
     runtime: Arc<tokio::runtime::Runtime>,
     ledger: Ledger,
-    stage: Arc<Mutex<SimShared>>,
+    shared: Arc<Mutex<SimShared>>,
     scheduler: SimScheduler,
 }
 
@@ -189,14 +189,14 @@ impl Simulation {
         let flaw = options.flaw;
         #[cfg(not(test))]
         let flaw = None;
-        let stage = Arc::new(Mutex::new(SimShared::new(script.clone(), flaw)));
+        let shared = Arc::new(Mutex::new(SimShared::new(script.clone(), flaw)));
         let mut simulation = Simulation {
             scheduler: SimScheduler::new(world.clone()),
             world,
             policy,
             runtime: Arc::new(runtime),
             ledger,
-            stage,
+            shared,
             script,
         };
         let second = |at: u64| START + i64::try_from(at * 1000).unwrap_or(0);
@@ -212,15 +212,15 @@ impl Simulation {
         Ok(simulation)
     }
 
-    fn yard(&self, actor: usize) -> SimWorkspaces {
+    fn workspaces(&self, actor: usize) -> SimWorkspaces {
         SimWorkspaces {
             world: self.world.clone(),
             actor,
-            stage: Arc::clone(&self.stage),
+            shared: Arc::clone(&self.shared),
         }
     }
 
-    fn crew(&self, actor: usize, options: &SimOptions) -> RoleContext {
+    fn context(&self, actor: usize, options: &SimOptions) -> RoleContext {
         let points = SimPoints {
             world: self.world.clone(),
             actor,
@@ -234,8 +234,8 @@ impl Simulation {
         let _ = options;
         RoleContext {
             halt: crate::roles::halt::FleetHalt::default(),
-            book: LedgerPort::with_points(self.ledger.clone(), Arc::new(points)),
-            yard: Arc::new(self.yard(actor)),
+            ledger: LedgerPort::with_points(self.ledger.clone(), Arc::new(points)),
+            workspaces: Arc::new(self.workspaces(actor)),
             clock: Arc::new(SimClock(self.world.clone())),
             settings: Arc::new(FleetSettings {
                 base: "main".to_owned(),
@@ -260,7 +260,7 @@ impl Simulation {
     fn backlog(&self, actor: usize, defaults: TaskDefaults) -> SimBacklog {
         let source = SimSource {
             world: self.world.clone(),
-            stage: Arc::clone(&self.stage),
+            shared: Arc::clone(&self.shared),
         };
         let requirement = self.script.requirement.clone();
         let ledger = self.ledger.clone();
@@ -269,37 +269,37 @@ impl Simulation {
             world: self.world.clone(),
             actor,
             runtime: Arc::clone(&self.runtime),
-            stage: Arc::clone(&self.stage),
+            shared: Arc::clone(&self.shared),
             inner: ProjectBacklog::with_sources(requirement, sources, ledger, defaults),
         }
     }
 
     /// Puts everybody in place.
     fn cast(&mut self, options: &SimOptions) {
-        self.role("keeper", options, |crew, stop| async move {
-            watchdog::run(&crew, "keeper", stop).await
+        self.role("keeper", options, |context, stop| async move {
+            watchdog::run(&context, "keeper", stop).await
         });
-        for at in 1..=self.script.seats {
+        for at in 1..=self.script.role_leases {
             let name = format!("dispatcher-{at}");
             let own = name.clone();
-            self.role(&name, options, move |crew, stop| {
+            self.role(&name, options, move |context, stop| {
                 let name = own.clone();
-                async move { dispatcher::run(&crew, &name, stop).await }
+                async move { dispatcher::run(&context, &name, stop).await }
             });
             let name = format!("cycle-{at}");
             let own = name.clone();
-            self.role(&name, options, move |crew, stop| {
+            self.role(&name, options, move |context, stop| {
                 let name = own.clone();
-                async move { cycle::run(&crew, &name, &CycleStatistics::default(), stop).await }
+                async move { cycle::run(&context, &name, &CycleStatistics::default(), stop).await }
             });
         }
         let workers = (1..=self.script.workers).map(|at| (format!("worker-{at}"), "worker"));
         let others = ["tester", "docser"].map(|role| (format!("{role}-1"), role));
         for (name, role) in workers.chain(others).collect::<Vec<_>>() {
             let own = name.clone();
-            self.role(&name, options, move |crew, stop| {
+            self.role(&name, options, move |context, stop| {
                 let worker = WorkerRole {
-                    crew,
+                    context,
                     name: own.clone(),
                     role: role.to_owned(),
                     account: ACCOUNT.to_owned(),
@@ -310,9 +310,9 @@ impl Simulation {
         for at in 1..=self.script.judges {
             let name = format!("judge-{at}");
             let own = name.clone();
-            self.role(&name, options, move |crew, stop| {
+            self.role(&name, options, move |context, stop| {
                 let judge = JudgeRole {
-                    crew,
+                    context,
                     name: own.clone(),
                     account: ACCOUNT.to_owned(),
                 };
@@ -320,8 +320,8 @@ impl Simulation {
             });
         }
         if !self.script.requirement.is_empty() {
-            self.role("planner", options, |crew, stop| async move {
-                planner::run(&crew, "planner", stop).await
+            self.role("planner", options, |context, stop| async move {
+                planner::run(&context, "planner", stop).await
             });
         }
         self.person();
@@ -332,14 +332,14 @@ impl Simulation {
         R: Fn(RoleContext, crate::workspaces::StopSign) -> F + 'static,
         F: Future<Output = Result<(), LedgerError>> + 'static,
     {
-        let crew = self.crew(self.scheduler.next_actor(), options);
+        let context = self.context(self.scheduler.next_actor(), options);
         let start: SimStart = Box::new(move |life| {
-            let crew = RoleContext {
+            let context = RoleContext {
                 life,
-                ..crew.clone()
+                ..context.clone()
             };
             let (stopper, stop) = StopHandle::new();
-            let running = run(crew, stop);
+            let running = run(context, stop);
             let role = async move { running.await.map_err(|error| error.to_string()) };
             (Box::pin(role), Some(stopper))
         });
@@ -348,28 +348,28 @@ impl Simulation {
 
     /// A person who pushes, cancels and pauses.
     fn person(&mut self) {
-        let (world, stage) = (self.world.clone(), Arc::clone(&self.stage));
+        let (world, shared) = (self.world.clone(), Arc::clone(&self.shared));
         let (ledger, runtime) = (self.ledger.clone(), Arc::clone(&self.runtime));
-        let mut deeds = self.script.deeds.clone();
-        deeds.sort_by_key(|(at, _)| *at);
+        let mut actions = self.script.actions.clone();
+        actions.sort_by_key(|(at, _)| *at);
         let start: SimStart = Box::new(move |_| {
-            let (world, stage) = (world.clone(), Arc::clone(&stage));
+            let (world, shared) = (world.clone(), Arc::clone(&shared));
             let (ledger, runtime) = (ledger.clone(), Arc::clone(&runtime));
-            let deeds = deeds.clone();
+            let actions = actions.clone();
             let person = async move {
                 let clock = SimClock(world.clone());
                 let begin = runner_lifecycle::Timestamp(START);
-                for (at, deed) in deeds {
+                for (at, action) in actions {
                     let at = begin.plus_secs(at);
                     clock.sleep_until(at).await;
-                    world.say(|| format!("a person: {deed:?}"));
-                    match deed {
+                    world.say(|| format!("a person: {action:?}"));
+                    match action {
                         PersonAction::Push { path, content } => {
-                            let mut stage = stage
+                            let mut shared = shared
                                 .lock()
                                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-                            let commit = stage.repo.push(&path, &content);
-                            stage.pushed.push(commit);
+                            let commit = shared.repo.push(&path, &content);
+                            shared.pushed.push(commit);
                         }
                         PersonAction::Cancel(id) => {
                             let reason = "not needed".to_owned();
@@ -396,7 +396,7 @@ impl Simulation {
                         PersonAction::Issue { .. }
                         | PersonAction::Pull { .. }
                         | PersonAction::ClosePull(_) => {
-                            outdoors(&stage, deed, world.time());
+                            outside(&shared, action, world.time());
                         }
                     }
                 }
@@ -477,7 +477,7 @@ impl Simulation {
     /// say.
     fn is_over(&self) -> Result<Option<bool>, LedgerError> {
         let seconds = (self.world.time().0 - START) / 1000;
-        if seconds <= i64::try_from(self.script.last_deed()).unwrap_or(0) {
+        if seconds <= i64::try_from(self.script.last_action()).unwrap_or(0) {
             return Ok(None);
         }
         if !self.script.requirement.is_empty() && seconds < 600 {
@@ -502,8 +502,8 @@ impl Simulation {
         let now = self.world.time();
         let statements = self.ledger.statements();
         let everything = self.runtime.block_on(SimLedger::read(&self.ledger));
-        let stage = self.yard(0);
-        let stage = stage.stage();
+        let shared = self.workspaces(0);
+        let shared = shared.shared();
         let (mut tasks, mut history) = (Vec::new(), Vec::new());
         let sleepers = self.script.sleepers.iter();
         let sleepers: Vec<usize> = sleepers
@@ -512,7 +512,7 @@ impl Simulation {
         match everything {
             Ok(everything) => {
                 history = everything.history();
-                faults.extend(everything.faults(&stage, &sleepers, &self.policy, now));
+                faults.extend(everything.faults(&shared, &sleepers, &self.policy, now));
                 tasks.extend(everything.tasks.iter().map(|task| {
                     let reason = task.blocked_on().map_or("-", |reason| reason.as_str());
                     format!("{} {} {reason}: {}", task.id, task.state, task.title)
@@ -533,8 +533,8 @@ impl Simulation {
             crashes,
             seconds: now.millis_since(runner_lifecycle::Timestamp(START)) / 1000,
             statements,
-            model_calls: stage.model_calls,
-            yard_calls: stage.calls,
+            model_calls: shared.model_calls,
+            workspace_calls: shared.calls,
             calls,
             history,
             tasks,
@@ -551,25 +551,25 @@ fn has_heard(hints: &mut runner_ledger::StoreNotifications) -> bool {
 }
 
 /// Something changes outside.
-fn outdoors(stage: &Mutex<SimShared>, deed: PersonAction, now: runner_lifecycle::Timestamp) {
-    let mut stage = stage
+fn outside(shared: &Mutex<SimShared>, action: PersonAction, now: runner_lifecycle::Timestamp) {
+    let mut shared = shared
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    match deed {
+    match action {
         PersonAction::Issue { number, text } => {
-            stage.outdoors.issues.insert(number, text);
+            shared.outside.issues.insert(number, text);
         }
         PersonAction::Pull {
             number,
             path,
             content,
-        } => stage.pull(number, &path, &content, now),
+        } => shared.pull(number, &path, &content, now),
         PersonAction::ClosePull(number) => {
-            if let Some(pull) = stage.outdoors.pulls.get_mut(&number) {
+            if let Some(pull) = shared.outside.pulls.get_mut(&number) {
                 pull.closed = true;
             }
         }
         _ => {}
     }
-    stage.outdoors.announce();
+    shared.outside.announce();
 }

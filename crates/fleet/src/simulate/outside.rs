@@ -70,7 +70,7 @@ impl SimShared {
             trailer: None,
             is_merge: false,
         });
-        let pull = self.outdoors.pulls.entry(number).or_default();
+        let pull = self.outside.pulls.entry(number).or_default();
         pull.heads.push((now, head));
     }
 }
@@ -86,7 +86,7 @@ fn issue(number: u64, text: &str) -> Result<SourceIssue, String> {
 /// The source.
 pub(super) struct SimSource {
     pub(super) world: SimWorld,
-    pub(super) stage: Arc<Mutex<SimShared>>,
+    pub(super) shared: Arc<Mutex<SimShared>>,
 }
 
 impl BacklogSource for SimSource {
@@ -100,20 +100,20 @@ impl BacklogSource for SimSource {
             source: SOURCE.to_owned(),
             reason,
         };
-        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = u64::try_from((self.world.time().0 - START) / 1000).unwrap_or(0);
-        let mut outages = stage.script.outages.iter();
+        let mut outages = shared.script.outages.iter();
         if outages.any(|(from, to)| (*from..*to).contains(&seconds)) {
             found.failures.push(failed("nobody answers".to_owned()));
             return Box::pin(std::future::ready(found));
         }
-        for (number, text) in &stage.outdoors.issues {
+        for (number, text) in &shared.outside.issues {
             match issue(*number, text) {
                 Ok(issue) => found.issues.push(issue),
                 Err(why) => found.failures.push(failed(why)),
             }
         }
-        for (number, pull) in &stage.outdoors.pulls {
+        for (number, pull) in &shared.outside.pulls {
             found.pull_requests.push(FoundPullRequest {
                 number: *number,
                 title: format!("pull {number}"),
@@ -135,7 +135,7 @@ pub(super) struct SimBacklog {
     pub(super) world: SimWorld,
     pub(super) actor: usize,
     pub(super) runtime: Arc<tokio::runtime::Runtime>,
-    pub(super) stage: Arc<Mutex<SimShared>>,
+    pub(super) shared: Arc<Mutex<SimShared>>,
     pub(super) inner: ProjectBacklog,
 }
 
@@ -154,7 +154,7 @@ impl FleetBacklog for SimBacklog {
     }
 
     fn changes(&self) -> BacklogChanges {
-        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        BacklogChanges::of(stage.outdoors.changes.subscribe())
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        BacklogChanges::of(shared.outside.changes.subscribe())
     }
 }

@@ -43,7 +43,7 @@ pub struct SimOdds {
     /// A guard that does not start.
     pub unable: u64,
     /// A yard that cannot do what was asked.
-    pub trouble: u64,
+    pub error: u64,
     /// A guard that takes most of an hour.
     pub slow: u64,
     /// A reviewer that says nothing.
@@ -111,7 +111,7 @@ pub struct SimScript {
     /// When the source of issues cannot be read, in seconds from the start.
     pub outages: Vec<(u64, u64)>,
     /// What a person does, and when.
-    pub deeds: Vec<(u64, PersonAction)>,
+    pub actions: Vec<(u64, PersonAction)>,
     /// Whether reviewers are asked.
     pub review: bool,
     /// How many workers there are.
@@ -119,7 +119,7 @@ pub struct SimScript {
     /// How many judges.
     pub judges: u32,
     /// How many dispatchers and cycle managers; all but one stand by.
-    pub seats: u32,
+    pub role_leases: u32,
     /// How long a task with a dead dependency waits for a person.
     pub dependency_grace_secs: u64,
     /// The requirement to plan.
@@ -141,18 +141,18 @@ impl SimScript {
             tasks,
             workers: 2,
             judges: 1,
-            seats: 1,
+            role_leases: 1,
             ..SimScript::default()
         }
     }
 
     /// When nothing happens any more that the fleet cannot know before it looks, in seconds.
-    pub(super) fn last_deed(&self) -> u64 {
-        let deeds = self.deeds.iter().map(|(at, _)| *at);
-        let last = deeds.chain(self.outages.iter().map(|(_, to)| *to)).max();
-        let outside = self.deeds.iter().any(|(_, deed)| {
+    pub(super) fn last_action(&self) -> u64 {
+        let actions = self.actions.iter().map(|(at, _)| *at);
+        let last = actions.chain(self.outages.iter().map(|(_, to)| *to)).max();
+        let outside = self.actions.iter().any(|(_, action)| {
             matches!(
-                deed,
+                action,
                 PersonAction::Issue { .. } | PersonAction::Pull { .. } | PersonAction::ClosePull(_)
             )
         });
@@ -168,7 +168,7 @@ impl SimScript {
             review: chance.one_in(2),
             workers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             judges: u32::try_from(chance.between(1, 2)).unwrap_or(1),
-            seats: u32::try_from(chance.between(1, 2)).unwrap_or(1),
+            role_leases: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             dependency_grace_secs: if chance.one_in(4) { 1800 } else { 0 },
             ..SimScript::default()
         };
@@ -184,13 +184,13 @@ impl SimScript {
             script.storms.push((from, from + chance.between(60, 900)));
         }
         for _ in 0..chance.below(4) {
-            let deed = deed(count, chance);
-            if let PersonAction::Pause(true) = deed {
+            let action = action(count, chance);
+            if let PersonAction::Pause(true) = action {
                 let again = chance.between(300, 1200);
-                script.deeds.push((again, PersonAction::Pause(false)));
-                script.deeds.push((chance.below(300), deed));
+                script.actions.push((again, PersonAction::Pause(false)));
+                script.actions.push((chance.below(300), action));
             } else {
-                script.deeds.push((chance.below(900), deed));
+                script.actions.push((chance.below(900), action));
             }
         }
         if chance.one_in(3) {
@@ -211,10 +211,11 @@ impl SimScript {
     fn outside(&mut self, chance: &mut SimChance) {
         if chance.one_in(3) {
             for number in 1..=chance.between(1, 4) {
-                self.deeds.push((chance.below(900), issue(number, chance)));
+                self.actions
+                    .push((chance.below(900), issue(number, chance)));
                 if chance.one_in(2) {
                     let later = chance.between(900, 1500);
-                    self.deeds.push((later, issue(number, chance)));
+                    self.actions.push((later, issue(number, chance)));
                 }
             }
             if chance.one_in(3) {
@@ -226,10 +227,10 @@ impl SimScript {
             let number = 1;
             for at in 0..chance.between(1, 3) {
                 let when = chance.between(at * 300, at * 300 + 300);
-                self.deeds.push((when, pull(number, chance)));
+                self.actions.push((when, pull(number, chance)));
             }
             if chance.one_in(4) {
-                self.deeds
+                self.actions
                     .push((chance.between(900, 1200), PersonAction::ClosePull(number)));
             }
             if chance.one_in(2) {
@@ -239,7 +240,7 @@ impl SimScript {
         if chance.one_in(4) {
             let count = u64::try_from(self.tasks.len()).unwrap_or(1);
             let at = usize::try_from(chance.below(count)).unwrap_or(0);
-            self.deeds
+            self.actions
                 .push((chance.below(600), PersonAction::Distrust(id(at))));
         }
         if chance.one_in(3) {
@@ -247,7 +248,7 @@ impl SimScript {
                 let names = ["worker-1", "judge-1", "dispatcher-1", "cycle-1", "keeper"];
                 let name = chance.of(&names).copied().unwrap_or("worker-1").to_owned();
                 let secs = chance.between(1, 300);
-                self.deeds
+                self.actions
                     .push((chance.below(900), PersonAction::Stop { name, secs }));
             }
         }
@@ -301,7 +302,7 @@ fn odds(chance: &mut SimChance) -> SimOdds {
     SimOdds {
         flaky: 15,
         unable: 20,
-        trouble: 30,
+        error: 30,
         slow: 10,
         silent: 8,
         malformed: 8,
@@ -378,7 +379,7 @@ fn behaviour(chance: &mut SimChance) -> SimBehaviour {
     behaviour
 }
 
-fn deed(tasks: usize, chance: &mut SimChance) -> PersonAction {
+fn action(tasks: usize, chance: &mut SimChance) -> PersonAction {
     match chance.below(6) {
         0 => PersonAction::Cancel(id(usize::try_from(
             chance.below(u64::try_from(tasks).unwrap_or(1)),

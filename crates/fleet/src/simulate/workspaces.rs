@@ -49,7 +49,7 @@ pub(super) struct SimShared {
     /// What a person pushed.
     pub(super) pushed: Vec<String>,
     /// Issues and pull requests.
-    pub(super) outdoors: SimOutside,
+    pub(super) outside: SimOutside,
     /// When a planner was asked for a plan for the first time.
     pub(super) planned_at: Vec<Timestamp>,
     /// Runs that left something.
@@ -84,7 +84,7 @@ impl SimShared {
             sessions: Vec::new(),
             green: BTreeSet::new(),
             pushed: Vec::new(),
-            outdoors: SimOutside::new(),
+            outside: SimOutside::new(),
             planned_at: Vec::new(),
             kept: BTreeSet::new(),
             model_calls: 0,
@@ -129,27 +129,27 @@ impl SimShared {
 pub(super) struct SimWorkspaces {
     pub(super) world: SimWorld,
     pub(super) actor: usize,
-    pub(super) stage: Arc<Mutex<SimShared>>,
+    pub(super) shared: Arc<Mutex<SimShared>>,
 }
 
 /// Notes the end of a session, whatever ends it.
 struct SimRunning {
-    yard: SimWorkspaces,
+    workspaces: SimWorkspaces,
     at: usize,
 }
 
 impl Drop for SimRunning {
     fn drop(&mut self) {
-        let now = self.yard.world.time().0;
-        if let Some(session) = self.yard.stage().sessions.get_mut(self.at) {
+        let now = self.workspaces.world.time().0;
+        if let Some(session) = self.workspaces.shared().sessions.get_mut(self.at) {
             session.ended = Some(now);
         }
     }
 }
 
 impl SimWorkspaces {
-    pub(super) fn stage(&self) -> MutexGuard<'_, SimShared> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn shared(&self) -> MutexGuard<'_, SimShared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes so many seconds, unless it is told to stop. Whether it was.
@@ -165,17 +165,17 @@ impl SimWorkspaces {
 
     async fn point(&self, call: &'static str, after: bool) {
         if !after {
-            self.stage().calls += 1;
+            self.shared().calls += 1;
         }
         reach(&self.world, self.actor, call, after).await;
     }
 
     fn odds(&self) -> super::script::SimOdds {
-        self.stage().script.odds
+        self.shared().script.odds
     }
 
-    fn trouble(&self) -> Result<(), WorkspaceError> {
-        let odds = self.odds().trouble;
+    fn error(&self) -> Result<(), WorkspaceError> {
+        let odds = self.odds().error;
         if self.world.draw(|chance| chance.one_in(odds)) {
             return Err(WorkspaceError("the disk is slow today".to_owned()));
         }
@@ -185,8 +185,8 @@ impl SimWorkspaces {
     /// Until when the quota is used up now.
     fn storm(&self) -> Option<Timestamp> {
         let seconds = u64::try_from((self.world.time().0 - START) / 1000).unwrap_or(0);
-        let stage = self.stage();
-        let mut storms = stage.script.storms.iter();
+        let shared = self.shared();
+        let mut storms = shared.script.storms.iter();
         let storm = storms.find(|(from, to)| (*from..*to).contains(&seconds))?;
         Some(Timestamp(START).plus_secs(storm.1))
     }
@@ -194,8 +194,8 @@ impl SimWorkspaces {
     /// What a session makes of an order.
     fn result(&self, order: &WorkOrder, attempt: u32) -> WorkOutcome {
         let task = &order.task;
-        let mut stage = self.stage();
-        let behaviour = stage.script.behaviours.get(&task.lineage.root).cloned();
+        let mut shared = self.shared();
+        let behaviour = shared.script.behaviours.get(&task.lineage.root).cloned();
         let behaviour = behaviour.unwrap_or_default();
         let mut worked = WorkOutcome {
             ending: LoopEnding::Complete,
@@ -221,15 +221,15 @@ impl SimWorkspaces {
         if attempt <= behaviour.no_change || !task.expects_change {
             return worked;
         }
-        let start = stage.repo.base.clone();
-        let mut tree = stage.repo.tree(&start);
+        let start = shared.repo.base.clone();
+        let mut tree = shared.repo.tree(&start);
         // What an earlier attempt made is carried over where it fits.
         if let Some(earlier) = &order.earlier
-            && let Some(parent) = stage.repo.get(earlier).and_then(|c| c.parents.first())
+            && let Some(parent) = shared.repo.get(earlier).and_then(|c| c.parents.first())
         {
-            for change in stage.repo.changes(parent, earlier).unwrap_or_default() {
-                let then = stage.repo.tree(parent).get(&change.resource).cloned();
-                let new = stage.repo.tree(earlier).get(&change.resource).cloned();
+            for change in shared.repo.changes(parent, earlier).unwrap_or_default() {
+                let then = shared.repo.tree(parent).get(&change.resource).cloned();
+                let new = shared.repo.tree(earlier).get(&change.resource).cloned();
                 if tree.get(&change.resource) == then.as_ref()
                     && let Some(new) = new
                 {
@@ -252,13 +252,13 @@ impl SimWorkspaces {
                 tree.insert("far/away".to_owned(), content);
             }
         }
-        let commit = stage.repo.commit(SimCommit {
+        let commit = shared.repo.commit(SimCommit {
             parents: vec![start.clone()],
             tree,
             trailer: Some((task.id.clone(), order.run_id.clone())),
             is_merge: false,
         });
-        let changes = stage.repo.changes(&start, &commit).unwrap_or_default();
+        let changes = shared.repo.changes(&start, &commit).unwrap_or_default();
         let missing = attempt <= behaviour.missing;
         worked.result = (attempt > behaviour.empty || behaviour.empty > 0).then(|| WorkResult {
             start,
@@ -286,7 +286,7 @@ impl Workspaces for SimWorkspaces {
     fn base(&self) -> WorkspaceFuture<'_, String> {
         Box::pin(async move {
             self.point("base", false).await;
-            Ok(self.stage().repo.base.clone())
+            Ok(self.shared().repo.base.clone())
         })
     }
 
@@ -295,19 +295,19 @@ impl Workspaces for SimWorkspaces {
             self.point("work", false).await;
             let root = order.task.lineage.root.clone();
             let (running, attempt, poison) = {
-                let mut stage = self.stage();
-                stage.model_calls += 1;
-                let attempt = stage.attempts.entry(root.clone()).or_insert(0);
+                let mut shared = self.shared();
+                shared.model_calls += 1;
+                let attempt = shared.attempts.entry(root.clone()).or_insert(0);
                 *attempt += 1;
                 let attempt = *attempt;
-                let behaviour = stage.script.behaviours.get(&root);
+                let behaviour = shared.script.behaviours.get(&root);
                 let poison = behaviour.map_or(0, |behaviour| behaviour.poison);
-                stage.kept.insert(LeftoverRun {
+                shared.kept.insert(LeftoverRun {
                     task: order.task.id.clone(),
                     run_id: order.run_id.clone(),
                     token: order.token,
                 });
-                stage.sessions.push(SimSession {
+                shared.sessions.push(SimSession {
                     actor: self.actor,
                     task: order.task.id.clone(),
                     token: order.token,
@@ -315,10 +315,10 @@ impl Workspaces for SimWorkspaces {
                     began: self.world.time().0,
                     ended: None,
                 });
-                (stage.sessions.len() - 1, attempt, attempt <= poison)
+                (shared.sessions.len() - 1, attempt, attempt <= poison)
             };
             let running = SimRunning {
-                yard: self.clone(),
+                workspaces: self.clone(),
                 at: running,
             };
             let secs = self.world.draw(|chance| match chance.below(4) {
@@ -342,7 +342,7 @@ impl Workspaces for SimWorkspaces {
                 self.world.kill(self.actor);
                 std::future::pending::<()>().await;
             }
-            self.trouble()?;
+            self.error()?;
             let worked = if let Some(until) = self.storm() {
                 let says = self.world.draw(|chance| chance.one_in(2));
                 let mut worked = self.result(&order, u32::MAX);
@@ -360,8 +360,8 @@ impl Workspaces for SimWorkspaces {
 
     fn start_of(&self, result: String) -> WorkspaceFuture<'_, Option<String>> {
         Box::pin(async move {
-            let stage = self.stage();
-            let commit = stage.repo.get(&result);
+            let shared = self.shared();
+            let commit = shared.repo.get(&result);
             Ok(commit.and_then(|commit| commit.parents.first().cloned()))
         })
     }
@@ -371,7 +371,7 @@ impl Workspaces for SimWorkspaces {
         start: String,
         result: String,
     ) -> WorkspaceFuture<'_, Option<Vec<ResourceChange>>> {
-        Box::pin(async move { Ok(self.stage().repo.changes(&start, &result)) })
+        Box::pin(async move { Ok(self.shared().repo.changes(&start, &result)) })
     }
 
     fn diff_bytes(&self, _start: String, _result: String) -> WorkspaceFuture<'_, u64> {
@@ -386,7 +386,7 @@ impl Workspaces for SimWorkspaces {
     ) -> WorkspaceFuture<'_, Vec<CheckOutcome>> {
         Box::pin(async move {
             self.point("check", false).await;
-            self.trouble()?;
+            self.error()?;
             let odds = self.odds();
             let secs = self.world.draw(|chance| {
                 if chance.one_in(odds.slow) {
@@ -401,10 +401,10 @@ impl Workspaces for SimWorkspaces {
             }
             let flaky = self.world.draw(|chance| chance.one_in(odds.flaky));
             let green = {
-                let mut stage = self.stage();
-                let green = stage.is_green(&commit) && !flaky;
+                let mut shared = self.shared();
+                let green = shared.is_green(&commit) && !flaky;
                 if green && task.is_some() {
-                    stage.green.insert(commit.clone());
+                    shared.green.insert(commit.clone());
                 }
                 green
             };
@@ -421,7 +421,7 @@ impl Workspaces for SimWorkspaces {
     fn review(&self, order: ReviewOrder, mut stop: StopSign) -> WorkspaceFuture<'_, ReviewReply> {
         Box::pin(async move {
             self.point("review", false).await;
-            self.stage().model_calls += 1;
+            self.shared().model_calls += 1;
             let secs = self.world.draw(|chance| chance.between(5, 100));
             if self.take(secs, &mut stop).await {
                 return Ok(ReviewReply::Silent);
@@ -449,10 +449,10 @@ impl Workspaces for SimWorkspaces {
             }
             let root = order.task.lineage.root.clone();
             let rejects = {
-                let mut stage = self.stage();
-                let behaviour = stage.script.behaviours.get(&root);
+                let mut shared = self.shared();
+                let behaviour = shared.script.behaviours.get(&root);
                 let limit = behaviour.map_or(0, |behaviour| behaviour.rejections);
-                let count = stage.rejections.entry(root).or_insert(0);
+                let count = shared.rejections.entry(root).or_insert(0);
                 let rejects = *count < limit;
                 *count += u32::from(rejects);
                 rejects
@@ -486,10 +486,10 @@ impl Workspaces for SimWorkspaces {
     ) -> WorkspaceFuture<'_, TaskMergeOutcome> {
         Box::pin(async move {
             self.point("merge", false).await;
-            self.trouble()?;
+            self.error()?;
             let merged = {
-                let mut stage = self.stage();
-                match stage.repo.merge(&base, &result, &run_id) {
+                let mut shared = self.shared();
+                match shared.repo.merge(&base, &result, &run_id) {
                     SimMergeOutcome::Commit(commit) => TaskMergeOutcome::Commit(commit),
                     SimMergeOutcome::Conflicts(paths) => TaskMergeOutcome::Conflicts(paths),
                     SimMergeOutcome::Empty => TaskMergeOutcome::Empty,
@@ -506,13 +506,13 @@ impl Workspaces for SimWorkspaces {
     fn position(&self, intent: Intent) -> WorkspaceFuture<'_, BasePosition> {
         Box::pin(async move {
             self.point("position", false).await;
-            let stage = self.stage();
-            let base = &stage.repo.base;
+            let shared = self.shared();
+            let base = &shared.repo.base;
             if *base == intent.old_base {
                 return Ok(BasePosition::Old);
             }
-            let merged = stage.repo.reachable(base).contains(&intent.merge_commit);
-            let lies = stage.flaw == Some(SimFlaw::LiesAboutPosition);
+            let merged = shared.repo.reachable(base).contains(&intent.merge_commit);
+            let lies = shared.flaw == Some(SimFlaw::LiesAboutPosition);
             Ok(if merged && !lies {
                 BasePosition::Merged
             } else {
@@ -528,12 +528,12 @@ impl Workspaces for SimWorkspaces {
             let until = self.world.time().plus_millis(millis);
             SimClock(self.world.clone()).sleep_until(until).await;
             let moved = {
-                let mut stage = self.stage();
-                let blind = stage.flaw == Some(SimFlaw::NoCompareAndSet);
-                if stage.repo.base == intent.old_base || blind {
-                    stage.repo.base.clone_from(&intent.merge_commit);
+                let mut shared = self.shared();
+                let blind = shared.flaw == Some(SimFlaw::NoCompareAndSet);
+                if shared.repo.base == intent.old_base || blind {
+                    shared.repo.base.clone_from(&intent.merge_commit);
                 }
-                stage.repo.base == intent.merge_commit
+                shared.repo.base == intent.merge_commit
             };
             self.world
                 .say(|| format!("base to {}: {moved}", intent.merge_commit));
@@ -553,10 +553,10 @@ impl Workspaces for SimWorkspaces {
         Box::pin(async move {
             self.point("plan", false).await;
             {
-                let mut stage = self.stage();
-                stage.model_calls += 1;
+                let mut shared = self.shared();
+                shared.model_calls += 1;
                 if order.attempt == 1 {
-                    stage.planned_at.push(self.world.time());
+                    shared.planned_at.push(self.world.time());
                 }
             }
             let secs = self.world.draw(|chance| chance.between(10, 200));
@@ -574,16 +574,16 @@ impl Workspaces for SimWorkspaces {
     fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
         Box::pin(async move {
             self.point("kept", false).await;
-            Ok(self.stage().kept.iter().cloned().collect())
+            Ok(self.shared().kept.iter().cloned().collect())
         })
     }
 
     fn sweep(&self, gone: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()> {
         Box::pin(async move {
             self.point("sweep", false).await;
-            let mut stage = self.stage();
+            let mut shared = self.shared();
             for one in &gone {
-                stage.kept.remove(one);
+                shared.kept.remove(one);
             }
             Ok(())
         })

@@ -148,27 +148,27 @@ const BENCH: &str = "SELECT \
 
 impl Ledger {
     /// What a dispatcher of these roles looks at.
-    pub async fn floor(&self, roles: &[&str]) -> Result<DispatchView, StoreError> {
+    pub async fn dispatch_view(&self, roles: &[&str]) -> Result<DispatchView, StoreError> {
         let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let mut floor = DispatchView {
+        let mut dispatch_view = DispatchView {
             now: self.now_in(&mut *session).await?,
             ..DispatchView::default()
         };
-        floor.ready = first_ready(&mut *session, roles).await?;
-        if floor.ready.is_empty() {
+        dispatch_view.ready = first_ready(&mut *session, roles).await?;
+        if dispatch_view.ready.is_empty() {
             // Nothing could start, whoever is there.
-            return Ok(floor);
+            return Ok(dispatch_view);
         }
-        floor.paused = context::is_paused(&mut *session).await?;
+        dispatch_view.paused = context::is_paused(&mut *session).await?;
         for row in &all(&mut *session, PRESENT, &[]).await? {
             let agent = agents::read(row)?;
-            let last = floor.agents.last();
+            let last = dispatch_view.agents.last();
             if last.is_none_or(|last: &FleetAgent| last.name != agent.name) {
-                floor.agents.push(agent);
+                dispatch_view.agents.push(agent);
             }
         }
         for row in &all(&mut *session, BUSY, &[]).await? {
-            floor.busy.push(OngoingWork {
+            dispatch_view.busy.push(OngoingWork {
                 task_id: records::task_id(&row.text(0)?)?,
                 owner: row.text(1)?,
                 purpose: word(&row.text(2)?, LeasePurpose::parse)?,
@@ -180,9 +180,9 @@ impl Ledger {
                 waiting: u64::try_from(row.int(1)?).unwrap_or(0),
                 reset_at: row.maybe_int(2)?.map(Timestamp),
             };
-            floor.accounts.insert(row.text(0)?, view);
+            dispatch_view.accounts.insert(row.text(0)?, view);
         }
-        Ok(floor)
+        Ok(dispatch_view)
     }
 
     /// Notes when the quota of an account is there again.
@@ -235,7 +235,7 @@ impl Ledger {
     }
 
     /// What a judge looks at before it claims.
-    pub async fn bench(&self) -> Result<JudgeQueue, StoreError> {
+    pub async fn judge_queue(&self) -> Result<JudgeQueue, StoreError> {
         let mut session = self.engine.begin(StoreAccess::Read).await?;
         let now = self.now_in(&mut *session).await?;
         let row = one(&mut *session, BENCH, &[SqlArg::Int(now.0)]).await?;

@@ -127,7 +127,14 @@ pub(crate) async fn a_run_is_charged_once(world: World) {
 
 pub(crate) async fn the_floor_is_what_a_dispatcher_needs(world: World) {
     let ledger = world.open().await;
-    assert!(ledger.floor(&["worker"]).await.unwrap().ready.is_empty());
+    assert!(
+        ledger
+            .dispatch_view(&["worker"])
+            .await
+            .unwrap()
+            .ready
+            .is_empty()
+    );
     ledger.register(&agent("w1", "worker")).await.unwrap();
     made(&ledger, new_task("a", "a")).await;
     world.clock.advance_millis(1);
@@ -151,8 +158,8 @@ pub(crate) async fn the_floor_is_what_a_dispatcher_needs(world: World) {
         },
     )
     .await;
-    let floor = ledger.floor(&["worker", "tester"]).await.unwrap();
-    let ready: Vec<_> = floor
+    let dispatch_view = ledger.dispatch_view(&["worker", "tester"]).await.unwrap();
+    let ready: Vec<_> = dispatch_view
         .ready
         .iter()
         .map(|(role, one)| (role.as_str(), one.lane, one.task.id.as_str()))
@@ -165,12 +172,15 @@ pub(crate) async fn the_floor_is_what_a_dispatcher_needs(world: World) {
             ("tester", Lane::Feature, "d"),
         ]
     );
-    assert_eq!((floor.agents.len(), floor.busy.len()), (1, 0));
-    assert!(floor.accounts.is_empty() && !floor.paused);
+    assert_eq!(
+        (dispatch_view.agents.len(), dispatch_view.busy.len()),
+        (1, 0)
+    );
+    assert!(dispatch_view.accounts.is_empty() && !dispatch_view.paused);
     let a = work(&ledger, "w1", "k").await.unwrap();
-    let floor = ledger.floor(&["worker"]).await.unwrap();
-    assert_eq!(floor.busy[0].owner, "w1");
-    assert_eq!(floor.agents[0].works_on, Some(id("a")));
+    let dispatch_view = ledger.dispatch_view(&["worker"]).await.unwrap();
+    assert_eq!(dispatch_view.busy[0].owner, "w1");
+    assert_eq!(dispatch_view.agents[0].works_on, Some(id("a")));
     let ending = WorkEnding::Quota {
         reset_at: Some(Timestamp(START + 900_000)),
         account: "acct".to_owned(),
@@ -180,10 +190,14 @@ pub(crate) async fn the_floor_is_what_a_dispatcher_needs(world: World) {
     ledger.quota_met("acct", reset_at).await.unwrap();
     ledger.quota_met("other", reset_at).await.unwrap();
     ledger.set_paused(true).await.unwrap();
-    let floor = ledger.floor(&["worker"]).await.unwrap();
-    assert!(floor.paused);
-    assert_eq!(floor.accounts.len(), 1, "nothing waits for the other one");
-    let view = &floor.accounts["acct"];
+    let dispatch_view = ledger.dispatch_view(&["worker"]).await.unwrap();
+    assert!(dispatch_view.paused);
+    assert_eq!(
+        dispatch_view.accounts.len(),
+        1,
+        "nothing waits for the other one"
+    );
+    let view = &dispatch_view.accounts["acct"];
     assert_eq!((view.waiting, view.reset_at), (1, Some(reset_at)));
 }
 

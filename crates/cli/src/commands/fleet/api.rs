@@ -62,16 +62,16 @@ impl FleetFacts for Fed {
 impl FleetApi {
     /// Serves in the runtime that this is called in.
     pub(super) fn start(
-        ground: &CommandContext,
+        context: &CommandContext,
         ledger: &Ledger,
         roles: &LedgerContext,
     ) -> Result<FleetApi> {
         let listening = runner_server::bind(ListenAddress {
-            ip: ground.bind,
-            port: ground.settings().port,
+            ip: context.bind,
+            port: context.settings().port,
         })
         .map_err(in_words)?;
-        let token = fleet_token(&ground.root.join(paths::FLEET_DIR))?;
+        let token = fleet_token(&context.root.join(paths::FLEET_DIR))?;
         let url = format!("http://{}", listening.address());
         let state = FleetState::new(
             ledger.clone(),
@@ -81,9 +81,9 @@ impl FleetApi {
             }),
             FleetOptions {
                 token,
-                beyond_loopback: !ground.bind.is_loopback(),
+                beyond_loopback: !context.bind.is_loopback(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                config: ground.settings().clone(),
+                config: context.settings().clone(),
             },
         );
         let (end, ended) = oneshot::channel();
@@ -93,7 +93,7 @@ impl FleetApi {
         };
         Ok(FleetApi {
             url,
-            token_file: ground.fleet_dir.join(TOKEN_FILE),
+            token_file: context.fleet_dir.join(TOKEN_FILE),
             end,
             served: tokio::spawn(serve_fleet(listening, state, ended)),
         })

@@ -50,7 +50,7 @@ pub(super) struct CommandContext {
     pub(super) bind: IpAddr,
     /// How long a task waits after its first failed run, if not as always.
     pub(super) cooldown_secs: Option<u64>,
-    yard: Arc<LocalWorkspaces>,
+    workspaces: Arc<LocalWorkspaces>,
     host: String,
 }
 
@@ -91,13 +91,13 @@ impl CommandContext {
         let config = workshop.config()?;
         let base = &config.fleet.base;
         let doing = SessionActivities::default();
-        let yard = LocalWorkspaces::open(WorkspaceContext {
+        let workspaces = LocalWorkspaces::open(WorkspaceContext {
             root: root.clone(),
             base: (!base.is_empty()).then(|| base.clone()),
             supervisor: Supervisor::this_binary(),
             watcher: Some(watcher(&doing)),
         })
-        .map_err(|trouble| in_words(&trouble))?;
+        .map_err(|error| in_words(&error))?;
         let store = store(dir, args)?;
         let host = rustix::system::uname()
             .nodename()
@@ -107,7 +107,7 @@ impl CommandContext {
         let shared = matches!(store, Store::Postgres(_));
         Ok(CommandContext {
             names: AgentNames::of_project(&fleet_dir, shared.then_some(host.as_str())),
-            yard: Arc::new(yard),
+            workspaces: Arc::new(workspaces),
             root,
             fleet_dir,
             config,
@@ -136,7 +136,7 @@ impl CommandContext {
 
     /// The branch that results are merged into.
     pub(super) fn base(&self) -> &str {
-        self.yard.base_branch()
+        self.workspaces.base_branch()
     }
 
     /// `[fleet]`.
@@ -178,9 +178,9 @@ impl CommandContext {
         let notes = LocalNotes::new(&self.fleet_dir, host.clone(), Arc::clone(&clock));
         let fleet = Fleet::new(FleetContext {
             ledger,
-            yard: Arc::clone(&self.yard) as Arc<_>,
+            workspaces: Arc::clone(&self.workspaces) as Arc<_>,
             clock,
-            settings: self.crew_settings(defaults)?,
+            settings: self.role_settings(defaults)?,
             notes: Arc::new(notes),
             backlog: Arc::new(backlog.clone()),
             account: self.config.executor.backend.as_str().to_owned(),
@@ -192,7 +192,7 @@ impl CommandContext {
         })
     }
 
-    fn crew_settings(&self, defaults: TaskDefaults) -> Result<FleetSettings> {
+    fn role_settings(&self, defaults: TaskDefaults) -> Result<FleetSettings> {
         let (config, fleet) = (&self.config, self.settings());
         let paths = PathRules::new(
             &config.guard.protected,
@@ -263,8 +263,8 @@ pub(super) fn requirement(given: Option<&str>) -> Result<Option<String>> {
 }
 
 /// A yard's words as an error.
-pub(super) fn in_words(trouble: &WorkspaceError) -> Error {
-    Error::new(ErrorCode::Git, trouble.0.clone())
+pub(super) fn in_words(error: &WorkspaceError) -> Error {
+    Error::new(ErrorCode::Git, error.0.clone())
 }
 
 /// `[fleet] base` of a checkout in which no branch is checked out.

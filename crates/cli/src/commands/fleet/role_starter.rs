@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use runner_fleet::rules::begin::{FleetRole, posts, waiting};
+use runner_fleet::rules::begin::{FleetRole, fleet_roles, waiting};
 use runner_fleet::rules::preflight::RoleCounts;
 use runner_fleet::up::Fleet;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::style;
 
 /// Roles that are at work, and those that wait for something to do.
 pub(super) struct RoleStarter<'g> {
-    ground: &'g CommandContext,
+    context: &'g CommandContext,
     wanted: RoleCounts,
     waiting: BTreeSet<FleetRole>,
 }
@@ -24,30 +24,30 @@ impl<'g> RoleStarter<'g> {
     /// Lets begin what begins at once.
     pub(super) fn begin(
         fleet: &mut Fleet,
-        ground: &'g CommandContext,
+        context: &'g CommandContext,
         at_once: &RoleCounts,
     ) -> std::result::Result<RoleStarter<'g>, FleetUpError> {
-        let wanted = RoleCounts::from(ground.settings());
-        let staff = RoleStarter {
-            ground,
+        let wanted = RoleCounts::from(context.settings());
+        let starter = RoleStarter {
+            context,
             waiting: waiting(&wanted, at_once),
             wanted,
         };
-        for (post, count) in posts(at_once) {
-            staff.hire(fleet, post, count)?;
+        for (role, count) in fleet_roles(at_once) {
+            starter.hire(fleet, role, count)?;
         }
-        Ok(staff)
+        Ok(starter)
     }
 
     fn hire(
         &self,
         fleet: &mut Fleet,
-        post: FleetRole,
+        role: FleetRole,
         count: u32,
     ) -> std::result::Result<(), FleetUpError> {
         for _ in 0..count {
-            let name = self.ground.names.next(post.word());
-            fleet.begin(post, name.map_err(|error| said(error.into()))?);
+            let name = self.context.names.next(role.word());
+            fleet.begin(role, name.map_err(|error| said(error.into()))?);
         }
         Ok(())
     }
@@ -64,29 +64,29 @@ impl<'g> RoleStarter<'g> {
             Err(error) if error.is_transient() => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        for (post, why) in due {
-            let count = self.count(post);
-            self.hire(fleet, post, count)?;
-            self.waiting.remove(&post);
+        for (role, why) in due {
+            let count = self.count(role);
+            self.hire(fleet, role, count)?;
+            self.waiting.remove(&role);
             if out.json {
                 out.object(json!({
-                    "event": "begins", "role": post.word(), "count": count, "why": why,
+                    "event": "begins", "role": role.word(), "count": count, "why": why,
                 }));
                 continue;
             }
             let who = match count {
-                1 => format!("{} begins", shown(post)),
-                _ => format!("{} begin", style::counted(count, shown(post))),
+                1 => format!("{} begins", shown(role)),
+                _ => format!("{} begin", style::counted(count, shown(role))),
             };
             out.say(&format!("{who}: {why}"));
         }
         Ok(())
     }
 
-    fn count(&self, post: FleetRole) -> u32 {
-        let all = posts(&self.wanted);
+    fn count(&self, role: FleetRole) -> u32 {
+        let all = fleet_roles(&self.wanted);
         all.iter()
-            .find(|(one, _)| *one == post)
+            .find(|(one, _)| *one == role)
             .map_or(0, |(_, count)| *count)
     }
 
@@ -101,12 +101,12 @@ impl<'g> RoleStarter<'g> {
         ];
         let (wait, there): (Vec<FleetRole>, Vec<FleetRole>) = told
             .into_iter()
-            .filter(|post| self.count(*post) > 0)
-            .partition(|post| self.waiting.contains(post));
-        let words = |posts: Vec<FleetRole>| {
-            let each = posts.iter();
+            .filter(|role| self.count(*role) > 0)
+            .partition(|role| self.waiting.contains(role));
+        let words = |roles: Vec<FleetRole>| {
+            let each = roles.iter();
             let each: Vec<String> = each
-                .map(|post| style::counted(self.count(*post), shown(*post)))
+                .map(|role| style::counted(self.count(*role), shown(*role)))
                 .collect();
             each.join(", ")
         };
@@ -114,9 +114,9 @@ impl<'g> RoleStarter<'g> {
     }
 }
 
-fn shown(post: FleetRole) -> &'static str {
-    match post {
+fn shown(role: FleetRole) -> &'static str {
+    match role {
         FleetRole::Cycle => "cycle manager",
-        post => post.word(),
+        role => role.word(),
     }
 }

@@ -21,31 +21,31 @@ use crate::style;
 
 /// What one process does.
 struct RoleCommand<'a> {
-    posts: Vec<(FleetRole, Option<&'a str>)>,
+    roles: Vec<(FleetRole, Option<&'a str>)>,
     requirement: Option<&'a str>,
     serves: bool,
 }
 
-fn duty(command: &FleetCommand) -> RoleCommand<'_> {
-    let alone = |posts| RoleCommand {
-        posts,
+fn role_command(command: &FleetCommand) -> RoleCommand<'_> {
+    let alone = |roles| RoleCommand {
+        roles,
         requirement: None,
         serves: false,
     };
     match command {
         FleetCommand::Dispatcher => alone(vec![
             (FleetRole::Dispatcher, None),
-            (FleetRole::Keeper, None),
+            (FleetRole::Watchdog, None),
         ]),
-        FleetCommand::Cycle => alone(vec![(FleetRole::Cycle, None), (FleetRole::Keeper, None)]),
+        FleetCommand::Cycle => alone(vec![(FleetRole::Cycle, None), (FleetRole::Watchdog, None)]),
         FleetCommand::Judge { name } => alone(vec![(FleetRole::Judge, name.as_deref())]),
         FleetCommand::Worker { role, name } => {
-            let post = match role.as_str() {
+            let role = match role.as_str() {
                 "tester" => FleetRole::Tester,
                 "docser" => FleetRole::Docser,
                 _ => FleetRole::Worker,
             };
-            alone(vec![(post, name.as_deref())])
+            alone(vec![(role, name.as_deref())])
         }
         FleetCommand::Planner { requirement } => RoleCommand {
             requirement: requirement.as_deref(),
@@ -60,38 +60,45 @@ fn duty(command: &FleetCommand) -> RoleCommand<'_> {
 
 /// `runner fleet dispatcher|worker|judge|cycle|planner|serve`.
 pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<Exit> {
-    let duty = duty(&args.command);
-    let requirement = context::requirement(duty.requirement)?;
-    let mut ground = CommandContext::find(dir, &args.store)?;
+    let role_command = role_command(&args.command);
+    let requirement = context::requirement(role_command.requirement)?;
+    let mut context = CommandContext::find(dir, &args.store)?;
     if let FleetCommand::Serve { at } = &args.command {
-        ground.serve_at(at);
+        context.serve_at(at);
     }
-    for (post, _) in &duty.posts {
-        let (agent, guard) = needs(*post, ground.settings().review);
-        ground.check_programs(agent, guard)?;
+    for (role, _) in &role_command.roles {
+        let (agent, guard) = needs(*role, context.settings().review);
+        context.check_programs(agent, guard)?;
     }
     let mut names = Vec::new();
-    for (post, wanted) in &duty.posts {
-        names.push((*post, name(&ground, *post, *wanted)?));
+    for (role, wanted) in &role_command.roles {
+        names.push((*role, name(&context, *role, *wanted)?));
     }
     let signals = SignalCounter::listen()?;
-    let ended = runtime()?.block_on(stay(&ground, requirement, names, duty.serves, signals, out));
-    finish(ended, &ground, out)
+    let ended = runtime()?.block_on(stay(
+        &context,
+        requirement,
+        names,
+        role_command.serves,
+        signals,
+        out,
+    ));
+    finish(ended, &context, out)
 }
 
 /// Whether a role starts the agent, and whether it starts the guard.
-fn needs(post: FleetRole, review: bool) -> (bool, bool) {
-    match post {
+fn needs(role: FleetRole, review: bool) -> (bool, bool) {
+    match role {
         FleetRole::Worker | FleetRole::Tester | FleetRole::Docser => (true, true),
         FleetRole::Planner => (true, false),
         FleetRole::Judge => (review, true),
-        FleetRole::Dispatcher | FleetRole::Cycle | FleetRole::Keeper => (false, false),
+        FleetRole::Dispatcher | FleetRole::Cycle | FleetRole::Watchdog => (false, false),
     }
 }
 
-fn name(ground: &CommandContext, post: FleetRole, wanted: Option<&str>) -> Result<AgentName> {
+fn name(context: &CommandContext, role: FleetRole, wanted: Option<&str>) -> Result<AgentName> {
     let Some(wanted) = wanted else {
-        return Ok(ground.names.next(post.word())?);
+        return Ok(context.names.next(role.word())?);
     };
     let usable = !wanted.is_empty()
         && wanted.len() <= 64
@@ -104,7 +111,7 @@ fn name(ground: &CommandContext, post: FleetRole, wanted: Option<&str>) -> Resul
                 .hint("letters, digits, `-` and `_`, 64 at most"),
         );
     }
-    ground.names.take(wanted)?.ok_or_else(|| {
+    context.names.take(wanted)?.ok_or_else(|| {
         Error::new(
             ErrorCode::Locked,
             format!("somebody is at work here as {wanted}"),
@@ -114,16 +121,16 @@ fn name(ground: &CommandContext, post: FleetRole, wanted: Option<&str>) -> Resul
 }
 
 async fn stay(
-    ground: &CommandContext,
+    context: &CommandContext,
     requirement: Option<String>,
     names: Vec<(FleetRole, AgentName)>,
     serves: bool,
     mut signals: SignalCounter,
     out: &mut OutputGate,
 ) -> std::result::Result<Exit, FleetUpError> {
-    let ledger = ground.open().await?;
-    let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
-    if names.iter().any(|(post, _)| *post == FleetRole::Planner) {
+    let ledger = context.open().await?;
+    let mut roles = context.roles(ledger.clone(), requirement).map_err(said)?;
+    if names.iter().any(|(role, _)| *role == FleetRole::Planner) {
         let (seen, inputs) = roles.backlog.inputs().await?;
         // Whoever plans already is stood by for.
         if let Err(refused) = inputs.may_start_planner(0) {
@@ -132,11 +139,11 @@ async fn stay(
         }
     }
     let api = if serves {
-        Some(FleetApi::start(ground, &ledger, &roles).map_err(said)?)
+        Some(FleetApi::start(context, &ledger, &roles).map_err(said)?)
     } else {
         None
     };
-    ground.tell_guess(out);
+    context.tell_guess(out);
     if let Some(api) = &api {
         if out.json {
             out.object(json!({"event": "started", "api": api.url, "token_file": api.token_file}));
@@ -145,18 +152,18 @@ async fn stay(
             out.say(&format!("the token is in {TOKEN_SHOWN}; Ctrl-C ends it"));
         }
     }
-    for (post, name) in names {
-        if post != FleetRole::Keeper {
+    for (role, name) in names {
+        if role != FleetRole::Watchdog {
             if out.json {
                 out.object(json!({
-                    "event": "started", "role": post.word(), "name": name.as_str(),
+                    "event": "started", "role": role.word(), "name": name.as_str(),
                     "pid": std::process::id(),
                 }));
             } else {
                 out.say(&format!("{} is at work; Ctrl-C ends it", name.as_str()));
             }
         }
-        roles.fleet.begin(post, name);
+        roles.fleet.begin(role, name);
     }
     let broken = loop {
         let news = tokio::select! {

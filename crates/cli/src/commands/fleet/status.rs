@@ -16,7 +16,7 @@ use crate::style::{self, TextTone};
 const PAGE: u32 = 500;
 
 pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut OutputGate) -> TaskEnd {
-    let sight = FleetSnapshot::of(ledger).await?;
+    let snapshot = FleetSnapshot::of(ledger).await?;
     let tasks = everything(ledger).await?;
     let mut counts: BTreeMap<TaskState, usize> = BTreeMap::new();
     for task in &tasks {
@@ -24,13 +24,13 @@ pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut OutputGate) -> Tas
     }
     let mut shown = Vec::new();
     for task in tasks.iter().filter(|task| all || !task.state.is_terminal()) {
-        shown.push((task, sight.explain(task).await?));
+        shown.push((task, snapshot.explain(task).await?));
     }
     if out.json {
-        let agents: Vec<_> = sight
+        let agents: Vec<_> = snapshot
             .agents
             .iter()
-            .map(|agent| agent_value(agent, &sight))
+            .map(|agent| agent_value(agent, &snapshot))
             .collect();
         let tasks: Vec<_> = shown
             .iter()
@@ -38,13 +38,13 @@ pub(super) async fn run(ledger: &Ledger, all: bool, out: &mut OutputGate) -> Tas
             .collect();
         let counts: BTreeMap<&str, usize> = counts.iter().map(|(s, n)| (s.as_str(), *n)).collect();
         out.object(json!({
-            "paused": sight.paused, "counts": counts, "agents": agents, "tasks": tasks,
+            "paused": snapshot.paused, "counts": counts, "agents": agents, "tasks": tasks,
             "blockers": runner_lifecycle::decide::blockers(
                 &shown.iter().map(|(task, _)| (*task).clone()).collect::<Vec<_>>()),
         }));
         return Ok(Exit::Success);
     }
-    print(&sight, &counts, &shown, out);
+    print(&snapshot, &counts, &shown, out);
     Ok(Exit::Success)
 }
 
@@ -67,21 +67,21 @@ pub(super) async fn everything(ledger: &Ledger) -> Result<Vec<Task>, runner_ledg
     }
 }
 
-fn agent_value(agent: &FleetAgent, sight: &FleetSnapshot) -> serde_json::Value {
+fn agent_value(agent: &FleetAgent, snapshot: &FleetSnapshot) -> serde_json::Value {
     json!({
         "name": agent.name, "role": agent.role, "host": agent.host, "account": agent.account,
-        "offline": agent.is_offline(sight.now()), "works_on": agent.works_on,
+        "offline": agent.is_offline(snapshot.now()), "works_on": agent.works_on,
         "last_seen_at": agent.last_seen_at,
     })
 }
 
 fn print(
-    sight: &FleetSnapshot,
+    snapshot: &FleetSnapshot,
     counts: &BTreeMap<TaskState, usize>,
     shown: &[(&Task, TaskExplanation)],
     out: &mut OutputGate,
 ) {
-    if sight.paused {
+    if snapshot.paused {
         let word = out.paint.paint(TextTone::Bad, "paused");
         out.data(&format!(
             "{word}: nothing new starts; `runner fleet resume` lets it go on"
@@ -118,14 +118,14 @@ fn print(
         ));
     }
     let idle = |agent: &FleetAgent| {
-        if agent.is_offline(sight.now()) {
+        if agent.is_offline(snapshot.now()) {
             "away".to_owned()
         } else {
             let works = agent.works_on.as_ref();
             works.map_or("free".to_owned(), |task| format!("on {task}"))
         }
     };
-    for agent in &sight.agents {
+    for agent in &snapshot.agents {
         out.data(&format!(
             "  {} ({}): {}",
             style::one_line(&agent.name, 40),

@@ -48,9 +48,9 @@ pub(crate) fn run(
     out: &mut OutputGate,
 ) -> Result<Exit> {
     let requirement = context::requirement(options.requirement.as_deref())?;
-    let mut ground = CommandContext::find(dir, store)?;
-    ground.serve_at(&options.api);
-    let fleet = &mut ground.config.fleet;
+    let mut context = CommandContext::find(dir, store)?;
+    context.serve_at(&options.api);
+    let fleet = &mut context.config.fleet;
     for (given, setting) in [
         (options.workers, &mut fleet.workers),
         (options.testers, &mut fleet.testers),
@@ -59,7 +59,7 @@ pub(crate) fn run(
     ] {
         *setting = given.unwrap_or(*setting);
     }
-    let Some(only) = ground.names.take("up")? else {
+    let Some(only) = context.names.take("up")? else {
         return Err(Error::new(
             ErrorCode::Locked,
             "another `runner fleet up` is at work here",
@@ -70,9 +70,9 @@ pub(crate) fn run(
     };
     // Before anything is told: who reads it may send a signal at once.
     let signals = SignalCounter::listen()?;
-    let ended = runtime()?.block_on(up(&ground, requirement, options.until_idle, signals, out));
+    let ended = runtime()?.block_on(up(&context, requirement, options.until_idle, signals, out));
     drop(only);
-    finish(ended, &ground, out)
+    finish(ended, &context, out)
 }
 
 /// A runtime for roles: they wait, and what takes time is on threads of its own.
@@ -103,14 +103,14 @@ pub(super) fn said(error: Error) -> FleetUpError {
 /// An exit of what a fleet came to.
 pub(super) fn finish(
     ended: std::result::Result<Exit, FleetUpError>,
-    ground: &CommandContext,
+    context: &CommandContext,
     out: &mut OutputGate,
 ) -> Result<Exit> {
     match ended {
         Ok(exit) => Ok(exit),
         Err(FleetUpError::Said(error)) => Err(error),
         Err(FleetUpError::Ledger(error)) => {
-            refuse(&error, &ground.store, out);
+            refuse(&error, &context.store, out);
             Ok(Exit::Error)
         }
     }
@@ -149,32 +149,32 @@ impl SignalCounter {
 }
 
 async fn up(
-    ground: &CommandContext,
+    context: &CommandContext,
     requirement: Option<String>,
     until_idle: bool,
     mut signals: SignalCounter,
     out: &mut OutputGate,
 ) -> std::result::Result<Exit, FleetUpError> {
-    let ledger = ground.open().await?;
-    let mut roles = ground.roles(ledger.clone(), requirement).map_err(said)?;
+    let ledger = context.open().await?;
+    let mut roles = context.roles(ledger.clone(), requirement).map_err(said)?;
     let (seen, inputs) = roles.backlog.inputs().await?;
-    let ready = preflight(inputs, ground.settings());
+    let ready = preflight(inputs, context.settings());
     let nothing = ready.check();
     if let Err(nothing) = nothing {
         // An earlier life may have been cut off right after its last deed.
         roles.fleet.clear_up().await?;
         drop(roles.fleet.present().await);
-        return Ok(refuse_to_start(ground, &seen, &ready, &nothing.0, out));
+        return Ok(refuse_to_start(context, &seen, &ready, &nothing.0, out));
     }
-    ground.check_programs(true, true).map_err(said)?;
-    let api = FleetApi::start(ground, &ledger, &roles).map_err(said)?;
-    let mut teller = FleetReporter::new(&ledger, &ground.doing).await?;
-    let mut staff = RoleStarter::begin(&mut roles.fleet, ground, &ready.recommendations.counts)?;
-    say_what_begins(ground, &ready, &staff, &api, &ledger, out).await?;
+    context.check_programs(true, true).map_err(said)?;
+    let api = FleetApi::start(context, &ledger, &roles).map_err(said)?;
+    let mut reporter = FleetReporter::new(&ledger, &context.doing).await?;
+    let mut starter = RoleStarter::begin(&mut roles.fleet, context, &ready.recommendations.counts)?;
+    say_what_begins(context, &ready, &starter, &api, &ledger, out).await?;
     let mut watch = Watching {
         roles: &mut roles,
-        staff: &mut staff,
-        teller: &mut teller,
+        starter: &mut starter,
+        reporter: &mut reporter,
         signals: &mut signals,
         complaints: Complaints::told(&ready),
         until_idle,
@@ -193,7 +193,7 @@ async fn up(
         }
     };
     api.end().await;
-    teller.tell(out).await?;
+    reporter.tell(out).await?;
     out.clear_line();
     let exit = match ended? {
         End::Signal => {
@@ -202,7 +202,7 @@ async fn up(
         }
         End::Idle => {
             roles.fleet.clear_up().await?;
-            say_the_end(ground, &roles, &ledger, out).await?
+            say_the_end(context, &roles, &ledger, out).await?
         }
         End::Role(words) => return Err(said(Error::new(ErrorCode::Io, words))),
     };
@@ -223,8 +223,8 @@ enum End {
 /// Who looks after a fleet that is up.
 struct Watching<'u, 'g> {
     roles: &'u mut LedgerContext,
-    staff: &'u mut RoleStarter<'g>,
-    teller: &'u mut FleetReporter,
+    starter: &'u mut RoleStarter<'g>,
+    reporter: &'u mut FleetReporter,
     signals: &'u mut SignalCounter,
     complaints: Complaints,
     until_idle: bool,
@@ -277,14 +277,14 @@ impl Watching<'_, '_> {
         loop {
             // Shortly after something happened, and seldom while nothing does.
             if looked.is_none_or(|at: Instant| heard.elapsed() < LIVELY || at.elapsed() > quiet) {
-                self.teller.tell(out).await?;
-                self.staff.look(fleet, out).await?;
+                self.reporter.tell(out).await?;
+                self.starter.look(fleet, out).await?;
                 if self.until_idle && fleet.is_idle().await? {
                     return Ok(End::Idle);
                 }
                 looked = Some(Instant::now());
             }
-            self.teller.draw(out);
+            self.reporter.draw(out);
             let awake = out.live || self.until_idle || heard.elapsed() < LIVELY;
             let tick = tokio::time::sleep(if awake { TICK } else { quiet });
             tokio::select! {
@@ -309,7 +309,7 @@ impl Watching<'_, '_> {
 }
 
 fn refuse_to_start(
-    ground: &CommandContext,
+    context: &CommandContext,
     seen: &BacklogState,
     ready: &PreflightReport,
     words: &str,
@@ -328,7 +328,7 @@ fn refuse_to_start(
         }}));
         return Exit::NothingToDo;
     }
-    ground.tell_guess(out);
+    context.tell_guess(out);
     for warning in &ready.warnings {
         warn(warning, out);
     }
@@ -342,9 +342,9 @@ fn warn(words: &str, out: &mut OutputGate) {
 }
 
 async fn say_what_begins(
-    ground: &CommandContext,
+    context: &CommandContext,
     ready: &PreflightReport,
-    staff: &RoleStarter<'_>,
+    starter: &RoleStarter<'_>,
     api: &FleetApi,
     ledger: &Ledger,
     out: &mut OutputGate,
@@ -352,26 +352,26 @@ async fn say_what_begins(
     let paused = ledger.is_paused().await?;
     if out.json {
         out.object(json!({
-            "event": "started", "base": ground.base(), "store": ground.store.to_string(),
+            "event": "started", "base": context.base(), "store": context.store.to_string(),
             "api": api.url, "token_file": api.token_file, "preflight": ready, "paused": paused,
-            "config_written": ground.guessed.as_ref().map(|_| runner_core::paths::FLEET_CONFIG),
+            "config_written": context.guessed.as_ref().map(|_| runner_core::paths::FLEET_CONFIG),
         }));
         return Ok(());
     }
-    let (there, wait) = staff.told();
+    let (there, wait) = starter.told();
     let there = if there.is_empty() {
         "nobody works yet".to_owned()
     } else {
         there
     };
-    let base = ground.base();
+    let base = context.base();
     out.say(&format!(
         "fleet up: {there}; results are merged into {base}"
     ));
     if !wait.is_empty() {
         out.say(&format!("later, with their first work: {wait}"));
     }
-    ground.tell_guess(out);
+    context.tell_guess(out);
     out.say(&format!("API: {} (token in {})", api.url, api::TOKEN_SHOWN));
     for warning in &ready.warnings {
         warn(warning, out);
@@ -450,7 +450,7 @@ async fn say_how_to_go_on(
 }
 
 async fn say_the_end(
-    ground: &CommandContext,
+    context: &CommandContext,
     roles: &LedgerContext,
     ledger: &Ledger,
     out: &mut OutputGate,
@@ -464,7 +464,7 @@ async fn say_the_end(
     let behind = match &presented {
         Ok(BaseUpdate::UpToDate) => None,
         Ok(BaseUpdate::Behind(why)) => Some(why.clone()),
-        Err(trouble) => Some(trouble.0.clone()),
+        Err(error) => Some(error.0.clone()),
     };
     if out.json {
         let status = if done { "done" } else { "stuck" };
@@ -480,7 +480,7 @@ async fn say_the_end(
             &format!(
                 "{base} stays where it is: {why}; the results are in fleet/{base}, and {base} \
                  follows once that is out of the way",
-                base = ground.base()
+                base = context.base()
             ),
             out,
         );

@@ -33,7 +33,7 @@ fn ready(name: &str, lane: Lane) -> (String, ReadyTask) {
     ("worker".to_owned(), ReadyTask { lane, task })
 }
 
-fn floor() -> DispatchView {
+fn dispatch_view() -> DispatchView {
     DispatchView {
         now: NOW,
         agents: vec![agent("w1"), agent("w2")],
@@ -42,22 +42,22 @@ fn floor() -> DispatchView {
     }
 }
 
-fn busy(floor: &mut DispatchView, at: usize, lane: Lane) {
-    floor.agents[at].works_on = Some(id("other"));
-    floor.busy.push(OngoingWork {
+fn busy(dispatch_view: &mut DispatchView, at: usize, lane: Lane) {
+    dispatch_view.agents[at].works_on = Some(id("other"));
+    dispatch_view.busy.push(OngoingWork {
         task_id: id("other"),
-        owner: floor.agents[at].name.clone(),
+        owner: dispatch_view.agents[at].name.clone(),
         purpose: LeasePurpose::Work,
         lane,
     });
 }
 
-fn waiting(floor: &mut DispatchView, reset_at: i64) {
+fn waiting(dispatch_view: &mut DispatchView, reset_at: i64) {
     let view = AccountView {
         waiting: 1,
         reset_at: Some(Timestamp(reset_at)),
     };
-    floor.accounts.insert("acct".to_owned(), view);
+    dispatch_view.accounts.insert("acct".to_owned(), view);
 }
 
 type Edit = fn(&mut DispatchView, &mut SilentAgents);
@@ -67,12 +67,20 @@ fn who_starts_what() {
     type Case<'c> = (&'c str, Edit, Option<(&'c str, &'c str)>);
     let rows: &[Case<'_>] = &[
         ("the first who is free", |_, _| (), Some(("w1", "t"))),
-        ("a pause", |floor, _| floor.paused = true, None),
-        ("nobody", |floor, _| floor.agents.clear(), None),
+        (
+            "a pause",
+            |dispatch_view, _| dispatch_view.paused = true,
+            None,
+        ),
+        (
+            "nobody",
+            |dispatch_view, _| dispatch_view.agents.clear(),
+            None,
+        ),
         (
             "another role",
-            |floor, _| {
-                for agent in &mut floor.agents {
+            |dispatch_view, _| {
+                for agent in &mut dispatch_view.agents {
                     agent.role = "tester".to_owned();
                 }
             },
@@ -80,12 +88,12 @@ fn who_starts_what() {
         ),
         (
             "one is busy",
-            |floor, _| busy(floor, 0, Lane::Feature),
+            |dispatch_view, _| busy(dispatch_view, 0, Lane::Feature),
             Some(("w2", "t")),
         ),
         (
             "one is offline",
-            |floor, _| floor.agents[0].last_seen_at = Timestamp(NOW.0 - 180_000),
+            |dispatch_view, _| dispatch_view.agents[0].last_seen_at = Timestamp(NOW.0 - 180_000),
             Some(("w2", "t")),
         ),
         (
@@ -97,60 +105,60 @@ fn who_starts_what() {
         ),
         (
             "one failed twice",
-            |floor, _| {
-                let failures = &mut floor.ready[0].1.task.counters.failures_by_owner;
+            |dispatch_view, _| {
+                let failures = &mut dispatch_view.ready[0].1.task.counters.failures_by_owner;
                 failures.insert("w1".to_owned(), 2);
             },
             Some(("w2", "t")),
         ),
         (
             "all failed twice: that orders, it does not ban",
-            |floor, _| {
-                let failures = &mut floor.ready[0].1.task.counters.failures_by_owner;
+            |dispatch_view, _| {
+                let failures = &mut dispatch_view.ready[0].1.task.counters.failures_by_owner;
                 failures.extend([("w1".to_owned(), 2), ("w2".to_owned(), 3)]);
             },
             Some(("w1", "t")),
         ),
         (
             "the account waits for its reset",
-            |floor, _| waiting(floor, NOW.0 + 1),
+            |dispatch_view, _| waiting(dispatch_view, NOW.0 + 1),
             None,
         ),
         (
             "the reset is over: one at a time",
-            |floor, _| waiting(floor, NOW.0),
+            |dispatch_view, _| waiting(dispatch_view, NOW.0),
             Some(("w1", "t")),
         ),
         (
             "one of the account is at it",
-            |floor, _| {
-                waiting(floor, NOW.0);
-                busy(floor, 0, Lane::Feature);
+            |dispatch_view, _| {
+                waiting(dispatch_view, NOW.0);
+                busy(dispatch_view, 0, Lane::Feature);
             },
             None,
         ),
         (
             "another account",
-            |floor, _| {
-                waiting(floor, NOW.0 + 1);
-                floor.agents[1].account = "other".to_owned();
+            |dispatch_view, _| {
+                waiting(dispatch_view, NOW.0 + 1);
+                dispatch_view.agents[1].account = "other".to_owned();
             },
             Some(("w2", "t")),
         ),
         (
             "the last slot is kept for a feature",
-            |floor, _| {
-                busy(floor, 0, Lane::ConflictRecovery);
-                let feature = floor.ready.remove(0);
-                floor.ready = vec![ready("c", Lane::ConflictRecovery), feature];
+            |dispatch_view, _| {
+                busy(dispatch_view, 0, Lane::ConflictRecovery);
+                let feature = dispatch_view.ready.remove(0);
+                dispatch_view.ready = vec![ready("c", Lane::ConflictRecovery), feature];
             },
             Some(("w2", "t")),
         ),
     ];
     for (what, edit, expected) in rows {
-        let (mut floor, mut silent) = (floor(), SilentAgents::new());
-        edit(&mut floor, &mut silent);
-        let choice = choose(&floor, &silent);
+        let (mut dispatch_view, mut silent) = (dispatch_view(), SilentAgents::new());
+        edit(&mut dispatch_view, &mut silent);
+        let choice = choose(&dispatch_view, &silent);
         let got = choice
             .as_ref()
             .map(|choice| (choice.agent.as_str(), choice.task.as_str()));

@@ -295,14 +295,14 @@ fn open_ones() {
     let mut approved = runs_of(&task, 1).remove(0);
     approved.status = TaskRunStatus::Success;
     approved.verdict = Some(JudgeVerdict::Approve);
-    let story = SummaryInput {
+    let input = SummaryInput {
         task: &task,
         runs: &[approved],
         events: &[],
         successors: &[],
         parked: false,
     };
-    assert_eq!(summary(&story), "worker-1 merges it");
+    assert_eq!(summary(&input), "worker-1 merges it");
     task.intent = Some(Intent {
         old_base: "a".to_owned(),
         merge_commit: "b".to_owned(),

@@ -14,8 +14,8 @@ use crate::rules::issue::{SourceIssue, import};
 
 impl SimLedger {
     /// Every issue that can be one is a task, once, and is led on by what it says.
-    pub(super) fn issues(&self, stage: &SimShared, faults: &mut Vec<String>) {
-        let issues = stage.outdoors.issues();
+    pub(super) fn issues(&self, shared: &SimShared, faults: &mut Vec<String>) {
+        let issues = shared.outside.issues();
         let known: BTreeSet<TaskId> = self.tasks.iter().map(|task| task.id.clone()).collect();
         let defaults = TaskDefaults::from(&FleetConfig::default());
         for left in import(SOURCE, &issues, &known, &defaults).tasks {
@@ -39,8 +39,8 @@ impl SimLedger {
     }
 
     /// Every open pull request is judged as it is.
-    pub(super) fn pulls(&self, stage: &SimShared, faults: &mut Vec<String>) {
-        for (number, pull) in &stage.outdoors.pulls {
+    pub(super) fn pulls(&self, shared: &SimShared, faults: &mut Vec<String>) {
+        for (number, pull) in &shared.outside.pulls {
             let id = pull_id(*number);
             let Some(task) = self.tasks.iter().find(|task| task.id == id) else {
                 if !pull.closed {
@@ -72,8 +72,8 @@ impl SimLedger {
     }
 
     /// Nobody plans while something is to be done or goes on.
-    pub(super) fn plans(&self, stage: &SimShared, faults: &mut Vec<String>) {
-        for at in &stage.planned_at {
+    pub(super) fn plans(&self, shared: &SimShared, faults: &mut Vec<String>) {
+        for at in &shared.planned_at {
             let open = self.tasks.iter().find(|task| self.was_open(&task.id, *at));
             if let Some(task) = open {
                 faults.push(format!("a plan was asked for while {} was open", task.id));

@@ -107,7 +107,7 @@ fn rework_that_nobody_makes() {
 #[test]
 fn a_base_that_moves_wherever_it_stands() {
     let mut script = one_task(SimBehaviour::default());
-    script.deeds = (0..100)
+    script.actions = (0..100)
         .map(|at| {
             let push = PersonAction::Push {
                 path: "elsewhere".to_owned(),

@@ -22,9 +22,9 @@ fn pull(content: &str) -> PersonAction {
     }
 }
 
-fn script(deeds: &[(u64, PersonAction)]) -> SimScript {
+fn script(actions: &[(u64, PersonAction)]) -> SimScript {
     SimScript {
-        deeds: deeds.to_vec(),
+        actions: actions.to_vec(),
         ..SimScript::calm(Vec::new())
     }
 }
@@ -129,7 +129,7 @@ fn another_head_is_judged_in_place_of_the_one_that_was_rejected() {
 #[test]
 fn a_rejected_pull_request_without_another_head_is_mended_by_a_worker() {
     let mut script = new_head();
-    script.deeds.truncate(1);
+    script.actions.truncate(1);
     let expected = [
         "local-pr-1 failed -: pull 1",
         "local-pr-1.2 done -: [AutoFix] pull 1",
@@ -145,11 +145,11 @@ fn another_head_that_nobody_sees() {
 
 fn doubted() -> SimScript {
     let mut script = one_task(SimBehaviour::default());
-    script.deeds = vec![
+    script.actions = vec![
         (0, PersonAction::Pause(true)),
         (5, PersonAction::Distrust(id(0))),
     ];
-    script.deeds.push((600, PersonAction::Pause(false)));
+    script.actions.push((600, PersonAction::Pause(false)));
     script
 }
 
@@ -166,7 +166,7 @@ fn what_was_doubted_and_nobody_repairs() {
 fn stops() -> SimScript {
     let mut script = one_task(SimBehaviour::default());
     let names = ["worker-1", "worker-2", "judge-1", "dispatcher-1", "cycle-1"];
-    script.deeds = (0..10)
+    script.actions = (0..10)
         .map(|at| {
             let name = names[usize::try_from(at).unwrap() % names.len()].to_owned();
             (at * 13, PersonAction::Stop { name, secs: 3 })
@@ -195,7 +195,7 @@ fn plan_and_task() -> SimScript {
     let mut script = one_task(SimBehaviour::default());
     "make it better".clone_into(&mut script.requirement);
     let name = "planner".to_owned();
-    script.deeds = vec![(3, PersonAction::Stop { name, secs: 1 })];
+    script.actions = vec![(3, PersonAction::Stop { name, secs: 1 })];
     script
 }
 

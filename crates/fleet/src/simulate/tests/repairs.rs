@@ -20,17 +20,20 @@ fn a_task_goes_on_after_its_repair() {
     };
     let mut judged = 0;
     let before = (0..5).map(|at| vec![(at, PersonAction::Distrust(id(0)))]);
-    for deeds in before.chain([2000, 3000].map(paused)) {
+    for actions in before.chain([2000, 3000].map(paused)) {
         let mut script = one_task(SimBehaviour::default());
-        script.deeds = deeds.clone();
+        script.actions = actions.clone();
         let report = simulate(1, &calm(script));
-        assert!(report.is_clean(), "{deeds:?}: {:#?}", report.faults);
-        assert_eq!(report.tasks, ["t0 done -: task 0"], "{deeds:?}");
-        assert_eq!(report.model_calls, 1, "{deeds:?}");
+        assert!(report.is_clean(), "{actions:?}: {:#?}", report.faults);
+        assert_eq!(report.tasks, ["t0 done -: task 0"], "{actions:?}");
+        assert_eq!(report.model_calls, 1, "{actions:?}");
         let at = |event: &str| report.history.iter().position(|one| one == event);
         let repaired = at("t0 ledger_repaired_retry");
         judged += u32::from(repaired.is_some() && repaired > at("t0 run_succeeded"));
-        assert!(repaired.is_some() || deeds.len() == 1, "never said in time");
+        assert!(
+            repaired.is_some() || actions.len() == 1,
+            "never said in time"
+        );
     }
     assert_eq!(judged, 2);
 }
@@ -41,12 +44,12 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
     let options = calm(one_task(SimBehaviour::default()));
     let script = options.script.clone().unwrap();
     let simulation = Simulation::new(SimWorld::new(1, None, false), script, &options).unwrap();
-    let crew = RoleContext {
-        book: LedgerPort::new(simulation.ledger.clone()),
-        ..simulation.crew(0, &options)
+    let context = RoleContext {
+        ledger: LedgerPort::new(simulation.ledger.clone()),
+        ..simulation.context(0, &options)
     };
     let judge = JudgeRole {
-        crew,
+        context,
         name: "judge-1".to_owned(),
         account: ACCOUNT.to_owned(),
     };

@@ -44,18 +44,18 @@ fn looks_between_which_somebody_wrote_are_no_rest() {
     let script = SimScript::calm(Vec::new());
     let simulation = Simulation::new(world, script, &options).unwrap();
     let ledger = simulation.ledger.clone();
-    let crew = RoleContext {
-        book: LedgerPort::new(ledger.clone()),
+    let context = RoleContext {
+        ledger: LedgerPort::new(ledger.clone()),
         backlog: Arc::new(InBetween {
             ledger,
             written: AtomicBool::new(false),
         }),
-        ..simulation.crew(0, &options)
+        ..simulation.context(0, &options)
     };
     let rests = || {
         simulation
             .runtime
-            .block_on(is_at_rest(&crew, false))
+            .block_on(is_at_rest(&context, false))
             .unwrap()
     };
     assert!(!rests(), "a task was made and called off meanwhile");

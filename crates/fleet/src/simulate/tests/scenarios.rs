@@ -132,7 +132,7 @@ fn a_reviewer_that_rejects_gets_a_fix() {
 #[test]
 fn a_base_that_moves_under_the_guard_is_tested_anew() {
     let mut script = one_task(SimBehaviour::default());
-    script.deeds = (0..400)
+    script.actions = (0..400)
         .map(|at| {
             let push = PersonAction::Push {
                 path: "elsewhere".to_owned(),
@@ -148,7 +148,7 @@ fn a_base_that_moves_under_the_guard_is_tested_anew() {
 #[test]
 fn a_conflict_gets_a_task_of_its_own() {
     let mut script = one_task(SimBehaviour::default());
-    script.deeds = (1..200)
+    script.actions = (1..200)
         .map(|at| {
             let push = PersonAction::Push {
                 path: "a/file".to_owned(),
@@ -178,7 +178,7 @@ fn an_old_owner_that_wakes_up_writes_nothing() {
 #[test]
 fn a_red_base_is_mended_first() {
     let mut script = one_task(SimBehaviour::default());
-    script.deeds = vec![(
+    script.actions = vec![(
         0,
         PersonAction::Push {
             path: HEALTH.to_owned(),

@@ -43,8 +43,8 @@ pub(super) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     let folder = make_folder(dir)?;
     let folder = folder.canonicalize()?;
     prepare(&folder)?;
-    let mut ground = CommandContext::find(&folder, &StoreArgs { store: None })?;
-    ground.cooldown_secs = Some(COOLDOWN_SECS);
+    let mut context = CommandContext::find(&folder, &StoreArgs { store: None })?;
+    context.cooldown_secs = Some(COOLDOWN_SECS);
     if out.json {
         out.object(json!({"event": "started", "folder": folder}));
     } else {
@@ -57,8 +57,8 @@ pub(super) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     }
     let signals = SignalCounter::listen()?;
     let runtime = runtime()?;
-    let ended = runtime.block_on(play(&ground, signals, out));
-    finish(ended, &ground, out)
+    let ended = runtime.block_on(play(&context, signals, out));
+    finish(ended, &context, out)
 }
 
 /// A repository with a guard, and a config that only the fleet sees.
@@ -118,29 +118,29 @@ struct Mishaps {
 }
 
 async fn play(
-    ground: &CommandContext,
+    context: &CommandContext,
     mut signals: SignalCounter,
     out: &mut OutputGate,
 ) -> std::result::Result<Exit, FleetUpError> {
     let begun = Instant::now();
-    let ledger = ground.open().await?;
-    let mut roles = ground.roles(ledger.clone(), None).map_err(said)?;
-    let mut teller = FleetReporter::new(&ledger, &ground.doing).await?;
+    let ledger = context.open().await?;
+    let mut roles = context.roles(ledger.clone(), None).map_err(said)?;
+    let mut reporter = FleetReporter::new(&ledger, &context.doing).await?;
     // Workers are processes of their own here, so that one can be killed.
     let counts = RoleCounts {
         worker: 0,
-        ..RoleCounts::from(ground.settings())
+        ..RoleCounts::from(context.settings())
     };
-    RoleStarter::begin(&mut roles.fleet, ground, &counts)?;
-    let mut hands = Vec::new();
+    RoleStarter::begin(&mut roles.fleet, context, &counts)?;
+    let mut workers = Vec::new();
     for number in 1..=WORKERS {
-        hands.push(hire(ground, &format!("worker-{number}"))?);
+        workers.push(hire(context, &format!("worker-{number}"))?);
     }
     let mut hints = roles.fleet.listen().await?;
     let mut mishaps = Mishaps::default();
     let ended = loop {
-        teller.tell(out).await?;
-        mishaps.come(ground, &ledger, &mut hands, out).await?;
+        reporter.tell(out).await?;
+        mishaps.come(context, &ledger, &mut workers, out).await?;
         if roles.fleet.is_idle().await? {
             break Ok(true);
         }
@@ -154,14 +154,15 @@ async fn play(
         }
     };
     out.clear_line();
-    for hand in &hands {
+    for hand in &workers {
         hand.stop();
     }
     // They write to the ledger once more, while this waits.
-    let gone = tokio::task::spawn_blocking(move || hands.into_iter().for_each(WorkerProcess::join));
+    let gone =
+        tokio::task::spawn_blocking(move || workers.into_iter().for_each(WorkerProcess::join));
     let errors = roles.fleet.end().await;
     let _ = gone.await;
-    teller.tell(out).await?;
+    reporter.tell(out).await?;
     out.clear_line();
     if !ended.map_err(said)? {
         return Ok(Exit::Interrupted);
@@ -175,18 +176,18 @@ async fn play(
     let mut wrong = check::ledger(&ledger).await?;
     ledger.close().await?;
     let tasks: Vec<&Task> = told.iter().map(|one| &one.task).collect();
-    let merged = check::merges(&ground.root, ground.base()).map_err(said)?;
+    let merged = check::merges(&context.root, context.base()).map_err(said)?;
     wrong.extend(check::wrong_merges(&tasks, &merged));
-    wrong.extend(check::leftovers(&ground.root));
+    wrong.extend(check::leftovers(&context.root));
     wrong.extend(unexpected(&told));
-    if let Err(trouble) = behind {
-        wrong.push(trouble.0);
+    if let Err(error) = behind {
+        wrong.push(error.0);
     }
-    Ok(tell(ground, &told, &wrong, begun.elapsed(), out))
+    Ok(tell(context, &told, &wrong, begun.elapsed(), out))
 }
 
-fn hire(ground: &CommandContext, name: &str) -> std::result::Result<WorkerProcess, FleetUpError> {
-    WorkerProcess::start(&ground.root, name, COOLDOWN_SECS).map_err(said)
+fn hire(context: &CommandContext, name: &str) -> std::result::Result<WorkerProcess, FleetUpError> {
+    WorkerProcess::start(&context.root, name, COOLDOWN_SECS).map_err(said)
 }
 
 /// Why a wait ended.
@@ -214,9 +215,9 @@ impl Mishaps {
     /// Lets happen what the fleet cannot foresee, once its time has come.
     async fn come(
         &mut self,
-        ground: &CommandContext,
+        context: &CommandContext,
         ledger: &Ledger,
-        hands: &mut Vec<WorkerProcess>,
+        workers: &mut Vec<WorkerProcess>,
         out: &mut OutputGate,
     ) -> std::result::Result<(), FleetUpError> {
         if self.killed && self.committed {
@@ -224,11 +225,11 @@ impl Mishaps {
         }
         for lease in ledger.leases().await? {
             if !self.killed && is_first(&lease, script::KILLED) {
-                self.killed = kill(ground, &lease, hands, out)?;
+                self.killed = kill(context, &lease, workers, out)?;
             }
             if !self.committed && is_first(&lease, script::CONFLICT) {
                 self.committed = true;
-                commit(ground, out)?;
+                commit(context, out)?;
             }
         }
         Ok(())
@@ -244,15 +245,15 @@ fn is_first(lease: &Lease, name: &str) -> bool {
 
 /// `kill -9` of whoever works there, and another one under its name.
 fn kill(
-    ground: &CommandContext,
+    context: &CommandContext,
     lease: &Lease,
-    hands: &mut Vec<WorkerProcess>,
+    workers: &mut Vec<WorkerProcess>,
     out: &mut OutputGate,
 ) -> std::result::Result<bool, FleetUpError> {
-    let Some(at) = hands.iter().position(|hand| hand.name == lease.owner) else {
+    let Some(at) = workers.iter().position(|hand| hand.name == lease.owner) else {
         return Ok(false);
     };
-    if !hands[at].kill() {
+    if !workers[at].kill() {
         return Ok(false);
     }
     happened(
@@ -263,22 +264,22 @@ fn kill(
         ),
         out,
     );
-    let dead = hands.swap_remove(at);
+    let dead = workers.swap_remove(at);
     let name = dead.name.clone();
     dead.join();
-    hands.push(hire(ground, &name)?);
+    workers.push(hire(context, &name)?);
     Ok(true)
 }
 
 /// Somebody commits to a file that a worker writes at the same time.
-fn commit(ground: &CommandContext, out: &mut OutputGate) -> std::result::Result<(), FleetUpError> {
-    let tools = ground.root.join("tools");
+fn commit(context: &CommandContext, out: &mut OutputGate) -> std::result::Result<(), FleetUpError> {
+    let tools = context.root.join("tools");
     let written = std::fs::create_dir_all(&tools)
         .and_then(|()| std::fs::write(tools.join("sort.sh"), script::BY_HAND));
     written.map_err(|error| said(error.into()))?;
     let words = ["commit", "-q", "-m", "Sort, by hand", "--", "tools/sort.sh"];
-    by_user(&ground.root, &["add", "tools/sort.sh"]).map_err(said)?;
-    by_user(&ground.root, &words).map_err(said)?;
+    by_user(&context.root, &["add", "tools/sort.sh"]).map_err(said)?;
+    by_user(&context.root, &words).map_err(said)?;
     happened(
         "committed",
         "the user commits tools/sort.sh to the base by hand",
@@ -318,7 +319,7 @@ fn unexpected(told: &[TaskNews]) -> Vec<String> {
 }
 
 fn tell(
-    ground: &CommandContext,
+    context: &CommandContext,
     told: &[TaskNews],
     wrong: &[String],
     took: Duration,
@@ -333,7 +334,7 @@ fn tell(
     if out.json {
         let status = if wrong.is_empty() { "clean" } else { "broken" };
         out.object(json!({
-            "event": "finished", "status": status, "folder": ground.root, "base": ground.base(),
+            "event": "finished", "status": status, "folder": context.root, "base": context.base(),
             "duration_ms": millis, "tasks": reporter::values(told), "findings": wrong,
         }));
         return exit;
@@ -352,10 +353,10 @@ fn tell(
         let word = out.paint_err.paint(TextTone::Good, "clean");
         out.say(&format!(
             "{word}: every task that is done is in {} exactly once, nothing else is, and nothing is left behind.",
-            ground.base()
+            context.base()
         ));
     }
-    say_where_to_look(&ground.root, told, out);
+    say_where_to_look(&context.root, told, out);
     exit
 }
 

@@ -46,11 +46,11 @@ pub(crate) async fn create(ledger: &Ledger, ids: impl Iterator<Item = String>) {
 }
 
 /// Lets a whole fleet begin.
-pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Workspaces>, folder: &Path) -> Fleet {
+pub(crate) fn begin(ledger: &Ledger, workspaces: Arc<dyn Workspaces>, folder: &Path) -> Fleet {
     let config = FleetConfig::default();
     let mut fleet = Fleet::new(FleetContext {
         ledger: ledger.clone(),
-        yard,
+        workspaces,
         clock: Arc::new(SystemClock),
         settings: FleetSettings {
             base: "main".to_owned(),
@@ -69,15 +69,15 @@ pub(crate) fn begin(ledger: &Ledger, yard: Arc<dyn Workspaces>, folder: &Path) -
         account: "command".to_owned(),
     });
     let names = AgentNames::of_project(folder, None);
-    for (post, count) in [
-        (FleetRole::Keeper, 1),
+    for (fleet_role, count) in [
+        (FleetRole::Watchdog, 1),
         (FleetRole::Dispatcher, 1),
         (FleetRole::Cycle, 1),
         (FleetRole::Worker, WORKERS),
         (FleetRole::Judge, JUDGES),
     ] {
         for _ in 0..count {
-            fleet.begin(post, names.next(post.word()).unwrap());
+            fleet.begin(fleet_role, names.next(fleet_role.word()).unwrap());
         }
     }
     fleet
@@ -103,13 +103,13 @@ pub(crate) async fn all_done(ledger: &Ledger, tasks: u64) {
 /// Tasks a second through a whole fleet, all of them there from the beginning.
 pub(crate) async fn rate(
     ledger: &Ledger,
-    yard: Arc<dyn Workspaces>,
+    workspaces: Arc<dyn Workspaces>,
     folder: &Path,
     tasks: u32,
 ) -> f64 {
     create(ledger, (0..tasks).map(|n| format!("t{n}"))).await;
     let begun = Instant::now();
-    let mut fleet = begin(ledger, yard, folder);
+    let mut fleet = begin(ledger, workspaces, folder);
     all_done(ledger, u64::from(tasks)).await;
     let rate = f64::from(tasks) / begun.elapsed().as_secs_f64();
     assert!(fleet.end().await.is_empty(), "everybody ends well");
