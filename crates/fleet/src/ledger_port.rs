@@ -275,23 +275,27 @@ impl LedgerPort {
     }
 
     /// Claims the first in order.
-    pub async fn claim_next(&self, wanted: &ClaimRequest) -> LedgerResult<Option<ClaimedTask>> {
-        self.at("claim", Box::pin(self.ledger.claim_next(wanted)))
+    pub async fn claim_next(
+        &self,
+        claim_request: &ClaimRequest,
+    ) -> LedgerResult<Option<ClaimedTask>> {
+        self.at("claim", Box::pin(self.ledger.claim_next(claim_request)))
             .await
     }
 
     /// Claims one task.
     pub async fn claim(&self, id: &TaskId, claim: Claim) -> LedgerResult<CallOutcome> {
         let owner = claim.owner.clone();
-        let ask = LedgerCall::new(id.clone(), &owner, Request::Claim(claim));
-        self.at("claim", Box::pin(self.ledger.call(&ask))).await
+        let call = LedgerCall::new(id.clone(), &owner, Request::Claim(claim));
+        self.at("claim", Box::pin(self.ledger.call(&call))).await
     }
 
     /// Says that the owner of a lease lives.
     pub async fn heartbeat(&self, lease: &Lease) -> LedgerResult<CallOutcome> {
         let request = Request::Heartbeat { token: lease.token };
-        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("heartbeat", Box::pin(self.ledger.call(&ask))).await
+        let call = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("heartbeat", Box::pin(self.ledger.call(&call)))
+            .await
     }
 
     /// Ends a worker's run.
@@ -306,17 +310,17 @@ impl LedgerPort {
             run_id: lease.run_id.clone(),
             ending,
         };
-        let mut ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
-        ask.outside = outside;
-        self.at("finish", Box::pin(self.ledger.call(&ask))).await
+        let mut call = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
+        call.outside = outside;
+        self.at("finish", Box::pin(self.ledger.call(&call))).await
     }
 
     /// Ends a judgement, or a place at the head of the merge queue.
     pub async fn judge(&self, lease: &Lease, ending: JudgeEnding) -> LedgerResult<CallOutcome> {
         let token = lease.token;
         let request = Request::Judge { token, ending };
-        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("judge", Box::pin(self.ledger.call(&ask))).await
+        let call = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("judge", Box::pin(self.ledger.call(&call))).await
     }
 
     /// Promises to move the base.
@@ -331,8 +335,8 @@ impl LedgerPort {
             intent: intent.clone(),
             packet,
         };
-        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("intent", Box::pin(self.ledger.call(&ask))).await
+        let call = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("intent", Box::pin(self.ledger.call(&call))).await
     }
 
     /// Rolls a promise forward.
@@ -347,13 +351,13 @@ impl LedgerPort {
             intent: intent.clone(),
             base,
         };
-        let ask = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
-        self.at("settle", Box::pin(self.ledger.call(&ask))).await
+        let call = LedgerCall::new(lease.task_id.clone(), &lease.owner, request);
+        self.at("settle", Box::pin(self.ledger.call(&call))).await
     }
 
     /// Asks whatever else can be asked of a task.
-    pub async fn ask(&self, call: &'static str, ask: &LedgerCall) -> LedgerResult<CallOutcome> {
-        self.at(call, Box::pin(self.ledger.call(ask))).await
+    pub async fn call(&self, name: &'static str, call: &LedgerCall) -> LedgerResult<CallOutcome> {
+        self.at(name, Box::pin(self.ledger.call(call))).await
     }
 
     /// Makes a task.
@@ -363,9 +367,9 @@ impl LedgerPort {
         new: NewTask,
         outside: Facts,
     ) -> LedgerResult<CallOutcome> {
-        let mut ask = LedgerCall::new(new.id.clone(), actor, Request::Create(new));
-        ask.outside = outside;
-        self.at("create", Box::pin(self.ledger.call(&ask))).await
+        let mut call = LedgerCall::new(new.id.clone(), actor, Request::Create(new));
+        call.outside = outside;
+        self.at("create", Box::pin(self.ledger.call(&call))).await
     }
 
     /// Makes several, all or none.

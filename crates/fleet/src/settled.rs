@@ -90,10 +90,10 @@ mod tests {
         fn reach<'a>(&'a self, call: &'static str, after: bool) -> BoxFuture<'a, ()> {
             Box::pin(async move {
                 if call == self.before && !after {
-                    let mut wanted = ClaimRequest::work("judge-1", "", "judge-1/1");
-                    wanted.purpose = LeasePurpose::Judge;
+                    let mut claim_request = ClaimRequest::work("judge-1", "", "judge-1/1");
+                    claim_request.purpose = LeasePurpose::Judge;
                     let port = LedgerPort::new(self.ledger.clone());
-                    assert!(port.claim_next(&wanted).await.unwrap().is_some());
+                    assert!(port.claim_next(&claim_request).await.unwrap().is_some());
                     // One that was heard of is not due for a while.
                     let lease = port.leases().await.unwrap().remove(0);
                     port.heartbeat(&lease).await.unwrap();

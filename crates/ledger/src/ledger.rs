@@ -120,15 +120,15 @@ impl Ledger {
         if !self.server_clock {
             return Ok(self.clock.now());
         }
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        self.now_in(&mut *session).await
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        self.now_in(&mut *tx).await
     }
 
-    pub(crate) async fn now_in(&self, session: &mut dyn StoreTx) -> Result<Timestamp, StoreError> {
+    pub(crate) async fn now_in(&self, tx: &mut dyn StoreTx) -> Result<Timestamp, StoreError> {
         if !self.server_clock {
             return Ok(self.clock.now());
         }
-        let row = engine::one(session, SERVER_NOW, &[]).await?;
+        let row = engine::one(tx, SERVER_NOW, &[]).await?;
         let row = row.ok_or_else(|| StoreError::Other("the server tells no time".to_owned()))?;
         Ok(Timestamp(row.int(0)?))
     }

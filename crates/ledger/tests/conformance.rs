@@ -113,9 +113,9 @@ fn in_memory() {
             ..support::World::sqlite()
         };
         let ledger = world.open().await;
-        let mut hints = ledger.listen().await.unwrap();
+        let mut notifications = ledger.listen().await.unwrap();
         support::made(&ledger, support::new_task("a", "src")).await;
-        hints.next().await;
+        notifications.next().await;
         let a = support::work(&ledger, "w", "k").await.unwrap();
         ledger.call(&support::succeed(&a, "w")).await.unwrap();
         support::judge_and_merge(&ledger, "a", "a-1").await;

@@ -337,8 +337,8 @@ fn metrics_can_be_parsed() {
     // Counted on from where it was, not anew.
     fleet.clock.advance_secs(100);
     let expire = Request::Expire { not_before: None };
-    let ask = runner_ledger::LedgerCall::new(id("running"), "keeper", expire);
-    fleet.server.block_on(fleet.ledger.call(&ask)).unwrap();
+    let call = runner_ledger::LedgerCall::new(id("running"), "keeper", expire);
+    fleet.server.block_on(fleet.ledger.call(&call)).unwrap();
     let later = parse(&fleet.get("/metrics").text());
     let expiries = later
         .iter()

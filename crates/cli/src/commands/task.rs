@@ -343,12 +343,12 @@ async fn claim(
         let outcome = ledger.call(&ask).await?;
         claimed_of(outcome)
     } else {
-        let wanted = ClaimRequest {
+        let claim_request = ClaimRequest {
             purpose,
             base: start.base.clone(),
             ..ClaimRequest::work(&start.owner, &start.role, &key)
         };
-        ledger.claim_next(&wanted).await?
+        ledger.claim_next(&claim_request).await?
     };
     let Some(claimed) = claimed else {
         if out.json {

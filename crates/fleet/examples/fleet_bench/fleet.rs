@@ -34,7 +34,7 @@ pub(crate) async fn open(folder: &Path) -> Ledger {
 /// Makes tasks whose scopes are apart.
 pub(crate) async fn create(ledger: &Ledger, ids: impl Iterator<Item = String>) {
     let defaults = TaskDefaults::from(&FleetConfig::default());
-    let asks: Vec<LedgerCall> = ids
+    let calls: Vec<LedgerCall> = ids
         .map(|name| {
             let id = TaskId::parse(&name).unwrap();
             let mut new = defaults.task(id.clone(), Some(&WORKER));
@@ -42,7 +42,7 @@ pub(crate) async fn create(ledger: &Ledger, ids: impl Iterator<Item = String>) {
             LedgerCall::new(id, "bench", Request::Create(new))
         })
         .collect();
-    ledger.create_all(&asks).await.unwrap();
+    ledger.create_all(&calls).await.unwrap();
 }
 
 /// Lets a whole fleet begin.

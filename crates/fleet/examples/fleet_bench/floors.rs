@@ -31,8 +31,8 @@ pub(crate) async fn ledger(ledger: &Ledger, tasks: u32) -> f64 {
             let mut done = 0_u32;
             loop {
                 let key = format!("{owner}/{done}");
-                let wanted = ClaimRequest::work(&owner, "worker", &key);
-                let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() else {
+                let claim_request = ClaimRequest::work(&owner, "worker", &key);
+                let Some(claimed) = ledger.claim_next(&claim_request).await.unwrap() else {
                     return done;
                 };
                 life(&ledger, &owner, &key, &claimed.task.id, &queue).await;
@@ -92,10 +92,10 @@ async fn life(
     ledger.judge(&held, approve).await.unwrap();
     // One head per base, and it is whoever is first: perhaps another one's result.
     let _head = queue.lock().await;
-    let mut wanted = ClaimRequest::work(owner, "", &format!("{key}/merge"));
-    wanted.purpose = LeasePurpose::Merge;
-    wanted.base = Some("main".to_owned());
-    ledger.claim_next(&wanted).await.unwrap().unwrap();
+    let mut claim_request = ClaimRequest::work(owner, "", &format!("{key}/merge"));
+    claim_request.purpose = LeasePurpose::Merge;
+    claim_request.base = Some("main".to_owned());
+    ledger.claim_next(&claim_request).await.unwrap().unwrap();
     let (task, held) = lease(ledger, owner).await;
     let packet = packet(&task, &held.run_id);
     ledger.heartbeat(&held).await.unwrap();

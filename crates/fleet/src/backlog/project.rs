@@ -330,8 +330,8 @@ mod tests {
         let (_, inputs) = backlog.inputs().await.unwrap();
         assert_eq!((inputs.issue_backlog, inputs.local_backlog), (2, 0));
         let new = outside.tasks[0].clone();
-        let ask = LedgerCall::new(new.id.clone(), "cycle", Request::Create(new));
-        ledger.call(&ask).await.unwrap();
+        let call = LedgerCall::new(new.id.clone(), "cycle", Request::Create(new));
+        ledger.call(&call).await.unwrap();
         let again = backlog.sync().await.unwrap();
         assert_eq!(again.tasks, outside.tasks[1..]);
         let (_, inputs) = backlog.inputs().await.unwrap();

@@ -223,9 +223,9 @@ impl Cycle<'_> {
             packet: packet_for(task, &context.settings.guard),
             successor: (task.kind != TaskKind::Research).then(|| successor_id(task)),
         };
-        let mut ask = LedgerCall::new(task.id.clone(), self.name, request).for_version(version);
-        ask.outside = facts;
-        let outcome = match context.ledger.ask("recover", &ask).await {
+        let mut call = LedgerCall::new(task.id.clone(), self.name, request).for_version(version);
+        call.outside = facts;
+        let outcome = match context.ledger.call("recover", &call).await {
             Ok(outcome) => outcome,
             // Somebody was faster, or it lives again.
             Err(LedgerError::Refused(_)) => return Ok(false),

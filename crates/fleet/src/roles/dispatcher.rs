@@ -196,14 +196,14 @@ impl Dispatcher<'_> {
                 return Ok(next);
             };
             self.claims += 1;
-            let mut wanted = ClaimRequest::work(
+            let mut claim_request = ClaimRequest::work(
                 &choice.agent,
                 &choice.role,
                 &format!("{}/{}/{}", self.name, self.token, self.claims),
             );
-            wanted.lane = Some(choice.lane);
+            claim_request.lane = Some(choice.lane);
             // Nothing: those that looked ready wait for a lock, and are out of the way now.
-            match context.ledger.claim_next(&wanted).await {
+            match context.ledger.claim_next(&claim_request).await {
                 Ok(Some(_)) => {
                     self.given.insert(choice.agent, dispatch_view.now);
                 }
@@ -259,8 +259,8 @@ impl Dispatcher<'_> {
                 reason: format!("{dependency} has ended without being done"),
                 waits_for: Some(dependency.to_string()),
             };
-            let ask = LedgerCall::new(task.clone(), self.name, request);
-            match self.context.ledger.ask("bury", &ask).await {
+            let call = LedgerCall::new(task.clone(), self.name, request);
+            match self.context.ledger.call("bury", &call).await {
                 // Somebody was faster, or it lives again.
                 Ok(_) | Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),

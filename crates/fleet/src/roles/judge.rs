@@ -240,11 +240,12 @@ impl JudgeRole {
         stop: &mut StopSign,
     ) -> LedgerResult<Option<JudgeCase>> {
         let context = &self.context;
-        let mut wanted = ClaimRequest::work(&self.name, "", key);
-        wanted.purpose = purpose;
-        wanted.base = (purpose == LeasePurpose::Merge).then(|| context.settings.base.clone());
+        let mut claim_request = ClaimRequest::work(&self.name, "", key);
+        claim_request.purpose = purpose;
+        claim_request.base =
+            (purpose == LeasePurpose::Merge).then(|| context.settings.base.clone());
         // A repeat under the same name gets the lease that a lost answer was about.
-        let claimed = insist(context, stop, || context.ledger.claim_next(&wanted)).await;
+        let claimed = insist(context, stop, || context.ledger.claim_next(&claim_request)).await;
         match claimed {
             Some(Ok(Some(ClaimedTask { task, .. }))) => self.case(&task.id).await,
             Some(Ok(None) | Err(LedgerError::Refused(_))) | None => Ok(None),
@@ -386,11 +387,11 @@ impl JudgeRole {
             findings: &findings,
             review: rules::ReviewOutcome::Off,
         };
-        let asks = task
+        let calls = task
             .acceptance
             .iter()
             .any(|one| one.check == CriterionCheck::Review);
-        if (context.settings.review || asks) && !rules::is_settled_before_review(&evidence) {
+        if (context.settings.review || calls) && !rules::is_settled_before_review(&evidence) {
             let settled = self.settled(task).await.map_err(JudgeStop::Ledger)?;
             let order = ReviewOrder {
                 task: task.clone(),
@@ -485,7 +486,7 @@ impl JudgeRole {
         };
         let block = LedgerCall::new(lease.task_id.clone(), &self.name, block);
         let left = match insist(context, stop, back).await {
-            Some(Ok(_)) => insist(context, stop, || context.ledger.ask("block", &block)).await,
+            Some(Ok(_)) => insist(context, stop, || context.ledger.call("block", &block)).await,
             other => other,
         };
         match left {

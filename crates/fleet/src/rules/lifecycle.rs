@@ -24,7 +24,7 @@ use super::{classify, judge, plan};
 use crate::workspaces::{CheckEnd, WorkOutcome};
 
 /// A ledger of one task.
-struct Desk {
+struct OneTaskStore {
     task: Task,
     facts: Facts,
     runs: Vec<TaskRun>,
@@ -32,18 +32,18 @@ struct Desk {
     now: Timestamp,
 }
 
-impl Desk {
-    fn new(new: NewTask) -> Desk {
+impl OneTaskStore {
+    fn new(new: NewTask) -> OneTaskStore {
         let id = new.id.clone();
-        let mut memory = Desk {
+        let mut store = OneTaskStore {
             task: Task::blank(id),
             facts: Facts::default(),
             runs: Vec::new(),
             events: Vec::new(),
             now: Timestamp(1_000_000),
         };
-        memory.decide(None, Request::Create(new)).unwrap();
-        memory
+        store.decide(None, Request::Create(new)).unwrap();
+        store
     }
 
     fn ask(&mut self, request: Request) -> Answer {
@@ -163,15 +163,15 @@ fn worked_outside() -> WorkOutcome {
 
 #[test]
 fn from_a_plan_to_the_base() {
-    let mut memory = Desk::new(planned());
-    memory.work(&worked());
-    assert_eq!(memory.blocked_on(), Some(BlockReason::AwaitingJudge));
+    let mut store = OneTaskStore::new(planned());
+    store.work(&worked());
+    assert_eq!(store.blocked_on(), Some(BlockReason::AwaitingJudge));
 
     let changes = worked().result.unwrap().changes;
-    let (token, run_id) = memory.claim(LeasePurpose::Judge);
-    let run = memory.facts.run.clone().unwrap();
+    let (token, run_id) = store.claim(LeasePurpose::Judge);
+    let run = store.facts.run.clone().unwrap();
     let ending = judge::ending(&JudgeEvidence {
-        task: &memory.task,
+        task: &store.task,
         run_id: &run_id,
         changes: Some(&changes),
         guard: JudgeGuard::Recorded(run.packet.as_ref()),
@@ -179,100 +179,100 @@ fn from_a_plan_to_the_base() {
         review: ReviewOutcome::Off,
     });
     assert!(matches!(ending, JudgeEnding::Approve { .. }));
-    memory.ask(Request::Judge { token, ending });
+    store.ask(Request::Judge { token, ending });
 
-    let (token, run_id) = memory.claim(LeasePurpose::Merge);
-    let run = memory.facts.run.clone().unwrap();
+    let (token, run_id) = store.claim(LeasePurpose::Merge);
+    let run = store.facts.run.clone().unwrap();
     let checks = worked().checks;
     let judged = run.judge_packet.as_ref();
-    let packet = merge_packet(&memory.task, &run_id, &changes, &checks, judged).unwrap();
+    let packet = merge_packet(&store.task, &run_id, &changes, &checks, judged).unwrap();
     let intent = Intent {
         old_base: "c0".to_owned(),
         merge_commit: "m1".to_owned(),
     };
-    memory.ask(Request::RecordIntent {
+    store.ask(Request::RecordIntent {
         token,
         intent: intent.clone(),
         packet,
     });
-    memory.ask(Request::SettleIntent {
+    store.ask(Request::SettleIntent {
         token,
         intent,
         base: BasePosition::Merged,
     });
-    assert_eq!(memory.task.state, TaskState::Done);
-    assert_eq!(memory.summary(), "merged after 1 run");
+    assert_eq!(store.task.state, TaskState::Done);
+    assert_eq!(store.summary(), "merged after 1 run");
 }
 
 #[test]
 fn a_scope_violation_gets_one_new_packet() {
-    let mut memory = Desk::new(planned());
-    memory.work(&worked_outside());
-    assert_eq!(memory.blocked_on(), Some(BlockReason::ScopeViolation));
-    memory.recover(Some(policy::replan_packet(&memory.task)));
-    assert_eq!(memory.task.state, TaskState::Todo);
-    assert_eq!(memory.task.lock_scope, scope(&["docs/syntax.md", "src"]));
-    memory.work(&worked_outside());
-    assert_eq!(memory.blocked_on(), Some(BlockReason::AwaitingJudge));
+    let mut store = OneTaskStore::new(planned());
+    store.work(&worked_outside());
+    assert_eq!(store.blocked_on(), Some(BlockReason::ScopeViolation));
+    store.recover(Some(policy::replan_packet(&store.task)));
+    assert_eq!(store.task.state, TaskState::Todo);
+    assert_eq!(store.task.lock_scope, scope(&["docs/syntax.md", "src"]));
+    store.work(&worked_outside());
+    assert_eq!(store.blocked_on(), Some(BlockReason::AwaitingJudge));
 }
 
 #[test]
 fn a_rejection_by_policy_has_a_safe_path_or_none() {
     for (path, safe) in [("docs/syntax.md", true), ("Makefile", false)] {
-        let mut memory = Desk::new(planned());
-        memory.work(&worked());
-        let (token, run_id) = memory.claim(LeasePurpose::Judge);
+        let mut store = OneTaskStore::new(planned());
+        store.work(&worked());
+        let (token, run_id) = store.claim(LeasePurpose::Judge);
         let changes = [change(path, ChangeAction::Created)];
-        let findings = policy::findings(&memory.task, &rules(), &changes, 0);
+        let findings = policy::findings(&store.task, &rules(), &changes, 0);
         let checks = worked().checks;
         let ending = judge::ending(&JudgeEvidence {
-            task: &memory.task,
+            task: &store.task,
             run_id: &run_id,
             changes: Some(&changes),
             guard: JudgeGuard::Ran(&checks),
             findings: &findings,
             review: ReviewOutcome::Off,
         });
-        memory.ask(Request::Judge { token, ending });
-        assert_eq!(memory.blocked_on(), Some(BlockReason::NeedsRework));
-        let packet = policy::policy_packet(&memory.task);
+        store.ask(Request::Judge { token, ending });
+        assert_eq!(store.blocked_on(), Some(BlockReason::NeedsRework));
+        let packet = policy::policy_packet(&store.task);
         assert_eq!(packet.is_some(), safe, "{path}");
-        memory.recover(packet);
-        assert_eq!(memory.task.state, TaskState::Todo);
-        let widened = memory.task.lock_scope.len() > 1;
+        store.recover(packet);
+        assert_eq!(store.task.state, TaskState::Todo);
+        let widened = store.task.lock_scope.len() > 1;
         assert_eq!(widened, safe, "{path}");
     }
 }
 
 #[test]
 fn a_command_that_cannot_run_gives_way_to_the_guard() {
-    let mut memory = Desk::new(planned());
+    let mut store = OneTaskStore::new(planned());
     let mut unable = worked();
     unable.checks[1] = checked("parses", CheckEnd::Unable, "sh: cargo: not found");
     for _ in 0..4 {
-        memory.work(&unable);
-        if memory.blocked_on() == Some(BlockReason::Cooldown) {
-            memory.recover(None);
+        store.work(&unable);
+        if store.blocked_on() == Some(BlockReason::Cooldown) {
+            store.recover(None);
         }
     }
-    assert_eq!(memory.blocked_on(), Some(BlockReason::NeedsRework));
-    let note = memory.task.blocker.clone().unwrap().reason;
+    assert_eq!(store.blocked_on(), Some(BlockReason::NeedsRework));
+    let note = store.task.blocker.clone().unwrap().reason;
     let guard = ["just".to_owned(), "ci".to_owned()];
-    memory.recover(Some(policy::setup_packet(&memory.task, &note, &guard)));
-    assert_eq!(memory.task.state, TaskState::Todo);
-    assert_eq!(memory.task.commands, ["just ci"]);
+    store.recover(Some(policy::setup_packet(&store.task, &note, &guard)));
+    assert_eq!(store.task.state, TaskState::Todo);
+    assert_eq!(store.task.commands, ["just ci"]);
 }
 
 #[test]
 fn no_change_ends_the_task() {
-    let mut memory = Desk::new(planned());
-    memory.work(&WorkOutcome {
+    let mut store = OneTaskStore::new(planned());
+    store.work(&WorkOutcome {
         result: None,
         ..worked()
     });
-    assert_eq!(memory.task.state, TaskState::Failed);
+    assert_eq!(store.task.state, TaskState::Failed);
     assert_eq!(
-        memory.summary(),
+        store.summary(),
         "failed after 1 run (1 failed: no_change): nothing was changed though a change was asked for"
     );
 }
@@ -286,17 +286,17 @@ fn issues_are_taken_with_and_without_a_role() {
     ] {
         let text = format!("---\nlabels: {labels}\n---\n# A title\nCommands: make test\n");
         let issue = SourceIssue::parse(text.as_bytes(), "3.md").unwrap();
-        let mut memory = Desk::new(issue.task("local", &defaults()).unwrap());
-        assert_eq!((memory.task.state, memory.blocked_on()), (state, waits));
+        let mut store = OneTaskStore::new(issue.task("local", &defaults()).unwrap());
+        assert_eq!((store.task.state, store.blocked_on()), (state, waits));
         if waits.is_some() {
             let known = SourceIssue {
                 labels: vec!["role:docser".to_owned()],
                 ..issue
             };
-            memory.facts.issue = Some(known.facts());
-            memory.recover(None);
-            assert_eq!(memory.task.state, TaskState::Todo);
-            assert_eq!(memory.task.role, "docser");
+            store.facts.issue = Some(known.facts());
+            store.recover(None);
+            assert_eq!(store.task.state, TaskState::Todo);
+            assert_eq!(store.task.role, "docser");
         }
     }
 }
@@ -304,45 +304,45 @@ fn issues_are_taken_with_and_without_a_role() {
 #[test]
 fn a_pull_request_waits_for_a_judge() {
     let new = review_task("gh", 7, "Mend it", "c9", &defaults()).unwrap();
-    let memory = Desk::new(new);
-    assert_eq!(memory.task.id.as_str(), "gh-pr-7");
-    assert_eq!(memory.task.source.as_deref(), Some("gh!7"));
-    assert_eq!(memory.blocked_on(), Some(BlockReason::AwaitingJudge));
-    assert_eq!(memory.runs[0].result.as_deref(), Some("c9"));
+    let store = OneTaskStore::new(new);
+    assert_eq!(store.task.id.as_str(), "gh-pr-7");
+    assert_eq!(store.task.source.as_deref(), Some("gh!7"));
+    assert_eq!(store.blocked_on(), Some(BlockReason::AwaitingJudge));
+    assert_eq!(store.runs[0].result.as_deref(), Some("c9"));
 }
 
 #[test]
 fn a_tester_is_done_without_a_judge() {
     let text = "---\nlabels: role:tester\n---\n# Try it\n";
     let issue = SourceIssue::parse(text.as_bytes(), "4.md").unwrap();
-    let mut memory = Desk::new(issue.task("local", &defaults()).unwrap());
-    memory.work(&WorkOutcome {
+    let mut store = OneTaskStore::new(issue.task("local", &defaults()).unwrap());
+    store.work(&WorkOutcome {
         result: None,
         ..worked()
     });
-    assert_eq!(memory.task.state, TaskState::Done);
-    assert_eq!(memory.summary(), "done after 1 run");
+    assert_eq!(store.task.state, TaskState::Done);
+    assert_eq!(store.summary(), "done after 1 run");
 }
 
 #[test]
 fn every_other_ending_is_taken() {
     use runner_lifecycle::retry::LoopEnding;
     for ending in LoopEnding::ALL {
-        let mut memory = Desk::new(planned());
-        memory.work(&WorkOutcome {
+        let mut store = OneTaskStore::new(planned());
+        store.work(&WorkOutcome {
             ending: *ending,
             why: "error: something".to_owned(),
             ..worked()
         });
-        assert_ne!(memory.task.state, TaskState::InProgress, "{ending}");
+        assert_ne!(store.task.state, TaskState::InProgress, "{ending}");
     }
-    let mut memory = Desk::new(planned());
-    let (token, run_id) = memory.claim(LeasePurpose::Work);
+    let mut store = OneTaskStore::new(planned());
+    let (token, run_id) = store.claim(LeasePurpose::Work);
     let ending = WorkEnding::Lost;
-    memory.ask(Request::Finish {
+    store.ask(Request::Finish {
         token,
         run_id,
         ending,
     });
-    assert_eq!(memory.task.state, TaskState::Todo);
+    assert_eq!(store.task.state, TaskState::Todo);
 }

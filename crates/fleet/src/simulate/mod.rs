@@ -182,8 +182,8 @@ impl Simulation {
             },
         ))?;
         for new in &script.tasks {
-            let ask = LedgerCall::new(new.id.clone(), "planner", Request::Create(new.clone()));
-            runtime.block_on(ledger.call(&ask))?;
+            let call = LedgerCall::new(new.id.clone(), "planner", Request::Create(new.clone()));
+            runtime.block_on(ledger.call(&call))?;
         }
         #[cfg(test)]
         let flaw = options.flaw;
@@ -373,9 +373,9 @@ impl Simulation {
                         }
                         PersonAction::Cancel(id) => {
                             let reason = "not needed".to_owned();
-                            let ask = LedgerCall::new(id, "person", Request::Cancel { reason });
+                            let call = LedgerCall::new(id, "person", Request::Cancel { reason });
                             // It may have ended, or be in the middle of its merge.
-                            drop(runtime.block_on(ledger.call(&ask)));
+                            drop(runtime.block_on(ledger.call(&call)));
                         }
                         PersonAction::Pause(paused) => {
                             drop(runtime.block_on(ledger.set_paused(paused)));

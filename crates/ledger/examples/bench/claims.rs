@@ -138,13 +138,13 @@ async fn make_copied(store: &Store, at: Timestamp) {
 }
 
 async fn make(ledger: &Ledger, new: NewTask) {
-    let ask = LedgerCall::new(new.id.clone(), "bench", Request::Create(new));
-    ledger.call(&ask).await.unwrap();
+    let call = LedgerCall::new(new.id.clone(), "bench", Request::Create(new));
+    ledger.call(&call).await.unwrap();
 }
 
 async fn claim(ledger: &Ledger, key: &str) -> Option<ClaimedTask> {
-    let wanted = ClaimRequest::work("w", "worker", key);
-    ledger.claim_next(&wanted).await.unwrap()
+    let claim_request = ClaimRequest::work("w", "worker", key);
+    ledger.claim_next(&claim_request).await.unwrap()
 }
 
 /// Runs statements behind the ledger's back. What filling left to do is done before the

@@ -121,16 +121,16 @@ struct Figure {
 
 async fn measure(sizes: &[u64], only: Option<&str>) -> Vec<Figure> {
     let server = TestPostgres::start(true);
-    let wanted = |part: &str| only.is_none_or(|only| only == part);
+    let claim_request = |part: &str| only.is_none_or(|only| only == part);
     let mut figures = Vec::new();
-    if wanted("lives") {
+    if claim_request("lives") {
         figures.extend(all_lives(&server).await);
     }
-    if wanted("idle") {
+    if claim_request("idle") {
         server.create_database("idle", None);
         figures.extend(idle_latency(&Store::Postgres(server.url("idle"))).await);
     }
-    if wanted("claims") {
+    if claim_request("claims") {
         figures.extend(claims::costs(&server, sizes).await);
     }
     figures
@@ -243,8 +243,8 @@ async fn lives(ledger: &Ledger, clients: u32, turn: u32) -> (u32, Duration) {
                     .call(&task(&name, &format!("src/{name}")))
                     .await
                     .unwrap();
-                let wanted = ClaimRequest::work(&owner, "worker", &name);
-                let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() else {
+                let claim_request = ClaimRequest::work(&owner, "worker", &name);
+                let Some(claimed) = ledger.claim_next(&claim_request).await.unwrap() else {
                     continue;
                 };
                 let id = claimed.task.id.clone();
@@ -310,7 +310,7 @@ async fn floor_on_sqlite(path: &std::path::Path) -> SqlitePool {
 /// From the end of a commit to the claim by somebody who waited for a hint.
 async fn idle_latency(store: &Store) -> Vec<Figure> {
     let (writer, claimer) = (open(store, 2).await, open(store, 2).await);
-    let mut hints = claimer.listen().await.unwrap();
+    let mut notifications = claimer.listen().await.unwrap();
     let mut millis = Vec::new();
     for at in 0..200 {
         let name = format!("idle{at}");
@@ -320,9 +320,9 @@ async fn idle_latency(store: &Store) -> Vec<Figure> {
             .unwrap();
         let committed = Instant::now();
         loop {
-            let wanted = ClaimRequest::work("w", "worker", &name);
-            hints.next().await;
-            if claimer.claim_next(&wanted).await.unwrap().is_some() {
+            let claim_request = ClaimRequest::work("w", "worker", &name);
+            notifications.next().await;
+            if claimer.claim_next(&claim_request).await.unwrap().is_some() {
                 break;
             }
         }

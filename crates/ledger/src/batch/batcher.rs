@@ -27,7 +27,7 @@ pub(crate) trait BatchHandler<K, Q, A>: Clone + Send + 'static {
 /// Those who wait, by what they want.
 pub(crate) struct Batcher<K, Q, A> {
     patience: Duration,
-    house: Mutex<BatchState<K, Q, A>>,
+    state: Mutex<BatchState<K, Q, A>>,
 }
 
 struct BatchState<K, Q, A> {
@@ -77,13 +77,13 @@ where
     A: Send + 'static,
 {
     pub(crate) fn new() -> Arc<Batcher<K, Q, A>> {
-        Batcher::with_patience(PATIENCE)
+        Batcher::with_backoff(PATIENCE)
     }
 
-    fn with_patience(patience: Duration) -> Arc<Batcher<K, Q, A>> {
+    fn with_backoff(patience: Duration) -> Arc<Batcher<K, Q, A>> {
         Arc::new(Batcher {
             patience,
-            house: Mutex::new(BatchState {
+            state: Mutex::new(BatchState {
                 lines: HashMap::new(),
                 tables: Vec::new(),
                 next_table: 0,
@@ -91,8 +91,8 @@ where
         })
     }
 
-    fn house(&self) -> MutexGuard<'_, BatchState<K, Q, A>> {
-        self.house.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, BatchState<K, Q, A>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The answer; none if everything ends before it is there.
@@ -108,8 +108,8 @@ where
         };
         // Those who were answered together come together: let them.
         tokio::task::yield_now().await;
-        if !self.house().lines.is_empty() {
-            let told = self.house().join(kind.clone(), question);
+        if !self.state().lines.is_empty() {
+            let told = self.state().join(kind.clone(), question);
             drop(table);
             return self.wait(&kind, told, host).await;
         }
@@ -125,10 +125,10 @@ where
         question: Q,
         host: &H,
     ) -> Result<HeldSlot<K, Q, A, H>, oneshot::Receiver<A>> {
-        let mut house = self.house();
-        match self.table(&mut house, host, false) {
+        let mut state = self.state();
+        match self.table(&mut state, host, false) {
             Some(table) => Ok((table, question)),
-            None => Err(house.join(kind.clone(), question)),
+            None => Err(state.join(kind.clone(), question)),
         }
     }
 
@@ -136,22 +136,22 @@ where
     /// somebody has been served for too long, nobody waits for the end of it.
     fn table<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
-        house: &mut BatchState<K, Q, A>,
+        state: &mut BatchState<K, Q, A>,
         host: &H,
         in_any_case: bool,
     ) -> Option<BatchSlot<K, Q, A, H>> {
         let now = Instant::now();
         let lasts = |since: Instant| now.saturating_duration_since(since) < self.patience;
-        let busy = house.tables.iter().filter(|(_, since)| lasts(*since));
+        let busy = state.tables.iter().filter(|(_, since)| lasts(*since));
         if busy.count() >= TABLES && !in_any_case {
             return None;
         }
-        house.next_table += 1;
-        house.tables.push((house.next_table, now));
+        state.next_table += 1;
+        state.tables.push((state.next_table, now));
         Some(BatchSlot {
-            company: Arc::clone(self),
+            batcher: Arc::clone(self),
             host: host.clone(),
-            number: house.next_table,
+            number: state.next_table,
             begins: false,
         })
     }
@@ -167,12 +167,12 @@ where
                 return answer.ok();
             }
             // Longer lines were served all the time, or nobody comes to an end.
-            let mut house = self.house();
-            if !house.lines.contains_key(kind) {
+            let mut state = self.state();
+            if !state.lines.contains_key(kind) {
                 break;
             }
-            let table = self.table(&mut house, host, true);
-            drop(house);
+            let table = self.table(&mut state, host, true);
+            drop(state);
             if let Some(table) = table {
                 table.begin(Some(kind.clone()));
             }
@@ -182,10 +182,10 @@ where
 
     /// Those who are served next: of this line, or else of the longest.
     fn next(&self, kind: Option<K>) -> Option<(K, Vec<QueuedCall<Q, A>>)> {
-        let mut house = self.house();
-        let kind = kind.or_else(|| house.longest())?;
-        let guests = house.take(&kind);
-        (!guests.is_empty()).then_some((kind, guests))
+        let mut state = self.state();
+        let kind = kind.or_else(|| state.longest())?;
+        let queued = state.take(&kind);
+        (!queued.is_empty()).then_some((kind, queued))
     }
 }
 
@@ -198,7 +198,7 @@ where
     A: Send + 'static,
     H: BatchHandler<K, Q, A>,
 {
-    company: Arc<Batcher<K, Q, A>>,
+    batcher: Arc<Batcher<K, Q, A>>,
     host: H,
     number: u64,
     /// Whether somebody is about to be served.
@@ -225,10 +225,10 @@ where
         runtime.spawn(async move {
             tokio::task::yield_now().await;
             self.begins = false;
-            let Some((kind, guests)) = self.company.next(kind) else {
+            let Some((kind, queued)) = self.batcher.next(kind) else {
                 return;
             };
-            let (questions, tell): (Vec<_>, Vec<_>) = guests.into_iter().unzip();
+            let (questions, tell): (Vec<_>, Vec<_>) = queued.into_iter().unzip();
             let answers = self.host.clone().serve(kind, questions).await;
             for (tell, answer) in tell.into_iter().zip(answers) {
                 // Whoever asked may be gone.
@@ -246,20 +246,20 @@ where
     H: BatchHandler<K, Q, A>,
 {
     fn drop(&mut self) {
-        let mut house = self.company.house();
-        house.tables.retain(|(number, _)| *number != self.number);
+        let mut state = self.batcher.state();
+        state.tables.retain(|(number, _)| *number != self.number);
         if self.begins || tokio::runtime::Handle::try_current().is_err() {
             // The runtime ends, and with it those who wait.
-            let lines = std::mem::take(&mut house.lines);
-            drop(house);
+            let lines = std::mem::take(&mut state.lines);
+            drop(state);
             drop(lines);
             return;
         }
-        if house.lines.is_empty() {
+        if state.lines.is_empty() {
             return;
         }
-        let table = self.company.table(&mut house, &self.host, false);
-        drop(house);
+        let table = self.batcher.table(&mut state, &self.host, false);
+        drop(state);
         if let Some(table) = table {
             table.begin(None);
         }
@@ -304,9 +304,9 @@ mod tests {
 
     type Asked = tokio::task::JoinHandle<Option<(usize, usize)>>;
 
-    fn asked(company: &Arc<Of>, kind: char, one: usize, host: &Counting) -> Asked {
-        let (company, host) = (Arc::clone(company), host.clone());
-        tokio::spawn(async move { company.ask(kind, one, &host).await })
+    fn asked(batcher: &Arc<Of>, kind: char, one: usize, host: &Counting) -> Asked {
+        let (batcher, host) = (Arc::clone(batcher), host.clone());
+        tokio::spawn(async move { batcher.ask(kind, one, &host).await })
     }
 
     type Of = Batcher<char, usize, (usize, usize)>;
@@ -314,10 +314,10 @@ mod tests {
     const FOR_EVER: Duration = Duration::from_secs(3600);
 
     /// Until everybody who can has come in.
-    async fn settled(company: &Of, waiting: usize) {
+    async fn settled(batcher: &Of, waiting: usize) {
         loop {
-            let lines: usize = company.house().lines.values().map(VecDeque::len).sum();
-            if lines == waiting && !company.house().tables.is_empty() {
+            let lines: usize = batcher.state().lines.values().map(VecDeque::len).sum();
+            if lines == waiting && !batcher.state().tables.is_empty() {
                 return;
             }
             tokio::task::yield_now().await;
@@ -326,22 +326,22 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_alone_is_served_alone_and_at_once() {
-        let (company, host) = (Of::with_patience(FOR_EVER), Counting::new(9));
+        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(9));
         for one in 0..3 {
-            assert_eq!(company.ask('a', one, &host).await, Some((one, 1)));
+            assert_eq!(batcher.ask('a', one, &host).await, Some((one, 1)));
         }
         assert_eq!(host.served.load(Ordering::SeqCst), 3);
-        assert!(company.house().tables.is_empty());
+        assert!(batcher.state().tables.is_empty());
     }
 
     #[tokio::test]
     async fn the_longest_line_is_served_in_one_go() {
-        let (company, host) = (Of::with_patience(FOR_EVER), Counting::new(0));
-        let first = asked(&company, 'a', 0, &host);
-        settled(&company, 0).await;
-        let short = asked(&company, 'a', 1, &host);
-        let long: Vec<Asked> = (2..5).map(|one| asked(&company, 'b', one, &host)).collect();
-        settled(&company, 4).await;
+        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(0));
+        let first = asked(&batcher, 'a', 0, &host);
+        settled(&batcher, 0).await;
+        let short = asked(&batcher, 'a', 1, &host);
+        let long: Vec<Asked> = (2..5).map(|one| asked(&batcher, 'b', one, &host)).collect();
+        settled(&batcher, 4).await;
         host.allowed.add_permits(2);
         assert_eq!(first.await.unwrap(), Some((0, 1)));
         for (at, one) in long.into_iter().enumerate() {
@@ -350,37 +350,37 @@ mod tests {
         assert!(!short.is_finished());
         host.allowed.add_permits(1);
         assert_eq!(short.await.unwrap(), Some((1, 1)));
-        assert!(company.house().tables.is_empty());
-        assert!(company.house().lines.is_empty());
+        assert!(batcher.state().tables.is_empty());
+        assert!(batcher.state().lines.is_empty());
     }
 
     #[tokio::test]
     async fn whoever_waited_long_is_served_beside_one_who_does_not_end() {
-        let (company, host) = (Of::with_patience(Duration::ZERO), Counting::new(0));
+        let (batcher, host) = (Of::with_backoff(Duration::ZERO), Counting::new(0));
         let stuck = Counting::new(0);
-        let first = asked(&company, 'a', 0, &stuck);
-        settled(&company, 0).await;
+        let first = asked(&batcher, 'a', 0, &stuck);
+        settled(&batcher, 0).await;
         host.allowed.add_permits(1);
-        let second = asked(&company, 'b', 1, &host);
+        let second = asked(&batcher, 'b', 1, &host);
         assert_eq!(second.await.unwrap(), Some((1, 1)));
         first.abort();
         assert!(first.await.is_err());
         // Whoever was cut off left nothing behind.
         host.allowed.add_permits(1);
-        assert_eq!(company.ask('a', 2, &host).await, Some((2, 1)));
-        assert!(company.house().tables.is_empty());
+        assert_eq!(batcher.ask('a', 2, &host).await, Some((2, 1)));
+        assert!(batcher.state().tables.is_empty());
     }
 
     #[tokio::test]
     async fn whoever_went_away_is_not_served() {
-        let (company, host) = (Of::with_patience(FOR_EVER), Counting::new(0));
-        let first = asked(&company, 'a', 0, &host);
-        settled(&company, 0).await;
+        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(0));
+        let first = asked(&batcher, 'a', 0, &host);
+        settled(&batcher, 0).await;
         let (gone, stays) = (
-            asked(&company, 'a', 1, &host),
-            asked(&company, 'a', 2, &host),
+            asked(&batcher, 'a', 1, &host),
+            asked(&batcher, 'a', 2, &host),
         );
-        settled(&company, 2).await;
+        settled(&batcher, 2).await;
         gone.abort();
         assert!(gone.await.is_err());
         host.allowed.add_permits(2);
@@ -394,15 +394,15 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let (company, host) = (Of::with_patience(FOR_EVER), Counting::new(0));
+        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(0));
         runtime.block_on(async {
-            asked(&company, 'a', 0, &host);
-            settled(&company, 0).await;
-            asked(&company, 'a', 1, &host);
-            settled(&company, 1).await;
+            asked(&batcher, 'a', 0, &host);
+            settled(&batcher, 0).await;
+            asked(&batcher, 'a', 1, &host);
+            settled(&batcher, 1).await;
         });
         drop(runtime);
-        assert!(company.house().tables.is_empty());
-        assert!(company.house().lines.is_empty());
+        assert!(batcher.state().tables.is_empty());
+        assert!(batcher.state().lines.is_empty());
     }
 }

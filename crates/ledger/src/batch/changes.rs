@@ -10,15 +10,15 @@ use crate::call::change::StoreChange;
 use crate::error::StoreError;
 use crate::store::engine::{StoreAccess, StoreTx as _};
 use crate::store::pool::ConnectionPool;
-use crate::store::postgres::tx::{PostgresSession, failed};
+use crate::store::postgres::tx::{PostgresTx, failed};
 use crate::store::postgres::write::ChangeShape;
 
 /// Writes changes that were decided from memory.
 #[derive(Clone)]
 pub(crate) struct ChangeWriter {
-    lender: Arc<ConnectionPool<Postgres>>,
+    connections: Arc<ConnectionPool<Postgres>>,
     statements: Arc<AtomicU64>,
-    company: Arc<Batcher<ChangeShape, StoreChange, Written>>,
+    batcher: Arc<Batcher<ChangeShape, StoreChange, Written>>,
 }
 
 /// What came of a change.
@@ -30,20 +30,20 @@ enum Written {
 
 impl ChangeWriter {
     pub(crate) fn new(
-        lender: Arc<ConnectionPool<Postgres>>,
+        connections: Arc<ConnectionPool<Postgres>>,
         statements: Arc<AtomicU64>,
     ) -> ChangeWriter {
         ChangeWriter {
-            lender,
+            connections,
             statements,
-            company: Batcher::new(),
+            batcher: Batcher::new(),
         }
     }
 
     /// Writes a change, alone or with others.
     pub(crate) async fn write(&self, change: StoreChange) -> Result<(), StoreError> {
         let shape = ChangeShape::of(&change);
-        match self.company.ask(shape, change, self).await {
+        match self.batcher.ask(shape, change, self).await {
             Some(Written::Told(written)) => written,
             Some(Written::Alone(change)) => self.say(&[*change]).await,
             None => {
@@ -54,11 +54,11 @@ impl ChangeWriter {
     }
 
     async fn say(&self, changes: &[StoreChange]) -> Result<(), StoreError> {
-        let lent = self.lender.lend().await;
+        let lent = self.connections.lend().await;
         let lent = lent.map_err(|error| failed(&error))?;
         let statements = Arc::clone(&self.statements);
-        let mut session = PostgresSession::new(lent, StoreAccess::Once, statements);
-        session.write_at_once(changes).await
+        let mut tx = PostgresTx::new(lent, StoreAccess::Once, statements);
+        tx.write_at_once(changes).await
     }
 }
 

@@ -23,14 +23,18 @@ pub(crate) type ClaimGroup = (String, Option<Lane>);
 pub(crate) type BatchClaimResult = Option<(Result<ClaimAttempt, LedgerError>, Option<TaskId>)>;
 
 impl BatchHandler<ClaimGroup, ClaimRequest, BatchClaimResult> for Ledger {
-    async fn serve(self, line: ClaimGroup, wanted: Vec<ClaimRequest>) -> Vec<BatchClaimResult> {
-        if let [wanted] = wanted.as_slice() {
+    async fn serve(
+        self,
+        line: ClaimGroup,
+        claim_request: Vec<ClaimRequest>,
+    ) -> Vec<BatchClaimResult> {
+        if let [claim_request] = claim_request.as_slice() {
             let mut lost = None;
-            let tried = Box::pin(self.claim_once(wanted, false, &mut lost)).await;
+            let tried = Box::pin(self.claim_once(claim_request, false, &mut lost)).await;
             return vec![Some((tried, lost))];
         }
-        let mut tried: Vec<BatchClaimResult> = wanted.iter().map(|_| None).collect();
-        match Box::pin(self.claim_some(&line, &wanted)).await {
+        let mut tried: Vec<BatchClaimResult> = claim_request.iter().map(|_| None).collect();
+        match Box::pin(self.claim_some(&line, &claim_request)).await {
             Ok(claimed) => {
                 for (tried, claimed) in tried.iter_mut().zip(claimed) {
                     *tried = claimed.map(|claimed| (Ok(claimed), None));
@@ -54,20 +58,20 @@ impl Ledger {
     async fn claim_some(
         &self,
         line: &ClaimGroup,
-        wanted: &[ClaimRequest],
+        claim_request: &[ClaimRequest],
     ) -> Result<Vec<Option<ClaimAttempt>>, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let mut claimed: Vec<Option<ClaimAttempt>> = wanted.iter().map(|_| None).collect();
-        let tried = self.claim_in(&mut *session, line, wanted).await;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let mut claimed: Vec<Option<ClaimAttempt>> = claim_request.iter().map(|_| None).collect();
+        let tried = self.claim_in(&mut *tx, line, claim_request).await;
         let decisions = match tried {
             Ok(decisions) if !decisions.is_empty() => decisions,
             // Before each tries it alone: what is locked here would be skipped there.
             tried => {
-                session.rollback().await.ok();
+                tx.rollback().await.ok();
                 return tried.map(|_| claimed);
             }
         };
-        session.commit().await?;
+        tx.commit().await?;
         self.engine.announce();
         for (place, decision) in decisions {
             self.memory.note(&decision);
@@ -79,13 +83,13 @@ impl Ledger {
     /// What is written for which of them.
     async fn claim_in(
         &self,
-        session: &mut dyn StoreTx,
+        tx: &mut dyn StoreTx,
         line: &ClaimGroup,
-        wanted: &[ClaimRequest],
+        claim_request: &[ClaimRequest],
     ) -> Result<Vec<(usize, Decision)>, LedgerError> {
-        let picked = picks::pick_some(self, session, line, wanted.len()).await?;
+        let picked = picks::pick_some(self, tx, line, claim_request.len()).await?;
         let (mut decisions, mut changes, mut scope) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, (wanted, picked)) in wanted.iter().zip(picked).enumerate() {
+        for (place, (claim_request, picked)) in claim_request.iter().zip(picked).enumerate() {
             let own = picked.loaded.task.work_scope();
             let free = picked.is_plain() && !lock::overlap(&own, &scope);
             // Whoever comes later does not get what somebody before him goes for alone.
@@ -94,8 +98,9 @@ impl Ledger {
                 continue;
             }
             let (task, now) = (Some(&picked.loaded.task), picked.now);
-            let facts = picked.facts(wanted);
-            let Ok(decision) = decide(&self.policy, task, &wanted.call(), &facts, now) else {
+            let facts = picked.facts(claim_request);
+            let Ok(decision) = decide(&self.policy, task, &claim_request.call(), &facts, now)
+            else {
                 continue;
             };
             let change = StoreChange::of(&self.policy, Some(&picked.loaded), &decision, None, now)?;
@@ -105,8 +110,8 @@ impl Ledger {
             }
         }
         if !changes.is_empty() {
-            session.last_write();
-            session.write_at_once(&changes).await?;
+            tx.last_write();
+            tx.write_at_once(&changes).await?;
         }
         Ok(decisions)
     }

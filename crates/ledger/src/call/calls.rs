@@ -97,39 +97,40 @@ impl From<Decision> for CallOutcome {
 
 impl Ledger {
     /// Decides and writes one request, in one transaction.
-    pub async fn call(&self, ask: &LedgerCall) -> Result<CallOutcome, LedgerError> {
-        let ask = masking::masked(ask);
-        if let Some(outcome) = Box::pin(self.call_from_memory(&ask)).await? {
+    pub async fn call(&self, ledger_call: &LedgerCall) -> Result<CallOutcome, LedgerError> {
+        let ledger_call = masking::masked(ledger_call);
+        if let Some(outcome) = Box::pin(self.call_from_memory(&ledger_call)).await? {
             return Ok(outcome);
         }
-        let mut ladder = ConflictRetry::default();
+        let mut retry = ConflictRetry::default();
         let error = loop {
-            match Box::pin(self.call_once(&ask)).await {
+            match Box::pin(self.call_once(&ledger_call)).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => {
-                    if let Err(last) = ladder.again(error).await {
+                    if let Err(last) = retry.again(error).await {
                         break last;
                     }
                 }
             }
         };
-        if ladder.is_used_up() && matches!(ask.call.request, Request::Claim(_)) {
-            self.block_lost_claim(&ask.task, &ask.call.actor).await;
+        if retry.is_used_up() && matches!(ledger_call.call.request, Request::Claim(_)) {
+            self.block_lost_claim(&ledger_call.task, &ledger_call.call.actor)
+                .await;
         }
         // The same request may have been on its way twice: whoever was second is refused by
         // what the first has done, and gets its answer all the same.
-        match self.answered(&ask).await {
+        match self.answered(&ledger_call).await {
             Ok(Some(outcome)) if matches!(error, LedgerError::Refused(_)) => Ok(outcome),
             _ => Err(error),
         }
     }
 
-    async fn answered(&self, ask: &LedgerCall) -> Result<Option<CallOutcome>, LedgerError> {
-        if ask.request_id.is_none() {
+    async fn answered(&self, ledger_call: &LedgerCall) -> Result<Option<CallOutcome>, LedgerError> {
+        if ledger_call.request_id.is_none() {
             return Ok(None);
         }
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        recorded(&mut *session, ask).await
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        recorded(&mut *tx, ledger_call).await
     }
 
     /// A claim that lost every race: the task is blocked, and the recovery table lets it
@@ -161,40 +162,46 @@ impl Ledger {
 
     /// Makes several tasks in one transaction: all or none. A task may depend on one
     /// that stands before it.
-    pub async fn create_all(&self, asks: &[LedgerCall]) -> Result<Vec<CallOutcome>, LedgerError> {
-        let asks: Vec<LedgerCall> = asks.iter().map(masking::masked).collect();
-        let mut ladder = ConflictRetry::default();
+    pub async fn create_all(
+        &self,
+        ledger_calls: &[LedgerCall],
+    ) -> Result<Vec<CallOutcome>, LedgerError> {
+        let ledger_calls: Vec<LedgerCall> = ledger_calls.iter().map(masking::masked).collect();
+        let mut retry = ConflictRetry::default();
         loop {
-            match Box::pin(self.create_all_once(&asks)).await {
+            match Box::pin(self.create_all_once(&ledger_calls)).await {
                 Ok(outcomes) => return Ok(outcomes),
-                Err(error) => ladder.again(error).await?,
+                Err(error) => retry.again(error).await?,
             }
         }
     }
 
-    async fn create_all_once(&self, asks: &[LedgerCall]) -> Result<Vec<CallOutcome>, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
+    async fn create_all_once(
+        &self,
+        ledger_calls: &[LedgerCall],
+    ) -> Result<Vec<CallOutcome>, LedgerError> {
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let mut outcomes = Vec::new();
-        for ask in asks {
-            let outcome = match recorded(&mut *session, ask).await? {
+        for ledger_call in ledger_calls {
+            let outcome = match recorded(&mut *tx, ledger_call).await? {
                 Some(answered) => answered,
-                None => self.decide_in(&mut *session, ask).await?.into(),
+                None => self.decide_in(&mut *tx, ledger_call).await?.into(),
             };
             outcomes.push(outcome);
         }
-        session.commit().await?;
+        tx.commit().await?;
         self.engine.announce();
         Ok(outcomes)
     }
 
-    async fn call_once(&self, ask: &LedgerCall) -> Result<CallOutcome, LedgerError> {
-        let mut session = self.engine.begin(access(&ask.call.request)).await?;
-        if let Some(answered) = recorded(&mut *session, ask).await? {
+    async fn call_once(&self, ledger_call: &LedgerCall) -> Result<CallOutcome, LedgerError> {
+        let mut tx = self.engine.begin(access(&ledger_call.call.request)).await?;
+        if let Some(answered) = recorded(&mut *tx, ledger_call).await? {
             return Ok(answered);
         }
-        session.last_write();
-        let decision = self.decide_in(&mut *session, ask).await?;
-        session.commit().await?;
+        tx.last_write();
+        let decision = self.decide_in(&mut *tx, ledger_call).await?;
+        tx.commit().await?;
         Ok(self.written(decision))
     }
 
@@ -209,15 +216,18 @@ impl Ledger {
 
     /// A call about work that this process holds, or that makes something new: decided by
     /// what is remembered and written if that still is so. None: it must be read.
-    async fn call_from_memory(&self, ask: &LedgerCall) -> Result<Option<CallOutcome>, LedgerError> {
-        let request = &ask.call.request;
-        if ask.request_id.is_some() || self.engine.memory_writes() == FromMemory::Never {
+    async fn call_from_memory(
+        &self,
+        ledger_call: &LedgerCall,
+    ) -> Result<Option<CallOutcome>, LedgerError> {
+        let request = &ledger_call.call.request;
+        if ledger_call.request_id.is_some() || self.engine.memory_writes() == FromMemory::Never {
             return Ok(None);
         }
         let known = match request {
             Request::Create(new) if new.dependencies.is_empty() => None,
             Request::Heartbeat { .. } | Request::Finish { .. } => {
-                let Some(known) = self.memory.get(&ask.task) else {
+                let Some(known) = self.memory.get(&ledger_call.task) else {
                     return Ok(None);
                 };
                 Some(known)
@@ -229,7 +239,7 @@ impl Ledger {
                 let Some(scope) = known.alone() else {
                     return Ok(None);
                 };
-                Some(change::nobody_elses(&ask.task, &scope))
+                Some(change::nobody_elses(&ledger_call.task, &scope))
             }
             _ => None,
         };
@@ -241,10 +251,10 @@ impl Ledger {
         let facts = Facts {
             lease: loaded.and_then(|loaded| loaded.lease.clone()),
             run: loaded.and_then(|loaded| loaded.run.clone()),
-            ..ask.outside.clone()
+            ..ledger_call.outside.clone()
         };
         let task = loaded.map(|loaded| &loaded.task);
-        let Ok(decision) = decide(&self.policy, task, &ask.call, &facts, now) else {
+        let Ok(decision) = decide(&self.policy, task, &ledger_call.call, &facts, now) else {
             return Ok(None);
         };
         if decision.is_empty() || !change::fits(loaded, &decision) {
@@ -253,7 +263,7 @@ impl Ledger {
         match self.compare_and_write(loaded, &decision, alone, now).await {
             Ok(()) => Ok(Some(self.written(decision))),
             Err(error) => {
-                self.memory.forget(&ask.task);
+                self.memory.forget(&ledger_call.task);
                 match error {
                     StoreError::Contention(_) => Ok(None),
                     error => Err(error.into()),
@@ -275,76 +285,78 @@ impl Ledger {
             change.alone = alone;
             return self.engine.write(change).await;
         }
-        let mut session = self.engine.begin(StoreAccess::Once).await?;
+        let mut tx = self.engine.begin(StoreAccess::Once).await?;
         if let Some(loaded) = loaded {
-            writes::compare(&mut *session, loaded, alone.as_deref()).await?;
+            writes::compare(&mut *tx, loaded, alone.as_deref()).await?;
         }
-        writes::write(
-            &mut *session,
-            &self.policy,
-            loaded,
-            &[],
-            decision,
-            None,
-            now,
-        )
-        .await?;
-        session.commit().await
+        writes::write(&mut *tx, &self.policy, loaded, &[], decision, None, now).await?;
+        tx.commit().await
     }
 
     async fn decide_in(
         &self,
-        session: &mut dyn StoreTx,
-        ask: &LedgerCall,
+        tx: &mut dyn StoreTx,
+        ledger_call: &LedgerCall,
     ) -> Result<Decision, LedgerError> {
-        let request = &ask.call.request;
+        let request = &ledger_call.call.request;
         // What is to be made has no row yet that could be locked.
         if !matches!(request, Request::Create(_)) {
-            facts::lock_row(session, &ask.task).await?;
+            facts::lock_row(tx, &ledger_call.task).await?;
         }
         let for_end = facts::is_for_end(request);
         let (loaded, server_now) =
-            facts::look(session, &ask.task, request.token(), for_end).await?;
+            facts::look(tx, &ledger_call.task, request.token(), for_end).await?;
         let loaded = loaded.as_ref();
         if loaded.is_none() && !matches!(request, Request::Create(_)) {
-            return Err(claims::unknown(&ask.task).into());
+            return Err(claims::unknown(&ledger_call.task).into());
         }
         if let Request::Claim(claim) = request {
-            claims::check_key(session, &ask.task, claim).await?;
+            claims::check_key(tx, &ledger_call.task, claim).await?;
         }
-        facts::serialise(session, loaded, request).await?;
+        facts::serialise(tx, loaded, request).await?;
         let now = self.time(server_now);
         let facts = match (loaded, request) {
             (Some(loaded), request) => {
-                facts::gather(session, &self.policy, loaded, request, &ask.outside, now).await?
+                facts::gather(tx, &self.policy, loaded, request, &ledger_call.outside, now).await?
             }
-            (None, Request::Create(new)) => facts::for_creation(session, new, &ask.outside).await?,
-            (None, _) => ask.outside.clone(),
+            (None, Request::Create(new)) => {
+                facts::for_creation(tx, new, &ledger_call.outside).await?
+            }
+            (None, _) => ledger_call.outside.clone(),
         };
-        self.settle(session, loaded, &ask.call, &facts, Some(ask), now)
-            .await
+        self.settle(
+            tx,
+            loaded,
+            &ledger_call.call,
+            &facts,
+            Some(ledger_call),
+            now,
+        )
+        .await
     }
 
     /// Decides, and writes what was decided, with its answer for the repeats of a request
     /// that has a name.
     pub(crate) async fn settle(
         &self,
-        session: &mut dyn StoreTx,
+        tx: &mut dyn StoreTx,
         loaded: Option<&LoadedTask>,
         call: &TaskCall,
         facts: &Facts,
-        ask: Option<&LedgerCall>,
+        ledger_call: Option<&LedgerCall>,
         now: Timestamp,
     ) -> Result<Decision, LedgerError> {
         let task = loaded.map(|loaded| &loaded.task);
         let decision = decide(&self.policy, task, call, facts, now)?;
         if let Some(created) = &decision.created {
-            refuse_taken(session, &created.task.id).await?;
+            refuse_taken(tx, &created.task.id).await?;
         }
-        let record = ask.map(|ask| record(ask, &decision.answer)).transpose()?;
+        let record = ledger_call
+            .map(|ledger_call| record(ledger_call, &decision.answer))
+            .transpose()?;
         let known = &facts.dependencies;
         let record = record.flatten();
-        writes::write(session, &self.policy, loaded, known, &decision, record, now).await?;
+        writes::write(tx, &self.policy, loaded, known, &decision, record, now).await?;
         Ok(decision)
     }
 }
@@ -366,17 +378,17 @@ fn access(request: &Request) -> StoreAccess {
 
 /// The answer that a request with the same name got.
 async fn recorded(
-    session: &mut dyn StoreTx,
-    ask: &LedgerCall,
+    tx: &mut dyn StoreTx,
+    ledger_call: &LedgerCall,
 ) -> Result<Option<CallOutcome>, LedgerError> {
-    let Some(name) = &ask.request_id else {
+    let Some(name) = &ledger_call.request_id else {
         return Ok(None);
     };
     let sql = "SELECT digest, answer FROM requests WHERE id = $1";
-    let Some(row) = one(session, sql, &[SqlArg::Text(name)]).await? else {
+    let Some(row) = one(tx, sql, &[SqlArg::Text(name)]).await? else {
         return Ok(None);
     };
-    if row.text(0)? != ask.digest()? {
+    if row.text(0)? != ledger_call.digest()? {
         return Err(Refusal::new(
             RefusalCode::ConcurrencyConflict,
             format!("the name {name:?} belongs to another request: choose a new one"),
@@ -384,17 +396,20 @@ async fn recorded(
         .into());
     }
     let answer = records::parse("an answer", &row.text(1)?)?;
-    let loaded = facts::load(session, &ask.task, None).await?;
+    let loaded = facts::load(tx, &ledger_call.task, None).await?;
     let loaded = loaded.ok_or_else(|| {
-        StoreError::Damaged(format!("task {} has an answer and no row", ask.task))
+        StoreError::Damaged(format!(
+            "task {} has an answer and no row",
+            ledger_call.task
+        ))
     })?;
-    let successor = match &ask.call.request {
+    let successor = match &ledger_call.call.request {
         Request::Retry { successor } => Some(successor),
         Request::Recover { successor, .. } => successor.as_ref(),
         _ => None,
     };
     let created = match successor.filter(|id| loaded.task.superseded_by.as_ref() == Some(*id)) {
-        Some(id) => facts::load(session, id, None).await?,
+        Some(id) => facts::load(tx, id, None).await?,
         None => None,
     };
     Ok(Some(CallOutcome {
@@ -407,9 +422,9 @@ async fn recorded(
 }
 
 /// A successor needs an id of its own.
-async fn refuse_taken(session: &mut dyn StoreTx, id: &TaskId) -> Result<(), LedgerError> {
+async fn refuse_taken(tx: &mut dyn StoreTx, id: &TaskId) -> Result<(), LedgerError> {
     let taken = "SELECT id FROM tasks WHERE id = $1";
-    match one(session, taken, &[SqlArg::Text(id.as_str())]).await? {
+    match one(tx, taken, &[SqlArg::Text(id.as_str())]).await? {
         None => Ok(()),
         Some(_) => Err(Refusal::new(
             RefusalCode::InvalidTransition,
@@ -419,12 +434,12 @@ async fn refuse_taken(session: &mut dyn StoreTx, id: &TaskId) -> Result<(), Ledg
     }
 }
 
-fn record(ask: &LedgerCall, answer: &Answer) -> Result<Option<AnswerRecord>, StoreError> {
-    let Some(name) = &ask.request_id else {
+fn record(ledger_call: &LedgerCall, answer: &Answer) -> Result<Option<AnswerRecord>, StoreError> {
+    let Some(name) = &ledger_call.request_id else {
         return Ok(None);
     };
     let answer = records::text("an answer", answer)?;
-    Ok(Some([name.clone(), ask.digest()?, answer]))
+    Ok(Some([name.clone(), ledger_call.digest()?, answer]))
 }
 
 #[cfg(test)]
@@ -553,12 +568,12 @@ mod tests {
             };
             let ledger = Ledger::on(Arc::new(engine), false, LedgerOptions::default());
             let ledger = ledger.await.unwrap();
-            let wanted = ClaimRequest::work("w", "worker", "k");
+            let claim_request = ClaimRequest::work("w", "worker", "k");
             let error = if by_name {
-                let claim = LedgerCall::new(id.clone(), "w", wanted.call().request);
+                let claim = LedgerCall::new(id.clone(), "w", claim_request.call().request);
                 ledger.call(&claim).await.err()
             } else {
-                ledger.claim_next(&wanted).await.err()
+                ledger.claim_next(&claim_request).await.err()
             };
             let code = error.and_then(|error| error.code());
             assert_eq!(

@@ -16,7 +16,7 @@ use crate::call::memory::HeldWork;
 use crate::call::records;
 use crate::call::records::{LEASE_COLUMNS, lease_columns};
 use crate::claim::claims::ClaimRequest;
-use crate::claim::context::{around, is_paused, overlapping, reserved, reserves};
+use crate::claim::context::{claim_context, is_paused, overlapping, reserved, reserves};
 use crate::error::StoreError;
 use crate::read::reads;
 use crate::store::engine::{SqlArg, SqlRow, SqlText, StoreTx, all, one};
@@ -124,57 +124,57 @@ const LOAD_FOR_END: SqlText = SqlText {
 };
 
 /// Locks a row until the end of the transaction.
-pub(crate) async fn lock_row(session: &mut dyn StoreTx, id: &TaskId) -> Result<(), StoreError> {
-    if !session.holds() || session.is_lone_writer() {
+pub(crate) async fn lock_row(tx: &mut dyn StoreTx, id: &TaskId) -> Result<(), StoreError> {
+    if !tx.holds() || tx.is_lone_writer() {
         return Ok(());
     }
-    all(session, LOCK_ROW, &[SqlArg::Text(id.as_str())])
+    all(tx, LOCK_ROW, &[SqlArg::Text(id.as_str())])
         .await
         .map(drop)
 }
 
 /// Reads a row.
 pub(crate) async fn load(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     id: &TaskId,
     token: Option<u64>,
 ) -> Result<Option<LoadedTask>, StoreError> {
-    Ok(look(session, id, token, false).await?.0)
+    Ok(look(tx, id, token, false).await?.0)
 }
 
 /// Reads a row and the time of the server, which means something if decisions go by it. A
 /// statement of its own: one that had to wait for the lock of the row would see the row as
 /// it is and everything else as it was.
 pub(crate) async fn look(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     id: &TaskId,
     token: Option<u64>,
     for_end: bool,
 ) -> Result<(Option<LoadedTask>, Timestamp), StoreError> {
     let token = token.map_or(-1, records::int);
     let args = [SqlArg::Text(id.as_str()), SqlArg::Int(token)];
-    let for_end = for_end && session.writes_at_once();
+    let for_end = for_end && tx.writes_at_once();
     let sql = if for_end { LOAD_FOR_END } else { LOAD };
-    looked(one(session, sql, &args).await?, for_end)
+    looked(one(tx, sql, &args).await?, for_end)
 }
 
 /// Reads the task that a claim for work got before, or else the first in order. For a lone
 /// writer: it needs no lock.
 pub(crate) async fn look_for_work(
-    session: &mut dyn StoreTx,
-    wanted: &ClaimRequest,
+    tx: &mut dyn StoreTx,
+    claim_request: &ClaimRequest,
 ) -> Result<Option<LoadedTask>, StoreError> {
-    let lane = wanted.lane.map(Lane::as_str);
+    let lane = claim_request.lane.map(Lane::as_str);
     let sql = lane.map_or(LOAD_CLAIMABLE, |_| LOAD_CLAIMABLE_IN_LANE);
     let args = [
         SqlArg::MaybeText(None),
         SqlArg::Int(-1),
-        SqlArg::Text(&wanted.owner),
-        SqlArg::Text(&wanted.key),
-        SqlArg::Text(&wanted.role),
+        SqlArg::Text(&claim_request.owner),
+        SqlArg::Text(&claim_request.key),
+        SqlArg::Text(&claim_request.role),
         SqlArg::MaybeText(lane),
     ];
-    Ok(looked(one(session, sql, &args).await?, false)?.0)
+    Ok(looked(one(tx, sql, &args).await?, false)?.0)
 }
 
 fn looked(
@@ -209,21 +209,21 @@ fn looked(
 
 /// The runs of a task that say they are running, oldest first: one, unless something is
 /// wrong.
-async fn running(session: &mut dyn StoreTx, id: &TaskId) -> Result<Vec<TaskRun>, StoreError> {
+async fn running(tx: &mut dyn StoreTx, id: &TaskId) -> Result<Vec<TaskRun>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number";
-    let mut runs = reads::docs(session, sql, &[SqlArg::Text(id.as_str())], records::run).await?;
+    let mut runs = reads::docs(tx, sql, &[SqlArg::Text(id.as_str())], records::run).await?;
     runs.retain(|run| run.status == TaskRunStatus::Running);
     Ok(runs)
 }
 
 /// The newest result of a task's runs.
 pub(crate) async fn earlier_result(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     id: &TaskId,
 ) -> Result<Option<String>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 AND status = 'success' \
          ORDER BY number DESC LIMIT 1";
-    let row = one(session, sql, &[SqlArg::Text(id.as_str())]).await?;
+    let row = one(tx, sql, &[SqlArg::Text(id.as_str())]).await?;
     let run = row.map(|row| records::run(&row.text(0)?)).transpose()?;
     Ok(run.and_then(|run| run.result))
 }
@@ -232,15 +232,13 @@ pub(crate) async fn earlier_result(
 /// Once for each transaction: two scopes one after the other would not be locked in the
 /// order that everybody keeps, and two transactions would wait for each other.
 pub(crate) async fn serialise(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     loaded: Option<&LoadedTask>,
     request: &Request,
 ) -> Result<(), StoreError> {
     match (loaded, request) {
         (Some(loaded), Request::Claim(claim)) => {
-            session
-                .serialise_scope(&claim_scope(&loaded.task, claim))
-                .await
+            tx.serialise_scope(&claim_scope(&loaded.task, claim)).await
         }
         _ => Ok(()),
     }
@@ -259,7 +257,7 @@ fn claim_scope(task: &Task, claim: &Claim) -> Vec<Resource> {
 
 /// Adds what the store knows to what the caller knows.
 pub(crate) async fn gather(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     policy: &Policy,
     loaded: &LoadedTask,
     request: &Request,
@@ -274,42 +272,40 @@ pub(crate) async fn gather(
         ..outside.clone()
     };
     match request {
-        Request::Claim(claim)
-            if claim.purpose == LeasePurpose::Work && session.is_lone_writer() =>
-        {
-            facts.dependencies = dependencies(session, &task.dependencies).await?;
-            let around = around(session, &claim_scope(task, claim)).await?;
-            (facts.locks, facts.unmerged) = around.overlapping;
-            facts.fleet_paused = around.paused;
-            if let Some(waiting) = around.first_waiting {
-                facts.reservations = reserves(session, policy, task, waiting, outside, now).await?;
+        Request::Claim(claim) if claim.purpose == LeasePurpose::Work && tx.is_lone_writer() => {
+            facts.dependencies = dependencies(tx, &task.dependencies).await?;
+            let claim_context = claim_context(tx, &claim_scope(task, claim)).await?;
+            (facts.locks, facts.unmerged) = claim_context.overlapping;
+            facts.fleet_paused = claim_context.paused;
+            if let Some(waiting) = claim_context.first_waiting {
+                facts.reservations = reserves(tx, policy, task, waiting, outside, now).await?;
             }
         }
         Request::Claim(claim) => {
-            facts.fleet_paused = is_paused(session).await?;
+            facts.fleet_paused = is_paused(tx).await?;
             let scope = claim_scope(task, claim);
             match claim.purpose {
                 LeasePurpose::Work => {
-                    facts.dependencies = dependencies(session, &task.dependencies).await?;
-                    (facts.locks, facts.unmerged) = overlapping(session, &scope).await?;
-                    facts.reservations = reserved(session, policy, task, outside, now).await?;
+                    facts.dependencies = dependencies(tx, &task.dependencies).await?;
+                    (facts.locks, facts.unmerged) = overlapping(tx, &scope).await?;
+                    facts.reservations = reserved(tx, policy, task, outside, now).await?;
                 }
                 LeasePurpose::Judge | LeasePurpose::Merge => {
-                    facts.locks = overlapping(session, &scope).await?.0;
-                    facts.is_merge_head = is_merge_head(session, task, now).await?;
+                    facts.locks = overlapping(tx, &scope).await?.0;
+                    facts.is_merge_head = is_merge_head(tx, task, now).await?;
                 }
             }
         }
         Request::Block { .. } | Request::Recover { .. } => {
-            facts.dependencies = dependencies(session, &task.dependencies).await?;
-            facts.locks = overlapping(session, &task.work_scope()).await?.0;
+            facts.dependencies = dependencies(tx, &task.dependencies).await?;
+            facts.locks = overlapping(tx, &task.work_scope()).await?.0;
         }
         Request::Repair => {
-            facts.inconsistencies = to_repair(session, loaded).await?;
-            facts.running = running(session, &task.id).await?;
+            facts.inconsistencies = to_repair(tx, loaded).await?;
+            facts.running = running(tx, &task.id).await?;
         }
         request if may_end_done(task, request) => {
-            facts.inconsistencies = inconsistencies(session, loaded).await?;
+            facts.inconsistencies = inconsistencies(tx, loaded).await?;
         }
         _ => {}
     }
@@ -341,13 +337,13 @@ pub(crate) fn may_end_done(task: &Task, request: &Request) -> bool {
 /// What a creation must know: which dependencies exist, and how they stand. They cannot
 /// end before the new task is written.
 pub(crate) async fn for_creation(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     new: &NewTask,
     outside: &Facts,
 ) -> Result<Facts, StoreError> {
-    hold_chains(session, &new.dependencies).await?;
+    hold_chains(tx, &new.dependencies).await?;
     Ok(Facts {
-        dependencies: dependencies(session, &new.dependencies).await?,
+        dependencies: dependencies(tx, &new.dependencies).await?,
         ..outside.clone()
     })
 }
@@ -373,14 +369,14 @@ const CHAINS: SqlText = SqlText {
 
 /// What became of these tasks, each at the end of its chain of successors.
 pub(crate) async fn dependencies(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     ids: &[TaskId],
 ) -> Result<Vec<Dependency>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let mut ends = Vec::new();
-    for row in all(session, CHAINS, &[SqlArg::Texts(&texts(ids))]).await? {
+    for row in all(tx, CHAINS, &[SqlArg::Texts(&texts(ids))]).await? {
         if row.maybe_text(3)?.is_some() {
             continue;
         }
@@ -402,24 +398,21 @@ const HOLD: &str = "SELECT CAST(1 AS BIGINT) FROM tasks WHERE id = ANY($1) ORDER
 
 /// Keeps chains as they are until the end of the transaction: otherwise one could become
 /// done unseen between the look and the write, and its dependent would wait forever.
-pub(crate) async fn hold_chains(
-    session: &mut dyn StoreTx,
-    ids: &[TaskId],
-) -> Result<(), StoreError> {
-    if ids.is_empty() || session.is_lone_writer() {
+pub(crate) async fn hold_chains(tx: &mut dyn StoreTx, ids: &[TaskId]) -> Result<(), StoreError> {
+    if ids.is_empty() || tx.is_lone_writer() {
         return Ok(());
     }
     let mut held = BTreeSet::new();
     loop {
         let mut members = BTreeSet::new();
-        for row in all(session, CHAINS, &[SqlArg::Texts(&texts(ids))]).await? {
+        for row in all(tx, CHAINS, &[SqlArg::Texts(&texts(ids))]).await? {
             members.insert(row.text(1)?);
         }
         if members.is_subset(&held) {
             return Ok(());
         }
         let list: Vec<String> = members.iter().cloned().collect();
-        all(session, HOLD, &[SqlArg::Texts(&list)]).await?;
+        all(tx, HOLD, &[SqlArg::Texts(&list)]).await?;
         held.append(&mut members);
     }
 }
@@ -432,11 +425,11 @@ const MERGE_HEAD: &str = "SELECT id FROM tasks WHERE awaits = 'merge' \
      AND (retry_at IS NULL OR retry_at <= $1) ORDER BY rank, created_at, id LIMIT 1";
 
 async fn is_merge_head(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     task: &Task,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    match one(session, MERGE_HEAD, &[SqlArg::Int(now.0)]).await? {
+    match one(tx, MERGE_HEAD, &[SqlArg::Int(now.0)]).await? {
         Some(row) => Ok(row.text(0)? == task.id.as_str()),
         None => Ok(false),
     }

@@ -98,20 +98,20 @@ impl LineageFacts {
     }
 
     async fn step_by_step(
-        session: &mut dyn StoreTx,
+        tx: &mut dyn StoreTx,
         loaded: &LoadedTask,
     ) -> Result<LineageFacts, StoreError> {
         let mut lineage = LineageFacts::default();
         let root = [SqlArg::Text(loaded.task.lineage.root.as_str())];
-        for row in all(session, LINEAGE, &root).await? {
+        for row in all(tx, LINEAGE, &root).await? {
             lineage.member(&row)?;
         }
-        for row in all(session, RUNS_OF_LINEAGE, &root).await? {
+        for row in all(tx, RUNS_OF_LINEAGE, &root).await? {
             lineage.runs.push(records::run(&row.text(0)?)?);
         }
         let mut scope = loaded.task.work_scope();
         scope.push(Resource::judge(&loaded.task.id));
-        lineage.locks = context::overlapping(session, &scope).await?.0;
+        lineage.locks = context::overlapping(tx, &scope).await?.0;
         Ok(lineage)
     }
 
@@ -139,18 +139,18 @@ impl LineageFacts {
 
 /// What contradicts itself about the task, its lineage and overlapping locks.
 pub(crate) async fn inconsistencies(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     loaded: &LoadedTask,
 ) -> Result<Vec<Inconsistency>, StoreError> {
     let read;
     let lineage = match &loaded.lineage {
         Some(lineage) => lineage,
-        None if session.writes_at_once() => {
-            read = LineageFacts::of(&session.lineage(loaded.task.id.as_str()).await?)?;
+        None if tx.writes_at_once() => {
+            read = LineageFacts::of(&tx.lineage(loaded.task.id.as_str()).await?)?;
             &read
         }
         None => {
-            read = LineageFacts::step_by_step(session, loaded).await?;
+            read = LineageFacts::step_by_step(tx, loaded).await?;
             &read
         }
     };
@@ -160,12 +160,12 @@ pub(crate) async fn inconsistencies(
 /// The same for a repair, which must see every lock of the task, wherever it is, and who
 /// claimed before whom.
 pub(crate) async fn to_repair(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     loaded: &LoadedTask,
 ) -> Result<Vec<Inconsistency>, StoreError> {
-    let mut lineage = LineageFacts::step_by_step(session, loaded).await?;
-    lineage.locks = reads::locks(session).await?;
+    let mut lineage = LineageFacts::step_by_step(tx, loaded).await?;
+    lineage.locks = reads::locks(tx).await?;
     let everything = [SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)];
-    lineage.leases = reads::leases(session, &everything).await?;
+    lineage.leases = reads::leases(tx, &everything).await?;
     lineage.contradictions(loaded)
 }

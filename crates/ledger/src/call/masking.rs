@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::call::calls::LedgerCall;
 
 /// The same call with whatever looks like a secret masked.
-pub(crate) fn masked(ask: &LedgerCall) -> LedgerCall {
-    let mut ask = ask.clone();
-    ask.request_id.iter_mut().for_each(mask);
-    match &mut ask.call.request {
+pub(crate) fn masked(ledger_call: &LedgerCall) -> LedgerCall {
+    let mut ledger_call = ledger_call.clone();
+    ledger_call.request_id.iter_mut().for_each(mask);
+    match &mut ledger_call.call.request {
         Request::Create(new) => {
             mask(&mut new.title);
             mask(&mut new.goal);
@@ -40,7 +40,7 @@ pub(crate) fn masked(ask: &LedgerCall) -> LedgerCall {
         Request::Cancel { reason } | Request::Reassert { reason, .. } => mask(reason),
         _ => {}
     }
-    ask
+    ledger_call
 }
 
 /// The words among it. Paths and commands must stay what they are.

@@ -23,7 +23,7 @@ use crate::store::engine::{SqlArg, StoreTx, all, later, run};
 
 /// Writes a decision about a row that was loaded, or about none.
 pub(crate) async fn write(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     policy: &Policy,
     before: Option<&LoadedTask>,
     known: &[Dependency],
@@ -34,11 +34,11 @@ pub(crate) async fn write(
     if decision.is_empty() && request.is_none() {
         return Ok(());
     }
-    if session.writes_at_once() && change::fits(before, decision) {
+    if tx.writes_at_once() && change::fits(before, decision) {
         let change = StoreChange::of(policy, before, decision, request, now)?;
-        return session.write_at_once(&[change]).await;
+        return tx.write_at_once(&[change]).await;
     }
-    if !session.holds() {
+    if !tx.holds() {
         // What was read may have changed, and going step by step nobody would notice.
         return Err(StoreError::Other(format!(
             "the change of task {} needs a transaction",
@@ -46,7 +46,7 @@ pub(crate) async fn write(
         )));
     }
     if let Some([name, digest, answer]) = request {
-        record(session, &decision.task.id, &name, &digest, &answer).await?;
+        record(tx, &decision.task.id, &name, &digest, &answer).await?;
     }
     let task = &decision.task;
     let newest = decision
@@ -57,44 +57,44 @@ pub(crate) async fn write(
     match (before, decision.expected_version) {
         _ if decision.events.is_empty() => {}
         (Some(loaded), Some(version)) => {
-            update_row(session, policy, task, newest, version).await?;
+            update_row(tx, policy, task, newest, version).await?;
             ended.extend(wakes::passed_on(loaded, task));
         }
-        _ => insert_row(session, policy, task, newest, known).await?,
+        _ => insert_row(tx, policy, task, newest, known).await?,
     }
-    append(session, &decision.events).await?;
+    append(tx, &decision.events).await?;
     for one in &decision.runs {
-        put_run(session, one, waited_millis(before, one)).await?;
+        put_run(tx, one, waited_millis(before, one)).await?;
     }
     match &decision.lease {
         LeaseChange::Keep => {}
-        LeaseChange::Set(lease) => put_lease(session, lease).await?,
+        LeaseChange::Set(lease) => put_lease(tx, lease).await?,
         LeaseChange::End => {
             let id = SqlArg::Text(task.id.as_str());
-            later(session, "DELETE FROM leases WHERE task_id = $1", &[id]).await?;
+            later(tx, "DELETE FROM leases WHERE task_id = $1", &[id]).await?;
         }
     }
     match &decision.locks {
         LockChange::Keep => {}
-        LockChange::Take(scope) => take_locks(session, task, scope).await?,
-        LockChange::Release => ended.extend(release_locks(session, task).await?),
+        LockChange::Take(scope) => take_locks(tx, task, scope).await?,
+        LockChange::Release => ended.extend(release_locks(tx, task).await?),
     }
-    ended.extend(mark_result(session, before, task).await?);
+    ended.extend(mark_result(tx, before, task).await?);
     if let Some(receipt) = &decision.receipt {
-        put_receipt(session, receipt).await?;
+        put_receipt(tx, receipt).await?;
     }
     if let Some(created) = &decision.created {
         let ids = &created.task.dependencies;
-        facts::hold_chains(session, ids).await?;
-        let known = facts::dependencies(session, ids).await?;
-        insert_row(session, policy, &created.task, None, &known).await?;
-        append(session, &created.events).await?;
+        facts::hold_chains(tx, ids).await?;
+        let known = facts::dependencies(tx, ids).await?;
+        insert_row(tx, policy, &created.task, None, &known).await?;
+        append(tx, &created.events).await?;
     }
     let was_done = before.is_some_and(|loaded| loaded.task.state == TaskState::Done);
     if task.state == TaskState::Done && !was_done {
-        meet_dependents(session, task, now).await?;
+        meet_dependents(tx, task, now).await?;
     }
-    wakes::wake(session, &ended).await
+    wakes::wake(tx, &ended).await
 }
 
 const INSERT_ROW: &str = "INSERT INTO tasks (id, version, state, role, lane, queue, rank, \
@@ -145,7 +145,7 @@ const ALONE: &str = compared!(
 
 /// Compares what is remembered with what is there, before anything is written.
 pub(crate) async fn compare(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     loaded: &LoadedTask,
     alone: Option<&[String]>,
 ) -> Result<(), StoreError> {
@@ -157,7 +157,7 @@ pub(crate) async fn compare(
             SqlArg::Int(lease.last_heartbeat_at.0),
             SqlArg::Text(&lease.owner),
         ];
-        later(session, SAME_LEASE, &args).await?;
+        later(tx, SAME_LEASE, &args).await?;
     }
     let Some(names) = alone else {
         return Ok(());
@@ -168,12 +168,12 @@ pub(crate) async fn compare(
         SqlArg::MaybeText(names.last().map(String::as_str)),
         SqlArg::Texts(names),
     ];
-    later(session, ALONE, &args).await
+    later(tx, ALONE, &args).await
 }
 
 /// Keeps the answer to a request that its caller has named.
 pub(crate) async fn record(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     task: &TaskId,
     name: &str,
     digest: &str,
@@ -186,7 +186,7 @@ pub(crate) async fn record(
         SqlArg::Text(answer),
     ];
     let sql = "INSERT INTO requests (id, task_id, digest, answer) VALUES ($1, $2, $3, $4)";
-    later(session, sql, &args).await
+    later(tx, sql, &args).await
 }
 
 /// What a row has in columns of its own, and is not in it as such.
@@ -271,7 +271,7 @@ impl RowColumns {
 }
 
 async fn update_row(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     newest: Option<&TaskRun>,
@@ -279,12 +279,12 @@ async fn update_row(
 ) -> Result<(), StoreError> {
     let columns = RowColumns::of(policy, task, newest)?;
     let args = columns.args(task, int(version));
-    if session.is_lone_writer() {
+    if tx.is_lone_writer() {
         let row = [SqlArg::Text(task.id.as_str()), SqlArg::Int(int(version))];
-        later(session, SAME_ROW, &row).await?;
-        return later(session, UPDATE_ROW, &args).await;
+        later(tx, SAME_ROW, &row).await?;
+        return later(tx, UPDATE_ROW, &args).await;
     }
-    let changed = run(session, UPDATE_ROW, &args).await?;
+    let changed = run(tx, UPDATE_ROW, &args).await?;
     if changed == 1 {
         return Ok(());
     }
@@ -295,7 +295,7 @@ async fn update_row(
 }
 
 pub(crate) async fn insert_row(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     newest: Option<&TaskRun>,
@@ -309,7 +309,7 @@ pub(crate) async fn insert_row(
     let unmet = task.dependencies.iter().filter(|id| !is_met(id)).count();
     let columns = RowColumns::of(policy, task, newest)?;
     let unmet = i64::try_from(unmet).unwrap_or(i64::MAX);
-    later(session, INSERT_ROW, &columns.args(task, unmet)).await?;
+    later(tx, INSERT_ROW, &columns.args(task, unmet)).await?;
     for id in &task.dependencies {
         let args = [
             SqlArg::Text(task.id.as_str()),
@@ -317,10 +317,10 @@ pub(crate) async fn insert_row(
             SqlArg::Int(i64::from(is_met(id))),
         ];
         let sql = "INSERT INTO dependencies (task_id, dependency, met) VALUES ($1, $2, $3)";
-        later(session, sql, &args).await?;
+        later(tx, sql, &args).await?;
     }
     if records::is_unmerged(task) {
-        put_result(session, task).await?;
+        put_result(tx, task).await?;
     }
     Ok(())
 }
@@ -328,10 +328,7 @@ pub(crate) async fn insert_row(
 const APPEND: &str = "INSERT INTO events (task_id, version, to_state, created_at, doc) \
      VALUES ($1, $2, $3, $4, $5)";
 
-pub(crate) async fn append(
-    session: &mut dyn StoreTx,
-    events: &[TaskEvent],
-) -> Result<(), StoreError> {
+pub(crate) async fn append(tx: &mut dyn StoreTx, events: &[TaskEvent]) -> Result<(), StoreError> {
     for event in events {
         let doc = records::text("an event", event)?;
         let args = [
@@ -341,7 +338,7 @@ pub(crate) async fn append(
             SqlArg::Int(event.created_at.0),
             SqlArg::Text(&doc),
         ];
-        later(session, APPEND, &args).await?;
+        later(tx, APPEND, &args).await?;
     }
     Ok(())
 }
@@ -358,7 +355,7 @@ const PUT_RUN: &str = "INSERT INTO runs (id, task_id, number, status, doc, start
      judgement_version = excluded.judgement_version";
 
 pub(crate) async fn put_run(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     one: &TaskRun,
     waited_millis: Option<u64>,
 ) -> Result<(), StoreError> {
@@ -373,7 +370,7 @@ pub(crate) async fn put_run(
         SqlArg::Int(i64::from(one.judgement_version)),
         SqlArg::MaybeInt(waited_millis.map(int)),
     ];
-    later(session, PUT_RUN, &args).await
+    later(tx, PUT_RUN, &args).await
 }
 
 const PUT_LEASE: &str = "INSERT INTO leases (task_id, run_id, owner, token, purpose, claim_key, \
@@ -386,7 +383,7 @@ const PUT_LEASE: &str = "INSERT INTO leases (task_id, run_id, owner, token, purp
      heartbeat_interval_seconds = excluded.heartbeat_interval_seconds, \
      ends_at = excluded.ends_at, due_at = excluded.due_at";
 
-pub(crate) async fn put_lease(session: &mut dyn StoreTx, lease: &Lease) -> Result<(), StoreError> {
+pub(crate) async fn put_lease(tx: &mut dyn StoreTx, lease: &Lease) -> Result<(), StoreError> {
     let args = [
         SqlArg::Text(lease.task_id.as_str()),
         SqlArg::Text(&lease.run_id),
@@ -401,39 +398,39 @@ pub(crate) async fn put_lease(session: &mut dyn StoreTx, lease: &Lease) -> Resul
         SqlArg::Int(lease.ends_at.0),
         SqlArg::Int(lease_deadline(lease).0),
     ];
-    later(session, PUT_LEASE, &args).await
+    later(tx, PUT_LEASE, &args).await
 }
 
 async fn take_locks(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     task: &Task,
     scope: &[runner_lifecycle::lock::Resource],
 ) -> Result<(), StoreError> {
     for resource in scope {
-        put_lock(session, task.id.as_str(), resource.as_str()).await?;
+        put_lock(tx, task.id.as_str(), resource.as_str()).await?;
     }
     Ok(())
 }
 
 pub(crate) async fn put_lock(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     task: &str,
     resource: &str,
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO locks (resource, task_id) VALUES ($1, $2)";
-    later(session, sql, &[SqlArg::Text(resource), SqlArg::Text(task)]).await
+    later(tx, sql, &[SqlArg::Text(resource), SqlArg::Text(task)]).await
 }
 
 /// Ends all locks of a task; those who waited for one of them may be next.
-async fn release_locks(session: &mut dyn StoreTx, task: &Task) -> Result<Vec<WakeKey>, StoreError> {
-    if session.is_lone_writer() {
+async fn release_locks(tx: &mut dyn StoreTx, task: &Task) -> Result<Vec<WakeKey>, StoreError> {
+    if tx.is_lone_writer() {
         let id = [SqlArg::Text(task.id.as_str())];
-        wakes::wake_for_locks(session, &task.id).await?;
-        later(session, "DELETE FROM locks WHERE task_id = $1", &id).await?;
+        wakes::wake_for_locks(tx, &task.id).await?;
+        later(tx, "DELETE FROM locks WHERE task_id = $1", &id).await?;
         return Ok(Vec::new());
     }
     let sql = "DELETE FROM locks WHERE task_id = $1 RETURNING resource";
-    let rows = all(session, sql, &[SqlArg::Text(task.id.as_str())]).await?;
+    let rows = all(tx, sql, &[SqlArg::Text(task.id.as_str())]).await?;
     rows.iter()
         .map(|row| Ok(WakeKey::Lock(row.text(0)?)))
         .collect()
@@ -441,7 +438,7 @@ async fn release_locks(session: &mut dyn StoreTx, task: &Task) -> Result<Vec<Wak
 
 /// Notes that a result begins, or no longer has, to wait for its merge.
 async fn mark_result(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     before: Option<&LoadedTask>,
     task: &Task,
 ) -> Result<Option<WakeKey>, StoreError> {
@@ -451,16 +448,16 @@ async fn mark_result(
     let was = records::is_unmerged(&loaded.task);
     let is = records::is_unmerged(task);
     if is && !was {
-        put_result(session, task).await?;
+        put_result(tx, task).await?;
     } else if was && !is {
         let sql = "DELETE FROM unmerged WHERE task_id = $1";
-        later(session, sql, &[SqlArg::Text(task.id.as_str())]).await?;
+        later(tx, sql, &[SqlArg::Text(task.id.as_str())]).await?;
         return Ok(Some(WakeKey::Result(task.id.clone())));
     }
     Ok(None)
 }
 
-async fn put_result(session: &mut dyn StoreTx, task: &Task) -> Result<(), StoreError> {
+async fn put_result(tx: &mut dyn StoreTx, task: &Task) -> Result<(), StoreError> {
     for resource in &task.lock_scope {
         let args = [
             SqlArg::Text(task.id.as_str()),
@@ -468,15 +465,12 @@ async fn put_result(session: &mut dyn StoreTx, task: &Task) -> Result<(), StoreE
             SqlArg::Text(task.lineage.root.as_str()),
         ];
         let sql = "INSERT INTO unmerged (task_id, resource, lineage) VALUES ($1, $2, $3)";
-        later(session, sql, &args).await?;
+        later(tx, sql, &args).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn put_receipt(
-    session: &mut dyn StoreTx,
-    receipt: &Receipt,
-) -> Result<(), StoreError> {
+pub(crate) async fn put_receipt(tx: &mut dyn StoreTx, receipt: &Receipt) -> Result<(), StoreError> {
     let doc = records::text("a receipt", receipt)?;
     let args = [
         SqlArg::Text(receipt.task_id.as_str()),
@@ -484,7 +478,7 @@ pub(crate) async fn put_receipt(
         SqlArg::Text(&doc),
     ];
     let sql = "INSERT INTO receipts (task_id, token, doc) VALUES ($1, $2, $3)";
-    later(session, sql, &args).await
+    later(tx, sql, &args).await
 }
 
 /// The task itself and everybody whom it succeeds: a dependency on any of them is met.
@@ -514,18 +508,18 @@ const MEET_LATER: &str = concat!(
 );
 
 async fn meet_dependents(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     task: &Task,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    if session.is_lone_writer() {
+    if tx.is_lone_writer() {
         let id = SqlArg::Text(task.id.as_str());
-        later(session, COUNT_DOWN, &[id, SqlArg::Int(now.0)]).await?;
-        return later(session, MEET_LATER, &[id]).await;
+        later(tx, COUNT_DOWN, &[id, SqlArg::Int(now.0)]).await?;
+        return later(tx, MEET_LATER, &[id]).await;
     }
     // In the order of their ids, so that two transactions do not wait for each other.
     let mut met = BTreeMap::<String, i64>::new();
-    for row in all(session, MEET, &[SqlArg::Text(task.id.as_str())]).await? {
+    for row in all(tx, MEET, &[SqlArg::Text(task.id.as_str())]).await? {
         *met.entry(row.text(0)?).or_insert(0) += 1;
     }
     // Counted down and not counted anew: two dependencies may be met at the same time,
@@ -533,7 +527,7 @@ async fn meet_dependents(
     let sql = "UPDATE tasks SET unmet = unmet - $2, ready_since = $3 WHERE id = $1";
     for (id, count) in &met {
         let args = [SqlArg::Text(id), SqlArg::Int(*count), SqlArg::Int(now.0)];
-        run(session, sql, &args).await?;
+        run(tx, sql, &args).await?;
     }
     Ok(())
 }

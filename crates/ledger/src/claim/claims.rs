@@ -154,26 +154,26 @@ impl Ledger {
     /// Claims the first task in order that can start now.
     pub async fn claim_next(
         &self,
-        wanted: &ClaimRequest,
+        claim_request: &ClaimRequest,
     ) -> Result<Option<ClaimedTask>, LedgerError> {
-        let mut ladder = ConflictRetry::default();
+        let mut retry = ConflictRetry::default();
         // The task whose claim was lost last.
         let mut lost = None;
         loop {
-            let tried = match self.claim_in_company(wanted, &ladder, &mut lost).await {
+            let tried = match self.claim_in_batch(claim_request, &retry, &mut lost).await {
                 Some(tried) => tried,
-                None => Box::pin(self.claim_once(wanted, ladder.is_again(), &mut lost)).await,
+                None => Box::pin(self.claim_once(claim_request, retry.is_again(), &mut lost)).await,
             };
             match tried {
                 Ok(ClaimAttempt::Claimed(claimed)) => return Ok(Some(*claimed)),
                 Ok(ClaimAttempt::Nothing) => return Ok(None),
                 Ok(ClaimAttempt::Again) => {}
                 Err(error) => {
-                    if let Err(last) = ladder.again(error).await {
-                        if ladder.is_used_up()
+                    if let Err(last) = retry.again(error).await {
+                        if retry.is_used_up()
                             && let Some(id) = &lost
                         {
-                            self.block_lost_claim(id, &wanted.owner).await;
+                            self.block_lost_claim(id, &claim_request.owner).await;
                         }
                         return Err(last);
                     }
@@ -183,18 +183,18 @@ impl Ledger {
     }
 
     /// The first try, together with others who want the same; none: it must be tried alone.
-    async fn claim_in_company(
+    async fn claim_in_batch(
         &self,
-        wanted: &ClaimRequest,
-        ladder: &ConflictRetry,
+        claim_request: &ClaimRequest,
+        retry: &ConflictRetry,
         lost: &mut Option<TaskId>,
     ) -> Option<Result<ClaimAttempt, LedgerError>> {
-        let first = !ladder.is_again() && wanted.purpose == LeasePurpose::Work;
+        let first = !retry.is_again() && claim_request.purpose == LeasePurpose::Work;
         if !first || self.engine.memory_writes() != FromMemory::AtOnce {
             return None;
         }
-        let line = (wanted.role.clone(), wanted.lane);
-        let tried = self.claims.ask(line, wanted.clone(), self).await;
+        let line = (claim_request.role.clone(), claim_request.lane);
+        let tried = self.claims.ask(line, claim_request.clone(), self).await;
         let (tried, tried_for) = tried.flatten()?;
         *lost = tried_for;
         Some(tried)
@@ -204,27 +204,27 @@ impl Ledger {
     /// the task that it is about, once that is known.
     pub(crate) async fn claim_once(
         &self,
-        wanted: &ClaimRequest,
+        claim_request: &ClaimRequest,
         repeated: bool,
         tried: &mut Option<TaskId>,
     ) -> Result<ClaimAttempt, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let call = wanted.call();
-        let found = if wanted.purpose == LeasePurpose::Work && session.writes_at_once() {
-            picks::pick(self, &mut *session, wanted, repeated).await?
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let call = claim_request.call();
+        let found = if claim_request.purpose == LeasePurpose::Work && tx.writes_at_once() {
+            picks::pick(self, &mut *tx, claim_request, repeated).await?
         } else {
-            self.find(&mut *session, wanted, &call).await?
+            self.find(&mut *tx, claim_request, &call).await?
         };
         let Some(found) = found else {
             return Ok(ClaimAttempt::Nothing);
         };
         let ClaimCandidate { loaded, facts, now } = found;
         *tried = Some(loaded.task.id.clone());
-        session.last_write();
-        let tried = self.settle(&mut *session, Some(&loaded), &call, &facts, None, now);
+        tx.last_write();
+        let tried = self.settle(&mut *tx, Some(&loaded), &call, &facts, None, now);
         match tried.await {
             Ok(decision) => {
-                session.commit().await?;
+                tx.commit().await?;
                 self.memory.note(&decision);
                 if !decision.events.is_empty() {
                     self.engine.announce();
@@ -233,16 +233,16 @@ impl Ledger {
             }
             Err(LedgerError::Refused(refusal)) => {
                 let waits = refusal.code == RefusalCode::LockConflict;
-                if !waits || wanted.purpose != LeasePurpose::Work {
-                    session.rollback().await?;
+                if !waits || claim_request.purpose != LeasePurpose::Work {
+                    tx.rollback().await?;
                     return Ok(ClaimAttempt::Nothing);
                 }
-                self.put_aside(session, wanted, loaded).await
+                self.put_aside(tx, claim_request, loaded).await
             }
             Err(error) => {
                 // Before it is tried again: what is locked here would be skipped there. If
                 // that fails, too, the connection is gone, and the locks with it.
-                session.rollback().await.ok();
+                tx.rollback().await.ok();
                 Err(error)
             }
         }
@@ -252,59 +252,63 @@ impl Ledger {
     /// its scope serialised.
     async fn find(
         &self,
-        session: &mut dyn StoreTx,
-        wanted: &ClaimRequest,
+        tx: &mut dyn StoreTx,
+        claim_request: &ClaimRequest,
         call: &TaskCall,
     ) -> Result<Option<ClaimCandidate>, LedgerError> {
-        if wanted.purpose == LeasePurpose::Work && session.is_lone_writer() {
-            let Some(loaded) = facts::look_for_work(session, wanted).await? else {
+        if claim_request.purpose == LeasePurpose::Work && tx.is_lone_writer() {
+            let Some(loaded) = facts::look_for_work(tx, claim_request).await? else {
                 return Ok(None);
             };
             return self
-                .found(session, wanted, call, loaded, Timestamp(0))
+                .found(tx, claim_request, call, loaded, Timestamp(0))
                 .await;
         }
-        let same = [SqlArg::Text(&wanted.owner), SqlArg::Text(&wanted.key)];
-        let id = match one(session, SAME_CLAIM, &same).await? {
+        let same = [
+            SqlArg::Text(&claim_request.owner),
+            SqlArg::Text(&claim_request.key),
+        ];
+        let id = match one(tx, SAME_CLAIM, &same).await? {
             Some(row) => Some(records::task_id(&row.text(0)?)?),
-            None => self.candidate(session, wanted).await?,
+            None => self.candidate(tx, claim_request).await?,
         };
         match id {
-            Some(id) => self.look_at(session, wanted, call, &id).await,
+            Some(id) => self.look_at(tx, claim_request, call, &id).await,
             None => Ok(None),
         }
     }
 
     pub(crate) async fn look_at(
         &self,
-        session: &mut dyn StoreTx,
-        wanted: &ClaimRequest,
+        tx: &mut dyn StoreTx,
+        claim_request: &ClaimRequest,
         call: &TaskCall,
         id: &TaskId,
     ) -> Result<Option<ClaimCandidate>, LedgerError> {
-        facts::lock_row(session, id).await?;
-        let (Some(loaded), server_now) = facts::look(session, id, None, false).await? else {
+        facts::lock_row(tx, id).await?;
+        let (Some(loaded), server_now) = facts::look(tx, id, None, false).await? else {
             return Ok(None);
         };
-        self.found(session, wanted, call, loaded, server_now).await
+        self.found(tx, claim_request, call, loaded, server_now)
+            .await
     }
 
     async fn found(
         &self,
-        session: &mut dyn StoreTx,
-        wanted: &ClaimRequest,
+        tx: &mut dyn StoreTx,
+        claim_request: &ClaimRequest,
         call: &TaskCall,
         loaded: LoadedTask,
         server_now: Timestamp,
     ) -> Result<Option<ClaimCandidate>, LedgerError> {
-        facts::serialise(session, Some(&loaded), &call.request).await?;
+        facts::serialise(tx, Some(&loaded), &call.request).await?;
         let (now, request) = (self.time(server_now), &call.request);
         let facts = facts::gather(
-            session,
+            tx,
             &self.policy,
             &loaded,
             request,
-            &wanted.outside,
+            &claim_request.outside,
             now,
         )
         .await?;
@@ -314,8 +318,8 @@ impl Ledger {
     /// Takes a task that cannot start out of the way, and those that come next.
     async fn put_aside(
         &self,
-        mut session: Box<dyn StoreTx>,
-        wanted: &ClaimRequest,
+        mut tx: Box<dyn StoreTx>,
+        claim_request: &ClaimRequest,
         mut loaded: LoadedTask,
     ) -> Result<ClaimAttempt, LedgerError> {
         // This transaction has serialised one scope and may not serialise another:
@@ -323,55 +327,55 @@ impl Ledger {
         // transaction of its own.
         for _ in 0..BATCH {
             let blocked = self
-                .not_ready(&mut *session, &loaded, &wanted.outside)
+                .not_ready(&mut *tx, &loaded, &claim_request.outside)
                 .await?;
             match blocked.as_ref().map(WakeKey::of) {
-                Some(Some(key)) => wakes::park(&mut *session, &loaded, &key).await?,
+                Some(Some(key)) => wakes::park(&mut *tx, &loaded, &key).await?,
                 Some(None) => {
-                    session.commit().await?;
+                    tx.commit().await?;
                     return Ok(ClaimAttempt::Nothing);
                 }
                 None => break,
             }
-            let next = match self.candidate(&mut *session, wanted).await? {
-                Some(id) => facts::load(&mut *session, &id, None).await?,
+            let next = match self.candidate(&mut *tx, claim_request).await? {
+                Some(id) => facts::load(&mut *tx, &id, None).await?,
                 None => None,
             };
             let Some(next) = next else {
-                session.commit().await?;
+                tx.commit().await?;
                 return Ok(ClaimAttempt::Nothing);
             };
             loaded = next;
         }
-        session.commit().await?;
+        tx.commit().await?;
         Ok(ClaimAttempt::Again)
     }
 
     /// The first in order, with its row locked.
     async fn candidate(
         &self,
-        session: &mut dyn StoreTx,
-        wanted: &ClaimRequest,
+        tx: &mut dyn StoreTx,
+        claim_request: &ClaimRequest,
     ) -> Result<Option<TaskId>, LedgerError> {
-        let row = match wanted.purpose {
+        let row = match claim_request.purpose {
             LeasePurpose::Work => {
-                let sql = if wanted.lane.is_some() {
+                let sql = if claim_request.lane.is_some() {
                     READY_IN_LANE
                 } else {
                     READY
                 };
-                let lane = wanted.lane.map(Lane::as_str);
-                let args = [SqlArg::Text(&wanted.role), SqlArg::MaybeText(lane)];
-                one(session, sql, &args).await?
+                let lane = claim_request.lane.map(Lane::as_str);
+                let args = [SqlArg::Text(&claim_request.role), SqlArg::MaybeText(lane)];
+                one(tx, sql, &args).await?
             }
             LeasePurpose::Judge | LeasePurpose::Merge => {
-                let now = self.now_in(session).await?;
-                let sql = if wanted.purpose == LeasePurpose::Judge {
+                let now = self.now_in(tx).await?;
+                let sql = if claim_request.purpose == LeasePurpose::Judge {
                     TO_JUDGE
                 } else {
                     TO_MERGE
                 };
-                one(session, sql, &[SqlArg::Int(now.0)]).await?
+                one(tx, sql, &[SqlArg::Int(now.0)]).await?
             }
         };
         row.map(|row| Ok(records::task_id(&row.text(0)?)?))
@@ -381,33 +385,32 @@ impl Ledger {
     /// What keeps a task from starting.
     pub(crate) async fn not_ready(
         &self,
-        session: &mut dyn StoreTx,
+        tx: &mut dyn StoreTx,
         loaded: &LoadedTask,
         outside: &Facts,
     ) -> Result<Option<NotReady>, LedgerError> {
-        let now = self.now_in(session).await?;
+        let now = self.now_in(tx).await?;
         let request = ClaimRequest::work("", &loaded.task.role, "").call().request;
-        let facts = facts::gather(session, &self.policy, loaded, &request, outside, now).await?;
+        let facts = facts::gather(tx, &self.policy, loaded, &request, outside, now).await?;
         Ok(ready::ready(&self.policy, &loaded.task, &facts, now).err())
     }
 
     /// Why a task is not running; none: it is, has ended, or could start at once.
     pub async fn why(&self, id: &TaskId) -> Result<Option<NotReady>, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let Some(loaded) = facts::load(&mut *session, id, None).await? else {
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let Some(loaded) = facts::load(&mut *tx, id, None).await? else {
             return Err(unknown(id).into());
         };
         if loaded.task.state != TaskState::Todo {
             return Ok(None);
         }
-        self.not_ready(&mut *session, &loaded, &Facts::default())
-            .await
+        self.not_ready(&mut *tx, &loaded, &Facts::default()).await
     }
 
     /// Who depends on these tasks, or on whom they succeed, and still waits.
     pub async fn dependents(&self, id: &TaskId) -> Result<Vec<TaskId>, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let rows = all(&mut *session, DEPENDENTS, &[SqlArg::Text(id.as_str())]).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let rows = all(&mut *tx, DEPENDENTS, &[SqlArg::Text(id.as_str())]).await?;
         let ids = rows.iter().map(|row| Ok(records::task_id(&row.text(0)?)?));
         ids.collect()
     }
@@ -438,12 +441,12 @@ pub(crate) fn claimed(decision: runner_lifecycle::Decision) -> ClaimAttempt {
 
 /// Refuses a key that another claim of the same owner has.
 pub(crate) async fn check_key(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     id: &TaskId,
     claim: &Claim,
 ) -> Result<(), LedgerError> {
     let same = [SqlArg::Text(&claim.owner), SqlArg::Text(&claim.key)];
-    let other = match one(session, SAME_CLAIM, &same).await? {
+    let other = match one(tx, SAME_CLAIM, &same).await? {
         Some(row) => records::task_id(&row.text(0)?)?,
         None => return Ok(()),
     };

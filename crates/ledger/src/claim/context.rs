@@ -16,8 +16,8 @@ use crate::store::engine::{SqlArg, SqlRow, SqlText, StoreTx, all, one};
 const IS_PAUSED: &str = "SELECT value FROM flags WHERE name = 'paused'";
 
 /// Whether the fleet is paused.
-pub(crate) async fn is_paused(session: &mut dyn StoreTx) -> Result<bool, StoreError> {
-    let row = one(session, IS_PAUSED, &[]).await?;
+pub(crate) async fn is_paused(tx: &mut dyn StoreTx) -> Result<bool, StoreError> {
+    let row = one(tx, IS_PAUSED, &[]).await?;
     Ok(row.is_some_and(|row| row.text(0).is_ok_and(|value| value == "true")))
 }
 
@@ -105,11 +105,11 @@ fn add(to: &mut ScopeOverlaps, row: &SqlRow) -> Result<(), StoreError> {
 /// What overlaps a scope: the resource itself and everything above it by name, everything
 /// inside it as a range of names.
 pub(crate) async fn overlapping(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     scope: &[Resource],
 ) -> Result<ScopeOverlaps, StoreError> {
     let mut found = ScopeOverlaps::default();
-    for row in &all(session, OVERLAPPING, &ScopeNames::of(scope).args()).await? {
+    for row in &all(tx, OVERLAPPING, &ScopeNames::of(scope).args()).await? {
         add(&mut found, row)?;
     }
     Ok(found)
@@ -143,26 +143,26 @@ const AROUND: &str = concat!(
     ")"
 );
 
-pub(crate) async fn around(
-    session: &mut dyn StoreTx,
+pub(crate) async fn claim_context(
+    tx: &mut dyn StoreTx,
     scope: &[Resource],
 ) -> Result<ClaimContext, StoreError> {
-    let mut around = ClaimContext {
+    let mut claim_context = ClaimContext {
         overlapping: ScopeOverlaps::default(),
         paused: false,
         first_waiting: None,
     };
-    for row in &all(session, AROUND, &ScopeNames::of(scope).args()).await? {
+    for row in &all(tx, AROUND, &ScopeNames::of(scope).args()).await? {
         match (row.maybe_text(0)?, row.maybe_text(2)?) {
-            (Some(_), _) => add(&mut around.overlapping, row)?,
-            (None, None) => around.paused = row.text(1)? == "true",
+            (Some(_), _) => add(&mut claim_context.overlapping, row)?,
+            (None, None) => claim_context.paused = row.text(1)? == "true",
             (None, Some(since)) => {
                 let since = records::parse("a time", &since)?;
-                around.first_waiting = Some((since, records::task(&row.text(1)?)?));
+                claim_context.first_waiting = Some((since, records::task(&row.text(1)?)?));
             }
         }
     }
-    Ok(around)
+    Ok(claim_context)
 }
 
 pub(crate) fn resource(text: &str) -> Result<Resource, StoreError> {
@@ -174,21 +174,21 @@ const FIRST_WAITING: &str = first_waiting!("ready_since, doc");
 /// The scope that the first of those that wait for locks keeps free, if it waited long
 /// enough and comes before the task in question.
 pub(crate) async fn reserved(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     outside: &Facts,
     now: Timestamp,
 ) -> Result<Vec<Reservation>, StoreError> {
-    let Some(row) = one(session, FIRST_WAITING, &[]).await? else {
+    let Some(row) = one(tx, FIRST_WAITING, &[]).await? else {
         return Ok(Vec::new());
     };
     let waiting = (Timestamp(row.int(0)?), records::task(&row.text(1)?)?);
-    reserves(session, policy, task, waiting, outside, now).await
+    reserves(tx, policy, task, waiting, outside, now).await
 }
 
 pub(crate) async fn reserves(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
     (since, first): (Timestamp, Task),
@@ -201,9 +201,9 @@ pub(crate) async fn reserves(
     if runner_lifecycle::order::order_key(task) <= runner_lifecycle::order::order_key(&first) {
         return Ok(Vec::new());
     }
-    let (locks, unmerged) = overlapping(session, &first.work_scope()).await?;
+    let (locks, unmerged) = overlapping(tx, &first.work_scope()).await?;
     let facts = Facts {
-        dependencies: dependencies(session, &first.dependencies).await?,
+        dependencies: dependencies(tx, &first.dependencies).await?,
         locks,
         unmerged,
         lane_full: false,

@@ -17,16 +17,16 @@ use crate::store::engine::{ClaimPick, PickSome, SqlRow, StoreTx};
 /// scope serialised.
 pub(crate) async fn pick(
     ledger: &Ledger,
-    session: &mut dyn StoreTx,
-    wanted: &ClaimRequest,
+    tx: &mut dyn StoreTx,
+    claim_request: &ClaimRequest,
     repeated: bool,
 ) -> Result<Option<ClaimCandidate>, LedgerError> {
-    let rows = session
+    let rows = tx
         .pick(ClaimPick {
-            owner: &wanted.owner,
-            key: &wanted.key,
-            role: &wanted.role,
-            lane: wanted.lane.map(Lane::as_str),
+            owner: &claim_request.owner,
+            key: &claim_request.key,
+            role: &claim_request.role,
+            lane: claim_request.lane.map(Lane::as_str),
             now: own_clock(ledger),
             repeated,
             reserve_after: reserve_after(ledger),
@@ -37,21 +37,23 @@ pub(crate) async fn pick(
     };
     if let Some(before) = row.maybe_text(0)? {
         let id = records::task_id(&before)?;
-        return ledger.look_at(session, wanted, &wanted.call(), &id).await;
+        return ledger
+            .look_at(tx, claim_request, &claim_request.call(), &id)
+            .await;
     }
     let picked = PickedTask::from(ledger, row)?;
-    let (mut facts, now) = (picked.facts(wanted), picked.now);
+    let (mut facts, now) = (picked.facts(claim_request), picked.now);
     let (loaded, more) = (picked.loaded, picked.more);
     let task = &loaded.task;
     if more & OVERLAPS != 0 {
-        (facts.locks, facts.unmerged) = context::overlapping(session, &task.work_scope()).await?;
+        (facts.locks, facts.unmerged) = context::overlapping(tx, &task.work_scope()).await?;
     }
     if !task.dependencies.is_empty() {
-        facts.dependencies = facts::dependencies(session, &task.dependencies).await?;
+        facts.dependencies = facts::dependencies(tx, &task.dependencies).await?;
     }
     if more & RESERVED != 0 {
-        let (policy, outside) = (&ledger.policy, &wanted.outside);
-        facts.reservations = context::reserved(session, policy, task, outside, now).await?;
+        let (policy, outside) = (&ledger.policy, &claim_request.outside);
+        facts.reservations = context::reserved(tx, policy, task, outside, now).await?;
     }
     Ok(Some(ClaimCandidate { loaded, facts, now }))
 }
@@ -59,11 +61,11 @@ pub(crate) async fn pick(
 /// The first tasks in order, at most so many, their rows locked and their scopes serialised.
 pub(crate) async fn pick_some(
     ledger: &Ledger,
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     (role, lane): &ClaimGroup,
     most: usize,
 ) -> Result<Vec<PickedTask>, LedgerError> {
-    let rows = session
+    let rows = tx
         .pick_some(PickSome {
             role,
             lane: lane.map(Lane::as_str),
@@ -108,7 +110,7 @@ impl PickedTask {
     }
 
     /// What a claim must know, if there is nothing more.
-    pub(crate) fn facts(&self, wanted: &ClaimRequest) -> Facts {
+    pub(crate) fn facts(&self, claim_request: &ClaimRequest) -> Facts {
         Facts {
             lease: None,
             run: self.loaded.run.clone(),
@@ -118,7 +120,7 @@ impl PickedTask {
             locks: Vec::new(),
             unmerged: Vec::new(),
             reservations: Vec::new(),
-            ..wanted.outside.clone()
+            ..claim_request.outside.clone()
         }
     }
 }

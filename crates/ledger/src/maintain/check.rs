@@ -37,11 +37,11 @@ impl CheckFindings {
 impl Ledger {
     /// Compares everything with everything, at one point in time.
     pub async fn check(&self) -> Result<CheckFindings, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let mut findings = rebuild::compare(&mut *session).await?;
-        let snapshot = read_all(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let mut findings = rebuild::compare(&mut *tx).await?;
+        let snapshot = read_all(&mut *tx).await?;
         findings.inconsistencies = reconcile_by_lineage(&snapshot);
-        findings.index = index_faults(&mut *session).await?;
+        findings.index = index_faults(&mut *tx).await?;
         Ok(findings)
     }
 }
@@ -55,29 +55,29 @@ struct CheckData {
     runs: Vec<runner_lifecycle::run::TaskRun>,
 }
 
-async fn read_all(session: &mut dyn StoreTx) -> Result<CheckData, LedgerError> {
+async fn read_all(tx: &mut dyn StoreTx) -> Result<CheckData, LedgerError> {
     let tasks = "SELECT doc FROM tasks ORDER BY id";
     let events = "SELECT e.doc FROM events e JOIN (SELECT task_id, MAX(version) AS version \
          FROM events GROUP BY task_id) m ON m.task_id = e.task_id AND m.version = e.version \
          ORDER BY e.task_id";
     let runs = "SELECT doc FROM runs ORDER BY task_id, number";
     Ok(CheckData {
-        tasks: readable(session, tasks, records::task).await?,
-        last_events: readable(session, events, records::event).await?,
-        locks: reads::locks(session).await?,
-        leases: reads::leases(session, &[SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)]).await?,
-        runs: readable(session, runs, records::run).await?,
+        tasks: readable(tx, tasks, records::task).await?,
+        last_events: readable(tx, events, records::event).await?,
+        locks: reads::locks(tx).await?,
+        leases: reads::leases(tx, &[SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)]).await?,
+        runs: readable(tx, runs, records::run).await?,
     })
 }
 
 /// Those that can be read. What cannot is told of when rows and events are compared.
 async fn readable<T>(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     sql: &'static str,
     read: impl Fn(&str) -> Result<T, StoreError>,
 ) -> Result<Vec<T>, LedgerError> {
     let mut found = Vec::new();
-    for row in all(session, sql, &[]).await? {
+    for row in all(tx, sql, &[]).await? {
         match read(&row.text(0)?) {
             Ok(one) => found.push(one),
             Err(StoreError::Damaged(_)) => {}
@@ -202,10 +202,10 @@ const INDEX_FAULTS: &[(&str, &str)] = &[
     ),
 ];
 
-async fn index_faults(session: &mut dyn StoreTx) -> Result<Vec<String>, LedgerError> {
+async fn index_faults(tx: &mut dyn StoreTx) -> Result<Vec<String>, LedgerError> {
     let mut faults = Vec::new();
     for (words, sql) in INDEX_FAULTS {
-        for row in all(session, *sql, &[]).await? {
+        for row in all(tx, *sql, &[]).await? {
             faults.push(format!("task {} {words}", row.text(0)?));
         }
     }

@@ -100,7 +100,7 @@ impl ExportSink<'_> {
 impl Ledger {
     /// Writes everything, at one point in time.
     pub async fn export(&self, to: &mut (dyn Write + Send)) -> Result<ExportReport, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let mut sink = ExportSink {
             to,
             sum: Sum::default(),
@@ -110,21 +110,21 @@ impl Ledger {
             schema_version: 1,
             ledger_schema: SCHEMA,
         })?;
-        for id in &all_ids(&mut *session).await? {
+        for id in &all_ids(&mut *tx).await? {
             tasks += 1;
-            export_task(&mut *session, id, &mut sink).await?;
+            export_task(&mut *tx, id, &mut sink).await?;
         }
         let everything = [SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)];
-        let mut leases = reads::leases(&mut *session, &everything).await?;
+        let mut leases = reads::leases(&mut *tx, &everything).await?;
         leases.sort_by(|one, other| one.task_id.cmp(&other.task_id));
         for lease in leases {
             sink.put(&ExportLine::Lease(lease))?;
         }
-        for lock in reads::locks(&mut *session).await? {
+        for lock in reads::locks(&mut *tx).await? {
             sink.put(&ExportLine::Lock(lock))?;
         }
         let requests = "SELECT id, task_id, digest, answer FROM requests ORDER BY id";
-        for row in all(&mut *session, requests, &[]).await? {
+        for row in all(&mut *tx, requests, &[]).await? {
             sink.put(&ExportLine::Request {
                 id: row.text(0)?,
                 task_id: row.text(1)?,
@@ -132,13 +132,7 @@ impl Ledger {
                 answer: records::parse("an answer", &row.text(3)?)?,
             })?;
         }
-        for row in all(
-            &mut *session,
-            "SELECT name, value FROM flags ORDER BY name",
-            &[],
-        )
-        .await?
-        {
+        for row in all(&mut *tx, "SELECT name, value FROM flags ORDER BY name", &[]).await? {
             let (name, value) = (row.text(0)?, row.text(1)?);
             sink.put(&ExportLine::Flag { name, value })?;
         }
@@ -155,8 +149,8 @@ impl Ledger {
         &self,
         from: &mut (dyn BufRead + Send),
     ) -> Result<ImportReport, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        if one(&mut *session, "SELECT id FROM tasks LIMIT 1", &[])
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        if one(&mut *tx, "SELECT id FROM tasks LIMIT 1", &[])
             .await?
             .is_some()
         {
@@ -187,7 +181,7 @@ impl Ledger {
             }
             sum.add(&text);
             imported.events += u64::from(matches!(line, ExportLine::Event(_)));
-            import_line(&mut *session, line, number).await?;
+            import_line(&mut *tx, line, number).await?;
         }
         if sum.lines == 0 {
             return Err(bad(1, &"the file is empty").into());
@@ -195,35 +189,35 @@ impl Ledger {
         if !ended {
             return Err(bad(sum.lines, &"the end is missing: the export is cut off").into());
         }
-        imported.tasks = rebuild_rows(&mut *session, &self.policy).await?;
-        session.commit().await?;
+        imported.tasks = rebuild_rows(&mut *tx, &self.policy).await?;
+        tx.commit().await?;
         self.engine.announce();
         Ok(imported)
     }
 }
 
 async fn export_task(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     id: &TaskId,
     sink: &mut ExportSink<'_>,
 ) -> Result<(), LedgerError> {
     let own = [SqlArg::Text(id.as_str())];
-    for event in events_of(session, id).await? {
+    for event in events_of(tx, id).await? {
         sink.put(&ExportLine::Event(event))?;
     }
     let runs = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number";
-    for one in docs(session, runs, &own, records::run).await? {
+    for one in docs(tx, runs, &own, records::run).await? {
         sink.put(&ExportLine::Run(Box::new(one)))?;
     }
     let receipts = "SELECT doc FROM receipts WHERE task_id = $1 ORDER BY token";
-    for receipt in docs(session, receipts, &own, records::receipt).await? {
+    for receipt in docs(tx, receipts, &own, records::receipt).await? {
         sink.put(&ExportLine::Receipt(receipt))?;
     }
     Ok(())
 }
 
 async fn import_line(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     line: ExportLine,
     number: u64,
 ) -> Result<(), LedgerError> {
@@ -240,21 +234,21 @@ async fn import_line(
                 .into());
             }
         }
-        ExportLine::Event(event) => writes::append(session, &[event])
+        ExportLine::Event(event) => writes::append(tx, &[event])
             .await
             .map_err(|error| unwritten(number, error))?,
-        ExportLine::Run(one) => writes::put_run(session, &one, None)
+        ExportLine::Run(one) => writes::put_run(tx, &one, None)
             .await
             .map_err(|error| unwritten(number, error))?,
-        ExportLine::Receipt(receipt) => writes::put_receipt(session, &receipt)
+        ExportLine::Receipt(receipt) => writes::put_receipt(tx, &receipt)
             .await
             .map_err(|error| unwritten(number, error))?,
-        ExportLine::Lease(lease) => writes::put_lease(session, &lease)
+        ExportLine::Lease(lease) => writes::put_lease(tx, &lease)
             .await
             .map_err(|error| unwritten(number, error))?,
         ExportLine::Lock(lock) => {
             let resource = lock.resource.as_str();
-            writes::put_lock(session, lock.task_id.as_str(), resource)
+            writes::put_lock(tx, lock.task_id.as_str(), resource)
                 .await
                 .map_err(|error| unwritten(number, error))?;
         }
@@ -266,31 +260,31 @@ async fn import_line(
         } => {
             let answer = records::text("an answer", &answer)?;
             let task = records::task_id(&task_id)?;
-            writes::record(session, &task, &id, &digest, &answer)
+            writes::record(tx, &task, &id, &digest, &answer)
                 .await
                 .map_err(|error| unwritten(number, error))?;
         }
-        ExportLine::Flag { name, value } => reads::put_flag(session, &name, &value).await?,
+        ExportLine::Flag { name, value } => reads::put_flag(tx, &name, &value).await?,
         ExportLine::End { .. } => {}
     }
-    let written = session.said().await;
+    let written = tx.said().await;
     written.map_err(|error| unwritten(number, error))
 }
 
 /// Makes the rows from the events that were read.
-async fn rebuild_rows(session: &mut dyn StoreTx, policy: &Policy) -> Result<u64, LedgerError> {
+async fn rebuild_rows(tx: &mut dyn StoreTx, policy: &Policy) -> Result<u64, LedgerError> {
     let mut tasks = 0;
-    for id in &all_ids(session).await? {
-        let task = fold(&events_of(session, id).await?).map_err(|error| {
+    for id in &all_ids(tx).await? {
+        let task = fold(&events_of(tx, id).await?).map_err(|error| {
             Refusal::new(
                 RefusalCode::LedgerInconsistent,
                 format!("the events of task {id} do not add up: {error}"),
             )
         })?;
-        replace_row(session, policy, &task).await?;
+        replace_row(tx, policy, &task).await?;
         tasks += 1;
     }
-    refresh_index(session).await?;
+    refresh_index(tx).await?;
     Ok(tasks)
 }
 

@@ -68,8 +68,8 @@ struct Stored {
     columns: Vec<Option<String>>,
 }
 
-async fn stored(session: &mut dyn StoreTx, id: &TaskId) -> Result<Option<Stored>, StoreError> {
-    let Some(row) = one(session, STORED, &[SqlArg::Text(id.as_str())]).await? else {
+async fn stored(tx: &mut dyn StoreTx, id: &TaskId) -> Result<Option<Stored>, StoreError> {
+    let Some(row) = one(tx, STORED, &[SqlArg::Text(id.as_str())]).await? else {
         return Ok(None);
     };
     let columns: Result<_, StoreError> = (1..=COLUMNS.len()).map(|at| row.maybe_text(at)).collect();
@@ -96,21 +96,21 @@ fn columns_of(task: &Task, newest: Option<&TaskRun>) -> [Option<String>; 10] {
     ]
 }
 
-async fn newest_run(session: &mut dyn StoreTx, id: &TaskId) -> Result<Option<TaskRun>, StoreError> {
+async fn newest_run(tx: &mut dyn StoreTx, id: &TaskId) -> Result<Option<TaskRun>, StoreError> {
     let sql = "SELECT doc FROM runs WHERE task_id = $1 ORDER BY number DESC LIMIT 1";
-    let row = one(session, sql, &[SqlArg::Text(id.as_str())]).await?;
+    let row = one(tx, sql, &[SqlArg::Text(id.as_str())]).await?;
     row.map(|row| records::run(&row.text(0)?)).transpose()
 }
 
 /// Compares every row with its events.
-pub(crate) async fn compare(session: &mut dyn StoreTx) -> Result<CheckFindings, StoreError> {
+pub(crate) async fn compare(tx: &mut dyn StoreTx) -> Result<CheckFindings, StoreError> {
     let mut findings = CheckFindings::default();
-    for id in &all_ids(session).await? {
-        let (events, folded) = folded(session, id).await?;
+    for id in &all_ids(tx).await? {
+        let (events, folded) = folded(tx, id).await?;
         findings.tasks += 1;
         findings.events += events;
-        let row = stored(session, id).await?;
-        let newest = match newest_run(session, id).await {
+        let row = stored(tx, id).await?;
+        let newest = match newest_run(tx, id).await {
             Err(StoreError::Damaged(words)) => {
                 findings.rows.push(RowDifference {
                     task_id: id.clone(),
@@ -127,7 +127,7 @@ pub(crate) async fn compare(session: &mut dyn StoreTx) -> Result<CheckFindings, 
     }
     let orphans = "SELECT id FROM tasks t \
          WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.task_id = t.id) ORDER BY id";
-    for row in all(session, orphans, &[]).await? {
+    for row in all(tx, orphans, &[]).await? {
         findings.rows.push(RowDifference {
             task_id: records::task_id(&row.text(0)?)?,
             words: "the row has no event".to_owned(),
@@ -138,10 +138,10 @@ pub(crate) async fn compare(session: &mut dyn StoreTx) -> Result<CheckFindings, 
 }
 
 async fn folded(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     id: &TaskId,
 ) -> Result<(u64, Result<Task, String>), StoreError> {
-    let events = match events_of(session, id).await {
+    let events = match events_of(tx, id).await {
         Err(StoreError::Damaged(words)) => return Ok((0, Err(words))),
         events => events?,
     };
@@ -242,11 +242,11 @@ impl Ledger {
         &self,
         id: &TaskId,
     ) -> Result<Vec<Inconsistency>, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let Some(loaded) = facts::load(&mut *session, id, None).await? else {
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let Some(loaded) = facts::load(&mut *tx, id, None).await? else {
             return Err(claims::unknown(id).into());
         };
-        let mut found = lineage::to_repair(&mut *session, &loaded).await?;
+        let mut found = lineage::to_repair(&mut *tx, &loaded).await?;
         found.retain(|one| {
             let kind = one.kind;
             kind.severity() == InconsistencySeverity::Blocking
@@ -256,8 +256,8 @@ impl Ledger {
     }
 
     async fn rebuild_rows(&self) -> Result<RebuildReport, LedgerError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let findings = compare(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let findings = compare(&mut *tx).await?;
         let mut rebuilt = RebuildReport {
             tasks: findings.tasks,
             ..RebuildReport::default()
@@ -267,17 +267,17 @@ impl Ledger {
                 rebuilt.hopeless.push(found);
                 continue;
             }
-            let (_, row) = folded(&mut *session, &found.task_id).await?;
+            let (_, row) = folded(&mut *tx, &found.task_id).await?;
             if let Ok(task) = row {
-                replace_row(&mut *session, &self.policy, &task).await?;
+                replace_row(&mut *tx, &self.policy, &task).await?;
                 rebuilt.repaired += 1;
             }
         }
         for sql in [LOCKS_OF_NOBODY, LEASES_OF_NOBODY] {
-            rebuilt.released += run(&mut *session, sql, &[]).await?;
+            rebuilt.released += run(&mut *tx, sql, &[]).await?;
         }
-        refresh_index(&mut *session).await?;
-        session.commit().await?;
+        refresh_index(&mut *tx).await?;
+        tx.commit().await?;
         self.engine.announce();
         Ok(rebuilt)
     }
@@ -285,7 +285,7 @@ impl Ledger {
 
 /// Puts a row in the place of whatever is there.
 pub(crate) async fn replace_row(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     policy: &Policy,
     task: &Task,
 ) -> Result<(), StoreError> {
@@ -295,18 +295,18 @@ pub(crate) async fn replace_row(
         "DELETE FROM dependencies WHERE task_id = $1",
         "DELETE FROM unmerged WHERE task_id = $1",
     ] {
-        run(session, sql, &id).await?;
+        run(tx, sql, &id).await?;
     }
-    let newest = newest_run(session, &task.id).await?;
-    writes::insert_row(session, policy, task, newest.as_ref(), &[]).await
+    let newest = newest_run(tx, &task.id).await?;
+    writes::insert_row(tx, policy, task, newest.as_ref(), &[]).await
 }
 
 /// Counts open dependencies anew and lets everybody who waits look again.
-pub(crate) async fn refresh_index(session: &mut dyn StoreTx) -> Result<(), StoreError> {
+pub(crate) async fn refresh_index(tx: &mut dyn StoreTx) -> Result<(), StoreError> {
     let open = "SELECT DISTINCT dependency FROM dependencies WHERE met = 0 ORDER BY dependency";
-    for row in all(session, open, &[]).await? {
+    for row in all(tx, open, &[]).await? {
         let id = records::task_id(&row.text(0)?)?;
-        let ends = facts::dependencies(session, std::slice::from_ref(&id)).await?;
+        let ends = facts::dependencies(tx, std::slice::from_ref(&id)).await?;
         let done = |one: &runner_lifecycle::request::Dependency| {
             matches!(
                 one.chain,
@@ -315,14 +315,14 @@ pub(crate) async fn refresh_index(session: &mut dyn StoreTx) -> Result<(), Store
         };
         if ends.iter().any(done) {
             let sql = "UPDATE dependencies SET met = 1 WHERE dependency = $1";
-            run(session, sql, &[SqlArg::Text(id.as_str())]).await?;
+            run(tx, sql, &[SqlArg::Text(id.as_str())]).await?;
         }
     }
     let touched = "SELECT id FROM tasks WHERE waits_for IS NOT NULL OR woken_from IS NOT NULL \
          OR unmet <> (SELECT COUNT(*) FROM dependencies d \
          WHERE d.task_id = tasks.id AND d.met = 0) ORDER BY id";
-    for row in all(session, touched, &[]).await? {
-        run(session, COUNT_UNMET, &[SqlArg::Text(&row.text(0)?)]).await?;
+    for row in all(tx, touched, &[]).await? {
+        run(tx, COUNT_UNMET, &[SqlArg::Text(&row.text(0)?)]).await?;
     }
     Ok(())
 }

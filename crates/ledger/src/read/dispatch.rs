@@ -149,25 +149,25 @@ const BENCH: &str = "SELECT \
 impl Ledger {
     /// What a dispatcher of these roles looks at.
     pub async fn dispatch_view(&self, roles: &[&str]) -> Result<DispatchView, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let mut dispatch_view = DispatchView {
-            now: self.now_in(&mut *session).await?,
+            now: self.now_in(&mut *tx).await?,
             ..DispatchView::default()
         };
-        dispatch_view.ready = first_ready(&mut *session, roles).await?;
+        dispatch_view.ready = first_ready(&mut *tx, roles).await?;
         if dispatch_view.ready.is_empty() {
             // Nothing could start, whoever is there.
             return Ok(dispatch_view);
         }
-        dispatch_view.paused = context::is_paused(&mut *session).await?;
-        for row in &all(&mut *session, PRESENT, &[]).await? {
+        dispatch_view.paused = context::is_paused(&mut *tx).await?;
+        for row in &all(&mut *tx, PRESENT, &[]).await? {
             let agent = agents::read(row)?;
             let last = dispatch_view.agents.last();
             if last.is_none_or(|last: &FleetAgent| last.name != agent.name) {
                 dispatch_view.agents.push(agent);
             }
         }
-        for row in &all(&mut *session, BUSY, &[]).await? {
+        for row in &all(&mut *tx, BUSY, &[]).await? {
             dispatch_view.busy.push(OngoingWork {
                 task_id: records::task_id(&row.text(0)?)?,
                 owner: row.text(1)?,
@@ -175,7 +175,7 @@ impl Ledger {
                 lane: word(&row.text(3)?, Lane::parse)?,
             });
         }
-        for row in &all(&mut *session, WAITING, &[]).await? {
+        for row in &all(&mut *tx, WAITING, &[]).await? {
             let view = AccountView {
                 waiting: u64::try_from(row.int(1)?).unwrap_or(0),
                 reset_at: row.maybe_int(2)?.map(Timestamp),
@@ -187,24 +187,24 @@ impl Ledger {
 
     /// Notes when the quota of an account is there again.
     pub async fn quota_met(&self, account: &str, reset_at: Timestamp) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let sql = "INSERT INTO accounts (name, reset_at) VALUES ($1, $2) \
              ON CONFLICT (name) DO UPDATE SET reset_at = excluded.reset_at";
         run(
-            &mut *session,
+            &mut *tx,
             sql,
             &[SqlArg::Text(account), SqlArg::Int(reset_at.0)],
         )
         .await?;
-        session.commit().await
+        tx.commit().await
     }
 
     /// Blocked tasks that neither a clock nor a judge leads on, changed since then, oldest
     /// change first.
     pub async fn to_recover(&self, since: Timestamp, limit: u32) -> Result<Vec<Task>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let args = [SqlArg::Int(since.0), SqlArg::Int(i64::from(limit))];
-        reads::docs(&mut *session, TO_RECOVER, &args, records::task).await
+        reads::docs(&mut *tx, TO_RECOVER, &args, records::task).await
     }
 
     /// `todo` tasks that wait for one that ended without being done since then, each with
@@ -214,15 +214,15 @@ impl Ledger {
         since: Timestamp,
         limit: usize,
     ) -> Result<Vec<(TaskId, TaskId)>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let mut found = Vec::new();
         let mut after = (since.0, String::new());
         loop {
             let args = [SqlArg::Int(after.0), SqlArg::Text(&after.1)];
-            let page = all(&mut *session, DEAD, &args).await?;
+            let page = all(&mut *tx, DEAD, &args).await?;
             for row in &page {
                 let dead = row.text(0)?;
-                let waiting = all(&mut *session, WAITS_FOR_DEAD, &[SqlArg::Text(&dead)]).await?;
+                let waiting = all(&mut *tx, WAITS_FOR_DEAD, &[SqlArg::Text(&dead)]).await?;
                 for row in &waiting {
                     found.push((records::task_id(&row.text(0)?)?, records::task_id(&dead)?));
                 }
@@ -236,9 +236,9 @@ impl Ledger {
 
     /// What a judge looks at before it claims.
     pub async fn judge_queue(&self) -> Result<JudgeQueue, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let now = self.now_in(&mut *session).await?;
-        let row = one(&mut *session, BENCH, &[SqlArg::Int(now.0)]).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let now = self.now_in(&mut *tx).await?;
+        let row = one(&mut *tx, BENCH, &[SqlArg::Int(now.0)]).await?;
         let row = row.ok_or_else(|| StoreError::Damaged("no answer".to_owned()))?;
         let next = [row.maybe_int(2)?, row.maybe_int(3)?];
         let red = row.maybe_text(4)?;
@@ -254,9 +254,9 @@ impl Ledger {
 
     /// The base that was found red, and who mends it.
     pub async fn red_base(&self) -> Result<Option<RedBase>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT value FROM flags WHERE name = 'red_base'";
-        let Some(row) = one(&mut *session, sql, &[]).await? else {
+        let Some(row) = one(&mut *tx, sql, &[]).await? else {
             return Ok(None);
         };
         records::parse("the red base", &row.text(0)?)
@@ -264,25 +264,25 @@ impl Ledger {
 
     /// Notes that the base is red, or no longer.
     pub async fn set_red_base(&self, red: Option<&RedBase>) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let text = records::text("the red base", &red)?;
-        reads::put_flag(&mut *session, "red_base", &text).await?;
-        session.commit().await?;
+        reads::put_flag(&mut *tx, "red_base", &text).await?;
+        tx.commit().await?;
         self.engine.announce();
         Ok(())
     }
 
     /// Every lease.
     pub async fn leases(&self) -> Result<Vec<Lease>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let everything = [SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)];
-        reads::leases(&mut *session, &everything).await
+        reads::leases(&mut *tx, &everything).await
     }
 }
 
 /// The first ready task of each role and lane, best first.
 async fn first_ready(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     roles: &[&str],
 ) -> Result<Vec<(String, ReadyTask)>, StoreError> {
     let mut pairs = (Vec::new(), Vec::new());
@@ -294,7 +294,7 @@ async fn first_ready(
     }
     let mut firsts = Vec::new();
     let args = [SqlArg::Texts(&pairs.0), SqlArg::Texts(&pairs.1)];
-    for row in all(session, FIRST_READY, &args).await? {
+    for row in all(tx, FIRST_READY, &args).await? {
         let Some(doc) = row.maybe_text(0)? else {
             continue;
         };

@@ -63,8 +63,8 @@ const OLDEST: &str = "SELECT MIN(ready_since) FROM tasks \
 impl Ledger {
     /// Notes what a run used, once. False: it was noted before.
     pub async fn record_spending(&self, spent: &RunSpending) -> Result<bool, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let now = self.now_in(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let now = self.now_in(&mut *tx).await?;
         let args = [
             SqlArg::Text(&spent.run_id),
             SqlArg::Text(spent.task_id.as_str()),
@@ -75,17 +75,17 @@ impl Ledger {
             SqlArg::Int(int(spent.spending.cost_micros)),
             SqlArg::Int(now.0),
         ];
-        let noted = run(&mut *session, RECORD, &args).await? == 1;
-        session.commit().await?;
+        let noted = run(&mut *tx, RECORD, &args).await? == 1;
+        tx.commit().await?;
         Ok(noted)
     }
 
     /// What was spent on a task, or on everything.
     pub async fn spent(&self, task: Option<&TaskId>) -> Result<SpendingTotals, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let row = match task {
-            Some(id) => one(&mut *session, SPENT_ON, &[SqlArg::Text(id.as_str())]).await?,
-            None => one(&mut *session, SPENT, &[]).await?,
+            Some(id) => one(&mut *tx, SPENT_ON, &[SqlArg::Text(id.as_str())]).await?,
+            None => one(&mut *tx, SPENT, &[]).await?,
         };
         let Some(row) = row else {
             return Ok(SpendingTotals::default());
@@ -100,8 +100,8 @@ impl Ledger {
 
     /// How many tasks stand where.
     pub async fn counts(&self) -> Result<Vec<TaskCount>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let rows = all(&mut *session, COUNTS, &[]).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let rows = all(&mut *tx, COUNTS, &[]).await?;
         let damaged = |text: &str| StoreError::Damaged(format!("{text:?} is no word"));
         rows.iter()
             .map(|row| {
@@ -118,8 +118,8 @@ impl Ledger {
 
     /// Since when the oldest task that could start waits for somebody.
     pub async fn oldest_ready(&self) -> Result<Option<Timestamp>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let row = one(&mut *session, OLDEST, &[]).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let row = one(&mut *tx, OLDEST, &[]).await?;
         let at = row.map(|row| row.maybe_int(0)).transpose()?.flatten();
         Ok(at.map(Timestamp))
     }

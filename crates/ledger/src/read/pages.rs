@@ -185,7 +185,7 @@ impl EventHead {
 impl Ledger {
     /// A page of tasks.
     pub async fn task_page(&self, page: &TaskPage) -> Result<Vec<Task>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let mut args = vec![
             SqlArg::Text(page.after.as_ref().map_or("", TaskId::as_str)),
             SqlArg::MaybeText(page.role.as_deref()),
@@ -205,12 +205,12 @@ impl Ledger {
             }
             (None, None) => TASKS,
         };
-        docs(&mut *session, sql, &args, records::task).await
+        docs(&mut *tx, sql, &args, records::task).await
     }
 
     /// A page of runs.
     pub async fn run_page(&self, page: &RunPage) -> Result<Vec<TaskRun>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let (at, id) = match &page.before {
             Some(place) => (place.started_at.0, place.id.as_str()),
             None => (i64::MAX, ""),
@@ -238,14 +238,14 @@ impl Ledger {
             (None, None) if page.judged => RUNS_JUDGED,
             (None, None) => RUNS,
         };
-        docs(&mut *session, sql, &args, records::run).await
+        docs(&mut *tx, sql, &args, records::run).await
     }
 
     /// A run.
     pub async fn run(&self, id: &str) -> Result<Option<TaskRun>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT doc FROM runs WHERE id = $1";
-        let row = one(&mut *session, sql, &[SqlArg::Text(id)]).await?;
+        let row = one(&mut *tx, sql, &[SqlArg::Text(id)]).await?;
         row.map(|row| records::run(&row.text(0)?)).transpose()
     }
 
@@ -256,13 +256,13 @@ impl Ledger {
         after_version: u64,
         limit: u32,
     ) -> Result<Vec<TaskEvent>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let args = [
             SqlArg::Text(task.as_str()),
             SqlArg::Int(records::int(after_version)),
             SqlArg::Int(i64::from(limit)),
         ];
-        docs(&mut *session, EVENTS_OF, &args, records::event).await
+        docs(&mut *tx, EVENTS_OF, &args, records::event).await
     }
 
     /// The events after a place up to another one, oldest first.
@@ -272,13 +272,13 @@ impl Ledger {
         up_to: i64,
         limit: u32,
     ) -> Result<Vec<NumberedEvent>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let args = [
             SqlArg::Int(after),
             SqlArg::Int(up_to),
             SqlArg::Int(i64::from(limit)),
         ];
-        let rows = all(&mut *session, EVENTS, &args).await?;
+        let rows = all(&mut *tx, EVENTS, &args).await?;
         let numbered = rows.iter().map(|row| {
             Ok(NumberedEvent {
                 seq: row.int(0)?,
@@ -290,10 +290,10 @@ impl Ledger {
 
     /// The end of the sequence of events, as far as it can be told now.
     pub async fn event_head(&self) -> Result<EventHead, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let row = one(&mut *session, START, &[]).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let row = one(&mut *tx, START, &[]).await?;
         let seq = row.map(|row| row.int(0)).transpose()?;
-        drop(session);
+        drop(tx);
         let mut head = EventHead {
             seq: seq.unwrap_or(0),
             gap: None,
@@ -306,8 +306,8 @@ impl Ledger {
     pub async fn follow(&self, head: &mut EventHead) -> Result<bool, StoreError> {
         let before = head.seq;
         loop {
-            let mut session = self.engine.begin(StoreAccess::Read).await?;
-            let rows = all(&mut *session, NUMBERS, &[SqlArg::Int(head.seq)]).await?;
+            let mut tx = self.engine.begin(StoreAccess::Read).await?;
+            let rows = all(&mut *tx, NUMBERS, &[SqlArg::Int(head.seq)]).await?;
             let numbers: Result<Vec<(i64, i64, i64)>, StoreError> = rows
                 .iter()
                 .map(|row| Ok((row.int(0)?, row.int(1)?, row.int(2)?)))
@@ -321,8 +321,8 @@ impl Ledger {
 
     /// The locks that are held, by their names.
     pub async fn held_locks(&self) -> Result<Vec<HeldLock>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let rows = all(&mut *session, HELD, &[]).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let rows = all(&mut *tx, HELD, &[]).await?;
         let held = rows.iter().map(|row| {
             Ok(HeldLock {
                 lease: records::lease(row, 0)?,

@@ -48,28 +48,21 @@ const NEITHER_CLOCK_NOR_JUDGE: &str = "SELECT id FROM tasks WHERE blocked_on IS 
 impl Ledger {
     /// How many tasks wait for a person or the outside, as far as the ledger knows.
     pub async fn parked(&self) -> Result<u64, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let now = self.now_in(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let now = self.now_in(&mut *tx).await?;
         let request = Request::Recover {
             packet: None,
             successor: None,
         };
         let mut parked = 0;
-        for row in all(&mut *session, NEITHER_CLOCK_NOR_JUDGE, &[]).await? {
+        for row in all(&mut *tx, NEITHER_CLOCK_NOR_JUDGE, &[]).await? {
             let id = records::task_id(&row.text(0)?)?;
-            let Some(loaded) = facts::load(&mut *session, &id, None).await? else {
+            let Some(loaded) = facts::load(&mut *tx, &id, None).await? else {
                 continue;
             };
             let outside = Facts::default();
-            let facts = facts::gather(
-                &mut *session,
-                &self.policy,
-                &loaded,
-                &request,
-                &outside,
-                now,
-            )
-            .await?;
+            let facts =
+                facts::gather(&mut *tx, &self.policy, &loaded, &request, &outside, now).await?;
             parked += u64::from(is_parked(&self.policy, &loaded.task, &facts, now));
         }
         Ok(parked)
@@ -77,12 +70,12 @@ impl Ledger {
 
     /// How many runs have each status.
     pub async fn runs_by_status(&self) -> Result<Vec<(TaskRunStatus, u64)>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let mut counts: Vec<(TaskRunStatus, u64)> = TaskRunStatus::ALL
             .iter()
             .map(|status| (*status, 0))
             .collect();
-        for row in all(&mut *session, BY_STATUS, &[]).await? {
+        for row in all(&mut *tx, BY_STATUS, &[]).await? {
             let word = row.text(0)?;
             let known = counts
                 .iter_mut()
@@ -96,15 +89,15 @@ impl Ledger {
 
     /// How long tasks waited that could have started, against these bounds.
     pub async fn waits(&self, bounds_millis: &[u64]) -> Result<WaitTimes, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
         let mut waits = WaitTimes::default();
-        if let Some(row) = one(&mut *session, WAITED, &[]).await? {
+        if let Some(row) = one(&mut *tx, WAITED, &[]).await? {
             waits.runs = count(row.int(0)?);
             waits.sum_millis = count(row.int(1)?);
         }
         for bound in bounds_millis {
-            let row = one(&mut *session, WAITED_WITHIN, &[SqlArg::Int(int(*bound))]).await?;
+            let row = one(&mut *tx, WAITED_WITHIN, &[SqlArg::Int(int(*bound))]).await?;
             let within = row.map(|row| row.int(0)).transpose()?;
             waits.within.push((*bound, count(within.unwrap_or(0))));
         }
@@ -113,9 +106,9 @@ impl Ledger {
 
     /// How many leases ended unheard between two places of the sequence of events.
     pub async fn expiries(&self, after: i64, up_to: i64) -> Result<u64, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let args = [SqlArg::Int(after), SqlArg::Int(up_to)];
-        let row = one(&mut *session, EXPIRED, &args).await?;
+        let row = one(&mut *tx, EXPIRED, &args).await?;
         let count = row.map(|row| row.int(0)).transpose()?;
         Ok(count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
     }
@@ -125,8 +118,8 @@ impl Ledger {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let ids: Vec<String> = tasks.iter().map(ToString::to_string).collect();
-        docs(&mut *session, NEWEST, &[SqlArg::Texts(&ids)], records::run).await
+        docs(&mut *tx, NEWEST, &[SqlArg::Texts(&ids)], records::run).await
     }
 }

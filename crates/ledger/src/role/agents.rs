@@ -102,8 +102,8 @@ const HELD: &str = concat!(
 impl Ledger {
     /// Notes that an agent is there, in the place of one with the same name.
     pub async fn register(&self, agent: &NewAgent) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let now = self.now_in(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let now = self.now_in(&mut *tx).await?;
         let args = [
             SqlArg::Text(&agent.name),
             SqlArg::Text(&agent.role),
@@ -112,8 +112,8 @@ impl Ledger {
             SqlArg::Int(i64::from(agent.interval_seconds)),
             SqlArg::Int(now.0),
         ];
-        run(&mut *session, REGISTER, &args).await?;
-        session.commit().await?;
+        run(&mut *tx, REGISTER, &args).await?;
+        tx.commit().await?;
         // The dispatcher may have waited for somebody.
         self.engine.announce();
         Ok(())
@@ -140,22 +140,17 @@ impl Ledger {
     }
 
     async fn mark(&self, name: &str, sql: &'static str) -> Result<bool, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let now = self.now_in(&mut *session).await?;
-        let changed = run(
-            &mut *session,
-            sql,
-            &[SqlArg::Text(name), SqlArg::Int(now.0)],
-        )
-        .await?;
-        session.commit().await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let now = self.now_in(&mut *tx).await?;
+        let changed = run(&mut *tx, sql, &[SqlArg::Text(name), SqlArg::Int(now.0)]).await?;
+        tx.commit().await?;
         Ok(changed == 1)
     }
 
     /// Every agent that was ever registered, by name.
     pub async fn agents(&self) -> Result<Vec<FleetAgent>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let rows = all(&mut *session, AGENTS, &[]).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let rows = all(&mut *tx, AGENTS, &[]).await?;
         let mut agents: Vec<FleetAgent> = Vec::new();
         for row in &rows {
             let agent = read(row)?;
@@ -169,8 +164,8 @@ impl Ledger {
 
     /// What an agent holds a lease of; the oldest one.
     pub async fn assigned(&self, owner: &str) -> Result<Option<AgentWork>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
-        let Some(row) = one(&mut *session, HELD, &[SqlArg::Text(owner)]).await? else {
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
+        let Some(row) = one(&mut *tx, HELD, &[SqlArg::Text(owner)]).await? else {
             return Ok(None);
         };
         let Some(lease) = records::lease(&row, 0)? else {
@@ -178,7 +173,7 @@ impl Ledger {
         };
         let task = records::task(&row.text(LEASE_COLUMNS)?)?;
         let run = row.maybe_text(LEASE_COLUMNS + 1)?;
-        let earlier = facts::earlier_result(&mut *session, &task.id).await?;
+        let earlier = facts::earlier_result(&mut *tx, &task.id).await?;
         Ok(Some(AgentWork {
             run: run.as_deref().map(records::run).transpose()?,
             task,

@@ -58,8 +58,8 @@ impl Ledger {
         holder: &str,
         timeout_seconds: u32,
     ) -> Result<RoleLeaseAttempt, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let now = self.now_in(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let now = self.now_in(&mut *tx).await?;
         let until = now.plus_secs(u64::from(timeout_seconds));
         let args = [
             SqlArg::Text(seat),
@@ -67,11 +67,11 @@ impl Ledger {
             SqlArg::Int(now.0),
             SqlArg::Int(until.0),
         ];
-        let taken = run(&mut *session, SIT, &args).await? == 1;
-        let row = one(&mut *session, READ, &[SqlArg::Text(seat)]).await?;
+        let taken = run(&mut *tx, SIT, &args).await? == 1;
+        let row = one(&mut *tx, READ, &[SqlArg::Text(seat)]).await?;
         let row = row.ok_or_else(|| StoreError::Damaged(format!("there is no seat {seat}")))?;
         let seat = read(&row)?;
-        session.commit().await?;
+        tx.commit().await?;
         Ok(if taken {
             RoleLeaseAttempt::Yours(seat.token)
         } else {
@@ -89,8 +89,8 @@ impl Ledger {
         token: u64,
         timeout_seconds: u32,
     ) -> Result<bool, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let now = self.now_in(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let now = self.now_in(&mut *tx).await?;
         let until = now.plus_secs(u64::from(timeout_seconds));
         let args = [
             SqlArg::Text(seat),
@@ -98,31 +98,31 @@ impl Ledger {
             SqlArg::Int(now.0),
             SqlArg::Int(until.0),
         ];
-        let kept = run(&mut *session, RENEW, &args).await? == 1;
-        session.commit().await?;
+        let kept = run(&mut *tx, RENEW, &args).await? == 1;
+        tx.commit().await?;
         Ok(kept)
     }
 
     /// Gives a seat up, so that those who stand by need not wait.
     pub async fn stand_up(&self, seat: &str, token: u64) -> Result<(), StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Write).await?;
-        let now = self.now_in(&mut *session).await?;
+        let mut tx = self.engine.begin(StoreAccess::Write).await?;
+        let now = self.now_in(&mut *tx).await?;
         let args = [
             SqlArg::Text(seat),
             SqlArg::Int(int(token)),
             SqlArg::Int(now.0),
         ];
-        run(&mut *session, STAND_UP, &args).await?;
-        session.commit().await?;
+        run(&mut *tx, STAND_UP, &args).await?;
+        tx.commit().await?;
         self.engine.announce();
         Ok(())
     }
 
     /// Every seat that somebody ever had.
     pub async fn seats(&self) -> Result<Vec<RoleLease>, StoreError> {
-        let mut session = self.engine.begin(StoreAccess::Read).await?;
+        let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT name, holder, token, renewed_at, expires_at FROM seats ORDER BY name";
-        let rows = all(&mut *session, sql, &[]).await?;
+        let rows = all(&mut *tx, sql, &[]).await?;
         rows.iter().map(read).collect()
     }
 }

@@ -61,7 +61,7 @@ const RESERVER_WAITS: SqlText = SqlText {
 
 /// Whether it is still there; then it cannot end before this transaction does, and
 /// whoever ends it sees what this transaction wrote.
-async fn is_held(session: &mut dyn StoreTx, key: &WakeKey) -> Result<bool, StoreError> {
+async fn is_held(tx: &mut dyn StoreTx, key: &WakeKey) -> Result<bool, StoreError> {
     let text = key.text();
     let (sql, name) = match text.split_once(':') {
         Some(("lock", resource)) => (LOCK_HELD, resource),
@@ -69,24 +69,24 @@ async fn is_held(session: &mut dyn StoreTx, key: &WakeKey) -> Result<bool, Store
         Some(("reserved", task)) => (RESERVER_WAITS, task),
         _ => return Ok(false),
     };
-    Ok(one(session, sql, &[SqlArg::Text(name)]).await?.is_some())
+    Ok(one(tx, sql, &[SqlArg::Text(name)]).await?.is_some())
 }
 
 /// Takes a task out of the index until the key ends, unless it has just ended.
 pub(crate) async fn park(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     loaded: &LoadedTask,
     key: &WakeKey,
 ) -> Result<(), StoreError> {
-    if !is_held(session, key).await? {
+    if !is_held(tx, key).await? {
         return Ok(());
     }
     let text = key.text();
     let args = [SqlArg::Text(loaded.task.id.as_str()), SqlArg::Text(&text)];
     let sql = "UPDATE tasks SET waits_for = $2, woken_from = NULL WHERE id = $1";
-    later(session, sql, &args).await?;
+    later(tx, sql, &args).await?;
     let word = loaded.woken_from.clone().map(WakeKey::Stored);
-    wake(session, &word.into_iter().collect::<Vec<_>>()).await
+    wake(tx, &word.into_iter().collect::<Vec<_>>()).await
 }
 
 /// Who must be told when this row changes.
@@ -126,22 +126,19 @@ const WAKE_FOR_LOCKS: &str = "WITH RECURSIVE q(key, queue) AS ( \
      ORDER BY t.rank, t.created_at, t.id LIMIT 1) FROM q WHERE q.queue IS NOT NULL)";
 
 /// Puts the first of each queue that waits for a lock of the task back into the index.
-pub(crate) async fn wake_for_locks(
-    session: &mut dyn StoreTx,
-    task: &TaskId,
-) -> Result<(), StoreError> {
-    later(session, WAKE_FOR_LOCKS, &[SqlArg::Text(task.as_str())]).await
+pub(crate) async fn wake_for_locks(tx: &mut dyn StoreTx, task: &TaskId) -> Result<(), StoreError> {
+    later(tx, WAKE_FOR_LOCKS, &[SqlArg::Text(task.as_str())]).await
 }
 
 /// Puts the first of each queue that waits for one of the keys back into the index.
-pub(crate) async fn wake(session: &mut dyn StoreTx, keys: &[WakeKey]) -> Result<(), StoreError> {
+pub(crate) async fn wake(tx: &mut dyn StoreTx, keys: &[WakeKey]) -> Result<(), StoreError> {
     for key in keys {
         let passed = matches!(key, WakeKey::Stored(_));
-        if passed && is_held(session, key).await? {
+        if passed && is_held(tx, key).await? {
             continue;
         }
         let text = key.text();
-        later(session, WAKE, &[SqlArg::Text(&text)]).await?;
+        later(tx, WAKE, &[SqlArg::Text(&text)]).await?;
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ pub struct WatchdogReport {
 /// Watches one ledger.
 pub struct Watchdog {
     ledger: Ledger,
-    hints: StoreNotifications,
+    notifications: StoreNotifications,
     name: String,
     armed: Timestamp,
     /// Leases that get time because this keeper was late, by their token.
@@ -43,11 +43,11 @@ pub struct Watchdog {
 impl Watchdog {
     /// Begins to watch.
     pub async fn new(ledger: Ledger, name: &str) -> Result<Watchdog, StoreError> {
-        let hints = ledger.listen().await?;
+        let notifications = ledger.listen().await?;
         let armed = ledger.now().await?;
         Ok(Watchdog {
             ledger,
-            hints,
+            notifications,
             name: name.to_owned(),
             armed,
             grace: BTreeMap::new(),
@@ -62,9 +62,9 @@ impl Watchdog {
     /// Does what is due and arms the next look.
     pub async fn look(&mut self) -> Result<WatchdogReport, LedgerError> {
         let now = self.ledger.now().await?;
-        let mut woken = WatchdogReport::default();
-        self.end_leases(now, &mut woken).await?;
-        self.resume(now, &mut woken).await?;
+        let mut report = WatchdogReport::default();
+        self.end_leases(now, &mut report).await?;
+        self.resume(now, &mut report).await?;
         let next = self.ledger.next_deadline(now).await?;
         let latest = now.plus_secs(LOOK_EVERY_SECS);
         self.grace.retain(|_, until| *until > now);
@@ -72,14 +72,14 @@ impl Watchdog {
         // A lease that is due now and gets grace is looked at when that is over.
         let next = next.filter(|at| *at > now).into_iter().chain(grace).min();
         self.armed = next.map_or(latest, |next| next.min(latest));
-        woken.armed = self.armed;
-        Ok(woken)
+        report.armed = self.armed;
+        Ok(report)
     }
 
     async fn end_leases(
         &mut self,
         now: Timestamp,
-        woken: &mut WatchdogReport,
+        report: &mut WatchdogReport,
     ) -> Result<(), LedgerError> {
         for lease in self.ledger.due_leases(now, BATCH).await? {
             let key = (lease.task_id.clone(), lease.token);
@@ -100,7 +100,7 @@ impl Watchdog {
                 LeaseCheck::NeverBegan => Request::TakeBack,
             };
             if self.ask(&lease.task_id, request, Facts::default()).await? {
-                woken.ended.push(lease.task_id);
+                report.ended.push(lease.task_id);
             }
         }
         Ok(())
@@ -109,7 +109,7 @@ impl Watchdog {
     async fn resume(
         &mut self,
         now: Timestamp,
-        woken: &mut WatchdogReport,
+        report: &mut WatchdogReport,
     ) -> Result<(), LedgerError> {
         for task in self.ledger.due_blocks(now, BATCH).await? {
             if !by_clock_alone(&task) {
@@ -120,7 +120,7 @@ impl Watchdog {
                 successor: None,
             };
             if self.ask(&task.id, request, Facts::default()).await? {
-                woken.resumed.push(task.id);
+                report.resumed.push(task.id);
             }
         }
         Ok(())
@@ -157,7 +157,7 @@ impl Watchdog {
             biased;
             () = cancel => Ok(false),
             () = clock.sleep_until(at) => Ok(true),
-            () = self.hints.next() => {
+            () = self.notifications.next() => {
                 // Whatever was written may be due before that, and is no reason to be
                 // late for it.
                 self.armed = self.armed.min(self.ledger.now().await?);

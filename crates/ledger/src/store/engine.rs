@@ -268,36 +268,36 @@ fn unknown_to_the_store() -> StoreError {
 
 /// The first row, if there is one.
 pub(crate) async fn one(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     sql: impl Into<SqlText>,
     args: &[SqlArg<'_>],
 ) -> Result<Option<SqlRow>, StoreError> {
-    Ok(session.rows(sql.into(), args).await?.into_iter().next())
+    Ok(tx.rows(sql.into(), args).await?.into_iter().next())
 }
 
 /// All rows.
 pub(crate) async fn all(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     sql: impl Into<SqlText>,
     args: &[SqlArg<'_>],
 ) -> Result<Vec<SqlRow>, StoreError> {
-    session.rows(sql.into(), args).await
+    tx.rows(sql.into(), args).await
 }
 
 /// Runs a statement that nobody waits for.
 pub(crate) async fn later(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     sql: impl Into<SqlText>,
     args: &[SqlArg<'_>],
 ) -> Result<(), StoreError> {
-    session.later(sql.into(), args).await
+    tx.later(sql.into(), args).await
 }
 
 /// Runs a statement.
 pub(crate) async fn run(
-    session: &mut dyn StoreTx,
+    tx: &mut dyn StoreTx,
     sql: impl Into<SqlText>,
     args: &[SqlArg<'_>],
 ) -> Result<u64, StoreError> {
-    session.run(sql.into(), args).await
+    tx.run(sql.into(), args).await
 }

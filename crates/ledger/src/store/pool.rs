@@ -65,7 +65,7 @@ impl<DB: Database> ConnectionPool<DB> {
         PooledConnection {
             connection: Some(connection),
             clean: true,
-            lender: Arc::clone(self),
+            connections: Arc::clone(self),
             _turn: turn,
         }
     }
@@ -102,7 +102,7 @@ pub(crate) struct PooledConnection<DB: Database> {
     connection: Option<PoolConnection<DB>>,
     /// Whether it has answered everything it was asked.
     clean: bool,
-    lender: Arc<ConnectionPool<DB>>,
+    connections: Arc<ConnectionPool<DB>>,
     /// Given back last: then the connection is there for the next one.
     _turn: OwnedSemaphorePermit,
 }
@@ -143,9 +143,9 @@ impl<DB: Database> Drop for PooledConnection<DB> {
         let Some(connection) = self.connection.take() else {
             return;
         };
-        let mut free = self.lender.free.lock();
+        let mut free = self.connections.free.lock();
         let free = free.as_deref_mut().ok().and_then(Option::as_mut);
-        let room = self.lender.room;
+        let room = self.connections.room;
         match free.filter(|free| self.clean && free.len() < room) {
             Some(free) => free.push((connection, Instant::now())),
             // The pool finds out whether it lives.
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    fn lender(room: usize) -> Arc<ConnectionPool<Sqlite>> {
+    fn connections(room: usize) -> Arc<ConnectionPool<Sqlite>> {
         let pool = SqlitePoolOptions::new()
             .max_connections(2)
             .acquire_timeout(Duration::from_millis(50))
@@ -175,31 +175,37 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let (lender, lent) = runtime.block_on(async {
-            let lender = lender(2);
-            let (one, mut other) = (lender.lend().await.unwrap(), lender.lend().await.unwrap());
+        let (connections, lent) = runtime.block_on(async {
+            let connections = connections(2);
+            let (one, mut other) = (
+                connections.lend().await.unwrap(),
+                connections.lend().await.unwrap(),
+            );
             drop(one);
             // Asked, and never answered.
             assert!(other.ask().is_some());
-            (lender, other)
+            (connections, other)
         });
         drop(runtime);
         drop(lent);
-        drop(lender);
+        drop(connections);
     }
 
     #[tokio::test]
     async fn whoever_comes_when_all_are_lent_waits_for_one() {
-        let lender = lender(1);
-        let one = lender.lend().await.unwrap();
+        let connections = connections(1);
+        let one = connections.lend().await.unwrap();
         assert!(matches!(
-            lender.lend().await,
+            connections.lend().await,
             Err(sqlx::Error::PoolTimedOut)
         ));
-        let (next, ()) = tokio::join!(lender.lend(), async { drop(one) });
+        let (next, ()) = tokio::join!(connections.lend(), async { drop(one) });
         drop(next.unwrap());
-        assert_eq!(lender.free.lock().unwrap().as_ref().map(Vec::len), Some(1));
-        lender.close().await;
-        assert!(lender.lend().await.is_err());
+        assert_eq!(
+            connections.free.lock().unwrap().as_ref().map(Vec::len),
+            Some(1)
+        );
+        connections.close().await;
+        assert!(connections.lend().await.is_err());
     }
 }

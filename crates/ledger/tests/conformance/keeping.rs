@@ -19,29 +19,29 @@ pub(crate) async fn the_armed_deadline_is_the_boundary(world: World) {
     let ledger = world.open().await;
     made(&ledger, new_task("a", "src")).await;
     let a = work(&ledger, "w", "k1").await.unwrap();
-    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
+    let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     // An owner that never says a word is noticed after one interval, else after the whole.
-    assert_eq!(keeper.look().await.unwrap().armed, at(15));
+    assert_eq!(watchdog.look().await.unwrap().armed, at(15));
     world.clock.advance_secs(1);
     ledger.call(&heartbeat(&a, "w")).await.unwrap();
-    assert_eq!(keeper.look().await.unwrap().armed, at(91));
+    assert_eq!(watchdog.look().await.unwrap().armed, at(91));
     // A heartbeat moves the boundary; the old one is looked at, and nothing ends.
     world.clock.advance_secs(19);
     ledger.call(&heartbeat(&a, "w")).await.unwrap();
     world.clock.advance_secs(71);
-    let woken = keeper.look().await.unwrap();
-    assert!(woken.ended.is_empty());
-    assert_eq!(woken.armed, at(110));
+    let report = watchdog.look().await.unwrap();
+    assert!(report.ended.is_empty());
+    assert_eq!(report.armed, at(110));
     world.clock.advance_millis(18_999);
     assert!(
-        keeper.look().await.unwrap().ended.is_empty(),
+        watchdog.look().await.unwrap().ended.is_empty(),
         "a moment too soon"
     );
     world.clock.advance_millis(1);
-    let woken = keeper.look().await.unwrap();
-    assert_eq!(woken.ended, [id("a")]);
+    let report = watchdog.look().await.unwrap();
+    assert_eq!(report.ended, [id("a")]);
     assert_eq!(
-        woken.armed,
+        report.armed,
         at(110 + 300),
         "nothing is due: the regular look"
     );
@@ -58,9 +58,9 @@ pub(crate) async fn the_armed_deadline_is_the_boundary(world: World) {
     let token = 1;
     let alive = LedgerCall::new(id("b"), "w", Request::Heartbeat { token });
     ledger.call(&alive).await.unwrap();
-    assert_eq!(keeper.look().await.unwrap().armed, at(150));
+    assert_eq!(watchdog.look().await.unwrap().armed, at(150));
     world.clock.advance_secs(39);
-    assert_eq!(keeper.look().await.unwrap().ended, [id("b")]);
+    assert_eq!(watchdog.look().await.unwrap().ended, [id("b")]);
     let row = ledger.task(&id("b")).await.unwrap().unwrap();
     assert_eq!(row.counters.failed(FailureCategory::Flaky), 1);
 }
@@ -76,13 +76,13 @@ pub(crate) async fn a_cooldown_ends_at_its_time(world: World) {
     };
     let failed = ledger.call(&finish(&a, "w", ending)).await.unwrap();
     let retry_at = failed.task.retry_at().unwrap();
-    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
-    assert_eq!(keeper.look().await.unwrap().armed, retry_at);
+    let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
+    assert_eq!(watchdog.look().await.unwrap().armed, retry_at);
     let left = retry_at.0 - START;
     world.clock.advance_millis(left - 1);
-    assert!(keeper.look().await.unwrap().resumed.is_empty());
+    assert!(watchdog.look().await.unwrap().resumed.is_empty());
     world.clock.advance_millis(1);
-    assert_eq!(keeper.look().await.unwrap().resumed, [id("a")]);
+    assert_eq!(watchdog.look().await.unwrap().resumed, [id("a")]);
     assert!(work(&ledger, "w", "k2").await.is_some());
 }
 
@@ -96,16 +96,16 @@ pub(crate) async fn a_keeper_that_was_asleep_gives_grace(world: World) {
     ledger.call(&heartbeat(&a, "w")).await.unwrap();
     ledger.call(&heartbeat(&b, "w")).await.unwrap();
     world.clock.advance_millis(-1);
-    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
-    keeper.look().await.unwrap();
+    let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
+    watchdog.look().await.unwrap();
     // The lid was closed for an hour, far beyond the deadline of 90 s.
     world.clock.advance_secs(3000);
-    let woken = keeper.look().await.unwrap();
-    assert!(woken.ended.is_empty(), "{woken:?}");
-    assert_eq!(woken.armed, at(3015), "one interval of grace");
+    let report = watchdog.look().await.unwrap();
+    assert!(report.ended.is_empty(), "{report:?}");
+    assert_eq!(report.armed, at(3015), "one interval of grace");
     ledger.call(&heartbeat(&a, "w")).await.unwrap();
     world.clock.advance_secs(15);
-    assert_eq!(keeper.look().await.unwrap().ended, [id("b")]);
+    assert_eq!(watchdog.look().await.unwrap().ended, [id("b")]);
     assert!(ledger.lease(&id("a")).await.unwrap().is_some());
 }
 
@@ -115,20 +115,20 @@ pub(crate) async fn an_idle_keeper_asks_nothing(world: World) {
     let a = work(&ledger, "w", "k1").await.unwrap();
     ledger.call(&succeed(&a, "w")).await.unwrap();
     ledger.flush().await.unwrap();
-    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
-    keeper.look().await.unwrap();
+    let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
+    watchdog.look().await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let clock = world.clock.clone();
     let quiet = ledger.statements();
     let watching = tokio::spawn(async move {
         let mut stopped = stopped;
         let mut looks = 0;
-        while keeper
+        while watchdog
             .wait(async { drop((&mut stopped).await) })
             .await
             .unwrap()
         {
-            keeper.look().await.unwrap();
+            watchdog.look().await.unwrap();
             looks += 1;
         }
         looks
@@ -160,43 +160,49 @@ async fn until(holds: impl Fn() -> bool) {
 
 pub(crate) async fn a_keeper_hears_and_can_be_stopped(world: World) {
     let ledger = world.open().await;
-    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
-    keeper.look().await.unwrap();
-    assert_eq!(keeper.armed(), at(300));
+    let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
+    watchdog.look().await.unwrap();
+    assert_eq!(watchdog.armed(), at(300));
     // Another handle, as another process has one.
     let other = world.open().await;
     made(&other, new_task("a", "src")).await;
     work(&other, "w", "k1").await.unwrap();
-    let heard = tokio::time::timeout(LIMIT, keeper.wait(std::future::pending()));
+    let heard = tokio::time::timeout(LIMIT, watchdog.wait(std::future::pending()));
     assert!(heard.await.unwrap().unwrap());
-    until_armed(&mut keeper, at(15)).await;
+    until_armed(&mut watchdog, at(15)).await;
     assert!(
-        !keeper.wait(std::future::ready(())).await.unwrap(),
+        !watchdog.wait(std::future::ready(())).await.unwrap(),
         "canceled"
     );
 }
 
 /// Hints come one by one; the last one has it.
-async fn until_armed(keeper: &mut Watchdog, at: Timestamp) {
-    while keeper.look().await.unwrap().armed != at {
-        let heard = tokio::time::timeout(LIMIT, keeper.wait(std::future::pending()));
+async fn until_armed(watchdog: &mut Watchdog, at: Timestamp) {
+    while watchdog.look().await.unwrap().armed != at {
+        let heard = tokio::time::timeout(LIMIT, watchdog.wait(std::future::pending()));
         assert!(heard.await.unwrap().unwrap());
     }
 }
 
 pub(crate) async fn other_processes_hear_of_a_change(world: World) {
     let ledger = world.open().await;
-    let mut hints = ledger.listen().await.unwrap();
+    let mut notifications = ledger.listen().await.unwrap();
     let other = world.open().await;
     for name in ["a", "b"] {
         made(&other, new_task(name, name)).await;
-        tokio::time::timeout(LIMIT, hints.next()).await.unwrap();
+        tokio::time::timeout(LIMIT, notifications.next())
+            .await
+            .unwrap();
     }
     if let runner_ledger::Store::Sqlite(path) = &world.store {
         // The sidecar may be removed by whoever tidies up.
         std::fs::remove_file(format!("{}-hint", path.display())).unwrap();
-        tokio::time::timeout(LIMIT, hints.next()).await.unwrap();
+        tokio::time::timeout(LIMIT, notifications.next())
+            .await
+            .unwrap();
         made(&other, new_task("c", "c")).await;
-        tokio::time::timeout(LIMIT, hints.next()).await.unwrap();
+        tokio::time::timeout(LIMIT, notifications.next())
+            .await
+            .unwrap();
     }
 }

@@ -141,10 +141,10 @@ async fn cycle(ledger: &Ledger) -> Vec<bool> {
             packet: None,
             successor: None,
         };
-        let mut ask = LedgerCall::new(task.id.clone(), "cycle", request);
+        let mut call = LedgerCall::new(task.id.clone(), "cycle", request);
         let repaired = ledger.repair(&task.id).await.unwrap();
-        ask.outside.repaired = Some(repaired);
-        let recovered = ledger.call(&ask).await.unwrap();
+        call.outside.repaired = Some(repaired);
+        let recovered = ledger.call(&call).await.unwrap();
         went_on.push(recovered.task.blocked_on() != Some(BlockReason::LedgerInconsistent));
     }
     went_on
@@ -247,8 +247,8 @@ pub(crate) async fn what_is_in_the_way_of_a_claim_is_mended(first: World) {
         claim(&ledger, "a", "w1", LeasePurpose::Work).await.unwrap();
         made(&ledger, new_task("b", "docs")).await;
         world.raw(sql).await.unwrap();
-        let wanted = runner_ledger::ClaimRequest::work("w2", "worker", "k");
-        let refused = ledger.claim_next(&wanted).await.unwrap_err();
+        let claim_request = runner_ledger::ClaimRequest::work("w2", "worker", "k");
+        let refused = ledger.claim_next(&claim_request).await.unwrap_err();
         assert_eq!(
             refused.code(),
             Some(RefusalCode::ConcurrencyConflict),
@@ -260,7 +260,7 @@ pub(crate) async fn what_is_in_the_way_of_a_claim_is_mended(first: World) {
         assert!(blocker.reason.starts_with(kind), "{}", blocker.reason);
         assert_eq!(cycle(&ledger).await, [true]);
         assert_clean(&ledger.check().await.unwrap());
-        let claimed = ledger.claim_next(&wanted).await.unwrap().unwrap();
+        let claimed = ledger.claim_next(&claim_request).await.unwrap().unwrap();
         assert_eq!(claimed.task.id, id("b"));
         ledger.close().await.unwrap();
     }

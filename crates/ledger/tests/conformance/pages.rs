@@ -27,8 +27,8 @@ pub(crate) async fn pages_are_stable_under_writes(world: World) {
     let cancel = Request::Cancel {
         reason: "no".to_owned(),
     };
-    let ask = runner_ledger::LedgerCall::new(id("f"), "p", cancel);
-    ledger.call(&ask).await.unwrap();
+    let call = runner_ledger::LedgerCall::new(id("f"), "p", cancel);
+    ledger.call(&call).await.unwrap();
     page.after = first.last().map(|task| task.id.clone());
     let second = ledger.task_page(&page).await.unwrap();
     assert_eq!(names(&second), ["f", "g"]);
@@ -213,8 +213,8 @@ pub(crate) async fn the_sequence_of_events_is_followed(world: World) {
     assert_eq!(ledger.expiries(0, i64::MAX).await.unwrap(), 0);
     world.clock.advance_secs(200);
     let expire = Request::Expire { not_before: None };
-    let ask = runner_ledger::LedgerCall::new(claimed.task.id.clone(), "keeper", expire);
-    ledger.call(&ask).await.unwrap();
+    let call = runner_ledger::LedgerCall::new(claimed.task.id.clone(), "keeper", expire);
+    ledger.call(&call).await.unwrap();
     assert_eq!(ledger.expiries(0, i64::MAX).await.unwrap(), 1);
 }
 

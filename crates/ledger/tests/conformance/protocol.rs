@@ -146,11 +146,11 @@ pub(crate) async fn a_claim_on_its_way_twice_gets_one_lease(world: World) {
 pub(crate) async fn a_named_creation_on_its_way_twice_is_answered_twice(world: World) {
     let ledger = world.open_with(12).await;
     for round in 0..5 {
-        let ask = create(new_task(&format!("t{round}"), "src")).named(&format!("r{round}"));
+        let call = create(new_task(&format!("t{round}"), "src")).named(&format!("r{round}"));
         let twins: Vec<_> = (0..12)
             .map(|_| {
-                let (ledger, ask) = (ledger.clone(), ask.clone());
-                tokio::spawn(async move { ledger.call(&ask).await })
+                let (ledger, call) = (ledger.clone(), call.clone());
+                tokio::spawn(async move { ledger.call(&call).await })
             })
             .collect();
         let mut first = 0;
@@ -163,9 +163,9 @@ pub(crate) async fn a_named_creation_on_its_way_twice_is_answered_twice(world: W
 
 pub(crate) async fn a_named_request_is_answered_once(world: World) {
     let ledger = world.open().await;
-    let ask = create(new_task("a", "src")).named("request-1");
-    let first = ledger.call(&ask).await.unwrap();
-    let again = ledger.call(&ask).await.unwrap();
+    let call = create(new_task("a", "src")).named("request-1");
+    let first = ledger.call(&call).await.unwrap();
+    let again = ledger.call(&call).await.unwrap();
     assert!(again.replayed && again.answer == first.answer);
     assert_eq!(again.task.version, 1);
     let other = create(new_task("b", "src")).named("request-1");

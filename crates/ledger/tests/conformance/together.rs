@@ -9,10 +9,10 @@ use runner_lifecycle::{RefusalCode, Request, TaskState};
 use crate::support::*;
 
 /// All of them at once; their answers in order.
-async fn at_once(ledger: &Ledger, asks: Vec<LedgerCall>) -> Vec<Result<CallOutcome, LedgerError>> {
-    let calls = asks.into_iter().map(|ask| {
+async fn at_once(ledger: &Ledger, calls: Vec<LedgerCall>) -> Vec<Result<CallOutcome, LedgerError>> {
+    let calls = calls.into_iter().map(|call| {
         let ledger = ledger.clone();
-        tokio::spawn(async move { ledger.call(&ask).await })
+        tokio::spawn(async move { ledger.call(&call).await })
     });
     let mut told = Vec::new();
     for call in calls.collect::<Vec<_>>() {
@@ -83,9 +83,11 @@ pub(crate) async fn whoever_is_refused_harms_nobody(world: World) {
         .unwrap();
     world.clock.advance_secs(1);
     for make in [heartbeat, succeed] {
-        let asks = claimed.iter().enumerate();
-        let asks = asks.map(|(at, one)| make(one, &format!("w{at}"))).collect();
-        for (at, told) in at_once(&ledger, asks).await.into_iter().enumerate() {
+        let calls = claimed.iter().enumerate();
+        let calls = calls
+            .map(|(at, one)| make(one, &format!("w{at}")))
+            .collect();
+        for (at, told) in at_once(&ledger, calls).await.into_iter().enumerate() {
             assert_eq!(told.is_err(), at == 3, "{at}: {told:?}");
         }
     }
@@ -251,8 +253,8 @@ pub(crate) async fn what_cannot_be_kept_harms_nobody(world: World) {
     }
     let claims = ["w0", "w\u{0}1", "w2", "w3"].map(|owner| {
         let ledger = ledger.clone();
-        let wanted = ClaimRequest::work(owner, "worker", "k");
-        tokio::spawn(async move { (owner, ledger.claim_next(&wanted).await) })
+        let claim_request = ClaimRequest::work(owner, "worker", "k");
+        tokio::spawn(async move { (owner, ledger.claim_next(&claim_request).await) })
     });
     for claim in claims {
         let (owner, told) = claim.await.unwrap();

@@ -229,7 +229,7 @@ pub(crate) struct Client {
     keys: u64,
     /// Whether it is one of the few that watch; each has a connection of its own.
     watches: bool,
-    keeper: Option<Watchdog>,
+    watchdog: Option<Watchdog>,
 }
 
 impl Client {
@@ -239,7 +239,7 @@ impl Client {
             name: name.to_owned(),
             rng: Rng::new(seed),
             watches: seed.is_multiple_of(10),
-            keeper: None,
+            watchdog: None,
             shared,
             held: None,
             given_up: Vec::new(),
@@ -310,7 +310,7 @@ impl Client {
         if !self.rng.chance(15) {
             self.keys += 1;
         }
-        let wanted = ClaimRequest {
+        let claim_request = ClaimRequest {
             purpose,
             base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
             ..ClaimRequest::work(
@@ -319,7 +319,7 @@ impl Client {
                 &format!("{}-{}", self.name, self.keys),
             )
         };
-        match self.ledger.claim_next(&wanted).await {
+        match self.ledger.claim_next(&claim_request).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 self.note(&error);
@@ -487,11 +487,11 @@ impl Client {
     }
 
     async fn look(&mut self) {
-        if self.keeper.is_none() {
-            self.keeper = Watchdog::new(self.ledger.clone(), &self.name).await.ok();
+        if self.watchdog.is_none() {
+            self.watchdog = Watchdog::new(self.ledger.clone(), &self.name).await.ok();
         }
-        if let Some(keeper) = &mut self.keeper
-            && let Err(error) = keeper.look().await
+        if let Some(watchdog) = &mut self.watchdog
+            && let Err(error) = watchdog.look().await
         {
             self.note(&error);
         }

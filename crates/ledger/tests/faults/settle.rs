@@ -15,19 +15,19 @@ const STEPS_MORE: usize = 500;
 /// Lets workers, judges, keeper and manager take turns until every task has ended.
 pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
     clock.freeze();
-    let mut keeper = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
+    let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     let mut key = 0;
     let steps = open_tasks(ledger).await.len() * STEPS_EACH + STEPS_MORE;
     for step in 0..steps {
         let mut busy = false;
         for purpose in [LeasePurpose::Merge, LeasePurpose::Judge, LeasePurpose::Work] {
             key += 1;
-            let wanted = ClaimRequest {
+            let claim_request = ClaimRequest {
                 purpose,
                 base: (purpose == LeasePurpose::Merge).then(|| "main".to_owned()),
                 ..ClaimRequest::work("settler", "worker", &format!("settle-{key}"))
             };
-            if let Some(claimed) = ledger.claim_next(&wanted).await.unwrap() {
+            if let Some(claimed) = ledger.claim_next(&claim_request).await.unwrap() {
                 end(ledger, &claimed, purpose).await;
                 busy = true;
             }
@@ -43,9 +43,9 @@ pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
             nudge(ledger, task, step).await;
         }
         // To the next deadline exactly: whoever comes late gives grace.
-        let left = keeper.armed().millis_since(ledger.now().await.unwrap());
+        let left = watchdog.armed().millis_since(ledger.now().await.unwrap());
         clock.jump(i64::try_from(left).unwrap());
-        keeper.look().await.unwrap();
+        watchdog.look().await.unwrap();
     }
     let open = open_tasks(ledger).await;
     panic!("not settled in {steps} steps: {open:#?}");
@@ -67,7 +67,7 @@ async fn open_tasks(ledger: &Ledger) -> Vec<Task> {
 async fn end(ledger: &Ledger, claimed: &ClaimedTask, purpose: LeasePurpose) {
     let (task, token) = (claimed.task.id.clone(), claimed.token);
     let packet = packet(task.as_str(), &claimed.run_id);
-    let asks = match purpose {
+    let calls = match purpose {
         LeasePurpose::Work => vec![support::succeed(claimed, "settler")],
         LeasePurpose::Judge => {
             let ending = JudgeEnding::Approve { packet };
@@ -98,8 +98,8 @@ async fn end(ledger: &Ledger, claimed: &ClaimedTask, purpose: LeasePurpose) {
                 .into()
         }
     };
-    for ask in asks {
-        ledger.call(&ask).await.unwrap();
+    for call in calls {
+        ledger.call(&call).await.unwrap();
     }
 }
 

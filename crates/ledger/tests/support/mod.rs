@@ -208,8 +208,8 @@ pub(crate) async fn made(ledger: &Ledger, new: NewTask) -> CallOutcome {
 }
 
 pub(crate) async fn work(ledger: &Ledger, owner: &str, key: &str) -> Option<ClaimedTask> {
-    let wanted = ClaimRequest::work(owner, "worker", key);
-    ledger.claim_next(&wanted).await.unwrap()
+    let claim_request = ClaimRequest::work(owner, "worker", key);
+    ledger.claim_next(&claim_request).await.unwrap()
 }
 
 pub(crate) async fn claim(

@@ -47,7 +47,7 @@ impl std::ops::Deref for Written {
 
 /// A store of one task.
 #[derive(Clone)]
-struct Desk {
+struct OneTaskStore {
     policy: Policy,
     task: Task,
     facts: Facts,
@@ -58,18 +58,18 @@ struct Desk {
     now: Timestamp,
 }
 
-impl Desk {
-    fn new() -> Desk {
-        Desk::with(new_task())
+impl OneTaskStore {
+    fn new() -> OneTaskStore {
+        OneTaskStore::with(new_task())
     }
 
-    fn with(new: NewTask) -> Desk {
+    fn with(new: NewTask) -> OneTaskStore {
         let call = call("planner", Request::Create(new));
         let facts = Facts::default();
         let policy = Policy::default();
         let decision = decide(&policy, None, &call, &facts, NOW).unwrap();
         assert_eq!(decision.expected_version, None);
-        let mut desk = Desk {
+        let mut store = OneTaskStore {
             policy,
             task: decision.task.clone(),
             facts,
@@ -79,8 +79,8 @@ impl Desk {
             created: None,
             now: NOW,
         };
-        desk.write(&decision);
-        desk
+        store.write(&decision);
+        store
     }
 
     fn try_ask(&mut self, actor: &str, request: Request) -> Result<Decision, Refusal> {

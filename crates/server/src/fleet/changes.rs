@@ -112,10 +112,10 @@ pub(crate) async fn create(
     let name = request_name(&headers)?;
     let (new, actor) = body.into_new_task(name.as_deref())?;
     let id = new.id.clone();
-    let mut ask = LedgerCall::new(id.clone(), &actor, Request::Create(new));
-    ask.outside.review_off = fleet.review_off();
-    ask.request_id = name;
-    let outcome = fleet.ledger().call(&ask).await?;
+    let mut call = LedgerCall::new(id.clone(), &actor, Request::Create(new));
+    call.outside.review_off = fleet.review_off();
+    call.request_id = name;
+    let outcome = fleet.ledger().call(&call).await?;
     let changed = changed(&fleet, &outcome).await?;
     let mut response = json(StatusCode::CREATED, &changed);
     reply::set(&mut response, header::LOCATION, &format!("/tasks/{id}"));
@@ -154,10 +154,10 @@ struct Asking {
 impl Asking {
     /// Asks it.
     async fn of(self, fleet: &FleetState, request: Request) -> FleetResult<CallOutcome> {
-        let mut ask = LedgerCall::new(self.id, &actor(self.actor)?, request);
-        ask.call.expected_version = self.expected_version;
-        ask.request_id = self.name;
-        Ok(fleet.ledger().call(&ask).await?)
+        let mut call = LedgerCall::new(self.id, &actor(self.actor)?, request);
+        call.call.expected_version = self.expected_version;
+        call.request_id = self.name;
+        Ok(fleet.ledger().call(&call).await?)
     }
 }
 

@@ -130,8 +130,8 @@ pub(crate) async fn make(ledger: &Ledger, new: NewTask) {
 
 /// Claims the first task that can start, which must be that one.
 pub(crate) async fn work(ledger: &Ledger, task: &str, owner: &str) -> ClaimedTask {
-    let wanted = ClaimRequest::work(owner, "worker", &format!("{owner}-{task}"));
-    let claimed = ledger.claim_next(&wanted).await.unwrap().unwrap();
+    let claim_request = ClaimRequest::work(owner, "worker", &format!("{owner}-{task}"));
+    let claimed = ledger.claim_next(&claim_request).await.unwrap().unwrap();
     assert_eq!(claimed.task.id.as_str(), task);
     claimed
 }

@@ -56,8 +56,8 @@ fn a_judge_leaves_a_contradiction_to_the_cycle_manager() {
     let ledger = &simulation.ledger;
     let (_stopper, mut stop) = StopHandle::new();
     simulation.runtime.block_on(async {
-        let wanted = ClaimRequest::work("w", "worker", "k");
-        let claimed = ledger.claim_next(&wanted).await.unwrap().unwrap();
+        let claim_request = ClaimRequest::work("w", "worker", "k");
+        let claimed = ledger.claim_next(&claim_request).await.unwrap().unwrap();
         let packet = serde_json::json!({
             "schema_version": "1.0.0", "run_id": claimed.run_id, "task_id": "t0",
             "status": "done", "changes": [], "worklog_path": "worklog.md",

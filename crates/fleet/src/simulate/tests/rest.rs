@@ -24,8 +24,8 @@ impl FleetBacklog for InBetween {
                         reason: "no".to_owned(),
                     },
                 ] {
-                    let ask = LedgerCall::new(task(0).id, "person", request);
-                    self.ledger.call(&ask).await.unwrap();
+                    let call = LedgerCall::new(task(0).id, "person", request);
+                    self.ledger.call(&call).await.unwrap();
                 }
             }
             Ok(String::new())

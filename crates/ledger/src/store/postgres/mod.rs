@@ -22,7 +22,7 @@ use crate::store::migrate;
 use crate::store::migrate::SqlDialect;
 use crate::store::notifications::StoreNotifications;
 use crate::store::pool::ConnectionPool;
-use crate::store::postgres::tx::{PostgresSession, failed};
+use crate::store::postgres::tx::{PostgresTx, failed};
 
 const CHANNEL: &str = "runner_ledger";
 /// The advisory lock of the upgrade: the first letters of the crate's name.
@@ -44,7 +44,7 @@ const NOT_DURABLE: &str = "SET synchronous_commit = off";
 
 /// A database on a server.
 pub(crate) struct PostgresEngine {
-    lender: Arc<ConnectionPool<Postgres>>,
+    connections: Arc<ConnectionPool<Postgres>>,
     writer: ChangeWriter,
     options: PgConnectOptions,
     announcer: Arc<Announcer>,
@@ -83,11 +83,11 @@ impl PostgresEngine {
             })
             .connect_lazy_with(options.clone());
         let room = usize::try_from(connections).unwrap_or(usize::MAX);
-        let lender = ConnectionPool::new(pool, room);
+        let connections = ConnectionPool::new(pool, room);
         let statements = Arc::new(AtomicU64::new(0));
         Ok(PostgresEngine {
-            writer: ChangeWriter::new(Arc::clone(&lender), Arc::clone(&statements)),
-            lender,
+            writer: ChangeWriter::new(Arc::clone(&connections), Arc::clone(&statements)),
+            connections,
             options,
             announcer: Arc::new(Announcer {
                 voice,
@@ -138,12 +138,11 @@ async fn version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 impl Engine for PostgresEngine {
     fn begin(&self, access: StoreAccess) -> StoreFuture<'_, Box<dyn StoreTx>> {
         Box::pin(async move {
-            let got = self.lender.lend().await;
+            let got = self.connections.lend().await;
             let connection = got.map_err(|error| failed(&error))?;
             let statements = Arc::clone(&self.statements);
-            let session: Box<dyn StoreTx> =
-                Box::new(PostgresSession::new(connection, access, statements));
-            Ok(session)
+            let tx: Box<dyn StoreTx> = Box::new(PostgresTx::new(connection, access, statements));
+            Ok(tx)
         })
     }
 
@@ -190,7 +189,7 @@ impl Engine for PostgresEngine {
         Box::pin(async move {
             self.announcer.wait().await;
             self.announcer.voice.close().await;
-            self.lender.close().await;
+            self.connections.close().await;
             Ok(())
         })
     }

@@ -31,7 +31,7 @@ const LINEAGE: &str = "SELECT l_task_id, l_run_id, l_owner, l_token, l_purpose, 
 
 type Rows = Result<Vec<SqlRow>, StoreError>;
 
-pub(crate) struct PostgresSession {
+pub(crate) struct PostgresTx {
     /// None once it is given back.
     connection: Option<PooledConnection<Postgres>>,
     access: StoreAccess,
@@ -44,9 +44,9 @@ pub(crate) struct PostgresSession {
 
 /// Asks the connection something, and notes that it has answered.
 macro_rules! ask {
-    ($session:expr, $connection:ident => $question:expr) => {{
-        $session.statements.fetch_add(1, Ordering::Relaxed);
-        let lent = $session.connection.as_mut();
+    ($tx:expr, $connection:ident => $question:expr) => {{
+        $tx.statements.fetch_add(1, Ordering::Relaxed);
+        let lent = $tx.connection.as_mut();
         let lent = lent.ok_or_else(|| StoreError::Other("the transaction is over".to_owned()))?;
         let gone = || StoreError::Other("the connection is gone".to_owned());
         let $connection = lent.ask().ok_or_else(gone)?;
@@ -56,13 +56,13 @@ macro_rules! ask {
     }};
 }
 
-impl PostgresSession {
+impl PostgresTx {
     pub(crate) fn new(
         connection: PooledConnection<Postgres>,
         access: StoreAccess,
         statements: Arc<AtomicU64>,
-    ) -> PostgresSession {
-        PostgresSession {
+    ) -> PostgresTx {
+        PostgresTx {
             connection: Some(connection),
             access,
             begun: false,
@@ -109,7 +109,7 @@ impl PostgresSession {
     }
 }
 
-impl StoreTx for PostgresSession {
+impl StoreTx for PostgresTx {
     fn run<'a>(&'a mut self, sql: SqlText, args: &'a [SqlArg<'a>]) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             self.begin().await?;
@@ -207,7 +207,7 @@ impl StoreTx for PostgresSession {
     }
 }
 
-impl Drop for PostgresSession {
+impl Drop for PostgresTx {
     /// A connection with an open transaction is not given back before that is undone.
     fn drop(&mut self) {
         let Some(mut lent) = self.connection.take().filter(|_| self.begun) else {

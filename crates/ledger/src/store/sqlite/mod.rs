@@ -36,7 +36,7 @@ const BUSY: Duration = Duration::from_secs(20);
 pub(crate) struct SqliteEngine {
     pool: SqlitePool,
     /// Keeps a connection for the writer, unless that is the only one.
-    lender: Arc<ConnectionPool<Sqlite>>,
+    connections: Arc<ConnectionPool<Sqlite>>,
     heard: NotifyChannel,
     /// Writers of this process queue here, in order; only those of other processes wait
     /// for the file.
@@ -70,7 +70,7 @@ impl SqliteEngine {
     fn new(pool: SqlitePool, heard: NotifyChannel) -> SqliteEngine {
         let room = usize::from(pool.options().get_max_connections() > 1);
         SqliteEngine {
-            lender: ConnectionPool::new(pool.clone(), room),
+            connections: ConnectionPool::new(pool.clone(), room),
             pool,
             heard,
             writer: Arc::new(Mutex::new(())),
@@ -158,15 +158,15 @@ impl Engine for SqliteEngine {
             let statements = Arc::clone(&self.statements);
             if access != StoreAccess::Read {
                 let turn = Arc::clone(&self.writer).lock_owned().await;
-                let open = self.lender.lend().await.map_err(|e| failed(&e))?;
-                let session: Box<dyn StoreTx> = Box::new(SqliteWriter::new(open, statements, turn));
-                return Ok(session);
+                let open = self.connections.lend().await.map_err(|e| failed(&e))?;
+                let tx: Box<dyn StoreTx> = Box::new(SqliteWriter::new(open, statements, turn));
+                return Ok(tx);
             }
             if matches!(self.heard, NotifyChannel::Here(_)) {
                 // The one connection belongs to this reader until it is through.
                 let open = self.pool.acquire().await.map_err(|e| failed(&e))?;
-                let session: Box<dyn StoreTx> = Box::new(LoneReader { open, statements });
-                return Ok(session);
+                let tx: Box<dyn StoreTx> = Box::new(LoneReader { open, statements });
+                return Ok(tx);
             }
             self.statements.fetch_add(1, Ordering::Relaxed);
             let open = self
@@ -174,8 +174,8 @@ impl Engine for SqliteEngine {
                 .begin_with("BEGIN")
                 .await
                 .map_err(|e| failed(&e))?;
-            let session: Box<dyn StoreTx> = Box::new(SqliteReader { open, statements });
-            Ok(session)
+            let tx: Box<dyn StoreTx> = Box::new(SqliteReader { open, statements });
+            Ok(tx)
         })
     }
 
@@ -214,7 +214,7 @@ impl Engine for SqliteEngine {
 
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.lender.close().await;
+            self.connections.close().await;
             Ok(())
         })
     }
@@ -424,15 +424,15 @@ mod tests {
         }
         let engine = SqliteEngine::open(&path, 1, false).await.unwrap();
         engine.migrate().await.unwrap();
-        let mut session = engine.begin(StoreAccess::Read).await.unwrap();
+        let mut tx = engine.begin(StoreAccess::Read).await.unwrap();
         let sql = "SELECT l.owner || l.token || l.due_at || h.resource || r.doc || e.seq \
              || e.to_state FROM leases l JOIN locks h ON h.task_id = l.task_id \
              JOIN receipts r ON r.task_id = l.task_id JOIN events e ON e.task_id = l.task_id \
              ORDER BY e.seq";
-        let rows = session.rows(sql.into(), &[]).await.unwrap();
+        let rows = tx.rows(sql.into(), &[]).await.unwrap();
         let texts: Vec<String> = rows.iter().map(|row| row.text(0).unwrap()).collect();
         assert_eq!(texts, ["w35src{}1todo", "w35src{}2in_progress"]);
-        drop(session);
+        drop(tx);
         let gone = sqlx::query("DELETE FROM events").execute(&pool).await;
         assert!(gone.is_err(), "events are still guarded");
     }
@@ -448,12 +448,12 @@ mod tests {
             postgres: "",
         };
         for access in [StoreAccess::Read, StoreAccess::Write] {
-            let mut session = engine.begin(access).await.unwrap();
-            session.rows(end, &[]).await.unwrap();
-            assert!(session.commit().await.is_err());
-            let mut session = engine.begin(access).await.unwrap();
-            session.rows(end, &[]).await.unwrap();
-            drop(session);
+            let mut tx = engine.begin(access).await.unwrap();
+            tx.rows(end, &[]).await.unwrap();
+            assert!(tx.commit().await.is_err());
+            let mut tx = engine.begin(access).await.unwrap();
+            tx.rows(end, &[]).await.unwrap();
+            drop(tx);
         }
         engine.begin(StoreAccess::Write).await.unwrap();
     }

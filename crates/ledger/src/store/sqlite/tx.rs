@@ -90,13 +90,13 @@ fn renumber(to: &mut String, sql: &str, after: usize) {
 
 /// Says what waits, and notes that the connection has answered.
 macro_rules! ask {
-    ($session:expr, $how:ident) => {{
-        $session.begun = true;
-        $session.statements.fetch_add(1, Ordering::Relaxed);
+    ($tx:expr, $how:ident) => {{
+        $tx.begun = true;
+        $tx.statements.fetch_add(1, Ordering::Relaxed);
         let gone = || StoreError::Other("the transaction is over".to_owned());
-        let lent = $session.connection.as_mut().ok_or_else(gone)?;
+        let lent = $tx.connection.as_mut().ok_or_else(gone)?;
         let connection = lent.ask().ok_or_else(gone)?;
-        let script = std::mem::take(&mut $session.waiting);
+        let script = std::mem::take(&mut $tx.waiting);
         let answer = script.query().$how(connection).await;
         lent.answered(&answer);
         answer.map_err(|error| failed(&error))

@@ -5,33 +5,33 @@ use crate::words::{BasePosition, JudgeVerdict, TaskPhase};
 
 #[test]
 fn from_a_result_to_done() {
-    let mut desk = Desk::new();
-    desk.work();
-    assert_eq!(desk.task.phase, TaskPhase::Judge);
-    assert!(desk.locks.is_empty());
-    let token = desk.claim("j", LeasePurpose::Judge);
-    assert_eq!(desk.locks, [resource("@judge/t")]);
-    let run = desk.facts.run.clone().unwrap();
+    let mut store = OneTaskStore::new();
+    store.work();
+    assert_eq!(store.task.phase, TaskPhase::Judge);
+    assert!(store.locks.is_empty());
+    let token = store.claim("j", LeasePurpose::Judge);
+    assert_eq!(store.locks, [resource("@judge/t")]);
+    let run = store.facts.run.clone().unwrap();
     assert_eq!((run.judged_at, run.judgement_version), (Some(NOW), 1));
     let ending = JudgeEnding::Approve {
-        packet: desk.packet(),
+        packet: store.packet(),
     };
-    desk.ask("j", Request::Judge { token, ending });
-    assert_eq!(desk.stands(), "blocked(awaiting_judge)");
+    store.ask("j", Request::Judge { token, ending });
+    assert_eq!(store.stands(), "blocked(awaiting_judge)");
 
     // Not the head of the queue.
-    desk.facts.is_merge_head = false;
+    store.facts.is_merge_head = false;
     let early = claim("j", LeasePurpose::Merge, "k");
-    assert_eq!(desk.refused("j", early), RefusalCode::LockConflict);
+    assert_eq!(store.refused("j", early), RefusalCode::LockConflict);
     // It is judged: no second judge.
     let again = claim("j", LeasePurpose::Judge, "k");
-    assert_eq!(desk.refused("j", again), RefusalCode::InvalidTransition);
+    assert_eq!(store.refused("j", again), RefusalCode::InvalidTransition);
 
-    let token = desk.claim("j", LeasePurpose::Merge);
-    assert_eq!(desk.locks, [resource("@judge/t"), resource("@merge/main")]);
-    let request = desk.intent(token);
-    let recorded = desk.ask("j", request.clone());
-    let again = desk.ask("j", request.clone());
+    let token = store.claim("j", LeasePurpose::Merge);
+    assert_eq!(store.locks, [resource("@judge/t"), resource("@merge/main")]);
+    let request = store.intent(token);
+    let recorded = store.ask("j", request.clone());
+    let again = store.ask("j", request.clone());
     assert!(again.is_empty() && again.replayed, "the same intent again");
     assert_eq!(again.answer, recorded.answer);
     let Request::RecordIntent { intent, packet, .. } = request else {
@@ -46,7 +46,7 @@ fn from_a_result_to_done() {
         intent,
         packet,
     };
-    assert_eq!(desk.refused("j", other), RefusalCode::ConcurrencyConflict);
+    assert_eq!(store.refused("j", other), RefusalCode::ConcurrencyConflict);
     let mut other = super::intent();
     other.merge_commit = "n".to_owned();
     let base = BasePosition::Merged;
@@ -56,20 +56,20 @@ fn from_a_result_to_done() {
         base,
     };
     assert_eq!(
-        desk.refused("j", other),
+        store.refused("j", other),
         RefusalCode::ConcurrencyConflict,
         "another intent"
     );
     assert_eq!(
-        desk.refused("j", settle(token, BasePosition::Old)),
+        store.refused("j", settle(token, BasePosition::Old)),
         RefusalCode::ConcurrencyConflict
     );
-    desk.ask("j", settle(token, BasePosition::Merged));
-    assert_eq!(desk.stands(), "done");
-    assert_eq!(desk.task.intent, None);
+    store.ask("j", settle(token, BasePosition::Merged));
+    assert_eq!(store.stands(), "done");
+    assert_eq!(store.task.intent, None);
     // The same again is a replay that changes nothing but the version.
-    let before = desk.task.clone();
-    let replay = desk.ask("j", settle(token, BasePosition::Merged));
+    let before = store.task.clone();
+    let replay = store.ask("j", settle(token, BasePosition::Merged));
     assert!(replay.replayed && replay.runs.is_empty());
     assert_eq!(
         (&replay.locks, &replay.lease),
@@ -78,7 +78,7 @@ fn from_a_result_to_done() {
     assert_eq!(replay.events.len(), 1);
     assert_eq!(replay.events[0].reason, "replayed");
     assert_eq!(
-        desk.task,
+        store.task,
         Task {
             version: before.version + 1,
             ..before
@@ -88,13 +88,13 @@ fn from_a_result_to_done() {
 
 #[test]
 fn an_approval_answers_every_criterion() {
-    let mut desk = Desk::new();
-    desk.work();
-    let token = desk.claim("j", LeasePurpose::Judge);
-    let mut packet = desk.packet();
+    let mut store = OneTaskStore::new();
+    store.work();
+    let token = store.claim("j", LeasePurpose::Judge);
+    let mut packet = store.packet();
     packet.acceptance_check.truncate(1);
     let ending = JudgeEnding::Approve { packet };
-    let refused = desk.refused("j", Request::Judge { token, ending });
+    let refused = store.refused("j", Request::Judge { token, ending });
     assert_eq!(
         refused,
         RefusalCode::AcceptanceFailed,
@@ -104,23 +104,23 @@ fn an_approval_answers_every_criterion() {
 
 #[test]
 fn an_inconsistent_ledger_keeps_a_task_from_being_done() {
-    let mut desk = Desk::new();
-    desk.approve();
-    let token = desk.claim("j", LeasePurpose::Merge);
-    desk.facts.inconsistencies = vec![crate::reconcile::Inconsistency {
+    let mut store = OneTaskStore::new();
+    store.approve();
+    let token = store.claim("j", LeasePurpose::Merge);
+    store.facts.inconsistencies = vec![crate::reconcile::Inconsistency {
         kind: crate::reconcile::InconsistencyKind::OverlappingLocks,
         task_id: id("t"),
         other: None,
         words: "src and src/x".to_owned(),
     }];
-    let request = desk.intent(token);
-    assert_eq!(desk.refused("j", request), RefusalCode::LedgerInconsistent);
+    let request = store.intent(token);
+    assert_eq!(store.refused("j", request), RefusalCode::LedgerInconsistent);
 }
 
 #[test]
 fn an_open_intent_stops_everything_else() {
-    let mut desk = Desk::new();
-    let token = desk.intend();
+    let mut store = OneTaskStore::new();
+    let token = store.intend();
     let unable = JudgeEnding::Unable {
         reason: "x".to_owned(),
     };
@@ -150,7 +150,7 @@ fn an_open_intent_stops_everything_else() {
         }),
     ] {
         assert_eq!(
-            desk.refused("j", request.clone()),
+            store.refused("j", request.clone()),
             RefusalCode::ConcurrencyConflict,
             "{request:?}"
         );
@@ -163,112 +163,112 @@ fn an_intent_is_rolled_forward_by_whoever_claims_next() {
         (BasePosition::Merged, "done"),
         (BasePosition::Elsewhere, "in_progress"),
     ] {
-        let mut desk = Desk::new();
-        desk.intend();
-        desk.later(90);
-        let lost = desk.ask("watchdog", Request::Expire { not_before: None });
-        assert_eq!(desk.stands(), "blocked(awaiting_judge)");
+        let mut store = OneTaskStore::new();
+        store.intend();
+        store.later(90);
+        let lost = store.ask("watchdog", Request::Expire { not_before: None });
+        assert_eq!(store.stands(), "blocked(awaiting_judge)");
         let states: Vec<TaskState> = lost.events.iter().map(|event| event.to_state).collect();
         assert_eq!(
             states,
             [TaskState::Blocked, TaskState::Todo, TaskState::Blocked]
         );
         assert_eq!(
-            desk.task.counters.lost_judge, 0,
+            store.task.counters.lost_judge, 0,
             "a place in the queue costs nothing"
         );
         // Only to be rolled forward.
         let judge = claim("k", LeasePurpose::Judge, "x");
-        assert_eq!(desk.refused("k", judge), RefusalCode::InvalidTransition);
-        let token = desk.claim("k", LeasePurpose::Merge);
-        desk.ask("k", settle(token, base));
-        assert_eq!(desk.stands(), stands);
-        assert_eq!(desk.task.intent, None);
+        assert_eq!(store.refused("k", judge), RefusalCode::InvalidTransition);
+        let token = store.claim("k", LeasePurpose::Merge);
+        store.ask("k", settle(token, base));
+        assert_eq!(store.stands(), stands);
+        assert_eq!(store.task.intent, None);
     }
 }
 
 #[test]
 fn whatever_interrupts_a_judge_leads_back_to_a_judge() {
-    type Interrupt = fn(&mut Desk, u64);
-    let unable = |desk: &mut Desk, token| {
+    type Interrupt = fn(&mut OneTaskStore, u64);
+    let unable = |store: &mut OneTaskStore, token| {
         let ending = JudgeEnding::Unable {
             reason: "no reviewer".to_owned(),
         };
-        desk.ask("j", Request::Judge { token, ending });
+        store.ask("j", Request::Judge { token, ending });
     };
     let rows: [(Interrupt, u32, u32); 4] = [
         (
-            |desk, _| {
-                desk.later(90);
-                desk.ask("watchdog", Request::Expire { not_before: None });
+            |store, _| {
+                store.later(90);
+                store.ask("watchdog", Request::Expire { not_before: None });
             },
             1,
             0,
         ),
         (unable, 0, 1),
         (
-            |desk, token| {
+            |store, token| {
                 let account = "a".to_owned();
                 let ending = JudgeEnding::Quota {
                     reset_at: None,
                     account,
                 };
-                desk.ask("j", Request::Judge { token, ending });
+                store.ask("j", Request::Judge { token, ending });
             },
             0,
             0,
         ),
         (
-            |desk, token| {
+            |store, token| {
                 let ending = JudgeEnding::StepBack {
                     reason: "the base is red".to_owned(),
                 };
-                desk.ask("j", Request::Judge { token, ending });
+                store.ask("j", Request::Judge { token, ending });
             },
             0,
             0,
         ),
     ];
     for (at, (interrupt, lost, tries)) in rows.into_iter().enumerate() {
-        let mut desk = Desk::new();
-        desk.work();
-        let token = desk.claim("j", LeasePurpose::Judge);
-        interrupt(&mut desk, token);
-        assert_eq!(desk.stands(), "blocked(awaiting_judge)", "row {at}");
-        assert_eq!(desk.task.phase, TaskPhase::Judge);
-        let run = desk.facts.run.clone().unwrap();
+        let mut store = OneTaskStore::new();
+        store.work();
+        let token = store.claim("j", LeasePurpose::Judge);
+        interrupt(&mut store, token);
+        assert_eq!(store.stands(), "blocked(awaiting_judge)", "row {at}");
+        assert_eq!(store.task.phase, TaskPhase::Judge);
+        let run = store.facts.run.clone().unwrap();
         assert!(run.is_unjudged_success(), "row {at}");
         assert_eq!(run.judgement_version, 1);
         assert_eq!(
-            (desk.task.counters.lost_judge, desk.task.counters.judge),
+            (store.task.counters.lost_judge, store.task.counters.judge),
             (lost, tries)
         );
-        desk.later(3600);
-        desk.claim("k", LeasePurpose::Judge);
+        store.later(3600);
+        store.claim("k", LeasePurpose::Judge);
     }
 }
 
 #[test]
 fn five_judgements_that_cannot_be_made_and_then_rework() {
-    let mut desk = Desk::new();
-    desk.work();
+    let mut store = OneTaskStore::new();
+    store.work();
     for tries in 1..=6 {
-        desk.later(3600);
-        let token = desk.claim("j", LeasePurpose::Judge);
+        store.later(3600);
+        let token = store.claim("j", LeasePurpose::Judge);
         let ending = JudgeEnding::Unable {
             reason: "no reviewer".to_owned(),
         };
-        desk.ask("j", Request::Judge { token, ending });
+        store.ask("j", Request::Judge { token, ending });
         if tries <= 5 {
-            assert_eq!(desk.stands(), "blocked(awaiting_judge)");
-            assert!(desk.task.retry_at().unwrap() > desk.now);
+            assert_eq!(store.stands(), "blocked(awaiting_judge)");
+            assert!(store.task.retry_at().unwrap() > store.now);
             let early = claim("j", LeasePurpose::Judge, "early");
-            assert_eq!(desk.refused("j", early), RefusalCode::InvalidTransition);
+            assert_eq!(store.refused("j", early), RefusalCode::InvalidTransition);
         }
     }
-    assert_eq!(desk.stands(), "blocked(needs_rework)");
-    assert_eq!(desk.task.rework_cause, Some(ReworkCause::Unjudged));
-    assert_eq!(desk.task.phase, TaskPhase::Work);
+    assert_eq!(store.stands(), "blocked(needs_rework)");
+    assert_eq!(store.task.rework_cause, Some(ReworkCause::Unjudged));
+    assert_eq!(store.task.phase, TaskPhase::Work);
 }
 
 #[test]
@@ -278,10 +278,10 @@ fn a_rejection_gets_one_successor() {
         (ReworkCause::Conflict, "[AutoFix-Conflict]", None),
         (ReworkCause::Exhausted, "[Rework]", None),
     ] {
-        let mut desk = Desk::new();
-        desk.reject(cause);
+        let mut store = OneTaskStore::new();
+        store.reject(cause);
         assert_eq!(
-            desk.facts.run.as_ref().unwrap().verdict,
+            store.facts.run.as_ref().unwrap().verdict,
             Some(JudgeVerdict::Reject)
         );
         let without_id = Request::Recover {
@@ -289,19 +289,19 @@ fn a_rejection_gets_one_successor() {
             successor: None,
         };
         assert_eq!(
-            desk.refused("cycle", without_id),
+            store.refused("cycle", without_id),
             RefusalCode::MissingRequiredInput
         );
-        desk.recover();
-        assert_eq!(desk.stands(), "failed");
-        assert_eq!(desk.task.superseded_by, Some(id("next")));
-        let made = desk.created.clone().unwrap();
+        store.recover();
+        assert_eq!(store.stands(), "failed");
+        assert_eq!(store.task.superseded_by, Some(id("next")));
+        let made = store.created.clone().unwrap();
         assert!(made.task.title.starts_with(prefix), "{}", made.task.title);
         assert_eq!(made.task.start_from.as_deref(), start);
         assert_eq!(made.task.remarks.len(), 1);
         assert_eq!(crate::event::fold(&made.events).unwrap(), made.task);
         assert_eq!(
-            desk.refused("cycle", recovery(&desk.task.clone())),
+            store.refused("cycle", recovery(&store.task.clone())),
             RefusalCode::InvalidTransition
         );
     }
@@ -309,12 +309,12 @@ fn a_rejection_gets_one_successor() {
 
 #[test]
 fn policy_without_a_safe_path_is_tried_three_times() {
-    let mut desk = Desk::new();
+    let mut store = OneTaskStore::new();
     for tries in 1..=3 {
-        desk.reject(ReworkCause::Policy);
-        desk.recover();
+        store.reject(ReworkCause::Policy);
+        store.recover();
         let expected = if tries < 3 { "todo" } else { "canceled" };
-        assert_eq!(desk.stands(), expected, "{tries}");
+        assert_eq!(store.stands(), expected, "{tries}");
     }
 }
 
@@ -323,20 +323,20 @@ fn a_review_of_a_pull_request() {
     let mut new = new_task();
     new.kind = crate::words::TaskKind::Review;
     new.head = Some("h1".to_owned());
-    let mut desk = Desk::with(new);
-    assert_eq!(desk.stands(), "blocked(awaiting_judge)");
-    assert_eq!(desk.events.len(), 2);
-    assert_eq!(desk.events[0].from_state, None);
+    let mut store = OneTaskStore::with(new);
+    assert_eq!(store.stands(), "blocked(awaiting_judge)");
+    assert_eq!(store.events.len(), 2);
+    assert_eq!(store.events[0].from_state, None);
     assert_eq!(
-        desk.facts.run.as_ref().unwrap().result.as_deref(),
+        store.facts.run.as_ref().unwrap().result.as_deref(),
         Some("h1")
     );
     assert_eq!(
-        desk.refused("w", claim("w", LeasePurpose::Work, "k")),
+        store.refused("w", claim("w", LeasePurpose::Work, "k")),
         RefusalCode::InvalidTransition
     );
-    let token = desk.claim("j", LeasePurpose::Judge);
-    desk.ask(
+    let token = store.claim("j", LeasePurpose::Judge);
+    store.ask(
         "j",
         Request::Judge {
             token,
@@ -344,7 +344,7 @@ fn a_review_of_a_pull_request() {
         },
     );
     // A new head is judged anew; without one, a worker gets a successor.
-    let mut pushed = desk.clone();
+    let mut pushed = store.clone();
     pushed.facts.pull_request = Some(crate::request::PullRequest {
         head: "h2".to_owned(),
         closed: false,
@@ -355,8 +355,8 @@ fn a_review_of_a_pull_request() {
         pushed.facts.run.as_ref().unwrap().result.as_deref(),
         Some("h2")
     );
-    desk.recover();
-    let made = desk.created.unwrap().task;
+    store.recover();
+    let made = store.created.unwrap().task;
     assert_eq!(
         (made.kind, made.state),
         (crate::words::TaskKind::Code, TaskState::Todo)

@@ -98,7 +98,7 @@ fn what_a_new_task_must_say() {
         assert_eq!(try_create(edit), *expected, "row {at}");
     }
     assert_eq!(
-        Desk::new().refused("planner", Request::Create(new_task())),
+        OneTaskStore::new().refused("planner", Request::Create(new_task())),
         RefusalCode::InvalidTransition
     );
     let nothing = call("x", Request::TakeBack);
@@ -132,16 +132,16 @@ fn cycles_of_dependencies() {
 fn an_issue_without_a_role_waits_for_it() {
     let mut new = new_task();
     new.role.clear();
-    let mut desk = Desk::with(new);
-    assert_eq!(desk.stands(), "blocked(issue_linking)");
-    assert!(desk.recover().is_empty());
-    desk.facts.issue = Some(IssueFacts {
+    let mut store = OneTaskStore::with(new);
+    assert_eq!(store.stands(), "blocked(issue_linking)");
+    assert!(store.recover().is_empty());
+    store.facts.issue = Some(IssueFacts {
         role: Some("tester".to_owned()),
         closed: false,
     });
-    desk.recover();
+    store.recover();
     assert_eq!(
-        (desk.stands().as_str(), desk.task.role.as_str()),
+        (store.stands().as_str(), store.task.role.as_str()),
         ("todo", "tester")
     );
 }
@@ -153,22 +153,22 @@ fn who_may_block_what() {
         reason: reason.to_owned(),
         waits_for: None,
     };
-    let mut desk = Desk::new();
+    let mut store = OneTaskStore::new();
     assert_eq!(
-        desk.refused("x", block(RefusalCode::LockConflict, " ")),
+        store.refused("x", block(RefusalCode::LockConflict, " ")),
         RefusalCode::MissingRequiredInput
     );
     let alive = block(RefusalCode::DependencyNotMet, "d");
     assert_eq!(
-        desk.refused("x", alive.clone()),
+        store.refused("x", alive.clone()),
         RefusalCode::InvalidTransition
     );
-    desk.facts.dependencies = vec![Dependency {
+    store.facts.dependencies = vec![Dependency {
         id: id("d"),
         chain: DependencyChain::Dead,
     }];
-    desk.ask("dispatcher", alive);
-    let blockers = blockers([&desk.task]);
+    store.ask("dispatcher", alive);
+    let blockers = blockers([&store.task]);
     assert_eq!(blockers[0].code, BlockReason::DependencyNotMet);
     assert_eq!(
         blockers[0].refusal_code(),
@@ -176,25 +176,25 @@ fn who_may_block_what() {
     );
     // A block is left for another one through todo, and only by an inconsistency.
     assert_eq!(
-        desk.refused("x", block(RefusalCode::LockConflict, "l")),
+        store.refused("x", block(RefusalCode::LockConflict, "l")),
         RefusalCode::InvalidTransition
     );
-    let decision = desk.ask("check", block(RefusalCode::LedgerInconsistent, "two rows"));
+    let decision = store.ask("check", block(RefusalCode::LedgerInconsistent, "two rows"));
     assert_eq!(decision.events.len(), 2);
     assert_eq!(decision.events[0].to_state, TaskState::Todo);
     // Live work is left alone.
-    let mut desk = Desk::new();
-    desk.claim("w", LeasePurpose::Work);
+    let mut store = OneTaskStore::new();
+    store.claim("w", LeasePurpose::Work);
     assert_eq!(
-        desk.refused("x", block(RefusalCode::LockConflict, "l")),
+        store.refused("x", block(RefusalCode::LockConflict, "l")),
         RefusalCode::ConcurrencyConflict
     );
 }
 
 #[test]
 fn a_dead_dependency_has_a_day() {
-    let mut desk = Desk::new();
-    desk.facts.dependencies = vec![Dependency {
+    let mut store = OneTaskStore::new();
+    store.facts.dependencies = vec![Dependency {
         id: id("d"),
         chain: DependencyChain::Dead,
     }];
@@ -203,55 +203,55 @@ fn a_dead_dependency_has_a_day() {
         reason: "d".to_owned(),
         waits_for: Some("d".to_owned()),
     };
-    desk.ask("dispatcher", request);
-    desk.later(24 * 3600 - 1);
-    assert!(desk.recover().is_empty());
-    let mut revived = desk.clone();
+    store.ask("dispatcher", request);
+    store.later(24 * 3600 - 1);
+    assert!(store.recover().is_empty());
+    let mut revived = store.clone();
     revived.facts.dependencies[0].chain = DependencyChain::Alive;
     revived.recover();
     assert_eq!(revived.stands(), "todo");
-    desk.later(1);
-    desk.recover();
-    assert_eq!(desk.stands(), "failed");
+    store.later(1);
+    store.recover();
+    assert_eq!(store.stands(), "failed");
 }
 
 #[test]
 fn an_inconsistency_keeps_what_the_task_was_at() {
     for (before, after) in [
-        (Desk::new as fn() -> Desk, "todo"),
+        (OneTaskStore::new as fn() -> OneTaskStore, "todo"),
         (
             || {
-                let mut desk = Desk::new();
-                desk.work();
-                desk
+                let mut store = OneTaskStore::new();
+                store.work();
+                store
             },
             "blocked(awaiting_judge)",
         ),
         (
             || {
-                let mut desk = Desk::new();
-                desk.reject(ReworkCause::Verdict);
-                desk
+                let mut store = OneTaskStore::new();
+                store.reject(ReworkCause::Verdict);
+                store
             },
             "blocked(needs_rework)",
         ),
     ] {
-        let mut desk = before();
+        let mut store = before();
         let request = Request::Block {
             code: RefusalCode::LedgerInconsistent,
             reason: "x".to_owned(),
             waits_for: None,
         };
-        desk.ask("check", request);
-        desk.facts.repaired = Some(false);
+        store.ask("check", request);
+        store.facts.repaired = Some(false);
         for repairs in 1..=3 {
-            desk.recover();
-            assert_eq!(desk.task.counters.repairs, repairs);
+            store.recover();
+            assert_eq!(store.task.counters.repairs, repairs);
         }
-        assert!(desk.recover().is_empty(), "parked");
-        desk.facts.repaired = Some(true);
-        desk.recover();
-        assert_eq!(desk.stands(), after);
+        assert!(store.recover().is_empty(), "parked");
+        store.facts.repaired = Some(true);
+        store.recover();
+        assert_eq!(store.stands(), after);
     }
 }
 
@@ -265,12 +265,12 @@ fn a_new_packet_for_a_task_nobody_works_on() {
     };
     let mut new = new_task();
     new.commands = vec!["just test".to_owned()];
-    let mut desk = Desk::with(new);
-    desk.ask("planner", Request::Replan(packet.clone()));
-    assert_eq!(desk.task.packet_revision, 2);
-    assert_eq!(desk.task.lock_scope, [resource("docs")]);
+    let mut store = OneTaskStore::with(new);
+    store.ask("planner", Request::Replan(packet.clone()));
+    assert_eq!(store.task.packet_revision, 2);
+    assert_eq!(store.task.lock_scope, [resource("docs")]);
     assert_eq!(
-        desk.task.commands,
+        store.task.commands,
         ["just test"],
         "commands are never dropped to none"
     );
@@ -282,19 +282,19 @@ fn a_new_packet_for_a_task_nobody_works_on() {
             lock_scope,
             ..packet.clone()
         };
-        assert_eq!(desk.refused("x", Request::Replan(bad.clone())), code);
+        assert_eq!(store.refused("x", Request::Replan(bad.clone())), code);
         // The same holds for a packet that the recovery table asks for.
-        let mut desk = desk.clone();
-        desk.ask("x", structural_block());
+        let mut store = store.clone();
+        store.ask("x", structural_block());
         let recover = Request::Recover {
             packet: Some(bad),
             successor: None,
         };
-        assert_eq!(desk.refused("x", recover), code);
+        assert_eq!(store.refused("x", recover), code);
     }
-    desk.claim("w", LeasePurpose::Work);
+    store.claim("w", LeasePurpose::Work);
     assert_eq!(
-        desk.refused("x", Request::Replan(packet)),
+        store.refused("x", Request::Replan(packet)),
         RefusalCode::InvalidTransition
     );
 }
@@ -312,36 +312,36 @@ fn cancellation_from_every_state() {
     let cancel = || Request::Cancel {
         reason: "not wanted".to_owned(),
     };
-    let mut todo = Desk::new();
+    let mut todo = OneTaskStore::new();
     todo.ask("person", cancel());
-    let mut working = Desk::new();
+    let mut working = OneTaskStore::new();
     working.claim("w", LeasePurpose::Work);
     working.ask("person", cancel());
     assert_eq!(
         working.facts.run.as_ref().unwrap().status,
         TaskRunStatus::Canceled
     );
-    let mut blocked = Desk::new();
+    let mut blocked = OneTaskStore::new();
     blocked.work();
     blocked.ask("person", cancel());
-    for desk in [&mut todo, &mut working, &mut blocked] {
-        assert_eq!(desk.stands(), "canceled");
-        let owner = desk.task.owner.clone();
-        let again = desk.ask("person", cancel());
+    for store in [&mut todo, &mut working, &mut blocked] {
+        assert_eq!(store.stands(), "canceled");
+        let owner = store.task.owner.clone();
+        let again = store.ask("person", cancel());
         assert_eq!(again.events.len(), 1);
-        assert_eq!(desk.task.owner, owner);
+        assert_eq!(store.task.owner, owner);
     }
 }
 
 /// A task that has ended in each way.
-fn ended() -> [Desk; 3] {
-    let mut done = Desk::new();
+fn ended() -> [OneTaskStore; 3] {
+    let mut done = OneTaskStore::new();
     let token = done.intend();
     done.ask("j", settle(token, crate::words::BasePosition::Merged));
-    let mut failed = Desk::new();
+    let mut failed = OneTaskStore::new();
     failed.reject(ReworkCause::Verdict);
     failed.recover();
-    let mut canceled = Desk::new();
+    let mut canceled = OneTaskStore::new();
     canceled.ask(
         "person",
         Request::Cancel {
@@ -353,22 +353,22 @@ fn ended() -> [Desk; 3] {
 
 #[test]
 fn there_is_no_way_out_of_an_end() {
-    for mut desk in ended() {
-        let state = desk.task.state;
+    for mut store in ended() {
+        let state = store.task.state;
         for request in [
             claim("w", LeasePurpose::Work, "k"),
             claim("w", LeasePurpose::Judge, "k"),
-            recovery(&desk.task),
+            recovery(&store.task),
             Request::Expire { not_before: None },
             Request::TakeBack,
             Request::EndTimebox,
             Request::Pause { paused: true },
             Request::Heartbeat { token: 99 },
             Request::Create(new_task()),
-            desk_block(),
+            store_block(),
         ] {
             assert_eq!(
-                desk.refused("x", request.clone()),
+                store.refused("x", request.clone()),
                 RefusalCode::InvalidTransition,
                 "{request:?}"
             );
@@ -378,13 +378,13 @@ fn there_is_no_way_out_of_an_end() {
                 state: *said,
                 reason: "recovery".to_owned(),
             };
-            let before = desk.task.clone();
-            match desk.try_ask("x", request) {
+            let before = store.task.clone();
+            match store.try_ask("x", request) {
                 Ok(decision) => {
                     assert_eq!(*said, state);
                     assert_eq!(decision.events[0].details["why"], "recovery");
                     assert_eq!(
-                        desk.task,
+                        store.task,
                         Task {
                             version: before.version + 1,
                             ..before
@@ -400,7 +400,7 @@ fn there_is_no_way_out_of_an_end() {
     }
 }
 
-fn desk_block() -> Request {
+fn store_block() -> Request {
     Request::Block {
         code: RefusalCode::LedgerInconsistent,
         reason: "x".to_owned(),
@@ -433,7 +433,7 @@ fn a_person_retries_what_failed_by_a_new_task() {
         RefusalCode::InvalidTransition
     );
     assert_eq!(
-        Desk::new().refused("person", retry()),
+        OneTaskStore::new().refused("person", retry()),
         RefusalCode::InvalidTransition
     );
 }

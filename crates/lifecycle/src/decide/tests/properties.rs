@@ -8,17 +8,17 @@ use crate::request::{Dependency, DependencyChain, PullRequest};
 use crate::words::{BasePosition, FailureCategory, TaskKind};
 
 /// A request that may or may not fit, made from a few numbers.
-fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
-    let token = desk
+fn request(store: &OneTaskStore, kind: usize, n: usize) -> (&'static str, Request) {
+    let token = store
         .task
         .token
         .saturating_sub(u64::from(n.is_multiple_of(7)));
-    let run_id = desk
+    let run_id = store
         .facts
         .run
         .as_ref()
         .map_or("t-1".to_owned(), |run| run.id.clone());
-    let packet = packet(&desk.task, &run_id, "exit 0");
+    let packet = packet(&store.task, &run_id, "exit 0");
     let owner = ["w", "j"][n % 2];
     let category = FailureCategory::ALL[n % FailureCategory::ALL.len()];
     let cause = ReworkCause::ALL[n % ReworkCause::ALL.len()];
@@ -32,7 +32,7 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
         ending,
     };
     let judge = |ending| Request::Judge { token, ending };
-    let holder = if desk.task.owner.as_deref() == Some("j") {
+    let holder = if store.task.owner.as_deref() == Some("j") {
         "j"
     } else {
         "w"
@@ -76,7 +76,7 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
         17 => (holder, judge(rejection(cause))),
         18 => (holder, judge(JudgeEnding::Unable { reason })),
         19 => (holder, judge(JudgeEnding::StepBack { reason })),
-        20..=22 => (holder, desk_intent(desk, token)),
+        20..=22 => (holder, store_intent(store, token)),
         23 | 24 => {
             let base = BasePosition::ALL[n % 3];
             (holder, settle(token, base))
@@ -103,25 +103,25 @@ fn request(desk: &Desk, kind: usize, n: usize) -> (&'static str, Request) {
             let state = TaskState::ALL[n % TaskState::ALL.len()];
             ("person", Request::Reassert { state, reason })
         }
-        _ => ("cycle", recovery(&desk.task)),
+        _ => ("cycle", recovery(&store.task)),
     }
 }
 
-fn desk_intent(desk: &Desk, token: u64) -> Request {
-    if desk.facts.run.is_some() {
-        desk.intent(token)
+fn store_intent(store: &OneTaskStore, token: u64) -> Request {
+    if store.facts.run.is_some() {
+        store.intent(token)
     } else {
         Request::Heartbeat { token }
     }
 }
 
-fn shake_facts(desk: &mut Desk, n: usize) {
-    desk.facts.safe_path = n.is_multiple_of(2);
-    desk.facts.repaired = [None, Some(true), Some(false)][n % 3];
-    desk.facts.is_merge_head = !n.is_multiple_of(4);
-    desk.facts.other_worker = n.is_multiple_of(5);
-    desk.facts.models = 2;
-    desk.facts.locks = if n.is_multiple_of(11) {
+fn shake_facts(store: &mut OneTaskStore, n: usize) {
+    store.facts.safe_path = n.is_multiple_of(2);
+    store.facts.repaired = [None, Some(true), Some(false)][n % 3];
+    store.facts.is_merge_head = !n.is_multiple_of(4);
+    store.facts.other_worker = n.is_multiple_of(5);
+    store.facts.models = 2;
+    store.facts.locks = if n.is_multiple_of(11) {
         vec![lock("o", "src/x")]
     } else {
         Vec::new()
@@ -131,8 +131,8 @@ fn shake_facts(desk: &mut Desk, n: usize) {
         DependencyChain::Dead,
         DependencyChain::Alive,
     ][n % 3];
-    desk.facts.dependencies = vec![Dependency { id: id("d"), chain }];
-    desk.facts.pull_request = Some(PullRequest {
+    store.facts.dependencies = vec![Dependency { id: id("d"), chain }];
+    store.facts.pull_request = Some(PullRequest {
         head: format!("h{}", n % 3),
         closed: n.is_multiple_of(13),
     });
@@ -151,31 +151,31 @@ proptest! {
             new.kind = TaskKind::Review;
             new.head = Some("h0".to_owned());
         }
-        let mut desk = Desk::with(new);
+        let mut store = OneTaskStore::with(new);
         for (kind, n, secs) in steps {
-            desk.later(secs * 10);
-            shake_facts(&mut desk, n);
-            let (actor, request) = request(&desk, kind, n);
-            let before = desk.clone();
+            store.later(secs * 10);
+            shake_facts(&mut store, n);
+            let (actor, request) = request(&store, kind, n);
+            let before = store.clone();
             // `Desk::check` looks at events, lease, locks and run after each write.
-            match desk.try_ask(actor, request) {
-                Err(_) => prop_assert_eq!(&desk.task, &before.task),
+            match store.try_ask(actor, request) {
+                Err(_) => prop_assert_eq!(&store.task, &before.task),
                 Ok(decision) => {
-                    prop_assert!(desk.task.token >= before.task.token);
+                    prop_assert!(store.task.token >= before.task.token);
                     for event in &decision.events {
                         let text = serde_json::to_string(event).unwrap();
                         let read: TaskEvent = serde_json::from_str(&text).unwrap();
                         prop_assert_eq!(&read, event);
                     }
                     if before.task.state.is_terminal() {
-                        prop_assert_eq!(desk.task.state, before.task.state);
-                        prop_assert_eq!(&desk.task.owner, &before.task.owner);
+                        prop_assert_eq!(store.task.state, before.task.state);
+                        prop_assert_eq!(&store.task.owner, &before.task.owner);
                         prop_assert_eq!(decision.events.len(), 1);
                         prop_assert!(decision.runs.is_empty());
                     }
-                    let text = serde_json::to_string(&desk.task).unwrap();
+                    let text = serde_json::to_string(&store.task).unwrap();
                     let read: Task = serde_json::from_str(&text).unwrap();
-                    prop_assert_eq!(&read, &desk.task);
+                    prop_assert_eq!(&read, &store.task);
                 }
             }
         }
@@ -183,11 +183,11 @@ proptest! {
 
     #[test]
     fn a_missing_or_doubled_event_is_noticed(at in 1..7usize, double: bool) {
-        let mut desk = Desk::new();
-        desk.reject(ReworkCause::Verdict);
-        desk.recover();
-        let mut events = desk.events.clone();
-        prop_assert_eq!(crate::event::fold(&events), Ok(desk.task.clone()));
+        let mut store = OneTaskStore::new();
+        store.reject(ReworkCause::Verdict);
+        store.recover();
+        let mut events = store.events.clone();
+        prop_assert_eq!(crate::event::fold(&events), Ok(store.task.clone()));
         let at = at.min(events.len() - 1);
         if double {
             events.insert(at, events[at].clone());
@@ -195,6 +195,6 @@ proptest! {
             events.remove(at);
         }
         let folded = crate::event::fold(&events);
-        prop_assert!(folded.is_err() || folded != Ok(desk.task.clone()));
+        prop_assert!(folded.is_err() || folded != Ok(store.task.clone()));
     }
 }

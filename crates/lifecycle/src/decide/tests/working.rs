@@ -14,7 +14,7 @@ fn failed(category: FailureCategory) -> WorkEnding {
 
 #[test]
 fn what_in_progress_takes() {
-    type Edit = fn(&mut Desk);
+    type Edit = fn(&mut OneTaskStore);
     let rows: &[(Edit, Option<RefusalCode>)] = &[
         (|_| (), None),
         (
@@ -50,44 +50,44 @@ fn what_in_progress_takes() {
         ),
     ];
     for (at, (edit, expected)) in rows.iter().enumerate() {
-        let mut desk = Desk::new();
-        edit(&mut desk);
+        let mut store = OneTaskStore::new();
+        edit(&mut store);
         let request = claim("w", LeasePurpose::Work, "k");
         let got = decide(
-            &desk.policy,
-            Some(&desk.task),
+            &store.policy,
+            Some(&store.task),
             &call("w", request),
-            &desk.facts,
+            &store.facts,
             NOW,
         );
         assert_eq!(got.err().map(|refusal| refusal.code), *expected, "row {at}");
     }
-    let refused = Desk::new().refused("w", claim("", LeasePurpose::Work, "k"));
+    let refused = OneTaskStore::new().refused("w", claim("", LeasePurpose::Work, "k"));
     assert_eq!(refused, RefusalCode::MissingRequiredInput);
-    let refused = Desk::new().refused("j", claim("j", LeasePurpose::Judge, "k"));
+    let refused = OneTaskStore::new().refused("j", claim("j", LeasePurpose::Judge, "k"));
     assert_eq!(refused, RefusalCode::InvalidTransition, "nothing to judge");
 }
 
 #[test]
 fn a_claim_gives_lease_lock_run_and_token() {
-    let mut desk = Desk::new();
-    let token = desk.claim("w", LeasePurpose::Work);
+    let mut store = OneTaskStore::new();
+    let token = store.claim("w", LeasePurpose::Work);
     assert_eq!(token, 1);
-    assert_eq!(desk.locks, [resource("src")]);
-    assert_eq!(desk.task.owner.as_deref(), Some("w"));
-    let run = desk.facts.run.clone().unwrap();
+    assert_eq!(store.locks, [resource("src")]);
+    assert_eq!(store.task.owner.as_deref(), Some("w"));
+    let run = store.facts.run.clone().unwrap();
     assert_eq!(
         (run.id.as_str(), run.status),
         ("t-1", TaskRunStatus::Running)
     );
-    let lease = desk.facts.lease.clone().unwrap();
+    let lease = store.facts.lease.clone().unwrap();
     assert_eq!(lease.expires_at(), NOW.plus_secs(90));
     assert_eq!(lease.ends_at, NOW.plus_secs(3600));
     // A repeat of the same claim gets the same answer; another one is refused.
-    let repeat = desk.ask("w", claim("w", LeasePurpose::Work, &lease.key));
+    let repeat = store.ask("w", claim("w", LeasePurpose::Work, &lease.key));
     assert!(repeat.replayed && repeat.is_empty());
     assert_eq!(
-        desk.refused("v", claim("v", LeasePurpose::Work, "k")),
+        store.refused("v", claim("v", LeasePurpose::Work, "k")),
         RefusalCode::InvalidTransition
     );
 }
@@ -96,41 +96,41 @@ fn a_claim_gives_lease_lock_run_and_token() {
 fn a_serial_task_locks_everything() {
     let mut new = new_task();
     new.task_type = TaskType::Serial;
-    let mut desk = Desk::with(new);
-    desk.claim("w", LeasePurpose::Work);
-    assert_eq!(desk.locks, [Resource::whole_repo()]);
+    let mut store = OneTaskStore::with(new);
+    store.claim("w", LeasePurpose::Work);
+    assert_eq!(store.locks, [Resource::whole_repo()]);
 }
 
 #[test]
 fn heartbeats_change_the_lease_and_nothing_else() {
-    let mut desk = Desk::new();
-    let token = desk.claim("w", LeasePurpose::Work);
-    let events = desk.events.len();
-    desk.later(60);
-    let heard = desk.ask("w", Request::Heartbeat { token });
+    let mut store = OneTaskStore::new();
+    let token = store.claim("w", LeasePurpose::Work);
+    let events = store.events.len();
+    store.later(60);
+    let heard = store.ask("w", Request::Heartbeat { token });
     assert_eq!(
         heard.answer,
         Answer::Heard {
             expires_at: NOW.plus_secs(150)
         }
     );
-    assert_eq!(desk.events.len(), events);
+    assert_eq!(store.events.len(), events);
     assert_eq!(
-        desk.refused("w", Request::Heartbeat { token: 7 }),
+        store.refused("w", Request::Heartbeat { token: 7 }),
         RefusalCode::ConcurrencyConflict
     );
     assert_eq!(
-        desk.refused("v", Request::Heartbeat { token }),
+        store.refused("v", Request::Heartbeat { token }),
         RefusalCode::ConcurrencyConflict
     );
 }
 
 #[test]
 fn a_stale_version_is_refused() {
-    let mut desk = Desk::new();
+    let mut store = OneTaskStore::new();
     let mut stale = call("cycle", Request::Pause { paused: true });
     stale.expected_version = Some(7);
-    let refusal = desk.try_call(&stale).unwrap_err();
+    let refusal = store.try_call(&stale).unwrap_err();
     assert_eq!(refusal.code, RefusalCode::ConcurrencyConflict);
     assert_eq!(refusal.details["version"], 1);
 }
@@ -173,21 +173,21 @@ fn how_a_run_ends() {
         (WorkEnding::GivenBack, "todo", TaskRunStatus::Canceled),
     ];
     for (ending, stands, status) in rows {
-        let mut desk = Desk::new();
-        let token = desk.claim("w", LeasePurpose::Work);
-        let request = desk.finish(token, ending.clone());
-        desk.ask("w", request.clone());
-        assert_eq!(desk.stands(), stands, "{ending:?}");
-        assert_eq!(desk.facts.run.as_ref().unwrap().status, status);
+        let mut store = OneTaskStore::new();
+        let token = store.claim("w", LeasePurpose::Work);
+        let request = store.finish(token, ending.clone());
+        store.ask("w", request.clone());
+        assert_eq!(store.stands(), stands, "{ending:?}");
+        assert_eq!(store.facts.run.as_ref().unwrap().status, status);
         // The same again gets the same answer; something else is refused.
-        let before = desk.task.clone();
-        let repeat = desk.ask("w", request);
+        let before = store.task.clone();
+        let repeat = store.ask("w", request);
         assert!(repeat.replayed, "{ending:?}");
-        assert_eq!(repeat.answer, desk.receipts[0].answer);
+        assert_eq!(repeat.answer, store.receipts[0].answer);
         let version = before.version + u64::from(before.state.is_terminal());
-        assert_eq!(desk.task, Task { version, ..before });
-        let other = desk.finish(token, failed(C::Env));
-        assert_eq!(desk.refused("w", other), RefusalCode::ConcurrencyConflict);
+        assert_eq!(store.task, Task { version, ..before });
+        let other = store.finish(token, failed(C::Env));
+        assert_eq!(store.refused("w", other), RefusalCode::ConcurrencyConflict);
     }
 }
 
@@ -263,27 +263,30 @@ fn a_result_must_fit() {
     for (at, (edit, expected)) in rows.iter().enumerate() {
         let mut new = new_task();
         new.forbidden_scope = vec![resource("src/secret")];
-        let mut desk = Desk::with(new);
-        let token = desk.claim("w", LeasePurpose::Work);
-        let mut packet = desk.packet();
+        let mut store = OneTaskStore::with(new);
+        let token = store.claim("w", LeasePurpose::Work);
+        let mut packet = store.packet();
         edit(&mut packet);
         let ending = WorkEnding::Success {
             result: Some("c".to_owned()),
             packet,
         };
-        let request = desk.finish(token, ending);
-        let got = desk.try_ask("w", request).err().map(|refusal| refusal.code);
+        let request = store.finish(token, ending);
+        let got = store
+            .try_ask("w", request)
+            .err()
+            .map(|refusal| refusal.code);
         assert_eq!(got, *expected, "row {at}");
     }
-    let mut desk = Desk::new();
-    let token = desk.claim("w", LeasePurpose::Work);
+    let mut store = OneTaskStore::new();
+    let token = store.claim("w", LeasePurpose::Work);
     let ending = WorkEnding::Success {
         result: None,
-        packet: desk.packet(),
+        packet: store.packet(),
     };
-    let request = desk.finish(token, ending);
+    let request = store.finish(token, ending);
     assert_eq!(
-        desk.refused("w", request),
+        store.refused("w", request),
         RefusalCode::MissingRequiredInput
     );
 }
@@ -296,76 +299,76 @@ fn work_without_a_change_is_done_by_its_worker_unless_a_review_is_asked_for() {
         if !reviewed {
             new.acceptance.truncate(1);
         }
-        let mut desk = Desk::with(new);
-        let token = desk.claim("w", LeasePurpose::Work);
-        let request = desk.success(token);
-        desk.ask("w", request);
-        assert_eq!(desk.stands(), stands);
+        let mut store = OneTaskStore::with(new);
+        let token = store.claim("w", LeasePurpose::Work);
+        let request = store.success(token);
+        store.ask("w", request);
+        assert_eq!(store.stands(), stands);
     }
 }
 
 #[test]
 fn retries_end() {
-    let mut desk = Desk::new();
+    let mut store = OneTaskStore::new();
     let mut failures = 0;
-    while desk.task.state != TaskState::Blocked
-        || desk.task.blocked_on() == Some(BlockReason::Cooldown)
+    while store.task.state != TaskState::Blocked
+        || store.task.blocked_on() == Some(BlockReason::Cooldown)
     {
-        if desk.task.state == TaskState::Blocked {
-            desk.later(3600);
-            desk.recover();
+        if store.task.state == TaskState::Blocked {
+            store.later(3600);
+            store.recover();
         }
-        let token = desk.claim("w", LeasePurpose::Work);
-        let request = desk.finish(token, failed(FailureCategory::Flaky));
-        desk.ask("w", request);
+        let token = store.claim("w", LeasePurpose::Work);
+        let request = store.finish(token, failed(FailureCategory::Flaky));
+        store.ask("w", request);
         failures += 1;
     }
     // The fourth equal signature, before the seventh failure of the category.
     assert_eq!(
-        (failures, desk.stands().as_str()),
+        (failures, store.stands().as_str()),
         (4, "blocked(needs_rework)")
     );
-    assert_eq!(desk.task.rework_cause, Some(ReworkCause::Exhausted));
+    assert_eq!(store.task.rework_cause, Some(ReworkCause::Exhausted));
     // Two failures of one owner and nobody else to ask: alone.
-    assert_eq!(desk.task.task_type, TaskType::Serial);
+    assert_eq!(store.task.task_type, TaskType::Serial);
 }
 
 #[test]
 fn a_cooldown_waits_for_its_time() {
-    let mut desk = Desk::new();
-    let token = desk.claim("w", LeasePurpose::Work);
-    let request = desk.finish(token, failed(FailureCategory::Env));
-    desk.ask("w", request);
-    assert!(desk.recover().is_empty());
-    desk.later(29);
-    assert!(desk.recover().is_empty());
-    desk.later(7);
-    desk.recover();
-    assert_eq!(desk.stands(), "todo");
+    let mut store = OneTaskStore::new();
+    let token = store.claim("w", LeasePurpose::Work);
+    let request = store.finish(token, failed(FailureCategory::Env));
+    store.ask("w", request);
+    assert!(store.recover().is_empty());
+    store.later(29);
+    assert!(store.recover().is_empty());
+    store.later(7);
+    store.recover();
+    assert_eq!(store.stands(), "todo");
 }
 
 #[test]
 fn a_silent_owner_loses_its_lease() {
-    let mut desk = Desk::new();
-    let token = desk.claim("w", LeasePurpose::Work);
-    desk.later(89);
+    let mut store = OneTaskStore::new();
+    let token = store.claim("w", LeasePurpose::Work);
+    store.later(89);
     let expire = Request::Expire { not_before: None };
     assert_eq!(
-        desk.refused("watchdog", expire.clone()),
+        store.refused("watchdog", expire.clone()),
         RefusalCode::InvalidTransition
     );
-    desk.later(1);
+    store.later(1);
     let grace = Request::Expire {
-        not_before: Some(desk.now.plus_secs(15)),
+        not_before: Some(store.now.plus_secs(15)),
     };
     assert_eq!(
-        desk.refused("watchdog", grace),
+        store.refused("watchdog", grace),
         RefusalCode::InvalidTransition
     );
-    let version = desk.task.version;
-    let decision = desk.ask("watchdog", expire);
-    assert_eq!(desk.stands(), "todo");
-    assert_eq!(desk.task.counters.lost_work, 1);
+    let version = store.task.version;
+    let decision = store.ask("watchdog", expire);
+    assert_eq!(store.stands(), "todo");
+    assert_eq!(store.task.counters.lost_work, 1);
     let [timeout, retry] = &decision.events[..] else {
         panic!("{:?}", decision.events)
     };
@@ -378,91 +381,94 @@ fn a_silent_owner_loses_its_lease() {
     assert_eq!(timeout.details["timeout_seconds"], 90);
     assert_eq!(timeout.details["last_heartbeat_at"], NOW.0);
     // What the old owner says now changes nothing.
-    let request = desk.success(token);
-    assert_eq!(desk.refused("w", request), RefusalCode::ConcurrencyConflict);
+    let request = store.success(token);
     assert_eq!(
-        desk.refused("w", Request::Heartbeat { token }),
+        store.refused("w", request),
+        RefusalCode::ConcurrencyConflict
+    );
+    assert_eq!(
+        store.refused("w", Request::Heartbeat { token }),
         RefusalCode::ConcurrencyConflict
     );
 }
 
 #[test]
 fn five_losses_are_tried_again() {
-    let mut desk = Desk::new();
+    let mut store = OneTaskStore::new();
     for lost in 1..=6 {
-        desk.claim("w", LeasePurpose::Work);
-        desk.later(90);
-        desk.ask("watchdog", Request::Expire { not_before: None });
+        store.claim("w", LeasePurpose::Work);
+        store.later(90);
+        store.ask("watchdog", Request::Expire { not_before: None });
         let expected = if lost <= 5 { "todo" } else { "failed" };
-        assert_eq!(desk.stands(), expected, "{lost}");
+        assert_eq!(store.stands(), expected, "{lost}");
     }
-    assert_eq!(desk.task.counters.runs, 0, "lost runs do not count");
+    assert_eq!(store.task.counters.runs, 0, "lost runs do not count");
 }
 
 #[test]
 fn a_worker_that_is_stopped_costs_nothing() {
-    let mut desk = Desk::new();
+    let mut store = OneTaskStore::new();
     for _ in 0..20 {
-        let token = desk.claim("w", LeasePurpose::Work);
-        desk.ask("w", Request::Heartbeat { token });
-        let request = desk.finish(token, WorkEnding::GivenBack);
-        let decision = desk.ask("w", request);
+        let token = store.claim("w", LeasePurpose::Work);
+        store.ask("w", Request::Heartbeat { token });
+        let request = store.finish(token, WorkEnding::GivenBack);
+        let decision = store.ask("w", request);
         let states: Vec<TaskState> = decision.events.iter().map(|event| event.to_state).collect();
         assert_eq!(states, [TaskState::Blocked, TaskState::Todo]);
-        assert_eq!(desk.stands(), "todo");
+        assert_eq!(store.stands(), "todo");
     }
     assert_eq!(
-        (desk.task.counters.lost_work, desk.task.counters.runs),
+        (store.task.counters.lost_work, store.task.counters.runs),
         (0, 0)
     );
     // One that was lost still counts.
-    let token = desk.claim("w", LeasePurpose::Work);
-    let request = desk.finish(token, WorkEnding::Lost);
-    desk.ask("w", request);
-    assert_eq!(desk.task.counters.lost_work, 1);
+    let token = store.claim("w", LeasePurpose::Work);
+    let request = store.finish(token, WorkEnding::Lost);
+    store.ask("w", request);
+    assert_eq!(store.task.counters.lost_work, 1);
 }
 
 #[test]
 fn an_owner_that_never_began_costs_nothing() {
-    let mut desk = Desk::new();
-    let token = desk.claim("w", LeasePurpose::Work);
-    desk.later(14);
+    let mut store = OneTaskStore::new();
+    let token = store.claim("w", LeasePurpose::Work);
+    store.later(14);
     assert_eq!(
-        desk.refused("dispatcher", Request::TakeBack),
+        store.refused("dispatcher", Request::TakeBack),
         RefusalCode::InvalidTransition
     );
-    desk.later(1);
-    let mut heard = desk.clone();
+    store.later(1);
+    let mut heard = store.clone();
     heard.ask("w", Request::Heartbeat { token });
     heard.later(15);
     assert_eq!(
         heard.refused("dispatcher", Request::TakeBack),
         RefusalCode::InvalidTransition
     );
-    desk.ask("dispatcher", Request::TakeBack);
-    assert_eq!(desk.stands(), "todo");
-    assert_eq!(desk.task.counters.lost_work, 0);
+    store.ask("dispatcher", Request::TakeBack);
+    assert_eq!(store.stands(), "todo");
+    assert_eq!(store.task.counters.lost_work, 0);
     assert_eq!(
-        desk.facts.run.as_ref().unwrap().status,
+        store.facts.run.as_ref().unwrap().status,
         TaskRunStatus::Canceled
     );
 }
 
 #[test]
 fn the_length_of_a_run_ends_it() {
-    let mut desk = Desk::new();
-    let token = desk.claim("w", LeasePurpose::Work);
-    desk.later(3599);
-    desk.ask("w", Request::Heartbeat { token });
+    let mut store = OneTaskStore::new();
+    let token = store.claim("w", LeasePurpose::Work);
+    store.later(3599);
+    store.ask("w", Request::Heartbeat { token });
     assert_eq!(
-        desk.refused("watchdog", Request::EndTimebox),
+        store.refused("watchdog", Request::EndTimebox),
         RefusalCode::InvalidTransition
     );
-    desk.later(1);
-    desk.ask("watchdog", Request::EndTimebox);
-    assert_eq!(desk.stands(), "blocked(cooldown)");
+    store.later(1);
+    store.ask("watchdog", Request::EndTimebox);
+    assert_eq!(store.stands(), "blocked(cooldown)");
     assert_eq!(
-        desk.facts.run.as_ref().unwrap().category,
+        store.facts.run.as_ref().unwrap().category,
         Some(FailureCategory::Flaky)
     );
 }
@@ -481,25 +487,25 @@ fn blocks_of_a_worker_are_resolved_by_the_table() {
         (RefusalCode::LockConflict, "todo"),
         (RefusalCode::AcceptanceFailed, "blocked(cooldown)"),
     ] {
-        let mut desk = Desk::new();
-        let token = desk.claim("w", LeasePurpose::Work);
-        let request = desk.finish(token, blocked(code));
-        desk.ask("w", request);
-        let revision = desk.task.packet_revision;
-        desk.recover();
-        assert_eq!(desk.stands(), stands, "{code}");
-        let renewed = desk.task.packet_revision > revision;
+        let mut store = OneTaskStore::new();
+        let token = store.claim("w", LeasePurpose::Work);
+        let request = store.finish(token, blocked(code));
+        store.ask("w", request);
+        let revision = store.task.packet_revision;
+        store.recover();
+        assert_eq!(store.stands(), stands, "{code}");
+        let renewed = store.task.packet_revision > revision;
         assert_eq!(renewed, code.needs_new_packet(), "{code}");
-        let serial = desk.task.task_type == TaskType::Serial;
+        let serial = store.task.task_type == TaskType::Serial;
         assert_eq!(serial, code == RefusalCode::ConcurrencyConflict, "{code}");
     }
     // One replan, then the end.
-    let mut desk = Desk::new();
+    let mut store = OneTaskStore::new();
     for stands in ["todo", "failed"] {
-        let token = desk.claim("w", LeasePurpose::Work);
-        let request = desk.finish(token, blocked(RefusalCode::SchemaInvalid));
-        desk.ask("w", request);
-        desk.recover();
-        assert_eq!(desk.stands(), stands);
+        let token = store.claim("w", LeasePurpose::Work);
+        let request = store.finish(token, blocked(RefusalCode::SchemaInvalid));
+        store.ask("w", request);
+        store.recover();
+        assert_eq!(store.stands(), stands);
     }
 }
