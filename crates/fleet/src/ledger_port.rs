@@ -143,35 +143,27 @@ impl LedgerPort {
             .await
     }
 
-    /// See [`Ledger::sit`].
-    pub async fn sit(
+    /// See [`Ledger::take_role`].
+    pub async fn take_role(
         &self,
-        role_lease: &str,
+        role: &str,
         holder: &str,
         timeout_seconds: u32,
     ) -> LedgerResult<RoleLeaseAttempt> {
-        let sit = self.ledger.sit(role_lease, holder, timeout_seconds);
-        self.at("sit", Box::pin(sit)).await
+        let take_role = self.ledger.take_role(role, holder, timeout_seconds);
+        self.at("sit", Box::pin(take_role)).await
     }
 
     /// See [`Ledger::stay`].
-    pub async fn stay(
-        &self,
-        role_lease: &str,
-        token: u64,
-        timeout_seconds: u32,
-    ) -> LedgerResult<bool> {
-        let stay = self.ledger.stay(role_lease, token, timeout_seconds);
+    pub async fn stay(&self, role: &str, token: u64, timeout_seconds: u32) -> LedgerResult<bool> {
+        let stay = self.ledger.stay(role, token, timeout_seconds);
         self.at("stay", Box::pin(stay)).await
     }
 
-    /// See [`Ledger::stand_up`].
-    pub async fn stand_up(&self, role_lease: &str, token: u64) -> LedgerResult<()> {
-        self.at(
-            "stand_up",
-            Box::pin(self.ledger.stand_up(role_lease, token)),
-        )
-        .await
+    /// See [`Ledger::release_role`].
+    pub async fn release_role(&self, role: &str, token: u64) -> LedgerResult<()> {
+        self.at("stand_up", Box::pin(self.ledger.release_role(role, token)))
+            .await
     }
 
     /// See [`Ledger::dispatch_view`].

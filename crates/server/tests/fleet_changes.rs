@@ -318,8 +318,8 @@ fn preflight_counts_and_recommends() {
     );
     // The seat of the planner is taken.
     *empty.told.outside.lock().unwrap() = PreflightFacts::default();
-    let sit = empty.ledger.sit("planner", "somebody", 60);
-    empty.server.block_on(sit).unwrap();
+    let take_role = empty.ledger.take_role("planner", "somebody", 60);
+    empty.server.block_on(take_role).unwrap();
     empty.post(path, &planner).is(409, "PLANNER_REFUSED");
     empty
         .post(path, &json!({"start": 1}))

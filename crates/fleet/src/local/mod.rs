@@ -48,7 +48,7 @@ pub struct WorkspaceContext {
 
 impl std::fmt::Debug for WorkspaceContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outfit")
+        f.debug_struct("WorkspaceContext")
             .field("root", &self.root)
             .field("base", &self.base)
             .field("supervisor", &self.supervisor)

@@ -7,13 +7,13 @@ use crate::ledger_port::LedgerResult;
 use crate::workspaces::StopSign;
 
 /// A holder that missed three renewals has lost its seat.
-const SEAT_TIMEOUT_SECS: u32 = 3 * IDLE_INTERVAL_SECS;
+const ROLE_LEASE_TIMEOUT_SECS: u32 = 3 * IDLE_INTERVAL_SECS;
 
 /// Runs a role for as long as it holds its seat, and stands by in between. Returns when the
 /// sign is raised or the role ended by itself.
 pub(crate) async fn seated<F, B>(
     context: &RoleContext,
-    role_lease: &str,
+    name: &str,
     holder: &str,
     mut stop: StopSign,
     role: B,
@@ -26,7 +26,7 @@ where
     while !stop.is_raised() {
         let token = match context
             .ledger
-            .sit(role_lease, holder, SEAT_TIMEOUT_SECS)
+            .take_role(name, holder, ROLE_LEASE_TIMEOUT_SECS)
             .await
         {
             Ok(RoleLeaseAttempt::Yours(token)) => token,
@@ -49,11 +49,11 @@ where
         let ended = tokio::select! {
             biased;
             ended = role(token) => Some(ended),
-            () = renew(context, role_lease, token) => None,
+            () = renew(context, name, token) => None,
         };
         if let Some(ended) = ended {
             // Those who stand by need not wait; if this fails they wait a little.
-            drop(context.ledger.stand_up(role_lease, token).await);
+            drop(context.ledger.release_role(name, token).await);
             return ended;
         }
     }
@@ -61,13 +61,13 @@ where
 }
 
 /// Renews a seat once a minute. Returns when it is somebody else's.
-async fn renew(context: &RoleContext, role_lease: &str, token: u64) {
+async fn renew(context: &RoleContext, name: &str, token: u64) {
     loop {
         let next = context.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));
         context.clock.sleep_until(next).await;
         if let Ok(false) = context
             .ledger
-            .stay(role_lease, token, SEAT_TIMEOUT_SECS)
+            .stay(name, token, ROLE_LEASE_TIMEOUT_SECS)
             .await
         {
             return;

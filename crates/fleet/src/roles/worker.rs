@@ -31,7 +31,7 @@ pub struct WorkerRole {
 
 impl std::fmt::Debug for RoleContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Crew").finish_non_exhaustive()
+        f.debug_struct("RoleContext").finish_non_exhaustive()
     }
 }
 

@@ -41,20 +41,20 @@ pub enum RoleLeaseAttempt {
 
 const READ: &str = "SELECT name, holder, token, renewed_at, expires_at FROM seats \
      WHERE name = $1";
-const SIT: &str = "INSERT INTO seats (name, holder, token, renewed_at, expires_at) \
+const TAKE: &str = "INSERT INTO seats (name, holder, token, renewed_at, expires_at) \
      VALUES ($1, $2, 1, $3, $4) ON CONFLICT (name) DO UPDATE SET \
      holder = excluded.holder, token = seats.token + 1, \
      renewed_at = excluded.renewed_at, expires_at = excluded.expires_at \
      WHERE seats.expires_at <= $3 OR seats.holder = $2";
 const RENEW: &str = "UPDATE seats SET renewed_at = $3, expires_at = $4 \
      WHERE name = $1 AND token = $2";
-const STAND_UP: &str = "UPDATE seats SET expires_at = $3 WHERE name = $1 AND token = $2";
+const RELEASE: &str = "UPDATE seats SET expires_at = $3 WHERE name = $1 AND token = $2";
 
 impl Ledger {
     /// Takes a seat that is free, or one that this holder had before.
-    pub async fn sit(
+    pub async fn take_role(
         &self,
-        seat: &str,
+        role: &str,
         holder: &str,
         timeout_seconds: u32,
     ) -> Result<RoleLeaseAttempt, StoreError> {
@@ -62,22 +62,22 @@ impl Ledger {
         let now = self.now_in(&mut *tx).await?;
         let until = now.plus_secs(u64::from(timeout_seconds));
         let args = [
-            SqlArg::Text(seat),
+            SqlArg::Text(role),
             SqlArg::Text(holder),
             SqlArg::Int(now.0),
             SqlArg::Int(until.0),
         ];
-        let taken = run(&mut *tx, SIT, &args).await? == 1;
-        let row = one(&mut *tx, READ, &[SqlArg::Text(seat)]).await?;
-        let row = row.ok_or_else(|| StoreError::Damaged(format!("there is no seat {seat}")))?;
-        let seat = read(&row)?;
+        let taken = run(&mut *tx, TAKE, &args).await? == 1;
+        let row = one(&mut *tx, READ, &[SqlArg::Text(role)]).await?;
+        let row = row.ok_or_else(|| StoreError::Damaged(format!("there is no seat {role}")))?;
+        let lease = read(&row)?;
         tx.commit().await?;
         Ok(if taken {
-            RoleLeaseAttempt::Yours(seat.token)
+            RoleLeaseAttempt::Yours(lease.token)
         } else {
             RoleLeaseAttempt::Taken {
-                holder: seat.holder,
-                until: seat.expires_at,
+                holder: lease.holder,
+                until: lease.expires_at,
             }
         })
     }
@@ -85,7 +85,7 @@ impl Ledger {
     /// Keeps a seat. False: somebody else has it by now.
     pub async fn stay(
         &self,
-        seat: &str,
+        role: &str,
         token: u64,
         timeout_seconds: u32,
     ) -> Result<bool, StoreError> {
@@ -93,7 +93,7 @@ impl Ledger {
         let now = self.now_in(&mut *tx).await?;
         let until = now.plus_secs(u64::from(timeout_seconds));
         let args = [
-            SqlArg::Text(seat),
+            SqlArg::Text(role),
             SqlArg::Int(int(token)),
             SqlArg::Int(now.0),
             SqlArg::Int(until.0),
@@ -104,22 +104,22 @@ impl Ledger {
     }
 
     /// Gives a seat up, so that those who stand by need not wait.
-    pub async fn stand_up(&self, seat: &str, token: u64) -> Result<(), StoreError> {
+    pub async fn release_role(&self, role: &str, token: u64) -> Result<(), StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *tx).await?;
         let args = [
-            SqlArg::Text(seat),
+            SqlArg::Text(role),
             SqlArg::Int(int(token)),
             SqlArg::Int(now.0),
         ];
-        run(&mut *tx, STAND_UP, &args).await?;
+        run(&mut *tx, RELEASE, &args).await?;
         tx.commit().await?;
         self.engine.announce();
         Ok(())
     }
 
     /// Every seat that somebody ever had.
-    pub async fn seats(&self) -> Result<Vec<RoleLease>, StoreError> {
+    pub async fn role_leases(&self) -> Result<Vec<RoleLease>, StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT name, holder, token, renewed_at, expires_at FROM seats ORDER BY name";
         let rows = all(&mut *tx, sql, &[]).await?;

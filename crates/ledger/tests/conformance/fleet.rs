@@ -69,34 +69,37 @@ pub(crate) async fn what_an_agent_was_given(world: World) {
 
 pub(crate) async fn a_seat_has_one_holder(world: World) {
     let ledger = world.open().await;
-    let sit = |who: &'static str| ledger.sit("dispatcher", who, 180);
-    assert_eq!(sit("d1").await.unwrap(), RoleLeaseAttempt::Yours(1));
+    let take_role = |who: &'static str| ledger.take_role("dispatcher", who, 180);
+    assert_eq!(take_role("d1").await.unwrap(), RoleLeaseAttempt::Yours(1));
     let until = Timestamp(START + 180_000);
     let taken = RoleLeaseAttempt::Taken {
         holder: "d1".to_owned(),
         until,
     };
-    assert_eq!(sit("d2").await.unwrap(), taken);
+    assert_eq!(take_role("d2").await.unwrap(), taken);
     world.clock.advance_secs(60);
     assert!(ledger.stay("dispatcher", 1, 180).await.unwrap());
     world.clock.advance_secs(179);
     assert!(matches!(
-        sit("d2").await.unwrap(),
+        take_role("d2").await.unwrap(),
         RoleLeaseAttempt::Taken { .. }
     ));
     world.clock.advance_secs(1);
-    assert_eq!(sit("d2").await.unwrap(), RoleLeaseAttempt::Yours(2));
+    assert_eq!(take_role("d2").await.unwrap(), RoleLeaseAttempt::Yours(2));
     assert!(
         !ledger.stay("dispatcher", 1, 180).await.unwrap(),
         "it is gone"
     );
     // Whoever comes back with the same name need not wait, and the old token is void.
-    assert_eq!(sit("d2").await.unwrap(), RoleLeaseAttempt::Yours(3));
+    assert_eq!(take_role("d2").await.unwrap(), RoleLeaseAttempt::Yours(3));
     assert!(!ledger.stay("dispatcher", 2, 180).await.unwrap());
-    ledger.stand_up("dispatcher", 3).await.unwrap();
-    assert_eq!(sit("d1").await.unwrap(), RoleLeaseAttempt::Yours(4));
-    let seats = ledger.seats().await.unwrap();
-    assert_eq!((seats.len(), seats[0].holder.as_str()), (1, "d1"));
+    ledger.release_role("dispatcher", 3).await.unwrap();
+    assert_eq!(take_role("d1").await.unwrap(), RoleLeaseAttempt::Yours(4));
+    let role_leases = ledger.role_leases().await.unwrap();
+    assert_eq!(
+        (role_leases.len(), role_leases[0].holder.as_str()),
+        (1, "d1")
+    );
 }
 
 pub(crate) async fn a_run_is_charged_once(world: World) {

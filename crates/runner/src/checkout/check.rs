@@ -67,17 +67,17 @@ impl FleetRepo {
                 return Ok(Some(unable.collect()));
             }
         };
-        let checkout = self.checkout(commit)?;
+        let checkout = self.clean_checkout(commit)?;
         let limit = Duration::from_secs(config.iteration_timeout_secs);
         let mut runs = Vec::new();
         for command in commands {
             let trial = trial::run_at(
-                checkout.bench.project.root(),
+                checkout.checkout.project.root(),
                 command,
                 config,
                 containment.is_on().then_some(&containment),
                 limit,
-                Some(checkout.bench.session_lock.clone()),
+                Some(checkout.checkout.session_lock.clone()),
                 host,
             )?;
             let end = match trial.end {

@@ -35,7 +35,7 @@ pub(crate) struct Checkout {
     pub(crate) git: Git,
     /// What supervisors hold while anything of theirs is alive.
     pub(crate) session_lock: PathBuf,
-    seat: CheckoutLock,
+    checkout_lock: CheckoutLock,
 }
 
 /// The lock of a place; the place itself may not be there yet, or no more.
@@ -64,19 +64,19 @@ impl CheckoutLock {
 
 impl FleetRepo {
     /// A commit in a place that goes away with this value.
-    pub(crate) fn checkout(&self, commit: &str) -> Result<CleanCheckout<'_>> {
+    pub(crate) fn clean_checkout(&self, commit: &str) -> Result<CleanCheckout<'_>> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
         Ok(CleanCheckout {
-            bench: self.bench(CHECKOUTS, &name, None, commit)?,
-            workshop: self,
+            checkout: self.checkout(CHECKOUTS, &name, None, commit)?,
+            repo: self,
         })
     }
 
     /// A commit in a new place; whatever a dead owner left there is removed.
-    pub(crate) fn bench(
+    pub(crate) fn checkout(
         &self,
         kind: &str,
         name: &str,
@@ -84,7 +84,7 @@ impl FleetRepo {
         commit: &str,
     ) -> Result<Checkout> {
         let folder = self.place(kind, name);
-        let Some(seat) = self.take_seat(&folder)? else {
+        let Some(checkout_lock) = self.take_checkout_lock(&folder)? else {
             return Err(Error::new(
                 ErrorCode::Locked,
                 format!("somebody is at work in {}", folder.display()),
@@ -95,7 +95,7 @@ impl FleetRepo {
             let text = serde_json::to_vec(owner).unwrap_or_default();
             std::fs::write(beside(&folder, LOCK), text)?;
         }
-        if !seat.is_quiet(&Cancel::new()?, ORPHANS)? {
+        if !checkout_lock.is_quiet(&Cancel::new()?, ORPHANS)? {
             return Err(Error::new(
                 ErrorCode::Locked,
                 format!("processes are still alive in {}", folder.display()),
@@ -108,7 +108,7 @@ impl FleetRepo {
             session_lock: beside(&folder, SESSION),
             project: Project::at(folder),
             git,
-            seat,
+            checkout_lock,
         })
     }
 
@@ -117,7 +117,7 @@ impl FleetRepo {
     }
 
     /// Takes a place if it is free.
-    pub(crate) fn take_seat(&self, folder: &Path) -> Result<Option<CheckoutLock>> {
+    pub(crate) fn take_checkout_lock(&self, folder: &Path) -> Result<Option<CheckoutLock>> {
         let _lock = self.lock()?;
         if let Some(kind) = folder.parent() {
             files::make_folder(kind)?;
@@ -131,13 +131,13 @@ impl FleetRepo {
     }
 
     /// Removes a place and all that is beside it.
-    pub(crate) fn clear(&self, seat: &CheckoutLock) -> Result<()> {
-        files::remove_if_there(&seat.folder)?;
+    pub(crate) fn clear(&self, checkout_lock: &CheckoutLock) -> Result<()> {
+        files::remove_if_there(&checkout_lock.folder)?;
         // Whoever opens a lock does so while holding this one: nobody is left with a file
         // that has no name any more.
         let _lock = self.lock()?;
         for ending in [SESSION, LOCK] {
-            files::remove_if_there(&beside(&seat.folder, ending))?;
+            files::remove_if_there(&beside(&checkout_lock.folder, ending))?;
         }
         Ok(())
     }
@@ -146,14 +146,14 @@ impl FleetRepo {
 /// A bench that goes away with this value.
 #[derive(Debug)]
 pub(crate) struct CleanCheckout<'w> {
-    workshop: &'w FleetRepo,
-    pub(crate) bench: Checkout,
+    repo: &'w FleetRepo,
+    pub(crate) checkout: Checkout,
 }
 
 impl Drop for CleanCheckout<'_> {
     fn drop(&mut self) {
         // What stays is for the next sweep.
-        let _ = self.workshop.clear(&self.bench.seat);
+        let _ = self.repo.clear(&self.checkout.checkout_lock);
     }
 }
 

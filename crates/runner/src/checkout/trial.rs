@@ -176,7 +176,7 @@ pub(crate) fn run_at(
     let (argv, monitor) = match containment {
         None => (argv, false),
         Some(containment) => {
-            let room = WritableRoots {
+            let roots = WritableRoots {
                 project: &Project::at(place.to_owned()),
                 git: &Git::open(place)?,
                 config,
@@ -184,7 +184,7 @@ pub(crate) fn run_at(
                 iteration: None,
                 agent_homes: &[],
             };
-            let contained = containment.wrap(&argv, &room)?;
+            let contained = containment.wrap(&argv, &roots)?;
             (contained.argv, contained.monitor)
         }
     };

@@ -59,8 +59,8 @@ impl FleetRepo {
             return Ok(None);
         }
         let containment = Containment::choose(config)?;
-        let checkout = self.checkout(question.commit)?;
-        ask(&checkout.bench, question, config, &containment, host).map(Some)
+        let checkout = self.clean_checkout(question.commit)?;
+        ask(&checkout.checkout, question, config, &containment, host).map(Some)
     }
 }
 
@@ -76,13 +76,13 @@ fn how_to_answer(backend: BackendKind, output: &Path) -> String {
 }
 
 fn ask(
-    bench: &Checkout,
+    checkout: &Checkout,
     question: SessionQuestion<'_>,
     config: &Config,
     containment: &Containment,
     host: &mut RunContext<'_>,
 ) -> Result<SessionAnswer> {
-    let project = &bench.project;
+    let project = &checkout.project;
     let folder = project.iteration("question", 1);
     files::make_local_folder(&project.iterations())?;
     files::make_folder(&folder)?;
@@ -131,7 +131,7 @@ fn ask(
         &invocation.argv,
         &WritableRoots {
             project,
-            git: &bench.git,
+            git: &checkout.git,
             config,
             env: &env,
             iteration: Some(&folder),
@@ -149,7 +149,7 @@ fn ask(
         idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(bench.session_lock.clone()),
+        hold_lock: Some(checkout.session_lock.clone()),
     };
     let cap = usize::try_from(config.executor_output_limit_bytes).unwrap_or(usize::MAX);
     let mut heard = SessionOutput::new(cap);

@@ -91,26 +91,31 @@ impl FleetRepo {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
         self.refuse_if_replaced(order.name)?;
-        let bench = self.bench(WORKTREES, &order.name.folder(), Some(order.name), &begin)?;
+        let checkout = self.checkout(WORKTREES, &order.name.folder(), Some(order.name), &begin)?;
         let run_id = safe_name(&order.name.run_id);
         let instructions = self.project_file(paths::INSTRUCTIONS)?;
         let goal = with_id(order.goal, &run_id)?;
-        init::lay_down(&bench.project, order.config, &goal, instructions)?;
+        init::lay_down(&checkout.project, order.config, &goal, instructions)?;
         let options = StartOptions { check_guard: false };
-        start(&bench.project, options, host)?;
+        start(&checkout.project, options, host)?;
         let mut quota_until = None;
-        let end = run_loop(&bench.project, host, &LoopOptions::default(), &mut |step| {
-            let quota = step
-                .error
-                .as_ref()
-                .filter(|it| it.kind == IterationErrorKind::Quota);
-            quota_until = quota.and_then(|it| it.retry_at.as_deref()?.parse().ok());
-        });
-        let metas = metas(&bench, &run_id);
+        let end = run_loop(
+            &checkout.project,
+            host,
+            &LoopOptions::default(),
+            &mut |step| {
+                let quota = step
+                    .error
+                    .as_ref()
+                    .filter(|it| it.kind == IterationErrorKind::Quota);
+                quota_until = quota.and_then(|it| it.retry_at.as_deref()?.parse().ok());
+            },
+        );
+        let metas = metas(&checkout, &run_id);
         let mut report = TaskRunReport {
             start: base.clone(),
             result: None,
-            why: why(&end, &bench, metas.last()),
+            why: why(&end, &checkout, metas.last()),
             end,
             quota_until: quota_until.map(jiff::Timestamp::as_millisecond),
             used: used(&metas),
@@ -119,7 +124,7 @@ impl FleetRepo {
         if report.end.status != LoopStatus::Interrupted || timed_out() {
             let complete = report.end.status == LoopStatus::Complete;
             let guard = report.guard.as_ref().filter(|_| complete);
-            let taken = Self::settled(&bench, &run_id, host)
+            let taken = Self::settled(&checkout, &run_id, host)
                 .and_then(|(git, tip)| self.git.take_over(&git, &tip, &begin).map(|()| tip));
             match taken {
                 Ok(tip) => report.result = self.publish(&order, &base, &tip, guard)?,
@@ -155,11 +160,15 @@ impl FleetRepo {
 
     /// The repository of a place after its loop, with nothing planted in it, and the last
     /// commit of the run.
-    fn settled(bench: &Checkout, run_id: &str, host: &mut RunContext<'_>) -> Result<(Git, String)> {
-        let _lock = ProjectLock::take(&bench.project)?;
-        let git = disarm::open(&bench.project, host)?;
+    fn settled(
+        checkout: &Checkout,
+        run_id: &str,
+        host: &mut RunContext<'_>,
+    ) -> Result<(Git, String)> {
+        let _lock = ProjectLock::take(&checkout.project)?;
+        let git = disarm::open(&checkout.project, host)?;
         let mut place = StepContext {
-            project: &bench.project,
+            project: &checkout.project,
             git: &git,
             host,
             containment: &ContainmentChoice::default(),
@@ -242,8 +251,8 @@ fn with_id(goal: &str, run_id: &str) -> Result<String> {
 }
 
 /// The records of all iterations.
-fn metas(bench: &Checkout, run_id: &str) -> Vec<IterationMeta> {
-    let project = &bench.project;
+fn metas(checkout: &Checkout, run_id: &str) -> Vec<IterationMeta> {
+    let project = &checkout.project;
     let numbers = project.iteration_numbers(run_id).into_iter();
     numbers
         .filter_map(|iter| read_meta(&project.iteration(run_id, iter)))
@@ -269,7 +278,7 @@ fn green(metas: &[IterationMeta]) -> Option<&GuardRun> {
         .filter(|_| last.guard == GuardResult::Pass)
 }
 
-fn why(end: &LoopOutcome, bench: &Checkout, last: Option<&IterationMeta>) -> String {
+fn why(end: &LoopOutcome, checkout: &Checkout, last: Option<&IterationMeta>) -> String {
     if end.status == LoopStatus::Complete {
         return String::new();
     }
@@ -282,7 +291,7 @@ fn why(end: &LoopOutcome, bench: &Checkout, last: Option<&IterationMeta>) -> Str
         (None, None, Some(reason)) => reason.clone(),
         (None, None, None) => format!("the loop ended: {}", end.status.as_str()),
     };
-    let told = last.and_then(|meta| last_words(bench, meta));
+    let told = last.and_then(|meta| last_words(checkout, meta));
     // That attempts or iterations are used up is known from the status; why is not.
     let used_up = end
         .error
@@ -297,14 +306,14 @@ fn why(end: &LoopOutcome, bench: &Checkout, last: Option<&IterationMeta>) -> Str
 
 /// Why the last iteration was none that helped: the guard's words, what was not accepted,
 /// or what the session said.
-fn last_words(bench: &Checkout, meta: &IterationMeta) -> Option<String> {
+fn last_words(checkout: &Checkout, meta: &IterationMeta) -> Option<String> {
     let words = if meta.guard == GuardResult::Fail {
-        let folder = bench.project.iteration(&meta.run_id, meta.iter);
+        let folder = checkout.project.iteration(&meta.run_id, meta.iter);
         let log = files::read_regular(&folder.join("guard.log"), MAX_LOG).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         cut_front(log.trim_end(), TAIL_BYTES).into_owned()
     } else {
-        node_history::words(&bench.project, meta)?
+        node_history::words(&checkout.project, meta)?
     };
     (!words.is_empty()).then_some(words)
 }

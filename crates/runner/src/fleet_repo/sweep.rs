@@ -177,13 +177,13 @@ impl FleetRepo {
         cancel: &Cancel,
         limit: Duration,
     ) -> Result<bool> {
-        let Some(seat) = self.take_seat(&self.place(kind, name))? else {
+        let Some(checkout_lock) = self.take_checkout_lock(&self.place(kind, name))? else {
             return Ok(false);
         };
-        if !seat.is_quiet(cancel, limit)? {
+        if !checkout_lock.is_quiet(cancel, limit)? {
             return Ok(false);
         }
-        self.clear(&seat)?;
+        self.clear(&checkout_lock)?;
         Ok(true)
     }
 

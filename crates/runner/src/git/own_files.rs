@@ -176,10 +176,11 @@ impl OwnFiles {
             }
         }
         let references = common.map_or(&self.unusual, |(_, unusual)| unusual);
-        let mended = references.mend_references(&self.git_dir.root, common_root, run, &aside)?;
+        let repaired =
+            references.repair_references(&self.git_dir.root, common_root, run, &aside)?;
         put_back
             .changed
-            .extend(mended.iter().map(|path| name(path)));
+            .extend(repaired.iter().map(|path| name(path)));
         put_back.changed.sort();
         put_back.changed.dedup();
         Ok(put_back)

@@ -124,14 +124,14 @@ impl UnusualPaths {
 
     /// HEAD and the run's branch must be something that git can read, and the
     /// branch must not be a link to another one. Returns what was not.
-    pub(super) fn mend_references(
+    pub(super) fn repair_references(
         &self,
         git_dir: &Path,
         common_dir: &Path,
         run: RunBranch<'_>,
         quarantine: &Path,
     ) -> io::Result<Vec<PathBuf>> {
-        let mut mended = Vec::new();
+        let mut repaired = Vec::new();
         if !common_dir.join("objects").is_dir() {
             let what = format!(
                 "{} is gone: a session removed the repository's objects, and with them its history",
@@ -140,25 +140,25 @@ impl UnusualPaths {
             return Err(io::Error::other(what));
         }
         if self.reftable {
-            return Ok(mended);
+            return Ok(repaired);
         }
         if !common_dir.join("refs").is_dir() {
             fs::create_dir(common_dir.join("refs"))?;
-            mended.push(PathBuf::from("refs"));
+            repaired.push(PathBuf::from("refs"));
         }
         let head = Path::new("HEAD");
         let wanted = format!("ref: refs/heads/{}\n", run.branch);
         if !reads_as(git_dir, head, |text| is_link(text) || is_name(text)) {
             replace(git_dir, head, &wanted, quarantine)?;
-            mended.push(head.to_owned());
+            repaired.push(head.to_owned());
         }
         let branch = Path::new("refs/heads").join(run.branch);
         let there = common_dir.join(&branch).symlink_metadata();
         if there.is_ok_and(|meta| !meta.is_dir()) && !reads_as(common_dir, &branch, is_name) {
             replace(common_dir, &branch, &format!("{}\n", run.head), quarantine)?;
-            mended.push(branch);
+            repaired.push(branch);
         }
-        Ok(mended)
+        Ok(repaired)
     }
 }
 

@@ -499,7 +499,7 @@ impl Lander<'_> {
         Err(Error::new(ErrorCode::GuardFailed, message).hint(format!(
             "all of its output is in {}{fresh}; {}",
             path.display(),
-            self.how_to_mend()?
+            self.how_to_fix()?
         )))
     }
 

@@ -68,7 +68,7 @@ impl Lander<'_> {
     }
 
     /// What helps where the guard is red on the result.
-    pub(crate) fn how_to_mend(&self) -> Result<String> {
+    pub(crate) fn how_to_fix(&self) -> Result<String> {
         let again = &self.again;
         if self.git.is_ancestor(&self.target.tip, &self.work.commit)? {
             let branch = self.run.branch();

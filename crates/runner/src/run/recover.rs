@@ -188,7 +188,7 @@ pub(crate) fn roll_up(
     };
     let root = tree::parse(root_bytes.unwrap_or_default())
         .map_err(|findings| step::invalid_tree(&findings))?;
-    let belongings = ProtectedFiles::capture(
+    let protected = ProtectedFiles::capture(
         place.git,
         &head,
         &config,
@@ -203,7 +203,7 @@ pub(crate) fn roll_up(
         runner_error: Some(error),
         ..StepFacts::default()
     };
-    let found = step::after_session(place, it, &config, &belongings, &mut facts)?;
+    let found = step::after_session(place, it, &config, &protected, &mut facts)?;
     let node_id = it.started.node_id.clone();
     let task = if repairing {
         StepTask::Repair { valid: &root }

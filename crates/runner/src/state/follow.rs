@@ -107,11 +107,11 @@ impl RunFollower {
         for event in std::mem::take(&mut self.backlog) {
             self.take_in(event, true, &mut found);
         }
-        let news = self.events.read(PIECE);
-        if news.skipped > 0 {
-            found.push(FollowedEvent::Skipped(news.skipped));
+        let chunk = self.events.read(PIECE);
+        if chunk.skipped > 0 {
+            found.push(FollowedEvent::Skipped(chunk.skipped));
         }
-        for line in news.lines {
+        for line in chunk.lines {
             if let Some(event) = LoopEvent::parse(&line) {
                 self.trail.push(&event);
                 self.take_in(event, false, &mut found);
@@ -166,12 +166,12 @@ impl RunFollower {
         let Some(session) = &mut self.session else {
             return false;
         };
-        let news = session.tail.read(PIECE);
-        let any = !news.lines.is_empty() || news.skipped > 0;
-        if news.skipped > 0 {
-            found.push(FollowedEvent::Skipped(news.skipped));
+        let chunk = session.tail.read(PIECE);
+        let any = !chunk.lines.is_empty() || chunk.skipped > 0;
+        if chunk.skipped > 0 {
+            found.push(FollowedEvent::Skipped(chunk.skipped));
         }
-        for line in news.lines {
+        for line in chunk.lines {
             let iter = session.iter;
             let events = session.reader.line(&line).into_iter();
             found.extend(events.map(|event| FollowedEvent::Agent { iter, event }));

@@ -73,47 +73,47 @@ impl FileTail {
     /// What is new, up to `max` bytes of it. More than four times as much is not
     /// shown late but passed over: whoever floods a file gets no slow viewer.
     pub(crate) fn read(&mut self, max: u64) -> TailChunk {
-        let mut news = TailChunk::default();
+        let mut chunk = TailChunk::default();
         let Some((mut file, id, len)) = self.open() else {
-            return news;
+            return chunk;
         };
         if self.file != Some(id) || len < self.offset {
             *self = FileTail::new(std::mem::take(&mut self.path));
             self.file = Some(id);
         }
         if len - self.offset > max.saturating_mul(4) {
-            news.skipped += self.skip_to_last(max);
+            chunk.skipped += self.skip_to_last(max);
         }
         let mut bytes = Vec::new();
         let read = file
             .seek(SeekFrom::Start(self.offset))
             .and_then(|_| file.take(max).read_to_end(&mut bytes));
         if read.is_err() {
-            return news;
+            return chunk;
         }
         self.offset += bytes.len() as u64;
-        self.split(&bytes, &mut news);
-        news
+        self.split(&bytes, &mut chunk);
+        chunk
     }
 
-    fn split(&mut self, mut bytes: &[u8], news: &mut TailChunk) {
+    fn split(&mut self, mut bytes: &[u8], chunk: &mut TailChunk) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let mut line = std::mem::take(&mut self.partial);
             line.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end + 1..];
             if self.overlong || line.len() > MAX_LINE {
-                news.skipped += line.len() as u64;
+                chunk.skipped += line.len() as u64;
                 self.overlong = false;
             } else if !line.is_empty() {
-                news.lines.push(line);
+                chunk.lines.push(line);
             }
         }
         if self.overlong {
-            news.skipped += bytes.len() as u64;
+            chunk.skipped += bytes.len() as u64;
         } else {
             self.partial.extend_from_slice(bytes);
             if self.partial.len() > MAX_LINE {
-                news.skipped += self.partial.len() as u64;
+                chunk.skipped += self.partial.len() as u64;
                 self.partial = Vec::new();
                 self.overlong = true;
             }
@@ -135,9 +135,9 @@ mod tests {
     use std::fs;
     use std::io::Write as _;
 
-    fn texts(news: &TailChunk) -> Vec<String> {
+    fn texts(chunk: &TailChunk) -> Vec<String> {
         let text = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
-        news.lines.iter().map(text).collect()
+        chunk.lines.iter().map(text).collect()
     }
 
     #[test]
@@ -175,10 +175,10 @@ mod tests {
         let text = lines.join("\n") + "\n";
         fs::write(&path, &text).unwrap();
         let mut tail = FileTail::new(path.clone());
-        let news = tail.read(1000);
-        assert!(news.skipped > 90_000, "{}", news.skipped);
-        assert!(news.lines.len() < 100);
-        assert_eq!(texts(&news).last().unwrap(), "line 9999");
+        let chunk = tail.read(1000);
+        assert!(chunk.skipped > 90_000, "{}", chunk.skipped);
+        assert!(chunk.lines.len() < 100);
+        assert_eq!(texts(&chunk).last().unwrap(), "line 9999");
         // A line without an end takes no memory.
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         for _ in 0..3 {

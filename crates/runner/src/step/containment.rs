@@ -125,16 +125,16 @@ impl Containment {
     pub(crate) fn wrap(
         &self,
         argv: &[OsString],
-        room: &WritableRoots<'_>,
+        roots: &WritableRoots<'_>,
     ) -> Result<ContainedCommand> {
-        if !self.is_on() || !can_be_started(argv, room) {
+        if !self.is_on() || !can_be_started(argv, roots) {
             return Ok(ContainedCommand {
                 argv: argv.to_vec(),
                 monitor: false,
                 notes: Vec::new(),
             });
         }
-        let policy = room.policy()?;
+        let policy = roots.policy()?;
         let plan = policy
             .plan()
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
@@ -159,9 +159,10 @@ impl Containment {
     }
 }
 
-fn can_be_started(argv: &[OsString], room: &WritableRoots<'_>) -> bool {
-    argv.first()
-        .is_some_and(|program| environment::resolve(program, room.project.root(), room.env).is_ok())
+fn can_be_started(argv: &[OsString], roots: &WritableRoots<'_>) -> bool {
+    argv.first().is_some_and(|program| {
+        environment::resolve(program, roots.project.root(), roots.env).is_ok()
+    })
 }
 
 /// Where the agent's CLI keeps its own files, by the environment that it gets.

@@ -68,22 +68,20 @@ pub(crate) fn after_session(
     place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     facts: &mut StepFacts,
 ) -> Result<InspectFindings> {
     let root = place.project.root();
     let base = it.started.head.clone();
-    facts
-        .owned_changed
-        .extend(make_safe(place, it, belongings)?);
+    facts.owned_changed.extend(make_safe(place, it, protected)?);
     let tree_bytes = take_tree(root, it, facts)?;
-    let order = put_in_order(place, it, config, belongings, &base, Who::Session)?;
+    let order = put_in_order(place, it, config, protected, &base, Who::Session)?;
     facts.nested_repositories.extend_from_slice(&order.nested);
     facts.denied_files.extend_from_slice(&order.denied);
     if let Some(error) = &order.branch {
         facts.runner_error.get_or_insert_with(|| error.clone());
     }
-    for change in restore_belongings(place.git, it, belongings, &order)? {
+    for change in restore_protected(place.git, it, protected, &order)? {
         let list = if change.protected {
             &mut facts.protected_changed
         } else {
@@ -91,7 +89,7 @@ pub(crate) fn after_session(
         };
         list.push(change.name());
     }
-    grow_notes(it, root, belongings)?;
+    grow_notes(it, root, protected)?;
     facts.changed_outside = order
         .changed
         .iter()
@@ -117,16 +115,16 @@ pub(crate) fn after_guard(
     place: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     tree_before: Option<&[u8]>,
     status_before: &GitStatus,
     facts: &mut StepFacts,
 ) -> Result<()> {
     let root = place.project.root();
     let base = it.parent.clone();
-    let git_files = make_safe(place, it, belongings)?;
+    let git_files = make_safe(place, it, protected)?;
     facts.changed_by_guard.extend(git_files);
-    let order = put_in_order(place, it, config, belongings, &base, Who::Guard)?;
+    let order = put_in_order(place, it, config, protected, &base, Who::Guard)?;
     if let Some(error) = &order.branch {
         facts.runner_error.get_or_insert_with(|| error.clone());
     }
@@ -143,7 +141,7 @@ pub(crate) fn after_guard(
             ));
         }
     }
-    for change in restore_belongings(place.git, it, belongings, &order)? {
+    for change in restore_protected(place.git, it, protected, &order)? {
         facts.changed_by_guard.push(change.name());
     }
     let tree_path = root.join(paths::TREE);
@@ -155,7 +153,7 @@ pub(crate) fn after_guard(
         facts.changed_by_guard.push(paths::TREE.to_owned());
         put_tree(root, tree_before, &it.quarantine())?;
     }
-    grow_notes(it, root, belongings)?;
+    grow_notes(it, root, protected)?;
     let before: HashSet<&Path> = untracked(status_before).collect();
     let local = |path: &&Path| !paths::is_local_only(path.as_os_str().as_bytes());
     it.guard_untracked = untracked(&order.status)
@@ -176,15 +174,15 @@ fn untracked(status: &GitStatus) -> impl Iterator<Item = &Path> {
 fn make_safe(
     place: &StepContext<'_, '_>,
     it: &mut Iteration,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
 ) -> Result<Vec<String>> {
     let root = place.project.root();
     let mut git_files = it.restore_git_files(place.project)?;
-    it.mend_logs(place.project)?;
+    it.repair_logs(place.project)?;
     let quarantine = it.quarantine();
     traps::make_state_folders(root, &quarantine)?;
-    traps::remove(root, belongings, &quarantine)?;
-    let rules = belongings.restore_rules(root, &quarantine)?;
+    traps::remove(root, protected, &quarantine)?;
+    let rules = protected.restore_rules(root, &quarantine)?;
     git_files.extend(rules.iter().map(FileChange::name));
     place.git.remove_stale_locks(&it.started.branch);
     Ok(git_files)
@@ -196,26 +194,26 @@ fn put_in_order(
     place: &StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     base: &str,
     who: Who,
 ) -> Result<CleanupFindings> {
     let (root, git) = (place.project.root(), place.git);
     let quarantine = it.quarantine();
     let asked = ask_status(git, it)?;
-    let deny = commits::CommitRules::new(config, belongings)?;
+    let deny = commits::CommitRules::new(config, protected)?;
     let mut status = status_of(git, it, asked)?;
-    let mut nested = nested::take(root, belongings, &mut status, git, &quarantine)?;
+    let mut nested = nested::take(root, protected, &mut status, git, &quarantine)?;
     traps::make_addable(root, &status, &quarantine)?;
     let found: BTreeSet<PathBuf> = untracked(&status).map(Path::to_owned).collect();
     let mut denied = deny.take(root, &found, &quarantine)?;
 
     let branch = branch::put_back(git, it, base, who, &mut status)?;
-    if mend_index(git, it, belongings, &mut nested)? {
+    if repair_index(git, it, protected, &mut nested)? {
         status = git.status()?;
         nested.extend(nested::take(
             root,
-            belongings,
+            protected,
             &mut status,
             git,
             &quarantine,
@@ -298,10 +296,10 @@ fn build_index_anew(git: &Git, it: &mut Iteration) -> Result<()> {
 
 /// Flags that hide changes from git, and entries that make a folder somebody
 /// else's business, are taken out of the index again. Whether there were any.
-fn mend_index(
+fn repair_index(
     git: &Git,
     it: &mut Iteration,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     nested: &mut Vec<String>,
 ) -> Result<bool> {
     let signature = git.index_signature();
@@ -314,7 +312,7 @@ fn mend_index(
         list.extend_from_slice(path.as_os_str().as_bytes());
         list.push(0);
     };
-    let known: HashSet<&Path> = belongings.submodules().collect();
+    let known: HashSet<&Path> = protected.submodules().collect();
     for entry in git.index_entries()? {
         if entry.mode == crate::git::SUBMODULE && !known.contains(entry.path.as_path()) {
             push(&mut foreign, &entry.path);
@@ -412,28 +410,28 @@ fn put_tree(root: &Path, bytes: Option<&[u8]>, quarantine: &Path) -> Result<()> 
 }
 
 /// Puts back what must stay; what that was.
-fn restore_belongings(
+fn restore_protected(
     git: &Git,
     it: &Iteration,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     order: &CleanupFindings,
 ) -> Result<Vec<FileChange>> {
-    let changes = belongings.changes(git, &order.changed, &order.status.ignored)?;
-    let forbidden = belongings.forbidden(git, &it.started.run_id, changes)?;
-    belongings.restore(git.root(), &forbidden, &it.quarantine())?;
+    let changes = protected.changes(git, &order.changed, &order.status.ignored)?;
+    let forbidden = protected.forbidden(git, &it.started.run_id, changes)?;
+    protected.restore(git.root(), &forbidden, &it.quarantine())?;
     Ok(forbidden)
 }
 
 /// assumptions.md and questions.md only grow.
-fn grow_notes(it: &mut Iteration, root: &Path, belongings: &ProtectedFiles<'_>) -> Result<()> {
-    for (path, before) in belongings.notes() {
+fn grow_notes(it: &mut Iteration, root: &Path, protected: &ProtectedFiles<'_>) -> Result<()> {
+    for (path, before) in protected.notes() {
         let before = before.map(String::from_utf8_lossy);
         let now = if file_image::parents_are_folders(root, path) {
             files::read_regular(&root.join(path), MAX_NOTES)
         } else {
             Err(ReadError::Absent)
         };
-        let mended = match (&before, now) {
+        let repaired = match (&before, now) {
             (Some(before), Ok(bytes)) => {
                 let Some(text) = notes::regrow(before, &String::from_utf8_lossy(&bytes)) else {
                     continue;
@@ -448,7 +446,7 @@ fn grow_notes(it: &mut Iteration, root: &Path, belongings: &ProtectedFiles<'_>) 
                 before.as_ref().map(ToString::to_string)
             }
         };
-        let image = mended.map_or(FileImage::Absent, |text| FileImage::File {
+        let image = repaired.map_or(FileImage::Absent, |text| FileImage::File {
             bytes: text.into_bytes(),
             executable: false,
         });

@@ -56,8 +56,8 @@ impl TreeBefore {
     }
 
     /// Refuses a tree in the work tree that is not HEAD's.
-    pub(crate) fn prove(&self, belongings: &ProtectedFiles<'_>) -> Result<()> {
-        let entry = belongings.entry(Path::new(paths::TREE));
+    pub(crate) fn prove(&self, protected: &ProtectedFiles<'_>) -> Result<()> {
+        let entry = protected.entry(Path::new(paths::TREE));
         let same = match (self.bytes(), entry) {
             (Some(bytes), Some(entry)) => blob_name(bytes, entry.oid.len()) == entry.oid,
             (None, _) => true,
@@ -257,7 +257,7 @@ impl Iteration {
 
     /// The logs, after a session that could write to them as well as the runner
     /// can: what is needed later is there again, what would mislead is not.
-    pub(crate) fn mend_logs(&self, project: &Project) -> Result<()> {
+    pub(crate) fn repair_logs(&self, project: &Project) -> Result<()> {
         self.make_folder_again(project)?;
         let run_folder = project.run_folder(&self.started.run_id);
         for folder in [&run_folder, &self.folder] {

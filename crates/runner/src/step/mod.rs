@@ -181,7 +181,7 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
     budget.check()?;
     place.containment.for_config(&state.config)?;
     let ready = child::prepare(place);
-    let mut belongings = ProtectedFiles::capture(
+    let mut protected = ProtectedFiles::capture(
         place.git,
         &head,
         &state.config,
@@ -189,8 +189,8 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
         FileSource::WorkTree,
         files,
     )?;
-    belongings.note_hidden(place.git, &status.ignored)?;
-    before.prove(&belongings)?;
+    protected.note_hidden(place.git, &status.ignored)?;
+    before.prove(&protected)?;
     let own_files = OwnFiles::capture(place.git)?;
     let (git_files, stored) = own_files.stored();
 
@@ -221,7 +221,7 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
         serde_json::json!({"node_id": job.node_id}),
     );
 
-    match work(place, &mut it, ready, &state, &job, &belongings, &budget) {
+    match work(place, &mut it, ready, &state, &job, &protected, &budget) {
         Ok(report) => Ok(StepResult::Recorded(report)),
         Err(error) if error.code == ErrorCode::Interrupted => Err(error),
         Err(error) if it.is_decided() => Err(error),
@@ -230,8 +230,8 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
             // that fails, the journal lets the next start do it.
             let kind = kind_of(&error);
             let runner_error = RunnerError::new(kind, error.message.clone());
-            let mended = crate::run::recover::roll_up(place, &mut it, runner_error);
-            match mended {
+            let repaired = crate::run::recover::roll_up(place, &mut it, runner_error);
+            match repaired {
                 Ok(report) => Ok(StepResult::Recorded(report)),
                 Err(_) => Err(error),
             }
@@ -274,7 +274,7 @@ fn work(
     ready: Option<Ready>,
     state: &ProjectState,
     job: &StepJob<'_, '_>,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     budget: &RunBudget,
 ) -> Result<StepReport> {
     let begun = Instant::now();
@@ -300,7 +300,7 @@ fn work(
     } else {
         None
     };
-    let found = inspect::after_session(place, it, &state.config, belongings, &mut facts)?;
+    let found = inspect::after_session(place, it, &state.config, protected, &mut facts)?;
     let output = match agent::read_output(it, agent.failure.as_ref()) {
         Ok(output) => Some(output),
         Err(error) => {
@@ -330,7 +330,7 @@ fn work(
                 place,
                 it,
                 &state.config,
-                belongings,
+                protected,
                 agent_bytes.as_ref().map(|bytes| bytes.as_slice()),
                 &found.status,
                 &mut facts,

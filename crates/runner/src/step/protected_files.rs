@@ -109,7 +109,7 @@ impl<'t> ProtectedFiles<'t> {
         };
         // Git lists them so, which takes next to nothing to make sure of.
         tracked.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
-        let mut belongings = ProtectedFiles {
+        let mut protected = ProtectedFiles {
             head: head.to_owned(),
             owned: BTreeMap::new(),
             protected: BTreeMap::new(),
@@ -120,31 +120,31 @@ impl<'t> ProtectedFiles<'t> {
             folders: folders_of(&tracked),
             tracked,
         };
-        git.remember_submodules(&belongings.tracked);
+        git.remember_submodules(&protected.tracked);
         let reader = FileReader { git, source };
         for name in paths::OWNED {
             let path = PathBuf::from(name);
-            let entry = belongings.entry(&path);
+            let entry = protected.entry(&path);
             let image = reader.image(&path, entry)?;
-            belongings.owned.insert(path, image);
+            protected.owned.insert(path, image);
         }
         for name in [paths::ASSUMPTIONS, paths::QUESTIONS] {
             let path = PathBuf::from(name);
-            let entry = belongings.entry(&path);
+            let entry = protected.entry(&path);
             let image = reader.image(&path, entry)?;
-            belongings.notes.push((path, image));
+            protected.notes.push((path, image));
         }
-        for entry in &belongings.tracked {
+        for entry in &protected.tracked {
             let bytes = entry.path.as_os_str().as_bytes();
-            if belongings.is_passed_sidecar(&entry.path) {
+            if protected.is_passed_sidecar(&entry.path) {
                 let image = reader.image(&entry.path, Some(entry))?;
-                belongings.owned.insert(entry.path.clone(), image);
-            } else if belongings.globs.is_match(bytes) && !paths::is_state_path(bytes) {
+                protected.owned.insert(entry.path.clone(), image);
+            } else if protected.globs.is_match(bytes) && !paths::is_state_path(bytes) {
                 let image = reader.image(&entry.path, Some(entry))?;
-                belongings.protected.insert(entry.path.clone(), image);
+                protected.protected.insert(entry.path.clone(), image);
             }
         }
-        Ok(belongings)
+        Ok(protected)
     }
 
     /// Takes down what is hidden before the session. `ignored`: what git ignores.

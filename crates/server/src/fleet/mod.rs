@@ -138,10 +138,10 @@ impl FleetState {
     /// How many planners are at work: their seat is held.
     async fn planners(&self) -> Result<u32, StoreError> {
         let now = self.ledger().now().await?;
-        let seats = self.ledger().seats().await?;
-        let held = seats
+        let role_leases = self.ledger().role_leases().await?;
+        let held = role_leases
             .iter()
-            .any(|seat| seat.name == "planner" && seat.expires_at > now);
+            .any(|lease| lease.name == "planner" && lease.expires_at > now);
         Ok(u32::from(held))
     }
 }

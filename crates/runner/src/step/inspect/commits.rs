@@ -19,17 +19,17 @@ use crate::step::protected_files::ProtectedFiles;
 pub(super) struct CommitRules<'a, 't> {
     list: DenyList,
     max_bytes: u64,
-    belongings: &'a ProtectedFiles<'t>,
+    protected: &'a ProtectedFiles<'t>,
 }
 
 impl<'a, 't> CommitRules<'a, 't> {
-    pub(super) fn new(config: &Config, belongings: &'a ProtectedFiles<'t>) -> Result<Self> {
+    pub(super) fn new(config: &Config, protected: &'a ProtectedFiles<'t>) -> Result<Self> {
         let list = DenyList::new(&config.commit.deny)
             .map_err(|error| Error::new(ErrorCode::Config, format!("[commit] deny: {error}")))?;
         Ok(CommitRules {
             list,
             max_bytes: config.commit.max_file_bytes,
-            belongings,
+            protected,
         })
     }
 
@@ -38,7 +38,7 @@ impl<'a, 't> CommitRules<'a, 't> {
         let bytes = path.as_os_str().as_bytes();
         let state = [paths::TREE, paths::ASSUMPTIONS, paths::QUESTIONS];
         let owned = paths::is_owned(bytes) || state.iter().any(|name| name.as_bytes() == bytes);
-        !owned && !paths::is_local_only(bytes) && self.belongings.entry(path).is_none()
+        !owned && !paths::is_local_only(bytes) && self.protected.entry(path).is_none()
     }
 
     /// How to call a file that must not be committed.

@@ -16,14 +16,14 @@ use crate::step::protected_files::ProtectedFiles;
 /// there were any.
 pub(super) fn take(
     root: &Path,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     status: &mut GitStatus,
     git: &Git,
     quarantine: &Path,
 ) -> Result<Vec<String>> {
     let mut nested = Vec::new();
-    let submodules: BTreeSet<&Path> = belongings.submodules().collect();
-    let mut folders = belongings.folders.clone();
+    let submodules: BTreeSet<&Path> = protected.submodules().collect();
+    let mut folders = protected.folders.clone();
     loop {
         // On another branch nothing may ignore the logs, where those repositories
         // are that were taken away before.

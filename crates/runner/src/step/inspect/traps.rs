@@ -28,11 +28,11 @@ pub(super) fn make_state_folders(root: &Path, quarantine: &Path) -> io::Result<(
 /// folders, wherever there are files of HEAD.
 pub(super) fn remove(
     root: &Path,
-    belongings: &ProtectedFiles<'_>,
+    protected: &ProtectedFiles<'_>,
     quarantine: &Path,
 ) -> io::Result<()> {
     // Sorted: a folder is opened before those in it are looked at.
-    for folder in &belongings.folders {
+    for folder in &protected.folders {
         let full = root.join(folder);
         let closed = full
             .symlink_metadata()
