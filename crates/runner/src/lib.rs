@@ -64,16 +64,16 @@ pub use step::environment::{inherited, resolve};
 pub use step::{StepLeaf, StepReport, StepResult};
 
 /// Settles what is unfinished, then takes one step.
-pub fn step_once(project: &Project, host: &mut RunContext<'_>) -> Result<StepResult> {
+pub fn step_once(project: &Project, context: &mut RunContext<'_>) -> Result<StepResult> {
     Git::open(project.root())?;
     let _lock = lock::ProjectLock::take(project)?;
-    let git = step::disarm::open(project, host)?;
-    let mut place = step::StepContext {
+    let git = step::disarm::open(project, context)?;
+    let mut context = step::StepContext {
         project,
         git: &git,
-        host,
+        run: context,
         containment: &step::containment::ContainmentChoice::default(),
     };
-    run::recover::recover(&mut place)?;
-    step::step(&mut place)
+    run::recover::recover(&mut context)?;
+    step::step(&mut context)
 }

@@ -11,7 +11,7 @@ use runner::{
 };
 use serde_json::json;
 
-use super::{Exit, look, with_host};
+use super::{Exit, look, with_context};
 use crate::args::EditWhat;
 use crate::editor;
 use crate::out::OutputGate;
@@ -26,8 +26,8 @@ pub(crate) fn retry(
 ) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cell = RefCell::new(&mut *out);
-    let report = with_host(&cell, false, |host| {
-        runner::retry(&project, node, attempts, host)
+    let report = with_context(&cell, false, |context| {
+        runner::retry(&project, node, attempts, context)
     })?;
     if out.json {
         out.object(json!({
@@ -99,8 +99,8 @@ pub(crate) fn edit(
         }
     };
     let cell = RefCell::new(&mut *out);
-    let report = with_host(&cell, false, |host| {
-        runner::edit(&project, target, text, host)
+    let report = with_context(&cell, false, |context| {
+        runner::edit(&project, target, text, context)
     })?;
     if out.json {
         print_json(&report, out);

@@ -8,7 +8,7 @@ use runner::{
 };
 use serde_json::{Value, json};
 
-use super::{Exit, with_host};
+use super::{Exit, with_context};
 use crate::out::OutputGate;
 use crate::style::{self, TextTone};
 
@@ -16,7 +16,9 @@ use crate::style::{self, TextTone};
 pub(crate) fn run(dir: &Path, run_guard: bool, out: &mut OutputGate) -> Result<Exit> {
     let cell = RefCell::new(&mut *out);
     let options = DoctorOptions { run_guard };
-    let found = with_host(&cell, false, |host| runner::doctor(dir, options, host))?;
+    let found = with_context(&cell, false, |context| {
+        runner::doctor(dir, options, context)
+    })?;
     if out.json {
         out.object(value(&found));
     } else {

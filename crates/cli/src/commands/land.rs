@@ -6,7 +6,7 @@ use std::path::Path;
 use runner::{AbandonOptions, LandOptions, LandOutcome, LandReport, Result};
 use serde_json::{Value, json};
 
-use super::{Exit, with_host};
+use super::{Exit, with_context};
 use crate::args::LandArgs;
 use crate::out::OutputGate;
 use crate::style::{self, TextTone};
@@ -22,7 +22,7 @@ pub(crate) fn land(dir: &Path, args: &LandArgs, out: &mut OutputGate) -> Result<
         partial: args.partial,
     };
     let cell = RefCell::new(&mut *out);
-    let report = with_host(&cell, false, |host| runner::land(dir, &options, host))?;
+    let report = with_context(&cell, false, |context| runner::land(dir, &options, context))?;
     if out.json {
         print_json(&report, args.merge, out);
     } else {
@@ -151,7 +151,9 @@ pub(crate) fn abandon(
         delete,
     };
     let cell = RefCell::new(&mut *out);
-    let report = with_host(&cell, false, |host| runner::abandon(dir, &options, host))?;
+    let report = with_context(&cell, false, |context| {
+        runner::abandon(dir, &options, context)
+    })?;
     if out.json {
         out.object(json!({
             "run_id": report.run_id,

@@ -79,7 +79,7 @@ impl Exit {
 }
 
 /// Runs something that needs the world around it: signals, clock, children.
-pub(crate) fn with_host<'o, T>(
+pub(crate) fn with_context<'o, T>(
     out: &'o RefCell<&'o mut OutputGate>,
     events: bool,
     act: impl FnOnce(&mut RunContext<'_>) -> Result<T>,
@@ -94,13 +94,13 @@ pub(crate) fn with_screen<T>(
     act: impl FnOnce(&mut RunContext<'_>) -> Result<T>,
 ) -> Result<T> {
     let cancel = Cancel::on_signals(hang_up)?;
-    let mut host = RunContext {
+    let mut context = RunContext {
         clock: &SystemWallClock,
         cancel: &cancel,
         supervisor: &Supervisor::this_binary(),
         observer: &mut screen,
     };
-    act(&mut host)
+    act(&mut context)
 }
 
 /// `runner schema NAME`.

@@ -6,7 +6,7 @@ use std::path::Path;
 use runner::{Project, Result};
 use serde_json::json;
 
-use super::{Exit, with_host};
+use super::{Exit, with_context};
 use crate::out::OutputGate;
 use crate::style::{self, TextTone};
 
@@ -50,7 +50,9 @@ pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut OutputGate) -> Res
 pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cell = RefCell::new(&mut *out);
-    let result = with_host(&cell, false, |host| runner::verify(&project, node, host))?;
+    let result = with_context(&cell, false, |context| {
+        runner::verify(&project, node, context)
+    })?;
     let holds = result.holds();
     if out.json {
         out.object(json!({

@@ -6,7 +6,7 @@ use std::path::Path;
 use runner::{Project, Result, StartOptions};
 use serde_json::json;
 
-use super::{Exit, with_host};
+use super::{Exit, with_context};
 use crate::out::OutputGate;
 
 /// Begins the run, or takes it up again.
@@ -22,9 +22,9 @@ pub(crate) fn run(
     };
     let cell = RefCell::new(&mut *out);
     let options = StartOptions { check_guard };
-    let report = with_host(&cell, false, |host| match named {
-        Some(run) => runner::go_to_run(&project, run, host),
-        None => runner::start(&project, options, host),
+    let report = with_context(&cell, false, |context| match named {
+        Some(run) => runner::go_to_run(&project, run, context),
+        None => runner::start(&project, options, context),
     })?;
     if out.json {
         out.object(json!({

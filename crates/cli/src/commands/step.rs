@@ -12,7 +12,7 @@ use runner_core::output::AgentStatus;
 use runner_exec::HangUp;
 use serde_json::{Value, json};
 
-use super::{Exit, look, with_host, with_screen};
+use super::{Exit, look, with_context, with_screen};
 use crate::args::LoopArgs;
 use crate::out::{OutputGate, error_value};
 use crate::progress::ProgressScreen;
@@ -22,7 +22,7 @@ use crate::style::{self, TextTone};
 pub(crate) fn step(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::find(dir)?;
     let cell = RefCell::new(&mut *out);
-    let result = with_host(&cell, false, |host| runner::step_once(&project, host))?;
+    let result = with_context(&cell, false, |context| runner::step_once(&project, context))?;
     let report = match result {
         StepResult::Complete => return Ok(look::print_selection(&SelectResult::Complete, out)),
         StepResult::Stuck(leaf) => {
@@ -97,10 +97,15 @@ fn loop_steps(
         HangUp::Ends
     };
     let screen = ProgressScreen::new(&cell, true).telling(starter);
-    with_screen(screen, hang_up, |host| {
-        Ok(runner::run_loop(&project, host, &options, &mut |report| {
-            print_in_loop(report, &mut cell.borrow_mut());
-        }))
+    with_screen(screen, hang_up, |context| {
+        Ok(runner::run_loop(
+            &project,
+            context,
+            &options,
+            &mut |report| {
+                print_in_loop(report, &mut cell.borrow_mut());
+            },
+        ))
     })
 }
 

@@ -13,7 +13,7 @@ use runner_core::config::{self, BackendKind, NewProject};
 use runner_core::paths;
 use serde_json::json;
 
-use crate::commands::{Exit, with_host};
+use crate::commands::{Exit, with_context};
 use crate::out::OutputGate;
 use crate::style::TextTone;
 
@@ -76,11 +76,11 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     std::fs::write(project.goal(), GOAL)?;
 
     let cell = RefCell::new(&mut *out);
-    let end = with_host(&cell, true, |host| {
-        runner::start(&project, StartOptions { check_guard: false }, host)?;
+    let end = with_context(&cell, true, |context| {
+        runner::start(&project, StartOptions { check_guard: false }, context)?;
         Ok(runner::run_loop(
             &project,
-            host,
+            context,
             &LoopOptions::default(),
             &mut |report| {
                 crate::commands::step::print_in_loop(report, &mut cell.borrow_mut());

@@ -46,8 +46,8 @@ impl LocalWorkspaces {
         let argvs: Vec<Vec<String>> = commands.iter().map(|(_, argv)| argv.clone()).collect();
         let repo = self.repo()?;
         let runs = self
-            .hosted(about, &call.cancel, |host| {
-                repo.check(commit, &argvs, config, host)
+            .with_context(about, &call.cancel, |context| {
+                repo.check(commit, &argvs, config, context)
             })
             .map_err(error)?;
         let Some(runs) = runs else {

@@ -104,7 +104,7 @@ impl LocalWorkspaces {
     }
 
     /// Calls a function with a host whose observer tells the watcher about a run.
-    fn hosted<T>(
+    fn with_context<T>(
         &self,
         about: &str,
         cancel: &Cancel,

@@ -71,8 +71,8 @@ impl LocalWorkspaces {
         let config = repo.config().map_err(error)?;
         let account = config.executor.backend.as_str().to_owned();
         let answer = self
-            .hosted(question.about, &call.cancel, |host| {
-                repo.ask(question, &config, host)
+            .with_context(question.about, &call.cancel, |context| {
+                repo.ask(question, &config, context)
             })
             .map_err(error)?;
         let answer = answer

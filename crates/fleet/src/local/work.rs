@@ -40,8 +40,8 @@ impl LocalWorkspaces {
                 .or(order.task.start_from.as_deref()),
         };
         let report = self
-            .hosted(&order.run_id, &call.cancel, |host| {
-                repo.run(run, &|| call.is_time_up(), host)
+            .with_context(&order.run_id, &call.cancel, |context| {
+                repo.run(run, &|| call.is_time_up(), context)
             })
             .map_err(error)?;
         let result = report

@@ -52,7 +52,7 @@ impl FleetRepo {
         commit: &str,
         commands: &[Vec<String>],
         config: &Config,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<Option<Vec<CommandRun>>> {
         if !self.has(commit)? {
             return Ok(None);
@@ -78,7 +78,7 @@ impl FleetRepo {
                 containment.is_on().then_some(&containment),
                 limit,
                 Some(checkout.checkout.session_lock.clone()),
-                host,
+                context,
             )?;
             let end = match trial.end {
                 TrialEnd::Exited(code) => CommandEnd::Exited(code),

@@ -144,7 +144,7 @@ pub(crate) fn run(
     config: &Config,
     containment: Option<&Containment>,
     limit: Duration,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
     run_at(
         checkout.path(),
@@ -153,7 +153,7 @@ pub(crate) fn run(
         containment,
         limit,
         None,
-        host,
+        context,
     )
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn run_at(
     containment: Option<&Containment>,
     limit: Duration,
     hold_lock: Option<PathBuf>,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
     let env = environment::for_checkout(place);
@@ -200,12 +200,12 @@ pub(crate) fn run_at(
         monitor,
         hold_lock,
     };
-    host.observer.progress(&RunProgress::Trying {
+    context.observer.progress(&RunProgress::Trying {
         what: "guard",
         limit_secs: limit.as_secs(),
     });
-    let ran = capture::run(&spec, config.guard_output_limit_bytes, host);
-    host.observer.progress(&RunProgress::Tried);
+    let ran = capture::run(&spec, config.guard_output_limit_bytes, context);
+    context.observer.progress(&RunProgress::Tried);
     let (report, log) = ran?;
     let end = match report.ended {
         Ended::Exited(code) => TrialEnd::Exited(code),
@@ -242,7 +242,7 @@ pub(crate) fn run_watched(
     command: &[String],
     config: &Config,
     branch: &str,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
     let containment = Containment::choose(config)?;
     let checkout = TrialCheckout::of(git, commit)?;
@@ -250,7 +250,7 @@ pub(crate) fn run_watched(
     let tip = git.commit_of(&full_name(branch))?;
     let limit = Duration::from_secs(config.iteration_timeout_secs);
     let contained = containment.is_on().then_some(&containment);
-    let trial = run(&checkout, command, config, contained, limit, host);
+    let trial = run(&checkout, command, config, contained, limit, context);
     let planted = tempfile::Builder::new()
         .prefix("runner-planted-")
         .tempdir()?;

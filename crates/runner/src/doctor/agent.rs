@@ -56,7 +56,7 @@ fn any_installed(found: &[String]) -> DoctorCheck {
 pub(super) fn checks(
     config: &Config,
     place: &Path,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<Vec<DoctorCheck>> {
     let kind = config.executor.backend;
     let backend = runner_agents::backend(kind);
@@ -86,7 +86,7 @@ pub(super) fn checks(
     let mut asker = Asker {
         place,
         env: &env,
-        host,
+        run: context,
     };
     if !probe.version.is_empty() {
         let answer = asker.ask(probe.version)?;
@@ -127,7 +127,7 @@ enum DoctorAnswer {
 struct Asker<'a, 'h> {
     place: &'a Path,
     env: &'a [(OsString, OsString)],
-    host: &'a mut RunContext<'h>,
+    run: &'a mut RunContext<'h>,
 }
 
 impl Asker<'_, '_> {
@@ -144,12 +144,12 @@ impl Asker<'_, '_> {
             monitor: false,
             hold_lock: None,
         };
-        self.host.observer.progress(&RunProgress::Trying {
+        self.run.observer.progress(&RunProgress::Trying {
             what: words.first().copied().unwrap_or_default(),
             limit_secs: LIMIT.as_secs(),
         });
-        let ran = capture::run(&spec, MAX_TEXT, self.host);
-        self.host.observer.progress(&RunProgress::Tried);
+        let ran = capture::run(&spec, MAX_TEXT, self.run);
+        self.run.observer.progress(&RunProgress::Tried);
         let (report, text) = ran?;
         let said = |exit: i32| DoctorAnswer::Said {
             text: String::from_utf8_lossy(&text).into_owned(),

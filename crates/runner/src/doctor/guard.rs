@@ -88,7 +88,7 @@ fn remedy_for_program(program: &str) -> String {
 pub(super) fn run(
     project: &Project,
     config: &Config,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<(Vec<DoctorCheck>, Option<GuardTrials>)> {
     let git = Git::open(project.root())?;
     let Some(commit) = git.commit_of("HEAD")? else {
@@ -106,7 +106,7 @@ pub(super) fn run(
     let mut once = |containment: Option<&Containment>| -> Result<DoctorRunOutput> {
         let checkout = TrialCheckout::of(&git, &commit)?;
         let command = &config.guard.command;
-        let trial = trial::run(&checkout, command, config, containment, limit, host)?;
+        let trial = trial::run(&checkout, command, config, containment, limit, context)?;
         let left = left_in(checkout.path());
         let place = checkout.path().to_owned();
         Ok(DoctorRunOutput { trial, left, place })

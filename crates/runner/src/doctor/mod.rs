@@ -114,7 +114,11 @@ impl Diagnosis {
 }
 
 /// Looks at the machine, and at the project that the folder belongs to, if any.
-pub fn doctor(dir: &Path, options: DoctorOptions, host: &mut RunContext<'_>) -> Result<Diagnosis> {
+pub fn doctor(
+    dir: &Path,
+    options: DoctorOptions,
+    context: &mut RunContext<'_>,
+) -> Result<Diagnosis> {
     let dir = dir
         .canonicalize()
         .map_err(|error| Error::new(ErrorCode::Layout, format!("{}: {error}", dir.display())))?;
@@ -141,7 +145,7 @@ pub fn doctor(dir: &Path, options: DoctorOptions, host: &mut RunContext<'_>) -> 
     }
     if let Some(config) = &config {
         checks.push(guard::resolvable(config, place));
-        checks.extend(agent::checks(config, place, host)?);
+        checks.extend(agent::checks(config, place, context)?);
     } else if found.is_none() {
         checks.push(agent::installed(place));
     }
@@ -152,11 +156,11 @@ pub fn doctor(dir: &Path, options: DoctorOptions, host: &mut RunContext<'_>) -> 
     checks.extend(sandbox::writable(sandbox, place));
     checks.push(machine::disk_space(machine::look_at_disk(place).as_ref()));
     let time = machine::time_of_files(found.as_ref());
-    checks.push(machine::clock(host.clock.now(), time));
+    checks.push(machine::clock(context.clock.now(), time));
 
     let mut trials = None;
     if let (true, Some(project), Some(config)) = (options.run_guard, &found, &config) {
-        let (found, ran) = guard::run(project, config, host)?;
+        let (found, ran) = guard::run(project, config, context)?;
         checks.extend(found);
         trials = ran;
     }

@@ -45,9 +45,9 @@ pub fn retry(
     project: &Project,
     node_id: &str,
     attempts: Option<u32>,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<RetryReport> {
-    let desk = LockedProject::open(project, host)?;
+    let desk = LockedProject::open(project, context)?;
     let state = state::load(project)?;
     let run_id = desk.check_run(&state)?;
     let bytes = state::tree_bytes(project)
@@ -69,7 +69,7 @@ pub fn retry(
         granted.max_attempts,
         &sha256_hex(&bytes),
     );
-    let commit = desk.commit(paths::TREE, &bytes, &message, host)?;
+    let commit = desk.commit(paths::TREE, &bytes, &message, context)?;
     Ok(RetryReport {
         run_id,
         node_id: node_id.to_owned(),
@@ -121,14 +121,14 @@ pub(crate) struct LockedProject<'p> {
 
 impl<'p> LockedProject<'p> {
     /// Takes the lock and settles what an earlier runner left unfinished.
-    fn open(project: &'p Project, host: &mut RunContext<'_>) -> Result<Self> {
+    fn open(project: &'p Project, context: &mut RunContext<'_>) -> Result<Self> {
         Git::open(project.root())?;
         let lock = ProjectLock::take(project)?;
-        let git = disarm::open(project, host)?;
+        let git = disarm::open(project, context)?;
         recover::recover(&mut StepContext {
             project,
             git: &git,
-            host,
+            run: context,
             containment: &ContainmentChoice::default(),
         })?;
         project.need_state()?;
@@ -154,7 +154,7 @@ impl<'p> LockedProject<'p> {
         path: &str,
         bytes: &[u8],
         message: &str,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<String> {
         let before = self.git.commit_of("HEAD")?;
         let mut undo = StartUndo::take(&self.git)?;
@@ -168,7 +168,7 @@ impl<'p> LockedProject<'p> {
                 undo.undo(self.project, &self.git);
                 return Err(error);
             }
-            Ok(GitIdentity::Runner) => host
+            Ok(GitIdentity::Runner) => context
                 .observer
                 .progress(&RunProgress::Note(crate::git::NAMELESS)),
             Ok(GitIdentity::User) => {}

@@ -114,9 +114,9 @@ pub fn edit(
     project: &Project,
     target: EditTarget,
     text: EditText<'_>,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<EditReport> {
-    let desk = LockedProject::open(project, host)?;
+    let desk = LockedProject::open(project, context)?;
     let run_state =
         state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
     check_place(&desk, target, &run_state)?;
@@ -159,7 +159,7 @@ pub fn edit(
     let sha256 = (target == EditTarget::Tree).then(|| sha256_hex(&accepted.bytes));
     let message = message::edit_message(target.as_str(), sha256.as_deref());
     let commit = desk
-        .commit(target.path(), &accepted.bytes, &message, host)
+        .commit(target.path(), &accepted.bytes, &message, context)
         .map_err(|error| draft.keep(error))?;
     report.commit = Some(commit);
     Ok(report)

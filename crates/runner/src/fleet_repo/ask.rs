@@ -53,14 +53,14 @@ impl FleetRepo {
         &self,
         question: SessionQuestion<'_>,
         config: &Config,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<Option<SessionAnswer>> {
         if !self.has(question.commit)? {
             return Ok(None);
         }
         let containment = Containment::choose(config)?;
         let checkout = self.clean_checkout(question.commit)?;
-        ask(&checkout.checkout, question, config, &containment, host).map(Some)
+        ask(&checkout.checkout, question, config, &containment, context).map(Some)
     }
 }
 
@@ -80,7 +80,7 @@ fn ask(
     question: SessionQuestion<'_>,
     config: &Config,
     containment: &Containment,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<SessionAnswer> {
     let project = &checkout.project;
     let folder = project.iteration("question", 1);
@@ -153,7 +153,7 @@ fn ask(
     };
     let cap = usize::try_from(config.executor_output_limit_bytes).unwrap_or(usize::MAX);
     let mut heard = SessionOutput::new(cap);
-    let report = host.supervisor.run(&spec, host.cancel, &mut heard)?;
+    let report = context.supervisor.run(&spec, context.cancel, &mut heard)?;
     if report.ended == Ended::Interrupted {
         return Err(Error::new(ErrorCode::Interrupted, "interrupted"));
     }
@@ -166,7 +166,7 @@ fn ask(
     }
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     let tz = runner_agents::LocalZone::new(jiff::tz::TimeZone::system);
-    let now = host.clock.now();
+    let now = context.clock.now();
     let ending = reader.finish(report.exit.filter(|_| by_itself), now, &tz);
     let written = files::read_regular(&output, MAX_OUTPUT_BYTES as u64).ok();
     let said = written

@@ -86,7 +86,7 @@ impl FleetRepo {
         &self,
         order: RunOrder<'_>,
         timed_out: &dyn Fn() -> bool,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<TaskRunReport> {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
@@ -97,11 +97,11 @@ impl FleetRepo {
         let goal = with_id(order.goal, &run_id)?;
         init::lay_down(&checkout.project, order.config, &goal, instructions)?;
         let options = StartOptions { check_guard: false };
-        start(&checkout.project, options, host)?;
+        start(&checkout.project, options, context)?;
         let mut quota_until = None;
         let end = run_loop(
             &checkout.project,
-            host,
+            context,
             &LoopOptions::default(),
             &mut |step| {
                 let quota = step
@@ -124,7 +124,7 @@ impl FleetRepo {
         if report.end.status != LoopStatus::Interrupted || timed_out() {
             let complete = report.end.status == LoopStatus::Complete;
             let guard = report.guard.as_ref().filter(|_| complete);
-            let taken = Self::settled(&checkout, &run_id, host)
+            let taken = Self::settled(&checkout, &run_id, context)
                 .and_then(|(git, tip)| self.git.take_over(&git, &tip, &begin).map(|()| tip));
             match taken {
                 Ok(tip) => report.result = self.publish(&order, &base, &tip, guard)?,
@@ -163,17 +163,17 @@ impl FleetRepo {
     fn settled(
         checkout: &Checkout,
         run_id: &str,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<(Git, String)> {
         let _lock = ProjectLock::take(&checkout.project)?;
-        let git = disarm::open(&checkout.project, host)?;
-        let mut place = StepContext {
+        let git = disarm::open(&checkout.project, context)?;
+        let mut context = StepContext {
             project: &checkout.project,
             git: &git,
-            host,
+            run: context,
             containment: &ContainmentChoice::default(),
         };
-        recover::recover(&mut place)?;
+        recover::recover(&mut context)?;
         let branch = full_name(&branch_of(run_id));
         let tip = git.commit_of(&branch)?.ok_or_else(|| {
             Error::new(

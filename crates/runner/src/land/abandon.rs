@@ -42,10 +42,10 @@ pub struct AbandonReport {
 pub fn abandon(
     start: &Path,
     options: &AbandonOptions,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<AbandonReport> {
     let project = Project::of_work_tree(start)?;
-    let (_lock, git) = enter(&project, host)?;
+    let (_lock, git) = enter(&project, context)?;
     let status = git.status()?;
     let here = status.branch.as_deref();
     let run = runs::choose(&git, options.run.as_deref(), here, "abandon")?;

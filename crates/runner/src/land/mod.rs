@@ -127,9 +127,13 @@ pub struct GreenGuard {
 }
 
 /// Brings a run home.
-pub fn land(start: &Path, options: &LandOptions, host: &mut RunContext<'_>) -> Result<LandReport> {
+pub fn land(
+    start: &Path,
+    options: &LandOptions,
+    context: &mut RunContext<'_>,
+) -> Result<LandReport> {
     let project = Project::of_work_tree(start)?;
-    let (_lock, git) = enter(&project, host)?;
+    let (_lock, git) = enter(&project, context)?;
     let status = git.status()?;
     let run = runs::choose(
         &git,
@@ -151,22 +155,22 @@ pub fn land(start: &Path, options: &LandOptions, host: &mut RunContext<'_>) -> R
         on_run_branch: status.branch.as_deref() == Some(&run.branch()),
         again: options.command(),
     };
-    landing.land(base.as_ref(), &trees, options, host)
+    landing.land(base.as_ref(), &trees, options, context)
 }
 
 /// Takes the lock, and settles what an earlier runner left.
-fn enter(project: &Project, host: &mut RunContext<'_>) -> Result<(ProjectLock, Git)> {
+fn enter(project: &Project, context: &mut RunContext<'_>) -> Result<(ProjectLock, Git)> {
     Git::check_version()?;
     Git::open(project.root())?;
     let lock = ProjectLock::take(project)?;
-    let git = disarm::open(project, host)?;
-    let mut place = StepContext {
+    let git = disarm::open(project, context)?;
+    let mut context = StepContext {
         project,
         git: &git,
-        host,
+        run: context,
         containment: &ContainmentChoice::default(),
     };
-    recover::recover(&mut place)?;
+    recover::recover(&mut context)?;
     trial::remove_abandoned(&git);
     Ok((lock, git))
 }
@@ -235,18 +239,18 @@ impl Lander<'_> {
         base: Option<&RunBase>,
         trees: &[WorkTree],
         options: &LandOptions,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<LandReport> {
         let run_id = &self.run.run_id;
         let earlier = runs::landings(self.git, run_id, base, Some(&self.target.branch))?;
         if let Some(before) = earlier.iter().find(|it| it.tip == self.work.commit) {
             let commit = before.commit.clone();
-            return self.already(trees, LandOutcome::Before, commit, host);
+            return self.already(trees, LandOutcome::Before, commit, context);
         }
         let tree = self.merged(&earlier, options.keep_state)?;
         if tree == self.git.tree_of(&self.target.tip)? {
             let commit = self.target.tip.clone();
-            return self.already(trees, LandOutcome::NothingNew, commit, host);
+            return self.already(trees, LandOutcome::NothingNew, commit, context);
         }
         let mut parents = vec![self.target.tip.as_str()];
         if options.merge {
@@ -258,22 +262,22 @@ impl Lander<'_> {
         let _locks = self.lock_others(trees)?;
         self.follow(trees, &trial)?;
 
-        self.tell_of_protected(base, host)?;
-        let guard = self.guard(&trial, host)?;
+        self.tell_of_protected(base, context)?;
+        let guard = self.guard(&trial, context)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
         // Time has passed: somebody may have begun to edit.
         let mut moves = self.follow(trees, &commit)?;
-        moves.extend(self.switch(trees, &commit, host)?);
+        moves.extend(self.switch(trees, &commit, context)?);
         self.pending(&commit, &moves).save(self.project, run_id)?;
         self.advance(&commit)?;
         if identity == GitIdentity::Runner {
             note(
-                host,
+                context,
                 "git knows no name and email here: committed as runner <runner@localhost>",
             );
         }
-        self.go_all(&moves, host)?;
+        self.go_all(&moves, context)?;
         let followed = moves
             .iter()
             .map(|step| step.root().to_owned())
@@ -288,14 +292,14 @@ impl Lander<'_> {
         trees: &[WorkTree],
         landed: LandOutcome,
         commit: String,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<LandReport> {
         let to = self.target.tip.clone();
-        let switch: Vec<WorkTreeMove> = self.switch(trees, &to, host)?.into_iter().collect();
+        let switch: Vec<WorkTreeMove> = self.switch(trees, &to, context)?.into_iter().collect();
         if !switch.is_empty() {
             let pending = self.pending(&to, &switch);
             pending.save(self.project, &self.run.run_id)?;
-            self.go_all(&switch, host)?;
+            self.go_all(&switch, context)?;
         }
         self.report(landed, commit, None, Vec::new())
     }
@@ -310,13 +314,13 @@ impl Lander<'_> {
 
     /// Brings the work trees along. The landing itself is done: what does not work
     /// out here is told, and tried again by the next command.
-    fn go_all(&self, moves: &[WorkTreeMove], host: &mut RunContext<'_>) -> Result<()> {
+    fn go_all(&self, moves: &[WorkTreeMove], context: &mut RunContext<'_>) -> Result<()> {
         let mut all = true;
         for step in moves {
             if let Err(error) = step.go() {
                 all = false;
                 note(
-                    host,
+                    context,
                     &format!(
                         "{} could not be brought along: {}; `{}` tries it again",
                         step.root().display(),
@@ -426,7 +430,7 @@ impl Lander<'_> {
         &self,
         trees: &[WorkTree],
         to: &str,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<Option<WorkTreeMove>> {
         let taken = self.on_target(trees).next().is_some();
         if !self.on_run_branch || self.work.partial || taken {
@@ -440,7 +444,7 @@ impl Lander<'_> {
             return Ok(Some(step));
         }
         note(
-            host,
+            context,
             &format!(
                 "this work tree stays on {branch}: on {} these ignored files would be overwritten: {}",
                 self.target.branch,
@@ -451,10 +455,17 @@ impl Lander<'_> {
     }
 
     /// Runs the guard on the result.
-    fn guard(&self, commit: &str, host: &mut RunContext<'_>) -> Result<GreenGuard> {
+    fn guard(&self, commit: &str, context: &mut RunContext<'_>) -> Result<GreenGuard> {
         let config = &self.work.config;
         let command = &config.guard.command;
-        let ran = trial::run_watched(self.git, commit, command, config, &self.run.branch(), host);
+        let ran = trial::run_watched(
+            self.git,
+            commit,
+            command,
+            config,
+            &self.run.branch(),
+            context,
+        );
         let trial = ran.map_err(|error| match error.code {
             ErrorCode::Interrupted => Error::new(
                 ErrorCode::Interrupted,
@@ -574,6 +585,6 @@ impl Lander<'_> {
     }
 }
 
-fn note(host: &mut RunContext<'_>, text: &str) {
-    host.observer.progress(&RunProgress::Note(text));
+fn note(context: &mut RunContext<'_>, text: &str) {
+    context.observer.progress(&RunProgress::Note(text));
 }

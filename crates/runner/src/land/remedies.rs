@@ -17,7 +17,7 @@ impl Lander<'_> {
     pub(crate) fn tell_of_protected(
         &self,
         base: Option<&RunBase>,
-        host: &mut RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<()> {
         let Some(base) = base.filter(|base| base.branch == self.target.branch) else {
             return Ok(());
@@ -39,7 +39,7 @@ impl Lander<'_> {
         }
         let (branch, since) = (&base.branch, &base.commit);
         note(
-            host,
+            context,
             &format!(
                 "protected files are different on {branch} since the run began: {}; if that was not \
                  you, look: `git log -p {}..{} -- FILE`",

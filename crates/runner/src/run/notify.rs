@@ -65,7 +65,7 @@ pub(crate) struct RunNotice<'a> {
 /// Tells whom the config names how the loop ended.
 pub(crate) fn loop_ended(
     project: &Project,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     config: &NotifyConfig,
     status: LoopStatus,
     error: Option<&Error>,
@@ -97,7 +97,7 @@ pub(crate) fn loop_ended(
     });
     notify(
         project,
-        host,
+        context,
         config,
         &RunNotice {
             event,
@@ -114,7 +114,7 @@ pub(crate) fn loop_ended(
 /// Tells it, if somebody wants to hear. Takes 10 s at most and never fails.
 pub(crate) fn notify(
     project: &Project,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     config: &NotifyConfig,
     notice: &RunNotice<'_>,
 ) {
@@ -122,13 +122,13 @@ pub(crate) fn notify(
     let (Some(run_id), false) = (run_id, config.command.is_empty()) else {
         return;
     };
-    let event = event(project, &run_id, notice, &host.clock.stamp());
+    let event = event(project, &run_id, notice, &context.clock.stamp());
     let begun = Instant::now();
-    let failure = tell(project, host, config, &run_id, &event)
+    let failure = tell(project, context, config, &run_id, &event)
         .unwrap_or_else(|error| Some(error.message))
         .map(|words| one_line(&words));
     if let Some(words) = &failure {
-        host.observer.progress(&RunProgress::Note(&format!(
+        context.observer.progress(&RunProgress::Note(&format!(
             "the notification ({}) failed: {words}",
             notice.event
         )));
@@ -139,8 +139,12 @@ pub(crate) fn notify(
         "message": failure,
         "duration_ms": step::millis(begun.elapsed()),
     });
-    let _ =
-        EventLog::of(&project.run_folder(&run_id)).add(&host.clock.stamp(), None, "notified", more);
+    let _ = EventLog::of(&project.run_folder(&run_id)).add(
+        &context.clock.stamp(),
+        None,
+        "notified",
+        more,
+    );
 }
 
 /// What goes to its stdin.
@@ -183,7 +187,7 @@ fn next_command(project: &Project, notice: &RunNotice<'_>) -> String {
 /// Runs the command; why it did not work, if it did not.
 fn tell(
     project: &Project,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     config: &NotifyConfig,
     run_id: &str,
     event: &Value,
@@ -220,7 +224,7 @@ fn tell(
         monitor: false,
         hold_lock: Some(lock::session_lock(project)?),
     };
-    let (report, output) = capture::run(&spec, KEPT_BYTES, host)?;
+    let (report, output) = capture::run(&spec, KEPT_BYTES, context)?;
     let how = match report.ended {
         Ended::Exited(0) => return Ok(None),
         Ended::Exited(code) => format!("exit code {code}"),

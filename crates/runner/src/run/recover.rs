@@ -40,17 +40,17 @@ impl Unfinished {
 }
 
 /// Settles what an earlier runner left unfinished; `true` if there was anything.
-pub(crate) fn recover(place: &mut StepContext<'_, '_>) -> Result<bool> {
+pub(crate) fn recover(context: &mut StepContext<'_, '_>) -> Result<bool> {
     // First: a work tree that a landing did not bring along looks changed.
-    land::finish(place.project, place.git)?;
+    land::finish(context.project, context.git)?;
     let mut any = false;
-    for unfinished in find(place.project) {
-        any |= settle_one(place, &unfinished)?;
+    for unfinished in find(context.project) {
+        any |= settle_one(context, &unfinished)?;
     }
     Ok(any)
 }
 
-fn settle_one(place: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
+fn settle_one(context: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
     let started = &unfinished.started;
     let mut phases = unfinished.records.iter().rev();
     let phase = phases.find(|record| **record != JournalRecord::GitRestored);
@@ -58,18 +58,23 @@ fn settle_one(place: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Resul
         JournalRecord::Rescuing { head } => Some(head),
         _ => None,
     });
-    if rescuing.is_none() && is_elsewhere(place.git, &started.branch) {
+    if rescuing.is_none() && is_elsewhere(context.git, &started.branch) {
         return Ok(false);
     }
     let before = TreeBefore::new(None);
-    let mut it = Iteration::reopen(place.project, started.clone(), &unfinished.records, before)?;
+    let mut it = Iteration::reopen(
+        context.project,
+        started.clone(),
+        &unfinished.records,
+        before,
+    )?;
     // They were put back before git was opened (`disarm`); what has changed since
     // is a person's.
-    it.own_files = Some(OwnFiles::capture(place.git)?);
-    place.git.remove_stale_locks(&started.branch);
+    it.own_files = Some(OwnFiles::capture(context.git)?);
+    context.git.remove_stale_locks(&started.branch);
     if let Some(head) = rescuing {
         git::rescue(
-            place.git,
+            context.git,
             &started.run_id,
             started.iter,
             &started.branch,
@@ -77,23 +82,23 @@ fn settle_one(place: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Resul
             &it.quarantine(),
         )?;
     }
-    if !belongs_here(place, started)? {
+    if !belongs_here(context, started)? {
         return Ok(false);
     }
     let how = if let Some(decided) = unfinished.decided() {
         it.set_decided();
-        step::apply_decided(place, &mut it, decided)?;
+        step::apply_decided(context, &mut it, decided)?;
         "finished"
     } else {
         let error = RunnerError::new(
             IterationErrorKind::Interrupted,
             "the runner was interrupted before the iteration was decided",
         );
-        roll_up(place, &mut it, error)?;
+        roll_up(context, &mut it, error)?;
         "rolled_up"
     };
-    it.log_event(place.host.clock, "recovered", json!({"how": how}));
-    place.host.observer.progress(&RunProgress::Recovered {
+    it.log_event(context.run.clock, "recovered", json!({"how": how}));
+    context.run.observer.progress(&RunProgress::Recovered {
         run_id: &started.run_id,
         iter: started.iter,
         how,
@@ -118,18 +123,18 @@ fn is_elsewhere(git: &Git, branch: &str) -> bool {
 /// Whether the iteration can be settled on what is checked out. A person may
 /// have gone elsewhere or reset the branch since; then it is not ours to move
 /// them.
-fn belongs_here(place: &StepContext<'_, '_>, started: &JournalStart) -> Result<bool> {
+fn belongs_here(context: &StepContext<'_, '_>, started: &JournalStart) -> Result<bool> {
     let full = format!("refs/heads/{}", started.branch);
-    let head = place.git.head_ref()?;
-    let tip = place.git.commit_of(&full)?;
+    let head = context.git.head_ref()?;
+    let tip = context.git.commit_of(&full)?;
     let here = match head {
         Some(name) => name == full,
-        None => place.git.commit_of("HEAD")? == tip,
+        None => context.git.commit_of("HEAD")? == tip,
     };
     let Some(tip) = tip.filter(|_| here) else {
         return Ok(false);
     };
-    if tip != started.head && !place.git.is_ancestor(&started.head, &tip)? {
+    if tip != started.head && !context.git.is_ancestor(&started.head, &tip)? {
         // Reset by hand: the folder makes way when its number comes again.
         return Ok(false);
     }
@@ -158,13 +163,13 @@ fn find(project: &Project) -> Vec<Unfinished> {
 /// Records an iteration that could not be finished as a runner error: the tree
 /// and the runner's files as in the recorded HEAD, the agent's other edits kept.
 pub(crate) fn roll_up(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     error: RunnerError,
 ) -> Result<StepReport> {
-    it.restore_git_files(place.project)?;
+    it.restore_git_files(context.project)?;
     let head = it.started.head.clone();
-    let read = |path: &str| place.git.file_at(&head, path);
+    let read = |path: &str| context.git.file_at(&head, path);
     let tree_bytes = read(paths::TREE)?;
     let run_state = read(paths::RUN_STATE)?
         .and_then(|bytes| RunState::parse(&bytes).ok())
@@ -174,11 +179,11 @@ pub(crate) fn roll_up(
         .and_then(|text| Config::parse(&text).ok())
         .ok_or_else(|| missing(&head, paths::CONFIG))?;
     it.before = TreeBefore::new(tree_bytes.clone().map(Arc::new));
-    it.save_before(place.project)?;
+    it.save_before(context.project)?;
 
     let repairing = it.started.node_id == REPAIR_NODE;
     let valid_bytes = match (&it.started.last_valid, repairing) {
-        (Some(commit), true) => place.git.file_at(commit, paths::TREE)?,
+        (Some(commit), true) => context.git.file_at(commit, paths::TREE)?,
         _ => None,
     };
     let root_bytes = if repairing {
@@ -189,7 +194,7 @@ pub(crate) fn roll_up(
     let root = tree::parse(root_bytes.unwrap_or_default())
         .map_err(|findings| step::invalid_tree(&findings))?;
     let protected = ProtectedFiles::capture(
-        place.git,
+        context.git,
         &head,
         &config,
         Some(&root),
@@ -203,7 +208,7 @@ pub(crate) fn roll_up(
         runner_error: Some(error),
         ..StepFacts::default()
     };
-    let found = step::after_session(place, it, &config, &protected, &mut facts)?;
+    let found = step::after_session(context, it, &config, &protected, &mut facts)?;
     let node_id = it.started.node_id.clone();
     let task = if repairing {
         StepTask::Repair { valid: &root }
@@ -221,14 +226,14 @@ pub(crate) fn roll_up(
     };
     let outcome = decide::decide(task, agent_tree, None, &facts);
     step::settle(
-        place,
+        context,
         it,
         step::SettleRecord {
             outcome,
             facts,
             agent_bytes: found.tree.as_ref().map(|bytes| bytes.as_slice()),
             valid_bytes: valid_bytes.clone(),
-            executor: Some(used_so_far(place.project, it, &config)),
+            executor: Some(used_so_far(context.project, it, &config)),
             guard_run: None,
             watched: found.watched,
             guard_untracked: Vec::new(),

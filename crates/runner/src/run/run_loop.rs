@@ -94,7 +94,7 @@ pub struct LoopOutcome {
 /// Runs iterations; `report` hears of each.
 pub fn run_loop(
     project: &Project,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
 ) -> LoopOutcome {
@@ -105,7 +105,7 @@ pub fn run_loop(
         error: None,
         reason: None,
     };
-    match run(project, host, options, report, &mut end) {
+    match run(project, context, options, report, &mut end) {
         Ok(status) => end.status = status,
         Err(error) => {
             end.status = status_after(&error);
@@ -117,29 +117,29 @@ pub fn run_loop(
 
 fn run(
     project: &Project,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
     end: &mut LoopOutcome,
 ) -> Result<LoopStatus> {
     Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
-    let git = disarm::open(project, host)?;
+    let git = disarm::open(project, context)?;
     tell(
         project,
-        host,
+        context,
         "loop_started",
         json!({"pid": std::process::id()}),
     );
     // As it was when the loop began, in case that nobody can read it at the end.
     let config = state::load_config(project).unwrap_or_default();
-    let result = iterate(project, &git, host, options, report, end);
+    let result = iterate(project, &git, context, options, report, end);
     let (status, error) = match &result {
         Ok(status) => (*status, end.error.as_ref()),
         Err(error) => (status_after(error), Some(error)),
     };
     let config = state::load_config(project).unwrap_or(config);
-    notify::loop_ended(project, host, &config.notify, status, error, end);
+    notify::loop_ended(project, context, &config.notify, status, error, end);
     let mut more = json!({"status": status.as_str(), "steps": end.steps});
     if let Some(leaf) = &end.stuck {
         more["node_id"] = json!(leaf.id);
@@ -150,24 +150,24 @@ fn run(
     if let Some(error) = error {
         more["error"] = json!({"code": error.code.as_str(), "message": error.message});
     }
-    tell(project, host, "finished", more);
+    tell(project, context, "finished", more);
     result
 }
 
 /// Adds to the events of the run; viewers miss a line if that fails, nothing else.
-fn tell(project: &Project, host: &RunContext<'_>, event: &str, more: Value) {
+fn tell(project: &Project, context: &RunContext<'_>, event: &str, more: Value) {
     let Some(run_id) = state::load_run_state(project).ok().and_then(|it| it.run_id) else {
         return;
     };
     let folder = project.run_folder(&run_id);
     let _ = files::make_folder(&folder)
-        .and_then(|()| EventLog::of(&folder).add(&host.clock.stamp(), None, event, more));
+        .and_then(|()| EventLog::of(&folder).add(&context.clock.stamp(), None, event, more));
 }
 
 fn iterate(
     project: &Project,
     git: &Git,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
     end: &mut LoopOutcome,
@@ -180,34 +180,34 @@ fn iterate(
     recover::recover(&mut StepContext {
         project,
         git,
-        host,
+        run: context,
         containment: &containment,
     })?;
     if let Ok(config) = state::load_config(project)
         && let Some(note) = containment.for_config(&config)?.note(&config)
     {
-        host.observer.progress(&RunProgress::Note(&note));
+        context.observer.progress(&RunProgress::Note(&note));
     }
     loop {
-        if host.cancel.is_cancelled() {
+        if context.cancel.is_cancelled() {
             return Ok(LoopStatus::Interrupted);
         }
-        let asked = host
+        let asked = context
             .cancel
             .is_stop_asked()
             .then(|| "it was asked to stop (`runner stop`)".to_owned());
-        if let Some(reason) =
-            asked.or_else(|| bound_reached(options, end.steps, begun.elapsed(), host.clock.now()))
+        if let Some(reason) = asked
+            .or_else(|| bound_reached(options, end.steps, begun.elapsed(), context.clock.now()))
         {
             return Ok(stopped(project, reason, end));
         }
-        let mut place = StepContext {
+        let mut step_context = StepContext {
             project,
             git,
-            host,
+            run: context,
             containment: &containment,
         };
-        let step = match step::step(&mut place)? {
+        let step = match step::step(&mut step_context)? {
             StepResult::Complete => return Ok(LoopStatus::Complete),
             StepResult::Stuck(leaf) => {
                 end.stuck = Some(leaf);
@@ -231,11 +231,11 @@ fn iterate(
             }
             AfterError::WaitForQuota if options.wait_quota || config.wait_quota => {
                 quotas += 1;
-                quota_pause(error, quotas, &delays, host.clock.now())
+                quota_pause(error, quotas, &delays, context.clock.now())
             }
             AfterError::Retry if errors < config.max_consecutive_errors => {
                 errors += 1;
-                retry_pause(error, errors, &delays, host.clock.now())
+                retry_pause(error, errors, &delays, context.clock.now())
             }
             AfterError::Retry | AfterError::WaitForQuota | AfterError::End => {
                 end.error = Some(step_error(&step));
@@ -243,7 +243,7 @@ fn iterate(
             }
         };
         // No use in waiting for a step that will not be taken.
-        let later = host
+        let later = context
             .clock
             .now()
             .saturating_add(pause)
@@ -258,11 +258,11 @@ fn iterate(
         let until = format!("{later:.0}");
         tell(
             project,
-            host,
+            context,
             "waiting",
             json!({"until": until, "kind": kind, "why": error.message}),
         );
-        host.observer.progress(&RunProgress::Waiting {
+        context.observer.progress(&RunProgress::Waiting {
             secs: pause.as_secs(),
             why: &error.message,
         });
@@ -277,11 +277,12 @@ fn iterate(
                 code: Some(kind),
                 until: Some(&until),
             };
-            notify::notify(project, host, &whole.notify, &notice);
+            notify::notify(project, context, &whole.notify, &notice);
         }
-        host.cancel
+        context
+            .cancel
             .wait_or_stop(pause.saturating_sub(since.elapsed()));
-        tell(project, host, "resumed", json!({}));
+        tell(project, context, "resumed", json!({}));
     }
 }
 

@@ -63,21 +63,21 @@ pub struct StartReport {
 pub fn start(
     project: &Project,
     options: StartOptions,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<StartReport> {
     Git::check_version()?;
     Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
     let containment = ContainmentChoice::default();
-    let git = disarm::open(project, host)?;
+    let git = disarm::open(project, context)?;
     {
-        let mut place = StepContext {
+        let mut context = StepContext {
             project,
             git: &git,
-            host,
+            run: context,
             containment: &containment,
         };
-        recover::recover(&mut place)?;
+        recover::recover(&mut context)?;
     }
     let runs = away(project, &git)?;
     if !runs.is_empty() {
@@ -85,17 +85,17 @@ pub fn start(
     }
     let state = state::load(project)?;
     if state.goal.is_template() {
-        host.observer.progress(&RunProgress::Note(
+        context.observer.progress(&RunProgress::Note(
             "GOAL.md is still the template: agents will find nothing to do in it",
         ));
     }
     let contained = containment.for_config(&state.config)?;
     if let Some(note) = contained.note(&state.config) {
-        host.observer.progress(&RunProgress::Note(&note));
+        context.observer.progress(&RunProgress::Note(&note));
     }
     let (mut report, nameless) = begin(project, &git, &state)?;
     if nameless {
-        host.observer.progress(&RunProgress::Note(git::NAMELESS));
+        context.observer.progress(&RunProgress::Note(git::NAMELESS));
     }
     if report.committed && report.new_run {
         let folder = project.run_folder(&report.run_id);
@@ -103,11 +103,11 @@ pub fn start(
         let more = json!({"run_id": report.run_id, "branch": report.branch, "commit": commit});
         // The run has begun, whether or not the log of events hears of it.
         let _ = files::make_folder(&folder).and_then(|()| {
-            EventLog::of(&folder).add(&host.clock.stamp(), None, "run_started", more)
+            EventLog::of(&folder).add(&context.clock.stamp(), None, "run_started", more)
         });
         if options.check_guard {
             report.guard_at_base =
-                base::try_guard(&git, &state.config, &contained, &report.branch, host)?;
+                base::try_guard(&git, &state.config, &contained, &report.branch, context)?;
         }
     }
     Ok(report)

@@ -61,7 +61,7 @@ struct ProvenCommit {
 
 /// Runs the guard again at the commit that passed a node, in a work tree of its
 /// own.
-pub fn verify(project: &Project, node: &str, host: &mut RunContext<'_>) -> Result<VerifyReport> {
+pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Result<VerifyReport> {
     let git = disarm::open_to_look(project)?;
     let state = state::load(project)?;
     let run_id = state.run_state.run_id.clone().ok_or_else(|| {
@@ -70,7 +70,14 @@ pub fn verify(project: &Project, node: &str, host: &mut RunContext<'_>) -> Resul
     let proof = find_proof(&git, &run_id, node)?;
     let branch = branch_of(&run_id);
     let command = &proof.command;
-    let trial = trial::run_watched(&git, &proof.commit, command, &state.config, &branch, host)?;
+    let trial = trial::run_watched(
+        &git,
+        &proof.commit,
+        command,
+        &state.config,
+        &branch,
+        context,
+    )?;
     let exit = match trial.end {
         TrialEnd::Exited(code) => Some(code),
         TrialEnd::TimedOut => None,

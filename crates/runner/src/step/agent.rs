@@ -35,7 +35,7 @@ pub(super) struct AgentSession {
 
 /// Lets the agent work until it ends or its time is up.
 pub(super) fn run_agent(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
     state: &ProjectState,
@@ -48,13 +48,13 @@ pub(super) fn run_agent(
     let backend = runner_agents::backend(it.backend);
     // A stale output never counts, whatever lies there.
     files::remove_if_there(&it.output_path())?;
-    files::make_folder(&place.project.root().join(paths::NODES_DIR))?;
+    files::make_folder(&context.project.root().join(paths::NODES_DIR))?;
     let schema_path = it.folder.join("schema.json");
     if backend.program().is_some() {
         files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
     }
     let invocation = backend.invocation(&AgentSpec {
-        project_dir: place.project.root(),
+        project_dir: context.project.root(),
         output_path: &it.output_path(),
         schema_path: &schema_path,
         schema_json: schema::AGENT_OUTPUT_FOR_MODELS,
@@ -65,7 +65,7 @@ pub(super) fn run_agent(
         is_root: rustix::process::geteuid().is_root(),
         agent_home: None,
     });
-    let env = environment::for_agent(place.project, it, config, &invocation);
+    let env = environment::for_agent(context.project, it, config, &invocation);
     record_argv(it, &invocation.argv, config)?;
     let homes = containment::agent_homes(&invocation, &env);
     if containment.is_on() {
@@ -74,8 +74,8 @@ pub(super) fn run_agent(
     let contained = containment.wrap(
         &invocation.argv,
         &WritableRoots {
-            project: place.project,
-            git: place.git,
+            project: context.project,
+            git: context.git,
             config,
             env: &env,
             iteration: Some(&it.folder),
@@ -88,7 +88,7 @@ pub(super) fn run_agent(
     let idle = config.executor.idle_timeout_secs;
     let spec = Spec {
         argv: contained.argv,
-        cwd: place.project.root().to_owned(),
+        cwd: context.project.root().to_owned(),
         env,
         stdin: Some(it.folder.join("prompt.md")),
         merge_stderr: false,
@@ -96,14 +96,14 @@ pub(super) fn run_agent(
         idle_timeout: (idle > 0).then(|| Duration::from_secs(idle)),
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(lock::session_lock(place.project)?),
+        hold_lock: Some(lock::session_lock(context.project)?),
     };
     it.log_event(
-        place.host.clock,
+        context.run.clock,
         "agent_started",
         json!({"backend": backend.name(), "sandbox": containment.as_str()}),
     );
-    place.host.observer.progress(&RunProgress::Agent);
+    context.run.observer.progress(&RunProgress::Agent);
     let cap = config.executor_output_limit_bytes;
     let mut stream = EventStream::new(
         backend.reader(),
@@ -112,16 +112,20 @@ pub(super) fn run_agent(
         cap,
         backend.program().is_some(),
     );
-    let (report, log) = child::run(place, it, ready, &spec, "executor.log", cap, &mut stream)?;
+    let (report, log) = child::run(context, it, ready, &spec, "executor.log", cap, &mut stream)?;
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     // What ended because it was told to has no code of its own.
     let exit_code = report.exit.filter(|_| by_itself);
     let tz = runner_agents::LocalZone::new(jiff::tz::TimeZone::system);
-    let (ending, exceeded) =
-        stream.finish(exit_code, place.host.clock.now(), &tz, place.host.observer);
+    let (ending, exceeded) = stream.finish(
+        exit_code,
+        context.run.clock.now(),
+        &tz,
+        context.run.observer,
+    );
     it.journal.note(&JournalRecord::AgentEnded { exit_code })?;
     it.log_event(
-        place.host.clock,
+        context.run.clock,
         "agent_ended",
         json!({"exit_code": exit_code}),
     );
@@ -177,7 +181,7 @@ pub(super) fn run_agent(
         failure: ending
             .failure
             .as_ref()
-            .map(|failure| runner_error(failure, config, place.host.clock.now())),
+            .map(|failure| runner_error(failure, config, context.run.clock.now())),
     })
 }
 

@@ -12,13 +12,17 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Runs the child to its end; at most `cap` bytes of its output are kept, from
 /// both ends of it.
-pub(crate) fn run(spec: &Spec, cap: u64, host: &mut RunContext<'_>) -> Result<(Report, Vec<u8>)> {
+pub(crate) fn run(
+    spec: &Spec,
+    cap: u64,
+    context: &mut RunContext<'_>,
+) -> Result<(Report, Vec<u8>)> {
     let mut sink = CaptureSink {
         head: Vec::new(),
         capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
-        observer: &mut *host.observer,
+        observer: &mut *context.observer,
     };
-    let report = host.supervisor.run(spec, host.cancel, &mut sink)?;
+    let report = context.supervisor.run(spec, context.cancel, &mut sink)?;
     let CaptureSink {
         mut head, capped, ..
     } = sink;

@@ -18,8 +18,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Starts a supervisor for a child that will most likely run soon. That there is none costs time
 /// later and nothing else.
-pub(super) fn prepare(place: &StepContext<'_, '_>) -> Option<Ready> {
-    place.host.supervisor.prepare().ok()
+pub(super) fn prepare(context: &StepContext<'_, '_>) -> Option<Ready> {
+    context.run.supervisor.prepare().ok()
 }
 
 /// Who else hears what a child prints.
@@ -41,7 +41,7 @@ impl OutputListener for NoListener {
 /// Runs a child with its output in a log of the iteration: the head of it goes
 /// there as it comes, the tail at the end. How it went, and the log's bytes.
 pub(super) fn run(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &Iteration,
     ready: Option<Ready>,
     spec: &Spec,
@@ -58,12 +58,12 @@ pub(super) fn run(
         capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
         failed: None,
         listener,
-        observer: &mut *place.host.observer,
+        observer: &mut *context.run.observer,
     };
-    let report = place
-        .host
+    let report = context
+        .run
         .supervisor
-        .run_in(ready, spec, place.host.cancel, &mut sink)?;
+        .run_in(ready, spec, context.run.cancel, &mut sink)?;
     let LogSink {
         mut file,
         head: mut log,
@@ -79,7 +79,7 @@ pub(super) fn run(
     written.map_err(|error| files::at(&path, error))?;
     log.extend_from_slice(&tail);
     // The child could write there too: what it said is what came out of its pipes.
-    it.make_folder_again(place.project)?;
+    it.make_folder_again(context.project)?;
     if !has_content(&path, &log) {
         files::remove_if_there(&path)?;
         files::write_whole(&path, &log)?;

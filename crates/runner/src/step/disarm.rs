@@ -28,9 +28,9 @@ struct CutOff {
 }
 
 /// Opens the repository for whoever holds the lock of the project.
-pub(crate) fn open(project: &Project, host: &mut RunContext<'_>) -> Result<Git> {
+pub(crate) fn open(project: &Project, context: &mut RunContext<'_>) -> Result<Git> {
     for session in cut_off(project) {
-        session.disarm(project, host)?;
+        session.disarm(project, context)?;
     }
     // Only now: `.git` itself may have been among what was planted.
     Git::open(project.root())
@@ -98,7 +98,7 @@ impl CutOff {
     }
 
     /// Puts everything back, once: later changes are a person's.
-    fn disarm(&self, project: &Project, host: &mut RunContext<'_>) -> Result<()> {
+    fn disarm(&self, project: &Project, context: &mut RunContext<'_>) -> Result<()> {
         let own_files = self
             .saved(project)
             .ok_or_else(|| self.no_saved_copy(project))?;
@@ -111,7 +111,7 @@ impl CutOff {
         };
         let put_back = own_files.restore(project.root(), run, &quarantine)?;
         if !put_back.changed.is_empty() {
-            host.observer.progress(&RunProgress::Note(&format!(
+            context.observer.progress(&RunProgress::Note(&format!(
                 "put back as they were when iteration {} began: {} (the changed ones are in {})",
                 self.started.iter,
                 put_back.changed.join(", "),

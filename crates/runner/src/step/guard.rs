@@ -26,7 +26,7 @@ pub(super) struct GuardSession {
 
 /// Asks the guard, within what is left of the time.
 pub(super) fn run_guard(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
     state: &ProjectState,
@@ -35,7 +35,7 @@ pub(super) fn run_guard(
 ) -> Result<GuardSession> {
     let command = &state.config.guard.command;
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let env = environment::for_guard(place.project, it);
+    let env = environment::for_guard(context.project, it);
     let mut run = GuardRun {
         command: command.clone(),
         exit_code: None,
@@ -45,8 +45,8 @@ pub(super) fn run_guard(
     let contained = containment.wrap(
         &argv,
         &WritableRoots {
-            project: place.project,
-            git: place.git,
+            project: context.project,
+            git: context.git,
             config: &state.config,
             env: &env,
             iteration: None,
@@ -55,7 +55,7 @@ pub(super) fn run_guard(
     )?;
     let spec = Spec {
         argv: contained.argv,
-        cwd: place.project.root().to_owned(),
+        cwd: context.project.root().to_owned(),
         env,
         stdin: None,
         merge_stderr: true,
@@ -63,16 +63,16 @@ pub(super) fn run_guard(
         idle_timeout: None,
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(lock::session_lock(place.project)?),
+        hold_lock: Some(lock::session_lock(context.project)?),
     };
     it.log_event(
-        place.host.clock,
+        context.run.clock,
         "guard_started",
         json!({"command": command}),
     );
-    place.host.observer.progress(&RunProgress::Guard);
+    context.run.observer.progress(&RunProgress::Guard);
     let cap = state.config.guard_output_limit_bytes;
-    let (report, log) = child::run(place, it, ready, &spec, "guard.log", cap, &mut NoListener)?;
+    let (report, log) = child::run(context, it, ready, &spec, "guard.log", cap, &mut NoListener)?;
     run.exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),
@@ -83,7 +83,7 @@ pub(super) fn run_guard(
         exit_code: run.exit_code,
     })?;
     it.log_event(
-        place.host.clock,
+        context.run.clock,
         "guard_ended",
         json!({"exit_code": run.exit_code}),
     );

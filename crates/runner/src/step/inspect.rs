@@ -65,23 +65,25 @@ struct CleanupFindings {
 /// Looks at everything after the agent's session (or after a crash) and puts
 /// back what must not change.
 pub(crate) fn after_session(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
     facts: &mut StepFacts,
 ) -> Result<InspectFindings> {
-    let root = place.project.root();
+    let root = context.project.root();
     let base = it.started.head.clone();
-    facts.owned_changed.extend(make_safe(place, it, protected)?);
+    facts
+        .owned_changed
+        .extend(make_safe(context, it, protected)?);
     let tree_bytes = take_tree(root, it, facts)?;
-    let order = put_in_order(place, it, config, protected, &base, Who::Session)?;
+    let order = put_in_order(context, it, config, protected, &base, Who::Session)?;
     facts.nested_repositories.extend_from_slice(&order.nested);
     facts.denied_files.extend_from_slice(&order.denied);
     if let Some(error) = &order.branch {
         facts.runner_error.get_or_insert_with(|| error.clone());
     }
-    for change in restore_protected(place.git, it, protected, &order)? {
+    for change in restore_protected(context.git, it, protected, &order)? {
         let list = if change.protected {
             &mut facts.protected_changed
         } else {
@@ -112,7 +114,7 @@ pub(crate) fn after_session(
 /// Looks again after the guard, which ran the agent's code: whatever it changed
 /// of what must stay makes its word worthless.
 pub(crate) fn after_guard(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
@@ -120,11 +122,11 @@ pub(crate) fn after_guard(
     status_before: &GitStatus,
     facts: &mut StepFacts,
 ) -> Result<()> {
-    let root = place.project.root();
+    let root = context.project.root();
     let base = it.parent.clone();
-    let git_files = make_safe(place, it, protected)?;
+    let git_files = make_safe(context, it, protected)?;
     facts.changed_by_guard.extend(git_files);
-    let order = put_in_order(place, it, config, protected, &base, Who::Guard)?;
+    let order = put_in_order(context, it, config, protected, &base, Who::Guard)?;
     if let Some(error) = &order.branch {
         facts.runner_error.get_or_insert_with(|| error.clone());
     }
@@ -141,7 +143,7 @@ pub(crate) fn after_guard(
             ));
         }
     }
-    for change in restore_protected(place.git, it, protected, &order)? {
+    for change in restore_protected(context.git, it, protected, &order)? {
         facts.changed_by_guard.push(change.name());
     }
     let tree_path = root.join(paths::TREE);
@@ -172,33 +174,33 @@ fn untracked(status: &GitStatus) -> impl Iterator<Item = &Path> {
 /// Plain file I/O comes first: no git call is safe before git's own files are
 /// what they were. Returns which of them were not.
 fn make_safe(
-    place: &StepContext<'_, '_>,
+    context: &StepContext<'_, '_>,
     it: &mut Iteration,
     protected: &ProtectedFiles<'_>,
 ) -> Result<Vec<String>> {
-    let root = place.project.root();
-    let mut git_files = it.restore_git_files(place.project)?;
-    it.repair_logs(place.project)?;
+    let root = context.project.root();
+    let mut git_files = it.restore_git_files(context.project)?;
+    it.repair_logs(context.project)?;
     let quarantine = it.quarantine();
     traps::make_state_folders(root, &quarantine)?;
     traps::remove(root, protected, &quarantine)?;
     let rules = protected.restore_rules(root, &quarantine)?;
     git_files.extend(rules.iter().map(FileChange::name));
-    place.git.remove_stale_locks(&it.started.branch);
+    context.git.remove_stale_locks(&it.started.branch);
     Ok(git_files)
 }
 
 /// What git can put in order, once it is safe to call. `base`: the commit that
 /// the branch must still contain.
 fn put_in_order(
-    place: &StepContext<'_, '_>,
+    context: &StepContext<'_, '_>,
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
     base: &str,
     who: Who,
 ) -> Result<CleanupFindings> {
-    let (root, git) = (place.project.root(), place.git);
+    let (root, git) = (context.project.root(), context.git);
     let quarantine = it.quarantine();
     let asked = ask_status(git, it)?;
     let deny = commits::CommitRules::new(config, protected)?;

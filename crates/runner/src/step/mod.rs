@@ -110,18 +110,18 @@ pub struct StepReport {
 pub(crate) struct StepContext<'a, 'h> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
-    pub(crate) host: &'a mut RunContext<'h>,
+    pub(crate) run: &'a mut RunContext<'h>,
     pub(crate) containment: &'a ContainmentChoice,
 }
 
 /// Takes one step in a project whose unfinished iterations are settled.
-pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
+pub(crate) fn step(context: &mut StepContext<'_, '_>) -> Result<StepResult> {
     // While git looks, the tree is read and checked; whether that counts is git's word.
-    let status = place.git.ask_status()?;
-    let files = place.git.ask_files_at_head();
-    let state =
-        state::load(place.project).map_err(|error| elsewhere(place, &error).unwrap_or(error))?;
-    let bytes = state::tree_bytes(place.project).map(Arc::new);
+    let status = context.git.ask_status()?;
+    let files = context.git.ask_files_at_head();
+    let state = state::load(context.project)
+        .map_err(|error| elsewhere(context, &error).unwrap_or(error))?;
+    let bytes = state::tree_bytes(context.project).map(Arc::new);
     let checked = match &bytes {
         Ok(bytes) => state::check_tree(bytes),
         Err(error) => Err(unreadable(error)),
@@ -160,9 +160,9 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
             }
         }
         Err(findings) => {
-            let pending = repair::pending(place.git, &head, &run_id)?
+            let pending = repair::pending(context.git, &head, &run_id)?
                 .ok_or_else(|| invalid_tree(&findings))?;
-            valid_bytes = repair::valid_tree(place.git, &pending)?;
+            valid_bytes = repair::valid_tree(context.git, &pending)?;
             task_root = state::check_tree(&valid_bytes).map_err(|found| invalid_tree(&found))?;
             StepJob {
                 node_id: REPAIR_NODE.to_owned(),
@@ -177,21 +177,21 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
         }
     };
     check_limit(&state)?;
-    let budget = RunBudget::of(place.project, &run_id, &state.config);
+    let budget = RunBudget::of(context.project, &run_id, &state.config);
     budget.check()?;
-    place.containment.for_config(&state.config)?;
-    let ready = child::prepare(place);
+    context.containment.for_config(&state.config)?;
+    let ready = child::prepare(context);
     let mut protected = ProtectedFiles::capture(
-        place.git,
+        context.git,
         &head,
         &state.config,
         Some(job.root),
         FileSource::WorkTree,
         files,
     )?;
-    protected.note_hidden(place.git, &status.ignored)?;
+    protected.note_hidden(context.git, &status.ignored)?;
     before.prove(&protected)?;
-    let own_files = OwnFiles::capture(place.git)?;
+    let own_files = OwnFiles::capture(context.git)?;
     let (git_files, stored) = own_files.stored();
 
     let started = JournalStart {
@@ -200,28 +200,28 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
         node_id: job.node_id.clone(),
         head,
         branch: branch_of(&run_id),
-        started_at: place.host.clock.stamp(),
+        started_at: context.run.clock.stamp(),
         git_files: git_files.clone(),
         refused_repairs: job.repair.as_ref().map_or(0, |it| it.pending.refused),
         last_valid: job.repair.as_ref().map(|it| it.pending.last_valid.clone()),
         max_attempts_default: state.config.max_attempts_default,
     };
-    place.host.observer.progress(&RunProgress::Started {
+    context.run.observer.progress(&RunProgress::Started {
         iter: started.iter,
         path: &job.path,
         passed: job.progress.passed,
         leaves: job.progress.leaves,
         budget_secs: state.config.iteration_timeout_secs,
     });
-    let mut it = Iteration::begin(place.project, place.git, started, stored, before)?;
+    let mut it = Iteration::begin(context.project, context.git, started, stored, before)?;
     it.own_files = Some(own_files);
     it.log_event(
-        place.host.clock,
+        context.run.clock,
         "iteration_started",
         serde_json::json!({"node_id": job.node_id}),
     );
 
-    match work(place, &mut it, ready, &state, &job, &protected, &budget) {
+    match work(context, &mut it, ready, &state, &job, &protected, &budget) {
         Ok(report) => Ok(StepResult::Recorded(report)),
         Err(error) if error.code == ErrorCode::Interrupted => Err(error),
         Err(error) if it.is_decided() => Err(error),
@@ -230,7 +230,7 @@ pub(crate) fn step(place: &mut StepContext<'_, '_>) -> Result<StepResult> {
             // that fails, the journal lets the next start do it.
             let kind = kind_of(&error);
             let runner_error = RunnerError::new(kind, error.message.clone());
-            let repaired = crate::run::recover::roll_up(place, &mut it, runner_error);
+            let repaired = crate::run::recover::roll_up(context, &mut it, runner_error);
             match repaired {
                 Ok(report) => Ok(StepResult::Recorded(report)),
                 Err(_) => Err(error),
@@ -269,7 +269,7 @@ pub(crate) struct RepairJob {
 
 /// From the prepared iteration to the commit.
 fn work(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
     state: &ProjectState,
@@ -278,13 +278,13 @@ fn work(
     budget: &RunBudget,
 ) -> Result<StepReport> {
     let begun = Instant::now();
-    context::write(place.project, it, state, job)?;
+    context::write(context.project, it, state, job)?;
     let deadline =
         Instant::now() + std::time::Duration::from_secs(state.config.iteration_timeout_secs);
 
-    let containment = place.containment.for_config(&state.config)?;
+    let containment = context.containment.for_config(&state.config)?;
     it.sandbox = containment.as_str();
-    let agent = agent::run_agent(place, it, ready, state, &containment, budget, deadline)?;
+    let agent = agent::run_agent(context, it, ready, state, &containment, budget, deadline)?;
     let mut facts = StepFacts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
@@ -296,11 +296,11 @@ fn work(
     let as_left = agent::read_output(it, agent.failure.as_ref());
     let wants_guard = |output: &AgentOutput| output.status == AgentStatus::Done;
     let ready = if as_left.as_ref().is_ok_and(wants_guard) {
-        child::prepare(place)
+        child::prepare(context)
     } else {
         None
     };
-    let found = inspect::after_session(place, it, &state.config, protected, &mut facts)?;
+    let found = inspect::after_session(context, it, &state.config, protected, &mut facts)?;
     let output = match agent::read_output(it, agent.failure.as_ref()) {
         Ok(output) => Some(output),
         Err(error) => {
@@ -323,11 +323,11 @@ fn work(
     let outcome = match decide::assess(task, agent_tree, output.as_ref(), &facts) {
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
-            let guard = guard::run_guard(place, it, ready, state, &containment, deadline)?;
+            let guard = guard::run_guard(context, it, ready, state, &containment, deadline)?;
             facts.guard_exit = guard.run.exit_code;
             facts.runner_error = guard.error;
             inspect::after_guard(
-                place,
+                context,
                 it,
                 &state.config,
                 protected,
@@ -351,7 +351,7 @@ fn work(
         run_state: &state.run_state,
         duration: begun.elapsed(),
     };
-    settle(place, it, record)
+    settle(context, it, record)
 }
 
 /// `runner/<id>`.
@@ -404,11 +404,13 @@ pub(crate) fn check_identity(
 
 /// Nothing of a run is checked out here, but there are runs: not the missing
 /// files are the trouble, but the branch.
-fn elsewhere(place: &StepContext<'_, '_>, error: &Error) -> Option<Error> {
+fn elsewhere(context: &StepContext<'_, '_>, error: &Error) -> Option<Error> {
     if error.code != ErrorCode::Layout {
         return None;
     }
-    let runs = runs_elsewhere(place.project, place.git).ok().flatten()?;
+    let runs = runs_elsewhere(context.project, context.git)
+        .ok()
+        .flatten()?;
     Some(identity_error(&format!(
         "this branch has nothing of a run; there is {}",
         runs.join(", ")

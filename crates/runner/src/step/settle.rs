@@ -41,7 +41,7 @@ pub(crate) struct StepRecord<'a> {
 
 /// Writes the decision down, carries it out and commits.
 pub(crate) fn settle(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     record: StepRecord<'_>,
 ) -> Result<StepReport> {
@@ -84,7 +84,7 @@ pub(crate) fn settle(
         attempts: outcome.attempts,
         passes: outcome.passes,
         started_at: it.started.started_at.clone(),
-        ended_at: place.host.clock.stamp(),
+        ended_at: context.run.clock.stamp(),
         duration_ms: millis(record.duration),
         executor: record.executor,
         guard_run: record.guard_run,
@@ -137,7 +137,7 @@ pub(crate) fn settle(
         .promise(&JournalRecord::Decided(Box::new(decided.clone())))?;
     it.set_decided();
     it.log_event(
-        place.host.clock,
+        context.run.clock,
         "decided",
         json!({"node_id": meta.node_id, "status": meta.status, "guard": meta.guard, "class": meta.class}),
     );
@@ -157,8 +157,8 @@ pub(crate) fn settle(
         passed: meta.passed.clone(),
         duration_ms: meta.duration_ms,
     };
-    carry_out(place, it, &decided, after)?;
-    place.host.observer.progress(&RunProgress::Ended(&report));
+    carry_out(context, it, &decided, after)?;
+    context.run.observer.progress(&RunProgress::Ended(&report));
     Ok(report)
 }
 
@@ -215,29 +215,29 @@ fn meta_text(meta: &IterationMeta) -> Result<String> {
 /// Carries out a decision that an earlier runner left in the journal. May be
 /// done again from any point.
 pub(crate) fn apply_decided(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
 ) -> Result<()> {
-    if already_committed(place.git, decided)? {
-        return record_commit(place, it, decided);
+    if already_committed(context.git, decided)? {
+        return record_commit(context, it, decided);
     }
     let after = match &decided.tree_sha256 {
         None => None,
         Some(expected) => Some(read_after(it, expected)?),
     };
-    carry_out(place, it, decided, after.as_deref())
+    carry_out(context, it, decided, after.as_deref())
 }
 
 fn carry_out(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
     after: Option<&[u8]>,
 ) -> Result<()> {
-    write_state(place.project, it, decided, after)?;
-    commit(place, it, decided)?;
-    record_commit(place, it, decided)
+    write_state(context.project, it, decided, after)?;
+    commit(context, it, decided)?;
+    record_commit(context, it, decided)
 }
 
 fn read_after(it: &Iteration, expected: &str) -> Result<Vec<u8>> {
@@ -255,14 +255,14 @@ fn read_after(it: &Iteration, expected: &str) -> Result<Vec<u8>> {
 }
 
 fn record_commit(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
 ) -> Result<()> {
     files::write_whole(&it.folder.join("meta.json"), decided.meta.as_bytes())?;
     it.journal.note(&JournalRecord::Committed)?;
     it.log_event(
-        place.host.clock,
+        context.run.clock,
         "committed",
         json!({"node_id": it.started.node_id}),
     );
@@ -325,18 +325,18 @@ fn write_state(
 }
 
 fn commit(
-    place: &mut StepContext<'_, '_>,
+    context: &mut StepContext<'_, '_>,
     it: &Iteration,
     decided: &JournalDecision,
 ) -> Result<()> {
-    let git = place.git;
+    let git = context.git;
     if let Err(error) = git.add_all() {
         add_what_can_be_added(git, it, &error)?;
     }
     let identity = git.commit(&decided.message)?;
     if identity == GitIdentity::Runner {
-        place
-            .host
+        context
+            .run
             .observer
             .progress(&RunProgress::Note(git::NAMELESS));
     }

@@ -47,10 +47,10 @@ pub(crate) fn try_guard(
     config: &Config,
     containment: &Containment,
     branch: &str,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<GuardAtBase> {
     let limit_secs = config.iteration_timeout_secs.min(LIMIT_SECS);
-    let tried = once(git, config, containment, branch, limit_secs, host);
+    let tried = once(git, config, containment, branch, limit_secs, context);
     let end = match tried {
         Err(error) if error.code == ErrorCode::Interrupted => {
             return Err(Error::new(
@@ -68,7 +68,7 @@ pub(crate) fn try_guard(
     };
     let (verdict, note) = judge(&end, &config.guard.command, limit_secs, &lacking);
     if let Some(note) = note {
-        host.observer.progress(&RunProgress::Note(&note));
+        context.observer.progress(&RunProgress::Note(&note));
     }
     Ok(verdict)
 }
@@ -79,13 +79,20 @@ fn once(
     containment: &Containment,
     branch: &str,
     limit_secs: u64,
-    host: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<TrialEnd> {
     let commit = git.commit_of(&full_name(branch))?.unwrap_or_default();
     let checkout = TrialCheckout::of(git, &commit)?;
     let limit = Duration::from_secs(limit_secs);
     let command = &config.guard.command;
-    let trial = trial::run(&checkout, command, config, Some(containment), limit, host)?;
+    let trial = trial::run(
+        &checkout,
+        command,
+        config,
+        Some(containment),
+        limit,
+        context,
+    )?;
     Ok(trial.end)
 }
 

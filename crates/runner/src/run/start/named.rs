@@ -22,19 +22,23 @@ use crate::step::{self, StepContext, branch_of};
 
 /// Goes to the branch of a run, which is made again if `abandon` deleted it. What of
 /// another goal lies in `.runner/` and is in no commit is kept aside.
-pub fn go_to_run(project: &Project, name: &str, host: &mut RunContext<'_>) -> Result<StartReport> {
+pub fn go_to_run(
+    project: &Project,
+    name: &str,
+    context: &mut RunContext<'_>,
+) -> Result<StartReport> {
     Git::check_version()?;
     Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
     let containment = ContainmentChoice::default();
-    let git = disarm::open(project, host)?;
-    let mut place = StepContext {
+    let git = disarm::open(project, context)?;
+    let mut context = StepContext {
         project,
         git: &git,
-        host,
+        run: context,
         containment: &containment,
     };
-    recover::recover(&mut place)?;
+    recover::recover(&mut context)?;
     let status = git.status()?;
     let run = runs::choose(&git, Some(name), status.branch.as_deref(), "start")?;
     let run_id = own_id(&git, &run)?;
@@ -47,10 +51,10 @@ pub fn go_to_run(project: &Project, name: &str, host: &mut RunContext<'_>) -> Re
             bring_back(&git, &run, &branch)?;
         }
         if let Some(note) = aside.go(|| git.write(&["checkout", "--quiet", &branch, "--"]))? {
-            place.host.observer.progress(&RunProgress::Note(&note));
+            context.run.observer.progress(&RunProgress::Note(&note));
         }
         // What was cut off there waited for this.
-        recover::recover(&mut place)?;
+        recover::recover(&mut context)?;
     }
     let base = base_at(&git, &run_id, &run.tip);
     Ok(StartReport {
