@@ -75,7 +75,7 @@ impl Backend for Codex {
         Some("codex")
     }
 
-    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
+    fn invocation(&self, spec: &AgentSpec<'_>) -> Invocation {
         let mut argv: Vec<OsString> = words([
             "codex",
             "exec",
@@ -87,15 +87,15 @@ impl Backend for Codex {
             "-C",
         ])
         .collect();
-        argv.push(session.project_dir.into());
+        argv.push(spec.project_dir.into());
         argv.push("--output-schema".into());
-        argv.push(session.schema_path.into());
+        argv.push(spec.schema_path.into());
         argv.push("-o".into());
-        argv.push(session.output_path.into());
-        if !session.model.is_empty() {
-            argv.extend(words(["-m", session.model]));
+        argv.push(spec.output_path.into());
+        if !spec.model.is_empty() {
+            argv.extend(words(["-m", spec.model]));
         }
-        if session.contained {
+        if spec.contained {
             argv.push("--dangerously-bypass-approvals-and-sandbox".into());
         } else {
             argv.extend(words(["-s", "workspace-write"]));
@@ -103,10 +103,10 @@ impl Backend for Codex {
         for setting in SETTINGS {
             argv.extend(words(["-c", setting]));
         }
-        argv.extend(session.extra_args.iter().map(OsString::from));
+        argv.extend(spec.extra_args.iter().map(OsString::from));
         // The prompt is on stdin.
         argv.push("-".into());
-        let home = session.agent_home;
+        let home = spec.agent_home;
         Invocation {
             argv,
             env: home

@@ -30,8 +30,8 @@ impl Backend for AnyCommand {
         None
     }
 
-    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
-        let words = session.command.iter().chain(session.extra_args);
+    fn invocation(&self, spec: &AgentSpec<'_>) -> Invocation {
+        let words = spec.command.iter().chain(spec.extra_args);
         Invocation {
             argv: words.map(OsString::from).collect(),
             env: Vec::new(),

@@ -81,15 +81,15 @@ impl Backend for Opencode {
     }
 
     /// There is no flag for the schema: the prompt asks the agent for the report.
-    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
+    fn invocation(&self, spec: &AgentSpec<'_>) -> Invocation {
         let mut argv: Vec<OsString> =
             words(["opencode", "run", "--format", "json", "--dir"]).collect();
-        argv.push(session.project_dir.into());
-        if !session.model.is_empty() {
-            argv.extend(words(["-m", session.model]));
+        argv.push(spec.project_dir.into());
+        if !spec.model.is_empty() {
+            argv.extend(words(["-m", spec.model]));
         }
         argv.push("--auto".into());
-        argv.extend(session.extra_args.iter().map(OsString::from));
+        argv.extend(spec.extra_args.iter().map(OsString::from));
         // The list of models is still fetched: without it a new installation knows none.
         let mut env = variables([
             ("OPENCODE_DISABLE_AUTOCOMPACT", "1"),
@@ -97,7 +97,7 @@ impl Backend for Opencode {
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
             ("OPENCODE_DISABLE_SHARE", "1"),
         ]);
-        let home = session.agent_home;
+        let home = spec.agent_home;
         if let Some(home) = home {
             env.extend(
                 [
@@ -306,7 +306,7 @@ struct OpencodeError {
 #[derive(Default)]
 struct OpencodeReader {
     usage: SessionUsage,
-    trouble: Option<OpencodeError>,
+    last_error: Option<OpencodeError>,
     over: bool,
     stderr: StderrTail,
 }
@@ -314,7 +314,7 @@ struct OpencodeReader {
 impl OpencodeReader {
     fn error(&mut self, error: Option<&OpencodeErrorBody<'_>>) -> Vec<AgentEvent> {
         let Some(error) = error else {
-            self.trouble = Some(OpencodeError {
+            self.last_error = Some(OpencodeError {
                 message: "opencode reported an error that it did not name".to_owned(),
                 details: String::new(),
                 status: None,
@@ -346,7 +346,7 @@ impl OpencodeReader {
                 }
             }
         }
-        self.trouble = Some(OpencodeError {
+        self.last_error = Some(OpencodeError {
             message: kept(message),
             details: kept(&details),
             status: data.and_then(|data| data.status_code.status()),
@@ -387,7 +387,7 @@ impl AgentReader for OpencodeReader {
         match (line.kind.get(), &line.part.0) {
             ("step_start", _) => {
                 // It goes on: whatever was wrong is over.
-                self.trouble = None;
+                self.last_error = None;
                 self.over = false;
                 vec![AgentEvent::TurnStarted]
             }
@@ -424,12 +424,12 @@ impl AgentReader for OpencodeReader {
     fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding {
         let usage = AgentReader::usage(&*self);
         let this = *self;
-        let failure = match this.trouble {
-            Some(trouble) => {
-                let details = [trouble.details.as_str()];
-                let status = trouble.status;
+        let failure = match this.last_error {
+            Some(last_error) => {
+                let details = [last_error.details.as_str()];
+                let status = last_error.status;
                 Some(AgentFailure::told(
-                    &trouble.message,
+                    &last_error.message,
                     &details,
                     status,
                     now,

@@ -111,8 +111,8 @@ fn file_contains(workspace: &Path, path: &str, text: &str) -> Result<(), String>
 }
 
 fn judge_command(check: &CaseCheck, ran: &ChildOutput, timeout_secs: u64) -> Result<(), String> {
-    if let Some(trouble) = ran.trouble(timeout_secs) {
-        return Err(trouble);
+    if let Some(failure) = ran.failure(timeout_secs) {
+        return Err(failure);
     }
     let CaseCheck::CommandOutput { wants, .. } = check else {
         return Ok(());

@@ -46,7 +46,7 @@ impl ChildOutput {
     }
 
     /// How it ended, in words; `None` for code 0.
-    pub(crate) fn trouble(&self, limit_secs: u64) -> Option<String> {
+    pub(crate) fn failure(&self, limit_secs: u64) -> Option<String> {
         Some(match &self.ended {
             Ended::Exited(0) => return None,
             Ended::Exited(code) => format!("exit {code}"),

@@ -151,7 +151,7 @@ pub fn from_git(
     start: &Path,
     folders: &EvalFolders,
     options: &FromGitOptions,
-    world: &EvalContext<'_>,
+    context: &EvalContext<'_>,
     tell: &mut dyn FnMut(&MinedCommit),
 ) -> Result<MinedCases> {
     let project = Project::of_work_tree(start)?;
@@ -170,12 +170,12 @@ pub fn from_git(
         git: &git,
         folders,
         options,
-        world,
+        context,
         tests,
     };
     let mut mined = MinedCases::default();
     for commit in commits(&git, &options.range)? {
-        if world.cancel.is_cancelled() {
+        if context.cancel.is_cancelled() {
             return Err(Error::new(ErrorCode::Interrupted, "interrupted")
                 .hint("cases that were written stay; the same command goes on with the others"));
         }
@@ -247,7 +247,7 @@ struct Mine<'a> {
     git: &'a Git,
     folders: &'a EvalFolders,
     options: &'a FromGitOptions,
-    world: &'a EvalContext<'a>,
+    context: &'a EvalContext<'a>,
     tests: GlobList,
 }
 
@@ -343,8 +343,8 @@ impl Mine<'_> {
 
     fn try_tests(&self, folder: &Path, check: &[String]) -> Result<MineOutcome> {
         let children = ChildContext {
-            supervisor: self.world.supervisor,
-            cancel: self.world.cancel,
+            supervisor: self.context.supervisor,
+            cancel: self.context.cancel,
             workspace: folder,
             env: &BTreeMap::new(),
         };
@@ -353,19 +353,19 @@ impl Mine<'_> {
             let limit = Duration::from_secs(SETUP_TIMEOUT_SECS);
             let ran = children.contained(&self.options.setup, &config, limit)?;
             interrupted(&ran)?;
-            if let Some(trouble) = ran.trouble(SETUP_TIMEOUT_SECS) {
+            if let Some(failure) = ran.failure(SETUP_TIMEOUT_SECS) {
                 return Ok(MineOutcome::NotRun(format!(
-                    "setup: {trouble}{}",
+                    "setup: {failure}{}",
                     last_line(&ran)
                 )));
             }
         }
         let ran = children.contained(check, &config, Duration::from_secs(CHECK_LIMIT_SECS))?;
         interrupted(&ran)?;
-        let Some(trouble) = ran.trouble(CHECK_LIMIT_SECS) else {
+        let Some(failure) = ran.failure(CHECK_LIMIT_SECS) else {
             return Ok(MineOutcome::Pass);
         };
-        let told = format!("{trouble}{}", last_line(&ran));
+        let told = format!("{failure}{}", last_line(&ran));
         Ok(match ran.ended {
             Ended::Exited(_) | Ended::Signaled(_) => MineOutcome::Fail(told),
             _ => MineOutcome::NotRun(told),

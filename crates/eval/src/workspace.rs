@@ -111,14 +111,14 @@ fn ended_well(
     if ran.ended == Ended::Interrupted {
         return Err(Error::new(ErrorCode::Interrupted, "interrupted").into());
     }
-    match ran.trouble(limit_secs) {
+    match ran.failure(limit_secs) {
         None => Ok(()),
-        Some(trouble) => {
+        Some(failure) => {
             let log = String::from_utf8_lossy(&ran.log);
             let last = log.trim_end().lines().next_back().unwrap_or_default();
             Err(EvalRefusal::Run {
                 code,
-                message: format!("{what}: {trouble}: {last}"),
+                message: format!("{what}: {failure}: {last}"),
             })
         }
     }

@@ -137,7 +137,7 @@ mod tests {
             file.write_all(text.as_bytes()).unwrap();
         };
         let at = |iter| Some((dir.path().to_owned(), "r".to_owned(), iter));
-        let mut talk = AgentStream::default();
+        let mut stream = AgentStream::default();
         let mut look = |talking| {
             let mut told = Vec::new();
             let mut tell = |event| {
@@ -146,8 +146,8 @@ mod tests {
                 };
                 told.push((line.iter, line.offset, line.line.unwrap_or_default()));
             };
-            talk.read_on(&mut tell);
-            talk.follow(talking, &mut tell);
+            stream.read_on(&mut tell);
+            stream.follow(talking, &mut tell);
             told
         };
         assert!(look(at(1)).is_empty());

@@ -140,12 +140,12 @@ fn check(
     let path = uri.path();
     let is_data = path == "/events" || path.starts_with("/api/");
     let here_alone = matches!(gate, ApiGate::Loopback);
-    if let Err(stranger) = check_place(uri, headers, here_alone, is_data) {
-        let code = match stranger {
+    if let Err(origin_error) = check_place(uri, headers, here_alone, is_data) {
+        let code = match origin_error {
             OriginError::NoHost | OriginError::Host => "host",
             OriginError::Origin => "origin",
         };
-        let words = stranger.words();
+        let words = origin_error.words();
         return Err(ApiRefusal::new(StatusCode::FORBIDDEN, code, words));
     }
     let ApiGate::Token(token) = gate else {

@@ -40,7 +40,7 @@ pub(crate) fn spawn(source: Arc<RunSource>, hub: &Arc<Hub>) -> std::io::Result<(
     let mut watcher = FileWatcher::new(source);
     watcher.look();
     watcher.seen.settle(&watcher.source);
-    watcher.talk.skip(watcher.seen.talking());
+    watcher.stream.skip(watcher.seen.talking());
     std::thread::Builder::new()
         .name("watch".to_owned())
         .spawn(move || watcher.run(&hub))?;
@@ -54,7 +54,7 @@ struct FileWatcher {
     watched: HashMap<i32, Option<OsString>>,
     blind: bool,
     seen: Look,
-    talk: AgentStream,
+    stream: AgentStream,
 }
 
 impl FileWatcher {
@@ -66,7 +66,7 @@ impl FileWatcher {
             watched: HashMap::new(),
             blind: false,
             seen: Look::default(),
-            talk: AgentStream::default(),
+            stream: AgentStream::default(),
         }
     }
 
@@ -76,7 +76,7 @@ impl FileWatcher {
             let Some(hub) = hub.upgrade() else { return };
             let before = self.look();
             // The last lines of an iteration, then its end, then those of the next.
-            self.talk.read_on(&mut |line| hub.publish(&line));
+            self.stream.read_on(&mut |line| hub.publish(&line));
             for event in self.seen.events_since(&before) {
                 hub.publish(&event);
             }
@@ -85,7 +85,7 @@ impl FileWatcher {
                 hub.publish(&event);
             }
             let talking = self.seen.talking();
-            self.talk.follow(talking, &mut |line| hub.publish(&line));
+            self.stream.follow(talking, &mut |line| hub.publish(&line));
         }
     }
 

@@ -74,7 +74,7 @@ impl Backend for Claude {
         Some("claude")
     }
 
-    fn invocation(&self, session: &AgentSpec<'_>) -> Invocation {
+    fn invocation(&self, spec: &AgentSpec<'_>) -> Invocation {
         // Claude works in the folder in which it is started.
         let mut argv: Vec<OsString> = words([
             "claude",
@@ -84,13 +84,13 @@ impl Backend for Claude {
             "--verbose",
             "--no-session-persistence",
             "--json-schema",
-            session.schema_json,
+            spec.schema_json,
         ])
         .collect();
-        if !session.model.is_empty() {
-            argv.extend(words(["--model", session.model]));
+        if !spec.model.is_empty() {
+            argv.extend(words(["--model", spec.model]));
         }
-        if session.is_root {
+        if spec.is_root {
             // Root is refused the flag below.
             argv.extend(words([
                 "--permission-mode",
@@ -101,7 +101,7 @@ impl Backend for Claude {
         } else {
             argv.push("--dangerously-skip-permissions".into());
         }
-        argv.extend(session.extra_args.iter().map(OsString::from));
+        argv.extend(spec.extra_args.iter().map(OsString::from));
         let mut env = variables([
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
             ("DISABLE_TELEMETRY", "1"),
@@ -109,7 +109,7 @@ impl Backend for Claude {
             ("DISABLE_AUTOUPDATER", "1"),
             ("DISABLE_AUTO_COMPACT", "1"),
         ]);
-        let home = session.agent_home;
+        let home = spec.agent_home;
         env.extend(home.map(|home| ("CLAUDE_CONFIG_DIR".into(), home.into())));
         Invocation {
             argv,

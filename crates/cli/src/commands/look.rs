@@ -115,9 +115,9 @@ pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut OutputGate) -> Resul
     let why = &explained.why;
     if out.json {
         let mut value = json!({"path": why.path, "state": why.state, "reasons": why.reasons});
-        if let Some(trouble) = &explained.trouble {
-            value["tries"] = json!(trouble.tries);
-            value["guard"] = json!(trouble.guard);
+        if let Some(history) = &explained.history {
+            value["tries"] = json!(history.tries);
+            value["guard"] = json!(history.guard);
             value["next"] = json!(explained.next);
         }
         out.object(value);
@@ -134,8 +134,8 @@ pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut OutputGate) -> Resul
     for reason in &why.reasons {
         out.data(&format!("  {reason}"));
     }
-    if let Some(trouble) = &explained.trouble {
-        for line in terminal::trouble(trouble, out.paint, "  ") {
+    if let Some(history) = &explained.history {
+        for line in terminal::history(history, out.paint, "  ") {
             out.data(&line);
         }
         out.data("  what helps:");

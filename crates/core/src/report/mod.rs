@@ -39,7 +39,7 @@ pub struct ReportInputs<'a> {
     /// How the last loop ended, if nothing came after it.
     pub ended: Option<EndedLoop>,
     /// What went before, of each leaf that has used up its attempts.
-    pub troubles: HashMap<String, NodeHistory>,
+    pub histories: HashMap<String, NodeHistory>,
     /// Lines that this run added to assumptions.md.
     pub assumptions: Vec<String>,
     /// Lines that this run added to questions.md.
@@ -230,7 +230,7 @@ pub struct StuckNode {
     pub is_next: bool,
     /// What went before.
     #[serde(flatten)]
-    pub trouble: NodeHistory,
+    pub history: NodeHistory,
 }
 
 /// What one iteration, or a person after it, did to the plan.
@@ -302,7 +302,7 @@ pub fn assemble(inputs: ReportInputs<'_>) -> RunReport {
         state,
         verdict,
         passed: passed(tree, &inputs.iterations),
-        stuck: tree.map_or_else(Vec::new, |root| stuck(root, &inputs.troubles)),
+        stuck: tree.map_or_else(Vec::new, |root| stuck(root, &inputs.histories)),
         plan_changes: plan_changes(&inputs),
         touched: metas().flat_map(touched).collect(),
         outcomes: outcomes(&inputs.iterations),
@@ -449,7 +449,7 @@ fn passed(tree: Option<&Node<'_>>, iterations: &[ReportIteration]) -> Vec<Passed
     passed
 }
 
-fn stuck(root: &Node<'_>, troubles: &HashMap<String, NodeHistory>) -> Vec<StuckNode> {
+fn stuck(root: &Node<'_>, histories: &HashMap<String, NodeHistory>) -> Vec<StuckNode> {
     let next = match select(root) {
         Selection::Stuck(leaf) => Some(&leaf.node.id),
         _ => None,
@@ -461,7 +461,7 @@ fn stuck(root: &Node<'_>, troubles: &HashMap<String, NodeHistory>) -> Vec<StuckN
             title: leaf.title.to_string(),
             attempts: leaf.attempts,
             is_next: next == Some(&leaf.id),
-            trouble: troubles.get(&*leaf.id).cloned().unwrap_or_default(),
+            history: histories.get(&*leaf.id).cloned().unwrap_or_default(),
         })
         .collect()
 }

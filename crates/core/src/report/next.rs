@@ -64,8 +64,8 @@ pub(super) fn commands(inputs: &ReportInputs<'_>, state: &str) -> Vec<NextComman
         },
         "stuck" => match inputs.tree.as_ref().map(|root| select(root)) {
             Ok(Selection::Stuck(leaf)) => {
-                let trouble = inputs.troubles.get(&*leaf.node.id);
-                let last = trouble
+                let history = inputs.histories.get(&*leaf.node.id);
+                let last = history
                     .and_then(|it| it.tries.last())
                     .and_then(|it| it.iter);
                 unstick(&leaf.node.id, last)

@@ -16,7 +16,7 @@ fn inputs<'a>(tree: Result<&'a Node<'a>, InvalidTree>) -> ReportInputs<'a> {
         by_hand: Vec::new(),
         running: None,
         ended: None,
-        troubles: HashMap::new(),
+        histories: HashMap::new(),
         assumptions: Vec::new(),
         questions: Vec::new(),
         wall_ms: None,

@@ -188,14 +188,14 @@ pub struct EvalContext<'w> {
 pub fn run(
     folders: &EvalFolders,
     options: &RunOptions,
-    world: &EvalContext<'_>,
+    context: &EvalContext<'_>,
     watcher: &mut dyn EvalWatcher,
 ) -> Result<EvalRunReport> {
     let library = CaseLibrary::load(&folders.cases)?;
     let (mut set, cases) = if options.resume {
         resume(folders, options, &library)?
     } else {
-        begin(folders, options, &library, world)?
+        begin(folders, options, &library, context)?
     };
     let overrides = CaseOverrides {
         executor: set
@@ -243,7 +243,7 @@ pub fn run(
         }
     }
     let argv = runner_argv(set.record.runner.as_deref())?;
-    let version = runner_version(&argv, folders, world)?;
+    let version = runner_version(&argv, folders, context)?;
     watcher.progress(EvalProgress::Begun {
         set: Box::new(set.record.clone()),
         jobs: u32::try_from(queue.len()).unwrap_or(u32::MAX),
@@ -263,9 +263,9 @@ pub fn run(
         instructions: record.instructions.as_deref(),
         runner: &argv,
         runner_version: &version,
-        supervisor: world.supervisor,
-        cancel: world.cancel,
-        clock: world.clock,
+        supervisor: context.supervisor,
+        cancel: context.cancel,
+        clock: context.clock,
     };
     let money = Money {
         limit: record.max_cost_usd,
@@ -281,7 +281,7 @@ pub fn run(
         watcher,
         &mut report,
     );
-    report.interrupted = world.cancel.is_cancelled();
+    report.interrupted = context.cancel.is_cancelled();
     if report.lost == 0 && report.unaffordable == 0 && !report.interrupted {
         set.finish()?;
     }
@@ -293,7 +293,7 @@ fn begin(
     folders: &EvalFolders,
     options: &RunOptions,
     library: &CaseLibrary,
-    world: &EvalContext<'_>,
+    context: &EvalContext<'_>,
 ) -> Result<(set::OpenSet, Vec<EvalCase>)> {
     let cases = library.named(&options.cases)?;
     let read = |path: &Path| std::fs::read_to_string(path);
@@ -341,7 +341,7 @@ fn begin(
         case.settings.resolve(&overrides)?;
     }
     runner_argv(record.runner.as_deref())?;
-    Ok((set::OpenSet::begin(folders, record, world.clock)?, cases))
+    Ok((set::OpenSet::begin(folders, record, context.clock)?, cases))
 }
 
 fn resume(
@@ -546,25 +546,25 @@ fn runner_argv(given: Option<&Path>) -> Result<Vec<OsString>> {
 fn runner_version(
     argv: &[OsString],
     folders: &EvalFolders,
-    world: &EvalContext<'_>,
+    context: &EvalContext<'_>,
 ) -> Result<String> {
     let mut argv = argv.to_vec();
     argv.push("--version".into());
     let shown = argv[0].to_string_lossy().into_owned();
     let children = ChildContext {
-        supervisor: world.supervisor,
-        cancel: world.cancel,
+        supervisor: context.supervisor,
+        cancel: context.cancel,
         workspace: &folders.project,
         env: &std::collections::BTreeMap::new(),
     };
     let limit = Duration::from_secs(60);
     let ran = children.runner(argv, limit, &mut |_| {})?;
-    if let Some(trouble) = ran.trouble(limit.as_secs()) {
-        let code = match trouble.as_str() {
+    if let Some(failure) = ran.failure(limit.as_secs()) {
+        let code = match failure.as_str() {
             "interrupted" => ErrorCode::Interrupted,
             _ => ErrorCode::Config,
         };
-        return Err(Error::new(code, format!("`{shown} --version`: {trouble}")));
+        return Err(Error::new(code, format!("`{shown} --version`: {failure}")));
     }
     let text = String::from_utf8_lossy(&ran.stdout);
     let words = text.trim().strip_prefix("runner ").unwrap_or(text.trim());

@@ -220,7 +220,7 @@ fn drive(
             _ => "lost",
         };
         end.code = Some(code.to_owned());
-        end.message = ran.trouble(limit_secs);
+        end.message = ran.failure(limit_secs);
     }
     made.end = end;
     made.loop_log = ran.log;

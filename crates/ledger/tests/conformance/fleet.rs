@@ -67,7 +67,7 @@ pub(crate) async fn what_an_agent_was_given(world: World) {
     assert_eq!(given.earlier.as_deref(), Some("c0ffee"));
 }
 
-pub(crate) async fn a_seat_has_one_holder(world: World) {
+pub(crate) async fn a_role_lease_has_one_holder(world: World) {
     let ledger = world.open().await;
     let take_role = |who: &'static str| ledger.take_role("dispatcher", who, 180);
     assert_eq!(take_role("d1").await.unwrap(), RoleLeaseAttempt::Yours(1));
@@ -128,7 +128,7 @@ pub(crate) async fn a_run_is_charged_once(world: World) {
     );
 }
 
-pub(crate) async fn the_floor_is_what_a_dispatcher_needs(world: World) {
+pub(crate) async fn the_view_is_what_a_dispatcher_needs(world: World) {
     let ledger = world.open().await;
     assert!(
         ledger

@@ -86,7 +86,7 @@ pub(crate) async fn a_cooldown_ends_at_its_time(world: World) {
     assert!(work(&ledger, "w", "k2").await.is_some());
 }
 
-pub(crate) async fn a_keeper_that_was_asleep_gives_grace(world: World) {
+pub(crate) async fn a_watchdog_that_was_asleep_gives_grace(world: World) {
     let ledger = world.open().await;
     made(&ledger, new_task("a", "src")).await;
     made(&ledger, new_task("b", "docs")).await;
@@ -109,7 +109,7 @@ pub(crate) async fn a_keeper_that_was_asleep_gives_grace(world: World) {
     assert!(ledger.lease(&id("a")).await.unwrap().is_some());
 }
 
-pub(crate) async fn an_idle_keeper_asks_nothing(world: World) {
+pub(crate) async fn an_idle_watchdog_asks_nothing(world: World) {
     let ledger = world.open().await;
     made(&ledger, simple("a", "src")).await;
     let a = work(&ledger, "w", "k1").await.unwrap();
@@ -158,7 +158,7 @@ async fn until(holds: impl Fn() -> bool) {
     }
 }
 
-pub(crate) async fn a_keeper_hears_and_can_be_stopped(world: World) {
+pub(crate) async fn a_watchdog_hears_and_can_be_stopped(world: World) {
     let ledger = world.open().await;
     let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();
     watchdog.look().await.unwrap();

@@ -148,7 +148,7 @@ pub(crate) async fn claims_at_once_keep_the_rules(world: World) {
 }
 
 /// The same claim in company with itself and with others gets one lease.
-pub(crate) async fn a_claim_in_company_with_itself_gets_one_lease(world: World) {
+pub(crate) async fn a_claim_in_a_batch_with_itself_gets_one_lease(world: World) {
     let ledger = world.open_with(6).await;
     for at in 0..6 {
         made(&ledger, simple(&format!("t{at}"), &format!("src/{at}"))).await;

@@ -56,14 +56,14 @@ pub fn report(project: &Project) -> Result<RunReport> {
         findings: findings.iter().map(ToString::to_string).collect(),
         repair: validate::repair_is_pending(project),
     });
-    let troubles: HashMap<_, _> = tree
+    let histories: HashMap<_, _> = tree
         .as_ref()
         .map(|root| by_hand::stuck_leaves(root))
         .into_iter()
         .flatten()
         .map(|leaf| {
-            let trouble = node_history::of(project, &leaf.id, &metas, &run_state);
-            (leaf.id.to_string(), trouble)
+            let history = node_history::of(project, &leaf.id, &metas, &run_state);
+            (leaf.id.to_string(), history)
         })
         .collect();
     let start = record.and_then(|record| record.start.as_deref());
@@ -80,7 +80,7 @@ pub fn report(project: &Project) -> Result<RunReport> {
         }),
         running: running(project, run),
         ended: last_end(project),
-        troubles,
+        histories,
         assumptions: added(paths::ASSUMPTIONS),
         questions: added(paths::QUESTIONS),
         wall_ms,

@@ -171,7 +171,7 @@ pub struct NodeExplanation {
     /// The reason.
     pub why: NodeReasons,
     /// What went before, if its attempts are used up.
-    pub trouble: Option<NodeHistory>,
+    pub history: Option<NodeHistory>,
     /// What helps then.
     pub next: Vec<NextCommand>,
 }
@@ -189,7 +189,7 @@ pub fn why(project: &Project, node: Option<&str>) -> Result<NodeExplanation> {
     if !root.find(id).is_some_and(tree::Node::is_stuck) {
         return Ok(NodeExplanation {
             why,
-            trouble: None,
+            history: None,
             next: Vec::new(),
         });
     }
@@ -200,11 +200,11 @@ pub fn why(project: &Project, node: Option<&str>) -> Result<NodeExplanation> {
         .into_iter()
         .filter_map(|iter| view::meta_of(project, run, iter))
         .collect();
-    let trouble = node_history::of(project, id, &metas.iter().collect::<Vec<_>>(), &run_state);
-    let last = trouble.tries.last().and_then(|it| it.iter);
+    let history = node_history::of(project, id, &metas.iter().collect::<Vec<_>>(), &run_state);
+    let last = history.tries.last().and_then(|it| it.iter);
     Ok(NodeExplanation {
         next: report::unstick(id, last),
-        trouble: Some(trouble),
+        history: Some(history),
         why,
     })
 }

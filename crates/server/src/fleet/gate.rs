@@ -29,9 +29,9 @@ pub(crate) async fn pass(
 
 fn check(fleet: &FleetState, request: &Request) -> Result<(), FleetFailure> {
     let here_alone = !fleet.is_beyond_loopback();
-    gate::check_place(request.uri(), request.headers(), here_alone, true).map_err(|stranger| {
-        FleetFailure::new(StatusCode::FORBIDDEN, "FORBIDDEN", stranger.words())
-    })?;
+    gate::check_place(request.uri(), request.headers(), here_alone, true).map_err(
+        |origin_error| FleetFailure::new(StatusCode::FORBIDDEN, "FORBIDDEN", origin_error.words()),
+    )?;
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if (reads && here_alone) || fleet.token().is_borne(request.headers()) {
         return Ok(());

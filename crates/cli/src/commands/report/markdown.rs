@@ -109,19 +109,19 @@ fn stuck(report: &RunReport, text: &mut String) {
         if !node.title.trim().is_empty() {
             let _ = write!(text, "{}\n\n", code(&node.title));
         }
-        trouble(&node.trouble, text);
+        history(&node.history, text);
     }
 }
 
-fn trouble(trouble: &NodeHistory, text: &mut String) {
-    for one in &trouble.tries {
+fn history(history: &NodeHistory, text: &mut String) {
+    for one in &history.tries {
         let iter = one
             .iter
             .map_or_else(|| "last try".to_owned(), |iter| format!("iteration {iter}"));
         let words = one.summary.as_deref().unwrap_or("(no words are known)");
         let _ = writeln!(text, "- {iter}, {}: {}", one.outcome.words(), code(words));
     }
-    let Some(guard) = &trouble.guard else { return };
+    let Some(guard) = &history.guard else { return };
     let exit = guard
         .exit
         .map_or_else(|| "no exit code".to_owned(), |exit| format!("exit {exit}"));

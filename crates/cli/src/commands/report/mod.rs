@@ -204,7 +204,7 @@ pub(super) fn hostile(text: &str) -> RunReport {
             title: text.to_owned(),
             attempts: 3,
             is_next: true,
-            trouble: NodeHistory {
+            history: NodeHistory {
                 tries: vec![NodeAttempt {
                     iter: Some(3),
                     outcome: IterationVerdict::GuardFailed,

@@ -47,9 +47,9 @@ pub(crate) fn page(report: &RunReport, paint: TextPaint) -> Vec<String> {
 }
 
 /// What went before on a leaf.
-pub(crate) fn trouble(trouble: &NodeHistory, paint: TextPaint, indent: &str) -> Vec<String> {
+pub(crate) fn history(history: &NodeHistory, paint: TextPaint, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    for one in &trouble.tries {
+    for one in &history.tries {
         let iter = one
             .iter
             .map_or_else(|| "last try".to_owned(), |iter| format!("iteration {iter}"));
@@ -60,7 +60,7 @@ pub(crate) fn trouble(trouble: &NodeHistory, paint: TextPaint, indent: &str) -> 
             style::one_line(words, WORDS)
         ));
     }
-    if let Some(guard) = &trouble.guard {
+    if let Some(guard) = &history.guard {
         let exit = guard
             .exit
             .map_or_else(|| "no exit code".to_owned(), |exit| format!("exit {exit}"));
@@ -171,7 +171,7 @@ impl ReportPage {
                 node.path,
                 style::one_line(&node.title, 60)
             ));
-            lines.extend(trouble(&node.trouble, self.paint, "      "));
+            lines.extend(history(&node.history, self.paint, "      "));
         }
         self.section("stuck", &lines);
     }

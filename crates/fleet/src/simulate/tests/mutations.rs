@@ -125,7 +125,7 @@ fn a_base_that_moves_wherever_it_stands() {
 }
 
 #[test]
-fn a_yard_that_lies_about_the_base() {
+fn workspaces_that_lie_about_the_base() {
     let options = SimOptions {
         flaw: Some(SimFlaw::LiesAboutPosition),
         ..plain()
