@@ -45,7 +45,7 @@ pub enum IterationMode {
     Decompose,
     /// Everything else.
     Execute,
-    /// The tree itself was being mended.
+    /// The tree itself was being repaired.
     Repair,
 }
 

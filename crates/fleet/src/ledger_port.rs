@@ -55,16 +55,16 @@ pub struct LedgerPort {
     points: Arc<dyn CallPoints>,
 }
 
-/// What a call of the book comes to.
+/// What a call of the port comes to.
 pub type LedgerResult<T> = Result<T, LedgerError>;
 
 impl LedgerPort {
-    /// A book without points.
+    /// A port without points.
     pub fn new(ledger: Ledger) -> LedgerPort {
         LedgerPort::with_points(ledger, Arc::new(NoPoints))
     }
 
-    /// A book whose calls are made between these points.
+    /// A port whose calls are made between these points.
     pub fn with_points(ledger: Ledger, points: Arc<dyn CallPoints>) -> LedgerPort {
         LedgerPort { ledger, points }
     }
@@ -376,7 +376,7 @@ impl LedgerPort {
         self.at("repair", Box::pin(self.ledger.repair(id))).await
     }
 
-    /// One look of a keeper.
+    /// One look of a watchdog.
     pub async fn keep(&self, watchdog: &mut Watchdog) -> LedgerResult<WatchdogReport> {
         self.at("keep", Box::pin(watchdog.look())).await
     }

@@ -1,4 +1,4 @@
-//! A fleet that is up: roles of one process, each a task of its own, over one crew, until
+//! A fleet that is up: roles of one process, each a task of its own, over one context, until
 //! the stop sign or until there is nothing left to do.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! What the roles need beside the ledger: git, guards and sessions.
 //!
-//! A yard does and reports; it decides nothing. Everything it says is what git and the
+//! Workspaces do and report; they decide nothing. Everything they say is what git and the
 //! commands said, never what a session claims. Each method may be cut off anywhere and
 //! asked again: what it left behind is used or swept, never trusted.
 
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 /// Something that will be there.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The yard could not do what was asked, and it is nobody's fault in the task: a disk, a
+/// The workspaces could not do what was asked, and it is nobody's fault in the task: a disk, a
 /// git that does not start. A lowercase fragment for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkspaceError(pub String);
 
-/// What a yard answers.
+/// What workspaces answer.
 pub type WorkspaceFuture<'a, T> = BoxFuture<'a, Result<T, WorkspaceError>>;
 
 /// Tells a long piece of work to end its children and return.

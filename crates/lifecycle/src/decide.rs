@@ -181,7 +181,7 @@ pub fn decide(
     {
         return Ok(draft.replay(repeat));
     }
-    // What stands beside a task that has ended can be mended all the same.
+    // What stands beside a task that has ended can be repaired all the same.
     let ended = task.state.is_terminal() && call.request != Request::Repair;
     if ended && policy.enforces(PolicyRule::TerminalStates) {
         return manage::terminal(draft);

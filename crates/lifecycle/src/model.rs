@@ -82,7 +82,7 @@ struct World {
     wishes_left: Vec<Wish>,
     detours_left: u8,
     harms_left: u8,
-    /// Whether the store was damaged and is not mended yet.
+    /// Whether the store was damaged and is not repaired yet.
     damaged: bool,
     /// The rule that a step has broken.
     broken: Option<&'static str>,

@@ -196,7 +196,7 @@ fn scope(policy: &Policy, task: &Task, facts: &Facts) -> Result<(), NotReady> {
     {
         return Err(NotReady::Lock(lock.clone()));
     }
-    // What mends the base comes before everything that waits for it.
+    // What fixes the base comes before everything that waits for it.
     if task.mends_base() {
         return Ok(());
     }

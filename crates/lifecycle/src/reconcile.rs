@@ -53,7 +53,7 @@ words! {
 }
 
 words! {
-    /// What mends a contradiction.
+    /// What repairs a contradiction.
     InconsistencyRepair {
         /// The locks of the task end.
         ReleaseLocks = "release the lock",
@@ -83,7 +83,7 @@ impl InconsistencyKind {
         }
     }
 
-    /// What mends it.
+    /// What repairs it.
     pub const fn repair(self) -> InconsistencyRepair {
         match self {
             InconsistencyKind::LockWithoutWork => InconsistencyRepair::ReleaseLocks,

@@ -70,7 +70,7 @@ impl From<TaskId> for String {
     }
 }
 
-/// What the source of a task begins with that mends the base; the commit follows. Its
+/// What the source of a task begins with that fixes the base; the commit follows. Its
 /// successors inherit it.
 pub const RED_BASE: &str = "base:";
 

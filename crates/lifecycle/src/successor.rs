@@ -58,7 +58,7 @@ pub(crate) fn create(
         }
     };
     let conflict = matches!(origin, TaskOrigin::AutoFixConflict | TaskOrigin::Recreate);
-    // A pull request is judged by a review; what mends it is work.
+    // A pull request is judged by a review; what fixes it is work.
     let review = parent.kind == TaskKind::Review;
     let row = Task {
         title: title(parent, origin),

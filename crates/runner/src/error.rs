@@ -68,7 +68,7 @@ impl ErrorCode {
     }
 }
 
-/// An error for people and scripts: what happened, and how to mend it.
+/// An error for people and scripts: what happened, and how to fix it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {

@@ -316,7 +316,7 @@ fn preflight_counts_and_recommends() {
             .to_string()
             .contains("Issue backlog detected (3)")
     );
-    // The seat of the planner is taken.
+    // The role lease of the planner is taken.
     *empty.told.outside.lock().unwrap() = PreflightFacts::default();
     let take_role = empty.ledger.take_role("planner", "somebody", 60);
     empty.server.block_on(take_role).unwrap();

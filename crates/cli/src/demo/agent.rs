@@ -16,10 +16,10 @@ pub(crate) fn main() -> ExitCode {
     ) else {
         return ExitCode::FAILURE;
     };
-    let desk = LoopDemoSession {
+    let session = LoopDemoSession {
         project: PathBuf::from(project),
     };
-    let (status, summary) = match desk.work(&node) {
+    let (status, summary) = match session.work(&node) {
         Ok(result) => result,
         Err(error) => ("retry", format!("could not work: {error}")),
     };

@@ -1,4 +1,4 @@
-//! A fleet with ten workers over some yard, and the tasks that it is given.
+//! A fleet with ten workers over some workspaces, and the tasks that it is given.
 
 use std::path::Path;
 use std::sync::Arc;

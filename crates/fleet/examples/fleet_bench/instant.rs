@@ -1,4 +1,4 @@
-//! A yard that answers at once: what is left is what the fleet itself costs.
+//! Workspaces that answer at once: what is left is what the fleet itself costs.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Hears when the requirement or an issue of a project is written. A hint: whoever listens
+//! Hears when the requirement or an issue of a project is written. Only a notification: whoever listens
 //! looks by itself, too, so a folder that cannot be watched costs time and nothing else.
 
 use std::ffi::CStr;

@@ -57,7 +57,7 @@ pub trait FleetBacklog: Send + Sync {
     }
 }
 
-/// Hears when requirement or issues change. A hint: whoever hears nothing looks anyway, in
+/// Hears when requirement or issues change. Only a notification: whoever hears nothing looks anyway, in
 /// a while.
 #[derive(Debug, Default)]
 pub struct BacklogChanges(ChangeSource);

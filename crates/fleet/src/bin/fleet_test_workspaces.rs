@@ -1,9 +1,9 @@
-//! For the tests of runner-fleet only, never shipped: a yard in a process of its own, with
+//! For the tests of runner-fleet only, never shipped: workspaces in a process of their own, with
 //! its own environment, to be asked one thing and, if need be, to be killed.
 //!
 //! ```text
 //! fleet-test-workspaces __supervise …    the supervisor
-//! fleet-test-workspaces OP JSON          asks the yard of the project in this folder
+//! fleet-test-workspaces OP JSON          asks the workspaces of the project in this folder
 //! ```
 
 use std::io::{self, Write as _};

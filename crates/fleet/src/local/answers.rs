@@ -1,4 +1,4 @@
-//! What git and commands said, in the words of a yard.
+//! What git and commands said, in the words of the workspaces.
 
 use runner::fleet_repo::{CommandEnd, CommandRun, ResultChange, ResultChangeKind};
 use runner_core::text::cut_front;

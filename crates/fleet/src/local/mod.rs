@@ -1,4 +1,4 @@
-//! The yard of one machine: real git, real guards, real sessions.
+//! The workspaces of one machine: real git, real guards, real sessions.
 //!
 //! Everything that takes time happens on threads of its own, since children die with the
 //! thread that started them; what is awaited here is only their end.
@@ -32,7 +32,7 @@ use threads::{on_thread, supervised};
 /// Hears what the loops of the runs do.
 pub type RunWatcher = Arc<dyn Fn(&str, &RunProgress<'_>) + Send + Sync>;
 
-/// What a yard is made of.
+/// What workspaces are made of.
 #[derive(Clone)]
 pub struct WorkspaceContext {
     /// A folder of the project's work tree.
@@ -143,7 +143,7 @@ impl ProgressObserver for RunObserver<'_> {
     }
 }
 
-/// An error of the loop's library in the words of a yard.
+/// An error of the loop's library in the words of the workspaces.
 fn error(error: runner::Error) -> WorkspaceError {
     let mut words = error.message;
     if let Some(hint) = error.hint {

@@ -72,7 +72,7 @@ pub fn packet_for(task: &Task, guard: &[String]) -> Option<NewPacket> {
     }
 }
 
-/// Recovers while it holds its seat, until the sign is raised.
+/// Recovers while it holds its role lease, until the sign is raised.
 pub async fn run(
     context: &RoleContext,
     name: &str,
@@ -116,7 +116,7 @@ struct Cycle<'c> {
     since: Timestamp,
     /// When everything is looked at again.
     whole_look_at: Timestamp,
-    /// How many tasks had ended when the yard was swept.
+    /// How many tasks had ended when the workspaces were swept.
     ended: Option<u64>,
 }
 
@@ -263,7 +263,7 @@ impl Cycle<'_> {
                 Ok(_) => {
                     self.statistics.imported.fetch_add(1, Ordering::Relaxed);
                 }
-                // It is there by now, or cannot be one: nothing here can mend that.
+                // It is there by now, or cannot be one: nothing here can fix that.
                 Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -271,7 +271,7 @@ impl Cycle<'_> {
         Ok(())
     }
 
-    /// Sweeps the yard when tasks have ended since the last time.
+    /// Sweeps the workspaces when tasks have ended since the last time.
     async fn clean_up(&mut self) -> LedgerResult<()> {
         let counts = self.context.ledger.counts().await?;
         let ended = counts

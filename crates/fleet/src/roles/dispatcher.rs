@@ -130,7 +130,7 @@ fn next_quota(dispatch_view: &DispatchView) -> Option<Timestamp> {
     resets.filter(|at| *at > dispatch_view.now).min()
 }
 
-/// Dispatches while it holds its seat, until the sign is raised.
+/// Dispatches while it holds its role lease, until the sign is raised.
 pub async fn run(context: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
     let body = |token| {
         let stop = stop.clone();
@@ -156,7 +156,7 @@ struct Dispatcher<'c> {
     context: &'c RoleContext,
     name: &'c str,
     token: u64,
-    /// Counts the claims of this seat.
+    /// Counts the claims of this holder.
     claims: u64,
     silent: SilentAgents,
     /// Who was given something, and when.

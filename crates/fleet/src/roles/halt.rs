@@ -1,4 +1,4 @@
-//! The end of everybody's work: what only a person can mend is no task's failure.
+//! The end of everybody's work: what only a person can fix is no task's failure.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl FleetHalt {
 }
 
 impl RoleContext {
-    /// Whether a trouble of the yard is everybody's: there is no base to work for. Then no
+    /// Whether an error of the workspaces is every task's: there is no base to work for. Then no
     /// task is to blame, and everybody hears of it.
     pub(crate) async fn is_every_tasks_error(&self, stop: &mut StopSign) -> bool {
         if self.workspaces.base().await.is_ok() {

@@ -37,7 +37,7 @@ pub struct JudgeRole {
     pub account: String,
 }
 
-/// How long a red base that nobody mends is left alone before the queue tries again.
+/// How long a red base that nobody fixes is left alone before the queue tries again.
 const RED_RETRY_SECS: u64 = 3600;
 
 /// What a judge keeps in mind; all of it may be forgotten.
@@ -50,7 +50,7 @@ pub(super) struct JudgeMemory {
     claims: u64,
     /// Bases that the guard ran on alone, and whether it was red.
     bases: BTreeMap<String, bool>,
-    /// When a base that nobody mends is tried again.
+    /// When a base that nobody fixes is tried again.
     red_retry_at: Option<Timestamp>,
 }
 
@@ -181,7 +181,7 @@ impl JudgeRole {
         self.claim_next(LeasePurpose::Judge, &key, stop).await
     }
 
-    /// While the base is red, only what mends it is merged.
+    /// While the base is red, only what fixes it is merged.
     async fn claim_merge(
         &self,
         judge_queue: &JudgeQueue,
@@ -204,7 +204,7 @@ impl JudgeRole {
             return Ok(None);
         };
         if mending.state.is_terminal() {
-            // Nobody mends it any longer. Perhaps the guard is not always red.
+            // Nobody fixes it any longer. Perhaps the guard is not always red.
             let now = context.clock.now();
             if memory.red_retry_at.is_some_and(|at| now < at) {
                 return Ok(None);
@@ -465,7 +465,7 @@ impl JudgeRole {
 
 impl JudgeRole {
     /// The ledger contradicts itself about the task: no judge can change that, and none has
-    /// failed. The task goes back, and waits for the cycle manager to mend it.
+    /// failed. The task goes back, and waits for the cycle manager to fix it.
     pub(crate) async fn leave_to_repair(
         &self,
         lease: &Lease,
@@ -513,7 +513,7 @@ fn cut_off() -> JudgeEnding {
 
 /// Why an evaluation did not come to an end.
 pub(super) enum JudgeStop {
-    /// The yard could not do what was asked.
+    /// The workspaces could not do what was asked.
     Yard(WorkspaceError),
     /// The ledger could not.
     Ledger(LedgerError),

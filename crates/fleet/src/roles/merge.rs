@@ -229,7 +229,7 @@ impl JudgeRole {
         Ok(checks)
     }
 
-    /// Pauses the queue and makes the one task that mends the base.
+    /// Pauses the queue and makes the one task that fixes the base.
     async fn make_mender(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeStop> {
         let context = &self.context;
         let mut red = RedBase {
@@ -302,7 +302,7 @@ fn empty() -> JudgeEnding {
     }
 }
 
-/// The id of the task that mends a base: the same for everybody who finds it red.
+/// The id of the task that fixes a base: the same for everybody who finds it red.
 pub(super) fn mender_id(base: &str) -> TaskId {
     let short: String = base
         .chars()

@@ -1,4 +1,4 @@
-//! The roles of a fleet, written once over the ledger, a yard and a clock.
+//! The roles of a fleet, written once over the ledger, workspaces and a clock.
 //!
 //! A role is one future and spawns nothing: dropping it is what a crash is, and what it
 //! left in the ledger is all that the next one knows.
@@ -26,14 +26,14 @@ use crate::rules::draft::TaskDefaults;
 use crate::rules::policy::PathRules;
 use crate::workspaces::{StopSign, Workspaces};
 
-/// Removes from the yard what runs left that nobody needs any more.
+/// Removes from the workspaces what runs left that nobody needs any more.
 pub async fn clear_up(context: &RoleContext) -> LedgerResult<()> {
     sweep::sweep(context).await
 }
 
 /// How long nobody looks if nothing was heard.
 pub const LOOK_EVERY_SECS: u64 = 5 * 60;
-/// How often an agent without a lease, or the holder of a seat, says that it lives.
+/// How often an agent without a lease, or the holder of a role lease, says that it lives.
 pub const IDLE_INTERVAL_SECS: u32 = 60;
 /// The longest pause before a store that failed is asked again.
 const MAX_PAUSE_SECS: u64 = 30;
@@ -101,7 +101,7 @@ pub struct RoleContext {
     pub backlog: Arc<dyn FleetBacklog>,
     /// A number that no other life of this process had: names of claims carry it.
     pub life: u64,
-    /// Hears of what nobody here can mend.
+    /// Hears of what nobody here can fix.
     pub halt: halt::FleetHalt,
     /// The rule that is left out, to see that the simulation notices.
     #[cfg(test)]
@@ -190,7 +190,7 @@ pub(crate) enum WakeReason {
     Stop,
 }
 
-/// Waits for hints, times and the end.
+/// Waits for notifications, times and the end.
 pub(crate) struct RoleWait {
     hints: StoreNotifications,
     clock: Arc<dyn LedgerClock>,

@@ -39,7 +39,7 @@ pub enum PlanOutcome {
 /// Hears what the planner comes to, as it happens.
 pub type PlanListener<'a> = &'a (dyn Fn(&PlanOutcome) + Send + Sync);
 
-/// Plans while it holds its seat, until the sign is raised.
+/// Plans while it holds its role lease, until the sign is raised.
 pub async fn run(context: &RoleContext, name: &str, stop: StopSign) -> LedgerResult<()> {
     run_telling(context, name, stop, &|_| {}).await
 }

@@ -1,4 +1,4 @@
-//! Sitting on a seat: one dispatcher, one cycle manager, one planner at a time.
+//! Holding a role lease: one dispatcher, one cycle manager, one planner at a time.
 
 use runner_ledger::RoleLeaseAttempt;
 
@@ -6,10 +6,10 @@ use super::{IDLE_INTERVAL_SECS, RoleContext, StoreBackoff};
 use crate::ledger_port::LedgerResult;
 use crate::workspaces::StopSign;
 
-/// A holder that missed three renewals has lost its seat.
+/// A holder that missed three renewals has lost its role lease.
 const ROLE_LEASE_TIMEOUT_SECS: u32 = 3 * IDLE_INTERVAL_SECS;
 
-/// Runs a role for as long as it holds its seat, and stands by in between. Returns when the
+/// Runs a role for as long as it holds its role lease, and stands by in between. Returns when the
 /// sign is raised or the role ended by itself.
 pub(crate) async fn seated<F, B>(
     context: &RoleContext,
@@ -60,7 +60,7 @@ where
     Ok(())
 }
 
-/// Renews a seat once a minute. Returns when it is somebody else's.
+/// Renews a role lease once a minute. Returns when it is somebody else's.
 async fn renew(context: &RoleContext, name: &str, token: u64) {
     loop {
         let next = context.clock.now().plus_secs(u64::from(IDLE_INTERVAL_SECS));

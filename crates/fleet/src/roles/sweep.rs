@@ -1,4 +1,4 @@
-//! Removing what ended runs left in the yard.
+//! Removing what ended runs left in the workspaces.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) fn is_needed(
 
 /// Asks the ledger about each run that left something, and removes what nobody needs.
 pub(super) async fn sweep(context: &RoleContext) -> LedgerResult<()> {
-    // A yard that cannot be swept now is swept later.
+    // Workspaces that cannot be swept now are swept later.
     let Ok(kept) = context.workspaces.kept().await else {
         return Ok(());
     };

@@ -147,7 +147,7 @@ impl WorkerRole {
         let worked = context.workspaces.work(order, sign.clone()).await;
         let ending = match &worked {
             Ok(worked) => self.ending(given, worked).await,
-            // Told to end while it began: that is no trouble of the machine's.
+            // Told to end while it began: that is no error of the machine's.
             Err(_) if sign.is_raised() => WorkEnding::Lost,
             Err(_) if context.is_every_tasks_error(&mut stop).await => WorkEnding::GivenBack,
             Err(error) => classify::failed(FailureCategory::Env, &error.0, &error.0),

@@ -27,7 +27,7 @@ pub enum FleetRole {
 }
 
 impl FleetRole {
-    /// Its name; agents and seats are called after it.
+    /// Its name; agents and role leases are called after it.
     pub const fn word(self) -> &'static str {
         match self {
             FleetRole::Dispatcher => "dispatcher",
@@ -42,7 +42,7 @@ impl FleetRole {
     }
 }
 
-/// So many of each, in the order in which they begin; the keeper is always there.
+/// So many of each, in the order in which they begin; the watchdog is always there.
 pub fn fleet_roles(counts: &RoleCounts) -> [(FleetRole, u32); 8] {
     [
         (FleetRole::Watchdog, 1),

@@ -241,7 +241,7 @@ pub(super) fn waits_for_others(
     if task.state == TaskState::Todo && task.dependencies.iter().any(waits_behind) {
         return true;
     }
-    // A red base that nobody mends any longer: a person must.
+    // A red base that nobody fixes any longer: a person must.
     let stuck = red
         .and_then(|red| end(&red.task))
         .is_some_and(|mending| matches!(mending.state, TaskState::Failed | TaskState::Canceled));

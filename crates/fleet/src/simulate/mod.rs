@@ -1,5 +1,5 @@
 //! A seeded simulation: the same roles, a real ledger in memory, a clock that only the
-//! scheduler moves, and a yard that is a model.
+//! scheduler moves, and workspaces that are a model.
 //!
 //! One seed is one schedule: which role moves next, what crashes where, which answer is
 //! lost. The same seed gives the same trace, always.
@@ -89,7 +89,7 @@ pub struct SimReport {
     pub statements: u64,
     /// Questions to models.
     pub model_calls: u64,
-    /// Anything that the yard was asked.
+    /// Anything that the workspaces were asked.
     pub workspace_calls: u64,
     /// How often each call was made.
     pub calls: BTreeMap<&'static str, u64>,

@@ -42,7 +42,7 @@ pub struct SimOdds {
     pub flaky: u64,
     /// A guard that does not start.
     pub unable: u64,
-    /// A yard that cannot do what was asked.
+    /// Workspaces that cannot do what was asked.
     pub error: u64,
     /// A guard that takes most of an hour.
     pub slow: u64,

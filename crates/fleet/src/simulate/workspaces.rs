@@ -1,4 +1,4 @@
-//! The yard of a simulation: git is a model, sessions follow a script, and everything
+//! The workspaces of a simulation: git is a model, sessions follow a script, and everything
 //! takes time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ struct SimSession {
     ended: Option<i64>,
 }
 
-/// What all yards of a simulation share; it outlives every crash.
+/// What all roles of a simulation share; it outlives every crash.
 pub(super) struct SimShared {
     pub(super) repo: SimRepo,
     pub(super) script: SimScript,
@@ -58,11 +58,11 @@ pub(super) struct SimShared {
     pub(super) model_calls: u64,
     /// Anything that was asked.
     pub(super) calls: u64,
-    /// Breaks of the yard, for tests of the checkers.
+    /// Breaks of the workspaces, for tests of the checkers.
     pub(super) flaw: Option<SimFlaw>,
 }
 
-/// Ways in which a yard could be wrong.
+/// Ways in which workspaces could be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code))]
 pub(crate) enum SimFlaw {
@@ -124,7 +124,7 @@ impl SimShared {
     }
 }
 
-/// The yard of one role.
+/// The workspaces of one role.
 #[derive(Clone)]
 pub(super) struct SimWorkspaces {
     pub(super) world: SimWorld,

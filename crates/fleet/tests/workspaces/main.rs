@@ -1,4 +1,4 @@
-//! The yard of one machine on real git, with scripted agents.
+//! The workspaces of one machine on real git, with scripted agents.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
@@ -40,7 +40,7 @@ fn without_quota(repo: &mut TestRepo) {
     repo.write_config();
 }
 
-/// What the yard answers.
+/// What the workspaces answer.
 #[track_caller]
 fn ask(repo: &TestRepo, op: &str, order: &Value) -> Value {
     let run = repo.runner(&[op, &order.to_string()]).success();

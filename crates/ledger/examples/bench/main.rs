@@ -307,7 +307,7 @@ async fn floor_on_sqlite(path: &std::path::Path) -> SqlitePool {
     pool
 }
 
-/// From the end of a commit to the claim by somebody who waited for a hint.
+/// From the end of a commit to the claim by somebody who waited for a notification.
 async fn idle_latency(store: &Store) -> Vec<Figure> {
     let (writer, claimer) = (open(store, 2).await, open(store, 2).await);
     let mut notifications = claimer.listen().await.unwrap();

@@ -2,8 +2,8 @@
 //!
 //! A statement costs a server more than most of what it says: callers who come while others
 //! are being served wait in a line for each kind, and the longest line is served next, in
-//! one go. The busier a process is, the less each caller costs. Nobody waits for company:
-//! whoever comes to an empty house is served at once.
+//! one go. The busier a process is, the less each caller costs. Nobody waits for others to join:
+//! whoever comes when no call is under way is served at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 /// How many are served in one go at most.
 const MOST: usize = 32;
-/// How many lines are served at once: two would serve each other's guests one by one.
+/// How many lines are served at once: two would serve each other's callers one by one.
 const TABLES: usize = 1;
 /// Whoever waited for so long is not passed over any more.
 const PATIENCE: Duration = Duration::from_millis(20);

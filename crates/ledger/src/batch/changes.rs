@@ -54,7 +54,7 @@ impl ChangeWriter {
     }
 
     async fn say(&self, changes: &[StoreChange]) -> Result<(), StoreError> {
-        let lent = self.connections.lend().await;
+        let lent = self.connections.acquire().await;
         let lent = lent.map_err(|error| failed(&error))?;
         let statements = Arc::clone(&self.statements);
         let mut tx = PostgresTx::new(lent, StoreAccess::Once, statements);

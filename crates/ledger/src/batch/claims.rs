@@ -1,6 +1,6 @@
 //! Claims of several callers in one transaction.
 //!
-//! Only what is plain is claimed in company: a task that nothing stands in the way of. For
+//! Only what is plain is claimed in a batch: a task that nothing stands in the way of. For
 //! anything else its caller goes alone.
 
 use runner_lifecycle::decide::Decision;

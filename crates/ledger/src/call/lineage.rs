@@ -131,7 +131,7 @@ impl LineageFacts {
             runs: &self.runs,
             complete: false,
         });
-        // Locks of other tasks that overlap each other are those tasks' trouble.
+        // Locks of other tasks that overlap each other are those tasks' own problem.
         found.retain(|found| self.tasks.iter().any(|task| found.concerns(&task.id)));
         Ok(found)
     }

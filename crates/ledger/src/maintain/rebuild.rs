@@ -41,7 +41,7 @@ pub struct RebuildReport {
     pub hopeless: Vec<RowDifference>,
     /// How many locks and leases of tasks that do not exist were ended.
     pub released: u64,
-    /// Tasks about which something else was mended.
+    /// Tasks about which something else was repaired.
     pub mended: Vec<TaskId>,
 }
 
@@ -206,7 +206,7 @@ const LEASES_OF_NOBODY: &str =
 
 impl Ledger {
     /// Makes every row that differs anew from its events, in one transaction, and with it
-    /// what the index of ready tasks says about every task. Then mends every contradiction
+    /// what the index of ready tasks says about every task. Then repairs every contradiction
     /// that has a repair, each task in a transaction of its own, with an event.
     pub async fn rebuild(&self) -> Result<RebuildReport, LedgerError> {
         let mut rebuilt = self.rebuild_rows().await?;
@@ -218,7 +218,7 @@ impl Ledger {
             match self.call(&repair).await {
                 Ok(outcome) if outcome.answer == Answer::Unchanged => {}
                 Ok(_) => rebuilt.mended.push(id.clone()),
-                // Somebody was faster, or nothing can be said of it before it is mended.
+                // Somebody was faster, or nothing can be said of it before it is repaired.
                 Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -237,7 +237,7 @@ impl Ledger {
     }
 
     /// What keeps a task from going on: contradictions that keep one from being done, and
-    /// others that can be mended, about it, its lineage and overlapping locks.
+    /// others that can be repaired, about it, its lineage and overlapping locks.
     pub(crate) async fn contradictions(
         &self,
         id: &TaskId,

@@ -51,7 +51,7 @@ pub struct AccountView {
 pub struct RedBase {
     /// The commit.
     pub commit: String,
-    /// The task that was made to mend it.
+    /// The task that was made to fix it.
     pub task: TaskId,
 }
 
@@ -252,7 +252,7 @@ impl Ledger {
         })
     }
 
-    /// The base that was found red, and who mends it.
+    /// The base that was found red, and who fixes it.
     pub async fn red_base(&self) -> Result<Option<RedBase>, StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT value FROM flags WHERE name = 'red_base'";

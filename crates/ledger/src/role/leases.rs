@@ -1,6 +1,6 @@
 //! Seats: of some roles there is one at a time, and the others stand by.
 //!
-//! A seat orders, it does not protect: what its holder writes is decided by the rules of
+//! A role lease orders, it does not protect: what its holder writes is decided by the rules of
 //! each task, so that two holders for a moment do no harm.
 
 use runner_lifecycle::Timestamp;
@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::ledger::Ledger;
 use crate::store::engine::{SqlArg, StoreAccess, all, one, run};
 
-/// A seat, as it stands in the store.
+/// A role lease, as it stands in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleLease {
     /// Which.
@@ -25,7 +25,7 @@ pub struct RoleLease {
     pub expires_at: Timestamp,
 }
 
-/// What became of a try to sit down.
+/// What became of a try to take one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoleLeaseAttempt {
     /// It is yours, with this token.
@@ -51,7 +51,7 @@ const RENEW: &str = "UPDATE seats SET renewed_at = $3, expires_at = $4 \
 const RELEASE: &str = "UPDATE seats SET expires_at = $3 WHERE name = $1 AND token = $2";
 
 impl Ledger {
-    /// Takes a seat that is free, or one that this holder had before.
+    /// Takes a role lease that is free, or one that this holder had before.
     pub async fn take_role(
         &self,
         role: &str,
@@ -82,7 +82,7 @@ impl Ledger {
         })
     }
 
-    /// Keeps a seat. False: somebody else has it by now.
+    /// Renews a role lease. False: another holder has it by now.
     pub async fn stay(
         &self,
         role: &str,
@@ -103,7 +103,7 @@ impl Ledger {
         Ok(kept)
     }
 
-    /// Gives a seat up, so that those who stand by need not wait.
+    /// Gives a role lease up, so that those who stand by need not wait.
     pub async fn release_role(&self, role: &str, token: u64) -> Result<(), StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *tx).await?;
@@ -118,7 +118,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Every seat that somebody ever had.
+    /// Every role lease that was ever taken.
     pub async fn role_leases(&self) -> Result<Vec<RoleLease>, StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let sql = "SELECT name, holder, token, renewed_at, expires_at FROM seats ORDER BY name";

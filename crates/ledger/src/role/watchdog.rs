@@ -1,7 +1,7 @@
-//! The keeper: ends leases that nobody renewed and wakes tasks whose time has come.
+//! The watchdog: ends leases that nobody renewed and wakes tasks whose time has come.
 //!
-//! It sleeps until the next deadline, a hint or a cancel, and asks the store nothing in
-//! between. A hint may be lost, so it also looks every five minutes.
+//! It sleeps until the next deadline, a notification or a cancel, and asks the store nothing in
+//! between. A notification may be lost, so it also looks every five minutes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const LOOK_EVERY_SECS: u64 = 5 * 60;
 /// How much is looked at in one go.
 const BATCH: u32 = 100;
 
-/// Why the keeper woke, and what it did.
+/// Why the watchdog woke, and what it did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchdogReport {
     /// Tasks whose lease or length had ended.
@@ -36,7 +36,7 @@ pub struct Watchdog {
     notifications: StoreNotifications,
     name: String,
     armed: Timestamp,
-    /// Leases that get time because this keeper was late, by their token.
+    /// Leases that get time because this watchdog was late, by their token.
     grace: BTreeMap<(TaskId, u64), Timestamp>,
 }
 

@@ -162,7 +162,7 @@ pub trait Engine: Send + Sync {
     /// Creates what is missing, refuses what is newer.
     fn migrate(&self) -> StoreFuture<'_, ()>;
 
-    /// Tells everybody who listens that something has changed. A hint: it may be lost.
+    /// Tells everybody who listens that something has changed. A notification: it may be lost.
     fn announce(&self);
 
     /// Waits until everything that was announced is told.

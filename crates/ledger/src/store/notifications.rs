@@ -1,4 +1,4 @@
-//! Hearing that something has changed. A hint: whoever listens looks by itself, too.
+//! Hearing that something has changed. Only a notification: whoever listens looks by itself, too.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -46,7 +46,7 @@ impl StoreNotifications {
         Ok(StoreNotifications(NotificationSource::Sidecar { fd, path }))
     }
 
-    /// Waits for the next hint. A connection that broke is one as well: whatever was said
+    /// Waits for the next notification. A connection that broke is one as well: whatever was said
     /// meanwhile was not heard.
     pub async fn next(&mut self) {
         match &mut self.0 {

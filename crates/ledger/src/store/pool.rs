@@ -1,4 +1,4 @@
-//! Connections that are lent and given back without a word.
+//! Connections that callers take and give back without a check.
 //!
 //! The pool asks every connection whether it lives whenever it is given back: a message and
 //! an answer for every call. Whoever gives one back here has just had its answer.
@@ -22,7 +22,7 @@ pub(crate) struct ConnectionPool<DB: Database> {
     free: Mutex<Option<Vec<Free<DB>>>>,
     /// How many are kept at most.
     room: usize,
-    /// Whoever comes when all are lent waits here for one that is given back: the pool does
+    /// Whoever comes when all are taken waits here for one that is given back: the pool does
     /// not know of it.
     turns: Arc<Semaphore>,
 }
@@ -42,7 +42,7 @@ impl<DB: Database> ConnectionPool<DB> {
         free.as_mut()?.pop()
     }
 
-    pub(crate) async fn lend(self: &Arc<Self>) -> Result<PooledConnection<DB>, sqlx::Error> {
+    pub(crate) async fn acquire(self: &Arc<Self>) -> Result<PooledConnection<DB>, sqlx::Error> {
         let patience = self.pool.options().get_acquire_timeout();
         let turn = Arc::clone(&self.turns).acquire_owned();
         let turn = tokio::time::timeout(patience, turn).await;
@@ -50,14 +50,14 @@ impl<DB: Database> ConnectionPool<DB> {
         let turn = turn.map_err(|_| sqlx::Error::PoolClosed)?;
         while let Some((mut connection, since)) = self.take() {
             if since.elapsed() < STALE || connection.ping().await.is_ok() {
-                return Ok(self.lent(connection, turn));
+                return Ok(self.pooled(connection, turn));
             }
             connection.close_on_drop();
         }
-        Ok(self.lent(self.pool.acquire().await?, turn))
+        Ok(self.pooled(self.pool.acquire().await?, turn))
     }
 
-    fn lent(
+    fn pooled(
         self: &Arc<Self>,
         connection: PoolConnection<DB>,
         turn: OwnedSemaphorePermit,
@@ -70,7 +70,7 @@ impl<DB: Database> ConnectionPool<DB> {
         }
     }
 
-    /// Ends all connections; those that are lent end when they are given back.
+    /// Ends all connections; those that are taken end when they are given back.
     pub(crate) async fn close(&self) {
         let free = self
             .free
@@ -175,11 +175,11 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let (connections, lent) = runtime.block_on(async {
+        let (connections, pooled) = runtime.block_on(async {
             let connections = connections(2);
             let (one, mut other) = (
-                connections.lend().await.unwrap(),
-                connections.lend().await.unwrap(),
+                connections.acquire().await.unwrap(),
+                connections.acquire().await.unwrap(),
             );
             drop(one);
             // Asked, and never answered.
@@ -187,25 +187,25 @@ mod tests {
             (connections, other)
         });
         drop(runtime);
-        drop(lent);
+        drop(pooled);
         drop(connections);
     }
 
     #[tokio::test]
     async fn whoever_comes_when_all_are_lent_waits_for_one() {
         let connections = connections(1);
-        let one = connections.lend().await.unwrap();
+        let one = connections.acquire().await.unwrap();
         assert!(matches!(
-            connections.lend().await,
+            connections.acquire().await,
             Err(sqlx::Error::PoolTimedOut)
         ));
-        let (next, ()) = tokio::join!(connections.lend(), async { drop(one) });
+        let (next, ()) = tokio::join!(connections.acquire(), async { drop(one) });
         drop(next.unwrap());
         assert_eq!(
             connections.free.lock().unwrap().as_ref().map(Vec::len),
             Some(1)
         );
         connections.close().await;
-        assert!(connections.lend().await.is_err());
+        assert!(connections.acquire().await.is_err());
     }
 }

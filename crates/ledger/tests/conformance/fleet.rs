@@ -1,4 +1,4 @@
-//! What the roles of a fleet keep: agents, seats, spendings, and what is looked at without
+//! What the roles of a fleet keep: agents, role leases, spendings, and what is looked at without
 //! a scan.
 
 use runner_ledger::{NewAgent, RoleLeaseAttempt, RunSpending, SpendingTotals};

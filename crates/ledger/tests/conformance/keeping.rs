@@ -1,4 +1,4 @@
-//! The keeper: deadlines, hints, and how quiet it is in between.
+//! The watchdog: deadlines, notifications, and how quiet it is in between.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Damage in the raw tables, and how the cycle manager's way mends it.
+//! Damage in the raw tables, and how the cycle manager's way fixes it.
 
 use runner_ledger::{Ledger, LedgerCall};
 use runner_lifecycle::reconcile::{InconsistencyKind, InconsistencyRepair};
@@ -12,7 +12,7 @@ use crate::support::*;
 struct Damage {
     kind: InconsistencyKind,
     sql: &'static str,
-    /// The task that is mended, and where it stands then.
+    /// The task that is fixed, and where it stands then.
     mended: (&'static str, TaskState),
 }
 
@@ -360,7 +360,7 @@ pub(crate) async fn a_merge_goes_on_after_the_repair(world: World) {
     assert!(recorded.task.intent.is_some());
 }
 
-/// What only a person can mend is counted, and then left to one.
+/// What only a person can fix is counted, and then left to one.
 pub(crate) async fn what_cannot_be_mended_is_parked(world: World) {
     let ledger = world.open().await;
     made(&ledger, new_task("a", "src")).await;

@@ -147,7 +147,7 @@ pub(crate) async fn claims_at_once_keep_the_rules(world: World) {
     assert_clean(&ledger.check().await.unwrap());
 }
 
-/// The same claim in company with itself and with others gets one lease.
+/// The same claim in a batch with itself and with others gets one lease.
 pub(crate) async fn a_claim_in_a_batch_with_itself_gets_one_lease(world: World) {
     let ledger = world.open_with(6).await;
     for at in 0..6 {
@@ -171,7 +171,7 @@ pub(crate) async fn a_claim_in_a_batch_with_itself_gets_one_lease(world: World) 
     assert_clean(&ledger.check().await.unwrap());
 }
 
-/// Nobody gets anything while everything is paused, in company either.
+/// Nobody gets anything while everything is paused, in a batch either.
 pub(crate) async fn nothing_is_claimed_at_once_while_paused(world: World) {
     let ledger = world.open_with(6).await;
     for at in 0..4 {

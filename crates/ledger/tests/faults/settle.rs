@@ -12,7 +12,7 @@ use crate::support::{self, id, packet};
 const STEPS_EACH: usize = 4;
 const STEPS_MORE: usize = 500;
 
-/// Lets workers, judges, keeper and manager take turns until every task has ended.
+/// Lets workers, judges, watchdog and manager take turns until every task has ended.
 pub(crate) async fn settle(ledger: &Ledger, clock: &FastClock) -> usize {
     clock.freeze();
     let mut watchdog = Watchdog::new(ledger.clone(), "keeper").await.unwrap();

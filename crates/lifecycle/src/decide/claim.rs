@@ -120,7 +120,7 @@ fn check_merge(draft: &Draft<'_>, claim: &Claim) -> Result<Vec<Resource>, Refusa
     }
     if task.intent.is_none() {
         may_start(draft)?;
-        // What mends the base does not queue behind those who wait for that.
+        // What fixes the base does not queue behind those who wait for that.
         if !draft.facts.is_merge_head && !task.mends_base() {
             return Err(Refusal::new(
                 RefusalCode::LockConflict,

@@ -64,7 +64,7 @@ impl Reply {
                 },
                 _ => Client::Idle,
             },
-            // A packet that is refused can be mended; a lease that is gone cannot.
+            // A packet that is refused can be repaired; a lease that is gone cannot.
             (Reply::Refusal(refusal), _) if refusal.code == RefusalCode::AcceptanceFailed => busy(),
             _ => Client::Idle,
         };

@@ -143,7 +143,7 @@ impl FleetRepo {
     }
 }
 
-/// A bench that goes away with this value.
+/// A checkout that is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct CleanCheckout<'w> {
     repo: &'w FleetRepo,

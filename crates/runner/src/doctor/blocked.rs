@@ -136,24 +136,30 @@ impl FolderContext<'_> {
 pub(super) fn remedy(
     allowed: &[PathBuf],
     wanted: &[PathBuf],
-    ground: &FolderContext<'_>,
+    folder_context: &FolderContext<'_>,
 ) -> String {
     if wanted.is_empty() {
         return "its output names no folder that it could not write to: find out where it writes, and add that folder to [sandbox] writable"
             .to_owned();
     }
-    let names: Vec<String> = wanted.iter().map(|path| ground.shown(path)).collect();
+    let names: Vec<String> = wanted
+        .iter()
+        .map(|path| folder_context.shown(path))
+        .collect();
     let list: Vec<String> = allowed
         .iter()
         .chain(wanted)
-        .map(|path| format!("\"{}\"", ground.shown(path)))
+        .map(|path| format!("\"{}\"", folder_context.shown(path)))
         .collect();
     let mut text = format!(
         "it could not write to {}; in .runner/state/config.toml: [sandbox] writable = [{}] (the whole list: it replaces the usual one)",
         names.join(", "),
         list.join(", ")
     );
-    if wanted.iter().any(|path| (ground.kind)(path).is_none()) {
+    if wanted
+        .iter()
+        .any(|path| (folder_context.kind)(path).is_none())
+    {
         text.push_str("; make it first, for what is not there is left out");
     }
     text
@@ -242,7 +248,7 @@ mod tests {
     #[test]
     fn folders_that_are_not_too_broad() {
         let on_path = [PathBuf::from("/h/u/.tool/bin")];
-        let ground = FolderContext {
+        let folder_context = FolderContext {
             home: Some(Path::new("/h/u")),
             on_path: &on_path,
             kind: &kind,
@@ -260,29 +266,29 @@ mod tests {
             ("/opt/y/z", "/opt/y"),
             ("/new/y/z", "/new/y"),
         ] {
-            let folder = ground.folder_for(Path::new(path));
-            assert_eq!(ground.shown(&folder), expected, "{path}");
+            let folder = folder_context.folder_for(Path::new(path));
+            assert_eq!(folder_context.shown(&folder), expected, "{path}");
         }
     }
 
     #[test]
     fn the_line_for_the_config_is_complete() {
-        let ground = FolderContext {
+        let folder_context = FolderContext {
             home: Some(Path::new("/h/u")),
             on_path: &[],
             kind: &kind,
         };
         let cache = [PathBuf::from("/h/u/.cache")];
-        let text = remedy(&cache, &["/h/u/.tool".into()], &ground);
+        let text = remedy(&cache, &["/h/u/.tool".into()], &folder_context);
         assert!(text.contains("could not write to ~/.tool; in"), "{text}");
         assert!(
             text.contains("writable = [\"~/.cache\", \"~/.tool\"]"),
             "{text}"
         );
         assert!(!text.contains("make it first"), "{text}");
-        let text = remedy(&[], &["/h/u/.new".into()], &ground);
+        let text = remedy(&[], &["/h/u/.new".into()], &folder_context);
         assert!(text.contains("writable = [\"~/.new\"]"), "{text}");
         assert!(text.contains("make it first"), "{text}");
-        assert!(remedy(&cache, &[], &ground).contains("names no folder"));
+        assert!(remedy(&cache, &[], &folder_context).contains("names no folder"));
     }
 }

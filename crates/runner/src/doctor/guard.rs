@@ -305,7 +305,7 @@ fn remedy_inside(config: &Config, git: &Git, ran: &DoctorRunOutput) -> String {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let path_var = std::env::var_os("PATH").unwrap_or_default();
     let on_path: Vec<PathBuf> = std::env::split_paths(&path_var).collect();
-    let ground = FolderContext {
+    let folder_context = FolderContext {
         home: home.as_deref(),
         on_path: &on_path,
         kind: &|path| {
@@ -327,11 +327,15 @@ fn remedy_inside(config: &Config, git: &Git, ran: &DoctorRunOutput) -> String {
     let mut wanted: Vec<PathBuf> = denied
         .iter()
         .filter(|path| !settled.iter().any(|folder| path.starts_with(folder)))
-        .map(|path| ground.folder_for(path))
+        .map(|path| folder_context.folder_for(path))
         .collect();
     wanted.sort();
     wanted.dedup();
-    blocked::remedy(&allowed(config, home.as_deref(), root), &wanted, &ground)
+    blocked::remedy(
+        &allowed(config, home.as_deref(), root),
+        &wanted,
+        &folder_context,
+    )
 }
 
 /// What `[sandbox] writable` comes to now.

@@ -47,9 +47,9 @@ pub fn retry(
     attempts: Option<u32>,
     context: &mut RunContext<'_>,
 ) -> Result<RetryReport> {
-    let desk = LockedProject::open(project, context)?;
+    let locked = LockedProject::open(project, context)?;
     let state = state::load(project)?;
-    let run_id = desk.check_run(&state)?;
+    let run_id = locked.check_run(&state)?;
     let bytes = state::tree_bytes(project)
         .map_err(|error| validate::no_tree(project, &step::unreadable(&error)))?;
     let mut root =
@@ -69,7 +69,7 @@ pub fn retry(
         granted.max_attempts,
         &sha256_hex(&bytes),
     );
-    let commit = desk.commit(paths::TREE, &bytes, &message, context)?;
+    let commit = locked.commit(paths::TREE, &bytes, &message, context)?;
     Ok(RetryReport {
         run_id,
         node_id: node_id.to_owned(),

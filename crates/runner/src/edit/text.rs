@@ -116,10 +116,10 @@ pub fn edit(
     text: EditText<'_>,
     context: &mut RunContext<'_>,
 ) -> Result<EditReport> {
-    let desk = LockedProject::open(project, context)?;
+    let locked = LockedProject::open(project, context)?;
     let run_state =
         state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
-    check_place(&desk, target, &run_state)?;
+    check_place(&locked, target, &run_state)?;
     let path = project.root().join(target.path());
     let current = match files::read_regular(&path, target.max_bytes()) {
         Ok(bytes) => Some(bytes),
@@ -127,7 +127,7 @@ pub fn edit(
         Err(_) => None,
     };
     let base = match target {
-        EditTarget::Tree => valid_tree(&desk, current.as_deref(), &run_state)?,
+        EditTarget::Tree => valid_tree(&locked, current.as_deref(), &run_state)?,
         _ => None,
     };
     let shown = current.as_deref().or(base.as_deref()).unwrap_or_default();
@@ -158,7 +158,7 @@ pub fn edit(
     }
     let sha256 = (target == EditTarget::Tree).then(|| sha256_hex(&accepted.bytes));
     let message = message::edit_message(target.as_str(), sha256.as_deref());
-    let commit = desk
+    let commit = locked
         .commit(target.path(), &accepted.bytes, &message, context)
         .map_err(|error| draft.keep(error))?;
     report.commit = Some(commit);
@@ -166,13 +166,13 @@ pub fn edit(
 }
 
 /// A run that has begun is edited on its branch, with nothing uncommitted.
-fn check_place(desk: &LockedProject<'_>, target: EditTarget, run_state: &RunState) -> Result<()> {
+fn check_place(locked: &LockedProject<'_>, target: EditTarget, run_state: &RunState) -> Result<()> {
     let Some(run_id) = &run_state.run_id else {
         return Ok(());
     };
-    let status = desk.git.status()?;
+    let status = locked.git.status()?;
     if target == EditTarget::Goal {
-        // The goal may be what has to be mended: the branch alone must fit.
+        // The goal may be what has to be fixed: the branch alone must fit.
         let wanted = branch_of(run_id);
         if status.branch.as_deref() != Some(&wanted) {
             return Err(step::identity_error(&format!(
@@ -181,7 +181,7 @@ fn check_place(desk: &LockedProject<'_>, target: EditTarget, run_state: &RunStat
         }
     } else {
         let goal =
-            state::load_goal(desk.project).map_err(|problem| state::into_error(&[problem]))?;
+            state::load_goal(locked.project).map_err(|problem| state::into_error(&[problem]))?;
         step::check_identity(&goal, run_state, &status)?;
     }
     step::check_clean(&status)
@@ -190,7 +190,7 @@ fn check_place(desk: &LockedProject<'_>, target: EditTarget, run_state: &RunStat
 /// The tree that an edit is judged by: the one on disk, or the last valid one that
 /// the branch has. `None` before the first start.
 fn valid_tree(
-    desk: &LockedProject<'_>,
+    locked: &LockedProject<'_>,
     current: Option<&[u8]>,
     run_state: &RunState,
 ) -> Result<Option<Vec<u8>>> {
@@ -200,8 +200,8 @@ fn valid_tree(
     if run_state.run_id.is_none() {
         return Ok(None);
     }
-    for commit in GitHistory::from(&desk.git, "HEAD") {
-        if let Some(bytes) = desk.git.file_at(&commit?.id, paths::TREE)?
+    for commit in GitHistory::from(&locked.git, "HEAD") {
+        if let Some(bytes) = locked.git.file_at(&commit?.id, paths::TREE)?
             && state::check_tree(&bytes).is_ok()
         {
             return Ok(Some(bytes));

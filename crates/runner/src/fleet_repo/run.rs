@@ -128,7 +128,7 @@ impl FleetRepo {
                 .and_then(|(git, tip)| self.git.take_over(&git, &tip, &begin).map(|()| tip));
             match taken {
                 Ok(tip) => report.result = self.publish(&order, &base, &tip, guard)?,
-                // What a session made of its repository is no trouble of anybody else's.
+                // What a session made of its repository is no error of anything else.
                 Err(error) => {
                     report.end.status = LoopStatus::Error;
                     report.why.clone_from(&error.message);

@@ -23,7 +23,7 @@ use crate::step::containment::ContainmentChoice;
 use crate::step::disarm;
 use crate::step::{self, StepContext, StepLeaf, StepReport, StepResult};
 
-/// Pauses before a passing trouble is tried again.
+/// Pauses before a transient error is tried again.
 const RETRY_DELAYS_SECS: [u64; 3] = [10, 60, 300];
 
 /// How long a quota is waited for when nobody said until when.

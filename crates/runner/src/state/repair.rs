@@ -32,7 +32,7 @@ pub(crate) fn pending(git: &Git, head: &str, run_id: &str) -> Result<Option<Pend
             continue;
         }
         match ByHand::parse(subject) {
-            // A person has mended the tree, or found it in order.
+            // A person has repaired the tree, or found it in order.
             Some(by_hand) if by_hand.settles_tree() => return Ok(None),
             Some(_) => continue,
             None => {}

@@ -217,7 +217,7 @@ pub fn find_node(project: &Project, id: &str) -> Result<()> {
     })?
 }
 
-/// The tree cannot be shown: whose turn is it to mend it?
+/// The tree cannot be shown: whose turn is it to repair it?
 pub(crate) fn no_tree(project: &Project, findings: &[TreeFinding]) -> Error {
     let error = step::invalid_tree(findings);
     if repair_is_pending(project) {

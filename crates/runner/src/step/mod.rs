@@ -403,7 +403,7 @@ pub(crate) fn check_identity(
 }
 
 /// Nothing of a run is checked out here, but there are runs: not the missing
-/// files are the trouble, but the branch.
+/// files are the problem, but the branch.
 fn elsewhere(context: &StepContext<'_, '_>, error: &Error) -> Option<Error> {
     if error.code != ErrorCode::Layout {
         return None;

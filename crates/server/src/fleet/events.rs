@@ -32,7 +32,7 @@ const MAX_CLIENTS: usize = 256;
 const BATCH: u32 = 100;
 /// How many frames may wait for one client; then its reader waits, too.
 const QUEUE: usize = 16;
-/// A hint may be lost: so long nobody looks by himself.
+/// A notification may be lost: for so long nobody looks on their own.
 const LOOK_EVERY: Duration = Duration::from_secs(5 * 60);
 /// What is being written will be there soon.
 const SOON: Duration = Duration::from_millis(50);

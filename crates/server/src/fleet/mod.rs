@@ -135,7 +135,7 @@ impl FleetState {
         &self.0.expiries
     }
 
-    /// How many planners are at work: their seat is held.
+    /// How many planners are at work: their role lease is held.
     async fn planners(&self) -> Result<u32, StoreError> {
         let now = self.ledger().now().await?;
         let role_leases = self.ledger().role_leases().await?;

@@ -1,4 +1,4 @@
-//! What every role of a fleet stands on: the project, its config, the ledger and the yard.
+//! What every role of a fleet needs: the project, its config, the ledger and the workspaces.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -75,12 +75,12 @@ impl CommandContext {
         let project = Project::of_work_tree(dir)?;
         let root = project.root().to_owned();
         // The first look makes the fleet's folder, which ignores itself.
-        let workshop = FleetRepo::open(&root, None).or_else(|error| match base_of(&root) {
+        let repo = FleetRepo::open(&root, None).or_else(|error| match base_of(&root) {
             Some(base) => FleetRepo::open(&root, Some(&base)),
             None => Err(error),
         })?;
         let mut guessed = None;
-        if let Err(error) = workshop.config_text() {
+        if let Err(error) = repo.config_text() {
             if error.code != ErrorCode::Layout {
                 return Err(error);
             }
@@ -88,7 +88,7 @@ impl CommandContext {
             runner::files::write_whole(&root.join(paths::FLEET_CONFIG), guess.config.as_bytes())?;
             guessed = Some(guess);
         }
-        let config = workshop.config()?;
+        let config = repo.config()?;
         let base = &config.fleet.base;
         let doing = SessionActivities::default();
         let workspaces = LocalWorkspaces::open(WorkspaceContext {
@@ -262,7 +262,7 @@ pub(super) fn requirement(given: Option<&str>) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// A yard's words as an error.
+/// An error of the workspaces as one of the command line.
 pub(super) fn in_words(error: &WorkspaceError) -> Error {
     Error::new(ErrorCode::Git, error.0.clone())
 }

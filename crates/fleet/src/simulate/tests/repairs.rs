@@ -8,7 +8,7 @@ use super::super::script::{PersonAction, SimBehaviour, id};
 use super::scenarios::{calm, one_task};
 use super::*;
 
-/// Whenever it is said, the cycle manager looks, mends what there is, and the task goes on
+/// Whenever it is said, the cycle manager looks, repairs what there is, and the task goes on
 /// where it was: no work is done twice.
 #[test]
 fn a_task_goes_on_after_its_repair() {

@@ -350,7 +350,7 @@ fn an_idle_fleet_costs_nothing() {
     let allowed = [
         ("listen", 7),
         ("register", agents),
-        // Once a minute for each agent and each seat.
+        // Once a minute for each agent and each role lease.
         ("seen", 60 * agents),
         ("sit", 2),
         ("stay", 60 * 2),

@@ -30,7 +30,7 @@ const UPGRADE_LOCK: i64 = 0x7275_6e6c;
 /// How long a caller waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(20);
 
-/// How far apart hints are at least.
+/// How far apart notifications are at least.
 const BETWEEN_HINTS: Duration = Duration::from_millis(10);
 
 /// Whatever the server's defaults are: each statement, also of a function, sees what was
@@ -39,7 +39,7 @@ const BETWEEN_HINTS: Duration = Duration::from_millis(10);
 pub(crate) const SETTINGS: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL \
      READ COMMITTED; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
      SET jit = off";
-/// A hint that a crash loses need not be on disk before it is heard.
+/// A notification that a crash loses need not be on disk before it is heard.
 const NOT_DURABLE: &str = "SET synchronous_commit = off";
 
 /// A database on a server.
@@ -138,7 +138,7 @@ async fn version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
 impl Engine for PostgresEngine {
     fn begin(&self, access: StoreAccess) -> StoreFuture<'_, Box<dyn StoreTx>> {
         Box::pin(async move {
-            let got = self.connections.lend().await;
+            let got = self.connections.acquire().await;
             let connection = got.map_err(|error| failed(&error))?;
             let statements = Arc::clone(&self.statements);
             let tx: Box<dyn StoreTx> = Box::new(PostgresTx::new(connection, access, statements));
@@ -199,12 +199,12 @@ impl Engine for PostgresEngine {
 ///
 /// NOTIFY inside the transaction would queue all commits one behind the other: the
 /// server holds a lock from the notification until the commit is on disk. Told
-/// afterwards, several changes become one hint, and a busy ledger is not kept busy by its
-/// hints.
+/// afterwards, several changes become one notification, and a busy ledger is not kept busy by its
+/// notifications.
 struct Announcer {
     voice: PgPool,
     state: Mutex<Telling>,
-    /// When the next hint may be given.
+    /// When the next notification may be given.
     next: Mutex<Instant>,
     told: Notify,
 }
@@ -213,7 +213,7 @@ struct Announcer {
 enum Telling {
     Nothing,
     Once,
-    /// Something changed after the hint that is on its way.
+    /// Something changed after the notification that is on its way.
     Again,
 }
 
@@ -222,7 +222,7 @@ impl Announcer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When a hint may be given: at once, if none was given a moment ago.
+    /// When a notification may be given: at once, if none was given a moment ago.
     fn next_hint(&self) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = (*next).max(Instant::now());
@@ -244,7 +244,7 @@ impl Announcer {
                 tokio::time::sleep_until(this.next_hint()).await;
                 *this.state() = Telling::Once;
                 statements.fetch_add(1, Ordering::Relaxed);
-                // A hint that cannot be given is none: everybody looks regularly.
+                // A notification that cannot be given is none: everybody looks regularly.
                 let _ = sqlx::query("SELECT pg_notify($1, '')")
                     .bind(CHANNEL)
                     .execute(&this.voice)

@@ -46,12 +46,13 @@ pub(crate) struct PostgresTx {
 macro_rules! ask {
     ($tx:expr, $connection:ident => $question:expr) => {{
         $tx.statements.fetch_add(1, Ordering::Relaxed);
-        let lent = $tx.connection.as_mut();
-        let lent = lent.ok_or_else(|| StoreError::Other("the transaction is over".to_owned()))?;
+        let pooled = $tx.connection.as_mut();
+        let pooled =
+            pooled.ok_or_else(|| StoreError::Other("the transaction is over".to_owned()))?;
         let gone = || StoreError::Other("the connection is gone".to_owned());
-        let $connection = lent.ask().ok_or_else(gone)?;
+        let $connection = pooled.ask().ok_or_else(gone)?;
         let answer = $question.await;
-        lent.answered(&answer);
+        pooled.answered(&answer);
         answer.map_err(|error| failed(&error))
     }};
 }
@@ -210,22 +211,22 @@ impl StoreTx for PostgresTx {
 impl Drop for PostgresTx {
     /// A connection with an open transaction is not given back before that is undone.
     fn drop(&mut self) {
-        let Some(mut lent) = self.connection.take().filter(|_| self.begun) else {
+        let Some(mut pooled) = self.connection.take().filter(|_| self.begun) else {
             return;
         };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             // Nobody is left who could wait for it: the server undoes it.
-            lent.cut();
+            pooled.cut();
             return;
         };
         runtime.spawn(async move {
-            let undone = match lent.ask() {
+            let undone = match pooled.ask() {
                 Some(connection) => connection.execute("ROLLBACK").await,
                 None => return,
             };
-            lent.answered(&undone);
+            pooled.answered(&undone);
             if undone.is_err() {
-                lent.close();
+                pooled.close();
             }
         });
     }

@@ -158,7 +158,7 @@ impl Engine for SqliteEngine {
             let statements = Arc::clone(&self.statements);
             if access != StoreAccess::Read {
                 let turn = Arc::clone(&self.writer).lock_owned().await;
-                let open = self.connections.lend().await.map_err(|e| failed(&e))?;
+                let open = self.connections.acquire().await.map_err(|e| failed(&e))?;
                 let tx: Box<dyn StoreTx> = Box::new(SqliteWriter::new(open, statements, turn));
                 return Ok(tx);
             }
@@ -184,7 +184,7 @@ impl Engine for SqliteEngine {
     }
 
     fn announce(&self) {
-        // A hint that cannot be given is none: everybody looks regularly.
+        // A notification that cannot be given is none: everybody looks regularly.
         match &self.heard {
             NotifyChannel::Sidecar(path) => drop(notifications::touch(path)),
             NotifyChannel::Here(changes) => changes.send_modify(|count| *count += 1),

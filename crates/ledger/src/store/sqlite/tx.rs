@@ -94,11 +94,11 @@ macro_rules! ask {
         $tx.begun = true;
         $tx.statements.fetch_add(1, Ordering::Relaxed);
         let gone = || StoreError::Other("the transaction is over".to_owned());
-        let lent = $tx.connection.as_mut().ok_or_else(gone)?;
-        let connection = lent.ask().ok_or_else(gone)?;
+        let pooled = $tx.connection.as_mut().ok_or_else(gone)?;
+        let connection = pooled.ask().ok_or_else(gone)?;
         let script = std::mem::take(&mut $tx.waiting);
         let answer = script.query().$how(connection).await;
-        lent.answered(&answer);
+        pooled.answered(&answer);
         answer.map_err(|error| failed(&error))
     }};
 }
@@ -209,16 +209,16 @@ impl StoreTx for SqliteWriter {
 }
 
 /// Ends what is open, if anything is.
-async fn undo(mut lent: PooledConnection<Sqlite>) {
-    let Some(connection) = lent.ask() else {
+async fn undo(mut pooled: PooledConnection<Sqlite>) {
+    let Some(connection) = pooled.ask() else {
         return;
     };
     let undone = connection.execute("ROLLBACK").await;
-    lent.answered(&undone);
+    pooled.answered(&undone);
     // What could not begin, or was undone by the failure itself, is over.
     let over = |error: &sqlx::Error| error.to_string().contains("no transaction is active");
     if undone.is_err_and(|error| !over(&error)) {
-        lent.close();
+        pooled.close();
     }
 }
 
