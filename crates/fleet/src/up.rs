@@ -50,7 +50,7 @@ pub struct FleetContext {
 pub struct Fleet {
     context: RoleContext,
     account: String,
-    stopper: StopHandle,
+    stop_handle: StopHandle,
     sign: StopSign,
     giving: Giving,
     roles: JoinSet<(FleetRole, LedgerResult<()>)>,
@@ -68,7 +68,7 @@ pub struct Fleet {
 /// Who gives out work is stopped before everybody else: what somebody gives back on leaving
 /// is not given out again.
 struct Giving {
-    stopper: StopHandle,
+    stop_handle: StopHandle,
     sign: StopSign,
     /// Held by whoever gives out work, and by the fleet until it ends.
     at_work: Option<mpsc::Sender<()>>,
@@ -77,10 +77,10 @@ struct Giving {
 
 impl Giving {
     fn new() -> Giving {
-        let (stopper, sign) = StopHandle::new();
+        let (stop_handle, sign) = StopHandle::new();
         let (at_work, over) = mpsc::channel(1);
         Giving {
-            stopper,
+            stop_handle,
             sign,
             at_work: Some(at_work),
             over,
@@ -88,7 +88,7 @@ impl Giving {
     }
 
     async fn end(&mut self) {
-        self.stopper.stop();
+        self.stop_handle.stop();
         self.at_work = None;
         // Nobody ever sends anything: this ends with the last who holds it. A store that does
         // not answer holds nobody up.
@@ -115,7 +115,7 @@ static LIVES: AtomicU64 = AtomicU64::new(0);
 impl Fleet {
     /// A fleet in which nobody is at work yet.
     pub fn new(context: FleetContext) -> Fleet {
-        let (stopper, sign) = StopHandle::new();
+        let (stop_handle, sign) = StopHandle::new();
         let started = u64::try_from(context.clock.now().0).unwrap_or(0);
         let life = started.wrapping_shl(8) | (LIVES.fetch_add(1, Ordering::Relaxed) & 0xff);
         Fleet {
@@ -132,7 +132,7 @@ impl Fleet {
                 without: None,
             },
             account: context.account,
-            stopper,
+            stop_handle,
             sign,
             giving: Giving::new(),
             roles: JoinSet::new(),
@@ -289,7 +289,7 @@ impl Fleet {
     /// they held. Errors: what some could not give back is lost when its lease ends.
     pub async fn end(&mut self) -> Vec<LedgerError> {
         self.giving.end().await;
-        self.stopper.stop();
+        self.stop_handle.stop();
         let mut errors = Vec::new();
         while let Some(ended) = self.roles.join_next().await {
             if let Ok((_, Err(error))) = ended {

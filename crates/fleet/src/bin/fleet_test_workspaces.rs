@@ -123,17 +123,17 @@ async fn ask(
     order: TestOrder,
 ) -> Result<Value, WorkspaceError> {
     // It lives until the end: dropping it would raise the sign.
-    let (stopper, stop) = StopHandle::new();
+    let (stop_handle, stop) = StopHandle::new();
     if let Some(path) = order.stop_when.clone() {
         tokio::spawn(async move {
             while !path.exists() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            stopper.stop();
+            stop_handle.stop();
             std::future::pending::<()>().await;
         });
     } else {
-        std::mem::forget(stopper);
+        std::mem::forget(stop_handle);
     }
     let intent = Intent {
         old_base: order.old.clone(),

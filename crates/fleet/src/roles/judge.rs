@@ -273,7 +273,7 @@ impl JudgeRole {
         memory: &mut JudgeMemory,
         stop: &mut StopSign,
     ) -> LedgerResult<()> {
-        let (stopper, sign) = StopHandle::new();
+        let (stop_handle, sign) = StopHandle::new();
         let work = async {
             match case.lease.purpose {
                 LeasePurpose::Merge => {
@@ -282,7 +282,7 @@ impl JudgeRole {
                 _ => Box::pin(self.judge(&case, sign, stop.clone())).await,
             }
         };
-        let work = while_kept(&self.context, &case.lease, &stopper, work);
+        let work = while_kept(&self.context, &case.lease, &stop_handle, work);
         let mut work = std::pin::pin!(work);
         let mut outer = stop.clone();
         let ended = tokio::select! {
@@ -293,7 +293,7 @@ impl JudgeRole {
         if let Some(ended) = ended {
             return ended;
         }
-        stopper.stop();
+        stop_handle.stop();
         work.await
     }
 

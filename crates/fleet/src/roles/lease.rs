@@ -11,7 +11,7 @@ use crate::workspaces::StopHandle;
 ///
 /// It beats a little more often than it must, so that one that comes late is none that is
 /// missed.
-pub(crate) async fn keep_alive(context: &RoleContext, lease: &Lease, stopper: &StopHandle) {
+pub(crate) async fn keep_alive(context: &RoleContext, lease: &Lease, stop_handle: &StopHandle) {
     let interval = u64::from(lease.heartbeat_interval_seconds) * 1000;
     let beat_millis = interval * 2 / 3;
     let backoff_millis = (u64::from(lease.timeout_seconds) * 1000).saturating_sub(interval);
@@ -48,7 +48,7 @@ pub(crate) async fn keep_alive(context: &RoleContext, lease: &Lease, stopper: &S
             std::future::pending::<()>().await;
         }
     }
-    stopper.stop();
+    stop_handle.stop();
 }
 
 /// Works while the lease is kept. What was told to stop is still waited for: it ends its
@@ -56,14 +56,14 @@ pub(crate) async fn keep_alive(context: &RoleContext, lease: &Lease, stopper: &S
 pub(crate) async fn while_kept<T>(
     context: &RoleContext,
     lease: &Lease,
-    stopper: &StopHandle,
+    stop_handle: &StopHandle,
     work: impl Future<Output = T>,
 ) -> T {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         biased;
         done = &mut work => return done,
-        () = keep_alive(context, lease, stopper) => {}
+        () = keep_alive(context, lease, stop_handle) => {}
     }
     work.await
 }

@@ -128,7 +128,7 @@ impl JudgeRole {
         if let Some(not_green) = not_green(&checks) {
             let is_red = checks.iter().any(|check| check.end == CheckEnd::Red);
             if is_red && memory.is_red(self, &base, sign).await? {
-                self.make_mender(&base, stop).await?;
+                self.make_base_fix(&base, stop).await?;
                 return Ok(Round::Ends(JudgeEnding::StepBack {
                     reason: format!("the guard is red on the base {base} alone"),
                 }));
@@ -230,11 +230,11 @@ impl JudgeRole {
     }
 
     /// Pauses the queue and makes the one task that fixes the base.
-    async fn make_mender(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeStop> {
+    async fn make_base_fix(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeStop> {
         let context = &self.context;
         let mut red = RedBase {
             commit: base.to_owned(),
-            task: mender_id(base),
+            task: base_fix_id(base),
         };
         if let Some(known) = context.ledger.red_base().await?
             && let Some(mending) = context.ledger.end_of_chain(&known.task).await?
@@ -247,7 +247,7 @@ impl JudgeRole {
                 .settings
                 .defaults
                 .task(red.task.clone(), Some(&WORKER));
-            let new = mender(base, plain);
+            let new = base_fix(base, plain);
             let create = || {
                 context
                     .ledger
@@ -303,7 +303,7 @@ fn empty() -> JudgeEnding {
 }
 
 /// The id of the task that fixes a base: the same for everybody who finds it red.
-pub(super) fn mender_id(base: &str) -> TaskId {
+pub(super) fn base_fix_id(base: &str) -> TaskId {
     let short: String = base
         .chars()
         .filter(char::is_ascii_alphanumeric)
@@ -317,7 +317,7 @@ fn unreachable_id() -> TaskId {
     unreachable!("letters, digits and dashes are an id")
 }
 
-fn mender(base: &str, plain: NewTask) -> NewTask {
+fn base_fix(base: &str, plain: NewTask) -> NewTask {
     NewTask {
         title: "[Fix-Base] make the guard green on the base".to_owned(),
         goal: format!(

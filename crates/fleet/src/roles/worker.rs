@@ -113,7 +113,7 @@ impl WorkerRole {
     /// Works on what it was given, to the end of the lease.
     async fn work(&self, given: AgentWork, stop: &mut StopSign) -> LedgerResult<()> {
         let context = &self.context;
-        let (stopper, sign) = StopHandle::new();
+        let (stop_handle, sign) = StopHandle::new();
         if given.lease.purpose != LeasePurpose::Work || was_begun(&given) {
             // An earlier life of this worker began it, and is gone with all it knew.
             return Box::pin(self.finish(&given, WorkEnding::Lost, stop))
@@ -121,7 +121,7 @@ impl WorkerRole {
                 .map(drop);
         }
         let attempt = Box::pin(self.attempt(&given, sign, stop.clone()));
-        let work = while_kept(context, &given.lease, &stopper, attempt);
+        let work = while_kept(context, &given.lease, &stop_handle, attempt);
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
             biased;
@@ -134,7 +134,7 @@ impl WorkerRole {
         if !context.keeps(RoleRule::GiveBack) {
             return Ok(());
         }
-        stopper.stop();
+        stop_handle.stop();
         work.await
     }
 

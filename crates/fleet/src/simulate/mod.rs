@@ -338,10 +338,10 @@ impl Simulation {
                 life,
                 ..context.clone()
             };
-            let (stopper, stop) = StopHandle::new();
+            let (stop_handle, stop) = StopHandle::new();
             let running = run(context, stop);
             let role = async move { running.await.map_err(|error| error.to_string()) };
-            (Box::pin(role), Some(stopper))
+            (Box::pin(role), Some(stop_handle))
         });
         self.scheduler.add(name, start);
     }

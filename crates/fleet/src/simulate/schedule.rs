@@ -38,7 +38,7 @@ struct Actor {
     future: Option<SimRole>,
     flag: Arc<SimFlag>,
     /// Tells this life to stop.
-    stopper: Option<StopHandle>,
+    stop_handle: Option<StopHandle>,
     /// It was told to, for so long, when so many answers could still get lost.
     stopping: Option<(i64, u32)>,
     restart_at: Option<i64>,
@@ -100,7 +100,7 @@ impl SimScheduler {
             start,
             future: None,
             flag: Arc::new(SimFlag(AtomicBool::new(false))),
-            stopper: None,
+            stop_handle: None,
             stopping: None,
             restart_at: Some(now),
             lives: 0,
@@ -169,7 +169,7 @@ impl SimScheduler {
         };
         if let Poll::Ready(ended) = future.as_mut().poll(&mut context) {
             actor.future = None;
-            actor.stopper = None;
+            actor.stop_handle = None;
             match (ended, actor.stopping.take()) {
                 (Err(error), _) => self.ends.push(format!("{} ended: {error}", actor.name)),
                 (Ok(()), Some((millis, losses))) => {
@@ -192,9 +192,9 @@ impl SimScheduler {
         for (name, secs) in stops {
             let actor = self.actors.iter_mut().find(|actor| actor.name == name);
             if let Some(actor) = actor
-                && let Some(stopper) = &actor.stopper
+                && let Some(stop_handle) = &actor.stop_handle
             {
-                stopper.stop();
+                stop_handle.stop();
                 let millis = i64::try_from(secs.max(1) * 1000).unwrap_or(1000);
                 actor.stopping = Some((millis, losses));
             }
@@ -221,7 +221,7 @@ impl SimScheduler {
                 continue;
             };
             if actor.future.take().is_some() {
-                (actor.stopper, actor.stopping) = (None, None);
+                (actor.stop_handle, actor.stopping) = (None, None);
                 actor.restart_at = Some(now + delay);
                 let name = actor.name.clone();
                 self.world
@@ -237,8 +237,8 @@ impl SimScheduler {
                 actor.restart_at = None;
                 actor.lives += 1;
                 actor.flag.0.store(true, Ordering::SeqCst);
-                let (role, stopper) = (actor.start)(actor.lives);
-                (actor.future, actor.stopper) = (Some(role), stopper);
+                let (role, stop_handle) = (actor.start)(actor.lives);
+                (actor.future, actor.stop_handle) = (Some(role), stop_handle);
             }
         }
     }

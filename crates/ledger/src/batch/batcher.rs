@@ -17,7 +17,7 @@ const MOST: usize = 32;
 /// How many lines are served at once: two would serve each other's callers one by one.
 const TABLES: usize = 1;
 /// Whoever waited for so long is not passed over any more.
-const PATIENCE: Duration = Duration::from_millis(20);
+const MAX_WAIT: Duration = Duration::from_millis(20);
 
 /// Who serves them: an answer for each question, in their order.
 pub(crate) trait BatchHandler<K, Q, A>: Clone + Send + 'static {
@@ -26,7 +26,7 @@ pub(crate) trait BatchHandler<K, Q, A>: Clone + Send + 'static {
 
 /// Those who wait, by what they want.
 pub(crate) struct Batcher<K, Q, A> {
-    patience: Duration,
+    max_wait: Duration,
     state: Mutex<BatchState<K, Q, A>>,
 }
 
@@ -46,24 +46,24 @@ where
 {
     fn join(&mut self, kind: K, question: Q) -> oneshot::Receiver<A> {
         let (tell, told) = oneshot::channel();
-        let line = self.lines.entry(kind).or_default();
-        line.push_back((question, tell));
+        let group = self.lines.entry(kind).or_default();
+        group.push_back((question, tell));
         told
     }
 
     fn longest(&self) -> Option<K> {
-        let longest = self.lines.iter().max_by_key(|(_, line)| line.len());
+        let longest = self.lines.iter().max_by_key(|(_, group)| group.len());
         longest.map(|(kind, _)| kind.clone())
     }
 
     /// The first of a line. Whoever went away wants nothing any more.
     fn take(&mut self, kind: &K) -> Vec<QueuedCall<Q, A>> {
-        let Some(line) = self.lines.get_mut(kind) else {
+        let Some(group) = self.lines.get_mut(kind) else {
             return Vec::new();
         };
-        line.retain(|(_, tell)| !tell.is_closed());
-        let first = line.drain(..line.len().min(MOST)).collect();
-        if line.is_empty() {
+        group.retain(|(_, tell)| !tell.is_closed());
+        let first = group.drain(..group.len().min(MOST)).collect();
+        if group.is_empty() {
             self.lines.remove(kind);
         }
         first
@@ -77,12 +77,12 @@ where
     A: Send + 'static,
 {
     pub(crate) fn new() -> Arc<Batcher<K, Q, A>> {
-        Batcher::with_backoff(PATIENCE)
+        Batcher::with_max_wait(MAX_WAIT)
     }
 
-    fn with_backoff(patience: Duration) -> Arc<Batcher<K, Q, A>> {
+    fn with_max_wait(max_wait: Duration) -> Arc<Batcher<K, Q, A>> {
         Arc::new(Batcher {
-            patience,
+            max_wait,
             state: Mutex::new(BatchState {
                 lines: HashMap::new(),
                 tables: Vec::new(),
@@ -102,7 +102,7 @@ where
         question: Q,
         host: &H,
     ) -> Option<A> {
-        let (table, question) = match self.come_in(&kind, question, host) {
+        let (slot, question) = match self.come_in(&kind, question, host) {
             Ok(seated) => seated,
             Err(told) => return self.wait(&kind, told, host).await,
         };
@@ -110,11 +110,11 @@ where
         tokio::task::yield_now().await;
         if !self.state().lines.is_empty() {
             let told = self.state().join(kind.clone(), question);
-            drop(table);
+            drop(slot);
             return self.wait(&kind, told, host).await;
         }
         let answers = host.clone().serve(kind, vec![question]).await;
-        drop(table);
+        drop(slot);
         answers.into_iter().next()
     }
 
@@ -126,22 +126,22 @@ where
         host: &H,
     ) -> Result<HeldSlot<K, Q, A, H>, oneshot::Receiver<A>> {
         let mut state = self.state();
-        match self.table(&mut state, host, false) {
-            Some(table) => Ok((table, question)),
+        match self.slot(&mut state, host, false) {
+            Some(slot) => Ok((slot, question)),
             None => Err(state.join(kind.clone(), question)),
         }
     }
 
     /// One that is free; whoever must not wait any longer gets one in any case. Where
     /// somebody has been served for too long, nobody waits for the end of it.
-    fn table<H: BatchHandler<K, Q, A>>(
+    fn slot<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
         state: &mut BatchState<K, Q, A>,
         host: &H,
         in_any_case: bool,
     ) -> Option<BatchSlot<K, Q, A, H>> {
         let now = Instant::now();
-        let lasts = |since: Instant| now.saturating_duration_since(since) < self.patience;
+        let lasts = |since: Instant| now.saturating_duration_since(since) < self.max_wait;
         let busy = state.tables.iter().filter(|(_, since)| lasts(*since));
         if busy.count() >= TABLES && !in_any_case {
             return None;
@@ -163,7 +163,7 @@ where
         host: &H,
     ) -> Option<A> {
         loop {
-            if let Ok(answer) = tokio::time::timeout(self.patience, &mut told).await {
+            if let Ok(answer) = tokio::time::timeout(self.max_wait, &mut told).await {
                 return answer.ok();
             }
             // Longer lines were served all the time, or nobody comes to an end.
@@ -171,10 +171,10 @@ where
             if !state.lines.contains_key(kind) {
                 break;
             }
-            let table = self.table(&mut state, host, true);
+            let slot = self.slot(&mut state, host, true);
             drop(state);
-            if let Some(table) = table {
-                table.begin(Some(kind.clone()));
+            if let Some(slot) = slot {
+                slot.begin(Some(kind.clone()));
             }
         }
         told.await.ok()
@@ -258,10 +258,10 @@ where
         if state.lines.is_empty() {
             return;
         }
-        let table = self.batcher.table(&mut state, &self.host, false);
+        let slot = self.batcher.slot(&mut state, &self.host, false);
         drop(state);
-        if let Some(table) = table {
-            table.begin(None);
+        if let Some(slot) = slot {
+            slot.begin(None);
         }
     }
 }
@@ -326,7 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_alone_is_served_alone_and_at_once() {
-        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(9));
+        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(9));
         for one in 0..3 {
             assert_eq!(batcher.ask('a', one, &host).await, Some((one, 1)));
         }
@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_longest_line_is_served_in_one_go() {
-        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(0));
+        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
         let first = asked(&batcher, 'a', 0, &host);
         settled(&batcher, 0).await;
         let short = asked(&batcher, 'a', 1, &host);
@@ -356,7 +356,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waited_long_is_served_beside_one_who_does_not_end() {
-        let (batcher, host) = (Of::with_backoff(Duration::ZERO), Counting::new(0));
+        let (batcher, host) = (Of::with_max_wait(Duration::ZERO), Counting::new(0));
         let stuck = Counting::new(0);
         let first = asked(&batcher, 'a', 0, &stuck);
         settled(&batcher, 0).await;
@@ -373,7 +373,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_went_away_is_not_served() {
-        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(0));
+        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
         let first = asked(&batcher, 'a', 0, &host);
         settled(&batcher, 0).await;
         let (gone, stays) = (
@@ -394,7 +394,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let (batcher, host) = (Of::with_backoff(FOR_EVER), Counting::new(0));
+        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
         runtime.block_on(async {
             asked(&batcher, 'a', 0, &host);
             settled(&batcher, 0).await;

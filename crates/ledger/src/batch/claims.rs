@@ -25,16 +25,16 @@ pub(crate) type BatchClaimResult = Option<(Result<ClaimAttempt, LedgerError>, Op
 impl BatchHandler<ClaimGroup, ClaimRequest, BatchClaimResult> for Ledger {
     async fn serve(
         self,
-        line: ClaimGroup,
-        claim_request: Vec<ClaimRequest>,
+        group: ClaimGroup,
+        claim_requests: Vec<ClaimRequest>,
     ) -> Vec<BatchClaimResult> {
-        if let [claim_request] = claim_request.as_slice() {
+        if let [claim_request] = claim_requests.as_slice() {
             let mut lost = None;
             let tried = Box::pin(self.claim_once(claim_request, false, &mut lost)).await;
             return vec![Some((tried, lost))];
         }
-        let mut tried: Vec<BatchClaimResult> = claim_request.iter().map(|_| None).collect();
-        match Box::pin(self.claim_some(&line, &claim_request)).await {
+        let mut tried: Vec<BatchClaimResult> = claim_requests.iter().map(|_| None).collect();
+        match Box::pin(self.claim_some(&group, &claim_requests)).await {
             Ok(claimed) => {
                 for (tried, claimed) in tried.iter_mut().zip(claimed) {
                     *tried = claimed.map(|claimed| (Ok(claimed), None));
@@ -57,12 +57,12 @@ impl Ledger {
     /// Claims the first tasks in order, one for each as far as they are plain.
     async fn claim_some(
         &self,
-        line: &ClaimGroup,
-        claim_request: &[ClaimRequest],
+        group: &ClaimGroup,
+        claim_requests: &[ClaimRequest],
     ) -> Result<Vec<Option<ClaimAttempt>>, LedgerError> {
         let mut tx = self.engine.begin(StoreAccess::Write).await?;
-        let mut claimed: Vec<Option<ClaimAttempt>> = claim_request.iter().map(|_| None).collect();
-        let tried = self.claim_in(&mut *tx, line, claim_request).await;
+        let mut claimed: Vec<Option<ClaimAttempt>> = claim_requests.iter().map(|_| None).collect();
+        let tried = self.claim_in(&mut *tx, group, claim_requests).await;
         let decisions = match tried {
             Ok(decisions) if !decisions.is_empty() => decisions,
             // Before each tries it alone: what is locked here would be skipped there.
@@ -84,12 +84,12 @@ impl Ledger {
     async fn claim_in(
         &self,
         tx: &mut dyn StoreTx,
-        line: &ClaimGroup,
-        claim_request: &[ClaimRequest],
+        group: &ClaimGroup,
+        claim_requests: &[ClaimRequest],
     ) -> Result<Vec<(usize, Decision)>, LedgerError> {
-        let picked = picks::pick_some(self, tx, line, claim_request.len()).await?;
+        let picked = picks::pick_some(self, tx, group, claim_requests.len()).await?;
         let (mut decisions, mut changes, mut scope) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, (claim_request, picked)) in claim_request.iter().zip(picked).enumerate() {
+        for (place, (claim_request, picked)) in claim_requests.iter().zip(picked).enumerate() {
             let own = picked.loaded.task.work_scope();
             let free = picked.is_plain() && !lock::overlap(&own, &scope);
             // Whoever comes later does not get what somebody before him goes for alone.

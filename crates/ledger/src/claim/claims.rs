@@ -193,8 +193,8 @@ impl Ledger {
         if !first || self.engine.memory_writes() != FromMemory::AtOnce {
             return None;
         }
-        let line = (claim_request.role.clone(), claim_request.lane);
-        let tried = self.claims.ask(line, claim_request.clone(), self).await;
+        let group = (claim_request.role.clone(), claim_request.lane);
+        let tried = self.claims.ask(group, claim_request.clone(), self).await;
         let (tried, tried_for) = tried.flatten()?;
         *lost = tried_for;
         Some(tried)
