@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::args::XtaskArgs;
-use crate::cmd::{ToolCommand, find_program, target_dir};
+use crate::cmd::{ToolCommand, find_program, target_dir, workspace_root};
 use crate::failure::{TaskFailure, TaskResult};
 use crate::{codex, out, schemathesis, ui};
 
@@ -20,7 +20,9 @@ into target/tools, which every xtask has first on its PATH. The real codex for t
 tests comes from the npm registry, in one version, and is named to them by
 RUNNER_CODEX; the packages that the page of `runner ui` is built with come from
 there too, as locked, into ui/node_modules. Both take Node.js with npm. The tool
-that checks the fleet's API comes from the Python index, in one version.";
+that checks the fleet's API comes from the Python index, in one version. Also tells
+the git of this checkout that `git blame` shall look through the commits that only
+renamed things (.git-blame-ignore-revs).";
 
 /// A tool that something in this repository calls.
 struct SetupTool {
@@ -141,6 +143,7 @@ pub(crate) fn run(args: XtaskArgs) -> TaskResult<()> {
 
 /// Installs what is missing.
 pub(crate) fn ensure() -> TaskResult<()> {
+    ignore_renames_in_blame()?;
     let missing: Vec<&SetupTool> = TOOLS.iter().filter(|tool| !tool.is_there()).collect();
     if missing.is_empty() {
         let names: Vec<&str> = TOOLS.iter().map(|tool| tool.command).collect();
@@ -186,6 +189,17 @@ pub(crate) fn ensure() -> TaskResult<()> {
     }
     say_where_codex_is();
     Ok(())
+}
+
+/// Lets `git blame` look through the commits that only renamed, in this checkout alone.
+fn ignore_renames_in_blame() -> TaskResult<()> {
+    // A downloaded source has no history to look through.
+    if !workspace_root().join(".git").exists() {
+        return Ok(());
+    }
+    ToolCommand::new("git")
+        .words("config blame.ignoreRevsFile .git-blame-ignore-revs")
+        .run()
 }
 
 /// For whoever runs a test without `ci`.

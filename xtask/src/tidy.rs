@@ -5,6 +5,7 @@
 
 mod files;
 mod links;
+mod names;
 mod rust;
 mod words;
 
@@ -21,6 +22,7 @@ Checks every tracked and every new file:
   unsafe code is in crates/exec/src/os.rs alone
   crates/core and crates/lifecycle reach for no file, process, environment,
   network or clock, and leave nothing to chance
+  public types have names of their own, of two words but for those on a list
   no file names a folder of this machine, nor unfinished work
   paths in ARCHITECTURE.md exist, Markdown links resolve
   every page of docs/ is linked from README.md or docs/README.md
@@ -53,6 +55,7 @@ const RULES: &[TidyRule] = &[
     rust::module_docs,
     rust::unsafe_code,
     rust::pure_crates,
+    names::public_types,
     words::machine_paths,
     words::unfinished,
     words::lock_hosts,

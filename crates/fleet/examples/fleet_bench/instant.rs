@@ -18,14 +18,14 @@ use tokio::sync::mpsc::UnboundedSender;
 const START: &str = "start";
 
 /// Remembers where the base is, and says when work begins.
-pub(crate) struct InstantYard {
+pub(crate) struct InstantWorkspaces {
     base: Mutex<String>,
     started: UnboundedSender<Instant>,
 }
 
-impl InstantYard {
-    pub(crate) fn new(started: UnboundedSender<Instant>) -> InstantYard {
-        InstantYard {
+impl InstantWorkspaces {
+    pub(crate) fn new(started: UnboundedSender<Instant>) -> InstantWorkspaces {
+        InstantWorkspaces {
             base: Mutex::new(START.to_owned()),
             started,
         }
@@ -61,7 +61,7 @@ pub(crate) fn green() -> CheckOutcome {
     }
 }
 
-impl Workspaces for InstantYard {
+impl Workspaces for InstantWorkspaces {
     fn base(&self) -> WorkspaceFuture<'_, String> {
         now(self.at())
     }

@@ -126,7 +126,7 @@ fn one_round(
     let (started, _all) = tokio::sync::mpsc::unbounded_channel();
     let plain = runtime.block_on(async {
         let ledger = fleet::open(&without).await;
-        let workspaces = Arc::new(instant::InstantYard::new(started));
+        let workspaces = Arc::new(instant::InstantWorkspaces::new(started));
         fleet::rate(&ledger, workspaces, &without, tasks).await
     });
     let floor = runtime.block_on(async {
@@ -175,7 +175,7 @@ async fn waits(project: &Path, agent_dir: &Path, folder: &Path) -> (Vec<f64>, Ve
     std::fs::create_dir_all(&with).unwrap();
     let (sender, mut started) = tokio::sync::mpsc::unbounded_channel();
     let ledger = fleet::open(&without).await;
-    let workspaces = Arc::new(instant::InstantYard::new(sender));
+    let workspaces = Arc::new(instant::InstantWorkspaces::new(sender));
     let mut fleet = fleet::begin(&ledger, workspaces, &without);
     let mut plain = Vec::new();
     for number in 0..WAITS {

@@ -307,9 +307,9 @@ impl JudgeRole {
             cut_off()
         } else {
             match self.evaluate(case, sign.clone()).await {
-                Ok(_) | Err(JudgeStop::Yard(_)) if sign.is_raised() => cut_off(),
+                Ok(_) | Err(JudgeStop::Workspaces(_)) if sign.is_raised() => cut_off(),
                 Ok(ending) => ending,
-                Err(JudgeStop::Yard(error)) => self.error(error, &mut stop).await,
+                Err(JudgeStop::Workspaces(error)) => self.error(error, &mut stop).await,
                 Err(JudgeStop::Ledger(error)) => return Err(error),
             }
         };
@@ -514,14 +514,14 @@ fn cut_off() -> JudgeEnding {
 /// Why an evaluation did not come to an end.
 pub(super) enum JudgeStop {
     /// The workspaces could not do what was asked.
-    Yard(WorkspaceError),
+    Workspaces(WorkspaceError),
     /// The ledger could not.
     Ledger(LedgerError),
 }
 
 impl From<WorkspaceError> for JudgeStop {
     fn from(error: WorkspaceError) -> JudgeStop {
-        JudgeStop::Yard(error)
+        JudgeStop::Workspaces(error)
     }
 }
 

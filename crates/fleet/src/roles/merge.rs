@@ -60,7 +60,7 @@ impl JudgeRole {
                     ending = ends;
                     break;
                 }
-                Err(JudgeStop::Yard(error)) => {
+                Err(JudgeStop::Workspaces(error)) => {
                     ending = self.error(error, &mut stop).await;
                     break;
                 }

@@ -181,7 +181,7 @@ impl RoleContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeReason {
     /// Something was written.
-    Hint,
+    Notification,
     /// The time has come.
     Time,
     /// Something changed outside.
@@ -192,7 +192,7 @@ pub(crate) enum WakeReason {
 
 /// Waits for notifications, times and the end.
 pub(crate) struct RoleWait {
-    hints: StoreNotifications,
+    notifications: StoreNotifications,
     clock: Arc<dyn LedgerClock>,
     pub(crate) stop: StopSign,
 }
@@ -203,9 +203,9 @@ impl RoleWait {
         let mut backoff = StoreBackoff::default();
         loop {
             match context.ledger.listen().await {
-                Ok(hints) => {
+                Ok(notifications) => {
                     return Ok(RoleWait {
-                        hints,
+                        notifications,
                         clock: Arc::clone(&context.clock),
                         stop,
                     });
@@ -236,7 +236,7 @@ impl RoleWait {
             biased;
             () = self.stop.raised() => WakeReason::Stop,
             () = self.clock.sleep_until(at) => WakeReason::Time,
-            () = self.hints.next() => WakeReason::Hint,
+            () = self.notifications.next() => WakeReason::Notification,
         }
     }
 }

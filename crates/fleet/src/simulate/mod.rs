@@ -544,8 +544,8 @@ impl Simulation {
 }
 
 /// Whether something was written since the last time.
-fn has_heard(hints: &mut runner_ledger::StoreNotifications) -> bool {
-    let mut next = std::pin::pin!(hints.next());
+fn has_heard(notifications: &mut runner_ledger::StoreNotifications) -> bool {
+    let mut next = std::pin::pin!(notifications.next());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     next.as_mut().poll(&mut context).is_ready()
 }

@@ -157,7 +157,7 @@ proptest! {
             shake_facts(&mut store, n);
             let (actor, request) = request(&store, kind, n);
             let before = store.clone();
-            // `Desk::check` looks at events, lease, locks and run after each write.
+            // `OneTaskStore::check` looks at events, lease, locks and run after each write.
             match store.try_ask(actor, request) {
                 Err(_) => prop_assert_eq!(&store.task, &before.task),
                 Ok(decision) => {
