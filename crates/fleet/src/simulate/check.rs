@@ -13,7 +13,7 @@ use runner_lifecycle::{
     recovery,
 };
 
-use super::workspaces::SimShared;
+use super::shared::SimShared;
 
 /// Everything that the ledger holds.
 pub(super) struct SimLedger {

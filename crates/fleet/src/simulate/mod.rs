@@ -10,6 +10,7 @@ mod git;
 mod outside;
 mod schedule;
 pub mod script;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod workspaces;
@@ -37,7 +38,8 @@ use check::SimLedger;
 use outside::{SimBacklog, SimSource};
 use schedule::{PERSON, SimRest, SimScheduler, SimSleeper, SimStart};
 use script::{PersonAction, SimScript};
-use workspaces::{ACCOUNT, SimShared, SimWorkspaces};
+use shared::SimShared;
+use workspaces::{ACCOUNT, SimWorkspaces};
 use world::{START, SimClock, SimPoints, SimWorld};
 
 pub use world::CrashAt;
@@ -67,7 +69,7 @@ pub struct SimOptions {
     #[cfg(test)]
     pub(crate) without: Option<crate::roles::RoleRule>,
     #[cfg(test)]
-    pub(crate) flaw: Option<workspaces::SimFlaw>,
+    pub(crate) flaw: Option<shared::SimFlaw>,
 }
 
 /// What a simulation came to.

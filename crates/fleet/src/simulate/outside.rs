@@ -8,7 +8,7 @@ use runner_lifecycle::Timestamp;
 use tokio::sync::watch;
 
 use super::git::SimCommit;
-use super::workspaces::SimShared;
+use super::shared::SimShared;
 use super::world::{START, SimWorld, reach};
 use crate::backlog::project::ProjectBacklog;
 use crate::backlog::source::{BacklogSource, FoundPullRequest};

@@ -7,7 +7,7 @@ use runner_lifecycle::{BlockReason, Task, TaskId, TaskKind, TaskState, Timestamp
 
 use super::super::outside::SOURCE;
 use super::super::script::pull_id;
-use super::super::workspaces::SimShared;
+use super::super::shared::SimShared;
 use super::SimLedger;
 use crate::rules::draft::TaskDefaults;
 use crate::rules::issue::{SourceIssue, import};

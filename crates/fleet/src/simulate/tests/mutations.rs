@@ -1,7 +1,7 @@
 //! Rules left out on purpose: the checkers find each.
 
 use super::super::script::{SimBehaviour, id};
-use super::super::workspaces::SimFlaw;
+use super::super::shared::SimFlaw;
 use super::scenarios::{calm, one_task};
 use super::*;
 use crate::roles::RoleRule;
