@@ -1,5 +1,5 @@
 //! What a run may use, and what the loop does when a service refuses: budgets,
-//! prices, quotas and passing troubles, with stubs that report and fail as the real
+//! prices, quotas and transient errors, with stubs that report and fail as the real
 //! CLIs do.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.

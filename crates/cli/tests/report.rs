@@ -1,4 +1,4 @@
-//! `runner report`: the morning page, for people, as Markdown and as JSON; and
+//! `runner report`: the report of a run, for people, as Markdown and as JSON; and
 //! what each node used.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.

@@ -1,11 +1,11 @@
-//! What the commit says that brings a run home.
+//! What the commit says that lands a run.
 
 use std::fmt::Write as _;
 
 use crate::message::{self, GuardProof};
 use crate::text::cut_chars;
 
-/// Names the run that a commit brought home.
+/// Names the run that a commit landed.
 const RUN: &str = "Runner-Run";
 /// Names the commit of the run up to which it did.
 const TIP: &str = "Runner-Tip";
@@ -127,7 +127,7 @@ pub fn run_of(message: &str) -> Option<&str> {
     message::trailer(message, RUN)
 }
 
-/// The commit of the run up to which a commit with this message brought it home.
+/// The commit of the run up to which a commit with this message landed it.
 pub fn landed_tip<'m>(message: &'m str, run_id: &str) -> Option<&'m str> {
     (message::trailer(message, RUN)? == run_id).then(|| message::trailer(message, TIP))?
 }

@@ -166,7 +166,7 @@ impl IterationErrorKind {
         }
     }
 
-    /// Whether the loop tries again: passing troubles yes, lasting ones no.
+    /// What the loop does after the error: transient ones are tried again.
     pub fn after(self, on_timeout: OnTimeout) -> AfterError {
         match self {
             IterationErrorKind::NoOutput

@@ -1,4 +1,4 @@
-//! `run_state.json`: which run this is and what the last session is to hear.
+//! `run_state.json`: which run this is and what the next session is to hear.
 
 use serde::{Deserialize, Serialize};
 

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use runner_ledger::{
-    AgentWork, CallOutcome, ClaimRequest, ClaimedTask, DispatchView, FleetAgent, JudgeQueue,
-    Ledger, LedgerCall, LedgerError, NewAgent, RedBase, RoleLeaseAttempt, RunSpending, StoreError,
-    StoreNotifications, TaskCount, Watchdog, WatchdogReport,
+    CallOutcome, ClaimRequest, ClaimedTask, DispatchView, FleetAgent, FleetAgentWork, JudgeQueue,
+    Ledger, LedgerCall, LedgerError, NewFleetAgent, RedBase, RoleLeaseAttempt, RunSpending,
+    StoreError, StoreNotifications, TaskCount, Watchdog, WatchdogReport,
 };
 use runner_lifecycle::lock::ScopeLock;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
@@ -112,7 +112,7 @@ impl LedgerPort {
     }
 
     /// See [`Ledger::register`].
-    pub async fn register(&self, agent: &NewAgent) -> LedgerResult<()> {
+    pub async fn register(&self, agent: &NewFleetAgent) -> LedgerResult<()> {
         self.at("register", Box::pin(self.ledger.register(agent)))
             .await
     }
@@ -138,32 +138,40 @@ impl LedgerPort {
     }
 
     /// See [`Ledger::assigned`].
-    pub async fn assigned(&self, owner: &str) -> LedgerResult<Option<AgentWork>> {
+    pub async fn assigned(&self, owner: &str) -> LedgerResult<Option<FleetAgentWork>> {
         self.at("assigned", Box::pin(self.ledger.assigned(owner)))
             .await
     }
 
     /// See [`Ledger::take_role`].
-    pub async fn take_role(
+    pub async fn take_role_lease(
         &self,
         role: &str,
         holder: &str,
         timeout_seconds: u32,
     ) -> LedgerResult<RoleLeaseAttempt> {
-        let take_role = self.ledger.take_role(role, holder, timeout_seconds);
+        let take_role = self.ledger.take_role_lease(role, holder, timeout_seconds);
         self.at("sit", Box::pin(take_role)).await
     }
 
     /// See [`Ledger::stay`].
-    pub async fn stay(&self, role: &str, token: u64, timeout_seconds: u32) -> LedgerResult<bool> {
-        let stay = self.ledger.stay(role, token, timeout_seconds);
+    pub async fn renew_role_lease(
+        &self,
+        role: &str,
+        token: u64,
+        timeout_seconds: u32,
+    ) -> LedgerResult<bool> {
+        let stay = self.ledger.renew_role_lease(role, token, timeout_seconds);
         self.at("stay", Box::pin(stay)).await
     }
 
     /// See [`Ledger::release_role`].
-    pub async fn release_role(&self, role: &str, token: u64) -> LedgerResult<()> {
-        self.at("stand_up", Box::pin(self.ledger.release_role(role, token)))
-            .await
+    pub async fn release_role_lease(&self, role: &str, token: u64) -> LedgerResult<()> {
+        self.at(
+            "stand_up",
+            Box::pin(self.ledger.release_role_lease(role, token)),
+        )
+        .await
     }
 
     /// See [`Ledger::dispatch_view`].
@@ -331,7 +339,7 @@ impl LedgerPort {
         self.at("intent", Box::pin(self.ledger.call(&call))).await
     }
 
-    /// Rolls a promise forward.
+    /// Rolls an intent forward.
     pub async fn settle_intent(
         &self,
         lease: &Lease,
@@ -377,7 +385,7 @@ impl LedgerPort {
     }
 
     /// One look of a watchdog.
-    pub async fn keep(&self, watchdog: &mut Watchdog) -> LedgerResult<WatchdogReport> {
+    pub async fn watchdog_look(&self, watchdog: &mut Watchdog) -> LedgerResult<WatchdogReport> {
         self.at("keep", Box::pin(watchdog.look())).await
     }
 }

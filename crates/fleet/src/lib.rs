@@ -1,9 +1,10 @@
 //! The fleet: many loops side by side over one ledger.
 //!
-//! Roles are written once, over three things that are handed in: the ledger, which holds
-//! all that is decided; a clock; and a [`workspaces::Workspaces`], which is git, guards and sessions.
+//! Roles are written once, over what is handed in: the ledger, which holds all that is decided;
+//! a clock; [`workspaces::Workspaces`], which is git, guards and sessions; and a backlog.
 //! Simulations hand in others.
 
+mod at_rest;
 pub mod backlog;
 pub mod explain;
 pub mod host;
@@ -13,7 +14,6 @@ pub mod names;
 pub mod notes;
 pub mod roles;
 pub mod rules;
-mod settled;
 pub mod simulate;
 pub mod up;
 pub mod workspaces;

@@ -11,6 +11,7 @@ use runner_lifecycle::TaskState;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::at_rest::is_settled;
 use crate::backlog::FleetBacklog;
 use crate::backlog::project::with_counts;
 use crate::ledger_port::{LedgerPort, LedgerResult};
@@ -25,7 +26,6 @@ use crate::roles::{FleetSettings, RoleContext, SessionNotes, clear_up, watchdog}
 pub use crate::rules::begin::FleetRole;
 use crate::rules::begin::{AvailableWork, due};
 use crate::rules::preflight::PreflightInputs;
-use crate::settled::is_settled;
 use crate::workspaces::{BaseUpdate, BoxFuture, StopHandle, StopSign, WorkspaceError, Workspaces};
 
 /// What a fleet is made of.
@@ -256,7 +256,7 @@ impl Fleet {
     pub async fn is_idle(&self) -> LedgerResult<bool> {
         let brought_in = !self.begun.contains_key(&FleetRole::Cycle)
             || self.cycles.cycles.load(Ordering::Relaxed) > 0;
-        Ok(brought_in && is_at_rest(&self.context, self.gave_up()).await?)
+        Ok(brought_in && fleet_is_at_rest(&self.context, self.gave_up()).await?)
     }
 
     /// Whether the planner asks no more before something changes.
@@ -307,14 +307,14 @@ impl Fleet {
 
     /// Fast-forwards the user's branch where that is clean.
     pub async fn present(&self) -> Result<BaseUpdate, WorkspaceError> {
-        self.context.workspaces.present().await
+        self.context.workspaces.update_user_branch().await
     }
 }
 
 /// Whether nothing is left that a fleet could do: with the tasks that it has, with issues, or
 /// with a plan, unless the planner gave up. Several looks are one only if nobody wrote
 /// meanwhile: an issue that becomes a task must not be missed as both.
-pub(crate) async fn is_at_rest(context: &RoleContext, gave_up: bool) -> LedgerResult<bool> {
+pub(crate) async fn fleet_is_at_rest(context: &RoleContext, gave_up: bool) -> LedgerResult<bool> {
     let ledger = context.ledger.ledger();
     let head = ledger.event_head().await?;
     if !is_settled(&context.ledger, &context.settings.staffed).await? {

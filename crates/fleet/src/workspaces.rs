@@ -273,14 +273,14 @@ pub trait Workspaces: Send + Sync {
     fn move_base(&self, intent: Intent) -> WorkspaceFuture<'_, bool>;
 
     /// Fast-forwards the user's base branch with its checkout, where that is clean.
-    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate>;
+    fn update_user_branch(&self) -> WorkspaceFuture<'_, BaseUpdate>;
 
     /// Asks a planner; the caller reads the text.
     fn plan(&self, order: PlanOrder, stop: StopSign) -> WorkspaceFuture<'_, String>;
 
     /// The runs whose folders or refs are there, proof refs of merged runs left out. The
     /// caller asks the ledger about each afterwards, so that none is swept that begins now.
-    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>>;
+    fn leftover_runs(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>>;
 
     /// Removes folders and refs of these runs. Proof refs of merged runs stay.
     fn sweep(&self, gone: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()>;

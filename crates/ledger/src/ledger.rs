@@ -7,7 +7,7 @@ use runner_lifecycle::retry::conflict_delay_millis;
 use runner_lifecycle::{Policy, Refusal, RefusalCode, Timestamp};
 
 use crate::batch::batcher::Batcher;
-use crate::batch::claims::{BatchClaimResult, ClaimGroup};
+use crate::batch::claims::{BatchClaimResult, ClaimKind};
 use crate::call::memory::LedgerMemory;
 use crate::claim::claims::ClaimRequest;
 use crate::clock::{LedgerClock, SystemClock};
@@ -57,7 +57,7 @@ pub struct Ledger {
     pub(crate) server_clock: bool,
     pub(crate) memory: Arc<LedgerMemory>,
     /// Those who want something to do at the same time.
-    pub(crate) claims: Arc<Batcher<ClaimGroup, ClaimRequest, BatchClaimResult>>,
+    pub(crate) claims: Arc<Batcher<ClaimKind, ClaimRequest, BatchClaimResult>>,
 }
 
 const SERVER_NOW: SqlText = SqlText {

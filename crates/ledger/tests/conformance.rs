@@ -4,13 +4,13 @@
 mod conformance {
     pub(crate) mod fleet;
     pub(crate) mod guards;
-    pub(crate) mod keeping;
     pub(crate) mod memory;
-    pub(crate) mod mending;
     pub(crate) mod order;
     pub(crate) mod pages;
     pub(crate) mod protocol;
+    pub(crate) mod repairs;
     pub(crate) mod together;
+    pub(crate) mod watchdog;
 }
 mod support;
 
@@ -77,17 +77,17 @@ on_both! {
     pages::tasks_are_filtered,
     pages::runs_come_newest_first,
     pages::the_sequence_of_events_is_followed,
-    keeping::the_armed_deadline_is_the_boundary,
-    keeping::an_idle_watchdog_asks_nothing,
-    keeping::a_watchdog_that_was_asleep_gives_grace,
-    keeping::a_cooldown_ends_at_its_time,
-    keeping::a_watchdog_hears_and_can_be_stopped,
-    keeping::other_processes_hear_of_a_change,
-    mending::each_contradiction_is_mended,
-    mending::what_is_in_the_way_of_a_claim_is_mended,
-    mending::nothing_is_done_over_an_overlap,
-    mending::a_merge_goes_on_after_the_repair,
-    mending::what_cannot_be_mended_is_parked,
+    watchdog::the_armed_deadline_is_the_boundary,
+    watchdog::an_idle_watchdog_asks_nothing,
+    watchdog::a_watchdog_that_was_asleep_gives_grace,
+    watchdog::a_cooldown_ends_at_its_time,
+    watchdog::a_watchdog_hears_and_can_be_stopped,
+    watchdog::other_processes_hear_of_a_change,
+    repairs::each_contradiction_is_mended,
+    repairs::what_is_in_the_way_of_a_claim_is_mended,
+    repairs::nothing_is_done_over_an_overlap,
+    repairs::a_merge_goes_on_after_the_repair,
+    repairs::what_cannot_be_mended_is_parked,
     fleet::agents_are_offline_after_three_intervals,
     fleet::what_an_agent_was_given,
     fleet::a_role_lease_has_one_holder,

@@ -1,4 +1,4 @@
-//! The law of a task: pure rules, no I/O, no clock, no randomness.
+//! The rules of a task's life: pure, no I/O, no clock, no randomness.
 //!
 //! [`decide()`] takes a row, a request and what the caller read, and returns data: the new
 //! row, its events, and the changes of locks, lease and runs, which a ledger writes in

@@ -197,7 +197,7 @@ fn scope(policy: &Policy, task: &Task, facts: &Facts) -> Result<(), NotReady> {
         return Err(NotReady::Lock(lock.clone()));
     }
     // What fixes the base comes before everything that waits for it.
-    if task.mends_base() {
+    if task.fixes_base() {
         return Ok(());
     }
     let unmerged = facts.unmerged.iter().find(|other| {

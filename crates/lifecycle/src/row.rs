@@ -124,7 +124,7 @@ pub struct ReviewRemark {
     pub text: String,
 }
 
-/// The promise to move a base, made before it moves.
+/// The intent to move a base, recorded before it moves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Intent {
@@ -387,7 +387,7 @@ impl Task {
 
     /// Whether it, or the task whose lineage it is of, was made because the base is red:
     /// everything waits for it, so it waits behind nobody.
-    pub fn mends_base(&self) -> bool {
+    pub fn fixes_base(&self) -> bool {
         let source = self.source.as_deref();
         self.origin == TaskOrigin::FixBase || source.is_some_and(|text| text.starts_with(RED_BASE))
     }

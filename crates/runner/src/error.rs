@@ -35,7 +35,7 @@ pub enum ErrorCode {
     Incomplete,
     /// Two changes do not fit together.
     Conflict,
-    /// The guard said no.
+    /// The guard failed.
     GuardFailed,
     /// Reading or writing failed.
     Io,

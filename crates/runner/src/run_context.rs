@@ -4,7 +4,8 @@
 use jiff::Timestamp;
 use runner_exec::{Cancel, Supervisor};
 
-/// The wall clock. It only ever goes into records, never into decisions.
+/// The wall clock. It goes into records and into the loop's bounds and pauses, never into what an
+/// iteration comes to.
 pub trait WallClock {
     /// Now.
     fn now(&self) -> Timestamp;

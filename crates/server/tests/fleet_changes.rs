@@ -318,7 +318,7 @@ fn preflight_counts_and_recommends() {
     );
     // The role lease of the planner is taken.
     *empty.told.outside.lock().unwrap() = PreflightFacts::default();
-    let take_role = empty.ledger.take_role("planner", "somebody", 60);
+    let take_role = empty.ledger.take_role_lease("planner", "somebody", 60);
     empty.server.block_on(take_role).unwrap();
     empty.post(path, &planner).is(409, "PLANNER_REFUSED");
     empty

@@ -48,7 +48,7 @@ pub enum FailureKind {
     ContextFull,
     /// The provider could not be reached, or the connection broke.
     Network,
-    /// The provider has trouble of its own.
+    /// The provider itself fails.
     Overloaded,
     /// The session ended without the report it was told to give.
     Malformed,

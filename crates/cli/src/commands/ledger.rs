@@ -271,14 +271,14 @@ async fn rebuild(ledger: &Ledger, out: &mut OutputGate) -> LedgerEnd {
         let hopeless = hopeless.map(|row| json!({"task_id": row.task_id, "words": row.words}));
         out.object(json!({
             "tasks": rebuilt.tasks, "repaired": rebuilt.repaired,
-            "released": rebuilt.released, "mended": rebuilt.mended,
+            "released": rebuilt.released, "mended": rebuilt.repaired_tasks,
             "hopeless": hopeless.collect::<Vec<_>>(),
         }));
     } else {
         for row in &rebuilt.hopeless {
             out.data(&format!("{}: {}", row.task_id, style::harmless(&row.words)));
         }
-        for id in &rebuilt.mended {
+        for id in &rebuilt.repaired_tasks {
             out.data(&format!("{id}: mended, see `runner task events {id}`"));
         }
         if rebuilt.released > 0 {
@@ -340,7 +340,7 @@ fn create(path: &Path) -> std::result::Result<std::fs::File, LedgerCommandError>
     })
 }
 
-/// Remembers what went wrong with the file, which is no trouble of the ledger.
+/// Remembers what went wrong with the file, which is no error of the ledger.
 struct FileError<W> {
     to: W,
     error: Option<std::io::Error>,

@@ -67,7 +67,7 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut OutputG
         TaskCommand::Add(new) => {
             let new = new_task(new)?;
             let id = new.id.clone();
-            ask(ledger, args, &id, None, Request::Create(new), out).await
+            call(ledger, args, &id, None, Request::Create(new), out).await
         }
         TaskCommand::List {
             state,
@@ -88,7 +88,7 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut OutputG
         TaskCommand::Start(start) => claim(ledger, args, start, out).await,
         TaskCommand::Heartbeat { id, lease } => {
             let request = Request::Heartbeat { token: lease.token };
-            ask(
+            call(
                 ledger,
                 args,
                 &task_id(id)?,
@@ -101,7 +101,7 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut OutputG
         TaskCommand::Finish(finish) => {
             let id = task_id(&finish.id)?;
             let request = endings::request(ledger, &id, finish).await?;
-            ask(ledger, args, &id, Some(&finish.lease.owner), request, out).await
+            call(ledger, args, &id, Some(&finish.lease.owner), request, out).await
         }
         TaskCommand::Block {
             id,
@@ -130,11 +130,11 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut OutputG
                     },
                 },
             };
-            ask(ledger, args, &id, owner.as_deref(), request, out).await
+            call(ledger, args, &id, owner.as_deref(), request, out).await
         }
         TaskCommand::Cancel { id, reason } => {
             let reason = reason.clone();
-            ask(
+            call(
                 ledger,
                 args,
                 &task_id(id)?,
@@ -239,7 +239,7 @@ fn new_task(args: &AddArgs) -> std::result::Result<NewTask, LedgerCommandError> 
 }
 
 /// Asks, and prints the answer.
-async fn ask(
+async fn call(
     ledger: &Ledger,
     args: &TaskArgs,
     id: &TaskId,
@@ -260,10 +260,10 @@ async fn ask_knowing(
     outside: Facts,
     out: &mut OutputGate,
 ) -> TaskEnd {
-    let mut ask = LedgerCall::new(id.clone(), owner.unwrap_or(&args.actor), request);
-    ask.request_id.clone_from(&args.request_id);
-    ask.outside = outside;
-    let outcome = ledger.call(&ask).await?;
+    let mut call = LedgerCall::new(id.clone(), owner.unwrap_or(&args.actor), request);
+    call.request_id.clone_from(&args.request_id);
+    call.outside = outside;
+    let outcome = ledger.call(&call).await?;
     print(&outcome, out);
     Ok(Exit::Success)
 }
@@ -339,8 +339,8 @@ async fn claim(
             key,
             base: start.base.clone(),
         });
-        let ask = LedgerCall::new(task_id(id)?, &start.owner, request);
-        let outcome = ledger.call(&ask).await?;
+        let call = LedgerCall::new(task_id(id)?, &start.owner, request);
+        let outcome = ledger.call(&call).await?;
         claimed_of(outcome)
     } else {
         let claim_request = ClaimRequest {

@@ -64,7 +64,7 @@ pub struct GuardConfig {
     pub watched: Vec<String>,
 }
 
-/// How the loop deals with trouble.
+/// How the loop deals with errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopConfig {
     /// After how many transient errors in a row it gives up.

@@ -1,4 +1,4 @@
-//! The morning page as data: what a run came to, put together from its records.
+//! The report as data: what a run came to, put together from its records.
 //!
 //! Nothing here reads a file or a clock. What is not known stays `None`, and what
 //! could not be had is named in [`RunReport::missing`].
@@ -110,7 +110,7 @@ pub struct EndedLoop {
 pub struct NodeHistory {
     /// Its last iterations that were not runner errors, rising.
     pub tries: Vec<NodeAttempt>,
-    /// The guard's last no.
+    /// The guard's last failure.
     pub guard: Option<GuardFailure>,
 }
 

@@ -149,7 +149,7 @@ impl Workspaces for InstantWorkspaces {
         now(*base == intent.merge_commit)
     }
 
-    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate> {
+    fn update_user_branch(&self) -> WorkspaceFuture<'_, BaseUpdate> {
         now(BaseUpdate::UpToDate)
     }
 
@@ -159,7 +159,7 @@ impl Workspaces for InstantWorkspaces {
         ))))
     }
 
-    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
+    fn leftover_runs(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
         now(Vec::new())
     }
 

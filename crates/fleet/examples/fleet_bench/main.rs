@@ -136,7 +136,7 @@ fn one_round(
     let copy = project_copy(project, &with);
     let git = runtime.block_on(async {
         let ledger = fleet::open(&with).await;
-        fleet::rate(&ledger, yard_of(&copy), &with, tasks).await
+        fleet::rate(&ledger, workspaces_of(&copy), &with, tasks).await
     });
     let merged = floors::git_in(&copy, &["ls-tree", "--name-only", "main"]);
     assert!(merged.lines().count() > tasks as usize, "{merged}");
@@ -157,7 +157,7 @@ fn project_copy(project: &Path, folder: &Path) -> PathBuf {
     copy
 }
 
-fn yard_of(root: &Path) -> Arc<LocalWorkspaces> {
+fn workspaces_of(root: &Path) -> Arc<LocalWorkspaces> {
     let workspaces = LocalWorkspaces::open(WorkspaceContext {
         root: root.to_owned(),
         base: None,
@@ -190,7 +190,7 @@ async fn waits(project: &Path, agent_dir: &Path, folder: &Path) -> (Vec<f64>, Ve
     fleet.end().await;
     let copy = project_copy(project, &with);
     let ledger = fleet::open(&with).await;
-    let mut fleet = fleet::begin(&ledger, yard_of(&copy), &with);
+    let mut fleet = fleet::begin(&ledger, workspaces_of(&copy), &with);
     let mut real = Vec::new();
     for number in 0..WAITS {
         quiet().await;

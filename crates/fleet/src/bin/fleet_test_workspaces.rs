@@ -193,12 +193,12 @@ async fn ask(
         }
         "position" => json!(workspaces.position(intent).await?.as_str()),
         "move" => json!(workspaces.move_base(intent).await?),
-        "present" => match workspaces.present().await? {
+        "present" => match workspaces.update_user_branch().await? {
             BaseUpdate::UpToDate => json!("up to date"),
             BaseUpdate::Behind(why) => json!({"behind": why}),
         },
         "sweep" => {
-            let mut gone = workspaces.kept().await?;
+            let mut gone = workspaces.leftover_runs().await?;
             gone.retain(|it| {
                 let run = (it.task.to_string(), it.run_id.clone(), it.token);
                 !order.in_use.contains(&run)

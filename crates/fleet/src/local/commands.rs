@@ -4,7 +4,7 @@ use runner_core::config::Config;
 use runner_lifecycle::Task;
 
 use super::threads::ThreadCall;
-use super::{LocalWorkspaces, answers, error};
+use super::{LocalWorkspaces, check_outcomes, error};
 use crate::rules::answers::{GUARD, planned_checks};
 use crate::workspaces::{CheckEnd, CheckOutcome, WorkspaceError};
 
@@ -55,7 +55,7 @@ impl LocalWorkspaces {
         };
         let checks = commands.iter().zip(&runs);
         Ok(checks
-            .map(|((id, _), run)| answers::checked(id, run, id != GUARD))
+            .map(|((id, _), run)| check_outcomes::checked(id, run, id != GUARD))
             .collect())
     }
 }

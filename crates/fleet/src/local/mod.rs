@@ -3,7 +3,7 @@
 //! Everything that takes time happens on threads of its own, since children die with the
 //! thread that started them; what is awaited here is only their end.
 
-mod answers;
+mod check_outcomes;
 mod commands;
 mod config;
 mod questions;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runner::fleet_repo::{
-    BaseAt, BranchUpdate as Shown, FleetRepo, MergeOf, ResultMergeOutcome, RunName,
+    BaseAt, BranchUpdate as Shown, FleetRepo, ResultMerge, ResultMergeOutcome, TaskRunName,
 };
 use runner::{ProgressObserver, Project, RunContext, RunProgress, SystemWallClock};
 use runner_core::landing::TaskMessage;
@@ -103,7 +103,7 @@ impl LocalWorkspaces {
         Box::pin(async move { on_thread(move || act(&workspaces.repo()?).map_err(error)).await? })
     }
 
-    /// Calls a function with a host whose observer tells the watcher about a run.
+    /// Calls a function with a `RunContext` whose observer tells the watcher about a run.
     fn with_context<T>(
         &self,
         about: &str,
@@ -177,7 +177,7 @@ impl Workspaces for LocalWorkspaces {
     ) -> WorkspaceFuture<'_, Option<Vec<ResourceChange>>> {
         self.with_git(move |repo| {
             let changes = repo.changes(&start, &result)?;
-            Ok(changes.map(answers::resource_changes))
+            Ok(changes.map(check_outcomes::resource_changes))
         })
     }
 
@@ -219,7 +219,7 @@ impl Workspaces for LocalWorkspaces {
                 result: Some(&result),
                 guard: None,
             };
-            let merged = repo.merge(MergeOf {
+            let merged = repo.merge(ResultMerge {
                 base: &base,
                 result: &result,
                 message: &message.text(),
@@ -248,9 +248,9 @@ impl Workspaces for LocalWorkspaces {
         self.with_git(move |repo| repo.move_base(&intent.old_base, &intent.merge_commit))
     }
 
-    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate> {
+    fn update_user_branch(&self) -> WorkspaceFuture<'_, BaseUpdate> {
         self.with_git(|repo| {
-            Ok(match repo.present()? {
+            Ok(match repo.update_user_branch()? {
                 Shown::UpToDate => BaseUpdate::UpToDate,
                 Shown::Behind(why) => BaseUpdate::Behind(why),
             })
@@ -264,9 +264,9 @@ impl Workspaces for LocalWorkspaces {
         }))
     }
 
-    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
+    fn leftover_runs(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
         self.with_git(|repo| {
-            let kept = repo.kept()?.into_iter();
+            let kept = repo.leftover_runs()?.into_iter();
             let kept = kept.filter_map(|run| {
                 Some(LeftoverRun {
                     task: TaskId::parse(&run.task).ok()?,
@@ -280,7 +280,7 @@ impl Workspaces for LocalWorkspaces {
 
     fn sweep(&self, gone: Vec<LeftoverRun>) -> WorkspaceFuture<'_, ()> {
         self.with_git(move |repo| {
-            let gone = gone.into_iter().map(|run| RunName {
+            let gone = gone.into_iter().map(|run| TaskRunName {
                 task: run.task.into(),
                 run_id: run.run_id,
                 token: run.token,

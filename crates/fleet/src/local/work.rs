@@ -1,6 +1,6 @@
 //! A worker's order as a run of the loop, and what the loop came to.
 
-use runner::fleet_repo::{RunName, RunOrder, TaskRunReport, TaskRunUsage};
+use runner::fleet_repo::{TaskRunName, TaskRunOrder, TaskRunReport, TaskRunUsage};
 use runner::{ErrorCode, LoopOutcome, LoopStatus};
 use runner_core::config::{BudgetConfig, Config};
 use runner_core::meta::IterationErrorKind;
@@ -8,7 +8,7 @@ use runner_lifecycle::Timestamp;
 use runner_lifecycle::retry::LoopEnding;
 
 use super::threads::ThreadCall;
-use super::{LocalWorkspaces, answers, config, error};
+use super::{LocalWorkspaces, check_outcomes, config, error};
 use crate::rules::answers::GUARD;
 use crate::rules::goal::goal_text;
 use crate::workspaces::{
@@ -23,13 +23,13 @@ impl LocalWorkspaces {
     ) -> Result<WorkOutcome, WorkspaceError> {
         let repo = self.repo()?;
         let (text, config) = self.config_of(order)?;
-        let name = RunName {
+        let name = TaskRunName {
             task: order.task.id.to_string(),
             run_id: order.run_id.clone(),
             token: order.token,
         };
         let goal = goal_text(&order.task, &order.run_id, &order.context);
-        let run = RunOrder {
+        let run = TaskRunOrder {
             name: &name,
             title: &order.task.title,
             goal: &goal,
@@ -52,7 +52,7 @@ impl LocalWorkspaces {
                 Ok(WorkResult {
                     start: report.start.clone(),
                     commit: commit.clone(),
-                    changes: answers::resource_changes(changes.unwrap_or_default()),
+                    changes: check_outcomes::resource_changes(changes.unwrap_or_default()),
                 })
             });
         let mut worked = WorkOutcome {
@@ -99,7 +99,7 @@ impl LocalWorkspaces {
             .extend(report.guard.as_ref().map(|run| CheckOutcome {
                 id: GUARD.to_owned(),
                 end: CheckEnd::Green,
-                evidence: answers::evidence(0, &run.log_sha256),
+                evidence: check_outcomes::evidence(0, &run.log_sha256),
                 tail: String::new(),
             }));
         let commit = report.result.as_ref().unwrap_or(&report.start);

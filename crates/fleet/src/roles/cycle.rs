@@ -12,7 +12,7 @@ use runner_lifecycle::{
     Timestamp,
 };
 
-use super::role_lease::seated;
+use super::role_lease::while_role_lease_held;
 use super::sweep::sweep;
 use super::{LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff, WakeReason};
 use crate::backlog::OutsideWork;
@@ -21,7 +21,7 @@ use crate::rules::policy::{has_safe_path, policy_packet, replan_packet, setup_pa
 use crate::workspaces::StopSign;
 
 /// How much is looked at in one go.
-const BATCH: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 /// How far back changes are looked at again: a store of several machines may show one
 /// after a later one.
 const MARGIN_MILLIS: i64 = 60 * 1000;
@@ -94,7 +94,7 @@ pub async fn run(
             cycle.turn_around(&mut watch).await
         }
     };
-    seated(context, "cycle", name, stop.clone(), body).await
+    while_role_lease_held(context, "cycle", name, stop.clone(), body).await
 }
 
 /// Whether what becomes of a task depends on what its pull request is now: it may have
@@ -128,7 +128,7 @@ impl Cycle<'_> {
         while !watch.stop.is_raised() {
             let turn = self.turn().await;
             if backoff
-                .bear(context, &mut watch.stop, turn)
+                .pause_if_transient(context, &mut watch.stop, turn)
                 .await?
                 .is_some()
             {
@@ -168,7 +168,7 @@ impl Cycle<'_> {
     async fn recover_all(&mut self, mut outside: Option<OutsideWork>) -> LedgerResult<()> {
         let mut since = self.since;
         loop {
-            let blocked = self.context.ledger.to_recover(since, BATCH).await?;
+            let blocked = self.context.ledger.to_recover(since, PAGE_SIZE).await?;
             let mut moved = false;
             for task in &blocked {
                 if needs_pull_request(task) && outside.is_none() {
@@ -176,7 +176,7 @@ impl Cycle<'_> {
                 }
                 moved |= self.recover(task, outside.as_ref()).await?;
             }
-            let full = u32::try_from(blocked.len()).is_ok_and(|count| count >= BATCH);
+            let full = u32::try_from(blocked.len()).is_ok_and(|count| count >= PAGE_SIZE);
             let last = blocked.last().map(|task| task.updated_at);
             match last {
                 // Whoever was led on is not among them again, unless changed again.

@@ -9,7 +9,7 @@ use runner_ledger::{ClaimRequest, DispatchView, FleetAgent, LedgerCall, LedgerEr
 use runner_lifecycle::order::pick;
 use runner_lifecycle::{Lane, LeasePurpose, RefusalCode, Request, Task, TaskId, Timestamp};
 
-use super::role_lease::seated;
+use super::role_lease::while_role_lease_held;
 use super::{RoleContext, RoleRule, RoleWait, StoreBackoff};
 use crate::ledger_port::LedgerResult;
 use crate::workspaces::StopSign;
@@ -19,7 +19,7 @@ pub const WORKING_ROLES: [&str; 3] = ["worker", "tester", "docser"];
 /// Failures of an owner before another one is preferred.
 const OWNER_FAILURES: u32 = 2;
 /// How many dead tasks are looked at in one go.
-const BATCH: usize = 100;
+const PAGE_SIZE: usize = 100;
 /// How far back the dead are looked at again: a store of several machines may show a
 /// change after a later one.
 const MARGIN_MILLIS: i64 = 5 * 60 * 1000;
@@ -149,7 +149,7 @@ pub async fn run(context: &RoleContext, name: &str, stop: StopSign) -> LedgerRes
             dispatcher.dispatch(&mut watch).await
         }
     };
-    seated(context, "dispatcher", name, stop.clone(), body).await
+    while_role_lease_held(context, "dispatcher", name, stop.clone(), body).await
 }
 
 struct Dispatcher<'c> {
@@ -174,7 +174,10 @@ impl Dispatcher<'_> {
         let mut backoff = StoreBackoff::default();
         while !watch.stop.is_raised() {
             let turn = self.turn().await;
-            if let Some(next) = backoff.bear(context, &mut watch.stop, turn).await? {
+            if let Some(next) = backoff
+                .pause_if_transient(context, &mut watch.stop, turn)
+                .await?
+            {
                 watch.until(next).await;
             }
         }
@@ -184,7 +187,7 @@ impl Dispatcher<'_> {
     /// Starts all that can start; when to look again.
     async fn turn(&mut self) -> LedgerResult<Timestamp> {
         let context = self.context;
-        self.bury().await?;
+        self.block_dependents_of_dead().await?;
         loop {
             let dispatch_view = context.ledger.dispatch_view(&WORKING_ROLES).await?;
             self.notice(&dispatch_view);
@@ -239,7 +242,7 @@ impl Dispatcher<'_> {
     }
 
     /// Says of tasks that wait for a dead one that they do.
-    async fn bury(&mut self) -> LedgerResult<()> {
+    async fn block_dependents_of_dead(&mut self) -> LedgerResult<()> {
         if !self.context.keeps(RoleRule::DeadDependency) {
             return Ok(());
         }
@@ -251,7 +254,7 @@ impl Dispatcher<'_> {
         let dead = self
             .context
             .ledger
-            .waits_for_dead(self.dead_since, BATCH)
+            .waits_for_dead(self.dead_since, PAGE_SIZE)
             .await?;
         for (task, dependency) in &dead {
             let request = Request::Block {

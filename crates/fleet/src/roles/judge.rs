@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use runner_ledger::{
-    AgentWork, ClaimRequest, ClaimedTask, JudgeQueue, LedgerCall, LedgerError, NewAgent,
+    ClaimRequest, ClaimedTask, FleetAgentWork, JudgeQueue, LedgerCall, LedgerError, NewFleetAgent,
 };
 use runner_lifecycle::request::{Claim, JudgeEnding};
 use runner_lifecycle::row::ReviewRemark;
@@ -61,7 +61,7 @@ impl JudgeMemory {
         judge: &JudgeRole,
         base: &str,
         sign: &StopSign,
-    ) -> Result<bool, JudgeStop> {
+    ) -> Result<bool, JudgeError> {
         if let Some(red) = self.bases.get(base) {
             return Ok(*red);
         }
@@ -94,7 +94,9 @@ impl JudgeRole {
         let mut memory = JudgeMemory::default();
         while !watch.stop.is_raised() {
             let turn = self.turn(&mut watch, &mut memory).await;
-            backoff.bear(context, &mut watch.stop, turn).await?;
+            backoff
+                .pause_if_transient(context, &mut watch.stop, turn)
+                .await?;
         }
         // If this is not heard, it counts as gone a little later.
         drop(context.ledger.leave(&self.name).await);
@@ -140,8 +142,8 @@ impl JudgeRole {
         }
     }
 
-    fn agent(&self) -> NewAgent {
-        NewAgent {
+    fn agent(&self) -> NewFleetAgent {
+        NewFleetAgent {
             name: self.name.clone(),
             role: "judge".to_owned(),
             host: self.context.settings.host.clone(),
@@ -152,7 +154,7 @@ impl JudgeRole {
 
     /// An earlier life of this judge claimed it. A place in the queue costs nothing, a
     /// judgement is an attempt: a result that kills its judges must come to an end.
-    async fn end_leftover(&self, left: AgentWork, stop: &mut StopSign) -> LedgerResult<()> {
+    async fn end_leftover(&self, left: FleetAgentWork, stop: &mut StopSign) -> LedgerResult<()> {
         let reason = "its judge was cut off".to_owned();
         let ending = match left.lease.purpose {
             LeasePurpose::Merge => JudgeEnding::StepBack { reason },
@@ -200,10 +202,10 @@ impl JudgeRole {
             }
             _ => {}
         }
-        let Some(mending) = context.ledger.end_of_chain(&red.task).await? else {
+        let Some(base_fix) = context.ledger.end_of_chain(&red.task).await? else {
             return Ok(None);
         };
-        if mending.state.is_terminal() {
+        if base_fix.state.is_terminal() {
             // Nobody fixes it any longer. Perhaps the guard is not always red.
             let now = context.clock.now();
             if memory.red_retry_at.is_some_and(|at| now < at) {
@@ -213,7 +215,7 @@ impl JudgeRole {
             memory.bases.clear();
             return self.claim_next(LeasePurpose::Merge, key, stop).await;
         }
-        if mending.blocked_on() != Some(BlockReason::AwaitingJudge) {
+        if base_fix.blocked_on() != Some(BlockReason::AwaitingJudge) {
             return Ok(None);
         }
         let claim = Claim {
@@ -223,11 +225,11 @@ impl JudgeRole {
             base: Some(context.settings.base.clone()),
         };
         let claimed = insist(context, stop, || {
-            context.ledger.claim(&mending.id, claim.clone())
+            context.ledger.claim(&base_fix.id, claim.clone())
         })
         .await;
         match claimed {
-            Some(Ok(_)) => self.case(&mending.id).await,
+            Some(Ok(_)) => self.case(&base_fix.id).await,
             Some(Err(LedgerError::Refused(_))) | None => Ok(None),
             Some(Err(error)) => Err(error),
         }
@@ -307,10 +309,10 @@ impl JudgeRole {
             cut_off()
         } else {
             match self.evaluate(case, sign.clone()).await {
-                Ok(_) | Err(JudgeStop::Workspaces(_)) if sign.is_raised() => cut_off(),
+                Ok(_) | Err(JudgeError::Workspaces(_)) if sign.is_raised() => cut_off(),
                 Ok(ending) => ending,
-                Err(JudgeStop::Workspaces(error)) => self.error(error, &mut stop).await,
-                Err(JudgeStop::Ledger(error)) => return Err(error),
+                Err(JudgeError::Workspaces(error)) => self.error(error, &mut stop).await,
+                Err(JudgeError::Ledger(error)) => return Err(error),
             }
         };
         let quota = match &ending {
@@ -337,7 +339,7 @@ impl JudgeRole {
     }
 
     /// Lets guard, policy and review look, in this order.
-    async fn evaluate(&self, case: &JudgeCase, sign: StopSign) -> Result<JudgeEnding, JudgeStop> {
+    async fn evaluate(&self, case: &JudgeCase, sign: StopSign) -> Result<JudgeEnding, JudgeError> {
         let (context, task) = (&self.context, &case.task);
         let result = case.run.result.clone();
         let needs = task.needs_merge();
@@ -392,7 +394,10 @@ impl JudgeRole {
             .iter()
             .any(|one| one.check == CriterionCheck::Review);
         if (context.settings.review || calls) && !rules::is_settled_before_review(&evidence) {
-            let settled = self.settled(task).await.map_err(JudgeStop::Ledger)?;
+            let settled = self
+                .closed_remarks(task)
+                .await
+                .map_err(JudgeError::Ledger)?;
             let order = ReviewOrder {
                 task: task.clone(),
                 run_id: case.run.id.clone(),
@@ -409,7 +414,7 @@ impl JudgeRole {
     }
 
     /// What an earlier judgement of the lineage raised and the last one did not.
-    async fn settled(&self, task: &Task) -> LedgerResult<Vec<ReviewRemark>> {
+    async fn closed_remarks(&self, task: &Task) -> LedgerResult<Vec<ReviewRemark>> {
         let ledger = &self.context.ledger;
         let Some(parent) = &task.rework_of else {
             return Ok(Vec::new());
@@ -512,21 +517,21 @@ fn cut_off() -> JudgeEnding {
 }
 
 /// Why an evaluation did not come to an end.
-pub(super) enum JudgeStop {
+pub(super) enum JudgeError {
     /// The workspaces could not do what was asked.
     Workspaces(WorkspaceError),
     /// The ledger could not.
     Ledger(LedgerError),
 }
 
-impl From<WorkspaceError> for JudgeStop {
-    fn from(error: WorkspaceError) -> JudgeStop {
-        JudgeStop::Workspaces(error)
+impl From<WorkspaceError> for JudgeError {
+    fn from(error: WorkspaceError) -> JudgeError {
+        JudgeError::Workspaces(error)
     }
 }
 
-impl From<LedgerError> for JudgeStop {
-    fn from(error: LedgerError) -> JudgeStop {
-        JudgeStop::Ledger(error)
+impl From<LedgerError> for JudgeError {
+    fn from(error: LedgerError) -> JudgeError {
+        JudgeError::Ledger(error)
     }
 }

@@ -14,12 +14,12 @@ use crate::workspaces::StopHandle;
 pub(crate) async fn keep_alive(context: &RoleContext, lease: &Lease, stop_handle: &StopHandle) {
     let interval = u64::from(lease.heartbeat_interval_seconds) * 1000;
     let beat_millis = interval * 2 / 3;
-    let backoff_millis = (u64::from(lease.timeout_seconds) * 1000).saturating_sub(interval);
+    let give_up_after_millis = (u64::from(lease.timeout_seconds) * 1000).saturating_sub(interval);
     let mut renewed = context.clock.steady_millis();
     let mut failures = StoreBackoff::default();
     loop {
         let asked = context.clock.steady_millis();
-        let left = (renewed + backoff_millis).saturating_sub(asked);
+        let left = (renewed + give_up_after_millis).saturating_sub(asked);
         let last = context.clock.now().plus_millis(left);
         let answer = tokio::select! {
             biased;
@@ -38,7 +38,7 @@ pub(crate) async fn keep_alive(context: &RoleContext, lease: &Lease, stop_handle
             }
         }
         let now = context.clock.steady_millis();
-        let left = (renewed + backoff_millis).saturating_sub(now);
+        let left = (renewed + give_up_after_millis).saturating_sub(now);
         if left == 0 {
             break;
         }

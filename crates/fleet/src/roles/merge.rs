@@ -1,7 +1,7 @@
 //! The head of the merge queue: what was tested is what is merged.
 //!
-//! The promise to move the base is recorded first, in a transaction that checks all that
-//! `done` takes. Whoever finds a promise rolls it forward and decides nothing again.
+//! The intent to move the base is recorded first, in a transaction that checks all that
+//! `done` takes. Whoever finds an intent rolls it forward and decides nothing again.
 
 use runner_ledger::{LedgerError, RedBase};
 use runner_lifecycle::lock::Resource;
@@ -12,7 +12,7 @@ use runner_lifecycle::{
     BasePosition, Facts, RefusalCode, ReworkCause, TaskId, TaskOrigin, TaskPriority, TaskRisk,
 };
 
-use super::judge::{JudgeCase, JudgeMemory, JudgeRole, JudgeStop};
+use super::judge::{JudgeCase, JudgeError, JudgeMemory, JudgeRole};
 use super::{RoleRule, insist};
 use crate::ledger_port::LedgerResult;
 use crate::rules::answers::merge_packet;
@@ -52,7 +52,7 @@ impl JudgeRole {
                 Ok(Round::Over) => {
                     // The user's own branch follows where it can; it is not the fleet's
                     // business if it cannot.
-                    drop(self.context.workspaces.present().await);
+                    drop(self.context.workspaces.update_user_branch().await);
                     return Ok(());
                 }
                 Ok(Round::Again) => {}
@@ -60,17 +60,17 @@ impl JudgeRole {
                     ending = ends;
                     break;
                 }
-                Err(JudgeStop::Workspaces(error)) => {
+                Err(JudgeError::Workspaces(error)) => {
                     ending = self.error(error, &mut stop).await;
                     break;
                 }
-                Err(JudgeStop::Ledger(error)) => return Err(error),
+                Err(JudgeError::Ledger(error)) => return Err(error),
             }
             if sign.is_raised() {
                 break;
             }
         }
-        // An open promise is kept by stepping back alone.
+        // An open intent stays open only where the judge steps back.
         let task = self.context.ledger.task(&case.task.id).await?;
         if task.is_some_and(|task| task.intent.is_some()) || sign.is_raised() {
             ending = JudgeEnding::StepBack {
@@ -86,7 +86,7 @@ impl JudgeRole {
         memory: &mut JudgeMemory,
         sign: &StopSign,
         stop: &mut StopSign,
-    ) -> Result<Round, JudgeStop> {
+    ) -> Result<Round, JudgeError> {
         let context = &self.context;
         let task = context.ledger.task(&case.task.id).await?;
         let open = task.and_then(|task| task.intent);
@@ -171,13 +171,13 @@ impl JudgeRole {
         self.roll_forward(case, &intent, stop).await
     }
 
-    /// Moves the base as was promised, or finds that it is elsewhere.
+    /// Moves the base as was intended, or finds that it is elsewhere.
     async fn roll_forward(
         &self,
         case: &JudgeCase,
         intent: &Intent,
         stop: &mut StopSign,
-    ) -> Result<Round, JudgeStop> {
+    ) -> Result<Round, JudgeError> {
         let context = &self.context;
         for _ in 0..MOVES {
             let position = match context.workspaces.position(intent.clone()).await? {
@@ -216,7 +216,7 @@ impl JudgeRole {
         commit: &str,
         case: &JudgeCase,
         sign: &StopSign,
-    ) -> Result<Vec<CheckOutcome>, JudgeStop> {
+    ) -> Result<Vec<CheckOutcome>, JudgeError> {
         let check = || {
             let (commit, task) = (commit.to_owned(), Some(case.task.clone()));
             self.context.workspaces.check(commit, task, sign.clone())
@@ -230,15 +230,15 @@ impl JudgeRole {
     }
 
     /// Pauses the queue and makes the one task that fixes the base.
-    async fn make_base_fix(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeStop> {
+    async fn make_base_fix(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeError> {
         let context = &self.context;
         let mut red = RedBase {
             commit: base.to_owned(),
             task: base_fix_id(base),
         };
         if let Some(known) = context.ledger.red_base().await?
-            && let Some(mending) = context.ledger.end_of_chain(&known.task).await?
-            && !mending.state.is_terminal()
+            && let Some(base_fix) = context.ledger.end_of_chain(&known.task).await?
+            && !base_fix.state.is_terminal()
         {
             // Somebody is at it already; the base has only moved on.
             red.task = known.task;
@@ -260,7 +260,7 @@ impl JudgeRole {
             }
         }
         let note = insist(context, stop, || context.ledger.set_red_base(Some(&red))).await;
-        note.unwrap_or(Ok(())).map_err(JudgeStop::from)
+        note.unwrap_or(Ok(())).map_err(JudgeError::from)
     }
 
     /// The answers, made on the merge commit itself.
@@ -269,7 +269,7 @@ impl JudgeRole {
         case: &JudgeCase,
         result: &str,
         checks: &[CheckOutcome],
-    ) -> Result<Result<ResultPacket, String>, JudgeStop> {
+    ) -> Result<Result<ResultPacket, String>, JudgeError> {
         let workspaces = &self.context.workspaces;
         let missing = || Ok(Err("the commit of the result is not there".to_owned()));
         let Some(start) = workspaces.start_of(result.to_owned()).await? else {

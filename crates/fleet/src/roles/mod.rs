@@ -258,7 +258,7 @@ impl StoreBackoff {
 
     /// What one turn of a role came to. None: the store failed in a way that passes, and a
     /// while was waited.
-    pub(crate) async fn bear<T>(
+    pub(crate) async fn pause_if_transient<T>(
         &mut self,
         context: &RoleContext,
         stop: &mut StopSign,

@@ -6,7 +6,7 @@
 use runner_ledger::{LedgerCall, LedgerError};
 use runner_lifecycle::{BlockReason, Facts, Request, TaskState};
 
-use super::role_lease::seated;
+use super::role_lease::while_role_lease_held;
 use super::{LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff};
 use crate::backlog::project::with_counts;
 use crate::ledger_port::LedgerResult;
@@ -60,7 +60,10 @@ pub async fn run_telling(
             let mut settled: Option<String> = None;
             while !watch.stop.is_raised() {
                 let turn = look(context, name, &mut settled, &watch.stop, tell).await;
-                if let Some(planned) = backoff.bear(context, &mut watch.stop, turn).await? {
+                if let Some(planned) = backoff
+                    .pause_if_transient(context, &mut watch.stop, turn)
+                    .await?
+                {
                     tell(&planned);
                     let next = context.clock.now().plus_secs(LOOK_EVERY_SECS);
                     watch.until_outside(next, &mut outside).await;
@@ -69,7 +72,7 @@ pub async fn run_telling(
             Ok(())
         }
     };
-    seated(context, "planner", name, stop.clone(), body).await
+    while_role_lease_held(context, "planner", name, stop.clone(), body).await
 }
 
 /// Looks once. `settled` is the signature that needs no further look.
@@ -102,7 +105,7 @@ async fn look(
     {
         return Ok(PlanOutcome::BacklogFirst(why));
     }
-    let planned = ask(context, name, &requirement, &signature, stop, tell).await?;
+    let planned = call(context, name, &requirement, &signature, stop, tell).await?;
     if !stop.is_raised() {
         *settled = Some(signature);
     }
@@ -159,7 +162,7 @@ pub fn is_parked(state: TaskState, blocked_on: Option<BlockReason>) -> bool {
         )
 }
 
-async fn ask(
+async fn call(
     context: &RoleContext,
     name: &str,
     requirement: &str,
@@ -203,20 +206,20 @@ async fn save(
     tasks: Vec<runner_lifecycle::request::NewTask>,
 ) -> LedgerResult<PlanOutcome> {
     let count = tasks.len();
-    let mut asks = Vec::new();
+    let mut calls = Vec::new();
     for (at, new) in tasks.into_iter().enumerate() {
-        let mut ask = LedgerCall::new(new.id.clone(), name, Request::Create(new));
-        ask.outside = Facts {
+        let mut call = LedgerCall::new(new.id.clone(), name, Request::Create(new));
+        call.outside = Facts {
             review_off: !context.settings.defaults.review,
             ..Facts::default()
         };
         if at == 0 {
             // Another plan under the same name is refused, with all of its tasks.
-            ask = ask.named(&format!("plan/{signature}"));
+            call = call.named(&format!("plan/{signature}"));
         }
-        asks.push(ask);
+        calls.push(call);
     }
-    match context.ledger.create_all(&asks).await {
+    match context.ledger.create_all(&calls).await {
         Ok(_) => Ok(PlanOutcome::Tasks(count)),
         Err(LedgerError::Refused(_)) => Ok(PlanOutcome::Before),
         Err(error) => Err(error),

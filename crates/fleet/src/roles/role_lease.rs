@@ -11,7 +11,7 @@ const ROLE_LEASE_TIMEOUT_SECS: u32 = 3 * IDLE_INTERVAL_SECS;
 
 /// Runs a role for as long as it holds its role lease, and stands by in between. Returns when the
 /// sign is raised or the role ended by itself.
-pub(crate) async fn seated<F, B>(
+pub(crate) async fn while_role_lease_held<F, B>(
     context: &RoleContext,
     name: &str,
     holder: &str,
@@ -26,7 +26,7 @@ where
     while !stop.is_raised() {
         let token = match context
             .ledger
-            .take_role(name, holder, ROLE_LEASE_TIMEOUT_SECS)
+            .take_role_lease(name, holder, ROLE_LEASE_TIMEOUT_SECS)
             .await
         {
             Ok(RoleLeaseAttempt::Yours(token)) => token,
@@ -53,7 +53,7 @@ where
         };
         if let Some(ended) = ended {
             // Those who stand by need not wait; if this fails they wait a little.
-            drop(context.ledger.release_role(name, token).await);
+            drop(context.ledger.release_role_lease(name, token).await);
             return ended;
         }
     }
@@ -67,7 +67,7 @@ async fn renew(context: &RoleContext, name: &str, token: u64) {
         context.clock.sleep_until(next).await;
         if let Ok(false) = context
             .ledger
-            .stay(name, token, ROLE_LEASE_TIMEOUT_SECS)
+            .renew_role_lease(name, token, ROLE_LEASE_TIMEOUT_SECS)
             .await
         {
             return;

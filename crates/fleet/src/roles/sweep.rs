@@ -36,7 +36,7 @@ pub(super) fn is_needed(
 /// Asks the ledger about each run that left something, and removes what nobody needs.
 pub(super) async fn sweep(context: &RoleContext) -> LedgerResult<()> {
     // Workspaces that cannot be swept now are swept later.
-    let Ok(kept) = context.workspaces.kept().await else {
+    let Ok(kept) = context.workspaces.leftover_runs().await else {
         return Ok(());
     };
     let mut known: BTreeMap<TaskId, Option<SweptTask>> = BTreeMap::new();

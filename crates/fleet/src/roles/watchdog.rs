@@ -22,8 +22,12 @@ pub async fn run(context: &RoleContext, name: &str, mut stop: StopSign) -> Ledge
         }
     };
     while !stop.is_raised() {
-        let turn = context.ledger.keep(&mut watchdog).await;
-        if backoff.bear(context, &mut stop, turn).await?.is_some() {
+        let turn = context.ledger.watchdog_look(&mut watchdog).await;
+        if backoff
+            .pause_if_transient(context, &mut stop, turn)
+            .await?
+            .is_some()
+        {
             watchdog.wait(stop.raised()).await?;
         }
     }

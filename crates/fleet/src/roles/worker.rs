@@ -2,7 +2,9 @@
 //!
 //! They differ in what they are told and what they are given, not in this code.
 
-use runner_ledger::{AgentWork, FleetAgent, LedgerError, NewAgent, RunSpending, SpendingTotals};
+use runner_ledger::{
+    FleetAgent, FleetAgentWork, LedgerError, NewFleetAgent, RunSpending, SpendingTotals,
+};
 use runner_lifecycle::decide::assignment;
 use runner_lifecycle::request::WorkEnding;
 use runner_lifecycle::{BlockReason, Facts, FailureCategory, LeasePurpose, RefusalCode, Task};
@@ -37,7 +39,7 @@ impl std::fmt::Debug for RoleContext {
 
 /// Whether the work of a lease was begun: by an earlier life, if this one knows nothing of
 /// it.
-fn was_begun(given: &AgentWork) -> bool {
+fn was_begun(given: &FleetAgentWork) -> bool {
     given.lease.last_heartbeat_at != given.lease.claimed_at
 }
 
@@ -50,7 +52,9 @@ impl WorkerRole {
         let mut registered = false;
         while !watch.stop.is_raised() {
             let turn = self.turn(&mut watch, &mut registered).await;
-            backoff.bear(context, &mut watch.stop, turn).await?;
+            backoff
+                .pause_if_transient(context, &mut watch.stop, turn)
+                .await?;
         }
         // If this is not heard, it counts as gone a little later.
         drop(context.ledger.leave(&self.name).await);
@@ -100,8 +104,8 @@ impl WorkerRole {
         }
     }
 
-    fn agent(&self) -> NewAgent {
-        NewAgent {
+    fn agent(&self) -> NewFleetAgent {
+        NewFleetAgent {
             name: self.name.clone(),
             role: self.role.clone(),
             host: self.context.settings.host.clone(),
@@ -111,7 +115,7 @@ impl WorkerRole {
     }
 
     /// Works on what it was given, to the end of the lease.
-    async fn work(&self, given: AgentWork, stop: &mut StopSign) -> LedgerResult<()> {
+    async fn work(&self, given: FleetAgentWork, stop: &mut StopSign) -> LedgerResult<()> {
         let context = &self.context;
         let (stop_handle, sign) = StopHandle::new();
         if given.lease.purpose != LeasePurpose::Work || was_begun(&given) {
@@ -138,7 +142,12 @@ impl WorkerRole {
         work.await
     }
 
-    async fn attempt(&self, given: &AgentWork, sign: StopSign, stop: StopSign) -> LedgerResult<()> {
+    async fn attempt(
+        &self,
+        given: &FleetAgentWork,
+        sign: StopSign,
+        stop: StopSign,
+    ) -> LedgerResult<()> {
         let context = &self.context;
         let mut stop = stop;
         let Some(order) = self.order(given, &mut stop).await? else {
@@ -183,7 +192,7 @@ impl WorkerRole {
 
     async fn order(
         &self,
-        given: &AgentWork,
+        given: &FleetAgentWork,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<WorkOrder>> {
         let context = &self.context;
@@ -207,7 +216,7 @@ impl WorkerRole {
     }
 
     /// What git and the guards say about it.
-    async fn ending(&self, given: &AgentWork, worked: &WorkOutcome) -> WorkEnding {
+    async fn ending(&self, given: &FleetAgentWork, worked: &WorkOutcome) -> WorkEnding {
         let task = &given.task;
         let mut findings = Vec::new();
         if let Some(result) = &worked.result {
@@ -226,7 +235,7 @@ impl WorkerRole {
 
     async fn charge(
         &self,
-        given: &AgentWork,
+        given: &FleetAgentWork,
         worked: &WorkOutcome,
         stop: &mut StopSign,
     ) -> LedgerResult<()> {
@@ -259,7 +268,7 @@ impl WorkerRole {
     /// longer, or everything ends.
     async fn finish(
         &self,
-        given: &AgentWork,
+        given: &FleetAgentWork,
         mut ending: WorkEnding,
         stop: &mut StopSign,
     ) -> LedgerResult<Option<Task>> {
@@ -307,7 +316,7 @@ impl WorkerRole {
     }
 
     /// What is in no ledger and decides what is tried next.
-    async fn outside(&self, given: &AgentWork, ending: &WorkEnding) -> LedgerResult<Facts> {
+    async fn outside(&self, given: &FleetAgentWork, ending: &WorkEnding) -> LedgerResult<Facts> {
         let failures = &given.task.counters.failures_by_owner;
         let mine = failures.get(&self.name).copied().unwrap_or(0) + 1;
         let mut facts = Facts {

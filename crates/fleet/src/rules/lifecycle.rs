@@ -1,4 +1,4 @@
-//! For tests: that what the rules make is what the law takes, from a plan to the end.
+//! For tests: that what the rules make is what the lifecycle takes, from a plan to the end.
 
 use runner_core::config::FleetConfig;
 use runner_lifecycle::decide::{Answer, LeaseChange};

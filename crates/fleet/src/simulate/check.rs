@@ -244,7 +244,7 @@ pub(super) fn waits_for_others(
     // A red base that nobody fixes any longer: a person must.
     let stuck = red
         .and_then(|red| end(&red.task))
-        .is_some_and(|mending| matches!(mending.state, TaskState::Failed | TaskState::Canceled));
+        .is_some_and(|base_fix| matches!(base_fix.state, TaskState::Failed | TaskState::Canceled));
     let waits_for_merge = |task: &Task| task.blocked_on() == Some(BlockReason::AwaitingJudge);
     if !stuck {
         return false;

@@ -140,7 +140,7 @@ impl SimWorkspaces {
             let clash = behaviour.clash.filter(|_| attempt == 1);
             let tag = clash.map_or(String::new(), |letter| format!(" clash-{letter}"));
             let content = format!("{} {}{tag}", order.run_id, order.token);
-            if task.mends_base() {
+            if task.fixes_base() {
                 tree.insert(HEALTH.to_owned(), format!("good by {}", order.run_id));
             } else {
                 let scope = task.lock_scope.first().map_or("a", |scope| scope.as_str());
@@ -441,7 +441,7 @@ impl Workspaces for SimWorkspaces {
         })
     }
 
-    fn present(&self) -> WorkspaceFuture<'_, BaseUpdate> {
+    fn update_user_branch(&self) -> WorkspaceFuture<'_, BaseUpdate> {
         Box::pin(async move {
             self.point("present", false).await;
             Ok(BaseUpdate::UpToDate)
@@ -470,7 +470,7 @@ impl Workspaces for SimWorkspaces {
         })
     }
 
-    fn kept(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
+    fn leftover_runs(&self) -> WorkspaceFuture<'_, Vec<LeftoverRun>> {
         Box::pin(async move {
             self.point("kept", false).await;
             Ok(self.shared().kept.iter().cloned().collect())

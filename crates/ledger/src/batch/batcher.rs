@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// How many are served in one go at most.
-const MOST: usize = 32;
+const MAX_BATCH: usize = 32;
 /// How many lines are served at once: two would serve each other's callers one by one.
-const TABLES: usize = 1;
+const MAX_SLOTS: usize = 1;
 /// Whoever waited for so long is not passed over any more.
 const MAX_WAIT: Duration = Duration::from_millis(20);
 
@@ -33,9 +33,9 @@ pub(crate) struct Batcher<K, Q, A> {
 struct BatchState<K, Q, A> {
     /// Nobody has an empty line.
     lines: HashMap<K, VecDeque<QueuedCall<Q, A>>>,
-    /// The tables where somebody is served, each with its number and since when.
-    tables: Vec<(u64, Instant)>,
-    next_table: u64,
+    /// The slots in which a batch is served, each with its number and since when.
+    slots: Vec<(u64, Instant)>,
+    next_slot: u64,
 }
 
 type QueuedCall<Q, A> = (Q, oneshot::Sender<A>);
@@ -46,24 +46,24 @@ where
 {
     fn join(&mut self, kind: K, question: Q) -> oneshot::Receiver<A> {
         let (tell, told) = oneshot::channel();
-        let group = self.lines.entry(kind).or_default();
-        group.push_back((question, tell));
+        let line = self.lines.entry(kind).or_default();
+        line.push_back((question, tell));
         told
     }
 
     fn longest(&self) -> Option<K> {
-        let longest = self.lines.iter().max_by_key(|(_, group)| group.len());
+        let longest = self.lines.iter().max_by_key(|(_, line)| line.len());
         longest.map(|(kind, _)| kind.clone())
     }
 
     /// The first of a line. Whoever went away wants nothing any more.
     fn take(&mut self, kind: &K) -> Vec<QueuedCall<Q, A>> {
-        let Some(group) = self.lines.get_mut(kind) else {
+        let Some(line) = self.lines.get_mut(kind) else {
             return Vec::new();
         };
-        group.retain(|(_, tell)| !tell.is_closed());
-        let first = group.drain(..group.len().min(MOST)).collect();
-        if group.is_empty() {
+        line.retain(|(_, tell)| !tell.is_closed());
+        let first = line.drain(..line.len().min(MAX_BATCH)).collect();
+        if line.is_empty() {
             self.lines.remove(kind);
         }
         first
@@ -85,8 +85,8 @@ where
             max_wait,
             state: Mutex::new(BatchState {
                 lines: HashMap::new(),
-                tables: Vec::new(),
-                next_table: 0,
+                slots: Vec::new(),
+                next_slot: 0,
             }),
         })
     }
@@ -100,33 +100,33 @@ where
         self: &Arc<Self>,
         kind: K,
         question: Q,
-        host: &H,
+        handler: &H,
     ) -> Option<A> {
-        let (slot, question) = match self.come_in(&kind, question, host) {
-            Ok(seated) => seated,
-            Err(told) => return self.wait(&kind, told, host).await,
+        let (slot, question) = match self.take_slot_or_queue(&kind, question, handler) {
+            Ok(taken) => taken,
+            Err(told) => return self.wait(&kind, told, handler).await,
         };
         // Those who were answered together come together: let them.
         tokio::task::yield_now().await;
         if !self.state().lines.is_empty() {
             let told = self.state().join(kind.clone(), question);
             drop(slot);
-            return self.wait(&kind, told, host).await;
+            return self.wait(&kind, told, handler).await;
         }
-        let answers = host.clone().serve(kind, vec![question]).await;
+        let answers = handler.clone().serve(kind, vec![question]).await;
         drop(slot);
         answers.into_iter().next()
     }
 
-    /// A table for the question, or the place where its answer will be.
-    fn come_in<H: BatchHandler<K, Q, A>>(
+    /// A slot for the question, or where its answer will arrive.
+    fn take_slot_or_queue<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
         kind: &K,
         question: Q,
-        host: &H,
+        handler: &H,
     ) -> Result<HeldSlot<K, Q, A, H>, oneshot::Receiver<A>> {
         let mut state = self.state();
-        match self.slot(&mut state, host, false) {
+        match self.take_slot(&mut state, handler, false) {
             Some(slot) => Ok((slot, question)),
             None => Err(state.join(kind.clone(), question)),
         }
@@ -134,24 +134,24 @@ where
 
     /// One that is free; whoever must not wait any longer gets one in any case. Where
     /// somebody has been served for too long, nobody waits for the end of it.
-    fn slot<H: BatchHandler<K, Q, A>>(
+    fn take_slot<H: BatchHandler<K, Q, A>>(
         self: &Arc<Self>,
         state: &mut BatchState<K, Q, A>,
-        host: &H,
+        handler: &H,
         in_any_case: bool,
     ) -> Option<BatchSlot<K, Q, A, H>> {
         let now = Instant::now();
         let lasts = |since: Instant| now.saturating_duration_since(since) < self.max_wait;
-        let busy = state.tables.iter().filter(|(_, since)| lasts(*since));
-        if busy.count() >= TABLES && !in_any_case {
+        let busy = state.slots.iter().filter(|(_, since)| lasts(*since));
+        if busy.count() >= MAX_SLOTS && !in_any_case {
             return None;
         }
-        state.next_table += 1;
-        state.tables.push((state.next_table, now));
+        state.next_slot += 1;
+        state.slots.push((state.next_slot, now));
         Some(BatchSlot {
             batcher: Arc::clone(self),
-            host: host.clone(),
-            number: state.next_table,
+            handler: handler.clone(),
+            number: state.next_slot,
             begins: false,
         })
     }
@@ -160,7 +160,7 @@ where
         self: &Arc<Self>,
         kind: &K,
         mut told: oneshot::Receiver<A>,
-        host: &H,
+        handler: &H,
     ) -> Option<A> {
         loop {
             if let Ok(answer) = tokio::time::timeout(self.max_wait, &mut told).await {
@@ -171,7 +171,7 @@ where
             if !state.lines.contains_key(kind) {
                 break;
             }
-            let slot = self.slot(&mut state, host, true);
+            let slot = self.take_slot(&mut state, handler, true);
             drop(state);
             if let Some(slot) = slot {
                 slot.begin(Some(kind.clone()));
@@ -199,7 +199,7 @@ where
     H: BatchHandler<K, Q, A>,
 {
     batcher: Arc<Batcher<K, Q, A>>,
-    host: H,
+    handler: H,
     number: u64,
     /// Whether somebody is about to be served.
     begins: bool,
@@ -229,7 +229,7 @@ where
                 return;
             };
             let (questions, tell): (Vec<_>, Vec<_>) = queued.into_iter().unzip();
-            let answers = self.host.clone().serve(kind, questions).await;
+            let answers = self.handler.clone().serve(kind, questions).await;
             for (tell, answer) in tell.into_iter().zip(answers) {
                 // Whoever asked may be gone.
                 tell.send(answer).ok();
@@ -247,7 +247,7 @@ where
 {
     fn drop(&mut self) {
         let mut state = self.batcher.state();
-        state.tables.retain(|(number, _)| *number != self.number);
+        state.slots.retain(|(number, _)| *number != self.number);
         if self.begins || tokio::runtime::Handle::try_current().is_err() {
             // The runtime ends, and with it those who wait.
             let lines = std::mem::take(&mut state.lines);
@@ -258,7 +258,7 @@ where
         if state.lines.is_empty() {
             return;
         }
-        let slot = self.batcher.slot(&mut state, &self.host, false);
+        let slot = self.batcher.take_slot(&mut state, &self.handler, false);
         drop(state);
         if let Some(slot) = slot {
             slot.begin(None);
@@ -304,9 +304,9 @@ mod tests {
 
     type Asked = tokio::task::JoinHandle<Option<(usize, usize)>>;
 
-    fn asked(batcher: &Arc<Of>, kind: char, one: usize, host: &Counting) -> Asked {
-        let (batcher, host) = (Arc::clone(batcher), host.clone());
-        tokio::spawn(async move { batcher.ask(kind, one, &host).await })
+    fn asked(batcher: &Arc<Of>, kind: char, one: usize, handler: &Counting) -> Asked {
+        let (batcher, handler) = (Arc::clone(batcher), handler.clone());
+        tokio::spawn(async move { batcher.ask(kind, one, &handler).await })
     }
 
     type Of = Batcher<char, usize, (usize, usize)>;
@@ -317,7 +317,7 @@ mod tests {
     async fn settled(batcher: &Of, waiting: usize) {
         loop {
             let lines: usize = batcher.state().lines.values().map(VecDeque::len).sum();
-            if lines == waiting && !batcher.state().tables.is_empty() {
+            if lines == waiting && !batcher.state().slots.is_empty() {
                 return;
             }
             tokio::task::yield_now().await;
@@ -326,64 +326,66 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_alone_is_served_alone_and_at_once() {
-        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(9));
+        let (batcher, handler) = (Of::with_max_wait(FOR_EVER), Counting::new(9));
         for one in 0..3 {
-            assert_eq!(batcher.ask('a', one, &host).await, Some((one, 1)));
+            assert_eq!(batcher.ask('a', one, &handler).await, Some((one, 1)));
         }
-        assert_eq!(host.served.load(Ordering::SeqCst), 3);
-        assert!(batcher.state().tables.is_empty());
+        assert_eq!(handler.served.load(Ordering::SeqCst), 3);
+        assert!(batcher.state().slots.is_empty());
     }
 
     #[tokio::test]
     async fn the_longest_line_is_served_in_one_go() {
-        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
-        let first = asked(&batcher, 'a', 0, &host);
+        let (batcher, handler) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
+        let first = asked(&batcher, 'a', 0, &handler);
         settled(&batcher, 0).await;
-        let short = asked(&batcher, 'a', 1, &host);
-        let long: Vec<Asked> = (2..5).map(|one| asked(&batcher, 'b', one, &host)).collect();
+        let short = asked(&batcher, 'a', 1, &handler);
+        let long: Vec<Asked> = (2..5)
+            .map(|one| asked(&batcher, 'b', one, &handler))
+            .collect();
         settled(&batcher, 4).await;
-        host.allowed.add_permits(2);
+        handler.allowed.add_permits(2);
         assert_eq!(first.await.unwrap(), Some((0, 1)));
         for (at, one) in long.into_iter().enumerate() {
             assert_eq!(one.await.unwrap(), Some((at + 2, 3)));
         }
         assert!(!short.is_finished());
-        host.allowed.add_permits(1);
+        handler.allowed.add_permits(1);
         assert_eq!(short.await.unwrap(), Some((1, 1)));
-        assert!(batcher.state().tables.is_empty());
+        assert!(batcher.state().slots.is_empty());
         assert!(batcher.state().lines.is_empty());
     }
 
     #[tokio::test]
     async fn whoever_waited_long_is_served_beside_one_who_does_not_end() {
-        let (batcher, host) = (Of::with_max_wait(Duration::ZERO), Counting::new(0));
+        let (batcher, handler) = (Of::with_max_wait(Duration::ZERO), Counting::new(0));
         let stuck = Counting::new(0);
         let first = asked(&batcher, 'a', 0, &stuck);
         settled(&batcher, 0).await;
-        host.allowed.add_permits(1);
-        let second = asked(&batcher, 'b', 1, &host);
+        handler.allowed.add_permits(1);
+        let second = asked(&batcher, 'b', 1, &handler);
         assert_eq!(second.await.unwrap(), Some((1, 1)));
         first.abort();
         assert!(first.await.is_err());
         // Whoever was cut off left nothing behind.
-        host.allowed.add_permits(1);
-        assert_eq!(batcher.ask('a', 2, &host).await, Some((2, 1)));
-        assert!(batcher.state().tables.is_empty());
+        handler.allowed.add_permits(1);
+        assert_eq!(batcher.ask('a', 2, &handler).await, Some((2, 1)));
+        assert!(batcher.state().slots.is_empty());
     }
 
     #[tokio::test]
     async fn whoever_went_away_is_not_served() {
-        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
-        let first = asked(&batcher, 'a', 0, &host);
+        let (batcher, handler) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
+        let first = asked(&batcher, 'a', 0, &handler);
         settled(&batcher, 0).await;
         let (gone, stays) = (
-            asked(&batcher, 'a', 1, &host),
-            asked(&batcher, 'a', 2, &host),
+            asked(&batcher, 'a', 1, &handler),
+            asked(&batcher, 'a', 2, &handler),
         );
         settled(&batcher, 2).await;
         gone.abort();
         assert!(gone.await.is_err());
-        host.allowed.add_permits(2);
+        handler.allowed.add_permits(2);
         assert_eq!(first.await.unwrap(), Some((0, 1)));
         assert_eq!(stays.await.unwrap(), Some((2, 1)));
     }
@@ -394,15 +396,15 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let (batcher, host) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
+        let (batcher, handler) = (Of::with_max_wait(FOR_EVER), Counting::new(0));
         runtime.block_on(async {
-            asked(&batcher, 'a', 0, &host);
+            asked(&batcher, 'a', 0, &handler);
             settled(&batcher, 0).await;
-            asked(&batcher, 'a', 1, &host);
+            asked(&batcher, 'a', 1, &handler);
             settled(&batcher, 1).await;
         });
         drop(runtime);
-        assert!(batcher.state().tables.is_empty());
+        assert!(batcher.state().slots.is_empty());
         assert!(batcher.state().lines.is_empty());
     }
 }

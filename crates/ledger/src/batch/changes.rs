@@ -45,7 +45,7 @@ impl ChangeWriter {
         let shape = ChangeShape::of(&change);
         match self.batcher.ask(shape, change, self).await {
             Some(Written::Told(written)) => written,
-            Some(Written::Alone(change)) => self.say(&[*change]).await,
+            Some(Written::Alone(change)) => self.write_changes(&[*change]).await,
             None => {
                 let words = "nobody is left to write it".to_owned();
                 Err(StoreError::Unavailable(words))
@@ -53,11 +53,11 @@ impl ChangeWriter {
         }
     }
 
-    async fn say(&self, changes: &[StoreChange]) -> Result<(), StoreError> {
-        let lent = self.connections.acquire().await;
-        let lent = lent.map_err(|error| failed(&error))?;
+    async fn write_changes(&self, changes: &[StoreChange]) -> Result<(), StoreError> {
+        let connection = self.connections.acquire().await;
+        let connection = connection.map_err(|error| failed(&error))?;
         let statements = Arc::clone(&self.statements);
-        let mut tx = PostgresTx::new(lent, StoreAccess::Once, statements);
+        let mut tx = PostgresTx::new(connection, StoreAccess::Once, statements);
         tx.write_at_once(changes).await
     }
 }
@@ -69,7 +69,7 @@ impl BatchHandler<ChangeShape, StoreChange, Written> for ChangeWriter {
         places.sort_by(|one, other| changes[*one].id.cmp(&changes[*other].id));
         let mut changes: Vec<Option<StoreChange>> = changes.into_iter().map(Some).collect();
         let sorted: Vec<StoreChange> = places.iter().filter_map(|at| changes[*at].take()).collect();
-        let written = self.say(&sorted).await;
+        let written = self.write_changes(&sorted).await;
         let alone = |error: &StoreError| places.len() > 1 && !error.is_for_everybody();
         if !written.as_ref().is_err_and(alone) {
             return places

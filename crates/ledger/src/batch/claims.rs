@@ -17,15 +17,15 @@ use crate::store::engine::{StoreAccess, StoreTx};
 use crate::store::postgres::write;
 
 /// Whose tasks are claimed: a role, and a lane if not all of them.
-pub(crate) type ClaimGroup = (String, Option<Lane>);
+pub(crate) type ClaimKind = (String, Option<Lane>);
 
 /// What came of a claim; none: try it alone. With the task whose claim was lost.
 pub(crate) type BatchClaimResult = Option<(Result<ClaimAttempt, LedgerError>, Option<TaskId>)>;
 
-impl BatchHandler<ClaimGroup, ClaimRequest, BatchClaimResult> for Ledger {
+impl BatchHandler<ClaimKind, ClaimRequest, BatchClaimResult> for Ledger {
     async fn serve(
         self,
-        group: ClaimGroup,
+        kind: ClaimKind,
         claim_requests: Vec<ClaimRequest>,
     ) -> Vec<BatchClaimResult> {
         if let [claim_request] = claim_requests.as_slice() {
@@ -34,7 +34,7 @@ impl BatchHandler<ClaimGroup, ClaimRequest, BatchClaimResult> for Ledger {
             return vec![Some((tried, lost))];
         }
         let mut tried: Vec<BatchClaimResult> = claim_requests.iter().map(|_| None).collect();
-        match Box::pin(self.claim_some(&group, &claim_requests)).await {
+        match Box::pin(self.claim_some(&kind, &claim_requests)).await {
             Ok(claimed) => {
                 for (tried, claimed) in tried.iter_mut().zip(claimed) {
                     *tried = claimed.map(|claimed| (Ok(claimed), None));
@@ -57,12 +57,14 @@ impl Ledger {
     /// Claims the first tasks in order, one for each as far as they are plain.
     async fn claim_some(
         &self,
-        group: &ClaimGroup,
+        kind: &ClaimKind,
         claim_requests: &[ClaimRequest],
     ) -> Result<Vec<Option<ClaimAttempt>>, LedgerError> {
         let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let mut claimed: Vec<Option<ClaimAttempt>> = claim_requests.iter().map(|_| None).collect();
-        let tried = self.claim_in(&mut *tx, group, claim_requests).await;
+        let tried = self
+            .decide_and_write_claims(&mut *tx, kind, claim_requests)
+            .await;
         let decisions = match tried {
             Ok(decisions) if !decisions.is_empty() => decisions,
             // Before each tries it alone: what is locked here would be skipped there.
@@ -81,13 +83,13 @@ impl Ledger {
     }
 
     /// What is written for which of them.
-    async fn claim_in(
+    async fn decide_and_write_claims(
         &self,
         tx: &mut dyn StoreTx,
-        group: &ClaimGroup,
+        kind: &ClaimKind,
         claim_requests: &[ClaimRequest],
     ) -> Result<Vec<(usize, Decision)>, LedgerError> {
-        let picked = picks::pick_some(self, tx, group, claim_requests.len()).await?;
+        let picked = picks::pick_some(self, tx, kind, claim_requests.len()).await?;
         let (mut decisions, mut changes, mut scope) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (claim_request, picked)) in claim_requests.iter().zip(picked).enumerate() {
             let own = picked.loaded.task.work_scope();

@@ -1,4 +1,4 @@
-//! Several callers of one process served by one statement.
+//! Several callers of one process served by one transaction.
 
 pub(crate) mod batcher;
 pub(crate) mod changes;

@@ -16,7 +16,7 @@ use crate::call::writes;
 use crate::claim::claims;
 use crate::error::{LedgerError, StoreError};
 use crate::ledger::{ConflictRetry, Ledger};
-use crate::store::engine::{FromMemory, SqlArg, StoreAccess, StoreTx, one};
+use crate::store::engine::{MemoryWriteMode, SqlArg, StoreAccess, StoreTx, one};
 
 /// A call of a task.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl Ledger {
             return Ok(None);
         }
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
-        recorded(&mut *tx, ledger_call).await
+        read_recorded_answer(&mut *tx, ledger_call).await
     }
 
     /// A claim that lost every race: the task is blocked, and the recovery table lets it
@@ -183,9 +183,9 @@ impl Ledger {
         let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let mut outcomes = Vec::new();
         for ledger_call in ledger_calls {
-            let outcome = match recorded(&mut *tx, ledger_call).await? {
+            let outcome = match read_recorded_answer(&mut *tx, ledger_call).await? {
                 Some(answered) => answered,
-                None => self.decide_in(&mut *tx, ledger_call).await?.into(),
+                None => self.decide_and_write(&mut *tx, ledger_call).await?.into(),
             };
             outcomes.push(outcome);
         }
@@ -196,17 +196,17 @@ impl Ledger {
 
     async fn call_once(&self, ledger_call: &LedgerCall) -> Result<CallOutcome, LedgerError> {
         let mut tx = self.engine.begin(access(&ledger_call.call.request)).await?;
-        if let Some(answered) = recorded(&mut *tx, ledger_call).await? {
+        if let Some(answered) = read_recorded_answer(&mut *tx, ledger_call).await? {
             return Ok(answered);
         }
         tx.last_write();
-        let decision = self.decide_in(&mut *tx, ledger_call).await?;
+        let decision = self.decide_and_write(&mut *tx, ledger_call).await?;
         tx.commit().await?;
-        Ok(self.written(decision))
+        Ok(self.after_commit(decision))
     }
 
     /// What was decided is in the store.
-    fn written(&self, decision: Decision) -> CallOutcome {
+    fn after_commit(&self, decision: Decision) -> CallOutcome {
         self.memory.note(&decision);
         if !decision.events.is_empty() {
             self.engine.announce();
@@ -221,7 +221,8 @@ impl Ledger {
         ledger_call: &LedgerCall,
     ) -> Result<Option<CallOutcome>, LedgerError> {
         let request = &ledger_call.call.request;
-        if ledger_call.request_id.is_some() || self.engine.memory_writes() == FromMemory::Never {
+        if ledger_call.request_id.is_some() || self.engine.memory_writes() == MemoryWriteMode::Never
+        {
             return Ok(None);
         }
         let known = match request {
@@ -261,7 +262,7 @@ impl Ledger {
             return Ok(None);
         }
         match self.compare_and_write(loaded, &decision, alone, now).await {
-            Ok(()) => Ok(Some(self.written(decision))),
+            Ok(()) => Ok(Some(self.after_commit(decision))),
             Err(error) => {
                 self.memory.forget(&ledger_call.task);
                 match error {
@@ -280,7 +281,7 @@ impl Ledger {
         alone: Option<Vec<String>>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        if self.engine.memory_writes() == FromMemory::AtOnce {
+        if self.engine.memory_writes() == MemoryWriteMode::AtOnce {
             let mut change = StoreChange::of(&self.policy, loaded, decision, None, now)?;
             change.alone = alone;
             return self.engine.write(change).await;
@@ -293,7 +294,7 @@ impl Ledger {
         tx.commit().await
     }
 
-    async fn decide_in(
+    async fn decide_and_write(
         &self,
         tx: &mut dyn StoreTx,
         ledger_call: &LedgerCall,
@@ -377,7 +378,7 @@ fn access(request: &Request) -> StoreAccess {
 }
 
 /// The answer that a request with the same name got.
-async fn recorded(
+async fn read_recorded_answer(
     tx: &mut dyn StoreTx,
     ledger_call: &LedgerCall,
 ) -> Result<Option<CallOutcome>, LedgerError> {

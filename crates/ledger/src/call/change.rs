@@ -177,7 +177,7 @@ impl StoreChange {
             self.result = Some(ResultWrite::End);
             self.wake.push(WakeKey::Result(task.id.clone()).text());
         }
-        let passed = before.map(|loaded| wakes::passed_on(loaded, task));
+        let passed = before.map(|loaded| wakes::keys_to_wake(loaded, task));
         for key in passed.into_iter().flatten() {
             match key {
                 WakeKey::Stored(text) => self.passed = Some(text),

@@ -155,7 +155,7 @@ pub(crate) async fn look(
     let args = [SqlArg::Text(id.as_str()), SqlArg::Int(token)];
     let for_end = for_end && tx.writes_at_once();
     let sql = if for_end { LOAD_FOR_END } else { LOAD };
-    looked(one(tx, sql, &args).await?, for_end)
+    parse_loaded(one(tx, sql, &args).await?, for_end)
 }
 
 /// Reads the task that a claim for work got before, or else the first in order. For a lone
@@ -174,10 +174,10 @@ pub(crate) async fn look_for_work(
         SqlArg::Text(&claim_request.role),
         SqlArg::MaybeText(lane),
     ];
-    Ok(looked(one(tx, sql, &args).await?, false)?.0)
+    Ok(parse_loaded(one(tx, sql, &args).await?, false)?.0)
 }
 
-fn looked(
+fn parse_loaded(
     row: Option<SqlRow>,
     for_end: bool,
 ) -> Result<(Option<LoadedTask>, Timestamp), StoreError> {

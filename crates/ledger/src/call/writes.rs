@@ -58,7 +58,7 @@ pub(crate) async fn write(
         _ if decision.events.is_empty() => {}
         (Some(loaded), Some(version)) => {
             update_row(tx, policy, task, newest, version).await?;
-            ended.extend(wakes::passed_on(loaded, task));
+            ended.extend(wakes::keys_to_wake(loaded, task));
         }
         _ => insert_row(tx, policy, task, newest, known).await?,
     }

@@ -17,10 +17,10 @@ use crate::error::LedgerError;
 use crate::ledger::{ConflictRetry, Ledger};
 use crate::role::wakes;
 use crate::role::wakes::WakeKey;
-use crate::store::engine::{FromMemory, SqlArg, SqlText, StoreAccess, StoreTx, all, one};
+use crate::store::engine::{MemoryWriteMode, SqlArg, SqlText, StoreAccess, StoreTx, all, one};
 
 /// How many tasks that cannot start are put aside before their places are written.
-const BATCH: usize = 32;
+const MAX_PUT_ASIDE: usize = 32;
 
 /// Who wants something to do.
 #[derive(Clone, Debug)]
@@ -190,11 +190,11 @@ impl Ledger {
         lost: &mut Option<TaskId>,
     ) -> Option<Result<ClaimAttempt, LedgerError>> {
         let first = !retry.is_again() && claim_request.purpose == LeasePurpose::Work;
-        if !first || self.engine.memory_writes() != FromMemory::AtOnce {
+        if !first || self.engine.memory_writes() != MemoryWriteMode::AtOnce {
             return None;
         }
-        let group = (claim_request.role.clone(), claim_request.lane);
-        let tried = self.claims.ask(group, claim_request.clone(), self).await;
+        let kind = (claim_request.role.clone(), claim_request.lane);
+        let tried = self.claims.ask(kind, claim_request.clone(), self).await;
         let (tried, tried_for) = tried.flatten()?;
         *lost = tried_for;
         Some(tried)
@@ -261,7 +261,7 @@ impl Ledger {
                 return Ok(None);
             };
             return self
-                .found(tx, claim_request, call, loaded, Timestamp(0))
+                .gather_candidate(tx, claim_request, call, loaded, Timestamp(0))
                 .await;
         }
         let same = [
@@ -289,11 +289,11 @@ impl Ledger {
         let (Some(loaded), server_now) = facts::look(tx, id, None, false).await? else {
             return Ok(None);
         };
-        self.found(tx, claim_request, call, loaded, server_now)
+        self.gather_candidate(tx, claim_request, call, loaded, server_now)
             .await
     }
 
-    async fn found(
+    async fn gather_candidate(
         &self,
         tx: &mut dyn StoreTx,
         claim_request: &ClaimRequest,
@@ -325,12 +325,12 @@ impl Ledger {
         // This transaction has serialised one scope and may not serialise another:
         // whoever else cannot start is put aside, and the first who could gets a
         // transaction of its own.
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PUT_ASIDE {
             let blocked = self
                 .not_ready(&mut *tx, &loaded, &claim_request.outside)
                 .await?;
             match blocked.as_ref().map(WakeKey::of) {
-                Some(Some(key)) => wakes::park(&mut *tx, &loaded, &key).await?,
+                Some(Some(key)) => wakes::put_aside(&mut *tx, &loaded, &key).await?,
                 Some(None) => {
                     tx.commit().await?;
                     return Ok(ClaimAttempt::Nothing);

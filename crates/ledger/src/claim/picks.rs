@@ -2,7 +2,7 @@
 
 use runner_lifecycle::{Facts, Lane, Timestamp};
 
-use crate::batch::claims::ClaimGroup;
+use crate::batch::claims::ClaimKind;
 use crate::call::facts;
 use crate::call::facts::LoadedTask;
 use crate::call::records;
@@ -11,7 +11,7 @@ use crate::claim::claims::{ClaimCandidate, ClaimRequest};
 use crate::claim::context;
 use crate::error::{LedgerError, StoreError};
 use crate::ledger::Ledger;
-use crate::store::engine::{ClaimPick, PickSome, SqlRow, StoreTx};
+use crate::store::engine::{BatchPick, ClaimPick, SqlRow, StoreTx};
 
 /// The task that this claim got before or else the first in order, its row locked and its
 /// scope serialised.
@@ -62,11 +62,11 @@ pub(crate) async fn pick(
 pub(crate) async fn pick_some(
     ledger: &Ledger,
     tx: &mut dyn StoreTx,
-    (role, lane): &ClaimGroup,
+    (role, lane): &ClaimKind,
     most: usize,
 ) -> Result<Vec<PickedTask>, LedgerError> {
     let rows = tx
-        .pick_some(PickSome {
+        .pick_some(BatchPick {
             role,
             lane: lane.map(Lane::as_str),
             now: own_clock(ledger),

@@ -267,7 +267,7 @@ async fn import_line(
         ExportLine::Flag { name, value } => reads::put_flag(tx, &name, &value).await?,
         ExportLine::End { .. } => {}
     }
-    let written = tx.said().await;
+    let written = tx.finish_deferred().await;
     written.map_err(|error| unwritten(number, error))
 }
 

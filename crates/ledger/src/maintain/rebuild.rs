@@ -42,7 +42,7 @@ pub struct RebuildReport {
     /// How many locks and leases of tasks that do not exist were ended.
     pub released: u64,
     /// Tasks about which something else was repaired.
-    pub mended: Vec<TaskId>,
+    pub repaired_tasks: Vec<TaskId>,
 }
 
 /// What claims and lists go by, besides the document of a row.
@@ -217,7 +217,7 @@ impl Ledger {
             let repair = LedgerCall::new(id.clone(), "rebuild", Request::Repair);
             match self.call(&repair).await {
                 Ok(outcome) if outcome.answer == Answer::Unchanged => {}
-                Ok(_) => rebuilt.mended.push(id.clone()),
+                Ok(_) => rebuilt.repaired_tasks.push(id.clone()),
                 // Somebody was faster, or nothing can be said of it before it is repaired.
                 Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),

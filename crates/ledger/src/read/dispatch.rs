@@ -87,7 +87,7 @@ pub struct DispatchView {
     pub ready: Vec<(String, ReadyTask)>,
 }
 
-const PRESENT: &str = concat!(
+const AGENTS_NOT_LEFT: &str = concat!(
     "SELECT ",
     agent_columns!(),
     " FROM agents a LEFT JOIN leases l ON l.owner = a.name WHERE a.left_at IS NULL \
@@ -137,7 +137,7 @@ const WAITS_FOR_DEAD: &str = "WITH RECURSIVE chain(id, rework_of) AS ( \
      WHERE d.met = 0 AND d.dependency IN (SELECT id FROM chain) AND w.state = 'todo' \
      ORDER BY d.task_id";
 
-const BENCH: &str = "SELECT \
+const JUDGE_QUEUE: &str = "SELECT \
      (SELECT id FROM tasks WHERE awaits = 'judge' AND (retry_at IS NULL OR retry_at <= $1) \
      ORDER BY rank, created_at, id LIMIT 1), \
      (SELECT id FROM tasks WHERE awaits = 'merge' AND (retry_at IS NULL OR retry_at <= $1) \
@@ -160,7 +160,7 @@ impl Ledger {
             return Ok(dispatch_view);
         }
         dispatch_view.paused = context::is_paused(&mut *tx).await?;
-        for row in &all(&mut *tx, PRESENT, &[]).await? {
+        for row in &all(&mut *tx, AGENTS_NOT_LEFT, &[]).await? {
             let agent = agents::read(row)?;
             let last = dispatch_view.agents.last();
             if last.is_none_or(|last: &FleetAgent| last.name != agent.name) {
@@ -238,7 +238,7 @@ impl Ledger {
     pub async fn judge_queue(&self) -> Result<JudgeQueue, StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let now = self.now_in(&mut *tx).await?;
-        let row = one(&mut *tx, BENCH, &[SqlArg::Int(now.0)]).await?;
+        let row = one(&mut *tx, JUDGE_QUEUE, &[SqlArg::Int(now.0)]).await?;
         let row = row.ok_or_else(|| StoreError::Damaged("no answer".to_owned()))?;
         let next = [row.maybe_int(2)?, row.maybe_int(3)?];
         let red = row.maybe_text(4)?;

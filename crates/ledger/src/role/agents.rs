@@ -13,7 +13,7 @@ use crate::store::engine::{SqlArg, SqlRow, StoreAccess, all, one, run};
 
 /// An agent that says that it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewAgent {
+pub struct NewFleetAgent {
     /// Its name: whoever comes with the same one takes its place.
     pub name: String,
     /// What it does.
@@ -58,7 +58,7 @@ impl FleetAgent {
 
 /// What an agent was given.
 #[derive(Clone, Debug)]
-pub struct AgentWork {
+pub struct FleetAgentWork {
     /// The row.
     pub task: Task,
     /// The right to work on it.
@@ -101,7 +101,7 @@ const HELD: &str = concat!(
 
 impl Ledger {
     /// Notes that an agent is there, in the place of one with the same name.
-    pub async fn register(&self, agent: &NewAgent) -> Result<(), StoreError> {
+    pub async fn register(&self, agent: &NewFleetAgent) -> Result<(), StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *tx).await?;
         let args = [
@@ -163,7 +163,7 @@ impl Ledger {
     }
 
     /// What an agent holds a lease of; the oldest one.
-    pub async fn assigned(&self, owner: &str) -> Result<Option<AgentWork>, StoreError> {
+    pub async fn assigned(&self, owner: &str) -> Result<Option<FleetAgentWork>, StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let Some(row) = one(&mut *tx, HELD, &[SqlArg::Text(owner)]).await? else {
             return Ok(None);
@@ -174,7 +174,7 @@ impl Ledger {
         let task = records::task(&row.text(LEASE_COLUMNS)?)?;
         let run = row.maybe_text(LEASE_COLUMNS + 1)?;
         let earlier = facts::earlier_result(&mut *tx, &task.id).await?;
-        Ok(Some(AgentWork {
+        Ok(Some(FleetAgentWork {
             run: run.as_deref().map(records::run).transpose()?,
             task,
             lease,

@@ -73,7 +73,7 @@ async fn is_held(tx: &mut dyn StoreTx, key: &WakeKey) -> Result<bool, StoreError
 }
 
 /// Takes a task out of the index until the key ends, unless it has just ended.
-pub(crate) async fn park(
+pub(crate) async fn put_aside(
     tx: &mut dyn StoreTx,
     loaded: &LoadedTask,
     key: &WakeKey,
@@ -90,7 +90,7 @@ pub(crate) async fn park(
 }
 
 /// Who must be told when this row changes.
-pub(crate) fn passed_on(before: &LoadedTask, after: &Task) -> Vec<WakeKey> {
+pub(crate) fn keys_to_wake(before: &LoadedTask, after: &Task) -> Vec<WakeKey> {
     let mut keys = Vec::new();
     let still_ready =
         crate::call::records::awaits(after, None) == Some(runner_lifecycle::LeasePurpose::Work);

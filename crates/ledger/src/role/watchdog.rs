@@ -17,7 +17,7 @@ use crate::store::notifications::StoreNotifications;
 /// How long nobody looks if nothing is due.
 const LOOK_EVERY_SECS: u64 = 5 * 60;
 /// How much is looked at in one go.
-const BATCH: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 
 /// Why the watchdog woke, and what it did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Watchdog {
         now: Timestamp,
         report: &mut WatchdogReport,
     ) -> Result<(), LedgerError> {
-        for lease in self.ledger.due_leases(now, BATCH).await? {
+        for lease in self.ledger.due_leases(now, PAGE_SIZE).await? {
             let key = (lease.task_id.clone(), lease.token);
             let armed = self.grace.get(&key).copied().unwrap_or(self.armed);
             if now < armed && self.grace.contains_key(&key) {
@@ -111,7 +111,7 @@ impl Watchdog {
         now: Timestamp,
         report: &mut WatchdogReport,
     ) -> Result<(), LedgerError> {
-        for task in self.ledger.due_blocks(now, BATCH).await? {
+        for task in self.ledger.due_blocks(now, PAGE_SIZE).await? {
             if !by_clock_alone(&task) {
                 continue;
             }

@@ -130,7 +130,7 @@ pub struct ClaimPick<'a> {
 
 /// Which tasks several workers want.
 #[derive(Clone, Copy, Debug)]
-pub struct PickSome<'a> {
+pub struct BatchPick<'a> {
     /// The role whose tasks they get.
     pub role: &'a str,
     /// The one lane to take from.
@@ -145,7 +145,7 @@ pub struct PickSome<'a> {
 
 /// How a store writes what was decided from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FromMemory {
+pub enum MemoryWriteMode {
     /// Not at all: what is there is read first.
     Never,
     /// In a transaction that compares first, and then writes step by step.
@@ -173,8 +173,8 @@ pub trait Engine: Send + Sync {
 
     /// How a decision is written from memory: all of it, where the store still has what it
     /// was decided by.
-    fn memory_writes(&self) -> FromMemory {
-        FromMemory::Never
+    fn memory_writes(&self) -> MemoryWriteMode {
+        MemoryWriteMode::Never
     }
 
     /// Writes a decision where the store still has what it was decided by, together with
@@ -206,7 +206,7 @@ pub trait StoreTx: Send {
     }
 
     /// Waits until everything that was put off is done.
-    fn said(&mut self) -> StoreFuture<'_, ()> {
+    fn finish_deferred(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -238,7 +238,7 @@ pub trait StoreTx: Send {
     }
 
     /// The first tasks in order, likewise.
-    fn pick_some<'a>(&'a mut self, _wanted: PickSome<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
+    fn pick_some<'a>(&'a mut self, _wanted: BatchPick<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async { Err(unknown_to_the_store()) })
     }
 

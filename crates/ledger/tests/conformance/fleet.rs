@@ -1,7 +1,7 @@
 //! What the roles of a fleet keep: agents, role leases, spendings, and what is looked at without
 //! a scan.
 
-use runner_ledger::{NewAgent, RoleLeaseAttempt, RunSpending, SpendingTotals};
+use runner_ledger::{NewFleetAgent, RoleLeaseAttempt, RunSpending, SpendingTotals};
 use runner_lifecycle::request::{NewTask, WorkEnding};
 use runner_lifecycle::{
     BlockReason, FailureCategory, Lane, LeasePurpose, Request, TaskState, Timestamp,
@@ -9,8 +9,8 @@ use runner_lifecycle::{
 
 use crate::support::*;
 
-fn agent(name: &str, role: &str) -> NewAgent {
-    NewAgent {
+fn agent(name: &str, role: &str) -> NewFleetAgent {
+    NewFleetAgent {
         name: name.to_owned(),
         role: role.to_owned(),
         host: "here".to_owned(),
@@ -69,7 +69,7 @@ pub(crate) async fn what_an_agent_was_given(world: World) {
 
 pub(crate) async fn a_role_lease_has_one_holder(world: World) {
     let ledger = world.open().await;
-    let take_role = |who: &'static str| ledger.take_role("dispatcher", who, 180);
+    let take_role = |who: &'static str| ledger.take_role_lease("dispatcher", who, 180);
     assert_eq!(take_role("d1").await.unwrap(), RoleLeaseAttempt::Yours(1));
     let until = Timestamp(START + 180_000);
     let taken = RoleLeaseAttempt::Taken {
@@ -78,7 +78,7 @@ pub(crate) async fn a_role_lease_has_one_holder(world: World) {
     };
     assert_eq!(take_role("d2").await.unwrap(), taken);
     world.clock.advance_secs(60);
-    assert!(ledger.stay("dispatcher", 1, 180).await.unwrap());
+    assert!(ledger.renew_role_lease("dispatcher", 1, 180).await.unwrap());
     world.clock.advance_secs(179);
     assert!(matches!(
         take_role("d2").await.unwrap(),
@@ -87,13 +87,13 @@ pub(crate) async fn a_role_lease_has_one_holder(world: World) {
     world.clock.advance_secs(1);
     assert_eq!(take_role("d2").await.unwrap(), RoleLeaseAttempt::Yours(2));
     assert!(
-        !ledger.stay("dispatcher", 1, 180).await.unwrap(),
+        !ledger.renew_role_lease("dispatcher", 1, 180).await.unwrap(),
         "it is gone"
     );
     // Whoever comes back with the same name need not wait, and the old token is void.
     assert_eq!(take_role("d2").await.unwrap(), RoleLeaseAttempt::Yours(3));
-    assert!(!ledger.stay("dispatcher", 2, 180).await.unwrap());
-    ledger.release_role("dispatcher", 3).await.unwrap();
+    assert!(!ledger.renew_role_lease("dispatcher", 2, 180).await.unwrap());
+    ledger.release_role_lease("dispatcher", 3).await.unwrap();
     assert_eq!(take_role("d1").await.unwrap(), RoleLeaseAttempt::Yours(4));
     let role_leases = ledger.role_leases().await.unwrap();
     assert_eq!(

@@ -139,7 +139,7 @@ pub(crate) async fn a_check_finds_what_does_not_fit(world: World) {
     );
     let rebuilt = ledger.rebuild().await.unwrap();
     assert_eq!(
-        (rebuilt.released, rebuilt.mended),
+        (rebuilt.released, rebuilt.repaired_tasks),
         (1, vec![id("a"), id("b")])
     );
     assert_clean(&ledger.check().await.unwrap());

@@ -121,7 +121,7 @@ fn check_merge(draft: &Draft<'_>, claim: &Claim) -> Result<Vec<Resource>, Refusa
     if task.intent.is_none() {
         may_start(draft)?;
         // What fixes the base does not queue behind those who wait for that.
-        if !draft.facts.is_merge_head && !task.mends_base() {
+        if !draft.facts.is_merge_head && !task.fixes_base() {
             return Err(Refusal::new(
                 RefusalCode::LockConflict,
                 format!("task {} is not the first of the merge queue", task.id),

@@ -1,4 +1,4 @@
-//! A place to work in: a folder with a repository of its own that borrows the project's
+//! A checkout: a folder with a repository of its own that borrows the project's
 //! objects, and a lock beside it that says whether anybody is there.
 
 pub(crate) mod check;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use runner_exec::{Cancel, wait_until_unlocked};
 use rustix::fs::{FlockOperation, flock};
 
-use super::fleet_repo::{CHECKOUTS, FleetRepo, RunName, open_lock};
+use super::fleet_repo::{CHECKOUTS, FleetRepo, TaskRunName, open_lock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
@@ -28,7 +28,7 @@ pub(crate) const LOCK: &str = "lock";
 /// The ending of the file that supervisors hold locked.
 pub(crate) const SESSION: &str = "session";
 
-/// Somebody's place, for as long as this lives.
+/// A checkout that is in use, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Checkout {
     pub(crate) project: Project,
@@ -38,7 +38,7 @@ pub(crate) struct Checkout {
     checkout_lock: CheckoutLock,
 }
 
-/// The lock of a place; the place itself may not be there yet, or no more.
+/// The lock of a checkout; the folder itself may not be there yet, or no more.
 #[derive(Debug)]
 pub(crate) struct CheckoutLock {
     folder: PathBuf,
@@ -63,7 +63,7 @@ impl CheckoutLock {
 }
 
 impl FleetRepo {
-    /// A commit in a place that goes away with this value.
+    /// A commit in a checkout that is removed with this value.
     pub(crate) fn clean_checkout(&self, commit: &str) -> Result<CleanCheckout<'_>> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
@@ -75,15 +75,15 @@ impl FleetRepo {
         })
     }
 
-    /// A commit in a new place; whatever a dead owner left there is removed.
+    /// A commit in a new checkout; whatever a dead owner left there is removed.
     pub(crate) fn checkout(
         &self,
         kind: &str,
         name: &str,
-        owner: Option<&RunName>,
+        owner: Option<&TaskRunName>,
         commit: &str,
     ) -> Result<Checkout> {
-        let folder = self.place(kind, name);
+        let folder = self.checkout_folder(kind, name);
         let Some(checkout_lock) = self.take_checkout_lock(&folder)? else {
             return Err(Error::new(
                 ErrorCode::Locked,
@@ -112,11 +112,11 @@ impl FleetRepo {
         })
     }
 
-    pub(crate) fn place(&self, kind: &str, name: &str) -> PathBuf {
+    pub(crate) fn checkout_folder(&self, kind: &str, name: &str) -> PathBuf {
         self.fleet_folder().join(kind).join(name)
     }
 
-    /// Takes a place if it is free.
+    /// Takes the lock of a checkout if it is free.
     pub(crate) fn take_checkout_lock(&self, folder: &Path) -> Result<Option<CheckoutLock>> {
         let _lock = self.lock()?;
         if let Some(kind) = folder.parent() {
@@ -130,7 +130,7 @@ impl FleetRepo {
         }))
     }
 
-    /// Removes a place and all that is beside it.
+    /// Removes a checkout and all that is beside it.
     pub(crate) fn clear(&self, checkout_lock: &CheckoutLock) -> Result<()> {
         files::remove_if_there(&checkout_lock.folder)?;
         // Whoever opens a lock does so while holding this one: nobody is left with a file

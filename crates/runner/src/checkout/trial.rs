@@ -18,8 +18,8 @@ use crate::git::{Git, OwnFiles, RunBranch};
 use crate::project::Project;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::runs::full_name;
-use crate::step::capture;
-use crate::step::containment::{Containment, WritableRoots};
+use crate::step::captured_child;
+use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 use crate::step::millis;
 
@@ -176,7 +176,7 @@ pub(crate) fn run_at(
     let (argv, monitor) = match containment {
         None => (argv, false),
         Some(containment) => {
-            let roots = WritableRoots {
+            let roots = ContainmentInput {
                 project: &Project::at(place.to_owned()),
                 git: &Git::open(place)?,
                 config,
@@ -204,7 +204,7 @@ pub(crate) fn run_at(
         what: "guard",
         limit_secs: limit.as_secs(),
     });
-    let ran = capture::run(&spec, config.guard_output_limit_bytes, context);
+    let ran = captured_child::run(&spec, config.guard_output_limit_bytes, context);
     context.observer.progress(&RunProgress::Tried);
     let (report, log) = ran?;
     let end = match report.ended {

@@ -12,7 +12,7 @@ use runner_sandbox::ProgramError;
 use super::{DoctorCheck, login};
 use crate::error::{Error, ErrorCode, Result};
 use crate::run_context::{RunContext, RunProgress};
-use crate::step::capture;
+use crate::step::captured_child;
 use crate::step::environment;
 
 /// How long the CLI may take to tell its version or to print a help text.
@@ -148,7 +148,7 @@ impl Asker<'_, '_> {
             what: words.first().copied().unwrap_or_default(),
             limit_secs: LIMIT.as_secs(),
         });
-        let ran = capture::run(&spec, MAX_TEXT, self.run);
+        let ran = captured_child::run(&spec, MAX_TEXT, self.run);
         self.run.observer.progress(&RunProgress::Tried);
         let (report, text) = ran?;
         let said = |exit: i32| DoctorAnswer::Said {

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::run_context::RunContext;
 use crate::step::containment;
-use crate::step::containment::{Containment, WritableRoots};
+use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 
 /// Between SIGTERM and SIGKILL.
@@ -129,7 +129,7 @@ fn ask(
     }
     let contained = containment.wrap(
         &invocation.argv,
-        &WritableRoots {
+        &ContainmentInput {
             project,
             git: &checkout.git,
             config,

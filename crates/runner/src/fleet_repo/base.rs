@@ -28,7 +28,7 @@ const UNDER_WAY: &[&str] = &[
     "BISECT_LOG",
 ];
 
-/// Where the base stands, seen from a move that was promised.
+/// Where the base stands, seen from an intended move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseAt {
     /// The new commit is in it.
@@ -79,7 +79,7 @@ impl FleetRepo {
     }
 
     /// Fast-forwards the user's branch, with its checkouts, to where the base is.
-    pub fn present(&self) -> Result<BranchUpdate> {
+    pub fn update_user_branch(&self) -> Result<BranchUpdate> {
         let _lock = self.lock()?;
         let pending = self.fleet_folder().join("present.json");
         if let Err(error) = finish_at(&pending, &self.git) {
@@ -125,13 +125,13 @@ impl FleetRepo {
             }
             moves.push(step);
         }
-        let promise = PendingLanding {
+        let landing = PendingLanding {
             target: self.base.clone(),
             commit: tip.clone(),
             moves,
         };
-        promise.save_as(&pending)?;
-        for step in &promise.moves {
+        landing.save_as(&pending)?;
+        for step in &landing.moves {
             // A file that was touched and not changed is no reason for git to stop halfway.
             Git::open(step.root())?.write(&["update-index", "-q", "--refresh"])?;
         }
@@ -139,7 +139,7 @@ impl FleetRepo {
             files::remove_if_there(&pending)?;
             return Ok(BranchUpdate::Behind(error.message));
         }
-        for step in &promise.moves {
+        for step in &landing.moves {
             if let Err(error) = step.go() {
                 let place = step.root().display();
                 let why = error.message;

@@ -33,9 +33,9 @@ use crate::step::disarm;
 pub use crate::checkout::check::{CommandEnd, CommandRun};
 pub use ask::{SessionAnswer, SessionQuestion};
 pub use base::{BaseAt, BranchUpdate};
-pub use results::{MergeOf, ResultChange, ResultChangeKind, ResultMergeOutcome};
-pub use run::{RunOrder, TaskRunReport, TaskRunUsage};
-pub use sweep::RunName;
+pub use results::{ResultChange, ResultChangeKind, ResultMerge, ResultMergeOutcome};
+pub use run::{TaskRunOrder, TaskRunReport, TaskRunUsage};
+pub use sweep::TaskRunName;
 
 /// Folder names below `.runner/fleet/`.
 const WORKTREES: &str = "worktrees";

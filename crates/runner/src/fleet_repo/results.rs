@@ -48,7 +48,7 @@ pub enum ResultMergeOutcome {
 
 /// Two commits to be merged, and what the new one shall say.
 #[derive(Clone, Copy, Debug)]
-pub struct MergeOf<'a> {
+pub struct ResultMerge<'a> {
     /// What is merged into.
     pub base: &'a str,
     /// What is merged.
@@ -117,8 +117,8 @@ impl FleetRepo {
     /// Merges a result into a base; no branch moves. The new commit has the base as its only
     /// parent, so that a history says once what was merged; the same arguments give the same
     /// commit.
-    pub fn merge(&self, merge: MergeOf<'_>) -> Result<ResultMergeOutcome> {
-        let MergeOf {
+    pub fn merge(&self, merge: ResultMerge<'_>) -> Result<ResultMergeOutcome> {
+        let ResultMerge {
             base,
             result,
             message,

@@ -1,4 +1,4 @@
-//! One attempt at a task: a place, a goal, the loop, and what is left of it as commits.
+//! One attempt at a task: a checkout, a goal, the loop, and what is left of it as commits.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use runner_core::meta::{GuardResult, GuardRun, IterationErrorKind, IterationMeta
 use runner_core::paths;
 use runner_core::text::cut_front;
 
-use super::sweep::{RunName, token_of};
-use super::{FleetRepo, MergeOf, ResultMergeOutcome, WORKTREES, safe_name};
+use super::sweep::{TaskRunName, token_of};
+use super::{FleetRepo, ResultMerge, ResultMergeOutcome, WORKTREES, safe_name};
 use crate::checkout::Checkout;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -34,9 +34,9 @@ const MAX_LOG: u64 = 64 << 20;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
-pub struct RunOrder<'a> {
+pub struct TaskRunOrder<'a> {
     /// Whose run it is.
-    pub name: &'a RunName,
+    pub name: &'a TaskRunName,
     /// The title of the task, for the commits.
     pub title: &'a str,
     /// GOAL.md; its id is set here.
@@ -84,7 +84,7 @@ impl FleetRepo {
     /// leaves no result.
     pub fn run(
         &self,
-        order: RunOrder<'_>,
+        order: TaskRunOrder<'_>,
         timed_out: &dyn Fn() -> bool,
         context: &mut RunContext<'_>,
     ) -> Result<TaskRunReport> {
@@ -124,7 +124,7 @@ impl FleetRepo {
         if report.end.status != LoopStatus::Interrupted || timed_out() {
             let complete = report.end.status == LoopStatus::Complete;
             let guard = report.guard.as_ref().filter(|_| complete);
-            let taken = Self::settled(&checkout, &run_id, context)
+            let taken = Self::recovered_tip(&checkout, &run_id, context)
                 .and_then(|(git, tip)| self.git.take_over(&git, &tip, &begin).map(|()| tip));
             match taken {
                 Ok(tip) => report.result = self.publish(&order, &base, &tip, guard)?,
@@ -140,12 +140,12 @@ impl FleetRepo {
     }
 
     /// Where work begins: the earlier result on top of the base, or the base.
-    fn beginning(&self, base: &str, order: &RunOrder<'_>) -> Result<String> {
+    fn beginning(&self, base: &str, order: &TaskRunOrder<'_>) -> Result<String> {
         let Some(result) = order.earlier else {
             return Ok(base.to_owned());
         };
         let message = format!("Go on from {result}\n");
-        let merged = self.merge(MergeOf {
+        let merged = self.merge(ResultMerge {
             base,
             result,
             message: &message,
@@ -158,9 +158,9 @@ impl FleetRepo {
         })
     }
 
-    /// The repository of a place after its loop, with nothing planted in it, and the last
+    /// The repository of a checkout after its loop, with nothing planted in it, and the last
     /// commit of the run.
-    fn settled(
+    fn recovered_tip(
         checkout: &Checkout,
         run_id: &str,
         context: &mut RunContext<'_>,
@@ -188,12 +188,12 @@ impl FleetRepo {
     /// loop's own branch for proof.
     fn publish(
         &self,
-        order: &RunOrder<'_>,
+        order: &TaskRunOrder<'_>,
         base: &str,
         tip: &str,
         guard: Option<&GuardRun>,
     ) -> Result<Option<String>> {
-        let RunOrder { name, title, .. } = *order;
+        let TaskRunOrder { name, title, .. } = *order;
         let message = TaskMessage {
             title,
             task_id: &name.task,
@@ -218,7 +218,7 @@ impl FleetRepo {
     }
 
     /// An owner who was replaced writes nothing any more.
-    fn refuse_if_replaced(&self, name: &RunName) -> Result<()> {
+    fn refuse_if_replaced(&self, name: &TaskRunName) -> Result<()> {
         let folders = self.names_in(WORKTREES);
         let prefix = format!("{}{}/", self.refs(), safe_name(&name.task));
         let listed = self

@@ -13,12 +13,12 @@ use crate::checkout::{LOCK, ORPHANS, SESSION, beside};
 use crate::error::Result;
 use crate::files;
 
-/// The largest file that says whose a place is.
+/// The largest file that says whose a checkout is.
 const MAX_OWNER: u64 = 64 * 1024;
 
 /// A run, and who owns it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RunName {
+pub struct TaskRunName {
     /// The task.
     pub task: String,
     /// The attempt.
@@ -27,7 +27,7 @@ pub struct RunName {
     pub token: u64,
 }
 
-impl RunName {
+impl TaskRunName {
     /// The name of its folder.
     pub(crate) fn folder(&self) -> String {
         format!("{}-{}", safe_name(&self.run_id), self.token)
@@ -43,7 +43,7 @@ impl RunName {
     fn of_ref(part: &str) -> Option<Self> {
         let (task, folder) = part.split_once('/')?;
         let (run_id, token) = folder.rsplit_once('-')?;
-        Some(RunName {
+        Some(TaskRunName {
             task: task.to_owned(),
             run_id: run_id.to_owned(),
             token: token.parse().ok()?,
@@ -69,25 +69,27 @@ pub(crate) fn token_of(name: &str, run_id: &str) -> Option<u64> {
 impl FleetRepo {
     /// The runs whose folders or refs are there, proof of merged ones left out. What is left
     /// of checks that were killed is removed on the way.
-    pub fn kept(&self) -> Result<Vec<RunName>> {
+    pub fn leftover_runs(&self) -> Result<Vec<TaskRunName>> {
         self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let mut found = BTreeSet::new();
         let mut named = BTreeSet::new();
         for name in self.names_in(WORKTREES) {
-            let path = beside(&self.place(WORKTREES, &name), LOCK);
+            let path = beside(&self.checkout_folder(WORKTREES, &name), LOCK);
             let owner = files::read_regular(&path, MAX_OWNER).unwrap_or_default();
-            match serde_json::from_slice::<RunName>(&owner) {
+            match serde_json::from_slice::<TaskRunName>(&owner) {
                 Ok(owner) if owner.folder() == name => {
                     named.insert(owner.ref_part());
                     found.insert(owner);
                 }
                 // Cut off before it had said whose it is: nobody's.
-                _ => drop(self.remove_place(WORKTREES, &name, &Cancel::new()?, Duration::ZERO)?),
+                _ => {
+                    self.remove_checkout(WORKTREES, &name, &Cancel::new()?, Duration::ZERO)?;
+                }
             }
         }
         for (part, _) in self.kept_refs()? {
             if !named.contains(&part) {
-                found.extend(RunName::of_ref(&part));
+                found.extend(TaskRunName::of_ref(&part));
             }
         }
         Ok(found.into_iter().collect())
@@ -95,13 +97,13 @@ impl FleetRepo {
 
     /// Removes the folders and refs of these runs, unless somebody is at work there. The
     /// proof of runs that were merged stays.
-    pub fn sweep(&self, gone: &[RunName], cancel: &Cancel) -> Result<()> {
+    pub fn sweep(&self, gone: &[TaskRunName], cancel: &Cancel) -> Result<()> {
         self.sweep_checkouts(cancel, ORPHANS)?;
         let kept = self.kept_refs()?;
-        let parts: BTreeSet<String> = gone.iter().map(RunName::ref_part).collect();
+        let parts: BTreeSet<String> = gone.iter().map(TaskRunName::ref_part).collect();
         let mut orders = String::new();
         for run in gone {
-            if !self.remove_place(WORKTREES, &run.folder(), cancel, ORPHANS)? {
+            if !self.remove_checkout(WORKTREES, &run.folder(), cancel, ORPHANS)? {
                 continue;
             }
             let Some(result) = kept.get(&run.ref_part()) else {
@@ -112,7 +114,7 @@ impl FleetRepo {
             // Another owner of the same run may need it.
             let shared = kept.keys().any(|part| {
                 !parts.contains(part)
-                    && RunName::of_ref(part).is_some_and(|it| it.proof_ref() == run.proof_ref())
+                    && TaskRunName::of_ref(part).is_some_and(|it| it.proof_ref() == run.proof_ref())
             });
             let proof = self.git.commit_of(&run.proof_ref())?;
             if let Some(tip) = proof.filter(|_| !shared)
@@ -134,7 +136,7 @@ impl FleetRepo {
     /// Removes the checkouts of processes that are no more.
     pub(crate) fn sweep_checkouts(&self, cancel: &Cancel, limit: Duration) -> Result<()> {
         for name in self.names_in(CHECKOUTS) {
-            self.remove_place(CHECKOUTS, &name, cancel, limit)?;
+            self.remove_checkout(CHECKOUTS, &name, cancel, limit)?;
         }
         Ok(())
     }
@@ -170,14 +172,15 @@ impl FleetRepo {
     }
 
     /// Whether it is gone.
-    fn remove_place(
+    fn remove_checkout(
         &self,
         kind: &str,
         name: &str,
         cancel: &Cancel,
         limit: Duration,
     ) -> Result<bool> {
-        let Some(checkout_lock) = self.take_checkout_lock(&self.place(kind, name))? else {
+        let Some(checkout_lock) = self.take_checkout_lock(&self.checkout_folder(kind, name))?
+        else {
             return Ok(false);
         };
         if !checkout_lock.is_quiet(cancel, limit)? {
@@ -215,7 +218,7 @@ mod tests {
 
     #[test]
     fn names() {
-        let name = RunName {
+        let name = TaskRunName {
             task: "a".to_owned(),
             run_id: "a-2".to_owned(),
             token: 7,
@@ -223,12 +226,12 @@ mod tests {
         assert_eq!(name.folder(), "a-2-7");
         assert_eq!(name.ref_part(), "a/a-2-7");
         assert_eq!(name.proof_ref(), "refs/runner/a/a-2");
-        assert_eq!(RunName::of_ref("a/a-2-7").as_ref(), Some(&name));
-        let odd = RunName {
+        assert_eq!(TaskRunName::of_ref("a/a-2-7").as_ref(), Some(&name));
+        let odd = TaskRunName {
             task: "a..b".to_owned(),
             ..name
         };
-        let back = RunName::of_ref(&odd.ref_part()).unwrap();
+        let back = TaskRunName::of_ref(&odd.ref_part()).unwrap();
         assert_ne!(back, odd);
         assert_eq!(back.ref_part(), odd.ref_part());
         assert_eq!(token_of("a-2-7", "a-2"), Some(7));

@@ -70,7 +70,7 @@ struct Folder {
 
 /// What had to be put back.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct PutBack {
+pub(crate) struct RestoreReport {
     /// The names of what had changed, sorted.
     pub(crate) changed: Vec<String>,
     /// Operations (a merge, a rebase) that were under way and are so no more.
@@ -143,8 +143,8 @@ impl OwnFiles {
         root: &Path,
         run: RunBranch<'_>,
         quarantine: &Path,
-    ) -> io::Result<PutBack> {
-        let mut put_back = PutBack::default();
+    ) -> io::Result<RestoreReport> {
+        let mut put_back = RestoreReport::default();
         let aside = quarantine.join("git");
         self.restore_dot_git(root, quarantine, &mut put_back)?;
         let name = |path: &Path| named(&Path::new(".git").join(path));
@@ -190,7 +190,7 @@ impl OwnFiles {
         &self,
         root: &Path,
         quarantine: &Path,
-        put_back: &mut PutBack,
+        put_back: &mut RestoreReport,
     ) -> io::Result<()> {
         let path = Path::new(".git");
         let full = root.join(path);

@@ -27,7 +27,7 @@ use crate::state::validate;
 use crate::state::validate::SelectResult;
 use crate::state::view;
 use crate::step;
-use crate::step::capture;
+use crate::step::captured_child;
 use crate::step::environment;
 
 /// SIGTERM after so long, SIGKILL after [`GRACE`] more: 10 s in all.
@@ -224,7 +224,7 @@ fn tell(
         monitor: false,
         hold_lock: Some(lock::session_lock(project)?),
     };
-    let (report, output) = capture::run(&spec, KEPT_BYTES, context)?;
+    let (report, output) = captured_child::run(&spec, KEPT_BYTES, context)?;
     let how = match report.ended {
         Ended::Exited(0) => return Ok(None),
         Ended::Exited(code) => format!("exit code {code}"),

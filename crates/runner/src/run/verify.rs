@@ -1,4 +1,4 @@
-//! Running a guard again where it once said yes.
+//! Running a guard again where it once passed.
 
 use runner_core::by_hand;
 use runner_core::digest::sha256_hex;

@@ -60,7 +60,7 @@ impl Journal {
 
     /// Adds a record that must be there after a crash. After an error it is not
     /// there: whoever goes on may decide otherwise.
-    pub(crate) fn promise(&mut self, record: &JournalRecord) -> io::Result<()> {
+    pub(crate) fn append_synced(&mut self, record: &JournalRecord) -> io::Result<()> {
         let before = self.text.len();
         self.note(record)?;
         let synced = fault::point("journal-fsync").and_then(|()| self.file.sync_data());

@@ -1,5 +1,5 @@
-//! What went before on a leaf that does not get on: its last words, the guard's
-//! last no.
+//! What was tried before on a leaf that does not pass: its last words, the guard's
+//! last failure.
 
 use runner_core::decide::MAX_FEEDBACK_BYTES;
 use runner_core::meta::{GuardResult, IterationMeta, IterationVerdict, OutcomeClass};

@@ -1,4 +1,4 @@
-//! The morning page: gathers what a run has left, in files and in git.
+//! The report: gathers what a run has left, in files and in git.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -112,7 +112,7 @@ pub(crate) fn base_of(git: &Git, run_id: &str, tip: &str) -> Result<Option<RunBa
     Ok(None)
 }
 
-/// A commit that brought a run home, or a part of it.
+/// A commit that landed a run, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LandingCommit {
     pub(crate) commit: String,

@@ -22,7 +22,7 @@ use crate::run_context::RunProgress;
 use crate::state::ProjectState;
 use crate::step::budget::RunBudget;
 use crate::step::containment;
-use crate::step::containment::{Containment, WritableRoots};
+use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 
 /// How the agent's session went.
@@ -73,7 +73,7 @@ pub(super) fn run_agent(
     }
     let contained = containment.wrap(
         &invocation.argv,
-        &WritableRoots {
+        &ContainmentInput {
             project: context.project,
             git: context.git,
             config,

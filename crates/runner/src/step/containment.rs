@@ -125,7 +125,7 @@ impl Containment {
     pub(crate) fn wrap(
         &self,
         argv: &[OsString],
-        roots: &WritableRoots<'_>,
+        roots: &ContainmentInput<'_>,
     ) -> Result<ContainedCommand> {
         if !self.is_on() || !can_be_started(argv, roots) {
             return Ok(ContainedCommand {
@@ -159,7 +159,7 @@ impl Containment {
     }
 }
 
-fn can_be_started(argv: &[OsString], roots: &WritableRoots<'_>) -> bool {
+fn can_be_started(argv: &[OsString], roots: &ContainmentInput<'_>) -> bool {
     argv.first().is_some_and(|program| {
         environment::resolve(program, roots.project.root(), roots.env).is_ok()
     })
@@ -218,8 +218,8 @@ fn project_around(root: &Path) -> Option<&Path> {
         .flatten()
 }
 
-/// What a child needs room for.
-pub(crate) struct WritableRoots<'a> {
+/// What a child's write policy is made of.
+pub(crate) struct ContainmentInput<'a> {
     pub(crate) project: &'a Project,
     pub(crate) git: &'a Git,
     pub(crate) config: &'a Config,
@@ -231,7 +231,7 @@ pub(crate) struct WritableRoots<'a> {
     pub(crate) agent_homes: &'a [PathBuf],
 }
 
-impl WritableRoots<'_> {
+impl ContainmentInput<'_> {
     fn policy(&self) -> Result<WritePolicy> {
         let root = self.project.root();
         let home = std::env::var_os("HOME").map(PathBuf::from);

@@ -118,7 +118,7 @@ impl CutOff {
                 quarantine.display()
             )));
         }
-        Journal::open(&self.folder, &self.records)?.promise(&JournalRecord::GitRestored)?;
+        Journal::open(&self.folder, &self.records)?.append_synced(&JournalRecord::GitRestored)?;
         Ok(())
     }
 

@@ -15,11 +15,11 @@ use crate::error::Result;
 use crate::lock;
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
-use crate::step::containment::{Containment, WritableRoots};
+use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 
 /// How the guard's run went.
-pub(super) struct GuardSession {
+pub(super) struct GuardRunOutcome {
     pub(super) run: GuardRun,
     pub(super) error: Option<RunnerError>,
 }
@@ -32,7 +32,7 @@ pub(super) fn run_guard(
     state: &ProjectState,
     containment: &Containment,
     deadline: Instant,
-) -> Result<GuardSession> {
+) -> Result<GuardRunOutcome> {
     let command = &state.config.guard.command;
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
     let env = environment::for_guard(context.project, it);
@@ -44,7 +44,7 @@ pub(super) fn run_guard(
     };
     let contained = containment.wrap(
         &argv,
-        &WritableRoots {
+        &ContainmentInput {
             project: context.project,
             git: context.git,
             config: &state.config,
@@ -114,7 +114,7 @@ pub(super) fn run_guard(
             "the guard's supervisor was killed; everything it had started was ended".to_owned(),
         )),
     };
-    Ok(GuardSession {
+    Ok(GuardRunOutcome {
         run,
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
     })

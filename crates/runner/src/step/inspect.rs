@@ -44,7 +44,7 @@ pub(crate) struct InspectFindings {
 
 /// Who was at work.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum StepActor {
     Session,
     Guard,
 }
@@ -77,7 +77,7 @@ pub(crate) fn after_session(
         .owned_changed
         .extend(make_safe(context, it, protected)?);
     let tree_bytes = take_tree(root, it, facts)?;
-    let order = put_in_order(context, it, config, protected, &base, Who::Session)?;
+    let order = put_in_order(context, it, config, protected, &base, StepActor::Session)?;
     facts.nested_repositories.extend_from_slice(&order.nested);
     facts.denied_files.extend_from_slice(&order.denied);
     if let Some(error) = &order.branch {
@@ -118,7 +118,7 @@ pub(crate) fn after_guard(
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
-    tree_before: Option<&[u8]>,
+    tree_before_guard: Option<&[u8]>,
     status_before: &GitStatus,
     facts: &mut StepFacts,
 ) -> Result<()> {
@@ -126,7 +126,7 @@ pub(crate) fn after_guard(
     let base = it.parent.clone();
     let git_files = make_safe(context, it, protected)?;
     facts.changed_by_guard.extend(git_files);
-    let order = put_in_order(context, it, config, protected, &base, Who::Guard)?;
+    let order = put_in_order(context, it, config, protected, &base, StepActor::Guard)?;
     if let Some(error) = &order.branch {
         facts.runner_error.get_or_insert_with(|| error.clone());
     }
@@ -147,13 +147,13 @@ pub(crate) fn after_guard(
         facts.changed_by_guard.push(change.name());
     }
     let tree_path = root.join(paths::TREE);
-    let unchanged = match tree_before {
+    let unchanged = match tree_before_guard {
         Some(bytes) => has_content(&tree_path, bytes),
         None => tree_path.symlink_metadata().is_err(),
     };
     if !unchanged {
         facts.changed_by_guard.push(paths::TREE.to_owned());
-        put_tree(root, tree_before, &it.quarantine())?;
+        put_tree(root, tree_before_guard, &it.quarantine())?;
     }
     grow_notes(it, root, protected)?;
     let before: HashSet<&Path> = untracked(status_before).collect();
@@ -198,7 +198,7 @@ fn put_in_order(
     config: &Config,
     protected: &ProtectedFiles<'_>,
     base: &str,
-    who: Who,
+    who: StepActor,
 ) -> Result<CleanupFindings> {
     let (root, git) = (context.project.root(), context.git);
     let quarantine = it.quarantine();
@@ -433,7 +433,7 @@ fn grow_notes(it: &mut Iteration, root: &Path, protected: &ProtectedFiles<'_>) -
         } else {
             Err(ReadError::Absent)
         };
-        let repaired = match (&before, now) {
+        let regrown = match (&before, now) {
             (Some(before), Ok(bytes)) => {
                 let Some(text) = notes::regrow(before, &String::from_utf8_lossy(&bytes)) else {
                     continue;
@@ -448,7 +448,7 @@ fn grow_notes(it: &mut Iteration, root: &Path, protected: &ProtectedFiles<'_>) -
                 before.as_ref().map(ToString::to_string)
             }
         };
-        let image = repaired.map_or(FileImage::Absent, |text| FileImage::File {
+        let image = regrown.map_or(FileImage::Absent, |text| FileImage::File {
             bytes: text.into_bytes(),
             executable: false,
         });

@@ -3,7 +3,7 @@
 
 mod agent;
 pub(crate) mod budget;
-pub(crate) mod capture;
+pub(crate) mod captured_child;
 mod child;
 pub(crate) mod containment;
 mod context;
@@ -230,8 +230,8 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>) -> Result<StepResult> {
             // that fails, the journal lets the next start do it.
             let kind = kind_of(&error);
             let runner_error = RunnerError::new(kind, error.message.clone());
-            let repaired = crate::run::recover::roll_up(context, &mut it, runner_error);
-            match repaired {
+            let recorded = crate::run::recover::roll_up(context, &mut it, runner_error);
+            match recorded {
                 Ok(report) => Ok(StepResult::Recorded(report)),
                 Err(_) => Err(error),
             }

@@ -134,7 +134,7 @@ pub(crate) fn settle(
     };
     write_error_log(it, meta.class, &outcome.findings)?;
     it.journal
-        .promise(&JournalRecord::Decided(Box::new(decided.clone())))?;
+        .append_synced(&JournalRecord::Decided(Box::new(decided.clone())))?;
     it.set_decided();
     it.log_event(
         context.run.clock,

@@ -26,7 +26,7 @@ pub(super) struct EventStream<'b> {
     path: PathBuf,
     file: Option<File>,
     broken: bool,
-    roots: u64,
+    bytes_left: u64,
     pending: Vec<u8>,
     /// Which budget was reached while the session ran.
     pub(super) exceeded: Option<String>,
@@ -55,7 +55,7 @@ impl<'b> EventStream<'b> {
             path: path.to_owned(),
             file,
             broken: false,
-            roots: cap,
+            bytes_left: cap,
             pending: Vec::new(),
             exceeded: None,
         }
@@ -84,9 +84,9 @@ impl<'b> EventStream<'b> {
         for event in self.reader.line(line) {
             observer.progress(&RunProgress::AgentEvent(&event));
         }
-        let roots = usize::try_from(self.roots).unwrap_or(usize::MAX);
+        let roots = usize::try_from(self.bytes_left).unwrap_or(usize::MAX);
         if line.len() < roots && is_json_object(line) {
-            self.roots -= line.len() as u64 + 1;
+            self.bytes_left -= line.len() as u64 + 1;
             self.pending.extend_from_slice(line);
             self.pending.push(b'\n');
         }

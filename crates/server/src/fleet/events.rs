@@ -54,7 +54,7 @@ impl EventFollower {
             return Ok(head.subscribe());
         }
         // Listening begins before the first look: nothing falls in between.
-        let mut hints = ledger.listen().await?;
+        let mut notifications = ledger.listen().await?;
         let mut head = ledger.event_head().await?;
         let (sender, receiver) = watch::channel(head.seq());
         let sender = Arc::new(sender);
@@ -65,7 +65,7 @@ impl EventFollower {
                 let wait = if head.is_behind() { SOON } else { LOOK_EVERY };
                 tokio::select! {
                     () = sender.closed() => return,
-                    () = hints.next() => {}
+                    () = notifications.next() => {}
                     () = tokio::time::sleep(wait) => {}
                 }
                 match ledger.follow(&mut head).await {

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use runner_core::config::FleetConfig;
 use runner_fleet::rules::host::{HostSnapshot, SnapshotSource};
 use runner_ledger::{
-    CallOutcome, ClaimedTask, Ledger, LedgerCall, LedgerClock, LedgerOptions, NewAgent, RunSpending,
+    CallOutcome, ClaimedTask, Ledger, LedgerCall, LedgerClock, LedgerOptions, NewFleetAgent,
+    RunSpending,
 };
 use runner_ledger::{ClaimRequest, SpendingTotals, Store};
 use runner_lifecycle::lock::Resource;
@@ -250,7 +251,7 @@ pub(crate) async fn seed(ledger: &Ledger, advance_secs: impl Fn(i64)) {
         }
     }
     for (name, role) in [("w1", "worker"), ("w2", "worker"), ("j1", "judge")] {
-        let agent = NewAgent {
+        let agent = NewFleetAgent {
             name: name.to_owned(),
             role: role.to_owned(),
             host: "here".to_owned(),

@@ -269,7 +269,7 @@ impl Watching<'_, '_> {
     /// Tells what happens, and lets roles begin, until there is a reason to end.
     async fn run(&mut self, out: &mut OutputGate) -> std::result::Result<End, FleetUpError> {
         let fleet = &mut self.roles.fleet;
-        let mut hints = fleet.listen().await?;
+        let mut notifications = fleet.listen().await?;
         let mut outside = self.roles.backlog.changes();
         let quiet = if self.until_idle { WAITING } else { QUIET };
         let mut heard = Instant::now();
@@ -297,7 +297,7 @@ impl Watching<'_, '_> {
                         heard = Instant::now();
                     }
                 },
-                () = hints.next() => heard = Instant::now(),
+                () = notifications.next() => heard = Instant::now(),
                 () = outside.next() => {
                     self.complaints.tell(&self.roles.backlog, out).await?;
                     heard = Instant::now();

@@ -1,4 +1,4 @@
-//! `runner report`: the morning page, for a terminal, as Markdown, as JSON.
+//! `runner report`: the report of a run, for a terminal, as Markdown, as JSON.
 
 pub(crate) mod markdown;
 pub(crate) mod terminal;

@@ -60,12 +60,12 @@ fn the_first_row_that_applies_decides() {
     for (i, (fault, class, finding)) in FAULTS.iter().enumerate() {
         // With any later fault, with all later faults, and whatever the guard says.
         let later = &FAULTS[i + 1..];
-        let mut companies: Vec<&[Fault]> = later.chunks(1).collect();
-        companies.extend([later, &[]]);
-        for company in companies {
+        let mut combinations: Vec<&[Fault]> = later.chunks(1).collect();
+        combinations.extend([later, &[]]);
+        for combination in combinations {
             for exit in [0, 1] {
                 let mut session = session(Done).guard_exit(exit);
-                for (more, ..) in company {
+                for (more, ..) in combination {
                     more(&mut session);
                 }
                 fault(&mut session);

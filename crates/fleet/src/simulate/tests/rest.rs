@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::scenarios::task;
 use super::*;
 use crate::backlog::{FleetBacklog, OutsideWork};
-use crate::up::is_at_rest;
+use crate::up::fleet_is_at_rest;
 use crate::workspaces::WorkspaceFuture;
 
 /// Something is written, once, in the middle of a look.
@@ -55,7 +55,7 @@ fn looks_between_which_somebody_wrote_are_no_rest() {
     let rests = || {
         simulation
             .runtime
-            .block_on(is_at_rest(&context, false))
+            .block_on(fleet_is_at_rest(&context, false))
             .unwrap()
     };
     assert!(!rests(), "a task was made and called off meanwhile");

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::batch::changes::ChangeWriter;
 use crate::call::change::StoreChange;
 use crate::error::StoreError;
-use crate::store::engine::{Engine, FromMemory, StoreAccess, StoreFuture, StoreTx};
+use crate::store::engine::{Engine, MemoryWriteMode, StoreAccess, StoreFuture, StoreTx};
 use crate::store::migrate;
 use crate::store::migrate::SqlDialect;
 use crate::store::notifications::StoreNotifications;
@@ -31,7 +31,7 @@ const UPGRADE_LOCK: i64 = 0x7275_6e6c;
 const ACQUIRE: Duration = Duration::from_secs(20);
 
 /// How far apart notifications are at least.
-const BETWEEN_HINTS: Duration = Duration::from_millis(10);
+const NOTIFICATION_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Whatever the server's defaults are: each statement, also of a function, sees what was
 /// committed before it began. A statement is planned once, not once for each value, for
@@ -75,7 +75,7 @@ impl PostgresEngine {
                 })
             })
             .connect_lazy_with(options.clone());
-        let voice = PgPoolOptions::new()
+        let notify_pool = PgPoolOptions::new()
             .max_connections(1)
             .idle_timeout(Some(Duration::from_secs(60)))
             .after_connect(|connection, _| {
@@ -90,8 +90,8 @@ impl PostgresEngine {
             connections,
             options,
             announcer: Arc::new(Announcer {
-                voice,
-                state: Mutex::new(Telling::Nothing),
+                notify_pool,
+                state: Mutex::new(AnnounceState::Nothing),
                 next: Mutex::new(Instant::now()),
                 told: Notify::new(),
             }),
@@ -173,8 +173,8 @@ impl Engine for PostgresEngine {
         })
     }
 
-    fn memory_writes(&self) -> FromMemory {
-        FromMemory::AtOnce
+    fn memory_writes(&self) -> MemoryWriteMode {
+        MemoryWriteMode::AtOnce
     }
 
     fn write(&self, change: StoreChange) -> StoreFuture<'_, ()> {
@@ -188,7 +188,7 @@ impl Engine for PostgresEngine {
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.announcer.wait().await;
-            self.announcer.voice.close().await;
+            self.announcer.notify_pool.close().await;
             self.connections.close().await;
             Ok(())
         })
@@ -202,15 +202,15 @@ impl Engine for PostgresEngine {
 /// afterwards, several changes become one notification, and a busy ledger is not kept busy by its
 /// notifications.
 struct Announcer {
-    voice: PgPool,
-    state: Mutex<Telling>,
+    notify_pool: PgPool,
+    state: Mutex<AnnounceState>,
     /// When the next notification may be given.
     next: Mutex<Instant>,
     told: Notify,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Telling {
+enum AnnounceState {
     Nothing,
     Once,
     /// Something changed after the notification that is on its way.
@@ -218,42 +218,42 @@ enum Telling {
 }
 
 impl Announcer {
-    fn state(&self) -> std::sync::MutexGuard<'_, Telling> {
+    fn state(&self) -> std::sync::MutexGuard<'_, AnnounceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When a notification may be given: at once, if none was given a moment ago.
-    fn next_hint(&self) -> Instant {
+    fn next_notification_at(&self) -> Instant {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let at = (*next).max(Instant::now());
-        *next = at + BETWEEN_HINTS;
+        *next = at + NOTIFICATION_INTERVAL;
         at
     }
 
     fn tell(this: &Arc<Announcer>, statements: &Arc<AtomicU64>) {
         let mut state = this.state();
-        if *state != Telling::Nothing {
-            *state = Telling::Again;
+        if *state != AnnounceState::Nothing {
+            *state = AnnounceState::Again;
             return;
         }
-        *state = Telling::Once;
+        *state = AnnounceState::Once;
         drop(state);
         let (this, statements) = (Arc::clone(this), Arc::clone(statements));
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep_until(this.next_hint()).await;
-                *this.state() = Telling::Once;
+                tokio::time::sleep_until(this.next_notification_at()).await;
+                *this.state() = AnnounceState::Once;
                 statements.fetch_add(1, Ordering::Relaxed);
                 // A notification that cannot be given is none: everybody looks regularly.
                 let _ = sqlx::query("SELECT pg_notify($1, '')")
                     .bind(CHANNEL)
-                    .execute(&this.voice)
+                    .execute(&this.notify_pool)
                     .await;
                 let mut state = this.state();
-                if *state == Telling::Again {
+                if *state == AnnounceState::Again {
                     continue;
                 }
-                *state = Telling::Nothing;
+                *state = AnnounceState::Nothing;
                 this.told.notify_waiters();
                 break;
             }
@@ -263,7 +263,7 @@ impl Announcer {
     async fn wait(&self) {
         loop {
             let told = self.told.notified();
-            if *self.state() == Telling::Nothing {
+            if *self.state() == AnnounceState::Nothing {
                 return;
             }
             told.await;

@@ -12,7 +12,7 @@ use crate::call::change::StoreChange;
 use crate::call::records;
 use crate::error::StoreError;
 use crate::store::engine::{
-    ClaimPick, PickSome, SqlArg, SqlRow, SqlText, StoreAccess, StoreFuture, StoreTx,
+    BatchPick, ClaimPick, SqlArg, SqlRow, SqlText, StoreAccess, StoreFuture, StoreTx,
 };
 use crate::store::pool::PooledConnection;
 use crate::store::postgres::arguments::literal;
@@ -157,7 +157,7 @@ impl StoreTx for PostgresTx {
         })
     }
 
-    fn pick_some<'a>(&'a mut self, wanted: PickSome<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
+    fn pick_some<'a>(&'a mut self, wanted: BatchPick<'a>) -> StoreFuture<'a, Vec<SqlRow>> {
         Box::pin(async move {
             let call = format!(
                 "ledger_look_around({}, {}, {}, {}, {})",

@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, watch};
 
 use crate::error::StoreError;
 use crate::store::engine::{
-    Engine, FromMemory, SqlArg, SqlRow, SqlText, StoreAccess, StoreFuture, StoreTx,
+    Engine, MemoryWriteMode, SqlArg, SqlRow, SqlText, StoreAccess, StoreFuture, StoreTx,
 };
 use crate::store::migrate;
 use crate::store::migrate::SqlDialect;
@@ -204,8 +204,8 @@ impl Engine for SqliteEngine {
         })
     }
 
-    fn memory_writes(&self) -> FromMemory {
-        FromMemory::StepByStep
+    fn memory_writes(&self) -> MemoryWriteMode {
+        MemoryWriteMode::StepByStep
     }
 
     fn statements(&self) -> u64 {

@@ -171,7 +171,7 @@ impl StoreTx for SqliteWriter {
         })
     }
 
-    fn said(&mut self) -> StoreFuture<'_, ()> {
+    fn finish_deferred(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(self.send())
     }
 

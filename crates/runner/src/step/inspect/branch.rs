@@ -3,7 +3,7 @@
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{IterationErrorKind, RunnerError};
 
-use super::{Iteration, Who};
+use super::{Iteration, StepActor};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{self, Git, GitStatus};
 
@@ -13,7 +13,7 @@ pub(super) fn put_back(
     git: &Git,
     it: &mut Iteration,
     base: &str,
-    who: Who,
+    who: StepActor,
     status: &mut GitStatus,
 ) -> Result<Option<RunnerError>> {
     let branch = it.started.branch.clone();
@@ -37,7 +37,8 @@ pub(super) fn put_back(
         return Ok(None);
     }
     let head = base.to_owned();
-    it.journal.promise(&JournalRecord::Rescuing { head })?;
+    it.journal
+        .append_synced(&JournalRecord::Rescuing { head })?;
     let (run_id, iter) = (&it.started.run_id, it.started.iter);
     let lost = git::rescue(git, run_id, iter, &branch, base, &it.quarantine())?;
     it.index_signature = None;
@@ -48,8 +49,8 @@ pub(super) fn put_back(
         "was left"
     };
     let when = match who {
-        Who::Session => "during the session",
-        Who::Guard => "while the guard ran",
+        StepActor::Session => "during the session",
+        StepActor::Guard => "while the guard ran",
     };
     Ok(Some(RunnerError::new(
         IterationErrorKind::Branch,
@@ -74,13 +75,18 @@ pub(super) fn check_there(git: &Git, commit: &str) -> Result<()> {
 
 /// Commits that contain what must not be committed: the branch goes back, the
 /// files stay and become part of the iteration's commit.
-pub(super) fn fold_commits(git: &Git, it: &mut Iteration, base: &str, who: Who) -> Result<()> {
+pub(super) fn fold_commits(
+    git: &Git,
+    it: &mut Iteration,
+    base: &str,
+    who: StepActor,
+) -> Result<()> {
     let full = format!("refs/heads/{}", it.started.branch);
     git.write(&["update-ref", "--no-deref", &full, base])?;
     base.clone_into(&mut it.parent);
     let who = match who {
-        Who::Session => "session",
-        Who::Guard => "guard",
+        StepActor::Session => "session",
+        StepActor::Guard => "guard",
     };
     it.notes.push(format!(
         "the {who} had committed files that must not go into a commit: its commits were folded into this one"

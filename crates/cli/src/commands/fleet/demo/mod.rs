@@ -136,7 +136,7 @@ async fn play(
     for number in 1..=WORKERS {
         workers.push(hire(context, &format!("worker-{number}"))?);
     }
-    let mut hints = roles.fleet.listen().await?;
+    let mut notifications = roles.fleet.listen().await?;
     let mut mishaps = Mishaps::default();
     let ended = loop {
         reporter.tell(out).await?;
@@ -147,7 +147,7 @@ async fn play(
         if begun.elapsed() > LIMIT {
             break Err(Error::new(ErrorCode::Io, "the demo did not come to an end"));
         }
-        match wait(&mut roles, &mut hints, &mut signals).await {
+        match wait(&mut roles, &mut notifications, &mut signals).await {
             Waited::On => {}
             Waited::Signal => break Ok(false),
             Waited::Broken(words) => break Err(Error::new(ErrorCode::Io, words)),
@@ -199,14 +199,14 @@ enum Waited {
 
 async fn wait(
     roles: &mut LedgerContext,
-    hints: &mut StoreNotifications,
+    notifications: &mut StoreNotifications,
     signals: &mut SignalCounter,
 ) -> Waited {
     tokio::select! {
         biased;
         () = signals.reached(1) => Waited::Signal,
         words = roles.fleet.role_ended() => Waited::Broken(words),
-        () = hints.next() => Waited::On,
+        () = notifications.next() => Waited::On,
         () = tokio::time::sleep(TICK) => Waited::On,
     }
 }

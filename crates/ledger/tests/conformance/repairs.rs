@@ -13,7 +13,7 @@ struct Damage {
     kind: InconsistencyKind,
     sql: &'static str,
     /// The task that is fixed, and where it stands then.
-    mended: (&'static str, TaskState),
+    repaired: (&'static str, TaskState),
 }
 
 const BLOCKER: &str = "UPDATE tasks SET doc = REPLACE(doc, '\"blocker\":null', \
@@ -35,79 +35,79 @@ const DAMAGES: &[Damage] = &[
     Damage {
         kind: InconsistencyKind::LockWithoutWork,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('elsewhere', 'b')",
-        mended: ("b", TaskState::Todo),
+        repaired: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LockWithoutWork,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('elsewhere', 'd')",
-        mended: ("d", TaskState::Canceled),
+        repaired: ("d", TaskState::Canceled),
     },
     Damage {
         kind: InconsistencyKind::OverlappingLocks,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('src/x', 'c')",
-        mended: ("c", TaskState::Todo),
+        repaired: ("c", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::OverlappingLocks,
         sql: "INSERT INTO locks (resource, task_id) VALUES ('tests/x', 'a')",
-        mended: ("c", TaskState::Todo),
+        repaired: ("c", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::WorkWithoutLock,
         sql: "DELETE FROM locks WHERE task_id = 'a'",
-        mended: ("a", TaskState::Todo),
+        repaired: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::WorkWithoutLease,
         sql: "DELETE FROM leases WHERE task_id = 'a'",
-        mended: ("a", TaskState::Todo),
+        repaired: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LeaseWithoutWork,
         sql: "UPDATE leases SET task_id = 'b' WHERE task_id = 'a'",
-        mended: ("b", TaskState::Todo),
+        repaired: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LeaseNotOfOwner,
         sql: "UPDATE leases SET owner = 'somebody' WHERE task_id = 'a'",
-        mended: ("a", TaskState::Todo),
+        repaired: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::LeaseNotOfOwner,
         sql: "UPDATE leases SET token = 7 WHERE task_id = 'a'",
-        mended: ("a", TaskState::Todo),
+        repaired: ("a", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::StateNotLastEvent,
         sql: "UPDATE tasks SET state = 'failed', awaits = NULL, \
               doc = REPLACE(doc, '\"state\":\"todo\"', '\"state\":\"failed\"') WHERE id = 'b'",
-        mended: ("b", TaskState::Todo),
+        repaired: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::VersionNotLastEvent,
         sql: "UPDATE tasks SET version = 7, doc = REPLACE(doc, '\"version\":1', '\"version\":7') \
               WHERE id = 'b'",
-        mended: ("b", TaskState::Todo),
+        repaired: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::BlockerMismatch,
         sql: BLOCKER,
-        mended: ("b", TaskState::Todo),
+        repaired: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::IntentOfEnded,
         sql: INTENT,
-        mended: ("d", TaskState::Canceled),
+        repaired: ("d", TaskState::Canceled),
     },
     Damage {
         kind: InconsistencyKind::RunWithoutWork,
         sql: RUN_OF_B,
-        mended: ("b", TaskState::Todo),
+        repaired: ("b", TaskState::Todo),
     },
     Damage {
         kind: InconsistencyKind::TwoRunningRuns,
         sql: SECOND_RUN_OF_A,
-        mended: ("a", TaskState::InProgress),
+        repaired: ("a", TaskState::InProgress),
     },
 ];
 
@@ -189,9 +189,9 @@ pub(crate) async fn each_contradiction_is_mended(first: World) {
 
         assert_eq!(cycle(&ledger).await, [true], "{kind}");
         assert_clean(&ledger.check().await.unwrap());
-        let (name, state) = damage.mended;
-        let mended = ledger.task(&id(name)).await.unwrap().unwrap();
-        assert_eq!(mended.state, state, "{kind}: {name}");
+        let (name, state) = damage.repaired;
+        let repaired = ledger.task(&id(name)).await.unwrap().unwrap();
+        assert_eq!(repaired.state, state, "{kind}: {name}");
         // A row that is made anew is what its events say; anything else is one of them.
         let told = reasons(&ledger, name).await;
         let told = told.iter().any(|reason| reason == "ledger_repaired");

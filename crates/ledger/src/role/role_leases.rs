@@ -1,4 +1,4 @@
-//! Seats: of some roles there is one at a time, and the others stand by.
+//! Role leases: of some roles there is one at a time, and the others stand by.
 //!
 //! A role lease orders, it does not protect: what its holder writes is decided by the rules of
 //! each task, so that two holders for a moment do no harm.
@@ -52,7 +52,7 @@ const RELEASE: &str = "UPDATE seats SET expires_at = $3 WHERE name = $1 AND toke
 
 impl Ledger {
     /// Takes a role lease that is free, or one that this holder had before.
-    pub async fn take_role(
+    pub async fn take_role_lease(
         &self,
         role: &str,
         holder: &str,
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// Renews a role lease. False: another holder has it by now.
-    pub async fn stay(
+    pub async fn renew_role_lease(
         &self,
         role: &str,
         token: u64,
@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     /// Gives a role lease up, so that those who stand by need not wait.
-    pub async fn release_role(&self, role: &str, token: u64) -> Result<(), StoreError> {
+    pub async fn release_role_lease(&self, role: &str, token: u64) -> Result<(), StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Write).await?;
         let now = self.now_in(&mut *tx).await?;
         let args = [

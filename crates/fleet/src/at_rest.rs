@@ -17,14 +17,14 @@ pub(crate) async fn is_settled(port: &LedgerPort, staffed: &[String]) -> LedgerR
     // judge takes after the first look and before the last is in neither.
     let ledger = port.ledger();
     let mut head = ledger.event_head().await.map_err(LedgerError::from)?;
-    if !is_at_rest(port, staffed).await? {
+    if !tasks_are_at_rest(port, staffed).await? {
         return Ok(false);
     }
     let moved = ledger.follow(&mut head).await.map_err(LedgerError::from)?;
     Ok(!moved && !head.is_behind())
 }
 
-async fn is_at_rest(port: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
+async fn tasks_are_at_rest(port: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
     let counts = port.counts().await?;
     let led_on = |reason: Option<BlockReason>| {
         !matches!(reason, Some(BlockReason::AwaitingJudge))
@@ -52,8 +52,8 @@ async fn is_at_rest(port: &LedgerPort, staffed: &[String]) -> LedgerResult<bool>
         return Ok(false);
     }
     if let Some(red) = &judge_queue.red_base
-        && let Some(mending) = port.end_of_chain(&red.task).await?
-        && !mending.state.is_terminal()
+        && let Some(base_fix) = port.end_of_chain(&red.task).await?
+        && !base_fix.state.is_terminal()
     {
         return Ok(false);
     }
