@@ -42,7 +42,7 @@ const MAX_FINDINGS: usize = 30;
 /// A plan: what to do, in tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Plan"))]
 pub struct TaskPlan {
     /// The tasks, in any order.
     #[cfg_attr(test, schemars(length(min = 1, max = 60)))]

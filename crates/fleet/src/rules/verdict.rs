@@ -17,7 +17,7 @@ pub const MAX_FINDINGS: usize = 50;
 /// A verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Verdict"))]
 pub struct ReviewVerdict {
     /// Whether the result may be merged.
     pub verdict: ReviewDecision,
