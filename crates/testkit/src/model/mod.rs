@@ -11,11 +11,11 @@
 //! which namespaces of the network do not separate. It ends with the server.
 //!
 //! ```no_run
-//! use runner_testkit::model::{self, ModelServer, Turn};
+//! use runner_testkit::model::{self, ModelServer, ModelTurn};
 //!
 //! let server = ModelServer::start(vec![
-//!     Turn::shell("echo hi > greeting"),
-//!     Turn::message(r#"{"status":"done","summary":"said hi"}"#).tokens(100, 40, 20),
+//!     ModelTurn::shell("echo hi > greeting"),
+//!     ModelTurn::message(r#"{"status":"done","summary":"said hi"}"#).tokens(100, 40, 20),
 //! ]);
 //! let mut codex = server.loopback_only("codex");
 //! codex.args(["exec", "--json"]);
