@@ -143,7 +143,7 @@ impl LedgerPort {
             .await
     }
 
-    /// See [`Ledger::take_role`].
+    /// See [`Ledger::take_role_lease`].
     pub async fn take_role_lease(
         &self,
         role: &str,
@@ -154,7 +154,7 @@ impl LedgerPort {
         self.at("sit", Box::pin(take_role)).await
     }
 
-    /// See [`Ledger::stay`].
+    /// See [`Ledger::renew_role_lease`].
     pub async fn renew_role_lease(
         &self,
         role: &str,
@@ -165,7 +165,7 @@ impl LedgerPort {
         self.at("stay", Box::pin(stay)).await
     }
 
-    /// See [`Ledger::release_role`].
+    /// See [`Ledger::release_role_lease`].
     pub async fn release_role_lease(&self, role: &str, token: u64) -> LedgerResult<()> {
         self.at(
             "stand_up",
