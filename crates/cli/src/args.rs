@@ -164,6 +164,15 @@ pub(crate) enum CliCommand {
         #[arg(long)]
         delete: bool,
     },
+    /// Remove private checkouts that a crash left behind, and say how much that freed
+    Clean {
+        /// Those of all projects, and everything of projects that are gone
+        #[arg(long)]
+        all: bool,
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Watch the run live in the terminal: j, k, g, G move, q leaves
     Watch,
     /// Say why a node is, or is not, next, or why a task of the fleet is not running

@@ -77,6 +77,10 @@ fn run(args: &Args, out: &mut OutputGate) -> runner::Result<Exit> {
         CliCommand::Abandon { run, delete } => {
             commands::land::abandon(dir, run.as_deref(), *delete, out)
         }
+        CliCommand::Clean { all, dry_run } => {
+            let (all, dry_run) = (*all, *dry_run);
+            commands::clean::run(dir, runner::WorkspaceCleanOptions { all, dry_run }, out)
+        }
         CliCommand::Log { follow: true, .. } => commands::follow::run(dir, out),
         CliCommand::Log { iter, node, .. } => commands::log::run(dir, *iter, node.as_deref(), out),
         CliCommand::Report { md } => commands::report::run(dir, *md, out),

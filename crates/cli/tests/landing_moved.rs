@@ -194,20 +194,13 @@ fn a_guard_that_lacks_what_git_ignores_says_so() {
 }
 
 #[test]
-fn a_guard_may_not_touch_git() {
+fn a_guard_has_no_way_to_the_projects_git() {
     let plant =
         r#"[ -n "$RUNNER_ITER" ] || echo '[x]' >> "$(git rev-parse --git-common-dir)/config""#;
     let repo = complete_with(AGENT, &["sh", "-c", &format!("{{ {plant}; }} || true")]);
     let config = repo.read(".git/config");
-    let run = repo.runner(&["land"]);
+    repo.runner(&["land"]).success();
     assert_eq!(repo.read(".git/config"), config);
-    // Where the sandbox keeps it out there is nothing to put back.
-    let kept_out = run.code == Some(0);
-    assert!(
-        kept_out || run.stderr.contains("have been put back"),
-        "{}",
-        run.describe()
-    );
 }
 
 #[test]

@@ -187,6 +187,18 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
+/// How many bytes the regular files of a folder hold; what cannot be read counts as nothing.
+pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => folder_bytes(&entry.path()),
+            Ok(meta) if meta.is_file() => meta.len(),
+            _ => 0,
+        })
+        .sum()
+}
+
 /// Copies the regular files of a folder, with the folders that they are in. Links, pipes and what
 /// is larger than `max_file_bytes` are left out; how many that were.
 pub fn copy_files(from: &Path, to: &Path, max_file_bytes: u64) -> io::Result<u32> {

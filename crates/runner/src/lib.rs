@@ -26,6 +26,7 @@ mod run_context;
 mod state;
 mod step;
 
+pub use checkout::clean::{RemovedFolder, WorkspaceCleanOptions, WorkspaceCleanReport, clean};
 pub use doctor::{
     Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials, doctor,
 };

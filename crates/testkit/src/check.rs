@@ -63,6 +63,18 @@ impl TestRepo {
         }
     }
 
+    /// What lies among the private checkouts of all projects of this home: folders and locks.
+    pub fn private_checkouts(&self) -> Vec<PathBuf> {
+        let root = self.root().join("home/.local/state/runner");
+        let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut found: Vec<PathBuf> = entries(root)
+            .flat_map(|project| entries(project.path().join("checkouts")))
+            .map(|entry| entry.path())
+            .collect();
+        found.sort();
+        found
+    }
+
     /// The log folder of the current run.
     #[track_caller]
     pub fn run_dir(&self) -> PathBuf {

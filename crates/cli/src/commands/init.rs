@@ -26,6 +26,7 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             "root": report.root,
             "written": report.written,
             "replaced": report.replaced,
+            "setup": report.setup.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
             "guard": report.guard.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
             "backend": report.backend.as_ref().map(|(name, why)| json!({"name": name, "why": why})),
             "protected": report.protected,
@@ -55,6 +56,9 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             "config.toml and INSTRUCTIONS.md (if there is one) are those of run {run}; \
              `--guard`, `--backend` or `--force` begin with new ones"
         ));
+    }
+    if let Some((argv, why)) = &report.setup {
+        out.say(&format!("setup:     {} ({why})", argv.join(" ")));
     }
     if let Some((argv, why)) = &report.guard {
         out.say(&format!("guard:     {} ({why})", argv.join(" ")));

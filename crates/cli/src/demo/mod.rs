@@ -66,6 +66,7 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     let agent = [me.display().to_string(), "__demo-agent".to_owned()];
     let guard = ["sh".to_owned(), "ci.sh".to_owned()];
     let config = config::template(NewProject {
+        setup: &[],
         guard: &guard,
         protected: &["ci.sh".to_owned()],
         watched: &[],

@@ -185,11 +185,11 @@ impl Held {
 
 /// No folder, no ref but proofs, and a checkout that is where the base is.
 fn nothing_left(repo: &TestRepo, held: &Held, faults: &mut Vec<String>) {
-    for kind in ["worktrees", "checkouts"] {
-        let folder = std::fs::read_dir(repo.path(".runner/fleet").join(kind));
-        for entry in folder.into_iter().flatten().flatten() {
-            faults.push(format!("{} is left", entry.path().display()));
-        }
+    let folder = std::fs::read_dir(repo.path(".runner/fleet/worktrees"));
+    let folders = folder.into_iter().flatten().flatten();
+    let left = folders.map(|entry| entry.path());
+    for path in left.chain(repo.private_checkouts()) {
+        faults.push(format!("{} is left", path.display()));
     }
     if repo.exists(".runner/fleet/present.json") {
         faults.push("a checkout is still being brought along".to_owned());

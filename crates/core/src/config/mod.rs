@@ -33,6 +33,8 @@ pub struct Config {
     pub guard_output_limit_bytes: u64,
     /// The longest prompt.
     pub prompt_budget_bytes: usize,
+    /// `[workspace]`
+    pub workspace: WorkspaceConfig,
     /// `[guard]`
     pub guard: GuardConfig,
     /// `[loop]`
@@ -53,6 +55,19 @@ pub struct Config {
     pub fleet: FleetConfig,
 }
 
+/// Where commits are checked out to be worked on or judged, and what they need there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceConfig {
+    /// The folder for private folders; empty takes the one for the state of programs.
+    pub root: String,
+    /// The command that makes what a fresh checkout lacks; empty: nothing is needed.
+    pub setup: Vec<String>,
+    /// How long that may take.
+    pub setup_timeout_secs: u64,
+    /// Names of variables that setup, agent and guard get from the runner's environment.
+    pub env: Vec<String>,
+}
+
 /// What judges the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardConfig {
@@ -62,6 +77,8 @@ pub struct GuardConfig {
     pub protected: Vec<String>,
     /// Globs of files whose changes are pointed out to people.
     pub watched: Vec<String>,
+    /// Names of variables that the guard alone gets from the runner's environment.
+    pub env: Vec<String>,
 }
 
 /// How the loop deals with errors.
@@ -281,6 +298,7 @@ impl Default for Config {
             executor_output_limit_bytes: 1_000_000,
             guard_output_limit_bytes: 1_000_000,
             prompt_budget_bytes: 40_000,
+            workspace: WorkspaceConfig::default(),
             guard: GuardConfig::default(),
             run_loop: LoopConfig::default(),
             executor: ExecutorConfig::default(),
@@ -300,6 +318,18 @@ impl Default for GuardConfig {
             command: strings(&["just", "ci"]),
             protected: strings(&["justfile", "Justfile", ".justfile", "Makefile"]),
             watched: Vec::new(),
+            env: Vec::new(),
+        }
+    }
+}
+
+impl Default for WorkspaceConfig {
+    fn default() -> Self {
+        WorkspaceConfig {
+            root: String::new(),
+            setup: Vec::new(),
+            setup_timeout_secs: 900,
+            env: Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::fleet;
 use super::reader::{TomlReader, TomlTable, is_empty_array};
 use super::{
     BackendKind, BudgetConfig, CommitConfig, Config, ConfigFinding, ExecutorConfig, GuardConfig,
-    LoopConfig, MIN_PROMPT_BUDGET, NotifyConfig, SandboxConfig, TokenPrice,
+    LoopConfig, MIN_PROMPT_BUDGET, NotifyConfig, SandboxConfig, TokenPrice, WorkspaceConfig,
 };
 use crate::text::nearest;
 
@@ -83,6 +83,7 @@ fn config(reader: &mut TomlReader<'_>, document: &DeTable<'_>) -> Config {
             MIN_PROMPT_BUDGET..=MAX_KEPT_BYTES,
             default.prompt_budget_bytes,
         ),
+        workspace: workspace(reader, root),
         guard: guard(reader, root),
         run_loop: run_loop(reader, root),
         executor: executor(reader, root),
@@ -106,6 +107,23 @@ fn guard(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> GuardConfig {
         command: reader.argv(table, "command", default.command),
         protected: reader.globs(table, "protected", default.protected),
         watched: reader.globs(table, "watched", default.watched),
+        env: reader.variable_names(table, "env"),
+    }
+}
+
+fn workspace(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> WorkspaceConfig {
+    let default = WorkspaceConfig::default();
+    let table = reader.known_table(root, "workspace");
+    WorkspaceConfig {
+        root: reader.string(table, "root", default.root),
+        setup: reader.argv_or_script(table, "setup"),
+        setup_timeout_secs: reader.integer(
+            table,
+            "setup_timeout_secs",
+            1..=MAX_SECS,
+            default.setup_timeout_secs,
+        ),
+        env: reader.variable_names(table, "env"),
     }
 }
 

@@ -27,6 +27,7 @@ const KNOWN: &KnownKeys = &[
             "executor_output_limit_bytes",
             "guard_output_limit_bytes",
             "prompt_budget_bytes",
+            "workspace",
             "guard",
             "loop",
             "executor",
@@ -38,7 +39,8 @@ const KNOWN: &KnownKeys = &[
             "fleet",
         ],
     ),
-    ("guard", &["command", "protected", "watched"]),
+    ("workspace", &["root", "setup", "setup_timeout_secs", "env"]),
+    ("guard", &["command", "protected", "watched", "env"]),
     (
         "loop",
         &["max_consecutive_errors", "on_timeout", "wait_quota"],
@@ -366,6 +368,34 @@ impl<'s> TomlReader<'s> {
             self.find(table, key, message, None);
         }
         words
+    }
+
+    /// A command line, or a text for `sh -c`.
+    pub fn argv_or_script(&mut self, table: TomlTable<'_, '_>, key: &str) -> Vec<String> {
+        match table.get(key) {
+            Some(value) if matches!(value.get_ref(), DeValue::String(_)) => {
+                let script = self.text_of(value, &table.full_name(key));
+                let script = script.filter(|text| !text.trim().is_empty());
+                script.map_or_else(Vec::new, |text| {
+                    vec!["sh".to_owned(), "-c".to_owned(), text]
+                })
+            }
+            _ => self.argv(table, key, Vec::new()),
+        }
+    }
+
+    /// Names that variables of an environment can have.
+    pub fn variable_names(&mut self, table: TomlTable<'_, '_>, key: &str) -> Vec<String> {
+        let names = self.strings(table, key, Vec::new());
+        if names
+            .iter()
+            .any(|name| name.is_empty() || name.contains(['=', '\0']))
+        {
+            let hint = "name the variable alone: its value comes from the runner's own environment";
+            let message = "not a name that a variable can have";
+            self.find(table, key, message, Some(hint.to_owned()));
+        }
+        names
     }
 
     /// A list of globs that can match something.

@@ -5,6 +5,8 @@ use super::{BackendKind, CommitConfig, Config};
 /// What is known about a new project.
 #[derive(Clone, Copy, Debug)]
 pub struct NewProject<'a> {
+    /// The argv that makes what a fresh checkout lacks.
+    pub setup: &'a [String],
     /// The guard's argv.
     pub guard: &'a [String],
     /// Globs that agents may not change.
@@ -27,6 +29,7 @@ pub fn template(project: NewProject<'_>) -> String {
         executor_output_limit_bytes,
         guard_output_limit_bytes,
         prompt_budget_bytes,
+        workspace,
         run_loop,
         executor,
         commit: CommitConfig {
@@ -38,6 +41,8 @@ pub fn template(project: NewProject<'_>) -> String {
         fleet,
         ..
     } = Config::default();
+    let setup = array(project.setup);
+    let setup_timeout_secs = workspace.setup_timeout_secs;
     let guard = array(project.guard);
     let protected = array(project.protected);
     let watched = array(project.watched);
@@ -60,6 +65,16 @@ guard_output_limit_bytes = {guard_output_limit_bytes}
 # The longest prompt; at least 4096.
 prompt_budget_bytes = {prompt_budget_bytes}
 
+[workspace]
+# Makes what a fresh checkout lacks, such as installed packages: an argv, or one text for
+# `sh -c`. It runs wherever a commit is checked out to be worked on or judged.
+setup = {setup}
+setup_timeout_secs = {setup_timeout_secs}
+# Names of variables that setup, agent and guard get from your environment.
+env = []
+# Where private checkouts are kept; "" is $XDG_STATE_HOME/runner or ~/.local/state/runner.
+root = ""
+
 [guard]
 # Decides whether a leaf passes: exit code 0 is a pass.
 command = {guard}
@@ -67,6 +82,8 @@ command = {guard}
 protected = {protected}
 # Globs of files that they may change, but that are pointed out to you, such as tests.
 watched = {watched}
+# Names of variables that the guard alone gets from your environment.
+env = []
 
 [loop]
 # Passing troubles (network, overload, a missing report) are tried again so often.

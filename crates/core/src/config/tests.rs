@@ -36,7 +36,13 @@ iteration_timeout_secs = 60
 executor_output_limit_bytes = 1_000
 guard_output_limit_bytes = 0x10
 prompt_budget_bytes = 4096
+[workspace]
+root = "~/checkouts"
+setup = "npm ci && true"
+setup_timeout_secs = 30
+env = ["NPM_TOKEN"]
 [guard]
+env = ["DATABASE_URL"]
 command = ["make", "test"]
 protected = ["Makefile"]
 watched = ["tests/**"]
@@ -80,10 +86,17 @@ writable = []
         executor_output_limit_bytes: 1000,
         guard_output_limit_bytes: 16,
         prompt_budget_bytes: 4096,
+        workspace: WorkspaceConfig {
+            root: "~/checkouts".to_owned(),
+            setup: strings(&["sh", "-c", "npm ci && true"]),
+            setup_timeout_secs: 30,
+            env: strings(&["NPM_TOKEN"]),
+        },
         guard: GuardConfig {
             command: strings(&["make", "test"]),
             protected: strings(&["Makefile"]),
             watched: strings(&["tests/**"]),
+            env: strings(&["DATABASE_URL"]),
         },
         run_loop: LoopConfig {
             max_consecutive_errors: 0,
@@ -370,6 +383,7 @@ fn secrets_are_never_shown() {
 fn the_template_is_the_default_configuration() {
     let default = Config::default();
     let text = template(NewProject {
+        setup: &[],
         guard: &default.guard.command,
         protected: &default.guard.protected,
         watched: &default.guard.watched,
@@ -412,6 +426,7 @@ proptest! {
 
     #[test]
     fn the_template_keeps_any_words(
+        setup in prop::collection::vec("[!-~][^\0]{0,8}", 0..3),
         guard in prop::collection::vec("[^\0]{1,8}", 0..3),
         protected in prop::collection::vec("[a-z*]{1,3}(/[a-z\"' ]{1,3})?", 0..3),
         watched in prop::collection::vec("[a-z*]{1,3}", 0..3),
@@ -423,12 +438,14 @@ proptest! {
         let mut command = command;
         command.insert(0, "agent'".to_owned());
         let mut expected = Config::default();
+        expected.workspace.setup.clone_from(&setup);
         expected.guard.command.clone_from(&guard);
         expected.guard.protected.clone_from(&protected);
         expected.guard.watched.clone_from(&watched);
         expected.executor.backend = BackendKind::ALL[index];
         expected.executor.command.clone_from(&command);
         let text = template(NewProject {
+            setup: &setup,
             guard: &guard,
             protected: &protected,
             watched: &watched,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use runner_testkit::{assert_no_process, eventually};
 use serde_json::json;
 
-use crate::{ask, fleet_folder, project, refused, text};
+use crate::{ask, project, refused, text};
 
 #[test]
 fn guard_and_commands_run_on_the_commit_and_nowhere_else() {
@@ -45,7 +45,7 @@ fn guard_and_commands_run_on_the_commit_and_nowhere_else() {
     assert_eq!(checks[2]["tail"], "no");
     assert!(text(&checks[2]["evidence"]).starts_with("exit 4, log sha256:"));
     assert!(!repo.exists("made"));
-    assert_eq!(fleet_folder(&repo, "checkouts"), Vec::<String>::new());
+    assert_eq!(repo.private_checkouts(), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_check_is_ended_with_all_that_it_started() {
     let words = refused(&repo, "check", &order);
     assert!(words.contains("interrupted"), "{words}");
     assert_no_process(&repo.root().display().to_string());
-    assert_eq!(fleet_folder(&repo, "checkouts"), Vec::<String>::new());
+    assert_eq!(repo.private_checkouts(), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn the_checkout_of_a_killed_check_is_swept() {
     eventually("the guard", Duration::from_secs(30), || started.exists());
     // A sweep leaves the living alone.
     ask(&repo, "sweep", &json!({}));
-    assert_eq!(fleet_folder(&repo, "checkouts").len(), 3);
+    assert_eq!(repo.private_checkouts().len(), 3);
     drop(running);
     ask(&repo, "sweep", &json!({}));
-    assert_eq!(fleet_folder(&repo, "checkouts"), Vec::<String>::new());
+    assert_eq!(repo.private_checkouts(), Vec::<std::path::PathBuf>::new());
     assert_no_process(&repo.root().display().to_string());
 }

@@ -3,7 +3,7 @@
 use runner_testkit::assert_no_process;
 use serde_json::json;
 
-use crate::{ask, fleet_folder, project, refused, text, without_quota, worked};
+use crate::{ask, project, refused, text, without_quota, worked};
 
 #[test]
 fn a_reviewer_sees_the_result_and_the_question() {
@@ -36,7 +36,7 @@ fn a_reviewer_sees_the_result_and_the_question() {
     assert_eq!(read("diff"), "a/x\n");
     // Whatever it did there is gone.
     assert_eq!(repo.head(), start);
-    assert_eq!(fleet_folder(&repo, "checkouts"), Vec::<String>::new());
+    assert_eq!(repo.private_checkouts(), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]

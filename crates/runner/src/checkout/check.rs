@@ -5,6 +5,7 @@ use std::time::Duration;
 use runner_core::config::Config;
 use runner_core::digest::sha256_hex;
 
+use crate::checkout::CleanCheckout;
 use crate::checkout::trial;
 use crate::checkout::trial::TrialEnd;
 use crate::error::Result;
@@ -67,19 +68,12 @@ impl FleetRepo {
                 return Ok(Some(unable.collect()));
             }
         };
-        let checkout = self.clean_checkout(commit)?;
+        let checkout = CleanCheckout::of(&self.git, config, commit)?;
         let limit = Duration::from_secs(config.iteration_timeout_secs);
         let mut runs = Vec::new();
         for command in commands {
-            let trial = trial::run_at(
-                checkout.checkout.project.root(),
-                command,
-                config,
-                containment.is_on().then_some(&containment),
-                limit,
-                Some(checkout.checkout.session_lock.clone()),
-                context,
-            )?;
+            let contained = containment.is_on().then_some(&containment);
+            let trial = trial::run(&checkout, command, config, contained, limit, context)?;
             let end = match trial.end {
                 TrialEnd::Exited(code) => CommandEnd::Exited(code),
                 TrialEnd::TimedOut => CommandEnd::TimedOut,

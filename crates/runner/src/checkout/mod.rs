@@ -1,23 +1,30 @@
-//! A checkout: a folder with a repository of its own that borrows the project's
-//! objects, and a lock beside it that says whether anybody is there.
+//! Checkouts: folders with a repository of their own that borrows the project's objects, each
+//! with a lock beside it that says whether anybody is there.
 
 pub(crate) mod check;
+pub(crate) mod clean;
+pub(crate) mod root;
 pub(crate) mod trial;
 
-use std::fs::File;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use runner_core::config::Config;
 use runner_exec::{Cancel, wait_until_unlocked};
 use rustix::fs::{FlockOperation, flock};
 
-use super::fleet_repo::{CHECKOUTS, FleetRepo, TaskRunName, open_lock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::Git;
+use crate::fleet_repo::TaskRunName;
+use crate::git::{FilterUse, Git};
 use crate::lock;
 use crate::project::Project;
+use root::WorkspaceRoot;
 
 /// How long the processes of a killed fleet may take to be gone.
 pub(crate) const ORPHANS: Duration = Duration::from_secs(15);
@@ -27,6 +34,9 @@ pub(crate) const LOCK: &str = "lock";
 
 /// The ending of the file that supervisors hold locked.
 pub(crate) const SESSION: &str = "session";
+
+/// The folder of clean checkouts below a home.
+pub(crate) const CHECKOUTS: &str = "checkouts";
 
 /// A checkout that is in use, for as long as this lives.
 #[derive(Debug)]
@@ -62,26 +72,58 @@ impl CheckoutLock {
     }
 }
 
-impl FleetRepo {
-    /// A commit in a checkout that is removed with this value.
-    pub(crate) fn clean_checkout(&self, commit: &str) -> Result<CleanCheckout<'_>> {
+/// A folder in which checkouts are made, by kind and name.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckoutHome {
+    folder: PathBuf,
+    lock: PathBuf,
+}
+
+impl CheckoutHome {
+    /// The home in a folder, whose moments are ordered by a lock.
+    pub(crate) fn new(folder: PathBuf, lock: PathBuf) -> Self {
+        CheckoutHome { folder, lock }
+    }
+
+    /// The private home of the project that a repository belongs to.
+    pub(crate) fn of_project(git: &Git, config: &Config) -> Result<Self> {
+        let root = WorkspaceRoot::of(git, config)?;
+        let folder = root.folder().to_owned();
+        let lock = folder.join(LOCK);
+        Ok(CheckoutHome::new(folder, lock))
+    }
+
+    /// Held for moments in which folders change hands, by whichever process.
+    fn take_lock(&self) -> Result<File> {
+        let file = open_lock(&self.lock)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+        Ok(file)
+    }
+
+    /// A commit, and nothing else, in a checkout that is removed with this value. What dead
+    /// processes left is removed on the way.
+    pub(crate) fn clean_checkout(&self, git: &Git, commit: &str) -> Result<CleanCheckout> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
         Ok(CleanCheckout {
-            checkout: self.checkout(CHECKOUTS, &name, None, commit)?,
-            repo: self,
+            checkout: self.checkout(git, (CHECKOUTS, &name), None, commit, FilterUse::Off)?,
+            home: self.clone(),
+            closed: vec![git.root().to_owned(), git.common_dir().to_owned()],
+            is_set_up: Cell::new(false),
         })
     }
 
-    /// A commit in a new checkout; whatever a dead owner left there is removed.
+    /// A commit in a new checkout of a kind and a name; whatever a dead owner left there is
+    /// removed.
     pub(crate) fn checkout(
         &self,
-        kind: &str,
-        name: &str,
+        git: &Git,
+        (kind, name): (&str, &str),
         owner: Option<&TaskRunName>,
         commit: &str,
+        filters: FilterUse,
     ) -> Result<Checkout> {
         let folder = self.checkout_folder(kind, name);
         let Some(checkout_lock) = self.take_checkout_lock(&folder)? else {
@@ -103,7 +145,7 @@ impl FleetRepo {
         }
         files::remove_if_there(&folder)?;
         files::make_folder(&folder)?;
-        let git = self.git.borrow_into(&folder, commit)?;
+        let git = git.borrow_into(&folder, commit, filters)?;
         Ok(Checkout {
             session_lock: beside(&folder, SESSION),
             project: Project::at(folder),
@@ -113,12 +155,12 @@ impl FleetRepo {
     }
 
     pub(crate) fn checkout_folder(&self, kind: &str, name: &str) -> PathBuf {
-        self.fleet_folder().join(kind).join(name)
+        self.folder.join(kind).join(name)
     }
 
     /// Takes the lock of a checkout if it is free.
-    pub(crate) fn take_checkout_lock(&self, folder: &Path) -> Result<Option<CheckoutLock>> {
-        let _lock = self.lock()?;
+    fn take_checkout_lock(&self, folder: &Path) -> Result<Option<CheckoutLock>> {
+        let _lock = self.take_lock()?;
         if let Some(kind) = folder.parent() {
             files::make_folder(kind)?;
         }
@@ -131,29 +173,123 @@ impl FleetRepo {
     }
 
     /// Removes a checkout and all that is beside it.
-    pub(crate) fn clear(&self, checkout_lock: &CheckoutLock) -> Result<()> {
+    fn clear(&self, checkout_lock: &CheckoutLock) -> Result<()> {
         files::remove_if_there(&checkout_lock.folder)?;
         // Whoever opens a lock does so while holding this one: nobody is left with a file
         // that has no name any more.
-        let _lock = self.lock()?;
+        let _lock = self.take_lock()?;
         for ending in [SESSION, LOCK] {
             files::remove_if_there(&beside(&checkout_lock.folder, ending))?;
         }
         Ok(())
     }
+
+    /// The lock of a checkout in which nobody, and nothing that somebody started, is at work.
+    fn take_quiet(
+        &self,
+        (kind, name): (&str, &str),
+        cancel: &Cancel,
+        limit: Duration,
+    ) -> Result<Option<CheckoutLock>> {
+        let checkout_lock = self.take_checkout_lock(&self.checkout_folder(kind, name))?;
+        match checkout_lock {
+            Some(checkout_lock) if checkout_lock.is_quiet(cancel, limit)? => {
+                Ok(Some(checkout_lock))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes a checkout unless somebody is at work there. Whether it is gone.
+    pub(crate) fn remove_checkout(
+        &self,
+        named: (&str, &str),
+        cancel: &Cancel,
+        limit: Duration,
+    ) -> Result<bool> {
+        let Some(checkout_lock) = self.take_quiet(named, cancel, limit)? else {
+            return Ok(false);
+        };
+        self.clear(&checkout_lock)?;
+        Ok(true)
+    }
+
+    /// Whether nobody is at work in a checkout.
+    pub(crate) fn is_free(
+        &self,
+        named: (&str, &str),
+        cancel: &Cancel,
+        limit: Duration,
+    ) -> Result<bool> {
+        Ok(self.take_quiet(named, cancel, limit)?.is_some())
+    }
+
+    /// Removes the clean checkouts of processes that are no more.
+    pub(crate) fn sweep_checkouts(&self, cancel: &Cancel, limit: Duration) -> Result<()> {
+        for name in self.names_in(CHECKOUTS) {
+            self.remove_checkout((CHECKOUTS, &name), cancel, limit)?;
+        }
+        Ok(())
+    }
+
+    /// The checkouts of a kind that have a folder or a lock.
+    pub(crate) fn names_in(&self, kind: &str) -> BTreeSet<String> {
+        let entries = std::fs::read_dir(self.folder.join(kind));
+        entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .map(|name| {
+                let ending = name.rsplit_once('.');
+                match ending {
+                    Some((folder, LOCK | SESSION)) => folder.to_owned(),
+                    _ => name,
+                }
+            })
+            .collect()
+    }
 }
 
-/// A checkout that is removed when this is dropped.
+/// A checkout of a commit that is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct CleanCheckout<'w> {
-    repo: &'w FleetRepo,
+pub(crate) struct CleanCheckout {
     pub(crate) checkout: Checkout,
+    home: CheckoutHome,
+    closed: Vec<PathBuf>,
+    is_set_up: Cell<bool>,
 }
 
-impl Drop for CleanCheckout<'_> {
+impl CleanCheckout {
+    /// A clean checkout in the private home of a project.
+    pub(crate) fn of(git: &Git, config: &Config, commit: &str) -> Result<Self> {
+        CheckoutHome::of_project(git, config)?.clean_checkout(git, commit)
+    }
+
+    /// What nothing that runs in it may write to: the project that it was made of.
+    pub(crate) fn closed(&self) -> &[PathBuf] {
+        &self.closed
+    }
+
+    /// Whether its setup has succeeded.
+    fn is_set_up(&self) -> bool {
+        self.is_set_up.get()
+    }
+
+    fn note_setup(&self) {
+        self.is_set_up.set(true);
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.checkout.project.root()
+    }
+}
+
+impl Drop for CleanCheckout {
     fn drop(&mut self) {
         // What stays is for the next sweep.
-        let _ = self.repo.clear(&self.checkout.checkout_lock);
+        let _ = self.home.clear(&self.checkout.checkout_lock);
     }
 }
 
@@ -163,4 +299,14 @@ pub(crate) fn beside(folder: &Path, ending: &str) -> PathBuf {
     name.push(".");
     name.push(ending);
     folder.with_file_name(name)
+}
+
+/// The file to lock.
+pub(crate) fn open_lock(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path);
+    Ok(file.map_err(|error| files::at(path, error))?)
 }

@@ -1,23 +1,17 @@
-//! The guard tried out at a commit, in a temporary work tree: nothing of the
-//! user's is touched and nothing is recorded.
+//! The guard run at a commit, in a clean checkout: nothing of the user's is touched and
+//! nothing is recorded.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use runner_core::config::Config;
 use runner_exec::{Ended, Spec};
-use rustix::fs::{FlockOperation, flock};
-use tempfile::TempDir;
 
+use crate::checkout::{Checkout, CleanCheckout};
 use crate::error::{Error, ErrorCode, Result};
-use crate::git::{Git, OwnFiles, RunBranch};
-use crate::project::Project;
+use crate::git::Git;
 use crate::run_context::{RunContext, RunProgress};
-use crate::state::runs::full_name;
 use crate::step::captured_child;
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
@@ -25,97 +19,6 @@ use crate::step::millis;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// How the temporary folders are called.
-const PREFIX: &str = "runner-trial-";
-
-/// A commit in a work tree of its own, which goes away with this value.
-#[derive(Debug)]
-pub(crate) struct TrialCheckout {
-    git: Git,
-    place: PathBuf,
-    /// Removed last.
-    _folder: TempDir,
-    /// Held while this lives: what it is not held of was left by a runner that was
-    /// killed.
-    _lock: File,
-}
-
-impl TrialCheckout {
-    /// Checks a commit out below the temp folder.
-    pub(crate) fn of(git: &Git, commit: &str) -> Result<Self> {
-        remove_abandoned(git);
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
-        let lock = File::create(folder.path().join("lock"))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from)?;
-        // The real path, as the guard itself will see it.
-        let place = folder.path().canonicalize()?.join("work");
-        let checkout = TrialCheckout {
-            git: git.clone(),
-            place,
-            _folder: folder,
-            _lock: lock,
-        };
-        let mut args = words(["worktree", "add", "--quiet", "--detach", "--force"]);
-        args.push(checkout.place.clone().into());
-        args.push(commit.into());
-        git.write(&args)?;
-        Ok(checkout)
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.place
-    }
-}
-
-impl Drop for TrialCheckout {
-    fn drop(&mut self) {
-        remove(&self.git, &self.place);
-    }
-}
-
-fn remove(git: &Git, place: &Path) {
-    let mut args = words(["worktree", "remove", "--force", "--force"]);
-    args.push(place.into());
-    // It may not have come into being; and what stays is for the next one.
-    let _ = git.write(&args);
-}
-
-/// Removes the checkouts of runners that were killed. What git knows of work trees
-/// may be a session's invention, so nothing outside the temp folder is touched.
-pub(crate) fn remove_abandoned(git: &Git) {
-    let Ok(temp) = std::env::temp_dir().canonicalize() else {
-        return;
-    };
-    let known = std::fs::read_dir(git.common_dir().join("worktrees"));
-    for entry in known.into_iter().flatten().flatten() {
-        let Ok(text) = std::fs::read(entry.path().join("gitdir")) else {
-            continue;
-        };
-        // PREFIX…, the work tree in it, and .git in that
-        let link = Path::new(OsStr::from_bytes(text.trim_ascii_end()));
-        let Some((place, folder)) = link.parent().zip(link.ancestors().nth(2)) else {
-            continue;
-        };
-        let name = folder.file_name().unwrap_or_default();
-        let is_ours =
-            folder.parent() == Some(&temp) && name.as_bytes().starts_with(PREFIX.as_bytes());
-        if is_ours && !is_in_use(folder) {
-            remove(git, place);
-            let _ = std::fs::remove_dir_all(folder);
-        }
-    }
-}
-
-fn is_in_use(folder: &Path) -> bool {
-    File::open(folder.join("lock"))
-        .is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
-}
-
-fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
-    words.into_iter().map(OsString::from).collect()
-}
 
 /// How a guard's run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,72 +40,136 @@ pub(crate) struct GuardTrial {
     pub(crate) log: Vec<u8>,
 }
 
-/// Runs a guard in a checkout, contained or not.
+/// A command to run in a checkout.
+struct CheckoutCommand<'a> {
+    /// `guard` or `setup`, for people.
+    what: &'static str,
+    argv: &'a [String],
+    env: Vec<(OsString, OsString)>,
+    limit: Duration,
+}
+
+/// Runs a guard in a clean checkout, contained or not, after the setup of the checkout.
 pub(crate) fn run(
-    checkout: &TrialCheckout,
+    checkout: &CleanCheckout,
     command: &[String],
     config: &Config,
     containment: Option<&Containment>,
     limit: Duration,
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
-    run_at(
-        checkout.path(),
-        command,
+    if !checkout.is_set_up() {
+        if let Some(failed) = set_up(
+            &checkout.checkout,
+            config,
+            containment,
+            checkout.closed(),
+            context,
+        )? {
+            return Ok(failed);
+        }
+        checkout.note_setup();
+    }
+    let guard = CheckoutCommand {
+        what: "guard",
+        argv: command,
+        env: environment::for_checkout(checkout.path(), config),
+        limit,
+    };
+    let closed = checkout.closed();
+    run_command(
+        &checkout.checkout,
+        guard,
         config,
         containment,
-        limit,
-        None,
+        closed,
         context,
     )
 }
 
-/// The same in any folder that has a commit checked out; a lock says for how long
-/// anything of it is alive.
-pub(crate) fn run_at(
-    place: &Path,
-    command: &[String],
+/// Makes what a checkout lacks, as the config says. What is returned is how that failed.
+pub(crate) fn set_up(
+    checkout: &Checkout,
     config: &Config,
     containment: Option<&Containment>,
-    limit: Duration,
-    hold_lock: Option<PathBuf>,
+    closed: &[PathBuf],
+    context: &mut RunContext<'_>,
+) -> Result<Option<GuardTrial>> {
+    let argv = &config.workspace.setup;
+    if argv.is_empty() {
+        return Ok(None);
+    }
+    let setup = CheckoutCommand {
+        what: "setup",
+        argv,
+        env: environment::for_setup(checkout.project.root(), config),
+        limit: Duration::from_secs(config.workspace.setup_timeout_secs),
+    };
+    let ran = run_command(checkout, setup, config, containment, closed, context)?;
+    let why = match &ran.end {
+        TrialEnd::Exited(0) => return Ok(None),
+        TrialEnd::Exited(code) => format!("gave exit {code}"),
+        TrialEnd::TimedOut => format!(
+            "did not end within {} s",
+            config.workspace.setup_timeout_secs
+        ),
+        TrialEnd::NotStarted(why) => why.clone(),
+    };
+    let shown = match argv.as_slice() {
+        [shell, option, script] if shell == "sh" && option == "-c" => script.clone(),
+        words => words.join(" "),
+    };
+    Ok(Some(GuardTrial {
+        end: TrialEnd::NotStarted(format!("cannot run: setup `{shown}` {why}")),
+        ..ran
+    }))
+}
+
+fn run_command(
+    checkout: &Checkout,
+    command: CheckoutCommand<'_>,
+    config: &Config,
+    containment: Option<&Containment>,
+    closed: &[PathBuf],
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
-    let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let env = environment::for_checkout(place);
-    if let Some(error) = environment::cannot_start(&argv, place, &env) {
+    let folder = checkout.project.root();
+    let argv: Vec<OsString> = command.argv.iter().map(OsString::from).collect();
+    let env = command.env;
+    if let Some(error) = environment::cannot_start(&argv, folder, &env) {
         return Ok(not_started(error));
     }
     let (argv, monitor) = match containment {
         None => (argv, false),
         Some(containment) => {
-            let roots = ContainmentInput {
-                project: &Project::at(place.to_owned()),
-                git: &Git::open(place)?,
+            let input = ContainmentInput {
+                project: &checkout.project,
+                git: &checkout.git,
                 config,
                 env: &env,
                 iteration: None,
                 agent_homes: &[],
+                closed,
             };
-            let contained = containment.wrap(&argv, &roots)?;
+            let contained = containment.wrap(&argv, &input)?;
             (contained.argv, contained.monitor)
         }
     };
     let spec = Spec {
         argv,
-        cwd: place.to_owned(),
+        cwd: folder.to_owned(),
         env,
         stdin: None,
         merge_stderr: true,
-        deadline: Some(Instant::now() + limit),
+        deadline: Some(Instant::now() + command.limit),
         idle_timeout: None,
         grace: GRACE,
         monitor,
-        hold_lock,
+        hold_lock: Some(checkout.session_lock.clone()),
     };
     context.observer.progress(&RunProgress::Trying {
-        what: "guard",
-        limit_secs: limit.as_secs(),
+        what: command.what,
+        limit_secs: command.limit.as_secs(),
     });
     let ran = captured_child::run(&spec, config.guard_output_limit_bytes, context);
     context.observer.progress(&RunProgress::Tried);
@@ -233,43 +200,19 @@ pub(crate) fn run_at(
     })
 }
 
-/// Runs a guard at a commit of a run, contained as the config says. It runs the
-/// agent's code, and that may plant something in `.git`: what it did there is put
-/// back and an error.
-pub(crate) fn run_watched(
+/// Runs a guard at a commit, in a clean checkout, contained as the config says.
+pub(crate) fn run_at_commit(
     git: &Git,
     commit: &str,
     command: &[String],
     config: &Config,
-    branch: &str,
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
     let containment = Containment::choose(config)?;
-    let checkout = TrialCheckout::of(git, commit)?;
-    let own_files = OwnFiles::capture(git)?;
-    let tip = git.commit_of(&full_name(branch))?;
+    let checkout = CleanCheckout::of(git, config, commit)?;
     let limit = Duration::from_secs(config.iteration_timeout_secs);
     let contained = containment.is_on().then_some(&containment);
-    let trial = run(&checkout, command, config, contained, limit, context);
-    let planted = tempfile::Builder::new()
-        .prefix("runner-planted-")
-        .tempdir()?;
-    let run = RunBranch {
-        branch,
-        head: tip.as_deref().unwrap_or(commit),
-    };
-    let put_back = own_files.restore(git.root(), run, planted.path())?;
-    drop(checkout);
-    if !put_back.changed.is_empty() {
-        return Err(Error::new(
-            ErrorCode::Mismatch,
-            format!(
-                "the guard changed files of git itself, they have been put back: {}",
-                put_back.changed.join(", ")
-            ),
-        ));
-    }
-    trial
+    run(&checkout, command, config, contained, limit, context)
 }
 
 fn not_started(message: String) -> GuardTrial {

@@ -10,11 +10,11 @@ use runner_sandbox::ProgramError;
 
 use super::blocked::{self, FolderContext, PathKind};
 use super::{DoctorCheck, DoctorVerdict};
+use crate::checkout::CleanCheckout;
 use crate::checkout::trial;
-use crate::checkout::trial::{GuardTrial, TrialCheckout, TrialEnd};
+use crate::checkout::trial::{GuardTrial, TrialEnd};
 use crate::error::Result;
 use crate::git::Git;
-use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run_context::RunContext;
 use crate::step::containment::Containment;
@@ -99,12 +99,10 @@ pub(super) fn run(
         );
         return Ok((vec![check], None));
     };
-    // A step at work here would take the new work tree in .git for an intrusion.
-    let _lock = ProjectLock::take(project)?;
     let lacking = lacking(&git);
     let limit = Duration::from_secs(config.iteration_timeout_secs);
     let mut once = |containment: Option<&Containment>| -> Result<DoctorRunOutput> {
-        let checkout = TrialCheckout::of(&git, &commit)?;
+        let checkout = CleanCheckout::of(&git, config, &commit)?;
         let command = &config.guard.command;
         let trial = trial::run(&checkout, command, config, containment, limit, context)?;
         let left = left_in(checkout.path());

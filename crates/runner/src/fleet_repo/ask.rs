@@ -10,7 +10,7 @@ use runner_core::output::MAX_OUTPUT_BYTES;
 use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
 
 use super::FleetRepo;
-use crate::checkout::Checkout;
+use crate::checkout::{Checkout, CleanCheckout};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::run_context::RunContext;
@@ -59,7 +59,7 @@ impl FleetRepo {
             return Ok(None);
         }
         let containment = Containment::choose(config)?;
-        let checkout = self.clean_checkout(question.commit)?;
+        let checkout = CleanCheckout::of(&self.git, config, question.commit)?;
         ask(&checkout.checkout, question, config, &containment, context).map(Some)
     }
 }
@@ -136,6 +136,7 @@ fn ask(
             env: &env,
             iteration: Some(&folder),
             agent_homes: &homes,
+            closed: &[],
         },
     )?;
     let idle = config.executor.idle_timeout_secs;

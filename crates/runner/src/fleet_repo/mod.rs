@@ -12,7 +12,7 @@ mod results;
 mod run;
 mod sweep;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,7 @@ use runner_core::goal::check_run_id;
 use runner_core::paths;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::checkout::{self, CheckoutHome};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
@@ -37,9 +38,8 @@ pub use results::{ResultChange, ResultChangeKind, ResultMerge, ResultMergeOutcom
 pub use run::{TaskRunOrder, TaskRunReport, TaskRunUsage};
 pub use sweep::TaskRunName;
 
-/// Folder names below `.runner/fleet/`.
+/// The folder of task runs below `.runner/fleet/`.
 const WORKTREES: &str = "worktrees";
-pub(crate) const CHECKOUTS: &str = "checkouts";
 
 /// Components of refs and folders that mean something else already.
 const RESERVED: &[&str] = &["abandoned", "lost"];
@@ -126,16 +126,30 @@ impl FleetRepo {
         Ok(files::read_regular(&path, state::MAX_TEXT).ok())
     }
 
-    pub(crate) fn fleet_folder(&self) -> PathBuf {
+    fn fleet_folder(&self) -> PathBuf {
         self.project.root().join(paths::FLEET_DIR)
     }
 
     /// Held for moments in which folders, refs or the user's base change hands, by
     /// whichever process.
-    pub(crate) fn lock(&self) -> Result<File> {
-        let file = open_lock(&self.fleet_folder().join("yard.lock"))?;
+    fn lock(&self) -> Result<File> {
+        let file = checkout::open_lock(&self.lock_path())?;
         flock(&file, FlockOperation::LockExclusive).map_err(io::Error::from)?;
         Ok(file)
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.fleet_folder().join("yard.lock")
+    }
+
+    /// Where task runs work.
+    fn home(&self) -> CheckoutHome {
+        CheckoutHome::new(self.fleet_folder(), self.lock_path())
+    }
+
+    /// Where checks and questions work.
+    fn private_home(&self) -> Result<CheckoutHome> {
+        CheckoutHome::of_project(&self.git, &self.config().unwrap_or_default())
     }
 
     /// Where the refs of this project's runs are. Other work trees of the same repository
@@ -144,16 +158,6 @@ impl FleetRepo {
         let root = self.project.root().as_os_str().as_encoded_bytes();
         format!("refs/fleet/{}/", &sha256_hex(root)[..12])
     }
-}
-
-/// The file to lock.
-pub(crate) fn open_lock(path: &Path) -> Result<File> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path);
-    Ok(file.map_err(|error| files::at(path, error))?)
 }
 
 fn checked_out(git: &Git) -> Result<String> {

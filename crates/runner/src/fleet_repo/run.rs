@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use runner_core::config::Config;
 use runner_core::landing::TaskMessage;
 use runner_core::message::GuardProof;
 use runner_core::meta::{GuardResult, GuardRun, IterationErrorKind, IterationMeta};
@@ -11,9 +12,10 @@ use runner_core::text::cut_front;
 use super::sweep::{TaskRunName, token_of};
 use super::{FleetRepo, ResultMerge, ResultMergeOutcome, WORKTREES, safe_name};
 use crate::checkout::Checkout;
+use crate::checkout::trial::{self, TrialEnd};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::Git;
+use crate::git::{FilterUse, Git};
 use crate::init;
 use crate::lock::ProjectLock;
 use crate::run::recover;
@@ -22,7 +24,7 @@ use crate::run::start::{StartOptions, start};
 use crate::run_context::RunContext;
 use crate::state::node_history;
 use crate::state::runs::full_name;
-use crate::step::containment::ContainmentChoice;
+use crate::step::containment::{Containment, ContainmentChoice};
 use crate::step::disarm;
 use crate::step::{StepContext, branch_of, read_meta};
 
@@ -91,7 +93,17 @@ impl FleetRepo {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
         self.refuse_if_replaced(order.name)?;
-        let checkout = self.checkout(WORKTREES, &order.name.folder(), Some(order.name), &begin)?;
+        let checkout = self.home().checkout(
+            &self.git,
+            (WORKTREES, &order.name.folder()),
+            Some(order.name),
+            &begin,
+            FilterUse::Kept,
+        )?;
+        // What is wrong with the config, the start of the run says.
+        if let Ok(config) = Config::parse(order.config) {
+            set_up(&checkout, &config, context)?;
+        }
         let run_id = safe_name(&order.name.run_id);
         let instructions = self.project_file(paths::INSTRUCTIONS)?;
         let goal = with_id(order.goal, &run_id)?;
@@ -219,7 +231,7 @@ impl FleetRepo {
 
     /// An owner who was replaced writes nothing any more.
     fn refuse_if_replaced(&self, name: &TaskRunName) -> Result<()> {
-        let folders = self.names_in(WORKTREES);
+        let folders = self.home().names_in(WORKTREES);
         let prefix = format!("{}{}/", self.refs(), safe_name(&name.task));
         let listed = self
             .git
@@ -316,4 +328,23 @@ fn last_words(checkout: &Checkout, meta: &IterationMeta) -> Option<String> {
         node_history::words(&checkout.project, meta)?
     };
     (!words.is_empty()).then_some(words)
+}
+
+/// Makes what a new checkout lacks, before any session begins in it.
+fn set_up(checkout: &Checkout, config: &Config, context: &mut RunContext<'_>) -> Result<()> {
+    let containment = Containment::choose(config)?;
+    let contained = containment.is_on().then_some(&containment);
+    let Some(failed) = trial::set_up(checkout, config, contained, &[], context)? else {
+        return Ok(());
+    };
+    let why = match failed.end {
+        TrialEnd::NotStarted(why) => why,
+        TrialEnd::Exited(_) | TrialEnd::TimedOut => "cannot run".to_owned(),
+    };
+    let log = String::from_utf8_lossy(&failed.log);
+    let tail = cut_front(log.trim_end(), TAIL_BYTES);
+    Err(
+        Error::new(ErrorCode::GuardFailed, format!("a session {why}\n{tail}"))
+            .hint("run [workspace] setup by hand in a fresh clone: it must work there"),
+    )
 }

@@ -8,8 +8,8 @@ use runner_core::landing::run_of;
 use runner_exec::Cancel;
 use serde::{Deserialize, Serialize};
 
-use super::{CHECKOUTS, FleetRepo, WORKTREES, safe_name};
-use crate::checkout::{LOCK, ORPHANS, SESSION, beside};
+use super::{FleetRepo, WORKTREES, safe_name};
+use crate::checkout::{LOCK, ORPHANS, beside};
 use crate::error::Result;
 use crate::files;
 
@@ -70,11 +70,15 @@ impl FleetRepo {
     /// The runs whose folders or refs are there, proof of merged ones left out. What is left
     /// of checks that were killed is removed on the way.
     pub fn leftover_runs(&self) -> Result<Vec<TaskRunName>> {
-        self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
+        let home = self.home();
+        let private = self.private_home()?;
+        private.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
+        // Where they were before they were private.
+        home.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let mut found = BTreeSet::new();
         let mut named = BTreeSet::new();
-        for name in self.names_in(WORKTREES) {
-            let path = beside(&self.checkout_folder(WORKTREES, &name), LOCK);
+        for name in home.names_in(WORKTREES) {
+            let path = beside(&home.checkout_folder(WORKTREES, &name), LOCK);
             let owner = files::read_regular(&path, MAX_OWNER).unwrap_or_default();
             match serde_json::from_slice::<TaskRunName>(&owner) {
                 Ok(owner) if owner.folder() == name => {
@@ -83,7 +87,7 @@ impl FleetRepo {
                 }
                 // Cut off before it had said whose it is: nobody's.
                 _ => {
-                    self.remove_checkout(WORKTREES, &name, &Cancel::new()?, Duration::ZERO)?;
+                    home.remove_checkout((WORKTREES, &name), &Cancel::new()?, Duration::ZERO)?;
                 }
             }
         }
@@ -98,12 +102,14 @@ impl FleetRepo {
     /// Removes the folders and refs of these runs, unless somebody is at work there. The
     /// proof of runs that were merged stays.
     pub fn sweep(&self, gone: &[TaskRunName], cancel: &Cancel) -> Result<()> {
-        self.sweep_checkouts(cancel, ORPHANS)?;
+        let home = self.home();
+        self.private_home()?.sweep_checkouts(cancel, ORPHANS)?;
+        home.sweep_checkouts(cancel, ORPHANS)?;
         let kept = self.kept_refs()?;
         let parts: BTreeSet<String> = gone.iter().map(TaskRunName::ref_part).collect();
         let mut orders = String::new();
         for run in gone {
-            if !self.remove_checkout(WORKTREES, &run.folder(), cancel, ORPHANS)? {
+            if !home.remove_checkout((WORKTREES, &run.folder()), cancel, ORPHANS)? {
                 continue;
             }
             let Some(result) = kept.get(&run.ref_part()) else {
@@ -133,14 +139,6 @@ impl FleetRepo {
         self.git.update_refs("runner: sweep", &orders)
     }
 
-    /// Removes the checkouts of processes that are no more.
-    pub(crate) fn sweep_checkouts(&self, cancel: &Cancel, limit: Duration) -> Result<()> {
-        for name in self.names_in(CHECKOUTS) {
-            self.remove_checkout(CHECKOUTS, &name, cancel, limit)?;
-        }
-        Ok(())
-    }
-
     /// The results that refs keep, by the part of the ref that names their run.
     fn kept_refs(&self) -> Result<BTreeMap<String, String>> {
         let prefix = self.refs();
@@ -151,43 +149,6 @@ impl FleetRepo {
             Some((name.strip_prefix(&prefix)?.to_owned(), commit.to_owned()))
         });
         Ok(parts.collect())
-    }
-
-    /// The runs, or checks, that have a folder or a lock.
-    pub(crate) fn names_in(&self, kind: &str) -> BTreeSet<String> {
-        let entries = std::fs::read_dir(self.fleet_folder().join(kind));
-        entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .map(|name| {
-                let ending = name.rsplit_once('.');
-                match ending {
-                    Some((folder, LOCK | SESSION)) => folder.to_owned(),
-                    _ => name,
-                }
-            })
-            .collect()
-    }
-
-    /// Whether it is gone.
-    fn remove_checkout(
-        &self,
-        kind: &str,
-        name: &str,
-        cancel: &Cancel,
-        limit: Duration,
-    ) -> Result<bool> {
-        let Some(checkout_lock) = self.take_checkout_lock(&self.checkout_folder(kind, name))?
-        else {
-            return Ok(false);
-        };
-        if !checkout_lock.is_quiet(cancel, limit)? {
-            return Ok(false);
-        }
-        self.clear(&checkout_lock)?;
-        Ok(true)
     }
 
     /// Whether a commit of the base says that it merged the run of this result.

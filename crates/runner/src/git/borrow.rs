@@ -1,6 +1,7 @@
 //! A repository of its own that borrows the objects of another one: whoever works in it
 //! moves no branch, tag or stash of the other.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -9,6 +10,15 @@ use super::call::finish;
 use super::{Git, base_command, split_nul};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
+
+/// What becomes of filter drivers in such a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterUse {
+    /// They work as in the project.
+    Kept,
+    /// None of them runs, but for Git LFS.
+    Off,
+}
 
 /// Settings that say what a repository is, where it lies or how others are reached.
 const LEFT_OUT: &[&str] = &[
@@ -39,7 +49,12 @@ const MAX_BYTES: u64 = 16 << 20;
 
 impl Git {
     /// Makes such a repository in an empty folder, with a commit checked out and no branch.
-    pub(crate) fn borrow_into(&self, folder: &Path, commit: &str) -> Result<Git> {
+    pub(crate) fn borrow_into(
+        &self,
+        folder: &Path,
+        commit: &str,
+        filters: FilterUse,
+    ) -> Result<Git> {
         let mut command = base_command();
         command
             .args(["init", "--quiet", "--template="])
@@ -52,15 +67,7 @@ impl Git {
         let git = Git::open(folder)?;
         let own = git.git_dir();
         let objects = self.common_dir().join("objects");
-        if objects.as_os_str().as_bytes().contains(&b'\n') {
-            let message = format!(
-                "git cannot borrow from a folder with a line break in its name: {}",
-                objects.display()
-            );
-            return Err(Error::new(ErrorCode::Git, message));
-        }
-        let mut alternates = objects.as_os_str().as_bytes().to_vec();
-        alternates.push(b'\n');
+        let alternates = alternate(objects.as_os_str().as_bytes());
         files::make_folder(&own.join("objects/info"))?;
         files::make_folder(&own.join("info"))?;
         std::fs::write(own.join("objects/info/alternates"), alternates)?;
@@ -72,6 +79,9 @@ impl Git {
         let mut config = std::fs::read(own.join("config"))?;
         let listed = self.read(&["config", "--local", "--includes", "--list", "-z"])?;
         config.extend(settings(&listed));
+        if filters == FilterUse::Off {
+            config.extend(switched_off(&self.filters()?));
+        }
         std::fs::write(own.join("config"), config)?;
         // Versions are often told by tags.
         let format = "--format=%(objectname) %(refname)";
@@ -79,6 +89,19 @@ impl Git {
         std::fs::write(own.join("packed-refs"), tags)?;
         git.write(&["checkout", "--quiet", "--detach", commit, "--"])?;
         Ok(git)
+    }
+
+    /// The settings of all filter drivers, from whichever file git reads them.
+    fn filters(&self) -> Result<Vec<(String, String)>> {
+        let found = self.ask(&["config", "--includes", "-z", "--get-regexp", r"^filter\."])?;
+        let found = found.unwrap_or_default();
+        Ok(split_nul(&found)
+            .map(|record| {
+                let text = String::from_utf8_lossy(record);
+                let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
+                (key.to_owned(), value.to_owned())
+            })
+            .collect())
     }
 
     /// Takes what a commit of another repository has beyond one that is here too. What is
@@ -96,6 +119,57 @@ impl Git {
             format!("commit {commit} is not what its name says"),
         ))
     }
+}
+
+/// A line of `objects/info/alternates`; git reads a name in quotes as C would.
+fn alternate(folder: &[u8]) -> Vec<u8> {
+    let is_plain = |byte: &u8| *byte != b'\n' && *byte != b'"';
+    if folder.iter().all(is_plain) {
+        return [folder, b"\n"].concat();
+    }
+    let mut line = vec![b'"'];
+    for byte in folder {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', *byte]),
+            b'\n' => line.extend(b"\\n"),
+            other => line.push(*other),
+        }
+    }
+    line.extend(b"\"\n");
+    line
+}
+
+/// Settings of a file that follows the others: every filter driver does nothing. A driver is a
+/// command of the user's that would read, and run beside, what an agent wrote. The one of Git
+/// LFS, by its own words, stays: without it the files would only be names.
+fn switched_off(filters: &[(String, String)]) -> Vec<u8> {
+    let mut drivers: BTreeMap<&str, bool> = BTreeMap::new();
+    for (key, value) in filters {
+        let Some((driver, setting)) = key
+            .strip_prefix("filter.")
+            .and_then(|rest| rest.rsplit_once('.'))
+        else {
+            continue;
+        };
+        let known = driver == "lfs"
+            && match setting {
+                "clean" => value == "git-lfs clean -- %f",
+                "smudge" => value == "git-lfs smudge -- %f",
+                "process" => value == "git-lfs filter-process",
+                _ => true,
+            };
+        *drivers.entry(driver).or_insert(true) &= known;
+    }
+    let mut text = String::new();
+    for (driver, _) in drivers.iter().filter(|(_, known)| !**known) {
+        let name = driver.replace('\\', "\\\\").replace('"', "\\\"");
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "[filter \"{name}\"]\n\tclean =\n\tsmudge =\n\tprocess =\n\trequired = false\n"
+        );
+    }
+    text.into_bytes()
 }
 
 /// The settings that are passed on, as text of a config file.
@@ -145,6 +219,42 @@ fn settings(listed: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_with_odd_names_can_be_borrowed_from() {
+        for (folder, expected) in [
+            (&b"/a/.git/objects"[..], &b"/a/.git/objects\n"[..]),
+            (b"/back\\slash", b"/back\\slash\n"),
+            (b"/a\n\"b\"\\c", b"\"/a\\n\\\"b\\\"\\\\c\"\n"),
+        ] {
+            assert_eq!(alternate(folder), expected);
+        }
+    }
+
+    #[test]
+    fn drivers_are_switched_off_but_for_git_lfs() {
+        let settings = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            pairs.iter().map(owned).collect()
+        };
+        let lfs = [
+            ("filter.lfs.clean", "git-lfs clean -- %f"),
+            ("filter.lfs.smudge", "git-lfs smudge -- %f"),
+            ("filter.lfs.process", "git-lfs filter-process"),
+            ("filter.lfs.required", "true"),
+        ];
+        assert_eq!(switched_off(&settings(&lfs)), b"");
+        let planted = [
+            ("filter.lfs.smudge", "sh tools/x.sh"),
+            ("filter.a.b.clean", "x"),
+        ];
+        let text = String::from_utf8(switched_off(&settings(&planted))).unwrap();
+        let off = "clean =\n\tsmudge =\n\tprocess =\n\trequired = false\n";
+        assert_eq!(
+            text,
+            format!("[filter \"a.b\"]\n\t{off}[filter \"lfs\"]\n\t{off}")
+        );
+    }
 
     #[test]
     fn which_settings_are_passed_on() {

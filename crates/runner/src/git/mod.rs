@@ -27,6 +27,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub(crate) use borrow::FilterUse;
 pub(crate) use history::{GitCommit, GitHistory};
 pub(crate) use index::IndexSignature;
 pub(crate) use merge::GitMergeOutcome;

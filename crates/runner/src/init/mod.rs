@@ -16,6 +16,7 @@ use crate::project::Project;
 
 mod detect;
 mod earlier;
+mod setup;
 
 const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
 const GITATTRIBUTES: &str = "* -text -filter -diff\n";
@@ -44,6 +45,9 @@ pub struct InitReport {
     pub written: Vec<String>,
     /// Where replaced files were kept.
     pub replaced: Option<String>,
+    /// What makes a fresh checkout ready, and why that was chosen (not in an upgrade, nor where
+    /// nothing is needed).
+    pub setup: Option<(Vec<String>, String)>,
     /// The guard's argv and why it was chosen (not in an upgrade).
     pub guard: Option<(Vec<String>, String)>,
     /// The backend and why it was chosen (not in an upgrade).
@@ -101,6 +105,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
             .first()
             .cloned()
             .filter(|program| !detect::is_there(&root, program)),
+        setup: Some(choice.setup).filter(|(argv, _)| !options.upgrade && !argv.is_empty()),
         guard: (!options.upgrade).then_some(choice.guard),
         backend: (!options.upgrade).then_some(choice.backend),
         protected: choice.protected,
@@ -215,6 +220,7 @@ pub(crate) fn lay_down(
 
 /// The config, and its most important parts with the reasons for them.
 struct InitChoice {
+    setup: (Vec<String>, String),
     guard: (Vec<String>, String),
     backend: (String, String),
     protected: Vec<String>,
@@ -228,6 +234,7 @@ impl InitChoice {
         let why = format!("as in run {}", earlier.run_id);
         let backend = earlier.config.executor.backend.as_str().to_owned();
         InitChoice {
+            setup: (earlier.config.workspace.setup.clone(), why.clone()),
             guard: (earlier.config.guard.command.clone(), why.clone()),
             backend: (backend, why),
             protected: earlier.config.guard.protected.clone(),
@@ -248,7 +255,9 @@ impl InitChoice {
         };
         let protected = detect::protected(&guard);
         let watched = detect::watched(root);
+        let (setup, setup_why) = setup::detect(root);
         let config = config::template(NewProject {
+            setup: &setup,
             guard: &guard,
             protected: &protected,
             watched: &watched,
@@ -256,6 +265,7 @@ impl InitChoice {
             command: &[],
         });
         Ok(InitChoice {
+            setup: (setup, setup_why),
             guard: (guard, guard_why),
             backend: (backend.as_str().to_owned(), backend_why),
             protected,

@@ -171,7 +171,6 @@ fn enter(project: &Project, context: &mut RunContext<'_>) -> Result<(ProjectLock
         containment: &ContainmentChoice::default(),
     };
     recover::recover(&mut context)?;
-    trial::remove_abandoned(&git);
     Ok((lock, git))
 }
 
@@ -458,14 +457,7 @@ impl Lander<'_> {
     fn guard(&self, commit: &str, context: &mut RunContext<'_>) -> Result<GreenGuard> {
         let config = &self.work.config;
         let command = &config.guard.command;
-        let ran = trial::run_watched(
-            self.git,
-            commit,
-            command,
-            config,
-            &self.run.branch(),
-            context,
-        );
+        let ran = trial::run_at_commit(self.git, commit, command, config, context);
         let trial = ran.map_err(|error| match error.code {
             ErrorCode::Interrupted => Error::new(
                 ErrorCode::Interrupted,

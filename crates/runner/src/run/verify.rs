@@ -68,16 +68,8 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
         Error::new(ErrorCode::Identity, "no run has been started here").hint("(run 'runner start')")
     })?;
     let proof = find_proof(&git, &run_id, node)?;
-    let branch = branch_of(&run_id);
     let command = &proof.command;
-    let trial = trial::run_watched(
-        &git,
-        &proof.commit,
-        command,
-        &state.config,
-        &branch,
-        context,
-    )?;
+    let trial = trial::run_at_commit(&git, &proof.commit, command, &state.config, context)?;
     let exit = match trial.end {
         TrialEnd::Exited(code) => Some(code),
         TrialEnd::TimedOut => None,

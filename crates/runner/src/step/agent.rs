@@ -80,6 +80,7 @@ pub(super) fn run_agent(
             env: &env,
             iteration: Some(&it.folder),
             agent_homes: &homes,
+            closed: &[],
         },
     )?;
     for note in contained.notes {

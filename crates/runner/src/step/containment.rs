@@ -229,6 +229,8 @@ pub(crate) struct ContainmentInput<'a> {
     pub(crate) iteration: Option<&'a Path>,
     /// Folders and files outside the project that the agent's CLI writes to.
     pub(crate) agent_homes: &'a [PathBuf],
+    /// What no child may write to, wherever it lies: the user's project around a checkout.
+    pub(crate) closed: &'a [PathBuf],
 }
 
 impl ContainmentInput<'_> {
@@ -242,6 +244,7 @@ impl ContainmentInput<'_> {
         writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
         let mut read_only = vec![self.project.runner_dir()];
         read_only.extend(project_around(root).map(Path::to_owned));
+        read_only.extend(self.closed.iter().cloned());
         if let Some(iteration) = self.iteration {
             writable.push(iteration.to_owned());
             read_only.extend(LOGS.iter().map(|name| iteration.join(name)));

@@ -64,6 +64,7 @@ pub(crate) fn for_agent(
         }
     }
     env.extend(invocation.env.iter().cloned());
+    env.extend(named(&config.workspace.env));
     let configured = config.executor.env.iter();
     env.extend(configured.map(|(name, value)| (name.into(), value.into())));
     env.extend(protocol(project, it));
@@ -82,10 +83,30 @@ pub(crate) fn for_agent(
 }
 
 /// The environment of a guard's run.
-pub(crate) fn for_guard(project: &Project, it: &Iteration) -> Vec<(OsString, OsString)> {
-    let mut env = inherited();
+pub(crate) fn for_guard(
+    project: &Project,
+    it: &Iteration,
+    config: &Config,
+) -> Vec<(OsString, OsString)> {
+    let mut env = of_guard(config);
     env.extend(protocol(project, it));
     env
+}
+
+/// What every run of a guard has: most test tools know `CI`, and wait for nobody then.
+fn of_guard(config: &Config) -> Vec<(OsString, OsString)> {
+    let mut env = inherited();
+    env.push(("CI".into(), "1".into()));
+    env.extend(named(&config.workspace.env));
+    env.extend(named(&config.guard.env));
+    env
+}
+
+/// The variables of these names that the runner has.
+fn named(names: &[String]) -> impl Iterator<Item = (OsString, OsString)> {
+    names
+        .iter()
+        .filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
 }
 
 /// What every child is told about its step.
@@ -100,9 +121,17 @@ fn protocol(project: &Project, it: &Iteration) -> [(OsString, OsString); 4] {
 
 /// The environment of a guard that is tried in a checkout of its own, outside any
 /// iteration.
-pub(crate) fn for_checkout(place: &Path) -> Vec<(OsString, OsString)> {
+pub(crate) fn for_checkout(folder: &Path, config: &Config) -> Vec<(OsString, OsString)> {
+    let mut env = of_guard(config);
+    env.push(("RUNNER_PROJECT_DIR".into(), folder.into()));
+    env
+}
+
+/// The environment of the setup of a checkout.
+pub(crate) fn for_setup(folder: &Path, config: &Config) -> Vec<(OsString, OsString)> {
     let mut env = inherited();
-    env.push(("RUNNER_PROJECT_DIR".into(), place.into()));
+    env.extend(named(&config.workspace.env));
+    env.push(("RUNNER_PROJECT_DIR".into(), folder.into()));
     env
 }
 

@@ -35,7 +35,7 @@ pub(super) fn run_guard(
 ) -> Result<GuardRunOutcome> {
     let command = &state.config.guard.command;
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let env = environment::for_guard(context.project, it);
+    let env = environment::for_guard(context.project, it, &state.config);
     let mut run = GuardRun {
         command: command.clone(),
         exit_code: None,
@@ -51,6 +51,7 @@ pub(super) fn run_guard(
             env: &env,
             iteration: None,
             agent_homes: &[],
+            closed: &[],
         },
     )?;
     let spec = Spec {

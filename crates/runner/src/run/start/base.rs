@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use runner_core::config::Config;
 
+use crate::checkout::CleanCheckout;
 use crate::checkout::trial;
-use crate::checkout::trial::{TrialCheckout, TrialEnd};
+use crate::checkout::trial::TrialEnd;
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::run_context::{RunContext, RunProgress};
@@ -82,7 +83,7 @@ fn once(
     context: &mut RunContext<'_>,
 ) -> Result<TrialEnd> {
     let commit = git.commit_of(&full_name(branch))?.unwrap_or_default();
-    let checkout = TrialCheckout::of(git, &commit)?;
+    let checkout = CleanCheckout::of(git, config, &commit)?;
     let limit = Duration::from_secs(limit_secs);
     let command = &config.guard.command;
     let trial = trial::run(

@@ -1,0 +1,197 @@
+//! Checkouts in which commits are judged: private, outside the project, made ready by setup,
+//! without a way back, and removed whatever happens.
+
+mod scenario;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use runner_testkit::{TestRepo, eventually, write_program};
+use scenario::planned;
+use serde_json::{Value, json};
+
+const AGENT: &str = "echo \"$RUNNER_NODE_ID\" > \"$RUNNER_NODE_ID.txt\"; out done 'wrote it'";
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A run of one leaf that has passed under this guard, with a setting besides.
+fn passed(guard: &[&str], sandbox: &str) -> TestRepo {
+    let mut repo = planned(&["a"], AGENT, guard);
+    set(&mut repo, "sandbox.mode", sandbox);
+    repo.runner(&["loop"]).success();
+    repo
+}
+
+/// Changes a setting as a person does, between two steps.
+fn set(repo: &mut TestRepo, key: &str, value: impl Into<Value>) {
+    repo.config(|config| {
+        config.set(key, value);
+    });
+    repo.write_config();
+    repo.commit_all("Change the config");
+}
+
+#[test]
+fn nothing_that_a_guard_does_reaches_the_project() {
+    // In the clean checkout, that is where there is no iteration.
+    let harm = "[ -n \"$RUNNER_ITER\" ] || { git config user.name evil; git branch planted; \
+                git update-ref -d refs/heads/main; rm -rf \"$(git rev-parse --git-common-dir)\"; }";
+    for sandbox in ["off", "auto"] {
+        let repo = passed(&["sh", "-c", &format!("{harm}; true")], sandbox);
+        let config = repo.read(".git/config");
+        let refs = repo.git(&["for-each-ref"]);
+        repo.runner(&["verify", "a"]).success();
+        assert_eq!(repo.read(".git/config"), config, "{sandbox}");
+        assert_eq!(repo.git(&["for-each-ref"]), refs, "{sandbox}");
+        assert!(repo.private_checkouts().is_empty());
+        repo.runner(&["land"]).success();
+        repo.git(&["fsck", "--strict"]);
+    }
+}
+
+#[test]
+fn setup_makes_what_git_ignores() {
+    let guard = ["test", "-e", "deps/lib"];
+    let mut repo = planned(&["a"], AGENT, &guard);
+    repo.write(".git/info/exclude", "deps/\n");
+    repo.write("deps/lib", "installed by hand\n");
+    repo.runner(&["loop"]).success();
+    let refused = repo.runner(&["land"]);
+    assert!(
+        refused.stderr.contains("without deps/"),
+        "{}",
+        refused.describe()
+    );
+    set(
+        &mut repo,
+        "workspace.setup",
+        "mkdir deps && cp README.md deps/lib",
+    );
+    repo.runner(&["verify", "a"]).success();
+    repo.runner(&["land"]).success();
+    assert_eq!(repo.read("deps/lib"), "installed by hand\n");
+}
+
+#[test]
+fn a_setup_that_fails_is_told_with_its_words() {
+    let mut repo = passed(&["true"], "auto");
+    let setup = json!(["sh", "-c", "echo no such package; exit 3"]);
+    set(&mut repo, "workspace.setup", setup);
+    let run = repo.runner(&["verify", "a"]);
+    let words = "the guard cannot run: setup `echo no such package; exit 3` gave exit 3";
+    assert!(run.stderr.contains(words), "{}", run.describe());
+    let run = repo.runner(&["land"]);
+    assert!(run.stderr.contains("no such package"), "{}", run.describe());
+    set(&mut repo, "workspace.setup", json!(["no-such-installer"]));
+    let run = repo.runner(&["verify", "a"]);
+    assert!(
+        run.stderr.contains("no-such-installer"),
+        "{}",
+        run.describe()
+    );
+}
+
+#[test]
+fn named_variables_reach_setup_and_guard() {
+    let script = "test \"$CI\" = 1 && test \"$SERVICE\" = here && test -z \"$OTHER\" && { \
+                  [ -n \"$RUNNER_ITER\" ] || test \"$(cat made)\" = ours; }";
+    let mut repo = planned(&["a"], AGENT, &["true"]);
+    repo.env("SERVICE", "here")
+        .env("OTHER", "x")
+        .env("TOKEN", "ours");
+    repo.write(".git/info/exclude", "made\n");
+    set(&mut repo, "guard.env", json!(["SERVICE"]));
+    set(&mut repo, "workspace.env", json!(["TOKEN"]));
+    set(&mut repo, "workspace.setup", "echo $TOKEN$SERVICE > made");
+    set(&mut repo, "guard.command", json!(["sh", "-c", script]));
+    repo.runner(&["loop"]).success();
+    repo.runner(&["land"]).success();
+}
+
+#[test]
+fn they_lie_outside_where_nobody_else_looks() {
+    let mut repo = planned(&["a"], AGENT, &["sh", "-c", "pwd > \"$TMPDIR/where\""]);
+    let state = repo.root().join("state");
+    repo.env("XDG_STATE_HOME", &state);
+    repo.runner(&["loop"]).success();
+    repo.runner(&["verify", "a"]).success();
+    let place = fs::read_to_string(repo.root().join("tmp/where")).unwrap();
+    let home = PathBuf::from(place.trim());
+    assert!(home.starts_with(state.join("runner")), "{place}");
+    let mut projects = fs::read_dir(state.join("runner")).unwrap().flatten();
+    let project = projects.next().expect("there is one");
+    let mode = project.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert!(projects.next().is_none());
+    set(&mut repo, "workspace.root", "inside");
+    let run = repo.runner(&["verify", "a"]);
+    let words = "private folders must lie outside the project";
+    assert!(run.stderr.contains(words), "{}", run.describe());
+}
+
+#[test]
+fn no_filter_of_the_users_runs_on_what_an_agent_wrote() {
+    let agent = "echo '*.txt filter=mine' > .gitattributes; echo text > a.txt; out done 'wrote it'";
+    let mut repo = planned(&["a"], agent, &["grep", "-q", "text", "a.txt"]);
+    let program = repo.root().join("filter");
+    let ran = repo.root().join("out/filtered");
+    write_program(
+        &program,
+        &format!("#!/bin/sh\necho \"$PWD\" >> {}\ncat\n", ran.display()),
+    );
+    repo.runner(&["loop"]).success();
+    // From here on, so that only the checkout of the verdict can run it.
+    let driver = format!(
+        "[filter \"mine\"]\n\tsmudge = {0}\n\tclean = {0}\n\trequired = true\n",
+        program.display()
+    );
+    let config = repo.root().join("home/.gitconfig");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text + &driver).unwrap();
+    repo.env("GIT_OPTIONAL_LOCKS", "0");
+    repo.runner(&["verify", "a"]).success();
+    let places = fs::read_to_string(&ran).unwrap_or_default();
+    assert!(!places.contains("checkouts"), "{places}");
+}
+
+#[test]
+fn what_a_killed_runner_left_is_cleaned() {
+    let wait = "[ -n \"$RUNNER_ITER\" ] || { : > \"$TMPDIR/waits\"; sleep 600; }";
+    let repo = passed(&["sh", "-c", wait], "auto");
+    let waits = repo.root().join("tmp/waits");
+    let running = repo.spawn_runner(&["verify", "a"]);
+    eventually("the guard", PATIENCE, || waits.exists());
+    let busy = repo.runner(&["clean", "--json"]).success().json();
+    assert_eq!(busy["in_use"].as_array().unwrap().len(), 1, "{busy}");
+    assert_eq!(busy["removed"], json!([]));
+    drop(running);
+
+    let look = repo
+        .runner(&["clean", "--dry-run", "--json"])
+        .success()
+        .json();
+    assert_eq!(look["removed"].as_array().unwrap().len(), 1, "{look}");
+    assert!(look["freed_bytes"].as_u64().unwrap() > 0, "{look}");
+    assert!(!repo.private_checkouts().is_empty());
+    let run = repo.runner(&["clean"]).success();
+    assert!(
+        run.stderr.contains("removed 1 folder and freed"),
+        "{}",
+        run.describe()
+    );
+    assert!(repo.private_checkouts().is_empty());
+    let run = repo.runner(&["clean"]).success();
+    assert!(
+        run.stderr.contains("nothing to remove"),
+        "{}",
+        run.describe()
+    );
+
+    // A project that is gone leaves nothing behind, either.
+    fs::remove_dir_all(repo.path(".git")).unwrap();
+    let all = repo.runner(&["clean", "--all", "--json"]).success().json();
+    assert_eq!(all["removed"].as_array().unwrap().len(), 1, "{all}");
+    let root = repo.root().join("home/.local/state/runner");
+    assert_eq!(fs::read_dir(root).unwrap().count(), 0);
+}
