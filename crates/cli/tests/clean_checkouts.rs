@@ -4,7 +4,7 @@
 mod scenario;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -194,4 +194,94 @@ fn what_a_killed_runner_left_is_cleaned() {
     assert_eq!(all["removed"].as_array().unwrap().len(), 1, "{all}");
     let root = repo.root().join("home/.local/state/runner");
     assert_eq!(fs::read_dir(root).unwrap().count(), 0);
+}
+
+/// The private folder of the only project of this home.
+fn private_folder(repo: &TestRepo) -> PathBuf {
+    let all = repo.root().join("home/.local/state/runner");
+    let mut folders = fs::read_dir(all).expect("it is there").flatten();
+    folders.next().expect("there is one").path()
+}
+
+#[test]
+fn nothing_that_a_link_points_to_is_removed_or_written() {
+    let repo = passed(&["true"], "auto");
+    repo.runner(&["verify", "a"]).success();
+    let precious = repo.root().join("out/precious");
+    fs::create_dir(&precious).unwrap();
+    fs::write(precious.join("thesis"), "work of years").unwrap();
+    let checkouts = private_folder(&repo).join("checkouts");
+    fs::remove_dir_all(&checkouts).unwrap();
+    symlink(&precious, &checkouts).unwrap();
+    let run = repo.runner(&["verify", "a"]);
+    let words = "checkouts is not a folder of yours";
+    assert!(run.stderr.contains(words), "{}", run.describe());
+    // A folder that looks like that of a project and was not made for one.
+    let planted = private_folder(&repo).with_file_name("0123456789abcdef".repeat(2));
+    fs::create_dir(&planted).unwrap();
+    symlink(&precious, planted.join("checkouts")).unwrap();
+    for options in [&["clean"][..], &["clean", "--all"]] {
+        repo.runner(options).success();
+    }
+    fs::remove_file(&checkouts).unwrap();
+
+    fs::remove_dir_all(repo.path(".git/runner")).unwrap();
+    symlink(&precious, repo.path(".git/runner")).unwrap();
+    repo.runner(&["verify", "a"]).code(1).says(".git/runner");
+    let left: Vec<_> = fs::read_dir(&precious).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(
+        fs::read_to_string(precious.join("thesis")).unwrap(),
+        "work of years"
+    );
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_lock_holds_nobody_up() {
+    let repo = passed(&["true"], "auto");
+    fs::create_dir_all(repo.path(".git/runner")).unwrap();
+    let pipe = repo.path(".git/runner/lock");
+    let _ = fs::remove_file(&pipe);
+    let _ = fs::remove_file(repo.path(".git/runner/project.json"));
+    let mut mkfifo = repo.hermetic("mkfifo");
+    mkfifo.arg(&pipe);
+    repo.spawn(mkfifo).wait().success();
+    repo.runner(&["verify", "a"])
+        .code(1)
+        .says("lock is not a regular file");
+}
+
+#[test]
+fn objects_that_are_missing_or_forged_are_no_verdict() {
+    let repo = passed(&["sh", "-c", "test \"$(cat a.txt)\" = a"], "auto");
+    let blob = repo.git(&["rev-parse", "HEAD:a.txt"]);
+    let other = repo.git(&["rev-parse", "HEAD:README.md"]);
+    let at = |id: &str| repo.path(".git/objects").join(&id[..2]).join(&id[2..]);
+    let content = fs::read(at(&blob)).unwrap();
+    fs::remove_file(at(&blob)).unwrap();
+    let words = "missing or not what their names say";
+    repo.runner(&["verify", "a"]).code(1).says(words);
+    fs::copy(at(&other), at(&blob)).unwrap();
+    repo.runner(&["verify", "a"]).code(1).says(words);
+    fs::remove_file(at(&blob)).unwrap();
+    fs::write(at(&blob), content).unwrap();
+    repo.runner(&["verify", "a"]).success();
+}
+
+#[test]
+fn setup_may_not_change_what_is_judged() {
+    let mut repo = passed(&["true"], "auto");
+    for (setup, words) in [
+        (
+            "echo forged > a.txt",
+            "setup changed files of the commit: a.txt",
+        ),
+        (
+            "git checkout -q --detach HEAD~1",
+            "setup checked out another commit",
+        ),
+    ] {
+        set(&mut repo, "workspace.setup", setup);
+        repo.runner(&["verify", "a"]).code(1).says(words);
+    }
 }

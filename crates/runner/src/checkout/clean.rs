@@ -65,7 +65,8 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
         clean_home(root.folder(), options.dry_run, &mut report)?;
         return Ok(report);
     }
-    let all = WorkspaceRoot::of_all_projects(&config, start)?;
+    let base = project.as_ref().map_or(start, Project::root);
+    let all = WorkspaceRoot::of_all_projects(&config, base)?;
     for folder in root::project_folders(&all) {
         let busy = report.in_use.len();
         let is_gone = root::project_is_gone(&folder);

@@ -8,15 +8,16 @@ pub(crate) mod trial;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use runner_core::config::Config;
 use runner_exec::{Cancel, wait_until_unlocked};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -110,9 +111,22 @@ impl CheckoutHome {
         Ok(CleanCheckout {
             checkout: self.checkout(git, (CHECKOUTS, &name), None, commit, FilterUse::Off)?,
             home: self.clone(),
-            closed: vec![git.root().to_owned(), git.common_dir().to_owned()],
+            commit: commit.to_owned(),
+            closed: self.closed_for(git),
             is_set_up: Cell::new(false),
         })
+    }
+
+    /// What nothing that runs in a checkout may write to: the project, and the home around the
+    /// checkout with those of other projects.
+    fn closed_for(&self, git: &Git) -> Vec<PathBuf> {
+        let mut closed = vec![
+            git.root().to_owned(),
+            git.common_dir().to_owned(),
+            self.folder.clone(),
+        ];
+        closed.extend(self.folder.parent().map(Path::to_owned));
+        closed
     }
 
     /// A commit in a new checkout of a kind and a name; whatever a dead owner left there is
@@ -162,7 +176,7 @@ impl CheckoutHome {
     fn take_checkout_lock(&self, folder: &Path) -> Result<Option<CheckoutLock>> {
         let _lock = self.take_lock()?;
         if let Some(kind) = folder.parent() {
-            files::make_folder(kind)?;
+            make_real_folder(kind)?;
         }
         let file = open_lock(&beside(folder, LOCK))?;
         let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -234,7 +248,9 @@ impl CheckoutHome {
 
     /// The checkouts of a kind that have a folder or a lock.
     pub(crate) fn names_in(&self, kind: &str) -> BTreeSet<String> {
-        let entries = std::fs::read_dir(self.folder.join(kind));
+        let folder = self.folder.join(kind);
+        let is_real = folder.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        let entries = is_real.then(|| std::fs::read_dir(folder).ok()).flatten();
         entries
             .into_iter()
             .flatten()
@@ -256,6 +272,7 @@ impl CheckoutHome {
 pub(crate) struct CleanCheckout {
     pub(crate) checkout: Checkout,
     home: CheckoutHome,
+    commit: String,
     closed: Vec<PathBuf>,
     is_set_up: Cell<bool>,
 }
@@ -269,6 +286,11 @@ impl CleanCheckout {
     /// What nothing that runs in it may write to: the project that it was made of.
     pub(crate) fn closed(&self) -> &[PathBuf] {
         &self.closed
+    }
+
+    /// What is checked out.
+    pub(crate) fn commit(&self) -> &str {
+        &self.commit
     }
 
     /// Whether its setup has succeeded.
@@ -301,12 +323,42 @@ pub(crate) fn beside(folder: &Path, ending: &str) -> PathBuf {
     folder.with_file_name(name)
 }
 
-/// The file to lock.
+/// The file to lock. A link or a pipe in its place is neither followed nor waited for.
 pub(crate) fn open_lock(path: &Path) -> Result<File> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path);
-    Ok(file.map_err(|error| files::at(path, error))?)
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(
+        path,
+        flags,
+        Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH,
+    )
+    .map(File::from)
+    .map_err(io::Error::from);
+    match opened {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Err(error) if is_plain(path) => Err(files::at(path, error).into()),
+        _ => Err(not_ours(path, "a regular file")),
+    }
+}
+
+/// Whether a file or nothing is there, or something that cannot even be looked at.
+fn is_plain(path: &Path) -> bool {
+    path.symlink_metadata().map_or(true, |meta| meta.is_file())
+}
+
+/// Makes a folder if there is none; refuses what is none, such as a link to one.
+pub(crate) fn make_real_folder(folder: &Path) -> Result<()> {
+    match folder.symlink_metadata() {
+        Ok(meta) if meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() => Ok(()),
+        Ok(_) => Err(not_ours(folder, "a folder of yours")),
+        Err(_) => Ok(files::make_folder(folder)?),
+    }
+}
+
+fn not_ours(path: &Path, what: &str) -> Error {
+    Error::new(
+        ErrorCode::Layout,
+        format!("{} is not {what}", path.display()),
+    )
+    .hint("look at what it is, and remove it: the runner makes it again")
 }

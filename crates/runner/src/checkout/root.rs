@@ -71,26 +71,16 @@ impl WorkspaceRoot {
     /// The folder of the project that a repository belongs to, made where there is none.
     pub(crate) fn of(git: &Git, config: &Config) -> Result<Self> {
         let all = Self::of_all_projects(config, git.root())?;
+        refuse_inside(&all, git.root())?;
         let project = git
             .root()
             .canonicalize()
             .map_err(|error| files::at(git.root(), error))?;
         files::make_folder(&all)?;
         let all = all.canonicalize().map_err(|error| files::at(&all, error))?;
-        if all.starts_with(&project) {
-            return Err(Error::new(
-                ErrorCode::Config,
-                format!(
-                    "private folders must lie outside the project: {} is inside {}",
-                    all.display(),
-                    project.display()
-                ),
-            )
-            .hint(
-                "name another folder in [workspace] root, or set XDG_STATE_HOME to one outside",
-            ));
-        }
-        let identity = project_identity(git.common_dir())?;
+        refuse_inside(&all, &project)?;
+        refuse_inside(&all, git.common_dir())?;
+        let identity = project_identity(git.common_dir(), &all)?;
         let folder = all.join(&identity.id);
         make_private(&folder)?;
         // So that `runner clean --all` can tell whose it is.
@@ -129,16 +119,38 @@ impl WorkspaceRoot {
     }
 }
 
+fn refuse_inside(all: &Path, project: &Path) -> Result<()> {
+    if !all.starts_with(project) {
+        return Ok(());
+    }
+    let message = format!(
+        "private folders must lie outside the project: {} is inside {}",
+        all.display(),
+        project.display()
+    );
+    Err(Error::new(ErrorCode::Config, message)
+        .hint("name another folder in [workspace] root, or set XDG_STATE_HOME to one outside"))
+}
+
 /// The private folders of projects below the one that holds them all.
 pub(super) fn project_folders(all: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(all).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = entries
         .filter(|entry| entry.file_name().to_str().is_some_and(is_id))
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
+        .filter(|folder| is_own_folder(folder))
         .collect();
     folders.sort();
     folders
+}
+
+/// Whether this is a folder that was made for a project, by this user.
+fn is_own_folder(folder: &Path) -> bool {
+    let is_real = folder
+        .symlink_metadata()
+        .is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw());
+    let named = read_identity(&folder.join(ID_FILE));
+    is_real && named.is_some_and(|owner| folder.ends_with(&owner.id))
 }
 
 /// Whether the repository that a private folder belongs to is not there any more.
@@ -151,7 +163,7 @@ pub(super) fn project_is_gone(folder: &Path) -> bool {
 }
 
 /// Who the repository with this git folder is; written at first use.
-fn project_identity(common_dir: &Path) -> Result<ProjectIdentity> {
+fn project_identity(common_dir: &Path, all: &Path) -> Result<ProjectIdentity> {
     let here = common_dir
         .canonicalize()
         .map_err(|error| files::at(common_dir, error))?;
@@ -159,17 +171,21 @@ fn project_identity(common_dir: &Path) -> Result<ProjectIdentity> {
     let path = folder.join(ID_FILE);
     if let Some(known) = read_identity(&path)
         && known.path == here
+        && !is_of_another(&known, &here, all)
     {
         return Ok(known);
     }
-    files::make_folder(&folder)?;
+    super::make_real_folder(&folder)?;
     let lock = super::open_lock(&folder.join("lock"))?;
     flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from)?;
     let known = read_identity(&path);
     let finding = known.as_ref().map(|known| {
         let original = read_identity(&known.path.join(FOLDER).join(ID_FILE));
         let is_there = original.is_some_and(|it| it.id == known.id);
-        compare(&known.path, &here, is_there)
+        match compare(&known.path, &here, is_there) {
+            _ if is_of_another(known, &here, all) => IdentityFinding::Copied,
+            finding => finding,
+        }
     });
     let id = match (known, finding) {
         (Some(known), Some(IdentityFinding::Same)) => return Ok(known),
@@ -179,6 +195,18 @@ fn project_identity(common_dir: &Path) -> Result<ProjectIdentity> {
     let identity = ProjectIdentity { id, path: here };
     write_identity(&path, &identity)?;
     Ok(identity)
+}
+
+/// Whether the private folder of this id belongs to another repository that is still there: two
+/// copies of one that is gone would both look moved.
+fn is_of_another(known: &ProjectIdentity, here: &Path, all: &Path) -> bool {
+    let owner = read_identity(&all.join(&known.id).join(ID_FILE));
+    owner
+        .filter(|owner| owner.path != here)
+        .is_some_and(|owner| {
+            let there = read_identity(&owner.path.join(FOLDER).join(ID_FILE));
+            there.is_some_and(|there| there.id == known.id && there.path == owner.path)
+        })
 }
 
 fn write_identity(path: &Path, identity: &ProjectIdentity) -> Result<()> {
@@ -229,7 +257,7 @@ mod tests {
     use super::*;
 
     fn project_id(common_dir: &Path) -> Result<String> {
-        project_identity(common_dir).map(|identity| identity.id)
+        project_identity(common_dir, Path::new("/nowhere")).map(|identity| identity.id)
     }
 
     #[test]

@@ -68,6 +68,9 @@ pub(crate) fn run(
         )? {
             return Ok(failed);
         }
+        if let Some(why) = changed_by_setup(checkout, config)? {
+            return Ok(not_started(why));
+        }
         checkout.note_setup();
     }
     let guard = CheckoutCommand {
@@ -122,6 +125,24 @@ pub(crate) fn set_up(
     Ok(Some(GuardTrial {
         end: TrialEnd::NotStarted(format!("cannot run: setup `{shown}` {why}")),
         ..ran
+    }))
+}
+
+/// What setup did to the commit itself: then the guard would judge something else.
+fn changed_by_setup(checkout: &CleanCheckout, config: &Config) -> Result<Option<String>> {
+    if config.workspace.setup.is_empty() {
+        return Ok(None);
+    }
+    let status = checkout.checkout.git.status()?;
+    if status.head.as_deref() != Some(checkout.commit()) {
+        let why = "cannot run: setup checked out another commit".to_owned();
+        return Ok(Some(why));
+    }
+    let tracked = status.entries.iter().filter(|entry| !entry.untracked);
+    let names: Vec<String> = tracked.map(crate::git::GitStatusEntry::name).collect();
+    Ok((!names.is_empty()).then(|| {
+        let names = some_of(&names);
+        format!("cannot run: setup changed files of the commit: {names}")
     }))
 }
 

@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::call::finish;
-use super::{Git, base_command, split_nul};
+use runner_core::text::cut_end;
+
+use super::call::{finish, spawn};
+use super::{Git, GitAccess, base_command, split_nul};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 
@@ -60,9 +62,8 @@ impl Git {
             .args(["init", "--quiet", "--template="])
             .env("GIT_DEFAULT_REF_FORMAT", "files")
             .current_dir(folder);
-        if commit.len() == 64 {
-            command.arg("--object-format=sha256");
-        }
+        let format = if commit.len() == 64 { "sha256" } else { "sha1" };
+        command.arg(format!("--object-format={format}"));
         finish(&command, None)?;
         let git = Git::open(folder)?;
         let own = git.git_dir();
@@ -71,7 +72,9 @@ impl Git {
         files::make_folder(&own.join("objects/info"))?;
         files::make_folder(&own.join("info"))?;
         std::fs::write(own.join("objects/info/alternates"), alternates)?;
-        for name in ["shallow", "info/exclude", "info/attributes"] {
+        // Attributes of the user's would make files of it that are not in the commit.
+        let attributes = (filters == FilterUse::Kept).then_some("info/attributes");
+        for name in ["shallow", "info/exclude"].into_iter().chain(attributes) {
             if let Ok(bytes) = files::read_regular(&self.common_dir().join(name), MAX_BYTES) {
                 std::fs::write(own.join(name), bytes)?;
             }
@@ -80,27 +83,56 @@ impl Git {
         let listed = self.read(&["config", "--local", "--includes", "--list", "-z"])?;
         config.extend(settings(&listed));
         if filters == FilterUse::Off {
-            config.extend(switched_off(&self.filters()?));
+            config.extend(b"[core]\n\tattributesFile = /dev/null\n\tautocrlf = false\n");
         }
-        std::fs::write(own.join("config"), config)?;
+        std::fs::write(own.join("config"), &config)?;
+        if filters == FilterUse::Off {
+            // Asked here, because what git reads may depend on where the repository lies.
+            config.extend(switched_off(&git.filters()?));
+            std::fs::write(own.join("config"), &config)?;
+        }
         // Versions are often told by tags.
         let format = "--format=%(objectname) %(refname)";
         let tags = self.read(&["for-each-ref", format, "refs/tags/"])?;
         std::fs::write(own.join("packed-refs"), tags)?;
+        if filters == FilterUse::Off {
+            git.verify_objects(commit)?;
+        }
         git.write(&["checkout", "--quiet", "--detach", commit, "--"])?;
         Ok(git)
     }
 
+    /// Reads every object of a commit and compares it with its name: git itself trusts what
+    /// lies in a folder, and leaves out files whose content is missing.
+    fn verify_objects(&self, commit: &str) -> Result<()> {
+        let mut command = self.command(GitAccess::Read);
+        command.args(["rev-list", "--quiet", "--no-walk", "--objects"]);
+        command.args(["--verify-objects", commit]);
+        let output = spawn(&command, None)?;
+        // An object that is another one than its name says does not change the exit code.
+        let words = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() && !words.lines().any(|line| line.starts_with("error: ")) {
+            return Ok(());
+        }
+        let words = cut_end(words.trim(), 2000);
+        let message =
+            format!("objects of commit {commit} are missing or not what their names say: {words}");
+        Err(Error::new(ErrorCode::Git, message).hint(
+            "`git fsck` names them; fetch them again, or restore the repository from a backup",
+        ))
+    }
+
     /// The settings of all filter drivers, from whichever file git reads them.
-    fn filters(&self) -> Result<Vec<(String, String)>> {
+    fn filters(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let found = self.ask(&["config", "--includes", "-z", "--get-regexp", r"^filter\."])?;
         let found = found.unwrap_or_default();
         Ok(split_nul(&found)
-            .map(|record| {
-                let text = String::from_utf8_lossy(record);
-                let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
-                (key.to_owned(), value.to_owned())
-            })
+            .map(
+                |record| match record.iter().position(|byte| *byte == b'\n') {
+                    Some(end) => (record[..end].to_vec(), record[end + 1..].to_vec()),
+                    None => (record.to_vec(), b"true".to_vec()),
+                },
+            )
             .collect())
     }
 
@@ -142,34 +174,36 @@ fn alternate(folder: &[u8]) -> Vec<u8> {
 /// Settings of a file that follows the others: every filter driver does nothing. A driver is a
 /// command of the user's that would read, and run beside, what an agent wrote. The one of Git
 /// LFS, by its own words, stays: without it the files would only be names.
-fn switched_off(filters: &[(String, String)]) -> Vec<u8> {
-    let mut drivers: BTreeMap<&str, bool> = BTreeMap::new();
+fn switched_off(filters: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut drivers: BTreeMap<&[u8], bool> = BTreeMap::new();
     for (key, value) in filters {
-        let Some((driver, setting)) = key
-            .strip_prefix("filter.")
-            .and_then(|rest| rest.rsplit_once('.'))
-        else {
+        let Some((driver, setting)) = key.strip_prefix(b"filter.").and_then(|rest| {
+            let dot = rest.iter().rposition(|byte| *byte == b'.')?;
+            Some((&rest[..dot], &rest[dot + 1..]))
+        }) else {
             continue;
         };
-        let known = driver == "lfs"
+        let known = driver == b"lfs"
             && match setting {
-                "clean" => value == "git-lfs clean -- %f",
-                "smudge" => value == "git-lfs smudge -- %f",
-                "process" => value == "git-lfs filter-process",
+                b"clean" => value == b"git-lfs clean -- %f",
+                b"smudge" => value == b"git-lfs smudge -- %f",
+                b"process" => value == b"git-lfs filter-process",
                 _ => true,
             };
         *drivers.entry(driver).or_insert(true) &= known;
     }
-    let mut text = String::new();
+    let mut text = Vec::new();
     for (driver, _) in drivers.iter().filter(|(_, known)| !**known) {
-        let name = driver.replace('\\', "\\\\").replace('"', "\\\"");
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "[filter \"{name}\"]\n\tclean =\n\tsmudge =\n\tprocess =\n\trequired = false\n"
-        );
+        text.extend(b"[filter \"");
+        for byte in *driver {
+            if matches!(byte, b'\\' | b'"') {
+                text.push(b'\\');
+            }
+            text.push(*byte);
+        }
+        text.extend(b"\"]\n\tclean =\n\tsmudge =\n\tprocess =\n\trequired = false\n");
     }
-    text.into_bytes()
+    text
 }
 
 /// The settings that are passed on, as text of a config file.
@@ -187,7 +221,10 @@ fn settings(listed: &[u8]) -> Vec<u8> {
         list.iter()
             .any(|name| key == *name || (name.ends_with('.') && key.starts_with(name)))
     };
-    let partial = pairs.iter().any(|(key, _)| named(&PROMISE[..1], key));
+    let promises = |key: &str| key.starts_with("remote.") && key.ends_with(".promisor");
+    let partial = pairs
+        .iter()
+        .any(|(key, _)| named(&PROMISE[..1], key) || promises(key));
     let mut text = Vec::new();
     for (key, value) in pairs {
         if named(LEFT_OUT, key) && !(partial && named(PROMISE, key)) {
@@ -233,8 +270,9 @@ mod tests {
 
     #[test]
     fn drivers_are_switched_off_but_for_git_lfs() {
-        let settings = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let settings = |pairs: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let owned =
+                |(key, value): &(&str, &str)| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
             pairs.iter().map(owned).collect()
         };
         let lfs = [

@@ -5,6 +5,7 @@ use runner_core::digest::sha256_hex;
 use runner_core::message;
 use runner_core::meta::GuardResult;
 use runner_core::paths;
+use runner_core::text::cut_front;
 use runner_core::tree;
 
 use crate::checkout::trial;
@@ -74,12 +75,17 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
         TrialEnd::Exited(code) => Some(code),
         TrialEnd::TimedOut => None,
         TrialEnd::NotStarted(message) => {
-            return Err(
-                Error::new(ErrorCode::Git, format!("the guard {message}")).hint(format!(
-                    "it is run in a work tree of its own, not in {}",
-                    project.root().display()
-                )),
-            );
+            let log = String::from_utf8_lossy(&trial.log);
+            let tail = cut_front(log.trim_end(), 4000);
+            let mut message = format!("the guard {message}");
+            if !tail.is_empty() {
+                message.push('\n');
+                message.push_str(&tail);
+            }
+            return Err(Error::new(ErrorCode::Git, message).hint(format!(
+                "it runs in a clean checkout, not in {}: what git ignores must come from [workspace] setup",
+                project.root().display()
+            )));
         }
     };
     let log = trial.log;
@@ -93,7 +99,7 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
         command: proof.command,
         recorded_exit: proof.exit,
         exit,
-        output_tail: runner_core::text::cut_front(&text, 4000).into_owned(),
+        output_tail: cut_front(&text, 4000).into_owned(),
     })
 }
 

@@ -22,6 +22,7 @@ const GIT_SETTINGS: &[&str] = &[
     "info",
     "commondir",
     "gitdir",
+    "runner",
 ];
 
 /// What of `.runner/` a child may write to; the rest is closed, also where
