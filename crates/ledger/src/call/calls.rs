@@ -362,18 +362,16 @@ impl Ledger {
     }
 }
 
-/// What is read for most requests is the row and what hangs on it: a change of that is
-/// noticed when the decision is written. Others also depend on rows of other tasks, or on
-/// locks that are taken, and hold what they read.
+/// What is read for a request of a lease's owner is the row and what hangs on it: a change of
+/// that is noticed when the decision is written. All others hold what they read: they depend on
+/// rows of other tasks, on locks that are taken, or on the place of the task in the index of
+/// ready tasks, which changes without its version. A task that is woken after it was read, and
+/// canceled then, would keep to itself that its lock has ended.
 fn access(request: &Request) -> StoreAccess {
     match request {
-        Request::Create(new) if !new.dependencies.is_empty() => StoreAccess::Write,
-        Request::Claim(_)
-        | Request::Block { .. }
-        | Request::Recover { .. }
-        | Request::Repair
-        | Request::Retry { .. } => StoreAccess::Write,
-        _ => StoreAccess::Once,
+        Request::Create(new) if new.dependencies.is_empty() => StoreAccess::Once,
+        request if request.token().is_some() => StoreAccess::Once,
+        _ => StoreAccess::Write,
     }
 }
 
