@@ -130,6 +130,13 @@ fn an_event_that_is_being_written_is_waited_for() {
 }
 
 #[test]
+fn a_task_that_is_canceled_while_it_is_woken_passes_the_word_on() {
+    let world = support::World::postgres();
+    let case = conformance::pages::a_task_that_is_canceled_while_it_is_woken_passes_the_word_on;
+    support::block_on(case(world));
+}
+
+#[test]
 fn ends_wait_for_nobody_elses() {
     let world = support::World::postgres();
     support::block_on(conformance::together::ends_wait_for_nobody_elses(world));

@@ -260,3 +260,53 @@ pub(crate) async fn an_event_that_is_being_written_is_waited_for(world: World) {
     assert_eq!(tasks, ["slow", "after-slow", "after-given-up"]);
     pool.close().await;
 }
+
+/// The lock that two tasks wait for ends, and the first of them is woken, while somebody is
+/// about to cancel that one: then the second hears of it.
+pub(crate) async fn a_task_that_is_canceled_while_it_is_woken_passes_the_word_on(world: World) {
+    let Store::Postgres(url) = &world.store else {
+        panic!("only a server has several writers");
+    };
+    let ledger = world.open().await;
+    for name in ["a", "b", "c"] {
+        made(&ledger, new_task(name, "same")).await;
+    }
+    let holder = work(&ledger, "w", "k").await.unwrap();
+    assert_eq!(holder.task.id, id("a"));
+    assert!(work(&ledger, "v", "l").await.is_none(), "they wait now");
+
+    let pool = sqlx::PgPool::connect(url).await.unwrap();
+    let mut ends = pool.begin().await.unwrap();
+    let lock_row = sqlx::query("SELECT id FROM tasks WHERE id = 'b' FOR UPDATE");
+    lock_row.execute(&mut *ends).await.unwrap();
+    let other = ledger.clone();
+    let canceled = tokio::spawn(async move {
+        let cancel = Request::Cancel {
+            reason: String::new(),
+        };
+        let call = runner_ledger::LedgerCall::new(id("b"), "p", cancel);
+        other.call(&call).await
+    });
+    // Until it waits for the row, whatever it has read by then.
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    loop {
+        let count: i64 = sqlx::query_scalar(waiting).fetch_one(&pool).await.unwrap();
+        if count > 0 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    // As the end of the work does it.
+    for sql in [
+        "DELETE FROM locks WHERE task_id = 'a'",
+        "UPDATE tasks SET waits_for = NULL, woken_from = waits_for WHERE id = 'b'",
+    ] {
+        sqlx::query(sql).execute(&mut *ends).await.unwrap();
+    }
+    ends.commit().await.unwrap();
+    canceled.await.unwrap().unwrap();
+    let woken = "SELECT COUNT(*) FROM tasks WHERE id = 'c' AND waits_for IS NULL";
+    let woken: i64 = sqlx::query_scalar(woken).fetch_one(&pool).await.unwrap();
+    assert_eq!(woken, 1, "nobody was woken for the lock that has ended");
+}
