@@ -8,7 +8,7 @@ pub(crate) mod trial;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,9 @@ pub(crate) struct Checkout {
     pub(crate) git: Git,
     /// What supervisors hold while anything of theirs is alive.
     pub(crate) session_lock: PathBuf,
+    /// What nothing that runs in it may write to: the project that it was made of, and the
+    /// folders around it.
+    pub(crate) closed: Vec<PathBuf>,
     checkout_lock: CheckoutLock,
 }
 
@@ -112,7 +115,6 @@ impl CheckoutHome {
             checkout: self.checkout(git, (CHECKOUTS, &name), None, commit, FilterUse::Off)?,
             home: self.clone(),
             commit: commit.to_owned(),
-            closed: self.closed_for(git),
             is_set_up: Cell::new(false),
         })
     }
@@ -159,8 +161,10 @@ impl CheckoutHome {
         }
         files::remove_if_there(&folder)?;
         files::make_folder(&folder)?;
+        let closed = self.closed_for(git);
         let git = git.borrow_into(&folder, commit, filters)?;
         Ok(Checkout {
+            closed,
             session_lock: beside(&folder, SESSION),
             project: Project::at(folder),
             git,
@@ -273,7 +277,6 @@ pub(crate) struct CleanCheckout {
     pub(crate) checkout: Checkout,
     home: CheckoutHome,
     commit: String,
-    closed: Vec<PathBuf>,
     is_set_up: Cell<bool>,
 }
 
@@ -281,11 +284,6 @@ impl CleanCheckout {
     /// A clean checkout in the private home of a project.
     pub(crate) fn of(git: &Git, config: &Config, commit: &str) -> Result<Self> {
         CheckoutHome::of_project(git, config)?.clean_checkout(git, commit)
-    }
-
-    /// What nothing that runs in it may write to: the project that it was made of.
-    pub(crate) fn closed(&self) -> &[PathBuf] {
-        &self.closed
     }
 
     /// What is checked out.
@@ -349,10 +347,15 @@ fn is_plain(path: &Path) -> bool {
 /// Makes a folder if there is none; refuses what is none, such as a link to one.
 pub(crate) fn make_real_folder(folder: &Path) -> Result<()> {
     match folder.symlink_metadata() {
-        Ok(meta) if meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() => Ok(()),
+        Ok(meta) if is_own_folder(&meta) => Ok(()),
         Ok(_) => Err(not_ours(folder, "a folder of yours")),
         Err(_) => Ok(files::make_folder(folder)?),
     }
+}
+
+/// Whether this is a folder, and not a link to one, of this user.
+fn is_own_folder(meta: &Metadata) -> bool {
+    meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw()
 }
 
 fn not_ours(path: &Path, what: &str) -> Error {

@@ -3,7 +3,7 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
@@ -84,8 +84,14 @@ impl WorkspaceRoot {
         let folder = all.join(&identity.id);
         make_private(&folder)?;
         // So that `runner clean --all` can tell whose it is.
-        if read_identity(&folder.join(ID_FILE)).as_ref() != Some(&identity) {
-            write_identity(&folder.join(ID_FILE), &identity)?;
+        let is_named = || read_identity(&folder.join(ID_FILE)).as_ref() == Some(&identity);
+        if !is_named() {
+            // Processes that start together do this together.
+            let lock = super::open_lock(&folder.join(super::LOCK))?;
+            flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+            if !is_named() {
+                write_identity(&folder.join(ID_FILE), &identity)?;
+            }
         }
         Ok(WorkspaceRoot { folder })
     }
@@ -138,17 +144,17 @@ pub(super) fn project_folders(all: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = entries
         .filter(|entry| entry.file_name().to_str().is_some_and(is_id))
         .map(|entry| entry.path())
-        .filter(|folder| is_own_folder(folder))
+        .filter(|folder| is_project_folder(folder))
         .collect();
     folders.sort();
     folders
 }
 
 /// Whether this is a folder that was made for a project, by this user.
-fn is_own_folder(folder: &Path) -> bool {
+fn is_project_folder(folder: &Path) -> bool {
     let is_real = folder
         .symlink_metadata()
-        .is_ok_and(|meta| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw());
+        .is_ok_and(|meta| super::is_own_folder(&meta));
     let named = read_identity(&folder.join(ID_FILE));
     is_real && named.is_some_and(|owner| folder.ends_with(&owner.id))
 }
@@ -238,7 +244,7 @@ fn make_private(folder: &Path) -> Result<()> {
     let meta = folder
         .symlink_metadata()
         .map_err(|error| files::at(folder, error))?;
-    if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
+    if !super::is_own_folder(&meta) {
         return Err(Error::new(
             ErrorCode::Layout,
             format!("{} is not a folder of yours", folder.display()),

@@ -2,7 +2,6 @@
 //! nothing is recorded.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use runner_core::config::Config;
@@ -59,13 +58,7 @@ pub(crate) fn run(
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
     if !checkout.is_set_up() {
-        if let Some(failed) = set_up(
-            &checkout.checkout,
-            config,
-            containment,
-            checkout.closed(),
-            context,
-        )? {
+        if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
             return Ok(failed);
         }
         if let Some(why) = changed_by_setup(checkout, config)? {
@@ -79,15 +72,7 @@ pub(crate) fn run(
         env: environment::for_checkout(checkout.path(), config),
         limit,
     };
-    let closed = checkout.closed();
-    run_command(
-        &checkout.checkout,
-        guard,
-        config,
-        containment,
-        closed,
-        context,
-    )
+    run_command(&checkout.checkout, guard, config, containment, context)
 }
 
 /// Makes what a checkout lacks, as the config says. What is returned is how that failed.
@@ -95,7 +80,6 @@ pub(crate) fn set_up(
     checkout: &Checkout,
     config: &Config,
     containment: Option<&Containment>,
-    closed: &[PathBuf],
     context: &mut RunContext<'_>,
 ) -> Result<Option<GuardTrial>> {
     let argv = &config.workspace.setup;
@@ -108,7 +92,7 @@ pub(crate) fn set_up(
         env: environment::for_setup(checkout.project.root(), config),
         limit: Duration::from_secs(config.workspace.setup_timeout_secs),
     };
-    let ran = run_command(checkout, setup, config, containment, closed, context)?;
+    let ran = run_command(checkout, setup, config, containment, context)?;
     let why = match &ran.end {
         TrialEnd::Exited(0) => return Ok(None),
         TrialEnd::Exited(code) => format!("gave exit {code}"),
@@ -151,7 +135,6 @@ fn run_command(
     command: CheckoutCommand<'_>,
     config: &Config,
     containment: Option<&Containment>,
-    closed: &[PathBuf],
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
     let folder = checkout.project.root();
@@ -170,7 +153,7 @@ fn run_command(
                 env: &env,
                 iteration: None,
                 agent_homes: &[],
-                closed,
+                closed: &checkout.closed,
             };
             let contained = containment.wrap(&argv, &input)?;
             (contained.argv, contained.monitor)

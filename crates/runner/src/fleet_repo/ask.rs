@@ -136,7 +136,7 @@ fn ask(
             env: &env,
             iteration: Some(&folder),
             agent_homes: &homes,
-            closed: &[],
+            closed: &checkout.closed,
         },
     )?;
     let idle = config.executor.idle_timeout_secs;

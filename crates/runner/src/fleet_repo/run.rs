@@ -334,7 +334,7 @@ fn last_words(checkout: &Checkout, meta: &IterationMeta) -> Option<String> {
 fn set_up(checkout: &Checkout, config: &Config, context: &mut RunContext<'_>) -> Result<()> {
     let containment = Containment::choose(config)?;
     let contained = containment.is_on().then_some(&containment);
-    let Some(failed) = trial::set_up(checkout, config, contained, &[], context)? else {
+    let Some(failed) = trial::set_up(checkout, config, contained, context)? else {
         return Ok(());
     };
     let why = match failed.end {
