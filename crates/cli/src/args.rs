@@ -93,7 +93,8 @@ pub(crate) enum CliCommand {
     Start {
         /// Go to this run instead, from wherever you are; also to one that was abandoned
         run: Option<String>,
-        /// Do not try the guard once where a new run begins (at most 60 s)
+        /// Begin without trying setup and guard on the base first; a run whose guard cannot run
+        /// there is refused otherwise
         #[arg(long)]
         no_guard_check: bool,
     },

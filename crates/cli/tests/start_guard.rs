@@ -1,4 +1,5 @@
-//! `runner start` tries the guard once where a new run begins, and only tells.
+//! `runner start` tries setup and guard on the base first: a guard that cannot run there costs no
+//! session, a red one is told.
 
 mod scenario;
 
@@ -31,21 +32,45 @@ fn fresh(guard: &[&str]) -> TestRepo {
     repo
 }
 
+/// A start that is refused: nothing has begun, and no session runs however one goes on.
+#[track_caller]
+fn refused(repo: &TestRepo, words: &[&str]) {
+    repo.agent("out done did");
+    let before = (repo.git(&["status", "--porcelain", "-uall"]), repo.head());
+    let refused = repo.runner(&["start"]).code(1);
+    for words in words {
+        let refused = refused.describe();
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    let after = (repo.git(&["status", "--porcelain", "-uall"]), repo.head());
+    assert_eq!(before, after, "start has left something");
+    assert_eq!(repo.git(&["branch", "--format=%(refname:short)"]), "main");
+    assert!(repo.private_checkouts().is_empty());
+    repo.runner(&["loop"]).code(1);
+    repo.runner(&["step"]).code(1);
+    assert_eq!(repo.agent_calls(), Vec::<String>::new(), "sessions");
+}
+
 #[test]
-fn green_red_or_not_known() {
+fn green_red_or_not_there_yet() {
     for (guard, expected, words) in [
         (&["test", "-e", "README.md"][..], "pass", ""),
-        // The state of the run is there, as it will be for every step.
-        (&["test", "-e", ".runner/state/tree.json"], "pass", ""),
+        // What `.runner/` holds is there, as it will be for every step.
+        (&["test", "-e", ".runner/GOAL.md"], "pass", ""),
         (
             &["sh", "-c", "exit 4"],
             "fail",
             "note: the guard is red at the start: `sh -c exit 4` gave exit 4 before any work",
         ),
         (
-            &["no-such-guard"],
+            &["./ci.sh"],
             "unknown",
-            "not known: it cannot start `no-such-guard`",
+            "note: the guard is not there yet: `./ci.sh` needs ci.sh",
+        ),
+        (
+            &["sh", "ci.sh"],
+            "unknown",
+            "note: the guard is not there yet: `sh ci.sh` needs ci.sh",
         ),
     ] {
         let (verdict, told) = start(&fresh(guard), &[]);
@@ -56,19 +81,151 @@ fn green_red_or_not_known() {
 }
 
 #[test]
-fn a_slow_guard_holds_up_no_start() {
+fn a_guard_whose_program_is_missing_costs_no_session() {
+    let hint = "hint: install it, or change [guard] command";
+    let words = "error: cannot begin a run: the guard cannot run on the base: cannot start";
+    refused(&fresh(&["no-such-guard"]), &[words, hint]);
+    let shell = ["sh", "-c", "no-such-guard --all"];
+    let words = "the guard cannot run on the base: `sh -c no-such-guard --all` gave exit 127";
+    refused(&fresh(&shell), &[words, "no-such-guard: not found"]);
+    // A script that is there and cannot be executed.
+    let mut repo = bare();
+    repo.write("ci.sh", "true\n");
+    repo.commit_all("A script");
+    repo.init_run(GOAL, &["./ci.sh"]);
+    refused(&repo, &["cannot start `./ci.sh`"]);
+}
+
+#[test]
+fn a_setup_that_fails_costs_no_session() {
+    let mut repo = bare();
+    repo.config(|config| {
+        config.set("workspace.setup", "echo no network; exit 7");
+    });
+    repo.init_run(GOAL, &["true"]);
+    let words = [
+        "the guard cannot run on the base: setup `echo no network; exit 7` gave exit 7\n  no network",
+        "hint: let [workspace] setup work in a fresh checkout",
+    ];
+    refused(&repo, &words);
+    // A guard that is not there yet changes nothing of that.
+    repo.config(|config| {
+        config.set("guard.command", serde_json::json!(["./ci.sh"]));
+    });
+    repo.write_config();
+    refused(&repo, &["setup `echo no network; exit 7` gave exit 7"]);
+}
+
+/// A project in the manner of Node: what the guard needs lies in a folder that git ignores.
+fn with_ignored_packages(guard: &str) -> TestRepo {
+    let mut repo = bare();
+    repo.write(".gitignore", "node_modules/\n");
+    repo.write("package.json", "{\"scripts\": {\"test\": \"check\"}}\n");
+    repo.commit_all("A package");
+    repo.write("node_modules/.bin/check", "test -e package.json\n");
+    repo.init_run(GOAL, &["sh", "-c", guard]);
+    repo
+}
+
+#[test]
+fn packages_that_git_ignores_and_no_setup_cost_no_session() {
+    // As npm ends when it does not find the tool, and as a test tool ends that misses a package.
+    let missing = "PATH=node_modules/.bin:$PATH; check || exit 127";
+    refused(
+        &with_ignored_packages(missing),
+        &[
+            "gave exit 127",
+            "hint: let [workspace] setup make what a clean checkout lacks (node_modules/)",
+        ],
+    );
+    let red = "test -e node_modules/.bin/check || { echo Cannot find module; exit 1; }";
+    let repo = with_ignored_packages(red);
+    refused(
+        &repo,
+        &[
+            "is red in a clean checkout and green with the ignored files of yours beside it: node_modules/",
+            "hint: let [workspace] setup make what a clean checkout lacks (node_modules/)",
+        ],
+    );
+    // The remedy helps, at once: what could not run was not kept in mind.
+    let mut repo = repo;
+    repo.config(|config| {
+        config.set(
+            "workspace.setup",
+            "mkdir -p node_modules/.bin; touch node_modules/.bin/check",
+        );
+    });
+    repo.write_config();
+    assert_eq!(start(&repo, &[]).0, "pass");
+}
+
+#[test]
+fn a_base_that_is_red_everywhere_is_red() {
+    let repo = with_ignored_packages("exit 3");
+    let (verdict, told) = start(&repo, &[]);
+    assert_eq!(verdict, "fail", "{told}");
+    assert!(repo.private_checkouts().is_empty());
+}
+
+#[test]
+fn a_variable_that_the_guard_names_is_told() {
+    let mut repo = bare();
+    repo.env("DATABASE_URL", "x");
+    repo.init_run(GOAL, &["sh", "-c", "${DATABASE_URL:?}"]);
+    let (verdict, told) = start(&repo, &[]);
+    assert_eq!(verdict, "fail");
+    let words = "its output names DATABASE_URL: your shell has it, [guard] env does not pass it on";
+    assert!(told.contains(words), "{told}");
+}
+
+#[test]
+fn a_slow_guard_is_red() {
     let mut repo = bare();
     repo.config(|config| {
         config.set("iteration_timeout_secs", 1);
     });
     repo.init_run(GOAL, &["sleep", "600"]);
     let (verdict, told) = start(&repo, &[]);
-    assert_eq!(verdict, "unknown");
+    assert_eq!(verdict, "fail");
     assert!(
         told.contains("`sleep 600` did not end within 1 s"),
         "{told}"
     );
     assert_no_process(&repo.root().display().to_string());
+}
+
+#[test]
+fn a_verdict_is_kept_for_its_commit_and_config() {
+    let mut repo = bare();
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    let count = "echo run >> \"$HOME/guard-runs\"; exit";
+    let runs = |repo: &TestRepo| {
+        let runs = fs::read_to_string(repo.root().join("home/guard-runs"));
+        runs.unwrap_or_default().lines().count()
+    };
+    let again = |repo: &TestRepo| {
+        let verdict = start(repo, &[]).0;
+        repo.git(&["switch", "--quiet", "main"]);
+        repo.git(&["branch", "-D", "runner/demo"]);
+        verdict
+    };
+    repo.init_run(GOAL, &["sh", "-c", &format!("{count} 0")]);
+    repo.commit_all("The state");
+    assert_eq!((again(&repo).as_str(), runs(&repo)), ("pass", 1));
+    assert_eq!((again(&repo).as_str(), runs(&repo)), ("pass", 1), "known");
+    repo.write("new", "x\n");
+    repo.commit_all("Another commit");
+    assert_eq!((again(&repo).as_str(), runs(&repo)), ("pass", 2));
+    let red = serde_json::json!(["sh", "-c", format!("{count} 1")]);
+    repo.config(|config| {
+        config.set("guard.command", red);
+    });
+    repo.write_config();
+    repo.commit_all("Another guard");
+    assert_eq!((again(&repo).as_str(), runs(&repo)), ("fail", 3));
+    assert_eq!((again(&repo).as_str(), runs(&repo)), ("fail", 3), "known");
 }
 
 #[test]
@@ -118,21 +275,60 @@ fn a_repository_without_a_commit() {
 }
 
 #[test]
-fn an_interrupt_leaves_the_run_begun() {
+fn an_interrupt_or_a_kill_leaves_nothing_begun() {
+    for signal in ["TERM", "KILL"] {
+        let mut repo = bare();
+        repo.config(|config| {
+            config.set("sandbox.mode", "off");
+        });
+        repo.init_run(GOAL, &["sh", "-c", "touch \"$HOME/up\"; sleep 600"]);
+        let before = (repo.git(&["status", "--porcelain", "-uall"]), repo.head());
+        let running = repo.spawn_runner(&["start"]);
+        let up = repo.root().join("home/up");
+        runner_testkit::eventually("the guard", Duration::from_secs(20), || up.exists());
+        // What a person does meanwhile stays.
+        repo.write("README.md", "mine\n");
+        repo.git(&["add", "README.md"]);
+        running.signal(signal);
+        if signal == "TERM" {
+            running
+                .wait()
+                .code(130)
+                .says("interrupted while the guard was tried: no run has begun");
+        } else {
+            running.wait();
+        }
+        runner_testkit::assert_processes_end(
+            &repo.root().display().to_string(),
+            Duration::from_secs(20),
+        );
+        assert_eq!(repo.git(&["diff", "--cached", "--name-only"]), "README.md");
+        repo.git(&["reset", "--quiet", "--hard"]);
+        let after = (repo.git(&["status", "--porcelain", "-uall"]), repo.head());
+        assert_eq!(before, after, "{signal}");
+        assert_eq!(start(&repo, &["--no-guard-check"]).0, "skipped");
+        assert_eq!(repo.run_id(), "demo");
+    }
+}
+
+#[test]
+fn a_person_who_checks_something_else_out_meanwhile_is_asked_again() {
     let mut repo = bare();
     repo.config(|config| {
         config.set("sandbox.mode", "off");
     });
-    repo.init_run(GOAL, &["sh", "-c", "touch \"$HOME/up\"; sleep 600"]);
+    let guard = "touch \"$HOME/up\"; while ! test -e \"$HOME/go\"; do sleep 0.05; done";
+    repo.init_run(GOAL, &["sh", "-c", guard]);
     let running = repo.spawn_runner(&["start"]);
-    let up = repo.root().join("home/up");
+    let home = repo.root().join("home");
+    let up = home.join("up");
     runner_testkit::eventually("the guard", Duration::from_secs(20), || up.exists());
-    running.signal("TERM");
+    repo.git(&["switch", "--quiet", "-c", "other"]);
+    fs::write(home.join("go"), "").expect("the home is there");
     running
         .wait()
-        .code(130)
-        .says("the run has begun on runner/demo");
-    assert_no_process(&repo.root().display().to_string());
-    assert_eq!(start(&repo, &[]).0, "skipped");
-    assert_eq!(repo.run_id(), "demo");
+        .code(1)
+        .says("another commit was checked out while the guard was tried");
+    assert_eq!(repo.git(&["symbolic-ref", "--short", "HEAD"]), "other");
+    assert_eq!(start(&repo, &[]).0, "pass");
 }

@@ -7,6 +7,7 @@
 compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
 
 mod abilities;
+mod base_trial;
 mod checkout;
 mod doctor;
 mod edit;
@@ -26,6 +27,7 @@ mod run_context;
 mod state;
 mod step;
 
+pub use base_trial::{BaseProblem, BaseVerdict};
 pub use checkout::clean::{RemovedFolder, WorkspaceCleanOptions, WorkspaceCleanReport, clean};
 pub use doctor::{
     Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials, doctor,

@@ -57,14 +57,8 @@ pub(crate) fn run(
     limit: Duration,
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
-    if !checkout.is_set_up() {
-        if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
-            return Ok(failed);
-        }
-        if let Some(why) = changed_by_setup(checkout, config)? {
-            return Ok(not_started(why));
-        }
-        checkout.note_setup();
+    if let Some(failed) = prepare(checkout, config, containment, context)? {
+        return Ok(failed);
     }
     let guard = CheckoutCommand {
         what: "guard",
@@ -73,6 +67,26 @@ pub(crate) fn run(
         limit,
     };
     run_command(&checkout.checkout, guard, config, containment, context)
+}
+
+/// Sets a clean checkout up, once. What is returned is how that failed.
+pub(crate) fn prepare(
+    checkout: &CleanCheckout,
+    config: &Config,
+    containment: Option<&Containment>,
+    context: &mut RunContext<'_>,
+) -> Result<Option<GuardTrial>> {
+    if checkout.is_set_up() {
+        return Ok(None);
+    }
+    if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
+        return Ok(Some(failed));
+    }
+    if let Some(why) = changed_by_setup(checkout, config)? {
+        return Ok(Some(not_started(why)));
+    }
+    checkout.note_setup();
+    Ok(None)
 }
 
 /// Makes what a checkout lacks, as the config says. What is returned is how that failed.

@@ -26,7 +26,7 @@ use crate::run_context::{RunContext, RunProgress};
 use crate::state::log::EventLog;
 use crate::state::runs::{RunBase, abandoned_name, base_of, full_name};
 use crate::state::{self, ProjectState};
-use crate::step::containment::ContainmentChoice;
+use crate::step::containment::{Containment, ContainmentChoice};
 use crate::step::disarm;
 use crate::step::{self, StepContext, branch_of};
 pub use base::GuardAtBase;
@@ -38,7 +38,8 @@ pub(crate) use undo::StartUndo;
 /// How to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartOptions {
-    /// Whether the guard is tried once where a new run begins.
+    /// Whether setup and guard are tried where a new run begins, which does not begin where they
+    /// cannot run.
     pub check_guard: bool,
 }
 
@@ -93,7 +94,8 @@ pub fn start(
     if let Some(note) = contained.note(&state.config) {
         context.observer.progress(&RunProgress::Note(&note));
     }
-    let (mut report, nameless) = begin(project, &git, &state)?;
+    let tried = options.check_guard.then_some(&contained);
+    let (report, nameless) = begin(project, &git, &state, tried, context)?;
     if nameless {
         context.observer.progress(&RunProgress::Note(git::NAMELESS));
     }
@@ -105,17 +107,19 @@ pub fn start(
         let _ = files::make_folder(&folder).and_then(|()| {
             EventLog::of(&folder).add(&context.clock.stamp(), None, "run_started", more)
         });
-        if options.check_guard {
-            report.guard_at_base =
-                base::try_guard(&git, &state.config, &contained, &report.branch, context)?;
-        }
     }
     Ok(report)
 }
 
 /// Makes the run's branch and commit; on the way out of an error everything is
 /// put back as it was. Also says whether git knew no name to commit with.
-fn begin(project: &Project, git: &Git, state: &ProjectState) -> Result<(StartReport, bool)> {
+fn begin(
+    project: &Project,
+    git: &Git,
+    state: &ProjectState,
+    tried: Option<&Containment>,
+    context: &mut RunContext<'_>,
+) -> Result<(StartReport, bool)> {
     let status = git.status()?;
     let chosen = state.goal.id();
     loop {
@@ -133,11 +137,17 @@ fn begin(project: &Project, git: &Git, state: &ProjectState) -> Result<(StartRep
             run_id: &run_id,
             undo: StartUndo::take(git)?,
             nameless: false,
+            tried,
+            guard_at_base: GuardAtBase::Skipped,
+            is_refused: false,
+            context: &mut *context,
         };
         match begin.run() {
             Ok(report) => return Ok((report, begin.nameless)),
             Err(error) => {
-                begin.undo.undo(project, git);
+                if !begin.is_refused {
+                    begin.undo.undo(project, git);
+                }
                 // A run that began at the same moment in another work tree took the name.
                 let taken = chosen.is_none() && commit_of_branch(git, &branch)?.is_some();
                 if !taken {
@@ -200,7 +210,7 @@ pub(crate) fn base_at(git: &Git, run_id: &str, tip: &str) -> Option<RunBase> {
     base_of(git, run_id, tip).ok().flatten()
 }
 
-struct Begin<'a> {
+struct Begin<'a, 'c> {
     project: &'a Project,
     git: &'a Git,
     state: &'a ProjectState,
@@ -210,9 +220,16 @@ struct Begin<'a> {
     run_id: &'a str,
     undo: StartUndo,
     nameless: bool,
+    /// The containment to try the guard in, if it is to be tried.
+    tried: Option<&'a Containment>,
+    guard_at_base: GuardAtBase,
+    /// Whether it ends before anything was written: then there is nothing to put back, and what
+    /// a person did meanwhile stays.
+    is_refused: bool,
+    context: &'a mut RunContext<'c>,
 }
 
-impl Begin<'_> {
+impl Begin<'_, '_> {
     fn run(&mut self) -> Result<StartReport> {
         let here = self.status.branch.as_deref();
         let Some(head) = &self.status.head else {
@@ -234,7 +251,7 @@ impl Begin<'_> {
             base: base.to_owned(),
             committed,
             new_run,
-            guard_at_base: GuardAtBase::Skipped,
+            guard_at_base: self.guard_at_base,
         }
     }
 
@@ -253,6 +270,7 @@ impl Begin<'_> {
             .hint("add them to .gitignore or move them away ([commit] in the config says which files)"));
         }
         let first = self.with_index(Self::first_commit)?;
+        self.try_base(&first)?;
         self.write_files(true)?;
         let base = self.status.branch.as_deref().unwrap_or("HEAD");
         let commit = self.make_commit(base, &first)?;
@@ -312,6 +330,7 @@ impl Begin<'_> {
     /// A new run from what is checked out.
     fn new_branch(&mut self, base: &str, head: &str) -> Result<StartReport> {
         self.check_name()?;
+        self.try_base(head)?;
         self.write_files(true)?;
         let commit = self.make_commit(base, head)?;
         self.check_out(&[(full_name(self.branch), commit)])?;
@@ -368,6 +387,9 @@ impl Begin<'_> {
         let base = begun.map_or_else(|| self.branch.to_owned(), |base| base.branch);
         if self.status.is_clean() && !new_run {
             return Ok(self.report(&base, false, false));
+        }
+        if new_run {
+            self.try_base(head)?;
         }
         self.write_files(new_run)?;
         let full = full_name(self.branch);
@@ -476,6 +498,11 @@ impl Begin<'_> {
         let begun = base_at(self.git, self.run_id, parent)
             .map_or_else(|| parent.to_owned(), |base| base.commit);
         let message = message::start_message(self.run_id, base, &begun);
+        self.commit_state(parent, &message)
+    }
+
+    /// A commit of `.runner/` as it lies there; no branch moves.
+    fn commit_state(&mut self, parent: &str, message: &str) -> Result<String> {
         self.with_index(|begin, index| {
             let env = [("GIT_INDEX_FILE", index.as_os_str())];
             let git = begin.git;
@@ -496,7 +523,7 @@ impl Begin<'_> {
                 None,
                 &env,
             )?;
-            begin.commit_index(index, Some(parent), &message)
+            begin.commit_index(index, Some(parent), message)
         })
     }
 

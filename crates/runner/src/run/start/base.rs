@@ -1,20 +1,9 @@
-//! Whether the guard is green before any work: tried once, told, not recorded.
+//! Whether the guard can run, and is green, where a run begins: tried before anything is written.
 
-use std::time::Duration;
-
-use runner_core::config::Config;
-
-use crate::checkout::CleanCheckout;
-use crate::checkout::trial;
-use crate::checkout::trial::TrialEnd;
+use super::{Begin, StartUndo, check_outside};
+use crate::base_trial::{BaseTrial, BaseVerdict};
 use crate::error::{Error, ErrorCode, Result};
-use crate::git::Git;
 use crate::run_context::{RunContext, RunProgress};
-use crate::state::runs::full_name;
-use crate::step::containment::Containment;
-
-/// No start shall be held up for longer than this.
-const LIMIT_SECS: u64 = 60;
 
 /// What the guard said where the run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +12,7 @@ pub enum GuardAtBase {
     Pass,
     /// It is red.
     Fail,
-    /// It could not be run, or not to its end.
+    /// The file that defines it is not there yet.
     Unknown,
     /// It was not asked.
     Skipped,
@@ -41,141 +30,126 @@ impl GuardAtBase {
     }
 }
 
-/// Runs the guard once at the run's first commit. The run has begun, whatever
-/// comes out: only an interrupt is an error.
-pub(crate) fn try_guard(
-    git: &Git,
-    config: &Config,
-    containment: &Containment,
-    branch: &str,
-    context: &mut RunContext<'_>,
-) -> Result<GuardAtBase> {
-    let limit_secs = config.iteration_timeout_secs.min(LIMIT_SECS);
-    let tried = once(git, config, containment, branch, limit_secs, context);
-    let end = match tried {
-        Err(error) if error.code == ErrorCode::Interrupted => {
+impl Begin<'_, '_> {
+    /// Tries setup and guard where the run begins, with `.runner/` as it lies there: a guard may
+    /// be a script in it. Nothing is written before that but objects of git.
+    pub(super) fn try_base(&mut self, base: &str) -> Result<()> {
+        let Some(containment) = self.tried else {
+            return Ok(());
+        };
+        let with_state = self.commit_state(base, "chore: a base to try\n")?;
+        let unchanged = self.git.tree_of(&with_state)? == self.git.tree_of(base)?;
+        let trial = BaseTrial {
+            git: self.git,
+            config: &self.state.config,
+            containment,
+            commit: if unchanged { base } else { &with_state },
+            history: base,
+        };
+        self.is_refused = true;
+        self.guard_at_base = try_guard(&trial, self.context)?;
+        let now = self.git.status()?;
+        if (&now.head, &now.branch) != (&self.status.head, &self.status.branch) {
             return Err(Error::new(
-                ErrorCode::Interrupted,
-                format!("interrupted while the guard was tried; the run has begun on {branch}"),
+                ErrorCode::Dirty,
+                "cannot begin a run: another commit was checked out while the guard was tried",
             )
-            .hint("`runner step` or `runner loop` goes on with it"));
+            .hint("run the same command again"));
         }
-        other => other.map_err(|error| error.message),
-    };
-    let lacking = if end == Ok(TrialEnd::Exited(0)) {
-        Vec::new()
-    } else {
-        trial::lacking(git)
-    };
-    let (verdict, note) = judge(&end, &config.guard.command, limit_secs, &lacking);
+        check_outside(&now).or_else(|error| match self.status.head {
+            Some(_) => Err(error),
+            // Everything goes into the first commit.
+            None => Ok(()),
+        })?;
+        self.undo = StartUndo::take(self.git)?;
+        self.is_refused = false;
+        Ok(())
+    }
+}
+
+/// Tries a base. Where setup or guard cannot run there, no run begins.
+fn try_guard(trial: &BaseTrial<'_>, context: &mut RunContext<'_>) -> Result<GuardAtBase> {
+    let verdict = trial.run(context).map_err(|error| match error.code {
+        ErrorCode::Interrupted => Error::new(
+            ErrorCode::Interrupted,
+            "interrupted while the guard was tried: no run has begun",
+        )
+        .hint(format!("begin with `runner start`; {SKIP}")),
+        code => Error {
+            code,
+            message: format!("cannot try the guard on the base: {}", error.message),
+            hint: error.hint.or_else(|| Some(SKIP.to_owned())),
+        },
+    })?;
+    let (answer, note) = decide(verdict, &trial.config.guard.command)?;
     if let Some(note) = note {
         context.observer.progress(&RunProgress::Note(&note));
     }
-    Ok(verdict)
+    Ok(answer)
 }
 
-fn once(
-    git: &Git,
-    config: &Config,
-    containment: &Containment,
-    branch: &str,
-    limit_secs: u64,
-    context: &mut RunContext<'_>,
-) -> Result<TrialEnd> {
-    let commit = git.commit_of(&full_name(branch))?.unwrap_or_default();
-    let checkout = CleanCheckout::of(git, config, &commit)?;
-    let limit = Duration::from_secs(limit_secs);
-    let command = &config.guard.command;
-    let trial = trial::run(
-        &checkout,
-        command,
-        config,
-        Some(containment),
-        limit,
-        context,
-    )?;
-    Ok(trial.end)
-}
+const SKIP: &str = "`runner start --no-guard-check` does not ask the guard";
 
-/// What it came to, and what a person should know of it.
-fn judge(
-    end: &Result<TrialEnd, String>,
-    command: &[String],
-    limit_secs: u64,
-    lacking: &[String],
-) -> (GuardAtBase, Option<String>) {
-    let shown = command.join(" ");
-    let unknown = |why: String| {
-        let note = format!("whether the guard is green at the start is not known: {why}");
-        (GuardAtBase::Unknown, Some(note))
-    };
-    match end {
-        Ok(TrialEnd::Exited(0)) => (GuardAtBase::Pass, None),
-        Ok(TrialEnd::Exited(code)) => {
-            let fresh = if lacking.is_empty() {
-                String::new()
-            } else {
-                let names = trial::some_of(lacking);
-                format!(" (it was run in a fresh checkout, without {names})")
-            };
+/// What a verdict means for a run, and what a person should know of it.
+fn decide(verdict: BaseVerdict, command: &[String]) -> Result<(GuardAtBase, Option<String>)> {
+    match verdict {
+        BaseVerdict::Green => Ok((GuardAtBase::Pass, None)),
+        BaseVerdict::Red(why) => {
             let note = format!(
-                "the guard is red at the start: `{shown}` gave exit {code} before any work, and no leaf passes until it is green; \
-                 `runner doctor --run-guard` shows what it says{fresh}"
+                "the guard is red at the start: {why} before any work, and no leaf passes until it is green; \
+                 `runner doctor --run-guard` shows what it says"
             );
-            (GuardAtBase::Fail, Some(note))
+            Ok((GuardAtBase::Fail, Some(note)))
         }
-        Ok(TrialEnd::TimedOut) => unknown(format!("`{shown}` did not end within {limit_secs} s")),
-        Ok(TrialEnd::NotStarted(message)) => unknown(format!("it {message}")),
-        Err(message) => unknown(message.clone()),
+        BaseVerdict::Undefined(file) => {
+            let note = format!(
+                "the guard is not there yet: `{}` needs {file}, and no leaf passes until a session has written it",
+                command.join(" ")
+            );
+            Ok((GuardAtBase::Unknown, Some(note)))
+        }
+        BaseVerdict::Unable(problem) => {
+            let message = format!(
+                "cannot begin a run: the guard cannot run on the base: {}",
+                problem.why
+            );
+            Err(Error::new(ErrorCode::Config, message).hint(format!("{}; {SKIP}", problem.hint)))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base_trial::BaseProblem;
 
     #[test]
-    fn what_is_told() {
+    fn what_a_verdict_means_for_a_run() {
         let command = ["just".to_owned(), "ci".to_owned()];
-        let ignored = ["node_modules/".to_owned()];
-        for (end, lacking, expected, words) in [
-            (Ok(TrialEnd::Exited(0)), &ignored[..], "pass", ""),
-            (
-                Ok(TrialEnd::Exited(2)),
-                &[],
-                "fail",
-                "`just ci` gave exit 2 before any work",
-            ),
-            (
-                Ok(TrialEnd::Exited(1)),
-                &ignored,
-                "fail",
-                "(it was run in a fresh checkout, without node_modules/)",
-            ),
-            (
-                Ok(TrialEnd::TimedOut),
-                &ignored,
-                "unknown",
-                "not known: `just ci` did not end within 7 s",
-            ),
-            (
-                Ok(TrialEnd::NotStarted("cannot start `just`: gone".to_owned())),
-                &[],
-                "unknown",
-                "not known: it cannot start `just`: gone",
-            ),
-            (
-                Err("git failed".to_owned()),
-                &[],
-                "unknown",
-                "not known: git failed",
-            ),
-        ] {
-            let (verdict, note) = judge(&end, &command, 7, lacking);
-            assert_eq!(verdict.as_str(), expected, "{end:?}");
-            assert_eq!(note.is_none(), words.is_empty(), "{end:?}");
-            let note = note.unwrap_or_default();
-            assert!(note.contains(words), "{note}");
-        }
+        let told = |verdict| match decide(verdict, &command) {
+            Ok((answer, note)) => format!("{} {}", answer.as_str(), note.unwrap_or_default()),
+            Err(error) => format!("{}; {}", error.message, error.hint.unwrap_or_default()),
+        };
+        assert_eq!(told(BaseVerdict::Green), "pass ");
+        let red = BaseVerdict::Red("`just ci` gave exit 2".to_owned());
+        assert_eq!(
+            told(red),
+            "fail the guard is red at the start: `just ci` gave exit 2 before any work, and no \
+             leaf passes until it is green; `runner doctor --run-guard` shows what it says"
+        );
+        assert_eq!(
+            told(BaseVerdict::Undefined("justfile".to_owned())),
+            "unknown the guard is not there yet: `just ci` needs justfile, and no leaf passes \
+             until a session has written it"
+        );
+        let problem = BaseProblem {
+            why: "cannot start `just`".to_owned(),
+            hint: "install it".to_owned(),
+        };
+        assert_eq!(
+            told(BaseVerdict::Unable(problem)),
+            "cannot begin a run: the guard cannot run on the base: cannot start `just`; install \
+             it; `runner start --no-guard-check` does not ask the guard"
+        );
     }
 }

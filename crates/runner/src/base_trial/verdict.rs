@@ -1,0 +1,391 @@
+//! What a trial of a base comes to, and what a person is told of it.
+
+use runner_core::config::Config;
+use runner_core::text::cut_front;
+
+use crate::checkout::trial::some_of;
+use crate::error::Error;
+use crate::step::environment;
+
+/// What a shell answers when it cannot run a command, or not find it.
+const SHELL_UNABLE: [i32; 2] = [126, 127];
+/// How much of what was printed is shown.
+const TAIL_LINES: usize = 8;
+const TAIL_BYTES: usize = 1200;
+
+/// Whether a base can be worked from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BaseVerdict {
+    /// The guard is green there.
+    Green,
+    /// It runs, and is not green; why, as a lowercase fragment.
+    Red(String),
+    /// The file that defines the guard is not there yet: a session can write it.
+    Undefined(String),
+    /// Setup or guard cannot run there, so no session could help.
+    Unable(BaseProblem),
+}
+
+/// Why setup or guard cannot run, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseProblem {
+    /// A lowercase fragment, several lines if need be.
+    pub why: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl BaseProblem {
+    /// The problem that an error of the runner is.
+    pub(super) fn of(error: Error) -> BaseProblem {
+        BaseProblem {
+            why: error.message,
+            hint: error.hint.unwrap_or_else(|| DOCTOR.to_owned()),
+        }
+    }
+}
+
+const SETUP: &str = "let [workspace] setup work in a fresh checkout: `runner edit config`";
+const PROGRAM: &str =
+    "install it, or change [guard] command (`runner edit config`); `runner doctor` looks closer";
+const DOCTOR: &str = "run `runner doctor --run-guard`: it looks closer";
+
+/// How a trial ended; words are lowercase fragments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BaseTrialEnd {
+    SetupFailed(String),
+    /// The guard's program is missing or cannot be executed.
+    NoProgram(String),
+    /// The guard did not come to an end of its own.
+    Lost(String),
+    Exited(i32),
+    TimedOut,
+}
+
+/// What a verdict depends on.
+pub(super) struct BaseFacts<'a> {
+    pub(super) end: &'a BaseTrialEnd,
+    pub(super) log: &'a [u8],
+    pub(super) config: &'a Config,
+    /// The file that defines the guard, if it is missing everywhere.
+    pub(super) guard_file: Option<String>,
+    /// What the user's checkout has beside the commit.
+    pub(super) lacking: &'a [String],
+    /// Variables that the output names, the shell has and nothing passes on.
+    pub(super) unpassed: &'a [String],
+}
+
+/// Judges a trial. Only what says that something could not be run is no verdict; everything
+/// else, a timeout too, is red.
+pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
+    let shown = shown(&facts.config.guard.command);
+    let unable = |why: &str, hint: String| {
+        let why = with_tail(why, facts.log);
+        BaseVerdict::Unable(BaseProblem { why, hint })
+    };
+    match (facts.end, &facts.guard_file) {
+        (BaseTrialEnd::Exited(0), _) => BaseVerdict::Green,
+        (BaseTrialEnd::SetupFailed(why), _) => unable(why, SETUP.to_owned()),
+        (BaseTrialEnd::Lost(why), _) => unable(&format!("the guard {why}"), DOCTOR.to_owned()),
+        // A program that is missing is another matter than the file that it reads.
+        (BaseTrialEnd::NoProgram(_), Some(file)) if is_program(&facts.config.guard, file) => {
+            BaseVerdict::Undefined(file.clone())
+        }
+        (BaseTrialEnd::NoProgram(why), _) => unable(why, PROGRAM.to_owned()),
+        (_, Some(file)) => BaseVerdict::Undefined(file.clone()),
+        (BaseTrialEnd::Exited(code), None) if SHELL_UNABLE.contains(code) => unable(
+            &format!("`{shown}` gave exit {code}, as for a program that is missing"),
+            hint_lacking(facts.lacking, facts.unpassed),
+        ),
+        (BaseTrialEnd::Exited(code), None) => {
+            BaseVerdict::Red(format!("`{shown}` gave exit {code}{}", passes_on(facts)))
+        }
+        (BaseTrialEnd::TimedOut, None) => BaseVerdict::Red(format!(
+            "`{shown}` did not end within {} s",
+            facts.config.iteration_timeout_secs
+        )),
+    }
+}
+
+/// The problem of a guard that is red in a clean checkout alone.
+pub(super) fn green_elsewhere(command: &[String], lacking: &[String]) -> BaseProblem {
+    BaseProblem {
+        why: format!(
+            "`{}` is red in a clean checkout and green with the ignored files of yours beside it: {}",
+            shown(command),
+            some_of(lacking)
+        ),
+        hint: hint_lacking(lacking, &[]),
+    }
+}
+
+/// Variables that a guard's output names, that the shell has and that no list passes on.
+pub(super) fn unpassed(log: &[u8], config: &Config) -> Vec<String> {
+    let passed = environment::for_checkout(std::path::Path::new("/"), config);
+    let mut names: Vec<String> = std::env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| passed.iter().all(|(known, _)| known != name))
+        .filter_map(|name| name.into_string().ok())
+        .collect();
+    names.sort();
+    named_in(&String::from_utf8_lossy(log), &names)
+}
+
+/// Those of the names that a text has as words.
+fn named_in(text: &str, names: &[String]) -> Vec<String> {
+    let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let words: std::collections::BTreeSet<&str> = text.split(|char| !is_part(char)).collect();
+    // Short names and names in small letters are words of any language.
+    let is_telling =
+        |name: &&String| name.len() > 3 && !name.bytes().any(|byte| byte.is_ascii_lowercase());
+    let told = names.iter().filter(is_telling);
+    told.filter(|name| words.contains(name.as_str()))
+        .cloned()
+        .collect()
+}
+
+fn is_program(guard: &runner_core::config::GuardConfig, file: &str) -> bool {
+    guard
+        .command
+        .first()
+        .is_some_and(|program| program.strip_prefix("./").unwrap_or(program) == file)
+}
+
+fn hint_lacking(lacking: &[String], unpassed: &[String]) -> String {
+    let mut hints = Vec::new();
+    if !lacking.is_empty() {
+        hints.push(format!(
+            "let [workspace] setup make what a clean checkout lacks ({}), for example \
+             `setup = \"npm ci\"`",
+            some_of(lacking)
+        ));
+    }
+    if !unpassed.is_empty() {
+        hints.push(format!("name {} in [guard] env", some_of(unpassed)));
+    }
+    if hints.is_empty() {
+        hints.push(format!("install what the guard calls, or {DOCTOR}"));
+    }
+    hints.join("; ")
+}
+
+fn passes_on(facts: &BaseFacts<'_>) -> String {
+    if facts.unpassed.is_empty() {
+        return String::new();
+    }
+    let names = some_of(facts.unpassed);
+    format!(", and its output names {names}: your shell has it, [guard] env does not pass it on")
+}
+
+fn shown(command: &[String]) -> String {
+    command.join(" ")
+}
+
+/// The end of what was printed, below what it is about.
+fn with_tail(words: &str, log: &[u8]) -> String {
+    let text = String::from_utf8_lossy(log);
+    let text = cut_front(text.trim_end(), TAIL_BYTES);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    let first = lines.len().saturating_sub(TAIL_LINES);
+    let mut said = words.to_owned();
+    for line in &lines[first..] {
+        said.push_str("\n  ");
+        said.push_str(line);
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(command: &[&str]) -> Config {
+        let mut config = Config::default();
+        config.guard.command = command.iter().map(|word| (*word).to_owned()).collect();
+        config.iteration_timeout_secs = 7;
+        config
+    }
+
+    struct Case<'a> {
+        command: &'a [&'a str],
+        end: BaseTrialEnd,
+        guard_file: Option<&'a str>,
+        lacking: &'a [&'a str],
+        unpassed: &'a [&'a str],
+    }
+
+    const PLAIN: Case<'static> = Case {
+        command: &["just", "ci"],
+        end: BaseTrialEnd::Exited(1),
+        guard_file: None,
+        lacking: &[],
+        unpassed: &[],
+    };
+
+    fn told(case: &Case<'_>) -> String {
+        let owned = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let verdict = judge(&BaseFacts {
+            end: &case.end,
+            log: b"first\nlast\n",
+            config: &config(case.command),
+            guard_file: case.guard_file.map(str::to_owned),
+            lacking: &owned(case.lacking),
+            unpassed: &owned(case.unpassed),
+        });
+        match verdict {
+            BaseVerdict::Green => "green".to_owned(),
+            BaseVerdict::Red(why) => format!("red: {why}"),
+            BaseVerdict::Undefined(file) => format!("undefined: {file}"),
+            BaseVerdict::Unable(problem) => format!("unable: {} ({})", problem.why, problem.hint),
+        }
+    }
+
+    #[test]
+    fn what_cannot_run_is_not_red_and_everything_else_is() {
+        let no_program = |why: &str| BaseTrialEnd::NoProgram(why.to_owned());
+        let setup_failed = |why: &str| BaseTrialEnd::SetupFailed(why.to_owned());
+        for (case, expected) in [
+            (
+                Case {
+                    end: BaseTrialEnd::Exited(0),
+                    ..PLAIN
+                },
+                "green",
+            ),
+            (PLAIN, "red: `just ci` gave exit 1"),
+            (
+                Case {
+                    end: BaseTrialEnd::Exited(139),
+                    ..PLAIN
+                },
+                "red: `just ci` gave exit 139",
+            ),
+            (
+                Case {
+                    unpassed: &["DATABASE_URL"],
+                    ..PLAIN
+                },
+                "red: `just ci` gave exit 1, and its output names DATABASE_URL: your shell has it, \
+                 [guard] env does not pass it on",
+            ),
+            (
+                Case {
+                    end: BaseTrialEnd::TimedOut,
+                    ..PLAIN
+                },
+                "red: `just ci` did not end within 7 s",
+            ),
+            (
+                Case {
+                    end: BaseTrialEnd::Exited(127),
+                    lacking: &["node_modules/"],
+                    ..PLAIN
+                },
+                "unable: `just ci` gave exit 127, as for a program that is missing\n  first\n  last \
+                 (let [workspace] setup make what a clean checkout lacks (node_modules/), for \
+                 example `setup = \"npm ci\"`)",
+            ),
+            (
+                Case {
+                    end: BaseTrialEnd::Exited(126),
+                    ..PLAIN
+                },
+                "unable: `just ci` gave exit 126, as for a program that is missing\n  first\n  last \
+                 (install what the guard calls, or run `runner doctor --run-guard`: it looks closer)",
+            ),
+            (
+                Case {
+                    end: no_program("cannot start `just`: gone"),
+                    ..PLAIN
+                },
+                "unable: cannot start `just`: gone\n  first\n  last (install it, or change \
+                 [guard] command (`runner edit config`); `runner doctor` looks closer)",
+            ),
+            (
+                Case {
+                    end: BaseTrialEnd::Lost("was lost".to_owned()),
+                    ..PLAIN
+                },
+                "unable: the guard was lost\n  first\n  last (run `runner doctor --run-guard`: it looks closer)",
+            ),
+            (
+                Case {
+                    end: setup_failed("setup `npm ci` gave exit 1"),
+                    ..PLAIN
+                },
+                "unable: setup `npm ci` gave exit 1\n  first\n  last (let [workspace] \
+                 setup work in a fresh checkout: `runner edit config`)",
+            ),
+        ] {
+            assert_eq!(told(&case), expected, "{:?}", case.end);
+        }
+    }
+
+    #[test]
+    fn a_guard_whose_own_file_is_missing_is_not_defined_yet() {
+        let no_program = |why: &str| BaseTrialEnd::NoProgram(why.to_owned());
+        let setup_failed = |why: &str| BaseTrialEnd::SetupFailed(why.to_owned());
+        for (command, guard_file, end, expected) in [
+            (
+                &["make", "ci"][..],
+                "Makefile",
+                BaseTrialEnd::Exited(2),
+                "undefined: Makefile",
+            ),
+            (
+                &["sh", "ci.sh"],
+                "ci.sh",
+                BaseTrialEnd::Exited(127),
+                "undefined: ci.sh",
+            ),
+            (
+                &["./ci.sh"],
+                "ci.sh",
+                no_program("cannot start `./ci.sh`: gone"),
+                "undefined: ci.sh",
+            ),
+            // The program is missing too: no session can install it.
+            (
+                &["make", "ci"],
+                "Makefile",
+                no_program("cannot start `make`: gone"),
+                "unable: cannot start",
+            ),
+            // Setup failed before the guard was asked.
+            (
+                &["./ci.sh"],
+                "ci.sh",
+                setup_failed("setup `npm ci` gave exit 1"),
+                "unable: setup",
+            ),
+            (
+                &["make", "ci"],
+                "Makefile",
+                BaseTrialEnd::Exited(0),
+                "green",
+            ),
+        ] {
+            let guard_file = Some(guard_file);
+            let told = told(&Case {
+                command,
+                end,
+                guard_file,
+                ..PLAIN
+            });
+            assert!(told.starts_with(expected), "{command:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn variables_are_words_of_the_output() {
+        let names: Vec<String> = ["API_KEY", "DATABASE_URL", "PWD", "lower_case"]
+            .map(str::to_owned)
+            .into();
+        let text = "KeyError: 'DATABASE_URL' at MY_API_KEY, PWD, lower_case";
+        assert_eq!(named_in(text, &names), ["DATABASE_URL"]);
+        assert_eq!(named_in("API_KEY=?", &names), ["API_KEY"]);
+        assert!(named_in("", &names).is_empty());
+    }
+}
