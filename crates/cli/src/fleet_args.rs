@@ -73,7 +73,10 @@ pub(crate) enum FleetCommand {
         at: ApiArgs,
     },
     /// Give ready tasks to agents, alone, and watch over leases
-    Dispatcher,
+    Dispatcher {
+        #[command(flatten)]
+        red_base: RedBaseArgs,
+    },
     /// Work on tasks, alone: on this machine or another one that reaches store and repo
     Worker {
         /// worker, tester or docser
@@ -82,12 +85,16 @@ pub(crate) enum FleetCommand {
         /// Its name in every life (default: the first that nobody has here, such as worker-1)
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        #[command(flatten)]
+        red_base: RedBaseArgs,
     },
     /// Judge and merge, alone
     Judge {
         /// Its name in every life (default: the first that nobody has here, such as judge-1)
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        #[command(flatten)]
+        red_base: RedBaseArgs,
     },
     /// Lead on blocked tasks and bring in issues, alone, and watch over leases
     Cycle,
@@ -108,6 +115,15 @@ pub(crate) struct ApiArgs {
     /// The address that the API listens on; beyond this machine every request takes the token
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     pub(crate) bind: std::net::IpAddr,
+}
+
+/// What to do while the guard is red on the base.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RedBaseArgs {
+    /// While the guard is red on the base: `fix` lets only the task begin that fixes it, `work`
+    /// lets everything begin
+    #[arg(long, value_name = "WHAT", default_value = "fix", value_parser = ["fix", "work"])]
+    pub(crate) on_red_base: String,
 }
 
 /// `runner fleet up`.
@@ -131,6 +147,8 @@ pub(crate) struct UpArgs {
     pub(crate) judges: Option<u32>,
     #[command(flatten)]
     pub(crate) api: ApiArgs,
+    #[command(flatten)]
+    pub(crate) red_base: RedBaseArgs,
     /// End when every task has ended or waits for a person
     #[arg(long)]
     pub(crate) until_idle: bool,

@@ -1,30 +1,39 @@
 //! Whether a fleet has come to rest: nothing goes on, nothing could begin, and all else has
 //! ended or waits for a person or the outside.
 
-use runner_ledger::LedgerError;
+use runner_ledger::{JudgeQueue, LedgerError};
 use runner_lifecycle::{BlockReason, TaskState, Timestamp};
 
 use crate::ledger_port::{LedgerPort, LedgerResult};
 use crate::roles::dispatcher::WORKING_ROLES;
 use crate::roles::planner::is_parked;
+use crate::roles::red_base::{RedBaseRule, waits_for_a_person};
 
 /// A clock that runs out sooner is waited for; a person may take longer.
 const SOON_SECS: u64 = 60;
 
 /// Whether nothing is left that a fleet could do with the tasks that it has.
-pub(crate) async fn is_settled(port: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
+pub(crate) async fn is_settled(
+    port: &LedgerPort,
+    staffed: &[String],
+    on_red_base: RedBaseRule,
+) -> LedgerResult<bool> {
     // Several looks make one answer only if nothing moves between them: a result that a
     // judge takes after the first look and before the last is in neither.
     let ledger = port.ledger();
     let mut head = ledger.event_head().await.map_err(LedgerError::from)?;
-    if !tasks_are_at_rest(port, staffed).await? {
+    if !tasks_are_at_rest(port, staffed, on_red_base).await? {
         return Ok(false);
     }
     let moved = ledger.follow(&mut head).await.map_err(LedgerError::from)?;
     Ok(!moved && !head.is_behind())
 }
 
-async fn tasks_are_at_rest(port: &LedgerPort, staffed: &[String]) -> LedgerResult<bool> {
+async fn tasks_are_at_rest(
+    port: &LedgerPort,
+    staffed: &[String],
+    on_red_base: RedBaseRule,
+) -> LedgerResult<bool> {
     let counts = port.counts().await?;
     let led_on = |reason: Option<BlockReason>| {
         !matches!(reason, Some(BlockReason::AwaitingJudge))
@@ -38,23 +47,13 @@ async fn tasks_are_at_rest(port: &LedgerPort, staffed: &[String]) -> LedgerResul
     if moving {
         return Ok(false);
     }
-    let dispatch_view = port.dispatch_view(&WORKING_ROLES).await?;
-    // What nobody is there for, and nobody will be, waits for a person.
-    let somebody = |role: &String| {
-        staffed.contains(role) || dispatch_view.agents.iter().any(|agent| agent.role == *role)
-    };
-    if !dispatch_view.paused && dispatch_view.ready.iter().any(|(role, _)| somebody(role)) {
-        return Ok(false);
-    }
     let judge_queue = port.judge_queue().await?;
-    let merges = judge_queue.to_merge && judge_queue.red_base.is_none();
-    if judge_queue.to_judge || merges || judge_queue.next_at.is_some() {
-        return Ok(false);
-    }
-    if let Some(red) = &judge_queue.red_base
-        && let Some(base_fix) = port.end_of_chain(&red.task).await?
-        && !base_fix.state.is_terminal()
-    {
+    let rests = match &judge_queue.red_base {
+        // Nothing else could begin, whatever is ready.
+        Some(red) if on_red_base == RedBaseRule::Fix => waits_for_a_person(port, red).await?,
+        _ => nothing_could_begin(port, staffed, &judge_queue).await?,
+    };
+    if !rests {
         return Ok(false);
     }
     // A grace that is about to end is something to wait for.
@@ -65,6 +64,30 @@ async fn tasks_are_at_rest(port: &LedgerPort, staffed: &[String]) -> LedgerResul
         return Ok(false);
     }
     Ok(port.waits_for_dead(Timestamp(0), 1).await?.is_empty())
+}
+
+/// Whether nobody could start, judge or merge anything.
+async fn nothing_could_begin(
+    port: &LedgerPort,
+    staffed: &[String],
+    judge_queue: &JudgeQueue,
+) -> LedgerResult<bool> {
+    let dispatch_view = port.dispatch_view(&WORKING_ROLES).await?;
+    // What nobody is there for, and nobody will be, waits for a person.
+    let somebody = |role: &String| {
+        staffed.contains(role) || dispatch_view.agents.iter().any(|agent| agent.role == *role)
+    };
+    if !dispatch_view.paused && dispatch_view.ready.iter().any(|(role, _)| somebody(role)) {
+        return Ok(false);
+    }
+    let merges = judge_queue.to_merge && judge_queue.red_base.is_none();
+    if judge_queue.to_judge || merges || judge_queue.next_at.is_some() {
+        return Ok(false);
+    }
+    match &judge_queue.red_base {
+        Some(red) => waits_for_a_person(port, red).await,
+        None => Ok(true),
+    }
 }
 
 #[cfg(test)]
@@ -130,9 +153,8 @@ mod tests {
                 ledger: ledger.clone(),
                 before,
             };
-            is_settled(&LedgerPort::with_points(ledger, Arc::new(points)), &[])
-                .await
-                .unwrap()
+            let port = LedgerPort::with_points(ledger, Arc::new(points));
+            is_settled(&port, &[], RedBaseRule::Fix).await.unwrap()
         })
     }
 

@@ -225,8 +225,21 @@ impl FleetSnapshot {
         }
     }
 
-    /// Nothing of the task's own is in the way: then it is an agent, a lane or an account.
+    /// Nothing of the task's own is in the way: then it is the base, an agent, a lane or an
+    /// account.
     fn ready(&self, task: &Task, explained: TaskExplanation) -> TaskExplanation {
+        if let Some(red) = &self.dispatch_view.red_base
+            && !task.fixes_base()
+        {
+            return TaskExplanation {
+                why: "red_base".to_owned(),
+                words: "the guard is red on the base: what fixes it begins first, unless \
+                        `--on-red-base work` was said"
+                    .to_owned(),
+                waits_for: Some(red.task.clone()),
+                ..explained
+            };
+        }
         let of_role = || self.agents.iter().filter(|a| a.role == task.role);
         let live = || of_role().filter(|agent| !agent.is_offline(self.now()));
         let in_lane = self.dispatch_view.busy.iter().filter(|busy| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use runner_ledger::{Ledger, LedgerClock, LedgerError, StoreNotifications};
-use runner_lifecycle::TaskState;
+use runner_lifecycle::{Task, TaskState};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -21,6 +21,7 @@ use crate::roles::dispatcher::{self, WORKING_ROLES};
 use crate::roles::halt::FleetHalt;
 use crate::roles::judge::JudgeRole;
 use crate::roles::planner::{self, PlanOutcome};
+use crate::roles::red_base::{RedBaseRule, make_base_fix};
 use crate::roles::worker::WorkerRole;
 use crate::roles::{FleetSettings, RoleContext, SessionNotes, clear_up, watchdog};
 pub use crate::rules::begin::FleetRole;
@@ -106,6 +107,8 @@ pub enum FleetNews {
     Planner(PlanOutcome),
 }
 
+/// Who notes what is found before any role begins.
+const PREFLIGHT: &str = "preflight";
 /// How long the end of the others waits for those who give out work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -300,6 +303,27 @@ impl Fleet {
         errors
     }
 
+    /// Notes what trying the base showed. The task that fixes it, where nothing else begins
+    /// before it is green.
+    pub async fn note_base(&self, base: &str, is_red: bool) -> LedgerResult<Option<Task>> {
+        let context = &self.context;
+        if !is_red {
+            if context.ledger.red_base().await?.is_some() {
+                context.ledger.set_red_base(None).await?;
+            }
+            return Ok(None);
+        }
+        if context.settings.on_red_base == RedBaseRule::Work {
+            return Ok(None);
+        }
+        let mut stop = self.sign.clone();
+        make_base_fix(context, PREFLIGHT, base, &mut stop).await?;
+        match context.ledger.red_base().await? {
+            Some(red) => context.ledger.end_of_chain(&red.task).await,
+            None => Ok(None),
+        }
+    }
+
     /// Removes folders and refs of runs that nobody needs any more.
     pub async fn clear_up(&self) -> LedgerResult<()> {
         clear_up(&self.context).await
@@ -317,7 +341,8 @@ impl Fleet {
 pub(crate) async fn fleet_is_at_rest(context: &RoleContext, gave_up: bool) -> LedgerResult<bool> {
     let ledger = context.ledger.ledger();
     let head = ledger.event_head().await?;
-    if !is_settled(&context.ledger, &context.settings.staffed).await? {
+    let settings = &context.settings;
+    if !is_settled(&context.ledger, &settings.staffed, settings.on_red_base).await? {
         return Ok(false);
     }
     let has_requirement = planner::has_requirement(context).await && !gave_up;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use runner_core::config::FleetConfig;
 use runner_fleet::backlog::NoBacklog;
 use runner_fleet::names::AgentNames;
+use runner_fleet::roles::red_base::RedBaseRule;
 use runner_fleet::roles::{FleetSettings, NoNotes};
 use runner_fleet::rules::draft::TaskDefaults;
 use runner_fleet::rules::policy::PathRules;
@@ -63,6 +64,7 @@ pub(crate) fn begin(ledger: &Ledger, workspaces: Arc<dyn Workspaces>, folder: &P
             defaults: TaskDefaults::from(&config),
             replan: false,
             staffed: vec!["worker".to_owned()],
+            on_red_base: RedBaseRule::Fix,
         },
         notes: Arc::new(NoNotes),
         backlog: Arc::new(NoBacklog),

@@ -1,9 +1,11 @@
 //! What git and commands said, in the words of the workspaces.
 
+use runner::BaseVerdict;
 use runner::fleet_repo::{CommandEnd, CommandRun, ResultChange, ResultChangeKind};
 use runner_core::text::cut_front;
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 
+use crate::rules::answers::GUARD;
 use crate::workspaces::{CheckEnd, CheckOutcome};
 
 /// How much of what a command printed is passed on.
@@ -53,6 +55,25 @@ pub(super) fn checked(id: &str, run: &CommandRun, by_shell: bool) -> CheckOutcom
         end,
         evidence,
         tail,
+    }
+}
+
+/// A base that was tried.
+pub(super) fn of_base(verdict: BaseVerdict) -> CheckOutcome {
+    let (end, evidence) = match verdict {
+        BaseVerdict::Green => (CheckEnd::Green, "exit 0".to_owned()),
+        BaseVerdict::Red(why) => (CheckEnd::Red, why),
+        BaseVerdict::Undefined(file) => (CheckEnd::Red, format!("{file} is missing")),
+        BaseVerdict::Unable(problem) => {
+            let words = format!("{}; {}", problem.why, problem.hint);
+            (CheckEnd::Unable, words)
+        }
+    };
+    CheckOutcome {
+        id: GUARD.to_owned(),
+        end,
+        evidence,
+        tail: String::new(),
     }
 }
 

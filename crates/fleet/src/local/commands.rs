@@ -1,5 +1,6 @@
 //! Guard and commands, run on a commit.
 
+use runner::{BaseVerdict, SystemWallClock};
 use runner_core::config::Config;
 use runner_lifecycle::Task;
 
@@ -16,11 +17,35 @@ impl LocalWorkspaces {
         task: Option<&Task>,
         call: &ThreadCall,
     ) -> Result<Vec<CheckOutcome>, WorkspaceError> {
-        let config = self.repo()?.config().map_err(error)?;
-        let about = task.map_or(GUARD, |task| task.id.as_str());
+        let Some(task) = task else {
+            let verdict = self.try_commit(commit, call)?;
+            return Ok(vec![check_outcomes::of_base(verdict)]);
+        };
+        let repo = self.repo()?;
+        let config = repo.config().map_err(error)?;
         let guard = vec![(GUARD.to_owned(), config.guard.command.clone())];
-        let commands = guard.into_iter().chain(task.into_iter().flat_map(argvs));
-        self.run_commands(commit, &commands.collect::<Vec<_>>(), &config, about, call)
+        let commands: Vec<_> = guard.into_iter().chain(argvs(task)).collect();
+        let checks = self.run_commands(commit, &commands, &config, task.id.as_str(), call)?;
+        let is_green = |check: &CheckOutcome| check.id == GUARD && check.end == CheckEnd::Green;
+        if checks.iter().any(is_green) {
+            // It may become the base. What is not kept is tried once more then.
+            let _ = repo.note_green(commit, &config, &SystemWallClock);
+        }
+        Ok(checks)
+    }
+
+    /// Tries setup and guard on a commit of the base, unless the answer is known.
+    pub(super) fn try_commit(
+        &self,
+        commit: &str,
+        call: &ThreadCall,
+    ) -> Result<BaseVerdict, WorkspaceError> {
+        let repo = self.repo()?;
+        let config = repo.config().map_err(error)?;
+        self.with_context(GUARD, &call.cancel, |context| {
+            repo.try_base(commit, &config, context)
+        })
+        .map_err(error)
     }
 
     /// The task's commands alone.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use runner::fleet_repo::{
     BaseAt, BranchUpdate as Shown, FleetRepo, ResultMerge, ResultMergeOutcome, TaskRunName,
 };
-use runner::{ProgressObserver, Project, RunContext, RunProgress, SystemWallClock};
+use runner::{BaseVerdict, ProgressObserver, Project, RunContext, RunProgress, SystemWallClock};
 use runner_core::landing::TaskMessage;
 use runner_exec::{Cancel, Supervisor};
 use runner_lifecycle::packet::ResourceChange;
@@ -56,6 +56,15 @@ impl std::fmt::Debug for WorkspaceContext {
     }
 }
 
+/// A base that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriedBase {
+    /// The commit.
+    pub commit: String,
+    /// What setup and guard said there.
+    pub verdict: BaseVerdict,
+}
+
 /// Git, guards and sessions of one project on this machine.
 #[derive(Clone, Debug)]
 pub struct LocalWorkspaces {
@@ -88,6 +97,16 @@ impl LocalWorkspaces {
     /// The root of the project's work tree.
     pub fn root(&self) -> &Path {
         &self.context.root
+    }
+
+    /// Tries setup and guard on the base, unless the answer is known.
+    pub fn try_base(&self, stop: StopSign) -> WorkspaceFuture<'static, TriedBase> {
+        let workspaces = self.clone();
+        Box::pin(supervised(stop, None, move |call| {
+            let commit = workspaces.repo()?.base().map_err(error)?;
+            let verdict = workspaces.try_commit(&commit, call)?;
+            Ok(TriedBase { commit, verdict })
+        }))
     }
 
     fn repo(&self) -> Result<FleetRepo, WorkspaceError> {

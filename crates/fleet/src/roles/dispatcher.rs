@@ -7,8 +7,12 @@ use std::collections::BTreeMap;
 
 use runner_ledger::{ClaimRequest, DispatchView, FleetAgent, LedgerCall, LedgerError, ReadyTask};
 use runner_lifecycle::order::pick;
-use runner_lifecycle::{Lane, LeasePurpose, RefusalCode, Request, Task, TaskId, Timestamp};
+use runner_lifecycle::request::Claim;
+use runner_lifecycle::{
+    Lane, LeasePurpose, RefusalCode, Request, Task, TaskId, TaskState, Timestamp,
+};
 
+use super::red_base::{BaseHold, BaseWatch};
 use super::role_lease::while_role_lease_held;
 use super::{RoleContext, RoleRule, RoleWait, StoreBackoff};
 use crate::ledger_port::LedgerResult;
@@ -145,11 +149,23 @@ pub async fn run(context: &RoleContext, name: &str, stop: StopSign) -> LedgerRes
                 given: SilentAgents::new(),
                 dead_since: Timestamp(0),
                 whole_look_at: context.clock.now(),
+                base_watch: BaseWatch::default(),
             };
             dispatcher.dispatch(&mut watch).await
         }
     };
     while_role_lease_held(context, "dispatcher", name, stop.clone(), body).await
+}
+
+/// The task that fixes the base as all that is ready.
+fn first_ready(base_fix: Option<Box<Task>>) -> Vec<(String, ReadyTask)> {
+    let todo = base_fix.filter(|task| task.state == TaskState::Todo);
+    todo.map(|task| {
+        let (role, lane) = (task.role.clone(), task.lane);
+        (role, ReadyTask { lane, task: *task })
+    })
+    .into_iter()
+    .collect()
 }
 
 struct Dispatcher<'c> {
@@ -166,6 +182,7 @@ struct Dispatcher<'c> {
     /// When all of them are looked at again: what was blocked when one died, and is `todo`
     /// again, was not found with it.
     whole_look_at: Timestamp,
+    base_watch: BaseWatch,
 }
 
 impl Dispatcher<'_> {
@@ -173,7 +190,7 @@ impl Dispatcher<'_> {
         let context = self.context;
         let mut backoff = StoreBackoff::default();
         while !watch.stop.is_raised() {
-            let turn = self.turn().await;
+            let turn = self.turn(&mut watch.stop).await;
             if let Some(next) = backoff
                 .pause_if_transient(context, &mut watch.stop, turn)
                 .await?
@@ -185,12 +202,18 @@ impl Dispatcher<'_> {
     }
 
     /// Starts all that can start; when to look again.
-    async fn turn(&mut self) -> LedgerResult<Timestamp> {
+    async fn turn(&mut self, stop: &mut StopSign) -> LedgerResult<Timestamp> {
         let context = self.context;
         self.block_dependents_of_dead().await?;
         loop {
             let dispatch_view = context.ledger.dispatch_view(&WORKING_ROLES).await?;
             self.notice(&dispatch_view);
+            let red = dispatch_view.red_base.as_ref();
+            let hold = self.base_watch.hold(context, self.name, red, stop).await?;
+            if let BaseHold::Only(base_fix) = hold {
+                self.start_fix(dispatch_view, base_fix).await?;
+                return Ok(context.next_look());
+            }
             let Some(choice) = choose(&dispatch_view, &self.silent) else {
                 let mut next = context.next_look();
                 if let Some(at) = next_quota(&dispatch_view) {
@@ -198,12 +221,8 @@ impl Dispatcher<'_> {
                 }
                 return Ok(next);
             };
-            self.claims += 1;
-            let mut claim_request = ClaimRequest::work(
-                &choice.agent,
-                &choice.role,
-                &format!("{}/{}/{}", self.name, self.token, self.claims),
-            );
+            let key = self.claim_key();
+            let mut claim_request = ClaimRequest::work(&choice.agent, &choice.role, &key);
             claim_request.lane = Some(choice.lane);
             // Nothing: those that looked ready wait for a lock, and are out of the way now.
             match context.ledger.claim_next(&claim_request).await {
@@ -213,6 +232,39 @@ impl Dispatcher<'_> {
                 Ok(None) | Err(LedgerError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// The name of a claim that no other one has.
+    fn claim_key(&mut self) -> String {
+        self.claims += 1;
+        format!("{}/{}/{}", self.name, self.token, self.claims)
+    }
+
+    /// Gives the task that fixes the base, the only one that is ready, to somebody.
+    async fn start_fix(
+        &mut self,
+        mut dispatch_view: DispatchView,
+        base_fix: Option<Box<Task>>,
+    ) -> LedgerResult<()> {
+        dispatch_view.ready = first_ready(base_fix);
+        let Some(choice) = choose(&dispatch_view, &self.silent) else {
+            return Ok(());
+        };
+        let claim = Claim {
+            owner: choice.agent.clone(),
+            purpose: LeasePurpose::Work,
+            key: self.claim_key(),
+            base: None,
+        };
+        match self.context.ledger.claim(&choice.task, claim).await {
+            Ok(_) => {
+                self.given.insert(choice.agent, dispatch_view.now);
+                Ok(())
+            }
+            // It waits for a lock or a time.
+            Err(LedgerError::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

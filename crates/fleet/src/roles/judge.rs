@@ -3,8 +3,6 @@
 //! Fail-closed: an evaluator that cannot run is no pass. Good work is never redone because
 //! a judge was cut off.
 
-use std::collections::BTreeMap;
-
 use runner_ledger::{
     ClaimRequest, ClaimedTask, FleetAgentWork, JudgeQueue, LedgerCall, LedgerError, NewFleetAgent,
 };
@@ -13,18 +11,17 @@ use runner_lifecycle::row::ReviewRemark;
 use runner_lifecycle::run::{Lease, TaskRun};
 use runner_lifecycle::{
     BlockReason, CriterionCheck, LeasePurpose, Refusal, RefusalCode, Request, Task, TaskId,
-    TaskKind, Timestamp,
+    TaskKind, TaskState, Timestamp,
 };
 
 use super::lease::while_kept;
+use super::red_base::{BaseMemory, RED_RETRY_SECS, RedBaseRule};
 use super::{
     IDLE_INTERVAL_SECS, LOOK_EVERY_SECS, RoleContext, RoleWait, StoreBackoff, WakeReason, insist,
 };
 use crate::ledger_port::LedgerResult;
 use crate::rules::{judge as rules, policy};
-use crate::workspaces::{
-    CheckEnd, CheckOutcome, ReviewOrder, StopHandle, StopSign, WorkspaceError,
-};
+use crate::workspaces::{CheckOutcome, ReviewOrder, StopHandle, StopSign, WorkspaceError};
 
 /// Who judges, and merges what was approved.
 #[derive(Clone, Debug)]
@@ -37,9 +34,6 @@ pub struct JudgeRole {
     pub account: String,
 }
 
-/// How long a red base that nobody fixes is left alone before the queue tries again.
-const RED_RETRY_SECS: u64 = 3600;
-
 /// What a judge keeps in mind; all of it may be forgotten.
 #[derive(Default)]
 pub(super) struct JudgeMemory {
@@ -48,34 +42,13 @@ pub(super) struct JudgeMemory {
     clear: bool,
     /// Counts the claims of this life.
     claims: u64,
-    /// Bases that the guard ran on alone, and whether it was red.
-    bases: BTreeMap<String, bool>,
+    pub(super) bases: BaseMemory,
     /// When a base that nobody fixes is tried again.
     red_retry_at: Option<Timestamp>,
 }
 
-impl JudgeMemory {
-    /// Whether the guard is red on the base alone. An answer that is not certain is no.
-    pub(super) async fn is_red(
-        &mut self,
-        judge: &JudgeRole,
-        base: &str,
-        sign: &StopSign,
-    ) -> Result<bool, JudgeError> {
-        if let Some(red) = self.bases.get(base) {
-            return Ok(*red);
-        }
-        let workspaces = &judge.context.workspaces;
-        let checks = workspaces
-            .check(base.to_owned(), None, sign.clone())
-            .await?;
-        let certain = checks.iter().all(|check| check.end != CheckEnd::Unable);
-        let red = checks.iter().any(|check| check.end == CheckEnd::Red);
-        if !sign.is_raised() && certain {
-            self.bases.insert(base.to_owned(), red);
-        }
-        Ok(!sign.is_raised() && red)
-    }
+fn awaits_judge(task: &Task) -> bool {
+    task.blocked_on() == Some(BlockReason::AwaitingJudge)
 }
 
 /// What a claim of a judge is about.
@@ -171,7 +144,8 @@ impl JudgeRole {
         stop: &mut StopSign,
     ) -> LedgerResult<Option<JudgeCase>> {
         memory.claims += 1;
-        let key = format!("{}/{}/{}", self.name, self.context.life, memory.claims);
+        let context = &self.context;
+        let key = format!("{}/{}/{}", self.name, context.life, memory.claims);
         if judge_queue.to_merge
             && let Some(case) = self.claim_merge(judge_queue, &key, memory, stop).await?
         {
@@ -180,7 +154,18 @@ impl JudgeRole {
         if !judge_queue.to_judge {
             return Ok(None);
         }
-        self.claim_next(LeasePurpose::Judge, &key, stop).await
+        match &judge_queue.red_base {
+            // What is built on a red base is red: its judge would blame the work.
+            Some(red) if context.settings.on_red_base == RedBaseRule::Fix => {
+                let base_fix = context.ledger.end_of_chain(&red.task).await?;
+                let Some(base_fix) = base_fix.filter(awaits_judge) else {
+                    return Ok(None);
+                };
+                self.claim_fix(&base_fix, LeasePurpose::Judge, &key, stop)
+                    .await
+            }
+            _ => self.claim_next(LeasePurpose::Judge, &key, stop).await,
+        }
     }
 
     /// While the base is red, only what fixes it is merged.
@@ -195,16 +180,20 @@ impl JudgeRole {
         let Some(red) = &judge_queue.red_base else {
             return self.claim_next(LeasePurpose::Merge, key, stop).await;
         };
+        let Some(base_fix) = context.ledger.end_of_chain(&red.task).await? else {
+            return Ok(None);
+        };
+        // What fixed it was merged with a green guard. Where somebody else moved the base, the
+        // dispatcher tries it.
+        let is_known =
+            base_fix.state == TaskState::Done || context.settings.on_red_base == RedBaseRule::Work;
         match context.workspaces.base().await {
-            Ok(base) if base != red.commit => {
+            Ok(base) if base != red.commit && is_known => {
                 context.ledger.set_red_base(None).await?;
                 return self.claim_next(LeasePurpose::Merge, key, stop).await;
             }
             _ => {}
         }
-        let Some(base_fix) = context.ledger.end_of_chain(&red.task).await? else {
-            return Ok(None);
-        };
         if base_fix.state.is_terminal() {
             // Nobody fixes it any longer. Perhaps the guard is not always red.
             let now = context.clock.now();
@@ -215,14 +204,27 @@ impl JudgeRole {
             memory.bases.clear();
             return self.claim_next(LeasePurpose::Merge, key, stop).await;
         }
-        if base_fix.blocked_on() != Some(BlockReason::AwaitingJudge) {
+        if !awaits_judge(&base_fix) {
             return Ok(None);
         }
+        self.claim_fix(&base_fix, LeasePurpose::Merge, key, stop)
+            .await
+    }
+
+    /// Claims the task that fixes the base.
+    async fn claim_fix(
+        &self,
+        base_fix: &Task,
+        purpose: LeasePurpose,
+        key: &str,
+        stop: &mut StopSign,
+    ) -> LedgerResult<Option<JudgeCase>> {
+        let context = &self.context;
         let claim = Claim {
             owner: self.name.clone(),
-            purpose: LeasePurpose::Merge,
+            purpose,
             key: key.to_owned(),
-            base: Some(context.settings.base.clone()),
+            base: (purpose == LeasePurpose::Merge).then(|| context.settings.base.clone()),
         };
         let claimed = insist(context, stop, || {
             context.ledger.claim(&base_fix.id, claim.clone())

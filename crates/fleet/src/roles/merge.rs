@@ -3,21 +3,18 @@
 //! The intent to move the base is recorded first, in a transaction that checks all that
 //! `done` takes. Whoever finds an intent rolls it forward and decides nothing again.
 
-use runner_ledger::{LedgerError, RedBase};
-use runner_lifecycle::lock::Resource;
+use runner_ledger::LedgerError;
 use runner_lifecycle::packet::ResultPacket;
-use runner_lifecycle::request::{JudgeEnding, NewTask};
-use runner_lifecycle::row::{Intent, RED_BASE, ReviewRemark};
-use runner_lifecycle::{
-    BasePosition, Facts, RefusalCode, ReworkCause, TaskId, TaskOrigin, TaskPriority, TaskRisk,
-};
+use runner_lifecycle::request::JudgeEnding;
+use runner_lifecycle::row::{Intent, ReviewRemark};
+use runner_lifecycle::{BasePosition, RefusalCode, ReworkCause};
 
 use super::judge::{JudgeCase, JudgeError, JudgeMemory, JudgeRole};
+use super::red_base::make_base_fix;
 use super::{RoleRule, insist};
 use crate::ledger_port::LedgerResult;
 use crate::rules::answers::merge_packet;
 use crate::rules::judge::{conflict, not_green};
-use crate::rules::role::WORKER;
 use crate::workspaces::{CheckEnd, CheckOutcome, StopSign, TaskMergeOutcome};
 
 /// How often a base that should have moved is asked to.
@@ -127,13 +124,21 @@ impl JudgeRole {
         }
         if let Some(not_green) = not_green(&checks) {
             let is_red = checks.iter().any(|check| check.end == CheckEnd::Red);
-            if is_red && memory.is_red(self, &base, sign).await? {
-                self.make_base_fix(&base, stop).await?;
-                return Ok(Round::Ends(JudgeEnding::StepBack {
-                    reason: format!("the guard is red on the base {base} alone"),
-                }));
+            if !is_red {
+                return Ok(Round::Ends(not_green));
             }
-            return Ok(Round::Ends(not_green));
+            return Ok(match memory.bases.is_red(context, &base, sign).await? {
+                Some(true) => {
+                    make_base_fix(context, &self.name, &base, stop).await?;
+                    Round::Ends(JudgeEnding::StepBack {
+                        reason: format!("the guard is red on the base {base} alone"),
+                    })
+                }
+                Some(false) => Round::Ends(not_green),
+                None if sign.is_raised() => Round::Again,
+                // Then it is not known whose fault it is.
+                None => Round::Ends(unable(&format!("the guard cannot run on the base {base}"))),
+            });
         }
         let packet = match self.packet(case, &result, &checks).await? {
             Ok(packet) => packet,
@@ -229,40 +234,6 @@ impl JudgeRole {
         Ok(checks)
     }
 
-    /// Pauses the queue and makes the one task that fixes the base.
-    async fn make_base_fix(&self, base: &str, stop: &mut StopSign) -> Result<(), JudgeError> {
-        let context = &self.context;
-        let mut red = RedBase {
-            commit: base.to_owned(),
-            task: base_fix_id(base),
-        };
-        if let Some(known) = context.ledger.red_base().await?
-            && let Some(base_fix) = context.ledger.end_of_chain(&known.task).await?
-            && !base_fix.state.is_terminal()
-        {
-            // Somebody is at it already; the base has only moved on.
-            red.task = known.task;
-        } else {
-            let plain = context
-                .settings
-                .defaults
-                .task(red.task.clone(), Some(&WORKER));
-            let new = base_fix(base, plain);
-            let create = || {
-                context
-                    .ledger
-                    .create(&self.name, new.clone(), Facts::default())
-            };
-            match insist(context, stop, create).await {
-                // Somebody was faster.
-                None | Some(Ok(_) | Err(LedgerError::Refused(_))) => {}
-                Some(Err(error)) => return Err(error.into()),
-            }
-        }
-        let note = insist(context, stop, || context.ledger.set_red_base(Some(&red))).await;
-        note.unwrap_or(Ok(())).map_err(JudgeError::from)
-    }
-
     /// The answers, made on the merge commit itself.
     async fn packet(
         &self,
@@ -299,36 +270,5 @@ fn empty() -> JudgeEnding {
             text: text.clone(),
         }],
         reason: text,
-    }
-}
-
-/// The id of the task that fixes a base: the same for everybody who finds it red.
-pub(super) fn base_fix_id(base: &str) -> TaskId {
-    let short: String = base
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .take(12)
-        .collect();
-    // Letters and digits only, so this is an id.
-    TaskId::parse(&format!("fix-base-{short}")).unwrap_or_else(|_| unreachable_id())
-}
-
-fn unreachable_id() -> TaskId {
-    unreachable!("letters, digits and dashes are an id")
-}
-
-fn base_fix(base: &str, plain: NewTask) -> NewTask {
-    NewTask {
-        title: "[Fix-Base] make the guard green on the base".to_owned(),
-        goal: format!(
-            "The project's guard is red on commit {base} of the base branch, without any \
-             unmerged work. Find out why and mend it, so that the guard is green again."
-        ),
-        origin: TaskOrigin::FixBase,
-        source: Some(format!("{RED_BASE}{base}")),
-        priority: TaskPriority::Critical,
-        risk: TaskRisk::Low,
-        lock_scope: vec![Resource::whole_repo()],
-        ..plain
     }
 }

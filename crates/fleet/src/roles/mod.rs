@@ -10,6 +10,7 @@ pub mod judge;
 mod lease;
 mod merge;
 pub mod planner;
+pub mod red_base;
 mod role_lease;
 mod sweep;
 pub mod watchdog;
@@ -61,6 +62,8 @@ pub struct FleetSettings {
     pub replan: bool,
     /// The roles that this fleet has agents for, or will have once there is work.
     pub staffed: Vec<String>,
+    /// What begins while the base is red.
+    pub on_red_base: red_base::RedBaseRule,
 }
 
 /// What sessions are told besides their packet, and what is learned from failures.

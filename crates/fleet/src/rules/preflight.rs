@@ -234,7 +234,7 @@ fn warnings(inputs: &PreflightInputs, start_planner: bool) -> Vec<String> {
     }
     if inputs.red_base {
         warnings.push(
-            "The guard fails on the base alone: nothing is merged before that is mended".to_owned(),
+            "The guard is red on the base: nothing is merged before that is fixed".to_owned(),
         );
     }
     for FailedSource { source, reason } in &inputs.failed_sources {
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(
             broken.warnings,
             [
-                "The guard fails on the base alone: nothing is merged before that is mended",
+                "The guard is red on the base: nothing is merged before that is fixed",
                 "Backlog source local failed: 3.md line 1: no title",
             ]
         );

@@ -241,27 +241,11 @@ pub(super) fn waits_for_others(
     if task.state == TaskState::Todo && task.dependencies.iter().any(waits_behind) {
         return true;
     }
-    // A red base that nobody fixes any longer: a person must.
+    // A red base that nobody fixes any longer: a person must, and nothing begins before.
     let stuck = red
         .and_then(|red| end(&red.task))
         .is_some_and(|base_fix| matches!(base_fix.state, TaskState::Failed | TaskState::Canceled));
-    let waits_for_merge = |task: &Task| task.blocked_on() == Some(BlockReason::AwaitingJudge);
-    if !stuck {
-        return false;
-    }
-    let behind = |task: &Task| {
-        task.state == TaskState::Todo
-            && all.iter().any(|other| {
-                waits_for_merge(other)
-                    && runner_lifecycle::lock::overlap(&task.work_scope(), &other.lock_scope)
-            })
-    };
-    let depends = |task: &Task| {
-        let open = facts.dependencies.iter();
-        task.state == TaskState::Todo
-            && open
-                .into_iter()
-                .any(|one| one.chain == DependencyChain::Alive)
-    };
-    waits_for_merge(task) || behind(task) || depends(task)
+    let is_held =
+        task.state == TaskState::Todo || task.blocked_on() == Some(BlockReason::AwaitingJudge);
+    stuck && is_held
 }

@@ -28,6 +28,7 @@ use crate::backlog::source::BacklogSource;
 use crate::ledger_port::LedgerPort;
 use crate::roles::cycle::{self, CycleStatistics};
 use crate::roles::judge::JudgeRole;
+use crate::roles::red_base::RedBaseRule;
 use crate::roles::worker::WorkerRole;
 use crate::roles::{FleetSettings, NoNotes, RoleContext, dispatcher, planner, watchdog};
 use crate::rules::draft::TaskDefaults;
@@ -250,6 +251,7 @@ impl Simulation {
                 defaults: TaskDefaults::from(&config),
                 replan: false,
                 staffed: dispatcher::WORKING_ROLES.map(str::to_owned).to_vec(),
+                on_red_base: RedBaseRule::Fix,
             }),
             notes: Arc::new(NoNotes),
             backlog: Arc::new(self.backlog(actor, TaskDefaults::from(&config))),

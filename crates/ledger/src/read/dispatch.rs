@@ -85,6 +85,8 @@ pub struct DispatchView {
     pub accounts: BTreeMap<String, AccountView>,
     /// The first ready task of each role and lane, in the order of the rules.
     pub ready: Vec<(String, ReadyTask)>,
+    /// The base that was found red.
+    pub red_base: Option<RedBase>,
 }
 
 const AGENTS_NOT_LEFT: &str = concat!(
@@ -155,6 +157,7 @@ impl Ledger {
             ..DispatchView::default()
         };
         dispatch_view.ready = first_ready(&mut *tx, roles).await?;
+        dispatch_view.red_base = red_base(&mut *tx).await?;
         if dispatch_view.ready.is_empty() {
             // Nothing could start, whoever is there.
             return Ok(dispatch_view);
@@ -255,11 +258,7 @@ impl Ledger {
     /// The base that was found red, and who fixes it.
     pub async fn red_base(&self) -> Result<Option<RedBase>, StoreError> {
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
-        let sql = "SELECT value FROM flags WHERE name = 'red_base'";
-        let Some(row) = one(&mut *tx, sql, &[]).await? else {
-            return Ok(None);
-        };
-        records::parse("the red base", &row.text(0)?)
+        red_base(&mut *tx).await
     }
 
     /// Notes that the base is red, or no longer.
@@ -277,6 +276,14 @@ impl Ledger {
         let mut tx = self.engine.begin(StoreAccess::Read).await?;
         let everything = [SqlArg::Int(i64::MAX), SqlArg::Int(i64::MAX)];
         reads::leases(&mut *tx, &everything).await
+    }
+}
+
+async fn red_base(tx: &mut dyn StoreTx) -> Result<Option<RedBase>, StoreError> {
+    let sql = "SELECT value FROM flags WHERE name = 'red_base'";
+    match one(tx, sql, &[]).await? {
+        Some(row) => records::parse("the red base", &row.text(0)?),
+        None => Ok(None),
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use runner_core::config::Config;
 use runner_core::digest::sha256_hex;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,22 @@ pub(super) struct BaseCache {
 struct CachedVerdict {
     green: bool,
     why: String,
+    /// In seconds.
+    tried_at: i64,
+}
+
+impl CachedVerdict {
+    fn read(path: &Path) -> Option<Self> {
+        let bytes = files::read_regular(path, MAX_BYTES).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Whether it still counts. One of the future is of a clock that was wrong.
+    fn counts(&self, now: Timestamp) -> bool {
+        let limit = if self.green { MAX_AGE } else { RED_AGE };
+        let age = now.as_second().saturating_sub(self.tried_at);
+        u64::try_from(age).is_ok_and(|secs| secs < limit.as_secs())
+    }
 }
 
 /// The name of what a verdict depends on: a commit with the tree that is checked out, and what
@@ -78,39 +95,40 @@ impl BaseCache {
     }
 
     /// The verdict of before, if it still counts.
-    pub(super) fn get(&self, key: &str) -> Option<BaseVerdict> {
-        let path = self.path(key);
-        let age = path.metadata().ok()?.modified().ok()?.elapsed().ok()?;
-        let bytes = files::read_regular(&path, MAX_BYTES).ok()?;
-        let cached: CachedVerdict = serde_json::from_slice(&bytes).ok()?;
-        match cached.green {
-            true if age < MAX_AGE => Some(BaseVerdict::Green),
-            false if age < RED_AGE => Some(BaseVerdict::Red(cached.why)),
-            _ => None,
-        }
+    pub(super) fn get(&self, key: &str, now: Timestamp) -> Option<BaseVerdict> {
+        let cached = CachedVerdict::read(&self.path(key)).filter(|cached| cached.counts(now))?;
+        Some(if cached.green {
+            BaseVerdict::Green
+        } else {
+            BaseVerdict::Red(cached.why)
+        })
     }
 
-    /// Keeps a verdict, and forgets those of long ago.
-    pub(super) fn put(&self, key: &str, verdict: &BaseVerdict) -> Result<()> {
+    /// Keeps a verdict, and forgets those that count no longer.
+    pub(super) fn put(&self, key: &str, verdict: &BaseVerdict, now: Timestamp) -> Result<()> {
         let (green, why) = match verdict {
             BaseVerdict::Green => (true, String::new()),
             BaseVerdict::Red(why) => (false, why.clone()),
             BaseVerdict::Undefined(_) | BaseVerdict::Unable(_) => return Ok(()),
         };
         make_real_folder(&self.folder)?;
-        // A bool and a text: there is nothing that could fail.
-        let text = serde_json::to_vec(&CachedVerdict { green, why }).unwrap_or_default();
+        let cached = CachedVerdict {
+            green,
+            why,
+            tried_at: now.as_second(),
+        };
+        // Plain values: there is nothing that could fail.
+        let text = serde_json::to_vec(&cached).unwrap_or_default();
         files::write_whole(&self.path(key), &text)?;
-        self.forget_old();
+        self.forget_old(now);
         Ok(())
     }
 
-    fn forget_old(&self) {
+    fn forget_old(&self, now: Timestamp) {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
         for entry in entries.flatten() {
-            let modified = entry.metadata().and_then(|meta| meta.modified());
-            let age = modified.ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age >= MAX_AGE) {
+            let cached = CachedVerdict::read(&entry.path());
+            if cached.is_some_and(|cached| !cached.counts(now)) {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -123,9 +141,6 @@ impl BaseCache {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::time::SystemTime;
-
     use super::super::BaseProblem;
     use super::*;
 
@@ -135,36 +150,36 @@ mod tests {
         }
     }
 
-    fn age(cache: &BaseCache, key: &str, age: Duration) {
-        let file = File::options().write(true).open(cache.path(key)).unwrap();
-        file.set_modified(SystemTime::now() - age).unwrap();
+    fn after(age: Duration) -> Timestamp {
+        let secs = i64::try_from(age.as_secs()).unwrap();
+        Timestamp::from_second(1_000_000 + secs).unwrap()
     }
 
     #[test]
     fn green_stays_red_is_asked_again_and_the_rest_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
-        assert_eq!(cache.get("a"), None);
+        let now = after(Duration::ZERO);
+        assert_eq!(cache.get("a", now), None);
         let red = BaseVerdict::Red("`x` gave exit 1".to_owned());
-        cache.put("a", &BaseVerdict::Green).unwrap();
-        cache.put("b", &red).unwrap();
-        assert_eq!(cache.get("a"), Some(BaseVerdict::Green));
-        assert_eq!(cache.get("b"), Some(red));
-        age(&cache, "a", RED_AGE);
-        age(&cache, "b", RED_AGE);
-        assert_eq!(cache.get("a"), Some(BaseVerdict::Green));
-        assert_eq!(cache.get("b"), None);
+        cache.put("a", &BaseVerdict::Green, now).unwrap();
+        cache.put("b", &red, now).unwrap();
+        assert_eq!(cache.get("a", now), Some(BaseVerdict::Green));
+        assert_eq!(cache.get("b", now), Some(red));
+        assert_eq!(cache.get("a", after(RED_AGE)), Some(BaseVerdict::Green));
+        assert_eq!(cache.get("b", after(RED_AGE)), None);
+        let before = Timestamp::from_second(1).unwrap();
+        assert_eq!(cache.get("a", before), None, "the clock was wrong");
         let unable = BaseVerdict::Unable(BaseProblem {
             why: "x".to_owned(),
             hint: "y".to_owned(),
         });
         for verdict in [unable, BaseVerdict::Undefined("Makefile".to_owned())] {
-            cache.put("c", &verdict).unwrap();
-            assert_eq!(cache.get("c"), None, "{verdict:?}");
+            cache.put("c", &verdict, now).unwrap();
+            assert_eq!(cache.get("c", now), None, "{verdict:?}");
         }
-        age(&cache, "a", MAX_AGE);
-        assert_eq!(cache.get("a"), None);
-        cache.put("d", &BaseVerdict::Green).unwrap();
+        assert_eq!(cache.get("a", after(MAX_AGE)), None);
+        cache.put("d", &BaseVerdict::Green, after(MAX_AGE)).unwrap();
         assert!(!cache.path("a").exists() && cache.path("d").exists());
     }
 
@@ -172,9 +187,10 @@ mod tests {
     fn what_is_not_ours_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
-        cache.put("a", &BaseVerdict::Green).unwrap();
+        let now = after(Duration::ZERO);
+        cache.put("a", &BaseVerdict::Green, now).unwrap();
         std::fs::write(cache.path("a"), "{\"green\":true}").unwrap();
-        assert_eq!(cache.get("a"), None);
+        assert_eq!(cache.get("a", now), None);
     }
 
     #[test]

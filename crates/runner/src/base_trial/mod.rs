@@ -16,7 +16,7 @@ use crate::checkout::trial::{self, TrialEnd};
 use crate::error::Result;
 use crate::fleet_repo::FleetRepo;
 use crate::git::Git;
-use crate::run_context::RunContext;
+use crate::run_context::{RunContext, WallClock};
 use crate::step::containment::Containment;
 use crate::step::environment;
 use cache::BaseCache;
@@ -41,7 +41,7 @@ impl BaseTrial<'_> {
         let cache = BaseCache::of(self.git, self.config)?;
         let tree = self.git.tree_of(self.commit)?;
         let key = cache::key(self.history, &tree, self.config);
-        if let Some(known) = cache.get(&key) {
+        if let Some(known) = cache.get(&key, context.clock.now()) {
             return Ok(known);
         }
         let (end, log) = self.try_in(&self.checkout()?, context)?;
@@ -63,7 +63,7 @@ impl BaseTrial<'_> {
             verdict = BaseVerdict::Unable(verdict::green_elsewhere(command, &lacking));
         }
         // The next trial is as good as what could not be kept.
-        let _ = cache.put(&key, &verdict);
+        let _ = cache.put(&key, &verdict, context.clock.now());
         Ok(verdict)
     }
 
@@ -147,9 +147,9 @@ impl FleetRepo {
     }
 
     /// Keeps in mind that the guard is green on a commit: it ran there in a clean checkout.
-    pub fn note_green(&self, commit: &str, config: &Config) -> Result<()> {
+    pub fn note_green(&self, commit: &str, config: &Config, clock: &dyn WallClock) -> Result<()> {
         let tree = self.git.tree_of(commit)?;
         let key = cache::key(commit, &tree, config);
-        BaseCache::of(&self.git, config)?.put(&key, &BaseVerdict::Green)
+        BaseCache::of(&self.git, config)?.put(&key, &BaseVerdict::Green, clock.now())
     }
 }

@@ -17,6 +17,7 @@ use runner_fleet::local::{LocalWorkspaces, WorkspaceContext};
 use runner_fleet::names::AgentNames;
 use runner_fleet::notes::LocalNotes;
 use runner_fleet::roles::FleetSettings;
+use runner_fleet::roles::red_base::RedBaseRule;
 use runner_fleet::rules::draft::TaskDefaults;
 use runner_fleet::rules::policy::PathRules;
 use runner_fleet::up::{Fleet, FleetContext};
@@ -50,6 +51,8 @@ pub(super) struct CommandContext {
     pub(super) bind: IpAddr,
     /// How long a task waits after its first failed run, if not as always.
     pub(super) cooldown_secs: Option<u64>,
+    /// What begins while the base is red.
+    pub(super) on_red_base: RedBaseRule,
     workspaces: Arc<LocalWorkspaces>,
     host: String,
 }
@@ -107,6 +110,7 @@ impl CommandContext {
         let shared = matches!(store, Store::Postgres(_));
         Ok(CommandContext {
             names: AgentNames::of_project(&fleet_dir, shared.then_some(host.as_str())),
+            on_red_base: RedBaseRule::default(),
             workspaces: Arc::new(workspaces),
             root,
             fleet_dir,
@@ -132,6 +136,11 @@ impl CommandContext {
             runner::guard_is_there(&self.config, &self.root)?;
         }
         Ok(())
+    }
+
+    /// Git, guards and sessions of the project.
+    pub(super) fn workspaces(&self) -> &LocalWorkspaces {
+        &self.workspaces
     }
 
     /// The branch that results are merged into.
@@ -214,6 +223,7 @@ impl CommandContext {
             host: self.host.clone(),
             defaults,
             replan: false,
+            on_red_base: self.on_red_base,
             staffed: [
                 ("worker", fleet.workers),
                 ("tester", fleet.testers),

@@ -1,6 +1,7 @@
 //! `runner fleet`: many tasks at once, each in a work tree of its own.
 
 mod api;
+mod base;
 mod board;
 mod context;
 mod demo;
@@ -39,7 +40,7 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<
             return Ok(simulate::run(*seed, *seeds, *log, out));
         }
         FleetCommand::Serve { .. }
-        | FleetCommand::Dispatcher
+        | FleetCommand::Dispatcher { .. }
         | FleetCommand::Worker { .. }
         | FleetCommand::Judge { .. }
         | FleetCommand::Cycle

@@ -11,6 +11,7 @@ use runner_fleet::up::{FleetNews, FleetRole};
 use serde_json::json;
 
 use super::api::{FleetApi, TOKEN_SHOWN};
+use super::base::{self, BaseStart};
 use super::context;
 use super::context::CommandContext;
 use super::up::{FleetUpError, SignalCounter, finish, runtime, said, say_planned};
@@ -33,13 +34,13 @@ fn role_command(command: &FleetCommand) -> RoleCommand<'_> {
         serves: false,
     };
     match command {
-        FleetCommand::Dispatcher => alone(vec![
+        FleetCommand::Dispatcher { .. } => alone(vec![
             (FleetRole::Dispatcher, None),
             (FleetRole::Watchdog, None),
         ]),
         FleetCommand::Cycle => alone(vec![(FleetRole::Cycle, None), (FleetRole::Watchdog, None)]),
-        FleetCommand::Judge { name } => alone(vec![(FleetRole::Judge, name.as_deref())]),
-        FleetCommand::Worker { role, name } => {
+        FleetCommand::Judge { name, .. } => alone(vec![(FleetRole::Judge, name.as_deref())]),
+        FleetCommand::Worker { role, name, .. } => {
             let role = match role.as_str() {
                 "tester" => FleetRole::Tester,
                 "docser" => FleetRole::Docser,
@@ -65,6 +66,12 @@ pub(super) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<
     let mut context = CommandContext::find(dir, &args.store)?;
     if let FleetCommand::Serve { at } = &args.command {
         context.serve_at(at);
+    }
+    if let FleetCommand::Dispatcher { red_base }
+    | FleetCommand::Worker { red_base, .. }
+    | FleetCommand::Judge { red_base, .. } = &args.command
+    {
+        context.on_red_base = base::rule(&red_base.on_red_base);
     }
     for (role, _) in &role_command.roles {
         let (agent, guard) = needs(*role, context.settings().review);
@@ -137,6 +144,14 @@ async fn stay(
             ledger.close().await?;
             return Ok(refuse_to_plan(&seen, &refused.0, out));
         }
+    }
+    let runs_guard = |role: FleetRole| needs(role, context.settings().review).1;
+    if names.iter().any(|(role, _)| runs_guard(*role)) {
+        let base = base::try_first(context, &roles.fleet, &mut signals, out).await?;
+        if matches!(base, BaseStart::Interrupted) {
+            return Ok(Exit::Interrupted);
+        }
+        base.tell(context, out);
     }
     let api = if serves {
         Some(FleetApi::start(context, &ledger, &roles).map_err(said)?)

@@ -19,6 +19,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::api::{self, FleetApi};
+use super::base::{self, BaseStart};
 use super::context;
 use super::context::{CommandContext, LedgerContext};
 use super::reporter;
@@ -50,6 +51,7 @@ pub(crate) fn run(
     let requirement = context::requirement(options.requirement.as_deref())?;
     let mut context = CommandContext::find(dir, store)?;
     context.serve_at(&options.api);
+    context.on_red_base = base::rule(&options.red_base.on_red_base);
     let fleet = &mut context.config.fleet;
     for (given, setting) in [
         (options.workers, &mut fleet.workers),
@@ -167,9 +169,20 @@ async fn up(
         return Ok(refuse_to_start(context, &seen, &ready, &nothing.0, out));
     }
     context.check_programs(true, true).map_err(said)?;
+    let base = base::try_first(context, &roles.fleet, &mut signals, out).await?;
+    let ready = match &base {
+        BaseStart::Interrupted => return Ok(Exit::Interrupted),
+        BaseStart::Green => preflight(roles.backlog.inputs().await?.1, context.settings()),
+        BaseStart::Red { .. } => {
+            let (_, mut inputs) = roles.backlog.inputs().await?;
+            inputs.red_base = true;
+            preflight(inputs, context.settings())
+        }
+    };
     let api = FleetApi::start(context, &ledger, &roles).map_err(said)?;
     let mut reporter = FleetReporter::new(&ledger, &context.doing).await?;
     let mut starter = RoleStarter::begin(&mut roles.fleet, context, &ready.recommendations.counts)?;
+    base.tell(context, out);
     say_what_begins(context, &ready, &starter, &api, &ledger, out).await?;
     let mut watch = Watching {
         roles: &mut roles,
@@ -336,7 +349,7 @@ fn refuse_to_start(
     Exit::NothingToDo
 }
 
-fn warn(words: &str, out: &mut OutputGate) {
+pub(super) fn warn(words: &str, out: &mut OutputGate) {
     let label = out.paint_err.paint(TextTone::Busy, "warning:");
     out.say(&format!("{label} {}", style::harmless(words)));
 }

@@ -195,6 +195,64 @@ fn a_red_base_is_mended_first() {
 }
 
 #[test]
+fn nothing_else_begins_while_the_base_is_red() {
+    // Each could begin at any time: no two overlap.
+    let apart = |at: usize| NewTask {
+        lock_scope: vec![Resource::parse(&format!("d{at}")).unwrap()],
+        ..task(at)
+    };
+    let mut script = SimScript::calm((0..6).map(apart).collect());
+    script.workers = 2;
+    script.actions = vec![(
+        0,
+        PersonAction::Push {
+            path: HEALTH.to_owned(),
+            content: "bad".to_owned(),
+        },
+    )];
+    let options = SimOptions {
+        log: true,
+        ..calm(script)
+    };
+    let report = simulate(1, &options);
+    assert!(report.is_clean(), "{:#?}", report.faults);
+    assert_eq!(report.tasks.len(), 7);
+    assert!(report.tasks.iter().all(|task| task.contains(" done ")));
+    let lines = || report.log.iter();
+    let red = lines().position(|line| line.ends_with("after set_red_base"));
+    let merged = lines().position(|line| line.ends_with("before settle"));
+    let while_red = &report.log[red.unwrap()..merged.unwrap()];
+    let began = while_red
+        .iter()
+        .filter(|line| line.ends_with("before work"));
+    assert_eq!(began.count(), 1, "only what fixes it: {while_red:#?}");
+    assert_eq!(happened(&report, "fix-base-c0001 merged"), 1);
+}
+
+#[test]
+fn a_base_that_a_person_fixes_is_tried_and_work_goes_on() {
+    let push = |content: &str| PersonAction::Push {
+        path: HEALTH.to_owned(),
+        content: content.to_owned(),
+    };
+    let mut script = SimScript::calm((0..4).map(task).collect());
+    script.actions = vec![(0, push("bad")), (900, push("good"))];
+    // Whatever is made of the fix is thrown away.
+    let behaviour = SimBehaviour {
+        fails: Some((u32::MAX, LoopEnding::Stuck)),
+        ..SimBehaviour::default()
+    };
+    let fix = runner_lifecycle::TaskId::parse("fix-base-c0001").unwrap();
+    script.behaviours.insert(fix, behaviour);
+    let report = simulate(1, &calm(script));
+    assert!(report.is_clean(), "{:#?}", report.faults);
+    for at in 0..4 {
+        let done = format!("t{at} done -: task {at}");
+        assert!(report.tasks.contains(&done), "{:#?}", report.tasks);
+    }
+}
+
+#[test]
 fn crashes_around_intent_base_and_done_lose_and_double_nothing() {
     for call in ["intent", "move_base", "settle"] {
         for after in [false, true] {
