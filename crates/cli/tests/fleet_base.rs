@@ -4,8 +4,10 @@
 
 mod fleet_project;
 
+use std::time::Duration;
+
 use fleet_project::{merged, repo, three_issues};
-use runner_testkit::{TestRepo, TestRun};
+use runner_testkit::{TestRepo, TestRun, assert_no_process, eventually};
 use serde_json::{Value, json};
 
 /// Fixes a red base, or does the work of an issue; says which session that was, and whether the
@@ -185,7 +187,7 @@ fn a_base_that_nobody_fixes_any_longer_waits_for_a_person() {
     let none = [&UP[..], &["--json"]].concat();
     repo.runner(&["fleet", "pause"]).success();
     let running = repo.spawn_runner(&none);
-    runner_testkit::eventually("the tasks", std::time::Duration::from_secs(60), || {
+    eventually("the tasks", Duration::from_secs(60), || {
         running.stdout_so_far().contains("started") && tasks(&repo).len() == 4
     });
     running.signal("INT");
@@ -208,4 +210,52 @@ fn a_base_that_nobody_fixes_any_longer_waits_for_a_person() {
     let mut sessions = lines(&repo, "sessions");
     sessions.sort();
     assert_eq!(sessions, ["issue-1", "issue-2", "issue-3"]);
+}
+
+#[test]
+fn a_trial_that_is_interrupted_leaves_nothing() {
+    let mut repo = with_guard(&json!(["sh", "-c", "touch \"$HOME/up\"; sleep 600"]));
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    let running = repo.spawn_runner(&UP);
+    let up = repo.root().join("home/up");
+    eventually("the guard", Duration::from_secs(60), || up.exists());
+    running.signal("INT");
+    running.wait_within(Duration::from_secs(60)).code(130);
+    assert_no_process(&repo.root().display().to_string());
+    assert_eq!(tasks(&repo), Vec::<String>::new());
+    assert!(repo.private_checkouts().is_empty());
+}
+
+#[test]
+fn a_base_is_tried_once_for_each_commit() {
+    let mut repo = with_guard(&json!(["sh", "-c", "echo run >> \"$HOME/guard-runs\""]));
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    let runs = |repo: &TestRepo| {
+        let text = std::fs::read_to_string(repo.root().join("home/guard-runs"));
+        text.unwrap_or_default().lines().count()
+    };
+    // A paused fleet does nothing but that.
+    repo.runner(&["fleet", "pause"]).success();
+    for _ in 0..2 {
+        let running = repo.spawn_runner(&["fleet", "up"]);
+        eventually("the start", Duration::from_secs(60), || {
+            running.stderr_so_far().contains("Ctrl-C stops it")
+        });
+        running.signal("INT");
+        running.wait_within(Duration::from_secs(60)).code(130);
+        assert_eq!(runs(&repo), 1);
+    }
+    repo.runner(&["fleet", "resume"]).success();
+    repo.runner(&UP).success();
+    let before = runs(&repo);
+    // The merge has run the guard on what is the base now.
+    fleet_project::issue(&repo, 4, "Nobody says who does it.");
+    repo.runner(&UP).code(3);
+    assert_eq!(runs(&repo), before);
 }

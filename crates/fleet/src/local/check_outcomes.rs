@@ -118,4 +118,34 @@ mod tests {
             assert_eq!((checked.id.as_str(), checked.tail.as_str()), ("c", "said"));
         }
     }
+
+    #[test]
+    fn what_a_base_says_is_a_check_of_the_guard() {
+        let problem = runner::BaseProblem {
+            why: "cannot start `x`".to_owned(),
+            hint: "install it".to_owned(),
+        };
+        for (verdict, end, evidence) in [
+            (BaseVerdict::Green, CheckEnd::Green, "exit 0"),
+            (
+                BaseVerdict::Red("`x` gave exit 1".to_owned()),
+                CheckEnd::Red,
+                "`x` gave exit 1",
+            ),
+            (
+                BaseVerdict::Undefined("ci.sh".to_owned()),
+                CheckEnd::Red,
+                "ci.sh is missing",
+            ),
+            (
+                BaseVerdict::Unable(problem),
+                CheckEnd::Unable,
+                "cannot start `x`; install it",
+            ),
+        ] {
+            let checked = of_base(verdict);
+            assert_eq!((checked.id.as_str(), checked.end), ("guard", end));
+            assert_eq!(checked.evidence, evidence);
+        }
+    }
 }

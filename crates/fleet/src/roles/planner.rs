@@ -6,6 +6,7 @@
 use runner_ledger::{LedgerCall, LedgerError};
 use runner_lifecycle::{BlockReason, Facts, Request, TaskState};
 
+use super::red_base::RedBaseRule;
 use super::role_lease::while_role_lease_held;
 use super::{LOOK_EVERY_SECS, RoleContext, RoleRule, RoleWait, StoreBackoff};
 use crate::backlog::project::with_counts;
@@ -143,7 +144,9 @@ pub(crate) async fn inputs(
     }
     let counts = context.ledger.counts().await?;
     let parked = context.ledger.parked().await?;
-    let red_base = context.ledger.red_base().await?.is_some();
+    // Where a person said that work goes on, planning does too.
+    let red_base = context.settings.on_red_base == RedBaseRule::Fix
+        && context.ledger.red_base().await?.is_some();
     Ok(with_counts(inputs, &counts, parked, red_base))
 }
 

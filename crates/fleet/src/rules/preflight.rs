@@ -77,7 +77,11 @@ impl PreflightInputs {
                 failed.source, failed.reason
             ));
         }
-        self.may_start_planner(0).map_err(|refused| refused.0)
+        self.may_start_planner(0).map_err(|refused| refused.0)?;
+        if self.red_base {
+            return Err("the guard is red on the base, and that is fixed first".to_owned());
+        }
+        Ok(())
     }
 
     fn backlog(&self) -> String {
@@ -400,6 +404,14 @@ mod tests {
         assert_eq!(
             broken.inputs.may_plan(),
             Err("backlog source local failed: 3.md line 1: no title".to_owned())
+        );
+        let red = PreflightInputs {
+            failed_sources: Vec::new(),
+            ..broken.inputs.clone()
+        };
+        assert_eq!(
+            red.may_plan(),
+            Err("the guard is red on the base, and that is fixed first".to_owned())
         );
         let nothing = run(PreflightInputs {
             failed_sources: vec![failed],
