@@ -94,6 +94,10 @@ fn a_guard_whose_program_is_missing_costs_no_session() {
     repo.commit_all("A script");
     repo.init_run(GOAL, &["./ci.sh"]);
     refused(&repo, &["cannot start `./ci.sh`"]);
+    // Whoever does not ask pays: the sessions above are counted.
+    repo.runner(&["start", "--no-guard-check"]).success();
+    repo.runner(&["step"]);
+    assert_eq!(repo.agent_calls().len(), 1);
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn packages_that_git_ignores_and_no_setup_cost_no_session() {
         &with_ignored_packages(missing),
         &[
             "gave exit 127",
-            "hint: let [workspace] setup make what a clean checkout lacks (node_modules/)",
+            "hint: install what the guard calls, or let [workspace] setup make what a clean checkout lacks (node_modules/)",
         ],
     );
     let red = "test -e node_modules/.bin/check || { echo Cannot find module; exit 1; }";

@@ -95,7 +95,10 @@ pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
         (_, Some(file)) => BaseVerdict::Undefined(file.clone()),
         (BaseTrialEnd::Exited(code), None) if SHELL_UNABLE.contains(code) => unable(
             &format!("`{shown}` gave exit {code}, as for a program that is missing"),
-            hint_lacking(facts.lacking, facts.unpassed),
+            format!(
+                "install what the guard calls, or {}",
+                hint_lacking(facts.lacking, facts.unpassed).unwrap_or_else(|| DOCTOR.to_owned())
+            ),
         ),
         (BaseTrialEnd::Exited(code), None) => {
             BaseVerdict::Red(format!("`{shown}` gave exit {code}{}", passes_on(facts)))
@@ -115,7 +118,7 @@ pub(super) fn green_elsewhere(command: &[String], lacking: &[String]) -> BasePro
             shown(command),
             some_of(lacking)
         ),
-        hint: hint_lacking(lacking, &[]),
+        hint: hint_lacking(lacking, &[]).unwrap_or_else(|| DOCTOR.to_owned()),
     }
 }
 
@@ -151,7 +154,8 @@ fn is_program(guard: &runner_core::config::GuardConfig, file: &str) -> bool {
         .is_some_and(|program| program.strip_prefix("./").unwrap_or(program) == file)
 }
 
-fn hint_lacking(lacking: &[String], unpassed: &[String]) -> String {
+/// The remedy where something is missing; `None`: there is nothing to name.
+fn hint_lacking(lacking: &[String], unpassed: &[String]) -> Option<String> {
     let mut hints = Vec::new();
     if !lacking.is_empty() {
         hints.push(format!(
@@ -163,10 +167,7 @@ fn hint_lacking(lacking: &[String], unpassed: &[String]) -> String {
     if !unpassed.is_empty() {
         hints.push(format!("name {} in [guard] env", some_of(unpassed)));
     }
-    if hints.is_empty() {
-        hints.push(format!("install what the guard calls, or {DOCTOR}"));
-    }
-    hints.join("; ")
+    (!hints.is_empty()).then(|| hints.join("; "))
 }
 
 fn passes_on(facts: &BaseFacts<'_>) -> String {
@@ -284,8 +285,8 @@ mod tests {
                     ..PLAIN
                 },
                 "unable: `just ci` gave exit 127, as for a program that is missing\n  first\n  last \
-                 (let [workspace] setup make what a clean checkout lacks (node_modules/), for \
-                 example `setup = \"npm ci\"`)",
+                 (install what the guard calls, or let [workspace] setup make what a clean \
+                 checkout lacks (node_modules/), for example `setup = \"npm ci\"`)",
             ),
             (
                 Case {
