@@ -67,9 +67,11 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     let guard = ["sh".to_owned(), "ci.sh".to_owned()];
     let config = config::template(NewProject {
         setup: &[],
+        include: &[],
         guard: &guard,
         protected: &["ci.sh".to_owned()],
         watched: &[],
+        keep: &[],
         backend: BackendKind::Command,
         command: &agent,
     });

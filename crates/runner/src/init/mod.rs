@@ -258,9 +258,11 @@ impl InitChoice {
         let (setup, setup_why) = setup::detect(root);
         let config = config::template(NewProject {
             setup: &setup,
+            include: &[],
             guard: &guard,
             protected: &protected,
             watched: &watched,
+            keep: &[],
             backend,
             command: &[],
         });
