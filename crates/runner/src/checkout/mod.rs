@@ -3,6 +3,7 @@
 
 pub(crate) mod check;
 pub(crate) mod clean;
+pub(crate) mod prepare;
 pub(crate) mod root;
 pub(crate) mod trial;
 
@@ -283,7 +284,10 @@ pub(crate) struct CleanCheckout {
 impl CleanCheckout {
     /// A clean checkout in the private home of a project.
     pub(crate) fn of(git: &Git, config: &Config, commit: &str) -> Result<Self> {
-        CheckoutHome::of_project(git, config)?.clean_checkout(git, commit)
+        let clean = CheckoutHome::of_project(git, config)?.clean_checkout(git, commit)?;
+        // It is seen at its own path, not at the project's.
+        prepare::prepare(git, config, commit, false, clean.path())?;
+        Ok(clean)
     }
 
     /// What is checked out.

@@ -11,8 +11,8 @@ use runner_core::text::cut_front;
 
 use super::sweep::{TaskRunName, token_of};
 use super::{FleetRepo, ResultMerge, ResultMergeOutcome, WORKTREES, safe_name};
-use crate::checkout::Checkout;
 use crate::checkout::trial::{self, TrialEnd};
+use crate::checkout::{Checkout, prepare};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{FilterUse, Git};
@@ -102,6 +102,8 @@ impl FleetRepo {
         )?;
         // What is wrong with the config, the start of the run says.
         if let Ok(config) = Config::parse(order.config) {
+            let folder = checkout.project.root();
+            prepare::prepare(&self.git, &config, &begin, false, folder)?;
             set_up(&checkout, &config, context)?;
         }
         let run_id = safe_name(&order.name.run_id);
