@@ -255,6 +255,9 @@ pub(crate) struct InitArgs {
     /// What shall be true in the end: written to GOAL.md, its first line as the title
     #[arg(long, value_name = "TEXT", conflicts_with = "upgrade")]
     pub(crate) goal: Option<String>,
+    /// Do not try setup and guard in a clean checkout
+    #[arg(long)]
+    pub(crate) no_try: bool,
 }
 
 /// Options of `land`.

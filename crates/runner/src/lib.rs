@@ -33,7 +33,10 @@ pub use doctor::{
 pub use edit::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
 pub use error::{Error, ErrorCode, Result};
 pub use git::{Git, TreeEntry};
-pub use init::{InitGuess, InitOptions, InitReport, detect_guard, guess, init, split_words};
+pub use init::{
+    InitGuess, InitOptions, InitReport, InitTrial, InitTrialEnd, detect_guard, guess, init,
+    split_words, try_out,
+};
 pub use land::{
     AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandOutcome, LandReport, abandon, land,
 };

@@ -3,6 +3,7 @@
 
 pub(crate) mod check;
 pub(crate) mod clean;
+pub(crate) mod missing_variable;
 pub(crate) mod prepare;
 pub(crate) mod root;
 pub(crate) mod trial;
@@ -282,11 +283,13 @@ pub(crate) struct CleanCheckout {
 }
 
 impl CleanCheckout {
+    /// Whether programs see it at the project's own path; they see it at its own.
+    pub(crate) const HAS_MOUNTS: bool = false;
+
     /// A clean checkout in the private home of a project.
     pub(crate) fn of(git: &Git, config: &Config, commit: &str) -> Result<Self> {
         let clean = CheckoutHome::of_project(git, config)?.clean_checkout(git, commit)?;
-        // It is seen at its own path, not at the project's.
-        prepare::prepare(git, config, commit, false, clean.path())?;
+        prepare::prepare(git, config, commit, Self::HAS_MOUNTS, clean.path())?;
         Ok(clean)
     }
 
