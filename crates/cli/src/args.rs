@@ -192,7 +192,7 @@ pub(crate) enum CliCommand {
     },
     /// Check git, guard, agent, sandbox, disk and clock; each finding with its remedy
     Doctor {
-        /// Also run the guard at HEAD, outside and inside the sandbox
+        /// Also run the guard at HEAD, outside and inside the sandbox, and with planted breaks
         #[arg(long)]
         run_guard: bool,
     },

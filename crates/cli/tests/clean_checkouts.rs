@@ -385,3 +385,15 @@ fn submodules_are_filled_from_the_projects_own_clones() {
     set(&mut repo, "workspace.submodules", true);
     repo.runner(&["land"]).success();
 }
+
+#[test]
+fn a_variable_that_the_guard_lacks_is_named_in_the_hint() {
+    let script = "[ -n \"$RUNNER_ITER\" ] || : \"${SERVICE_URL:?not set}\"";
+    let mut repo = passed(&["sh", "-c", script], "auto");
+    repo.env("SERVICE_URL", "here");
+    let hint = "hint: pass SERVICE_URL on with [guard] env = [\"SERVICE_URL\"]";
+    repo.runner(&["verify", "a"]).code(1).says(hint);
+    repo.runner(&["land"]).code(1).says(hint);
+    set(&mut repo, "guard.env", json!(["SERVICE_URL"]));
+    repo.runner(&["land"]).success();
+}

@@ -28,7 +28,8 @@ mod step;
 
 pub use checkout::clean::{RemovedFolder, WorkspaceCleanOptions, WorkspaceCleanReport, clean};
 pub use doctor::{
-    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials, doctor,
+    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials,
+    PlantedBreak, doctor,
 };
 pub use edit::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
 pub use error::{Error, ErrorCode, Result};

@@ -91,6 +91,9 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
         }
         if !holds {
             out.say(&style::harmless(&result.output_tail));
+            if let Some(hint) = &result.hint {
+                out.say(&format!("hint: {hint}"));
+            }
         }
     }
     Ok(if holds { Exit::Success } else { Exit::Error })

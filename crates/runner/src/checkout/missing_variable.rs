@@ -51,6 +51,11 @@ pub(crate) fn find(output: &[u8], config: &Config) -> Vec<String> {
     named_as_missing(&String::from_utf8_lossy(output), &names)
 }
 
+/// What to do about the variables that a child's output says are missing.
+pub(crate) fn remedy_for(output: &[u8], config: &Config) -> Option<String> {
+    remedy(&find(output, config))
+}
+
 /// What to do about variables that are missing; `None` where there are none.
 pub(crate) fn remedy(names: &[String]) -> Option<String> {
     if names.is_empty() {

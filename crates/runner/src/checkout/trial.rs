@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use runner_core::config::Config;
+use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
 use crate::checkout::{Checkout, CleanCheckout};
@@ -57,14 +58,8 @@ pub(crate) fn run(
     limit: Duration,
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
-    if !checkout.is_set_up() {
-        if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
-            return Ok(failed);
-        }
-        if let Some(why) = changed_by_setup(checkout, config)? {
-            return Ok(not_started(why));
-        }
-        checkout.note_setup();
+    if let Some(failed) = make_ready(checkout, config, containment, context)? {
+        return Ok(failed);
     }
     let guard = CheckoutCommand {
         what: "guard",
@@ -73,6 +68,26 @@ pub(crate) fn run(
         limit,
     };
     run_command(&checkout.checkout, guard, config, containment, context)
+}
+
+/// Runs the setup of a clean checkout, once. What is returned is why the guard cannot run.
+pub(crate) fn make_ready(
+    checkout: &CleanCheckout,
+    config: &Config,
+    containment: Option<&Containment>,
+    context: &mut RunContext<'_>,
+) -> Result<Option<GuardTrial>> {
+    if checkout.is_set_up() {
+        return Ok(None);
+    }
+    if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
+        return Ok(Some(failed));
+    }
+    if let Some(why) = changed_by_setup(checkout, config)? {
+        return Ok(Some(not_started(why)));
+    }
+    checkout.note_setup();
+    Ok(None)
 }
 
 /// Makes what a checkout lacks, as the config says. What is returned is how that failed.
@@ -234,6 +249,20 @@ pub(crate) fn lacking(git: &Git) -> Vec<String> {
     let submodules = git.submodules().unwrap_or_default();
     names.extend(submodules.iter().map(|path| path.display().to_string()));
     names.retain(|name| !name.starts_with(".runner/"));
+    names
+}
+
+/// The same under a config: what it copies or fills is there.
+pub(crate) fn lacking_under(git: &Git, config: &Config) -> Vec<String> {
+    let copied = FolderGlobs::new(&config.workspace.include).ok();
+    let is_copied = |name: &str| copied.as_ref().is_some_and(|globs| globs.is_match(name));
+    let is_filled =
+        |name: &str| config.workspace.submodules && Git::open(&git.root().join(name)).is_ok();
+    let mut names = lacking(git);
+    names.retain(|name| {
+        let path = name.trim_end_matches('/');
+        !is_copied(path) && !is_filled(path)
+    });
     names
 }
 

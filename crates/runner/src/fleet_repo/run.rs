@@ -12,7 +12,7 @@ use runner_core::text::cut_front;
 use super::sweep::{TaskRunName, token_of};
 use super::{FleetRepo, ResultMerge, ResultMergeOutcome, WORKTREES, safe_name};
 use crate::checkout::trial::{self, TrialEnd};
-use crate::checkout::{Checkout, prepare};
+use crate::checkout::{Checkout, missing_variable, prepare};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{FilterUse, Git};
@@ -345,8 +345,8 @@ fn set_up(checkout: &Checkout, config: &Config, context: &mut RunContext<'_>) ->
     };
     let log = String::from_utf8_lossy(&failed.log);
     let tail = cut_front(log.trim_end(), TAIL_BYTES);
-    Err(
-        Error::new(ErrorCode::GuardFailed, format!("a session {why}\n{tail}"))
-            .hint("run [workspace] setup by hand in a fresh clone: it must work there"),
-    )
+    let hint = missing_variable::remedy_for(&failed.log, config).unwrap_or_else(|| {
+        "run [workspace] setup by hand in a fresh clone: it must work there".to_owned()
+    });
+    Err(Error::new(ErrorCode::GuardFailed, format!("a session {why}\n{tail}")).hint(hint))
 }

@@ -163,10 +163,10 @@ fn end_of(end: &TrialEnd, limit_secs: u64) -> InitTrialEnd {
 
 /// What to do about a guard that is not green.
 fn remedy(git: &Git, config: &Config, trial: &GuardTrial) -> String {
-    if let Some(variables) = missing_variable::remedy(&missing_variable::find(&trial.log, config)) {
+    if let Some(variables) = missing_variable::remedy_for(&trial.log, config) {
         return variables;
     }
-    let lacking: Vec<String> = trial::lacking(git)
+    let lacking: Vec<String> = trial::lacking_under(git, config)
         .into_iter()
         .filter(|name| !is_production(Path::new(name)))
         .collect();

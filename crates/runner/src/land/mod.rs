@@ -17,8 +17,8 @@ use runner_core::message::GuardProof;
 use runner_core::paths;
 use runner_core::text::cut_front;
 
-use crate::checkout::trial;
 use crate::checkout::trial::TrialEnd;
+use crate::checkout::{missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{Git, GitIdentity, GitMergeOutcome, GitStatus, WorkTree};
@@ -492,13 +492,16 @@ impl Lander<'_> {
             message.push('\n');
             message.push_str(cut_front(text.trim_end(), SHOWN_BYTES).as_ref());
         }
-        let lacking = trial::lacking(self.git);
+        let lacking = trial::lacking_under(self.git, config);
         let fresh = if lacking.is_empty() {
             String::new()
         } else {
             let names = trial::some_of(&lacking);
             format!(" (it ran in a fresh checkout, without {names})")
         };
+        if let Some(remedy) = missing_variable::remedy_for(&trial.log, config) {
+            return Err(Error::new(ErrorCode::GuardFailed, message).hint(remedy));
+        }
         Err(Error::new(ErrorCode::GuardFailed, message).hint(format!(
             "all of its output is in {}{fresh}; {}",
             path.display(),

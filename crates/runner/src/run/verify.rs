@@ -8,8 +8,8 @@ use runner_core::paths;
 use runner_core::text::cut_front;
 use runner_core::tree;
 
-use crate::checkout::trial;
 use crate::checkout::trial::TrialEnd;
+use crate::checkout::{missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, GitCommit, GitHistory};
 use crate::project::Project;
@@ -41,6 +41,8 @@ pub struct VerifyReport {
     pub tree_proven: bool,
     /// The end of the output.
     pub output_tail: String,
+    /// What may help where it is not green.
+    pub hint: Option<String>,
 }
 
 impl VerifyReport {
@@ -90,7 +92,10 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     };
     let log = trial.log;
     let text = String::from_utf8_lossy(&log);
+    let is_green = exit == Some(0);
+    let hint = || missing_variable::remedy_for(&log, &state.config);
     Ok(VerifyReport {
+        hint: (!is_green).then(hint).flatten(),
         node_id: node.to_owned(),
         same_log: sha256_hex(&log) == proof.log_sha256,
         tree_proven: proof.tree_proven,
