@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use runner_testkit::TestRepo;
-use scenario::bare;
+use scenario::{GOAL, bare, plan};
 use serde_json::{Value, json};
 
 /// A repository with these files, committed but for what its `.gitignore` names.
@@ -63,22 +63,6 @@ fn node(prefix: &str) -> TestRepo {
 }
 
 const NPM: &[&str] = &["npm", "install", "--no-audit", "--no-fund", "--offline"];
-
-#[test]
-fn npm() {
-    let repo = node("");
-    run(&repo, "", NPM);
-    repo.commit_all("Lock the packages");
-    let value = init(&repo, &[]);
-    assert_eq!(value["setup"]["command"], json!(["npm", "ci"]));
-    assert_eq!(value["guard"]["command"], json!(["npm", "test"]));
-    expect(&value, "green");
-    assert!(
-        !repo
-            .git(&["status", "--porcelain"])
-            .contains("node_modules")
-    );
-}
 
 #[test]
 fn packages_without_a_lock_file_are_copied() {
@@ -151,18 +135,6 @@ fn python(ignored: &str) -> TestRepo {
     write_wheel(&repo, "wheels/thing-1.0-py3-none-any.whl");
     repo.commit_all("Add what it needs");
     repo
-}
-
-#[test]
-fn pip_with_an_environment_of_each_checkout() {
-    let repo = python(".venv/\n__pycache__/\n");
-    let value = init(&repo, &[]);
-    let setup = "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt";
-    assert_eq!(value["setup"]["command"], json!(["sh", "-c", setup]));
-    let guard = &value["guard"]["command"];
-    assert_eq!(guard[0], ".venv/bin/python", "{value}");
-    expect(&value, "green");
-    assert!(!repo.exists(".venv"), "nothing is installed in the project");
 }
 
 #[test]
@@ -287,4 +259,93 @@ fn build_outputs_that_stay() {
         repo.read(".runner/state/config.toml")
             .contains("\nkeep = [\"target\"]\n")
     );
+}
+
+/// Goes from `init` to `land` with what init proposed, in a project whose packages git ignores;
+/// `prepare` is what the user did in the own checkout.
+fn from_init_to_land(mut repo: TestRepo, prepare: &[&str]) -> Value {
+    let value = init(&repo, &[]);
+    expect(&value, "green");
+    if !prepare.is_empty() {
+        run(&repo, "", prepare);
+    }
+    let setup = value["setup"]["command"].clone();
+    repo.config(|config| {
+        config.set("guard.command", value["guard"]["command"].clone());
+        config.set("guard.keep", value["keep"].clone());
+        config.set("workspace.include", value["include"].clone());
+        if !setup.is_null() {
+            config.set("workspace.setup", setup);
+        }
+    });
+    repo.write_config();
+    repo.write(".runner/GOAL.md", GOAL);
+    repo.agent("echo done > \"$RUNNER_NODE_ID.txt\"; out done 'wrote it'");
+    repo.runner(&["start", "--no-guard-check"]).success();
+    plan(&repo, &["a"]);
+    repo.runner(&["loop"]).success();
+    repo.runner(&["land"]).success();
+    assert_eq!(repo.git(&["show", "HEAD:a.txt"]), "done");
+    assert!(repo.private_checkouts().is_empty());
+    value
+}
+
+#[test]
+fn npm_from_init_to_land() {
+    let repo = node("");
+    run(&repo, "", NPM);
+    repo.commit_all("Lock the packages");
+    let value = from_init_to_land(repo, &[]);
+    assert_eq!(value["setup"]["command"], json!(["npm", "ci"]));
+    assert_eq!(value["guard"]["command"], json!(["npm", "test"]));
+}
+
+#[test]
+fn copied_packages_from_init_to_land() {
+    let repo = node("");
+    run(
+        &repo,
+        "",
+        &[NPM, &["--no-package-lock", "--install-links"]].concat(),
+    );
+    from_init_to_land(repo, &[]);
+}
+
+#[test]
+fn a_package_in_a_subfolder_from_init_to_land() {
+    let repo = node("packages/web/");
+    run(&repo, "packages/web", NPM);
+    repo.commit_all("Lock the packages");
+    from_init_to_land(repo, &[]);
+}
+
+#[test]
+fn pip_from_init_to_land() {
+    let repo = python(".venv/\n__pycache__/\n");
+    let setup = "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt";
+    let value = from_init_to_land(repo, &["sh", "-c", setup]);
+    assert_eq!(value["setup"]["command"], json!(["sh", "-c", setup]));
+    assert_eq!(value["guard"]["command"][0], ".venv/bin/python", "{value}");
+}
+
+#[test]
+fn cargo_from_init_to_land() {
+    let mut repo = project(&[
+        (".gitignore", "/target\n"),
+        (
+            "Cargo.toml",
+            "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+        ),
+        (
+            "Cargo.lock",
+            "version = 3\n\n[[package]]\nname = \"a\"\nversion = \"0.1.0\"\n",
+        ),
+        ("src/lib.rs", "#[test]\nfn works() {}\n"),
+    ]);
+    // Where the toolchain of this machine is; the rest of its home is not for tests.
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let rustup =
+        std::env::var_os("RUSTUP_HOME").map_or(Path::new(&home).join(".rustup"), Into::into);
+    repo.env("RUSTUP_HOME", rustup);
+    from_init_to_land(repo, &[]);
 }

@@ -80,7 +80,7 @@ setup = {setup}
 setup_inputs = []
 setup_timeout_secs = {setup_timeout_secs}
 # Globs of files and folders of your checkout that git ignores and that are copied there, such
-# as ".env"; the patterns of a file .worktreeinclude count too. They are never committed.
+# as ".env"; the patterns of a file .worktreeinclude count too.
 include = {include}
 # Fill submodules from your own clones of them.
 submodules = {submodules}
