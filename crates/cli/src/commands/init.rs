@@ -70,7 +70,11 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
         ));
     }
     if let Some((argv, why)) = &report.setup {
-        out.say(&format!("setup:     {} ({why})", argv.join(" ")));
+        let shown = match argv.as_slice() {
+            [shell, option, script] if shell == "sh" && option == "-c" => script.clone(),
+            words => words.join(" "),
+        };
+        out.say(&format!("setup:     {shown} ({why})"));
     }
     if !report.include.is_empty() {
         out.say(&format!(

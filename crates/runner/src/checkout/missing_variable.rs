@@ -31,8 +31,10 @@ const MISSING: &[&str] = &[
     "keyerror",
     "notpresent",
     "expected env",
-    "none",
 ];
+
+/// What every shell sets for itself, and says nothing about the project.
+const OF_SHELLS: &[&str] = &["PWD", "OLDPWD", "SHLVL", "HOSTNAME", "MAIL"];
 
 /// The variables of this process that a child's output says are missing, and that neither the
 /// runner nor the config passes on.
@@ -43,7 +45,8 @@ pub(crate) fn find(output: &[u8], config: &Config) -> Vec<String> {
         .collect();
     let listed = [&config.workspace.env, &config.guard.env];
     let is_passed = |name: &String| {
-        passed.iter().any(|passed| passed == name.as_str())
+        OF_SHELLS.contains(&name.as_str())
+            || passed.iter().any(|passed| passed == name.as_str())
             || listed.iter().any(|list| list.contains(name))
     };
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

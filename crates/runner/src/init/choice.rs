@@ -52,6 +52,13 @@ impl InitChoice {
         }
     }
 
+    /// The guard's program, where it is not there and setup does not make it.
+    pub(super) fn missing_program(&self, root: &Path) -> Option<String> {
+        let program = self.guard.0.first()?;
+        let is_made = program.contains('/') && !self.setup.0.is_empty();
+        (!is_made && !detect::is_there(root, program)).then(|| program.clone())
+    }
+
     /// What was asked for, else what the project looks like, from where `init` was called.
     pub(super) fn of_project(root: &Path, start: &Path, options: &InitOptions) -> Result<Self> {
         let git = Git::open(root).ok();

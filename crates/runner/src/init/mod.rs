@@ -107,6 +107,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         Some(earlier) => InitChoice::of_run(earlier),
         None => InitChoice::of_project(&root, start, options)?,
     };
+    let missing = choice.missing_program(&root);
     let mut files = first_files(choice.text, goal_text(options.goal.as_deref())?);
     let instructions = earlier.as_ref().and_then(|it| it.instructions.clone());
     files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, InitFileKind::Yours)));
@@ -115,12 +116,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         root: root.clone(),
         written: Vec::new(),
         replaced: None,
-        missing: choice
-            .guard
-            .0
-            .first()
-            .cloned()
-            .filter(|program| !detect::is_there(&root, program)),
+        missing,
         setup: Some(choice.setup).filter(|(argv, _)| !options.upgrade && !argv.is_empty()),
         include: Some(choice.include)
             .filter(|_| !options.upgrade)
@@ -177,10 +173,9 @@ pub struct InitGuess {
 /// Finds out what `init` would; nothing is written.
 pub fn guess(root: &Path) -> Result<InitGuess> {
     let choice = InitChoice::of_project(root, root, &InitOptions::default())?;
-    let program = choice.guard.0.first().cloned();
     Ok(InitGuess {
         config: String::from_utf8_lossy(&choice.text).into_owned(),
-        missing: program.filter(|program| !detect::is_there(root, program)),
+        missing: choice.missing_program(root),
         guard: choice.guard,
         backend: choice.backend,
     })

@@ -11,7 +11,7 @@ use runner_core::config::Config;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, SUBMODULE, TreeEntry, split_nul};
+use crate::git::{FilterUse, Git, SUBMODULE, TreeEntry, split_nul};
 
 /// Where git keeps the names and paths of submodules.
 const MODULES_FILE: &str = ".gitmodules";
@@ -158,25 +158,19 @@ fn refuse_links(folder: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the files of a submodule's commit into an empty folder.
+/// Writes the files of a submodule's commit into an empty folder, in the way in which the commit
+/// around it was checked out: every object compared with its name, no hook, no filter of the user's.
 fn write_files(clone: &Path, link: &TreeEntry, target: &Path, path: &Path) -> Result<()> {
-    // No file of a commit can have this name: it is the way to open the clone with this work
-    // tree, then the private index, and then it is removed.
     let own = target.join(".git");
-    let mut text = b"gitdir: ".to_vec();
-    text.extend(clone.as_os_str().as_bytes());
+    // A clone is opened by the folder that leads to it.
+    let text = [b"gitdir: ", clone.as_os_str().as_bytes()].concat();
     fs::write(&own, text).map_err(|error| files::at(&own, error))?;
     let git = Git::open(target);
     files::remove_if_there(&own)?;
     let git = git?;
-    let settings = closed_settings(&git)?;
-    let mut env: Vec<(&str, &OsStr)> = settings
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_os_str()))
-        .collect();
-    env.push(("GIT_INDEX_FILE", own.as_os_str()));
-    env.push(("GIT_NO_LAZY_FETCH", "1".as_ref()));
     let spec = format!("{}^{{commit}}", link.oid);
+    // What a partial clone has left out is not fetched.
+    let env = [("GIT_NO_LAZY_FETCH", OsStr::new("1"))];
     if git
         .write_with(&["cat-file", "-e", &spec], None, &env)
         .is_err()
@@ -186,7 +180,7 @@ fn write_files(clone: &Path, link: &TreeEntry, target: &Path, path: &Path) -> Re
             format!(
                 "cannot fill submodule {}: your clone of it does not have commit {}",
                 path.display(),
-                &link.oid
+                link.oid
             ),
         )
         .hint(format!(
@@ -194,52 +188,17 @@ fn write_files(clone: &Path, link: &TreeEntry, target: &Path, path: &Path) -> Re
             path.display()
         )));
     }
-    let written = git
-        .write_with(&["read-tree", &link.oid], None, &env)
-        .and_then(|_| git.write_with(&["checkout-index", "--all", "--force"], None, &env));
-    files::remove_if_there(&own)?;
-    written.map(drop)
-}
-
-/// Settings in the environment that keep whatever the clone is set to from starting a program or
-/// reaching the network: filter drivers, attributes of the user's, protocols.
-fn closed_settings(git: &Git) -> Result<Vec<(String, OsString)>> {
-    let found = git.ask(&[
-        "config",
-        "--includes",
-        "-z",
-        "--name-only",
-        "--get-regexp",
-        r"^filter\.",
-    ])?;
-    let mut pairs: Vec<(Vec<u8>, &str)> = vec![
-        (b"core.attributesFile".to_vec(), "/dev/null"),
-        (b"core.autocrlf".to_vec(), "false"),
-        (b"core.sparseCheckout".to_vec(), "false"),
-        (b"protocol.allow".to_vec(), "never"),
-    ];
-    for key in split_nul(&found.unwrap_or_default()) {
-        let Some(dot) = key.iter().rposition(|byte| *byte == b'.') else {
-            continue;
-        };
-        for (setting, value) in [
-            ("smudge", ""),
-            ("process", ""),
-            ("clean", ""),
-            ("required", "false"),
-        ] {
-            pairs.push(([&key[..=dot], setting.as_bytes()].concat(), value));
-        }
-    }
-    let mut env = vec![(
-        "GIT_CONFIG_COUNT".to_owned(),
-        pairs.len().to_string().into(),
-    )];
-    for (index, (key, value)) in pairs.into_iter().enumerate() {
-        env.push((format!("GIT_CONFIG_KEY_{index}"), OsString::from_vec(key)));
-        env.push((format!("GIT_CONFIG_VALUE_{index}"), value.into()));
-    }
-    Ok(env)
+    git.borrow_into(target, &link.oid, FilterUse::Off)
+        .map_err(|error| Error {
+            message: format!(
+                "cannot fill submodule {}: {}",
+                path.display(),
+                error.message
+            ),
+            ..error
+        })?;
+    // A repository in a submodule would be one more that a session could plant settings in.
+    Ok(files::remove_if_there(&own)?)
 }
 
 #[cfg(test)]
@@ -310,8 +269,7 @@ mod tests {
 
     fn checkout(git: &Git, commit: &str, folder: &Path) {
         fs::create_dir(folder).unwrap();
-        git.borrow_into(folder, commit, crate::git::FilterUse::Off)
-            .unwrap();
+        git.borrow_into(folder, commit, FilterUse::Off).unwrap();
     }
 
     #[test]
@@ -372,6 +330,31 @@ mod tests {
         assert_eq!(filled, [] as [PathBuf; 0]);
         let off = Config::parse("[workspace]\nsubmodules = false\n").unwrap();
         assert!(fill_submodules(&git, &off, &head, &to).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_object_that_is_not_what_its_name_says_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (git, head) = project(folder.path());
+        let clone = Git::open(&git.root().join("libs/b")).unwrap();
+        let at = |spec: &str| {
+            let id = clone.line(&["rev-parse", spec]).unwrap();
+            clone
+                .git_dir()
+                .join("objects")
+                .join(&id[..2])
+                .join(&id[2..])
+        };
+        let (file, other) = (at("HEAD:b.txt"), at("HEAD:.gitattributes"));
+        fs::remove_file(&file).unwrap();
+        fs::copy(&other, &file).unwrap();
+        let to = folder.path().join("checkout");
+        checkout(&git, &head, &to);
+        let error = fill_submodules(&git, &Config::default(), &head, &to).unwrap_err();
+        assert!(
+            error.message.contains("not what their names say"),
+            "{error}"
+        );
     }
 
     #[test]
