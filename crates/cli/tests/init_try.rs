@@ -7,8 +7,9 @@ mod scenario;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use runner_testkit::TestRepo;
+use runner_testkit::{TestRepo, assert_no_process, eventually};
 use scenario::{GOAL, bare, plan};
 use serde_json::{Value, json};
 
@@ -239,6 +240,28 @@ fn a_repository_without_a_commit_has_nothing_to_try() {
             .contains("no commit yet")
     );
     assert!(Path::new(value["root"].as_str().unwrap()).is_dir());
+}
+
+#[test]
+fn an_interrupt_ends_the_try_and_keeps_the_files() {
+    let repo = bare();
+    let guard = "sh -c 'sleep 600'";
+    let running = repo.spawn_runner(&["init", "--guard", guard]);
+    eventually("the guard", Duration::from_secs(30), || {
+        !repo.private_checkouts().is_empty()
+    });
+    eventually("the files", Duration::from_secs(30), || {
+        repo.exists(".runner/state/config.toml")
+    });
+    running.signal("INT");
+    let run = running.wait().code(130);
+    assert!(
+        run.stderr.contains("the files of .runner/ are written"),
+        "{}",
+        run.describe()
+    );
+    assert!(repo.private_checkouts().is_empty());
+    assert_no_process(&repo.root().display().to_string());
 }
 
 #[test]

@@ -146,6 +146,7 @@ fn find_guard(
     }
     let in_folder = |folder: PathBuf| {
         let (argv, why) = detect::found(&root.join(&folder))?;
+        let argv = as_locked(root, &folder, argv);
         let why = if folder.as_os_str().is_empty() {
             why
         } else {
@@ -180,6 +181,25 @@ fn find_guard(
     }))
 }
 
+/// A guard of a package whose lock file lies in a folder above it: started by what wrote that.
+fn as_locked(root: &Path, folder: &Path, argv: Vec<String>) -> Vec<String> {
+    let is_above = |name: &str| {
+        let above = folder.ancestors().skip(1);
+        above
+            .into_iter()
+            .any(|above| root.join(above).join(name).is_file())
+    };
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let line = match words.as_slice() {
+        ["npm", "test"] if is_above("pnpm-lock.yaml") => "pnpm test",
+        ["npm", "test"] if is_above("yarn.lock") => "yarn test",
+        ["python3", "-m", "pytest"] if is_above("uv.lock") => "uv run pytest",
+        ["python3", "-m", "pytest"] if is_above("poetry.lock") => "poetry run pytest",
+        _ => return argv,
+    };
+    line.split(' ').map(str::to_owned).collect()
+}
+
 /// Globs of a package as they are from the root.
 fn below(folder: &Path, globs: Vec<String>) -> Vec<String> {
     if folder.as_os_str().is_empty() {
@@ -187,4 +207,29 @@ fn below(folder: &Path, globs: Vec<String>) -> Vec<String> {
     }
     let globs = globs.iter().map(|glob| folder.join(glob));
     globs.map(|glob| glob.display().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_below_a_lock_file() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (lock, line, expected) in [
+            ("pnpm-lock.yaml", "npm test", "pnpm test"),
+            ("yarn.lock", "npm test", "yarn test"),
+            ("package-lock.json", "npm test", "npm test"),
+            ("uv.lock", "python3 -m pytest", "uv run pytest"),
+            ("poetry.lock", "python3 -m pytest", "poetry run pytest"),
+            ("uv.lock", "make test", "make test"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            std::fs::write(root.path().join(lock), "").unwrap();
+            let below = as_locked(root.path(), Path::new("packages/a"), words(line));
+            assert_eq!(below.join(" "), expected, "{lock}");
+            let here = as_locked(root.path(), Path::new(""), words(line));
+            assert_eq!(here.join(" "), line, "{lock}");
+        }
+    }
 }

@@ -46,7 +46,12 @@ pub(super) struct PythonGuess {
 
 pub(super) fn propose(input: &SetupInput<'_>) -> Option<PythonGuess> {
     let folder = input.root.join(input.folder);
-    if LOCKS.iter().any(|name| folder.join(name).is_file()) {
+    let is_locked = |above: &Path| {
+        LOCKS
+            .iter()
+            .any(|name| input.root.join(above).join(name).is_file())
+    };
+    if input.folder.ancestors().any(is_locked) {
         return None;
     }
     let has = |name: &&&str| folder.join(name).join("pyvenv.cfg").is_file();
@@ -71,7 +76,10 @@ pub(super) fn propose(input: &SetupInput<'_>) -> Option<PythonGuess> {
                 ..PythonGuess::default()
             });
         }
-        ([], Some(_)) => installs_itself(&folder)?,
+        ([], Some(_)) => match installs_itself(&folder) {
+            Some(install) => install,
+            None => return Some(unlisted(&path)),
+        },
         (lists, _) => lists
             .iter()
             .map(|name| format!("-r {name}"))
@@ -102,6 +110,18 @@ pub(super) fn propose(input: &SetupInput<'_>) -> Option<PythonGuess> {
         guard,
         ..PythonGuess::default()
     })
+}
+
+/// An environment whose packages no file names.
+fn unlisted(environment: &Path) -> PythonGuess {
+    let environment = environment.display();
+    PythonGuess {
+        note: Some(format!(
+            "no file says what {environment}/ holds, and a copy of it would use your own checkout: write a list with \
+             `{environment}/bin/pip freeze > requirements.txt` and run `runner init --force` for a setup"
+        )),
+        ..PythonGuess::default()
+    }
 }
 
 /// A guessed guard as the environment's own interpreter starts it.
@@ -246,5 +266,6 @@ mod tests {
             true,
             "",
         );
+        check(&[IGNORED, MADE], "python3 -m pytest", true, "note");
     }
 }
