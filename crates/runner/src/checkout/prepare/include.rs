@@ -126,7 +126,8 @@ fn is_pinned(path: &Path, folders: &[PathBuf]) -> Result<bool> {
     }
     if meta.is_dir() {
         for entry in fs::read_dir(path).map_err(|error| files::at(path, error))? {
-            if is_pinned(&entry?.path(), folders)? {
+            let entry = entry?;
+            if entry.file_name() != ".git" && is_pinned(&entry.path(), folders)? {
                 return Ok(true);
             }
         }
@@ -242,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A repository with one commit and these files; `None` as text: a folder.
+    /// A repository with these files, none of them tracked, and a folder to copy to.
     fn project(files: &[(&str, &str)]) -> (tempfile::TempDir, Git) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("project");
@@ -312,6 +313,22 @@ mod tests {
         let copied = copy_included(&git, &Config::default(), false, &to).unwrap();
         let expected = ["a.local", "deep/b.local", "secrets/key"];
         assert_eq!(copied, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_repository_in_an_ignored_folder_comes_without_its_git() {
+        let (folder, git) = project(&[(".gitignore", "deps/\n")]);
+        let inner = git.root().join("deps/lib");
+        fs::create_dir_all(&inner).unwrap();
+        Git::init(&inner).unwrap();
+        fs::write(inner.join("lib.txt"), "x").unwrap();
+        let hook = inner.join(".git/hooks/tool");
+        fs::create_dir_all(hook.parent().unwrap()).unwrap();
+        symlink(git.root(), &hook).unwrap();
+        let to = folder.path().join("checkout");
+        copy_included(&git, &config(r#""deps""#), false, &to).unwrap();
+        assert!(to.join("deps/lib/lib.txt").is_file());
+        assert!(!to.join("deps/lib/.git").exists());
     }
 
     #[test]
