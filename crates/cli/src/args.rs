@@ -97,7 +97,12 @@ pub(crate) enum CliCommand {
         /// there is refused otherwise
         #[arg(long)]
         no_guard_check: bool,
+        /// Leave the checkout where it is instead of going to the run's branch
+        #[arg(long)]
+        stay: bool,
     },
+    /// Bring the checkout of the run's branch to where the run is
+    Follow,
     /// Check layout, config, tree and run identity; all findings at once
     Validate,
     /// Print the leaf that the next step would take
@@ -193,7 +198,7 @@ pub(crate) enum CliCommand {
     },
     /// Check git, guard, agent, sandbox, disk and clock; each finding with its remedy
     Doctor {
-        /// Also run the guard at HEAD, outside and inside the sandbox
+        /// Also run the guard at HEAD, outside and inside the sandbox, and with planted breaks
         #[arg(long)]
         run_guard: bool,
     },
@@ -256,6 +261,9 @@ pub(crate) struct InitArgs {
     /// What shall be true in the end: written to GOAL.md, its first line as the title
     #[arg(long, value_name = "TEXT", conflicts_with = "upgrade")]
     pub(crate) goal: Option<String>,
+    /// Do not try setup and guard in a clean checkout
+    #[arg(long)]
+    pub(crate) no_try: bool,
 }
 
 /// Options of `land`.

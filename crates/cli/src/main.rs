@@ -56,7 +56,15 @@ fn run(args: &Args, out: &mut OutputGate) -> runner::Result<Exit> {
         CliCommand::Start {
             run,
             no_guard_check,
-        } => commands::start::run(dir, run.as_deref(), !no_guard_check, out),
+            stay,
+        } => {
+            let options = runner::StartOptions {
+                check_guard: !no_guard_check,
+                stay: *stay,
+            };
+            commands::start::run(dir, run.as_deref(), options, out)
+        }
+        CliCommand::Follow => commands::catch_up::run(dir, out),
         CliCommand::Validate => commands::look::validate(dir, out),
         CliCommand::Select => commands::look::select(dir, out),
         CliCommand::Why { node } => commands::task::why_node_or_task(dir, node.as_deref(), out),

@@ -332,7 +332,7 @@ fn a_signal_in_the_middle_of_a_command_leaves_no_process() {
             stub.play(&Scene::recorded(&format!("{cli}-cut")).after(tool));
             let repo = &stub.repo;
             let running = repo.spawn_runner(&["loop"]);
-            eventually("the command", LONG, || repo.exists("child"));
+            eventually("the command", LONG, || repo.workspace("child").exists());
             running.signal("TERM");
             running.wait_within(LONG).code(130).says("interrupted");
             assert_no_process(&repo.root().display().to_string());

@@ -284,7 +284,7 @@ fn what_an_interrupted_session_used_counts() {
         &Scene::of(&[message("m1", 900, 20)]).after("echo x > here\nsetsid sleep 1000 & wait\n"),
     );
     let running = repo.spawn_runner(&["loop"]);
-    eventually("the session", LONG, || repo.exists("here"));
+    eventually("the session", LONG, || repo.workspace("here").exists());
     running.signal("TERM");
     running.wait_within(LONG).code(130);
     stub.play(&retrying(80, 10, 0.0));

@@ -210,15 +210,18 @@ fn two_hundred_mebibytes_of_output() {
 #[test]
 fn the_logs_say_what_came_out_of_the_pipes() {
     let repo = repo_with(
-        "echo true words; for f in .runner/iterations/*/*/guard.log; do [ -s $HOME/forge ] && { rm -f $f; mkfifo $f; } || echo forged > $f; done\n",
+        "echo true words; for f in $HOME/../repo/.runner/iterations/*/*/guard.log; do [ -s $HOME/forge ] && { rm -f $f; mkfifo $f; } || echo forged > $f; done\n",
         |_| {},
     );
     for forge in ["", "x"] {
         fs::write(repo.root().join("home/forge"), forge).unwrap();
         let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        repo.agent("echo said; echo forged > \"${RUNNER_OUTPUT_PATH%/*}/executor.log\"; add_child root x$RUNNER_ITER 1 X; out decomposed x");
+        let log = "$AGENT_DIR/../repo/.runner/iterations/$RUNNER_RUN_ID/$RUNNER_ITER/executor.log";
+        repo.agent(&format!(
+            "echo said; echo forged > \"{log}\"; add_child root x$RUNNER_ITER 1 X; out decomposed x"
+        ));
         if repo.tree()["children"][0].is_object() {
-            repo.agent("echo said; rm \"${RUNNER_OUTPUT_PATH%/*}/executor.log\"; out done x");
+            repo.agent(&format!("echo said; rm \"{log}\"; out done x"));
         }
         let (run, json) = step(&repo);
         assert_eq!(json["class"], "ok", "{}", run.describe());

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use runner_testkit::{TestRepo, eventually, write_program};
-use scenario::planned;
+use scenario::{GOAL, bare, plan, planned};
 use serde_json::{Value, json};
 
 const AGENT: &str = "echo \"$RUNNER_NODE_ID\" > \"$RUNNER_NODE_ID.txt\"; out done 'wrote it'";
@@ -56,18 +56,14 @@ fn setup_makes_what_git_ignores() {
     let mut repo = planned(&["a"], AGENT, &guard);
     repo.write(".git/info/exclude", "deps/\n");
     repo.write("deps/lib", "installed by hand\n");
-    repo.runner(&["loop"]).success();
-    let refused = repo.runner(&["land"]);
-    assert!(
-        refused.stderr.contains("without deps/"),
-        "{}",
-        refused.describe()
-    );
+    // What lies in the user's checkout is in no commit.
+    assert_eq!(repo.runner(&["step", "--json"]).json()["guard"], "fail");
     set(
         &mut repo,
         "workspace.setup",
         "mkdir deps && cp README.md deps/lib",
     );
+    repo.runner(&["loop"]).success();
     repo.runner(&["verify", "a"]).success();
     repo.runner(&["land"]).success();
     assert_eq!(repo.read("deps/lib"), "installed by hand\n");
@@ -191,7 +187,7 @@ fn what_a_killed_runner_left_is_cleaned() {
     // A project that is gone leaves nothing behind, either.
     fs::remove_dir_all(repo.path(".git")).unwrap();
     let all = repo.runner(&["clean", "--all", "--json"]).success().json();
-    assert_eq!(all["removed"].as_array().unwrap().len(), 1, "{all}");
+    assert_eq!(all["removed"].as_array().unwrap().len(), 2, "{all}");
     let root = repo.root().join("home/.local/state/runner");
     assert_eq!(fs::read_dir(root).unwrap().count(), 0);
 }
@@ -278,10 +274,123 @@ fn setup_may_not_change_what_is_judged() {
         ),
         (
             "git checkout -q --detach HEAD~1",
-            "setup checked out another commit",
+            "setup changed files of the commit: ",
         ),
     ] {
         set(&mut repo, "workspace.setup", setup);
         repo.runner(&["verify", "a"]).code(1).says(words);
     }
+}
+
+#[test]
+fn ignored_files_that_the_config_names_are_copied() {
+    let guard = [
+        "sh",
+        "-c",
+        "grep -q here .env && test -L deps/link && test ! -e other.env && \
+         { [ -n \"$RUNNER_ITER\" ] || echo written >> .env; }",
+    ];
+    let mut repo = planned(&["a"], AGENT, &guard);
+    repo.write(".git/info/exclude", ".env\ndeps/\n*.env\n*.local\n");
+    repo.write(".env", "SERVICE=here\n");
+    repo.write("deps/lib", "installed by hand\n");
+    symlink("lib", repo.path("deps/link")).unwrap();
+    repo.write("other.env", "not named\n");
+    assert_eq!(repo.runner(&["step", "--json"]).json()["guard"], "fail");
+    set(&mut repo, "workspace.include", json!([".env", "deps/"]));
+    repo.runner(&["loop"]).success();
+    repo.runner(&["verify", "a"]).success();
+    assert_eq!(repo.read(".env"), "SERVICE=here\n", "it is a copy");
+    // The same by the file that other tools read too.
+    set(&mut repo, "workspace.include", json!([]));
+    repo.write(
+        ".git/info/exclude",
+        ".env\ndeps/\n*.env\n.worktreeinclude\n",
+    );
+    repo.write(".worktreeinclude", "/.env\ndeps/\nREADME.md\n");
+    repo.runner(&["verify", "a"]).success();
+    repo.runner(&["land"]).success();
+    assert!(!repo.git(&["ls-files"]).contains(".env"));
+}
+
+#[test]
+fn a_copied_environment_that_leads_back_is_refused() {
+    // Where it would not be seen at the project's own path.
+    let mut repo = passed(&["true"], "off");
+    repo.write(".git/info/exclude", ".venv/\n");
+    let config = format!(
+        "command = python3 -m venv {}/.venv\n",
+        repo.path("").display()
+    );
+    repo.write(".venv/pyvenv.cfg", config);
+    set(&mut repo, "workspace.include", json!([".venv"]));
+    repo.runner(&["verify", "a"])
+        .code(1)
+        .says("cannot copy .venv into a checkout: .venv/pyvenv.cfg names")
+        .says("let [workspace] setup make .venv");
+}
+
+#[test]
+fn submodules_are_filled_from_the_projects_own_clones() {
+    let mut repo = bare();
+    let library = repo.root().join("library");
+    let commands: [&[&str]; 2] = [
+        &["init", "--quiet", library.to_str().unwrap()],
+        &[
+            "-C",
+            library.to_str().unwrap(),
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "x",
+        ],
+    ];
+    for command in commands {
+        repo.git(command);
+    }
+    fs::write(library.join("lib.txt"), "shared\n").unwrap();
+    repo.git(&["-C", library.to_str().unwrap(), "add", "--all"]);
+    repo.git(&[
+        "-C",
+        library.to_str().unwrap(),
+        "commit",
+        "--quiet",
+        "-m",
+        "Add it",
+    ]);
+    let url = library.to_str().unwrap();
+    repo.git(&[
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "--quiet",
+        url,
+        "lib",
+    ]);
+    repo.commit_all("Add the library");
+    repo.agent(AGENT);
+    repo.start_run(GOAL, &["grep", "-q", "shared", "lib/lib.txt"]);
+    plan(&repo, &["a"]);
+    repo.runner(&["loop"]).success();
+    // Nothing is fetched: the library may be gone.
+    fs::remove_dir_all(&library).unwrap();
+    repo.runner(&["verify", "a"]).success();
+    set(&mut repo, "workspace.submodules", false);
+    repo.runner(&["verify", "a"]).code(1);
+    set(&mut repo, "workspace.submodules", true);
+    repo.runner(&["land"]).success();
+}
+
+#[test]
+fn a_variable_that_the_guard_lacks_is_named_in_the_hint() {
+    let script = "[ -n \"$RUNNER_ITER\" ] || : \"${SERVICE_URL:?not set}\"";
+    let mut repo = passed(&["sh", "-c", script], "auto");
+    repo.env("SERVICE_URL", "here");
+    let hint = "hint: pass SERVICE_URL on with [guard] env = [\"SERVICE_URL\"]";
+    repo.runner(&["verify", "a"]).code(1).says(hint);
+    repo.runner(&["land"]).code(1).says(hint);
+    set(&mut repo, "guard.env", json!(["SERVICE_URL"]));
+    repo.runner(&["land"]).success();
 }

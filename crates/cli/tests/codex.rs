@@ -442,7 +442,7 @@ fn a_signal_in_the_middle_of_a_command_leaves_no_process() {
         );
         let repo = &stage.repo;
         let running = stage.spawn(&["loop"]);
-        eventually("the command", LONG, || repo.exists("child"));
+        eventually("the command", LONG, || repo.workspace("child").exists());
         running.signal("TERM");
         let run = running.wait_within(LONG).code(130);
         assert_no_process(&repo.root().display().to_string());

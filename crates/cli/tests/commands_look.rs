@@ -397,7 +397,6 @@ fn looking_changes_nothing() {
     step(&repo);
     // A file that git would love to note in its index as unchanged.
     repo.write("README.md", "# A project\n");
-    std::fs::remove_dir_all(repo.path(".runner/context")).unwrap();
     let before = everything(&repo);
     for args in [
         &["validate"][..],
@@ -423,7 +422,6 @@ fn in_a_clone_without_logs() {
     let repo = planned(&["a", "b"], DONE, &["true"]);
     step(&repo);
     std::fs::remove_dir_all(repo.path(".runner/iterations")).unwrap();
-    std::fs::remove_dir_all(repo.path(".runner/context")).unwrap();
     let status = json_of(&repo, &["status"]);
     assert_eq!(
         (&status["next_iter"], &status["iterations"]),

@@ -60,8 +60,10 @@ fn nothing_outside_can_be_written_by_agent_or_guard() {
                     "{mechanism} {who} {place}"
                 );
             }
-            assert_eq!(repo.read(format!("sub/{who}")), "x\n");
         }
+        // What a guard writes is no part of any commit.
+        assert_eq!(repo.read("sub/agent"), "x\n");
+        assert!(!repo.exists("sub/guard"));
         for name in ["planted", "planted-folder", "home/planted"] {
             assert!(!repo.root().join(name).exists(), "{mechanism} {name}");
         }
@@ -80,20 +82,23 @@ fn what_belongs_to_the_runner_is_refused_at_once_or_found_out() {
         let before = repo.read(".runner/state/config.toml");
         let report = step(&repo, mechanism);
         let changed = ["config", "goal", "git", "hook"].map(|name| tried(&repo, name));
+        // Its repository is its own.
+        let own = [changed[0], changed[1], true, false];
+        assert_eq!(changed, own, "{mechanism}");
         if mechanism == "bubblewrap" {
-            assert_eq!(changed, [false; 4]);
+            assert_eq!(changed[..2], [false; 2]);
             assert_eq!(
                 (&report["class"], &report["passes"]),
                 (&json!("ok"), &json!(true))
             );
         } else {
-            assert_eq!(changed, [true; 4]);
+            assert_eq!(changed[..2], [true; 2]);
             assert_eq!(
                 (&report["class"], &report["attempts"]),
                 (&json!("agent_error"), &json!(1))
             );
             let found = repo.meta(1)["facts"]["owned_changed"].to_string();
-            for name in ["config.toml", "GOAL.md", ".git/config", "post-commit"] {
+            for name in ["config.toml", "GOAL.md"] {
                 assert!(found.contains(name), "{name} in {found}");
             }
         }
@@ -112,8 +117,9 @@ fn a_guard_cannot_change_what_it_is_judged_by() {
         let report = step(&repo, mechanism);
         let changed = tried(&repo, "config");
         assert_eq!(changed, mechanism == "landlock");
-        let class = if changed { "agent_error" } else { "ok" };
-        assert_eq!(report["class"], class, "{mechanism}");
+        assert_eq!(report["class"], "ok", "{mechanism}");
+        let guard = if changed { "fail" } else { "pass" };
+        assert_eq!(report["guard"], guard, "{mechanism}");
         assert_eq!(report["passes"], !changed);
     }
 }
@@ -305,7 +311,7 @@ fn required_refuses_without_any_and_auto_goes_on_with_a_remark() {
 #[test]
 fn further_folders_become_writable_by_name_alone() {
     let agent = "try named 'echo x > ~/named/file'\n\
-        try absolute 'echo x > ../absolute/file'\n\
+        try absolute 'echo x > ~/../absolute/file'\n\
         try cache 'echo x > ~/.cache/file'\n\
         try other 'echo x > ~/other/file'\nout done tried";
     for mechanism in MECHANISMS {
@@ -341,8 +347,9 @@ fn further_folders_become_writable_by_name_alone() {
 
 #[test]
 fn switched_off_it_leaves_everything_open() {
-    let agent = "try outside 'echo x > ../outside'\nout done tried";
-    let repo = started("none", agent, &["test", "-f", "../outside"], |config| {
+    let agent = "try outside 'echo x > ~/../outside'\nout done tried";
+    let guard = ["sh", "-c", "test -f ~/../outside"];
+    let repo = started("none", agent, &guard, |config| {
         config.set("sandbox.mode", "off");
     });
     step(&repo, "none");

@@ -113,7 +113,7 @@ fn it_survives_the_end_of_its_terminal() {
 #[test]
 fn one_that_cannot_begin_says_why() {
     let repo = planned(&["a"], WORK, &["true"]);
-    repo.write("mine.txt", "not committed\n");
+    repo.write(".runner/state/questions.md", "not committed\n");
     let run = repo.runner(&["loop", "--detach"]);
     human_error(&run, "uncommitted changes", "");
     assert!(run.stdout.is_empty(), "{}", run.describe());
@@ -123,7 +123,7 @@ fn one_that_cannot_begin_says_why() {
         (&last["event"], &last["error"]["code"]),
         (&"finished".into(), &"dirty".into())
     );
-    fs::remove_file(repo.path("mine.txt")).unwrap();
+    repo.git(&["checkout", "--", ".runner/state/questions.md"]);
     // Nothing to do is said, too.
     repo.runner(&["loop"]).success();
     repo.runner(&["loop", "--detach"])

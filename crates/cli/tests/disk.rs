@@ -160,6 +160,7 @@ fn in_namespace(repo: &TestRepo, script: &str) -> Option<TestRun> {
 
 /// What is checked in the shell, because outside nobody sees that file system.
 const CHECKS: &str = r#"
+export XDG_STATE_HOME="$MNT/state"
 cp -a repo "$MNT/repo"; cd "$MNT/repo" || exit 78
 fail() { echo "FAILED: $*"; cat "$MNT/../log"; exit 90; }
 says() { grep -q -- "$1" "$MNT/../log" || fail "should say: $1"; }
@@ -173,7 +174,7 @@ fn a_disk_that_is_really_full() {
     // Fills the disk to the last byte, from inside the session.
     repo.agent_at(
         1,
-        "echo work > work.txt; cat /dev/zero > ../fill 2>/dev/null; out done x 2>/dev/null",
+        "echo work > work.txt; cat /dev/zero > \"$XDG_STATE_HOME/../fill\" 2>/dev/null; out done x 2>/dev/null",
     );
     // The same in the guard.
     repo.agent_at(2, "echo more > more.txt; out done x");
@@ -200,7 +201,7 @@ echo ALL GOOD"
 fn a_disk_that_fills_up_while_the_guard_runs() {
     let repo = repo();
     let config = repo.read(".runner/state/config.toml");
-    let guard = "[\"sh\",\"-c\",\"test -e ../fill && exit 0; cat /dev/zero > ../fill 2>/dev/null; echo said; exit 0\"]";
+    let guard = "[\"sh\",\"-c\",\"f=$XDG_STATE_HOME/../fill; test -e $f && exit 0; cat /dev/zero > $f 2>/dev/null; echo said; exit 0\"]";
     repo.write(
         ".runner/state/config.toml",
         config.replace("[\"sh\",\"-c\",\"true\"]", guard),
@@ -233,7 +234,7 @@ fn a_file_system_that_becomes_read_only() {
     let repo = repo();
     repo.agent_at(
         1,
-        "echo work > work.txt; out done x; cd ..; mount --bind repo repo; mount -o remount,bind,ro repo repo",
+        "echo work > work.txt; out done x; cd \"$XDG_STATE_HOME/..\"; mount --bind repo repo; mount -o remount,bind,ro repo repo",
     );
     let script = format!(
         "{CHECKS}

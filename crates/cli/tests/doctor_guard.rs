@@ -195,3 +195,102 @@ fn what_a_killed_runner_left_is_removed_by_the_next() {
     doctor(&repo, &["--run-guard"], 0);
     assert_nothing_left(&repo);
 }
+
+/// A project with two source roots under a guard; `PROJECT` in it is the user's checkout.
+fn sources(guard: &str) -> TestRepo {
+    let mut repo = with_tools(TestRepo::new(BIN));
+    for name in ["node", "rm", "ln"] {
+        let program = real(name).expect("it is on PATH");
+        symlink(program, bin(&repo).join(name)).expect("a link");
+    }
+    repo.write("src/index.js", "module.exports = 1;\n");
+    repo.write("src/index.test.js", "require('./index.js');\n");
+    repo.write("lib/index.js", "module.exports = 2;\n");
+    repo.commit_all("Add the sources");
+    let guard = guard.replace("PROJECT", &repo.path("").display().to_string());
+    repo.start_run(GOAL, &["sh", "-c", &guard]);
+    repo
+}
+
+fn run_guard(repo: &TestRepo) -> Value {
+    let value = repo.runner(&["doctor", "--run-guard", "--json"]).json();
+    repo.assert_clean();
+    assert_eq!(repo.read("lib/index.js"), "module.exports = 2;\n");
+    assert_eq!(repo.read("src/index.js"), "module.exports = 1;\n");
+    assert_nothing_left(repo);
+    value
+}
+
+#[test]
+fn a_break_in_each_source_root_turns_a_good_guard_red() {
+    let repo = sources("node --check src/index.js && node --check lib/index.js");
+    let value = run_guard(&repo);
+    expect(&value, "guard_breaks", "ok", "turns it red");
+    let breaks = value["run_guard"]["breaks"].as_array().unwrap();
+    assert_eq!(breaks.len(), 2, "{value:#}");
+    for planted in breaks {
+        assert_eq!(planted["exit"], 1, "{planted}");
+        assert_eq!(planted["language"], "JavaScript");
+    }
+}
+
+#[test]
+fn a_guard_that_cannot_fail_is_told() {
+    let repo = sources("node --check src/index.js");
+    let value = run_guard(&repo);
+    let words = "it stays green with a syntax error in lib/index.js (JavaScript)";
+    expect(&value, "guard_breaks", "warn", words);
+    for guard in [
+        "true",
+        // It looks at the user's checkout, whatever it is started in.
+        "node --check PROJECT/src/index.js && node --check PROJECT/lib/index.js",
+    ] {
+        let value = run_guard(&sources(guard));
+        expect(&value, "guard_breaks", "warn", "it cannot fail");
+    }
+    // One that is red anyway shows nothing by a break.
+    let value = run_guard(&sources("false"));
+    assert!(!doctor_support::names(&value).contains(&"guard_breaks"));
+}
+
+#[test]
+fn no_break_is_planted_through_a_link() {
+    let link = "for name in lib src; do rm -rf $name; ln -s PROJECT/$name $name; done";
+    let mut repo = sources(link);
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    repo.commit_all("Without a sandbox");
+    let value = run_guard(&repo);
+    assert_eq!(
+        value["run_guard"]["breaks"].as_array().unwrap().len(),
+        1,
+        "{value:#}"
+    );
+}
+
+#[test]
+fn a_variable_that_only_the_shell_has_is_named() {
+    let mut repo = project(&["sh", "-c", ": \"${SERVICE_URL:?not set}\""]);
+    repo.env("SERVICE_URL", "here");
+    let value = doctor(&repo, &["--run-guard"], 1);
+    expect(
+        &value,
+        "guard_variables",
+        "warn",
+        "does not get SERVICE_URL",
+    );
+    expect(
+        &value,
+        "guard_variables",
+        "warn",
+        "[guard] env = [\\\"SERVICE_URL\\\"]",
+    );
+    repo.config(|config| {
+        config.set("guard.env", json!(["SERVICE_URL"]));
+    });
+    repo.write_config();
+    let value = doctor(&repo, &["--run-guard"], 0);
+    expect(&value, "guard_breaks", "ok", "none planted");
+}

@@ -399,3 +399,39 @@ fn roles_alone_do_what_they_do_together() {
     repo.runner(&["ledger", "check"]).success();
     assert_no_process(&repo.root().display().to_string());
 }
+
+#[test]
+fn sessions_and_checks_get_copies_and_submodules() {
+    let mut repo = repo();
+    let library = repo.root().join("library").display().to_string();
+    repo.git(&["init", "--quiet", &library]);
+    repo.write("../library/lib.txt", "shared\n");
+    repo.git(&["-C", &library, "add", "--all"]);
+    repo.git(&["-C", &library, "commit", "--quiet", "-m", "Add it"]);
+    let local = ["-c", "protocol.file.allow=always"];
+    repo.git(
+        &[
+            &local[..],
+            &["submodule", "add", "--quiet", &library, "lib"],
+        ]
+        .concat(),
+    );
+    repo.write(".gitignore", ".env\n");
+    repo.write(".env", "SERVICE=here\n");
+    repo.git(&["add", ".gitignore", ".gitmodules", "lib"]);
+    repo.git(&["commit", "--quiet", "-m", "Add the library"]);
+    let check = "grep -q here .env && grep -q shared lib/lib.txt";
+    repo.config(|config| {
+        config
+            .set("guard.command", json!(["sh", "-c", check]))
+            .set("workspace.include", json!([".env"]));
+    });
+    repo.write_config();
+    repo.agent(&format!("{check} || exit 9\n{WORKS}"));
+    issue(&repo, 1, "Agent: worker\nAllowed paths: issue-1/**");
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert_eq!(merged(&repo, "main"), ["issue-1"]);
+    assert!(!repo.git(&["ls-files"]).contains(".env"));
+    assert_eq!(repo.read("lib/lib.txt"), "shared\n");
+    assert_at_rest(&repo);
+}

@@ -169,7 +169,7 @@ fn a_wait_is_shown() {
 fn nothing_that_the_agent_does_to_the_files_stops_or_floods_it() {
     // It floods its stream, cuts the events short, replaces them, and forges some.
     let script = format!(
-        r#"run="$RUNNER_PROJECT_DIR/.runner/iterations/demo"
+        r#"run="$AGENT_DIR/../repo/.runner/iterations/demo"
 awk 'BEGIN {{ for (i = 0; i < 200000; i++) print "{{\"event\":\"message\",\"text\":\"flood " i "\"}}" }}' \
     >> "$run/1/stream.jsonl"
 printf '{{"event":"message","text":"' >> "$run/1/stream.jsonl"

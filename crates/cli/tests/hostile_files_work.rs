@@ -32,7 +32,7 @@ fn odd_names() {
         case(
             "hidden by flags",
             "ok",
-            "flags that hide changes",
+            "",
             "git update-index --assume-unchanged -- 'two\nlines' \"$(printf 'bad\\377utf8')\"; echo hidden > \"$(printf 'bad\\377utf8')\"; out retry x",
         ),
         case(
@@ -450,9 +450,9 @@ fn what_its_owner_may_not_read() {
         ),
         (
             "another branch and closed folders",
-            "git checkout -q main; mkdir c; echo x > c/x; chmod 500 c; chmod 500 src",
-            "runner_error",
-            "was left",
+            "git checkout -q -b away; mkdir c; echo x > c/x; chmod 500 c; chmod 500 src",
+            "ok",
+            "",
         ),
     ];
     for (iter, (name, script, class, says)) in (1..).zip(cases) {

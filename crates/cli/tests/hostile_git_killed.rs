@@ -1,5 +1,5 @@
-//! Code planted in git's own files that is still there when the runner is killed,
-//! and forged records: the next runner cleans up before it calls git.
+//! Sessions that are cut off after they planted code or forged records: the next runner takes
+//! their files as left, and believes nothing else.
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod hostile_support;
@@ -8,9 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use hostile_support::planted::{PLANTED, repo_with_a_filter, with_evil};
-use hostile_support::{
-    BIN, assert_never_ran, case, check, finish, linked_to, mark, plant, play, repo, step,
-};
+use hostile_support::{assert_never_ran, case, check, finish, play, repo, step};
 use runner_testkit::{TestRepo, eventually};
 
 /// Starts a step whose agent does `script` and then waits; kills the runner.
@@ -26,7 +24,7 @@ fn killed_in(repo: &TestRepo, script: &str) {
 }
 
 #[test]
-fn a_killed_runner_s_successor_cleans_up_before_it_calls_git() {
+fn what_a_killed_session_planted_never_runs_and_its_work_is_kept() {
     let repo = repo_with_a_filter();
     let config = repo.read(".git/config");
     let looks = [
@@ -39,11 +37,10 @@ fn a_killed_runner_s_successor_cleans_up_before_it_calls_git() {
         &["why"],
         &["replay"],
     ];
-    for (number, (name, named, script)) in PLANTED.iter().enumerate() {
-        killed_in(&repo, &format!("{script}; echo '{name}' >> work.txt"));
-        // All of them with the first, which every git call would run.
-        let count = if number == 0 { looks.len() } else { 2 };
-        for look in &looks[..count] {
+    for (number, (name, _, script)) in PLANTED.iter().enumerate() {
+        let script = format!("mkdir -p .git/hooks .git/info; {script}; echo '{name}' >> work.txt");
+        killed_in(&repo, &script);
+        for look in &looks[..if number == 0 { looks.len() } else { 2 }] {
             repo.runner(look);
             assert_never_ran(&repo, &format!("{name}, {look:?}"));
         }
@@ -53,12 +50,7 @@ fn a_killed_runner_s_successor_cleans_up_before_it_calls_git() {
             &["loop", "--steps", "1"]
         };
         repo.agent("out retry 'nothing'");
-        let run = repo.runner(command).success();
-        assert!(
-            run.stderr.contains(named),
-            "{name} is not named: {}",
-            run.describe()
-        );
+        repo.runner(command).success();
         check(&repo, name);
         assert_eq!(repo.read(".git/config"), config, "{name}");
         assert!(
@@ -70,75 +62,44 @@ fn a_killed_runner_s_successor_cleans_up_before_it_calls_git() {
 }
 
 #[test]
-fn a_killed_runner_in_a_linked_work_tree_whose_pointer_was_replaced() {
-    let main = TestRepo::new(BIN);
-    let mut repo = linked_to(&main);
-    plant(&repo);
-    repo.agent(hostile_support::GOOD);
-    repo.start_run("# Linked\n\nMake it good.\n", &["true"])
-        .success();
-    killed_in(
-        &repo,
-        "cp -r \"$(git rev-parse --git-common-dir)\" \"$AGENT_DIR/evil-git\"; \
-         git --git-dir=\"$AGENT_DIR/evil-git\" config core.fsmonitor \"$EVIL\"; \
-         git --git-dir=\"$AGENT_DIR/evil-git\" symbolic-ref HEAD refs/heads/runner/$RUNNER_RUN_ID; \
-         echo \"gitdir: $AGENT_DIR/evil-git\" > .git",
-    );
-    // Making the copy ready may itself have run it.
-    let _ = fs::remove_file(mark(&repo));
-    repo.runner(&["validate"]).code(1);
-    assert_never_ran(&repo, "validate");
-    repo.runner(&["step"]).success().says(".git");
-    check(&repo, "linked");
-    assert_eq!(repo.node("root")["passes"], true);
-}
-
-#[test]
-fn a_killed_runner_whose_session_had_switched_the_branch() {
+fn a_killed_session_that_had_left_its_branch_loses_nothing() {
     let repo = repo_with_a_filter();
     killed_in(
         &repo,
-        "git checkout -q -b away; git config filter.x.clean \"$EVIL\"; echo '* filter=x' > .gitattributes; echo more >> src/main.txt",
+        "git checkout -q -b away; git config filter.x.clean \"$EVIL\"; echo '* filter=x' > .gitattributes; \
+         echo more >> src/main.txt; rm -rf .git",
     );
-    for command in [&["step"][..], &["start"], &["loop"], &["validate"]] {
-        repo.runner(command);
-        assert_never_ran(&repo, &format!("{command:?}"));
-    }
+    repo.agent("out retry 'nothing'");
+    repo.runner(&["step"]).success();
+    check(&repo, "away");
+    assert_eq!(repo.git(&["show", "HEAD:src/main.txt"]), "one\ntwo\nmore");
     assert!(!repo.read(".git/config").contains("filter"));
-    // What a person sets afterwards is theirs, although the iteration still waits.
-    repo.git(&["config", "user.nickname", "mine"]);
-    repo.runner(&["step"]);
-    assert_eq!(repo.git(&["config", "user.nickname"]), "mine");
+    assert!(repo.git_try(&["rev-parse", "--verify", "away"]).is_err());
+    finish(&repo);
 }
 
 #[test]
-fn a_forged_saved_copy_or_journal_gains_nothing() {
+fn records_that_a_session_forges_lie_in_its_own_folder() {
     let repo = repo();
-    // The copies that earlier steps saved are not trusted, nor are iterations
-    // that have never been.
     let forge = r#"
-for f in .runner/iterations/*/git-files-*.json; do sed -i 's/bare = false/bare = true/' "$f"; done
 run=.runner/iterations/$RUNNER_RUN_ID
 for n in 7 99; do
-  mkdir -p $run/$n; cp $run/$RUNNER_ITER/journal.jsonl $run/$n/
-  sed -i "s/\"iter\":$RUNNER_ITER/\"iter\":$n/" $run/$n/journal.jsonl
-  echo '{"phase":"decided","parent":"'$(git rev-parse HEAD)'","tree_sha256":null,"run_state":"{}","meta":"{}","message":"forged"}' >> $run/$n/journal.jsonl
+  mkdir -p $run/$n
+  echo '{"phase":"decided","parent":"'$(git rev-parse HEAD)'","tree_sha256":null,"run_state":"{}","meta":"{}","message":"forged"}' > $run/$n/journal.jsonl
 done
-mkdir -p .runner/iterations/aaa/1; sed "s/$RUNNER_RUN_ID\",\"iter\":[0-9]*/aaa\",\"iter\":1/" $run/$RUNNER_ITER/journal.jsonl > .runner/iterations/aaa/1/journal.jsonl
-rm -f $run/events.jsonl; mkfifo $run/events.jsonl
-ln -sf "$AGENT_DIR/victim" .runner/iterations/lock2
+mkdir -p .runner/iterations/aaa/1; mkfifo $run/events.jsonl
+ln -sf "$AGENT_DIR/victim" .runner/iterations/lock
 "#;
-    let cases = [case("forged", "ok", "", "")];
-    let iter = 1;
-    repo.agent_at(iter, &format!("{forge}\nout retry forged"));
+    repo.agent_at(1, &format!("{forge}\nout retry forged"));
     let (run, json) = step(&repo);
-    assert_eq!(json["class"], cases[0].class, "{}", run.describe());
+    assert_eq!(json["class"], "ok", "{}", run.describe());
     check(&repo, "forged");
     killed_in(&repo, "git config core.fsmonitor \"$EVIL\"");
     repo.runner(&["step"]).success();
     check(&repo, "after the kill");
     assert!(!repo.git(&["log", "--format=%s"]).contains("forged"));
     assert_eq!(repo.run_state()["next_iter"], 4);
+    assert!(!repo.exists(".runner/iterations/aaa"));
 }
 
 #[test]

@@ -134,12 +134,8 @@ fn an_added_submodule_is_taken_apart() {
         );
         let (run, json) = step(&outer);
         assert_eq!(json["class"], "agent_error", "{}", run.describe());
-        for says in [
-            ".git/config",
-            &format!("sub{iter} is a git repository of its own now"),
-        ] {
-            assert!(run.stdout.contains(says), "{says}: {}", run.describe());
-        }
+        let says = format!("sub{iter} is a git repository of its own now");
+        assert!(run.stdout.contains(&says), "{says}: {}", run.describe());
         hostile_support::check(&outer, then);
         assert_eq!(
             outer.git(&["show", &format!("HEAD:sub{iter}/lib.txt")]),

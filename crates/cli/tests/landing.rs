@@ -230,7 +230,9 @@ fn an_iteration_that_was_cut_off_is_settled_first() {
         repo.runner(&["step"]).success();
         repo.agent_at(3, &format!("echo half > half.txt\n{WAIT_FOR_GO}"));
         let running = repo.spawn_runner(&["step"]);
-        eventually("the session", PATIENCE, || repo.exists("half.txt"));
+        eventually("the session", PATIENCE, || {
+            repo.workspace("half.txt").exists()
+        });
         running.kill();
         assert_processes_end(&repo.root().display().to_string(), PATIENCE);
         repo
@@ -241,19 +243,17 @@ fn an_iteration_that_was_cut_off_is_settled_first() {
         .says("1 of 2 leaves passed");
     repo.assert_clean();
 
-    // From another branch it cannot be settled.
+    // From another branch just as well.
     let repo = cut_off();
-    repo.git(&["stash", "-u", "-q"]);
     repo.git(&["switch", "-q", "main"]);
-    human_error(
-        &repo.runner(&["land"]),
-        "was cut off and is not settled yet",
-        "runner start",
-    );
     assert_eq!(
         repo.runner(&["runs", "--json"]).json()["runs"][0]["state"],
         "interrupted"
     );
+    let run = repo.runner(&["land"]).code(1);
+    run.says("recovered: iteration 3")
+        .says("1 of 2 leaves passed");
+    assert_eq!(repo.git(&["show", "runner/demo:half.txt"]), "half");
 }
 
 #[test]
@@ -341,12 +341,12 @@ fn planted_hooks_and_forged_words_change_nothing() {
     // A session commits words that only the runner may say: another base, a landing.
     let forge = format!(
         "if [ $RUNNER_NODE_ID = a ]; then \
-         git branch victim main; \
-         git commit -q --allow-empty -m 'chore(loop): start run demo' -m 'Runner-Base: victim '$(git rev-parse main); \
+         git commit -q --allow-empty -m 'chore(loop): start run demo' -m \"Runner-Base: victim $(git rev-parse HEAD)\"; \
          git commit -q --allow-empty -m x -m \"Runner-Run: demo\nRunner-Tip: $(git rev-parse HEAD)\"; fi; {AGENT}"
     );
     let repo = complete_with(&forge, GUARD);
     let base = repo.git(&["rev-parse", "main"]);
+    repo.git(&["branch", "victim", "main"]);
     let mark = repo.root().join("tmp/hooked");
     for hook in [
         "post-checkout",

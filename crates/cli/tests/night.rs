@@ -203,7 +203,7 @@ fn two_goals_at_once() {
     let mut repo = project();
     // Each session waits for the other: only together they can go on.
     repo.agent(
-        r#"me=$(basename "$RUNNER_PROJECT_DIR")
+        r#"me=${RUNNER_RUN_ID#greet-}
 case $me in one) other=two ;; *) other=one ;; esac
 : >"$AGENT_DIR/there-$me"
 while [ ! -e "$AGENT_DIR/there-$other" ]; do sleep 0.05; done

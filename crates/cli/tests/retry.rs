@@ -146,17 +146,13 @@ fn what_is_refused_changes_nothing() {
 }
 
 #[test]
-fn not_while_something_else_is_in_the_way() {
+fn wherever_the_checkout_is_but_not_with_a_broken_tree() {
     let repo = stuck();
     repo.write("half.txt", "half");
-    let run = repo.runner(&["retry", "b", "--json"]).code(1);
-    assert_eq!(error_code(&run), "dirty");
-    human_error(&repo.runner(&["retry", "b"]), "half.txt", "commit");
-    std::fs::remove_file(repo.path("half.txt")).unwrap();
-
     repo.git(&["switch", "-q", "--detach"]);
-    let run = repo.runner(&["retry", "b", "--json"]).code(1);
-    assert_eq!(error_code(&run), "identity");
+    repo.runner(&["retry", "b"]).success();
+    assert_eq!(repo.read("half.txt"), "half");
+    std::fs::remove_file(repo.path("half.txt")).unwrap();
     repo.git(&["switch", "-q", "runner/demo"]);
 
     repo.write(".runner/state/tree.json", "{");

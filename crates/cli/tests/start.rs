@@ -309,10 +309,14 @@ fn goes_back_to_a_run_that_exists() {
             run.describe()
         );
     }
-    for command in ["status", "tree", "select", "why", "log", "validate"] {
-        let run = repo.runner(&[command]);
-        human_error(&run, "has nothing of a run", "`runner start RUN` goes back");
+    for command in ["status", "tree", "select", "why", "log"] {
+        repo.runner(&[command]).success();
     }
+    let run = repo.runner(&["validate"]);
+    human_error(&run, "has nothing of a run", "`runner start RUN` goes back");
+    repo.runner(&["status"])
+        .success()
+        .says("your checkout is on main");
     let value = start(&repo);
     assert_eq!(
         (&value["run_id"], &value["base"]),
@@ -413,31 +417,34 @@ fn the_three_places_of_an_identity_must_agree() {
 }
 
 #[test]
-fn a_dirty_work_tree_is_refused_by_name_at_the_next_step() {
-    let repo = started(DONE, &["true"]);
-    repo.write("left over.txt", "");
+fn what_a_person_changed_in_the_state_is_told_before_the_next_step() {
+    let repo = planned(&["a", "b"], DONE, &["true"]);
+    // Anything else is the user's business.
+    repo.write("left over.txt", "mine");
+    repo.runner(&["step"]).success();
+    assert_eq!(repo.read("left over.txt"), "mine");
+    std::fs::remove_file(repo.path("left over.txt")).unwrap();
+    // What a person changed in .runner/ is committed by another start.
+    repo.write(".runner/state/questions.md", "What for?\n");
+    let calls = repo.agent_calls();
     for command in ["step", "loop"] {
         human_error(
             &repo.runner(&[command]),
-            "left over.txt",
-            "commit, stash or remove",
+            "questions.md",
+            "`runner start` commits",
         );
     }
     assert_eq!(
         error_code(&repo.runner(&["step", "--json"]).code(1)),
         "dirty"
     );
-    assert!(repo.agent_calls().is_empty());
-    std::fs::remove_file(repo.path("left over.txt")).unwrap();
-    // What a person changed in .runner/ is committed by another start.
-    repo.write(".runner/state/questions.md", "What for?\n");
-    human_error(
-        &repo.runner(&["step"]),
-        "questions.md",
-        "`runner start` commits",
-    );
+    assert_eq!(repo.agent_calls(), calls);
     start(&repo);
     step(&repo);
+    assert_eq!(
+        repo.git(&["show", "HEAD:.runner/state/questions.md"]),
+        "What for?"
+    );
 }
 
 #[test]

@@ -68,6 +68,12 @@ fn set_attempts(node: &mut Value, id: &str, attempts: u64) {
     }
 }
 
+/// A file that the session read.
+#[track_caller]
+fn context_file(repo: &TestRepo, path: &str) -> String {
+    std::fs::read_to_string(repo.workspace(path)).unwrap()
+}
+
 #[test]
 fn files_of_the_runner() {
     let repo = started("", &["true"]);
@@ -111,7 +117,7 @@ fn files_of_the_runner() {
     // The next session reads it, and then it is done.
     repo.agent(WORK);
     step(&repo);
-    let history = repo.read(".runner/context/history.md");
+    let history = context_file(&repo, ".runner/context/history.md");
     assert!(
         history.contains(".runner/GOAL.md") && history.contains("did it"),
         "{history}"
@@ -127,28 +133,6 @@ fn a_new_standing_instruction_is_not_the_agents_to_give() {
     );
     expect_refusal(&repo, "root", &[".runner/INSTRUCTIONS.md"]);
     assert!(!repo.exists(".runner/INSTRUCTIONS.md"));
-}
-
-#[test]
-fn git_files_are_the_runners_for_the_length_of_a_session() {
-    for (deed, file) in [
-        ("git config user.name evil", ".git/config"),
-        ("echo '[core]' >> .git/config", ".git/config"),
-        (
-            "echo '#!/bin/sh' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
-            "hooks",
-        ),
-        (
-            "mkdir -p .git/info; echo '*' >> .git/info/exclude",
-            "info/exclude",
-        ),
-    ] {
-        let repo = started(&format!("{deed}; {WORK}"), &["true"]);
-        let config = repo.read(".git/config");
-        expect_refusal(&repo, "root", &[file]);
-        assert_eq!(repo.read(".git/config"), config);
-        assert!(!repo.exists(".git/hooks/pre-commit"));
-    }
 }
 
 #[test]
@@ -342,7 +326,9 @@ fn an_ignored_secret_is_nobodys_business() {
     repo.agent(&format!("echo SECRET > .env; {WORK}"));
     repo.start_run(GOAL, &["true"]);
     assert_eq!(step(&repo)["guard"], "pass");
-    assert_eq!(repo.read(".env"), "SECRET\n");
+    let kept = std::fs::read_to_string(repo.workspace(".env")).unwrap();
+    assert_eq!(kept, "SECRET\n");
+    assert!(!repo.exists(".env"));
 }
 
 #[test]

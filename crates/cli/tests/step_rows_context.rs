@@ -15,6 +15,12 @@ fn prompt(repo: &TestRepo, iter: u64) -> String {
     std::fs::read_to_string(repo.iteration(iter).join("prompt.md")).expect("a prompt")
 }
 
+/// A file that the session read.
+#[track_caller]
+fn context_file(repo: &TestRepo, path: &str) -> String {
+    std::fs::read_to_string(repo.workspace(path)).unwrap()
+}
+
 #[test]
 fn the_context_is_of_the_selected_leaf() {
     let repo = planned(&["a", "b"], "", &["true"]);
@@ -114,7 +120,7 @@ fn what_one_node_was_told_is_not_told_to_another() {
     repo.write(".runner/state/tree.json", format!("{tree:#}\n"));
     repo.commit_all("a first");
     assert_eq!(step(&repo)["node_id"], "a");
-    assert!(!repo.exists(".runner/context/history.md"));
+    assert!(!repo.workspace(".runner/context/history.md").exists());
     assert!(!prompt(&repo, 3).contains("only for b"));
 }
 
@@ -124,7 +130,7 @@ fn a_clone_without_logs_says_that_the_guards_words_are_elsewhere() {
     step(&repo);
     std::fs::remove_dir_all(repo.path(".runner/iterations")).unwrap();
     step(&repo);
-    let failure = repo.read(".runner/context/failure.md");
+    let failure = context_file(&repo, ".runner/context/failure.md");
     assert!(failure.contains("not in this clone"), "{failure}");
     assert!(!failure.contains("the details"), "{failure}");
 }
@@ -233,7 +239,7 @@ fn sidecars_of_the_node_and_its_ancestors_are_in_the_prompt() {
             "{text}"
         );
         assert!(!text.contains(&format!("for {other} alone")), "{text}");
-        let path = repo.path(format!(".runner/nodes/{node}/tools.json"));
+        let path = repo.workspace(format!(".runner/nodes/{node}/tools.json"));
         assert_eq!(tools(iter), path.display().to_string());
         let leaf = text.find("## Selected leaf").unwrap();
         assert!(
@@ -267,7 +273,8 @@ fn the_environment_is_what_the_contract_names() {
             .find_map(|line| line.strip_prefix(&prefix))
             .map(str::to_owned)
     };
-    let root = repo.path("").display().to_string();
+    // Without a sandbox a session sees its workspace where it is.
+    let root = repo.workspace("").display().to_string();
     let root = root.trim_end_matches('/');
     for (name, expected) in [
         ("RUNNER_PROJECT_DIR", root.to_owned()),

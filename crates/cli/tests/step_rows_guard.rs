@@ -163,12 +163,13 @@ fn a_guard_run_that_changes_what_must_stay_is_no_pass() {
             ".runner/state/tree.json",
         ),
         ("rm .runner/state/tree.json", ".runner/state/tree.json"),
-        ("echo '[x]' >> .git/config", ".git/config"),
     ] {
         let files = [("ci.sh", "true\n")];
         let repo = protected(&["README.md"], &["sh", "-c", ". ./ci.sh; exit 0"], &files);
         repo.agent(&format!("echo \"{deed}\" > ci.sh; {WORK}"));
-        expect_refusal(&repo, file);
+        assert_eq!(step(&repo)["guard"], "fail", "{deed}");
+        let log = std::fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
+        assert!(log.contains(file), "{deed}: {log}");
         assert_eq!(repo.node("root")["attempts"], 1, "{deed}");
         assert_eq!(repo.node("root")["passes"], false, "{deed}");
         assert_eq!(repo.read("README.md"), "# A project\n");
@@ -180,67 +181,49 @@ fn a_guard_run_that_changes_what_must_stay_is_no_pass() {
 }
 
 #[test]
-fn what_the_guard_leaves_is_committed_with_a_warning() {
-    let guard = [
-        "sh",
-        "-c",
-        "mkdir -p build; echo 1 > build/report.txt; echo 2 > 'a b.log'",
-    ];
-    let repo = started(WORK, &guard);
-    let run = repo.runner(&["step"]).success();
-    for words in ["build/report.txt", "a b.log", ".gitignore"] {
-        assert!(run.stderr.contains(words), "{words}: {}", run.describe());
-    }
-    let meta = check(&repo, "ok", "done", "pass");
-    let mut left: Vec<&str> = meta["guard_untracked"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|it| it.as_str())
-        .collect();
-    left.sort_unstable();
-    assert_eq!(left, ["a b.log", "build/report.txt"]);
-    let changed = changed_files(&repo);
-    assert!(
-        changed.contains(&"build/report.txt".to_owned()),
-        "{changed:?}"
+fn what_the_guard_leaves_is_not_committed() {
+    let script =
+        "mkdir -p build; echo 1 > build/report.txt; echo 2 > 'a b.log'; echo SECRET > .env";
+    let repo = started(WORK, &["sh", "-c", script]);
+    repo.runner(&["step"]).success();
+    check(&repo, "ok", "done", "pass");
+    assert_eq!(
+        changed_files(&repo),
+        [
+            ".runner/state/run_state.json",
+            ".runner/state/tree.json",
+            "work.txt"
+        ]
     );
-    // What the agent added is not counted, nor what is ignored.
-    let mut repo = bare();
-    repo.write(".gitignore", "build/\n");
-    repo.commit_all("ignore it");
-    repo.agent(WORK);
-    repo.start_run(
-        GOAL,
-        &["sh", "-c", "mkdir -p build; echo 1 > build/report.txt"],
-    );
-    let run = repo.runner(&["step"]).success();
-    assert!(
-        !run.stderr.contains("note: the guard left"),
-        "{}",
-        run.describe()
-    );
-    assert_eq!(repo.meta(1)["guard_untracked"], json!([]));
-}
-
-#[test]
-fn a_secret_that_the_guard_leaves_is_not_committed() {
-    let repo = started(WORK, &["sh", "-c", "echo SECRET > .env"]);
-    repo.runner(&["step"]).success().says(".env");
     repo.assert_clean();
-    assert!(!repo.exists(".env"));
-    assert_eq!(repo.git(&["log", "--all", "--format=%h", "--", ".env"]), "");
+    for left in ["build", "a b.log", ".env"] {
+        assert!(!repo.exists(left), "{left}");
+        assert!(!repo.workspace(left).exists(), "{left}");
+    }
 }
 
 #[test]
-fn a_guard_that_changes_tracked_files_is_committed_too() {
-    // A formatter, for example: the proof is of what is committed.
+fn a_guard_judges_the_commit_and_nothing_else() {
+    // What the session left and git ignores is not in the commit, nor is what it said to ignore.
+    let mut repo = bare();
+    repo.write(".gitignore", "*.o\n");
+    repo.commit_all("ignore it");
+    repo.agent("echo x > made.o; echo x > kept.txt; out done x");
+    repo.start_run(GOAL, &["sh", "-c", "test ! -e made.o && test -e kept.txt"]);
+    assert_eq!(step(&repo)["guard"], "pass");
+}
+
+#[test]
+fn a_guard_that_changes_what_it_judges_is_no_pass() {
+    // A formatter, for example: what it judged is not what would be committed.
     let repo = started(
         "printf 'b\\na\\n' > list.txt; out done x",
         &["sh", "-c", "sort -o list.txt list.txt"],
     );
+    assert_eq!(step(&repo)["guard"], "fail");
+    assert_eq!(repo.git(&["show", "HEAD:list.txt"]), "b\na");
+    repo.agent("sort -o list.txt list.txt; out done x");
     assert_eq!(step(&repo)["guard"], "pass");
-    assert_eq!(repo.git(&["show", "HEAD:list.txt"]), "a\nb");
 }
 
 #[test]

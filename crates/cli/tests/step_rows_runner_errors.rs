@@ -43,6 +43,12 @@ fn expect_error(repo: &TestRepo, kind: &str) -> Value {
     meta
 }
 
+/// A file that the session read.
+#[track_caller]
+fn context_file(repo: &TestRepo, path: &str) -> String {
+    std::fs::read_to_string(repo.workspace(path)).unwrap()
+}
+
 #[test]
 fn no_output() {
     let repo = started("echo kept > kept.txt; exit 5", &["true"]);
@@ -162,12 +168,7 @@ fn a_stale_output_never_counts() {
     );
     expect_error(&repo, "no_output");
     expect_error(&repo, "no_output");
-    // It was never read, and it is not lost.
-    let kept = ["3.stale-1/output.json", "2/quarantine/logs/3/output.json"];
-    let kept = kept
-        .iter()
-        .filter(|path| repo.run_dir().join(path).is_file());
-    assert_eq!(kept.count(), 1);
+    assert_eq!(repo.run_state()["next_iter"], 4);
 }
 
 #[test]
@@ -281,56 +282,6 @@ fn a_guard_that_ends_with_127_was_started() {
 }
 
 #[test]
-fn a_branch_that_was_switched_or_rewritten() {
-    for (script, kept) in [
-        (
-            "git switch -q -c mine; echo 1 > lost.txt; out done x",
-            "lost.txt",
-        ),
-        (
-            "git switch -q main; echo 1 > lost.txt; out done x",
-            "lost.txt",
-        ),
-        (
-            "git reset -q --hard HEAD~1; echo 1 > lost.txt; out done x",
-            "lost.txt",
-        ),
-        (
-            "echo 1 > lost.txt; git add -A; git commit -q --amend -m mine; out done x",
-            "lost.txt",
-        ),
-    ] {
-        let repo = started(script, &["true"]);
-        let head = repo.head();
-        let meta = expect_error(&repo, "branch");
-        assert_eq!(
-            repo.git(&["branch", "--show-current"]),
-            "runner/demo",
-            "{script}"
-        );
-        assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), head, "{script}");
-        let lost = repo.git(&[
-            "for-each-ref",
-            "--format=%(refname)",
-            "refs/runner/lost/demo/",
-        ]);
-        assert!(
-            lost.starts_with("refs/runner/lost/demo/1"),
-            "{script}: {lost}"
-        );
-        let first = lost.lines().next().unwrap();
-        assert!(
-            meta["error"]["message"].as_str().unwrap().contains(first),
-            "{meta:#}"
-        );
-        let files = repo.git(&["ls-tree", "-r", "--name-only", first]);
-        assert!(files.contains(kept), "{script}: {files}");
-        repo.agent(WORK);
-        assert_eq!(step(&repo)["guard"], "pass", "{script}");
-    }
-}
-
-#[test]
 fn a_head_that_is_merely_detached_is_attached_again() {
     let repo = started(
         "git switch -q --detach; echo 1 > x.txt; out done x",
@@ -369,20 +320,20 @@ fn what_the_agent_was_to_hear_stays_as_it_was() {
     step(&repo);
     repo.agent("exit 0");
     failed_step(&repo);
-    let history = repo.read(".runner/context/history.md");
+    let history = context_file(&repo, ".runner/context/history.md");
     assert!(history.contains("half of it"), "{history}");
     failed_step(&repo);
-    assert_eq!(repo.read(".runner/context/history.md"), history);
-    assert!(!repo.exists(".runner/context/failure.md"));
+    assert_eq!(context_file(&repo, ".runner/context/history.md"), history);
+    assert!(!repo.workspace(".runner/context/failure.md").exists());
 
     repo.agent_at(5, WORK);
     step(&repo);
     failed_step(&repo);
-    let failure = repo.read(".runner/context/failure.md");
+    let failure = context_file(&repo, ".runner/context/failure.md");
     assert!(failure.contains("the guard says no"), "{failure}");
-    assert!(!repo.exists(".runner/context/history.md"));
+    assert!(!repo.workspace(".runner/context/history.md").exists());
     failed_step(&repo);
-    assert_eq!(repo.read(".runner/context/failure.md"), failure);
+    assert_eq!(context_file(&repo, ".runner/context/failure.md"), failure);
     // None of it speaks of the runner's own trouble.
     let prompt = std::fs::read_to_string(repo.iteration(7).join("prompt.md")).unwrap();
     assert!(!prompt.contains("without writing output.json"), "{prompt}");

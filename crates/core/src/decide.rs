@@ -7,6 +7,7 @@
 use crate::ids::REPAIR_NODE;
 use crate::meta::{GuardResult, IterationMode, OutcomeClass, StepFacts};
 use crate::output::{AgentOutput, AgentStatus};
+use crate::select::{Selection, select};
 use crate::text::cut_end;
 use crate::transition;
 use crate::tree::{self, Node, TreeChanges, TreeFinding, TreeOrder};
@@ -105,6 +106,20 @@ pub struct Accepted<'a> {
     summary: String,
 }
 
+impl Accepted<'_> {
+    /// Whether every leaf has passed once this one has.
+    pub fn would_complete(&self) -> bool {
+        let mut root = self.tree.clone();
+        transition::apply(
+            &mut root,
+            &self.node_id,
+            AgentStatus::Done,
+            GuardResult::Pass,
+        );
+        select(&root) == Selection::Complete
+    }
+}
+
 /// Decides in one go what [`assess`] and [`conclude`] decide in two.
 pub fn decide<'a>(
     task: StepTask<'_, 'a>,
@@ -162,15 +177,8 @@ pub fn conclude<'a>(
     let (Some(exit), None) = (facts.guard_exit, &facts.runner_error) else {
         return judge.runner_error_outcome();
     };
-    if !facts.changed_by_guard.is_empty() {
-        let findings = facts
-            .changed_by_guard
-            .iter()
-            .map(|path| format!("{path} was changed while the guard ran"))
-            .collect();
-        return judge.agent_error_outcome(findings);
-    }
-    let guard = if exit == 0 {
+    // What it judged is not what will be committed.
+    let guard = if exit == 0 && facts.changed_by_guard.is_empty() {
         GuardResult::Pass
     } else {
         GuardResult::Fail
@@ -199,7 +207,7 @@ fn mode(task: StepTask<'_, '_>, agent_tree: AgentTree<'_>, facts: &StepFacts) ->
 
 /// What the session touched that it may not touch, one line each.
 fn misdeeds(facts: &StepFacts) -> Vec<String> {
-    let lists: [(&[String], &str); 4] = [
+    let lists: [(&[String], &str); 6] = [
         (
             &facts.owned_changed,
             "belongs to the runner: it was changed and has been restored",
@@ -215,6 +223,14 @@ fn misdeeds(facts: &StepFacts) -> Vec<String> {
         (
             &facts.denied_files,
             "must not go into a commit ([commit] in the config): it has been taken away",
+        ),
+        (
+            &facts.submodules_changed,
+            "is a submodule: what changed in it cannot be committed here and has been undone",
+        ),
+        (
+            &facts.not_committable,
+            "cannot be committed as it is: it has been taken away",
         ),
     ];
     lists

@@ -19,13 +19,13 @@ pub enum JournalRecord {
         /// Its exit code, if it ended by itself.
         exit_code: Option<i32>,
     },
-    /// The session left the run's branch: everything is being saved and the
+    /// Earlier versions: the session left the run's branch, everything is being saved and the
     /// branch put back.
     Rescuing {
         /// The commit that the branch is put back at.
         head: String,
     },
-    /// After a crash: git's own files are what they were before the session.
+    /// Earlier versions, after a crash: git's own files are what they were before the session.
     GitRestored,
     /// From here on the step is finished exactly as written here.
     Decided(Box<JournalDecision>),
@@ -49,7 +49,9 @@ pub struct JournalStart {
     pub branch: String,
     /// RFC 3339, UTC.
     pub started_at: String,
-    /// Name of the saved copy of git's own files.
+    /// Earlier versions: name of the saved copy of git's own files. Their sessions worked in the
+    /// project itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub git_files: String,
     /// In a repair: how many were refused before.
     pub refused_repairs: u32,
@@ -65,6 +67,9 @@ pub struct JournalStart {
 pub struct JournalDecision {
     /// The commit on which the iteration's commit will stand.
     pub parent: String,
+    /// That commit; earlier versions made it later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// SHA-256 of `tree.after.json`; `None` when there is no tree file.
     pub tree_sha256: Option<String>,
     /// The bytes of run_state.json.

@@ -184,6 +184,7 @@ mod tests {
                 command: &["just".to_owned(), "ci".to_owned()],
                 exit: 0,
                 log_sha256: "ab",
+                checkout: None,
             },
         }
         .text()
@@ -217,6 +218,7 @@ mod tests {
                 command: &["true".to_owned()],
                 exit: 0,
                 log_sha256: "ab",
+                checkout: None,
             }),
         };
         assert_eq!(

@@ -1,5 +1,6 @@
 //! Commit messages: written here, and read here again.
 
+use crate::config::CheckoutKind;
 use crate::ids;
 use crate::meta::{GuardResult, IterationMode};
 use crate::output::AgentStatus;
@@ -44,6 +45,8 @@ pub struct GuardProof<'a> {
     pub exit: i32,
     /// SHA-256 of its log.
     pub log_sha256: &'a str,
+    /// In which kind of clean checkout it ran, where that is told.
+    pub checkout: Option<CheckoutKind>,
 }
 
 impl IterationMessage<'_> {
@@ -69,6 +72,9 @@ impl IterationMessage<'_> {
             let argv = serde_json::to_string(proof.command).unwrap_or_default();
             trailer("Runner-Guard", &format!("{argv} exit={}", proof.exit));
             trailer("Runner-Guard-Log", &format!("sha256:{}", proof.log_sha256));
+            if let Some(checkout) = proof.checkout {
+                trailer("Runner-Checkout", checkout.as_str());
+            }
         }
         if let Some(sha256) = self.tree_sha256 {
             trailer("Runner-Tree", &format!("sha256:{sha256}"));
@@ -244,6 +250,7 @@ mod tests {
                 command: &command,
                 exit: 0,
                 log_sha256: "cd",
+                checkout: None,
             }),
             last_valid: Some("1234"),
             repair: None,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::OnTimeout;
+use crate::config::{CheckoutKind, OnTimeout};
 use crate::output::AgentStatus;
 use crate::tree::TreeChanges;
 
@@ -98,7 +98,9 @@ pub enum IterationErrorKind {
     GuardSpawn,
     /// The guard did not end in time.
     GuardTimeout,
-    /// The run's branch was left, reset or rewritten.
+    /// What a workspace or a clean checkout needs could not be made.
+    Setup,
+    /// Earlier versions: the run's branch was left, reset or rewritten.
     Branch,
     /// A git command failed.
     Git,
@@ -150,6 +152,7 @@ impl IterationErrorKind {
             IterationErrorKind::MalformedOutput => "malformed_output",
             IterationErrorKind::GuardSpawn => "guard_spawn",
             IterationErrorKind::GuardTimeout => "guard_timeout",
+            IterationErrorKind::Setup => "setup",
             IterationErrorKind::Branch => "branch",
             IterationErrorKind::Git => "git",
             IterationErrorKind::Io => "io",
@@ -186,6 +189,7 @@ impl IterationErrorKind {
             },
             IterationErrorKind::Spawn
             | IterationErrorKind::GuardSpawn
+            | IterationErrorKind::Setup
             | IterationErrorKind::Branch
             | IterationErrorKind::Git
             | IterationErrorKind::Io
@@ -241,6 +245,13 @@ pub struct StepFacts {
     pub nested_repositories: Vec<String>,
     /// New files that must not go into a commit.
     pub denied_files: Vec<String>,
+    /// Submodules in which the session changed something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub submodules_changed: Vec<String>,
+    /// Files that git cannot take as they are: of a kind, a name or an encoding that cannot be, or
+    /// meant for a filter that the runner does not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_committable: Vec<String>,
     /// Whether anything outside `.runner/` changed.
     pub changed_outside: bool,
     /// The guard's exit code (128 + n for a signal), if it ran.
@@ -291,6 +302,9 @@ pub struct GuardRun {
     pub duration_ms: u64,
     /// SHA-256 of `guard.log`.
     pub log_sha256: String,
+    /// In which kind of clean checkout; earlier versions had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkout: Option<CheckoutKind>,
 }
 
 /// `meta.json`.

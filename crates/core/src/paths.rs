@@ -7,6 +7,8 @@ use crate::ids;
 
 /// The folder that holds everything of the runner.
 pub const ROOT: &str = ".runner";
+/// The largest file of the folder that is read at all.
+pub const MAX_STATE_BYTES: u64 = 1 << 30;
 /// The task tree.
 pub const TREE: &str = ".runner/state/tree.json";
 /// The project's copy of the tree's schema.
@@ -138,6 +140,46 @@ impl GlobList {
     }
 }
 
+/// Globs that mean files and whole folders: one that matches a folder means everything in it.
+/// Nothing of git and of the runner is ever meant.
+#[derive(Clone, Debug)]
+pub struct FolderGlobs(GlobList);
+
+impl FolderGlobs {
+    /// Compiles the globs, or names the first that cannot work.
+    pub fn new<S: AsRef<str>>(patterns: &[S]) -> Result<FolderGlobs, GlobError> {
+        let list = GlobList::new(patterns)?;
+        let own = [".git", ROOT];
+        for pattern in &list.patterns {
+            let first = pattern.split('/').next().unwrap_or_default();
+            if own.contains(&first) || pattern == "**" {
+                return Err(GlobError {
+                    pattern: pattern.clone(),
+                    message: "it means files of git or of the runner".to_owned(),
+                    hint: None,
+                });
+            }
+        }
+        Ok(FolderGlobs(list))
+    }
+
+    /// Whether there is no glob at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any glob matches the path, or a folder that it lies in.
+    pub fn is_match<P: AsRef<[u8]> + ?Sized>(&self, path: &P) -> bool {
+        let path = path.as_ref();
+        if is_state_path(path) || path.split(|byte| *byte == b'/').any(|part| part == b".git") {
+            return false;
+        }
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let folders = ends.map(|(end, _)| &path[..end]);
+        folders.chain([path]).any(|part| self.0.is_match(part))
+    }
+}
+
 /// Globs over file names, for files that must not be committed: one without `/` is
 /// matched against the file name in any folder, one with `/` against the whole path.
 #[derive(Clone, Debug)]
@@ -259,6 +301,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn folder_globs() {
+        for (pattern, path, expected) in [
+            ("target", "target", true),
+            ("target", "target/debug/a", true),
+            ("target", "a/target/b", false),
+            ("**/node_modules", "node_modules/x/y.js", true),
+            ("**/node_modules", "packages/a/node_modules/x", true),
+            (".env*", ".env.local", true),
+            (".env*", "a/.env", false),
+            ("*", "a/b", true),
+            ("*", ".runner/state/tree.json", false),
+            ("*", ".runner", false),
+            ("*", ".git/config", false),
+            ("vendor", "vendor/lib/.git/config", false),
+            ("a/**", "a", false),
+            ("a/**", "a/b/c", true),
+        ] {
+            let list = FolderGlobs::new(&[pattern]).unwrap();
+            assert_eq!(list.is_match(path), expected, "{pattern} {path}");
+        }
+        for refused in [".git/config", ".runner", "**", "/a", ""] {
+            assert!(FolderGlobs::new(&[refused]).is_err(), "{refused}");
+        }
+    }
 
     #[test]
     fn path_globs() {

@@ -136,6 +136,8 @@ impl ChildContext<'_> {
         };
         let policy = WritePolicy {
             project: self.workspace.to_owned(),
+            mounted_at: None,
+            lent: Vec::new(),
             writable,
             // The run is over: its records are not for the code that it wrote.
             read_only: vec![self.workspace.join(".git"), self.workspace.join(".runner")],

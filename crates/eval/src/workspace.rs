@@ -78,7 +78,14 @@ pub(crate) fn make(
     }
     // A guard and a backend are named so that init does not look for them: the config is written
     // right after.
-    let init = ["init", "--guard", "true", "--backend", "command"];
+    let init = [
+        "init",
+        "--no-try",
+        "--guard",
+        "true",
+        "--backend",
+        "command",
+    ];
     command(plan, children, logs, &init)?;
     write_files(plan, root)?;
     run_setup(plan, children, logs)?;

@@ -30,18 +30,23 @@ mod step;
 pub use base_trial::{BaseProblem, BaseVerdict};
 pub use checkout::clean::{RemovedFolder, WorkspaceCleanOptions, WorkspaceCleanReport, clean};
 pub use doctor::{
-    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials, doctor,
+    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials,
+    PlantedBreak, doctor,
 };
 pub use edit::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
 pub use error::{Error, ErrorCode, Result};
 pub use git::{Git, TreeEntry};
-pub use init::{InitGuess, InitOptions, InitReport, detect_guard, guess, init, split_words};
+pub use init::{
+    InitGuess, InitOptions, InitReport, InitTrial, InitTrialEnd, detect_guard, guess, init,
+    split_words, try_out,
+};
 pub use land::{
     AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandOutcome, LandReport, abandon, land,
 };
 pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;
 pub use run::detach::LoopLog;
+pub use run::position::{CatchUpReport, CheckoutPosition, catch_up, checkout_position};
 pub use run::replay::{ReplayReport, replay};
 pub use run::run_loop::{LoopOptions, LoopOutcome, LoopStatus, run_loop};
 pub use run::start::{GuardAtBase, StartOptions, StartReport, go_to_run, start};
@@ -68,15 +73,16 @@ pub use step::{StepLeaf, StepReport, StepResult};
 
 /// Settles what is unfinished, then takes one step.
 pub fn step_once(project: &Project, context: &mut RunContext<'_>) -> Result<StepResult> {
-    Git::open(project.root())?;
+    let git = Git::open(project.root())?;
     let _lock = lock::ProjectLock::take(project)?;
-    let git = step::disarm::open(project, context)?;
     let mut context = step::StepContext {
         project,
         git: &git,
         run: context,
         containment: &step::containment::ContainmentChoice::default(),
+        places: &checkout::workspace::RunPlaces::default(),
     };
     run::recover::recover(&mut context)?;
-    step::step(&mut context)
+    let run_id = run::current::checked_out(project, &git)?;
+    step::step(&mut context, &run_id)
 }

@@ -1,15 +1,27 @@
 //! Where everything lies.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use runner_core::paths;
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::files::{self, ReadError};
+use crate::git::{CommittedFile, Git};
 
 /// A project folder: the root of a git work tree that has (or will have) a `.runner/`.
 #[derive(Clone, Debug)]
 pub struct Project {
     root: PathBuf,
+    /// What `.runner/` says, where that is not what lies in the folder.
+    state: Option<Arc<StateFiles>>,
 }
+
+/// The files of `.runner/` in a commit.
+#[derive(Debug, Default)]
+struct StateFiles(BTreeMap<PathBuf, CommittedFile>);
 
 impl Project {
     /// The project that a folder belongs to: it, or the nearest one above it
@@ -24,9 +36,7 @@ impl Project {
             .ancestors()
             .take(outermost.map_or(usize::MAX, |depth| depth + 1))
             .find(|folder| folder.join(".runner").is_dir())
-            .map(|root| Project {
-                root: root.to_owned(),
-            })
+            .map(|root| Project::at(root.to_owned()))
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::Layout,
@@ -36,9 +46,52 @@ impl Project {
             })
     }
 
+    /// The project that a folder belongs to, for whoever looks at its run: what `.runner/` says is
+    /// what the run's last commit says, wherever the checkout is.
+    pub fn of_run(start: &Path) -> Result<Self> {
+        crate::run::current::view(Self::find(start)?)
+    }
+
+    /// The same again, for whoever looks once more.
+    pub fn looked_at(&self) -> Result<Self> {
+        crate::run::current::view(Project::at(self.root.clone()))
+    }
+
     /// A project at exactly this folder, whether or not it has a `.runner/`.
     pub fn at(root: PathBuf) -> Self {
-        Project { root }
+        Project { root, state: None }
+    }
+
+    /// The same project with what a commit says in `.runner/`. Its logs are where they are.
+    pub(crate) fn at_commit(&self, git: &Git, commit: &str) -> Result<Self> {
+        let state = git.files_below(commit, paths::ROOT)?;
+        Ok(Project {
+            root: self.root.clone(),
+            state: Some(Arc::new(StateFiles(state))),
+        })
+    }
+
+    /// A file of `.runner/`.
+    pub(crate) fn read(&self, path: &str, max: u64) -> Result<Vec<u8>, ReadError> {
+        let Some(state) = &self.state else {
+            return files::read_regular(&self.root.join(path), max);
+        };
+        match state.0.get(Path::new(path)) {
+            Some(CommittedFile::Content(bytes)) if bytes.len() as u64 > max => {
+                Err(ReadError::TooLarge(max))
+            }
+            Some(CommittedFile::Content(bytes)) => Ok(bytes.clone()),
+            Some(CommittedFile::Large(oid)) => {
+                let bytes = Git::open(&self.root)
+                    .and_then(|git| git.proven_blob(oid))
+                    .map_err(|error| ReadError::Io(std::io::Error::other(error.message)))?;
+                if bytes.len() as u64 > max {
+                    return Err(ReadError::TooLarge(max));
+                }
+                Ok(bytes)
+            }
+            None => Err(ReadError::Absent),
+        }
     }
 
     /// The git work tree that a folder belongs to, whether or not it has a
@@ -50,16 +103,19 @@ impl Project {
         start
             .ancestors()
             .find(|folder| folder.join(".git").symlink_metadata().is_ok())
-            .map(|root| Project {
-                root: root.to_owned(),
-            })
+            .map(|root| Project::at(root.to_owned()))
             .ok_or_else(|| no_work_tree(&start))
     }
 
     /// Whether anything of a run is here but the logs, which stay behind when a
     /// branch without a run is checked out.
     pub(crate) fn has_state(&self) -> bool {
-        self.goal().symlink_metadata().is_ok() || self.state("").symlink_metadata().is_ok()
+        match &self.state {
+            None => {
+                self.goal().symlink_metadata().is_ok() || self.state("").symlink_metadata().is_ok()
+            }
+            Some(state) => !state.0.is_empty(),
+        }
     }
 
     /// Says what to do where there is nothing but logs.

@@ -1,7 +1,7 @@
 //! The argv of `bwrap`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::layout::{BindMount, SandboxAccess};
 
@@ -38,10 +38,16 @@ pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsStrin
 pub(crate) fn complete(
     argv: &mut Vec<OsString>,
     mounts: &[BindMount],
+    lent: &[(PathBuf, PathBuf)],
     project: &Path,
     program: &[OsString],
 ) {
-    for BindMount { path, access } in mounts {
+    for mount in mounts {
+        let BindMount {
+            source,
+            path,
+            access,
+        } = mount;
         // Only the project must be there. Anything else may have vanished since it was looked for,
         // and then there is nothing to open or to protect.
         let option = match access {
@@ -50,7 +56,10 @@ pub(crate) fn complete(
             SandboxAccess::Writable => "--bind-try",
             SandboxAccess::ReadOnly => "--ro-bind-try",
         };
-        argv.extend([option.into(), path.into(), path.into()]);
+        argv.extend([option.into(), source.into(), path.into()]);
+    }
+    for (folder, place) in lent {
+        argv.extend(["--ro-bind-try".into(), folder.into(), place.into()]);
     }
     argv.extend(["--chdir".into(), project.into(), "--".into()]);
     argv.extend(program.iter().cloned());
@@ -98,18 +107,22 @@ mod tests {
             ("/t", SandboxAccess::Writable),
         ]
         .into_iter()
-        .map(|(path, access)| BindMount {
-            path: path.into(),
-            access,
-        })
+        .map(|(path, access)| BindMount::upon_itself(path.into(), access))
+        .chain([BindMount {
+            source: "/w/s".into(),
+            path: "/u".into(),
+            access: SandboxAccess::Writable,
+        }])
         .collect();
         let mut argv = Vec::new();
         let program: Vec<OsString> = ["-x", "--", "y"].map(OsString::from).to_vec();
-        complete(&mut argv, &mounts, Path::new("/p"), &program);
+        let lent = [("/o".into(), "/p/o".into())];
+        complete(&mut argv, &mounts, &lent, Path::new("/p"), &program);
         assert_eq!(
             line(&argv),
             "--dev-bind-try /dev/kvm /dev/kvm --bind-try /dev/shm /dev/shm --bind /p /p \
-             --ro-bind-try /p/a b /p/a b --bind-try /t /t --chdir /p -- -x -- y"
+             --ro-bind-try /p/a b /p/a b --bind-try /t /t --bind-try /w/s /u --ro-bind-try /o /p/o \
+             --chdir /p -- -x -- y"
         );
     }
 }

@@ -13,11 +13,22 @@ pub(crate) enum SandboxAccess {
     Writable,
 }
 
-/// A path that is mounted upon itself.
+/// A path and what is mounted upon it, most often itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BindMount {
+    pub(crate) source: PathBuf,
     pub(crate) path: PathBuf,
     pub(crate) access: SandboxAccess,
+}
+
+impl BindMount {
+    pub(crate) fn upon_itself(path: PathBuf, access: SandboxAccess) -> Self {
+        BindMount {
+            source: path.clone(),
+            path,
+            access,
+        }
+    }
 }
 
 /// The mounts, parents first, above a root that is read-only.
@@ -61,15 +72,10 @@ pub(crate) fn layout(
                 .map(Path::to_owned)
                 .collect();
             pins.reverse();
-            mounts.extend(pins.into_iter().map(|path| BindMount {
-                path,
-                access: SandboxAccess::Writable,
-            }));
+            let pin = |path| BindMount::upon_itself(path, SandboxAccess::Writable);
+            mounts.extend(pins.into_iter().map(pin));
         }
-        mounts.push(BindMount {
-            path: path.to_owned(),
-            access,
-        });
+        mounts.push(BindMount::upon_itself(path.to_owned(), access));
     }
     mounts
 }
@@ -79,9 +85,9 @@ pub(crate) fn writable_roots(mounts: &[BindMount]) -> Vec<&Path> {
     let mut roots: Vec<&Path> = Vec::new();
     for mount in mounts {
         if mount.access == SandboxAccess::Writable
-            && !roots.iter().any(|root| mount.path.starts_with(root))
+            && !roots.iter().any(|root| mount.source.starts_with(root))
         {
-            roots.push(&mount.path);
+            roots.push(&mount.source);
         }
     }
     roots

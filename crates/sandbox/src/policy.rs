@@ -17,6 +17,12 @@ const SHARED_MEMORY: &str = "/dev/shm";
 pub struct WritePolicy {
     /// The project: writable, and where the child is started.
     pub project: PathBuf,
+    /// Where the child sees it, if that is another place (bubblewrap only). What lies there
+    /// otherwise is hidden from the child.
+    pub mounted_at: Option<PathBuf>,
+    /// Folders that the child sees somewhere inside the project, read-only (bubblewrap only): the
+    /// folder, and the place in the project.
+    pub lent: Vec<(PathBuf, PathBuf)>,
     /// Folders and files that are writable too. Those that do not exist are left out.
     pub writable: Vec<PathBuf>,
     /// What is read-only although something around it is writable (bubblewrap only).
@@ -45,7 +51,10 @@ pub struct MountPlan {
     /// link, which can be replaced. Only a look at them afterwards tells.
     pub unprotected: Vec<PathBuf>,
     project: PathBuf,
+    /// Where the child sees the project.
+    seen: PathBuf,
     mounts: Vec<BindMount>,
+    lent: Vec<(PathBuf, PathBuf)>,
     kept_by_root: Option<Vec<&'static str>>,
 }
 
@@ -82,12 +91,47 @@ impl WritePolicy {
                 unprotected.push(path.clone());
             }
         }
+        let seen = self.seen(&project)?;
+        let see = |paths: Vec<PathBuf>| -> Vec<PathBuf> {
+            let shown = paths.into_iter().filter_map(|path| {
+                match path.strip_prefix(&project) {
+                    Ok(rest) => Some(below(&seen, rest)),
+                    // Hidden by the project, which is not that place.
+                    Err(_) if path.starts_with(&seen) => None,
+                    Err(_) => Some(path),
+                }
+            });
+            shown.collect()
+        };
+        let mut mounts = layout::layout(&seen, &see(writable), &see(read_only));
+        for mount in &mut mounts {
+            if let Ok(rest) = mount.path.strip_prefix(&seen) {
+                mount.source = below(&project, rest);
+            }
+        }
+        let lent = self.lent.iter().filter_map(|(folder, place)| {
+            let rest = place.strip_prefix(&self.project).ok()?;
+            Some((folder.canonicalize().ok()?, seen.join(rest)))
+        });
         Ok(MountPlan {
             left_out,
             unprotected,
-            mounts: layout::layout(&project, &writable, &read_only),
+            lent: lent.collect(),
+            mounts,
             project,
+            seen,
             kept_by_root: privileges::kept_by_root(),
+        })
+    }
+
+    /// Where the child sees the project.
+    fn seen(&self, project: &Path) -> Result<PathBuf, SandboxRefusal> {
+        let Some(place) = &self.mounted_at else {
+            return Ok(project.to_owned());
+        };
+        place.canonicalize().map_err(|error| SandboxRefusal {
+            message: format!("cannot mount anything at `{}`: {error}", place.display()),
+            hint: "the project folder must exist and be readable".to_owned(),
         })
     }
 
@@ -132,6 +176,14 @@ impl WritePolicy {
     }
 }
 
+/// A path below a folder; the folder itself where there is no more of it.
+fn below(folder: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() {
+        return folder.to_owned();
+    }
+    folder.join(rest)
+}
+
 /// The real path, or why it is not granted and whether that is because it does not exist.
 fn look_up(path: &Path) -> Result<PathBuf, (bool, String)> {
     if !path.is_absolute() {
@@ -151,6 +203,11 @@ fn look_up(path: &Path) -> Result<PathBuf, (bool, String)> {
 }
 
 impl MountPlan {
+    /// The real path of the project.
+    pub fn project(&self) -> &Path {
+        &self.project
+    }
+
     /// The argv that runs `argv` in containment. `launcher` is how to call
     /// [`crate::landlock_main`], as in `["/proc/self/exe", "__landlock"]`.
     pub fn wrap(
@@ -172,7 +229,7 @@ impl MountPlan {
             }
             Mechanism::Bubblewrap { program } => {
                 let mut wrapped = bubblewrap::base(program, self.kept_by_root.as_deref());
-                bubblewrap::complete(&mut wrapped, &self.mounts, &self.project, argv);
+                bubblewrap::complete(&mut wrapped, &self.mounts, &self.lent, &self.seen, argv);
                 wrapped
             }
         }

@@ -347,7 +347,7 @@ fn needs_you(
         ),
         (RunStatusView::Error, _) => {
             let command = match end.and_then(|end| end.code.as_deref()) {
-                Some("auth" | "spawn" | "guard_spawn" | "config") => "doctor",
+                Some("auth" | "spawn" | "guard_spawn" | "setup" | "config") => "doctor",
                 _ => "loop",
             };
             let words = format!("The loop ended with an error: {message}");

@@ -34,7 +34,7 @@ impl TestRepo {
     /// The task tree on disk.
     #[track_caller]
     pub fn tree(&self) -> Value {
-        read_json(&self.path(".runner/state/tree.json"))
+        state_json(self, ".runner/state/tree.json")
     }
 
     /// One node of the task tree; fails if there is none of that id.
@@ -50,7 +50,7 @@ impl TestRepo {
     /// The run's bookkeeping file.
     #[track_caller]
     pub fn run_state(&self) -> Value {
-        read_json(&self.path(".runner/state/run_state.json"))
+        state_json(self, ".runner/state/run_state.json")
     }
 
     /// The id of the current run.
@@ -73,6 +73,18 @@ impl TestRepo {
             .collect();
         found.sort();
         found
+    }
+
+    /// The folder in which the sessions of the current run work, or a path in it.
+    #[track_caller]
+    pub fn workspace(&self, path: impl AsRef<Path>) -> PathBuf {
+        let root = self.root().join("home/.local/state/runner");
+        let run_id = self.run_id();
+        let projects = std::fs::read_dir(&root).into_iter().flatten().flatten();
+        let mut found = projects.map(|project| project.path().join("workspaces").join(&run_id));
+        let found = found.find(|folder| folder.is_dir());
+        // One that is not there yet has no path either: wait for what cannot come.
+        found.unwrap_or(root).join(path)
     }
 
     /// The log folder of the current run.
@@ -113,6 +125,16 @@ fn find_node<'a>(node: &'a Value, id: &str) -> Option<&'a Value> {
     }
     let children = node["children"].as_array()?;
     children.iter().find_map(|child| find_node(child, id))
+}
+
+/// A file of `.runner/`; one that is not checked out is read from git.
+#[track_caller]
+fn state_json(repo: &TestRepo, path: &str) -> Value {
+    if repo.exists(path) {
+        return read_json(&repo.path(path));
+    }
+    let text = repo.git(&["show", &format!("HEAD:{path}")]);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}\n{text}"))
 }
 
 #[track_caller]

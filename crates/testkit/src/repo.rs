@@ -273,8 +273,15 @@ impl TestRepo {
         self.config.set("guard.command", json!(guard_argv));
         // The guard of the call is overwritten with the file: it only keeps init
         // from looking for one.
-        self.runner(&["init", "--backend", "command", "--guard", "true"])
-            .success();
+        let init = [
+            "init",
+            "--no-try",
+            "--backend",
+            "command",
+            "--guard",
+            "true",
+        ];
+        self.runner(&init).success();
         self.write_config();
         self.write(".runner/GOAL.md", goal);
     }

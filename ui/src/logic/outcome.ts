@@ -34,6 +34,7 @@ const ERROR_WORDS: Record<ErrorKind, string> = {
   malformed_output: 'malformed report',
   guard_spawn: 'the guard could not be started',
   guard_timeout: 'the guard ran out of time',
+  setup: 'setup failed',
   branch: 'wrong branch',
   git: 'git failed',
   io: 'a file could not be read or written',

@@ -32,7 +32,7 @@ impl BenchProject {
         project.git("init --quiet -b main")?;
         project.git("add -A")?;
         project.git("commit --quiet -m Begin")?;
-        project.runner("init --backend command --guard true")?;
+        project.runner("init --no-try --backend command --guard true")?;
         project.write(".runner/state/config.toml", config("off")?.as_bytes())?;
         project.write(
             ".runner/GOAL.md",

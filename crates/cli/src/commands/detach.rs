@@ -31,7 +31,7 @@ pub(crate) fn detach(
     args: &LoopArgs,
     out: &mut OutputGate,
 ) -> Result<Exit> {
-    let project = Project::find(&global.project_dir)?;
+    let project = Project::of_run(&global.project_dir)?;
     let log = LoopLog::open(&project)?;
     let (told, tell) = io::pipe()?;
     let words = words(global, &project, args);

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use runner::{
-    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials, Result,
+    Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials,
+    PlantedBreak, Result,
 };
 use serde_json::{Value, json};
 
@@ -51,6 +52,7 @@ fn value(found: &Diagnosis) -> Value {
             "commit": guard.commit,
             "outside": run_value(&guard.outside),
             "inside": guard.inside.as_ref().map(run_value),
+            "breaks": guard.breaks.iter().map(break_value).collect::<Vec<_>>(),
         });
     }
     value
@@ -64,6 +66,10 @@ fn run_value(run: &DoctorGuardRun) -> Value {
         "left": run.left,
         "output_tail": run.output_tail,
     })
+}
+
+fn break_value(planted: &PlantedBreak) -> Value {
+    json!({"file": planted.file, "language": planted.language, "exit": planted.exit})
 }
 
 fn print(found: &Diagnosis, out: &mut OutputGate) {

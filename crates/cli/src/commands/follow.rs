@@ -20,7 +20,7 @@ const SHOWN_CHARS: usize = 2000;
 
 /// Shows what happens until the loop ends.
 pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let cancel = Cancel::on_signals(HangUp::Ends)?;
     let running = runner::activity(&project).is_running();
     let (true, Some(mut follower)) = (running, RunFollower::new(&project)) else {

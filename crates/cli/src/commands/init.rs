@@ -1,13 +1,15 @@
 //! `runner init`.
 
+use std::cell::RefCell;
 use std::path::Path;
 
-use runner::{InitOptions, Result};
-use serde_json::json;
+use runner::{InitOptions, InitReport, InitTrial, InitTrialEnd, Result};
+use serde_json::{Value, json};
 
-use super::Exit;
+use super::{Exit, with_context};
 use crate::args::InitArgs;
 use crate::out::OutputGate;
+use crate::style;
 
 /// Makes a `.runner/` and says what was chosen and what comes next.
 pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<Exit> {
@@ -21,30 +23,40 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             goal: args.goal.clone(),
         },
     )?;
+    let is_tried = !args.upgrade && !args.no_try;
     if out.json {
+        let trial = if is_tried {
+            Some(try_out(&report, out)?)
+        } else {
+            None
+        };
         out.object(json!({
             "root": report.root,
             "written": report.written,
             "replaced": report.replaced,
             "setup": report.setup.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
+            "include": report.include,
             "guard": report.guard.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
             "backend": report.backend.as_ref().map(|(name, why)| json!({"name": name, "why": why})),
             "protected": report.protected,
             "watched": report.watched,
+            "keep": report.keep,
             "missing_program": report.missing,
             "config_from": report.config_from,
+            "notes": report.notes,
+            "trial": trial.as_ref().map_or(Value::Null, trial_json),
         }));
         return Ok(Exit::Success);
     }
     if report.written.is_empty() {
         out.say("everything is up to date");
-        return Ok(Exit::Success);
+    } else {
+        out.say(&format!(
+            "wrote {} files in {}/.runner",
+            report.written.len(),
+            report.root.display()
+        ));
     }
-    out.say(&format!(
-        "wrote {} files in {}/.runner",
-        report.written.len(),
-        report.root.display()
-    ));
     for path in &report.written {
         out.detail(&format!("  {path}"));
     }
@@ -58,7 +70,17 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
         ));
     }
     if let Some((argv, why)) = &report.setup {
-        out.say(&format!("setup:     {} ({why})", argv.join(" ")));
+        let shown = match argv.as_slice() {
+            [shell, option, script] if shell == "sh" && option == "-c" => script.clone(),
+            words => words.join(" "),
+        };
+        out.say(&format!("setup:     {shown} ({why})"));
+    }
+    if !report.include.is_empty() {
+        out.say(&format!(
+            "include:   {} (checkouts get copies, as no lock file makes them)",
+            report.include.join(" ")
+        ));
     }
     if let Some((argv, why)) = &report.guard {
         out.say(&format!("guard:     {} ({why})", argv.join(" ")));
@@ -74,6 +96,7 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
                 "agents may not change these",
             ),
             ("watched", &report.watched, "changes are pointed out to you"),
+            ("keep", &report.keep, "stays from one verdict to the next"),
         ] {
             if !globs.is_empty() {
                 out.say(&format!(
@@ -86,6 +109,13 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
     }
     if let Some((name, why)) = &report.backend {
         out.say(&format!("backend:   {name} ({why})"));
+        for note in &report.notes {
+            out.say(&format!("note: {note}"));
+        }
+        if is_tried {
+            let trial = try_out(&report, out)?;
+            tell(&trial, out);
+        }
         let goal = if report.has_goal {
             "look over"
         } else {
@@ -96,4 +126,63 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
         ));
     }
     Ok(Exit::Success)
+}
+
+fn try_out(report: &InitReport, out: &mut OutputGate) -> Result<InitTrial> {
+    let out = RefCell::new(out);
+    with_context(&out, false, |context| runner::try_out(report, context))
+}
+
+/// Says how the first try ended.
+fn tell(trial: &InitTrial, out: &mut OutputGate) {
+    let millis = trial.duration_ms;
+    let took = format!("{}.{} s", millis / 1000, millis % 1000 / 100);
+    out.say(&match &trial.end {
+        InitTrialEnd::Green => {
+            format!("tried:     the guard is green in a clean checkout, in {took}")
+        }
+        InitTrialEnd::Red(code) => {
+            format!("tried:     the guard is red in a clean checkout: exit {code} after {took}")
+        }
+        InitTrialEnd::TimedOut(secs) => {
+            format!("tried:     the guard did not end within {secs} s in a clean checkout")
+        }
+        InitTrialEnd::CannotRun(why) => {
+            let why = why.strip_prefix("cannot run: ").unwrap_or(why);
+            format!("tried:     the guard cannot run in a clean checkout: {why}")
+        }
+        InitTrialEnd::Skipped(why) => format!("tried:     nothing: {why}"),
+    });
+    for name in &trial.included {
+        out.say(&format!(
+            "include:   {name} (the guard is green with it and not without; checkouts get a copy)"
+        ));
+    }
+    let is_green = trial.end == InitTrialEnd::Green;
+    let tail = style::harmless(&trial.output_tail);
+    for line in tail.lines().filter(|_| !is_green) {
+        out.say(&format!("  | {line}"));
+    }
+    if let Some(hint) = &trial.hint {
+        out.say(&format!("hint: {hint}"));
+    }
+}
+
+fn trial_json(trial: &InitTrial) -> Value {
+    json!({
+        "result": trial.end.as_str(),
+        "exit": match trial.end {
+            InitTrialEnd::Green => Some(0),
+            InitTrialEnd::Red(code) => Some(code),
+            _ => None,
+        },
+        "why": match &trial.end {
+            InitTrialEnd::CannotRun(why) | InitTrialEnd::Skipped(why) => Some(why),
+            _ => None,
+        },
+        "duration_ms": trial.duration_ms,
+        "output_tail": trial.output_tail,
+        "hint": trial.hint,
+        "included": trial.included,
+    })
 }

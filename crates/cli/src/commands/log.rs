@@ -21,7 +21,7 @@ pub(crate) fn run(
     node: Option<&str>,
     out: &mut OutputGate,
 ) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     match iter {
         Some(iter) => show(&project, iter, out),
         None => list(&project, node, out),

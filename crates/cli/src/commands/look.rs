@@ -39,7 +39,7 @@ pub(crate) fn validate(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
 
 /// Prints the leaf that comes next.
 pub(crate) fn select(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let result = runner::select_next(&project)?;
     Ok(print_selection(&result, out))
 }
@@ -110,7 +110,7 @@ pub(crate) fn selection_value(result: &SelectResult) -> Value {
 
 /// Says why a node is, or is not, next, and what helps where it is stuck.
 pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let explained = runner::why(&project, node)?;
     let why = &explained.why;
     if out.json {

@@ -1,6 +1,7 @@
 //! One module a command (or a few that belong together).
 
 pub(crate) mod by_hand;
+pub(crate) mod catch_up;
 pub(crate) mod clean;
 pub(crate) mod detach;
 pub(crate) mod doctor;

@@ -12,7 +12,7 @@ use crate::style::{self, TextTone};
 
 /// Derives a recorded run again.
 pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let report = runner::replay(&project, run)?;
     if out.json {
         out.object(json!({
@@ -48,7 +48,7 @@ pub(crate) fn replay(dir: &Path, run: Option<&str>, out: &mut OutputGate) -> Res
 
 /// Runs the guard again where it passed a node.
 pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let cell = RefCell::new(&mut *out);
     let result = with_context(&cell, false, |context| {
         runner::verify(&project, node, context)
@@ -91,6 +91,9 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
         }
         if !holds {
             out.say(&style::harmless(&result.output_tail));
+            if let Some(hint) = &result.hint {
+                out.say(&format!("hint: {hint}"));
+            }
         }
     }
     Ok(if holds { Exit::Success } else { Exit::Error })

@@ -13,7 +13,7 @@ use crate::out::OutputGate;
 pub(crate) fn run(
     dir: &Path,
     named: Option<&str>,
-    check_guard: bool,
+    options: StartOptions,
     out: &mut OutputGate,
 ) -> Result<Exit> {
     let project = match named {
@@ -21,9 +21,8 @@ pub(crate) fn run(
         None => Project::find(dir)?,
     };
     let cell = RefCell::new(&mut *out);
-    let options = StartOptions { check_guard };
     let report = with_context(&cell, false, |context| match named {
-        Some(run) => runner::go_to_run(&project, run, context),
+        Some(run) => runner::go_to_run(&project, run, options.stay, context),
         None => runner::start(&project, options, context),
     })?;
     if out.json {
@@ -45,6 +44,10 @@ pub(crate) fn run(
         (false, true) => format!(
             "run {}: your changes in .runner/ are committed",
             report.run_id
+        ),
+        (false, false) if options.stay => format!(
+            "run {} is on branch {}; the checkout stays where it is",
+            report.run_id, report.branch
         ),
         (false, false) if named.is_some() => {
             format!("you are on run {}, branch {}", report.run_id, report.branch)

@@ -7,18 +7,22 @@ use runner_core::meta::IterationMeta;
 use runner_core::usage::{self, Usage};
 use serde_json::json;
 
-use super::{Exit, look};
+use super::{Exit, catch_up, look};
 use crate::out::OutputGate;
 use crate::style::{self, TextTone};
 
 /// Shows where the run is.
 pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let view = runner::run_view(&project)?;
+    let position = runner::checkout_position(&project)?;
     if out.json {
         print_json(&view, out);
     } else {
         print_human(&view, out);
+        if let Some(words) = position.as_ref().and_then(catch_up::about) {
+            out.data(&format!("checkout:   {words}"));
+        }
     }
     Ok(Exit::Success)
 }

@@ -13,7 +13,7 @@ use crate::style::{self, TextPaint, TextTone};
 
 /// Draws the tree.
 pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let paint = out.paint;
     if out.json {
         let value = runner::load_tree(&project, |root| json!({"tree": root}))?;

@@ -16,7 +16,7 @@ pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     if out.json || dumb || !stdin().is_terminal() || !stdout().is_terminal() {
         return status::run(dir, out);
     }
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     // What can be said in words is said before the screen is taken over.
     runner::run_view(&project)?;
     let cancel = Cancel::on_signals(HangUp::Ends)?;

@@ -67,9 +67,11 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
     let guard = ["sh".to_owned(), "ci.sh".to_owned()];
     let config = config::template(NewProject {
         setup: &[],
+        include: &[],
         guard: &guard,
         protected: &["ci.sh".to_owned()],
         watched: &[],
+        keep: &[],
         backend: BackendKind::Command,
         command: &agent,
     });
@@ -78,7 +80,14 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
 
     let cell = RefCell::new(&mut *out);
     let end = with_context(&cell, true, |context| {
-        runner::start(&project, StartOptions { check_guard: false }, context)?;
+        runner::start(
+            &project,
+            StartOptions {
+                check_guard: false,
+                stay: false,
+            },
+            context,
+        )?;
         Ok(runner::run_loop(
             &project,
             context,

@@ -73,6 +73,9 @@ impl WatchCollector {
             return;
         }
         self.signature = Some(signature);
+        if let Ok(project) = self.project.looked_at() {
+            self.project = project;
+        }
         self.view = runner::run_view(&self.project);
         // A tree that an agent is just writing may be torn: the last good one stays.
         if let Ok(lines) = runner::load_tree(&self.project, tree::lines) {

@@ -62,8 +62,18 @@ pub struct WorkspaceConfig {
     pub root: String,
     /// The command that makes what a fresh checkout lacks; empty: nothing is needed.
     pub setup: Vec<String>,
+    /// Globs of the files that setup reads: it runs again where one of them changed. Empty: those
+    /// that package managers read.
+    pub setup_inputs: Vec<String>,
     /// How long that may take.
     pub setup_timeout_secs: u64,
+    /// Globs of ignored files and folders of the user's checkout that are copied, as
+    /// [`crate::paths::FolderGlobs`] reads them.
+    pub include: Vec<String>,
+    /// Whether submodules are filled from the project's own clones.
+    pub submodules: bool,
+    /// Whether a session may let a submodule be at a commit that its remote does not have.
+    pub submodules_may_move: bool,
     /// Names of variables that setup, agent and guard get from the runner's environment.
     pub env: Vec<String>,
 }
@@ -79,6 +89,11 @@ pub struct GuardConfig {
     pub watched: Vec<String>,
     /// Names of variables that the guard alone gets from the runner's environment.
     pub env: Vec<String>,
+    /// Globs of build outputs that stay from one verdict to the next, as
+    /// [`crate::paths::FolderGlobs`] reads them.
+    pub keep: Vec<String>,
+    /// Whether anything stays.
+    pub checkout: CheckoutKind,
 }
 
 /// How the loop deals with errors.
@@ -178,9 +193,9 @@ trait ConfigWord: Copy + 'static {
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $name {
-            $($(#[$variant_doc])* $variant,)*
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)*
         }
 
         impl $name {
@@ -237,6 +252,16 @@ words! {
         Stop = "stop",
         /// It goes on with the next iteration.
         Retry = "retry",
+    }
+}
+
+words! {
+    /// What a clean checkout has beside the files of its commit and what setup makes.
+    CheckoutKind {
+        /// The build outputs of earlier verdicts.
+        Warm = "warm",
+        /// Nothing.
+        Cold = "cold",
     }
 }
 
@@ -319,6 +344,8 @@ impl Default for GuardConfig {
             protected: strings(&["justfile", "Justfile", ".justfile", "Makefile"]),
             watched: Vec::new(),
             env: Vec::new(),
+            keep: Vec::new(),
+            checkout: CheckoutKind::Warm,
         }
     }
 }
@@ -328,7 +355,11 @@ impl Default for WorkspaceConfig {
         WorkspaceConfig {
             root: String::new(),
             setup: Vec::new(),
+            setup_inputs: Vec::new(),
             setup_timeout_secs: 900,
+            include: Vec::new(),
+            submodules: true,
+            submodules_may_move: false,
             env: Vec::new(),
         }
     }

@@ -108,6 +108,8 @@ fn guard(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> GuardConfig {
         protected: reader.globs(table, "protected", default.protected),
         watched: reader.globs(table, "watched", default.watched),
         env: reader.variable_names(table, "env"),
+        keep: reader.folder_globs(table, "keep"),
+        checkout: reader.word(table, "checkout", default.checkout),
     }
 }
 
@@ -117,11 +119,19 @@ fn workspace(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> WorkspaceC
     WorkspaceConfig {
         root: reader.string(table, "root", default.root),
         setup: reader.argv_or_script(table, "setup"),
+        setup_inputs: reader.globs(table, "setup_inputs", default.setup_inputs),
         setup_timeout_secs: reader.integer(
             table,
             "setup_timeout_secs",
             1..=MAX_SECS,
             default.setup_timeout_secs,
+        ),
+        include: reader.folder_globs(table, "include"),
+        submodules: reader.boolean(table, "submodules", default.submodules),
+        submodules_may_move: reader.boolean(
+            table,
+            "submodules_may_move",
+            default.submodules_may_move,
         ),
         env: reader.variable_names(table, "env"),
     }

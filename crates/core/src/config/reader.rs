@@ -39,8 +39,23 @@ const KNOWN: &KnownKeys = &[
             "fleet",
         ],
     ),
-    ("workspace", &["root", "setup", "setup_timeout_secs", "env"]),
-    ("guard", &["command", "protected", "watched", "env"]),
+    (
+        "workspace",
+        &[
+            "root",
+            "setup",
+            "setup_inputs",
+            "setup_timeout_secs",
+            "include",
+            "submodules",
+            "submodules_may_move",
+            "env",
+        ],
+    ),
+    (
+        "guard",
+        &["command", "protected", "watched", "env", "keep", "checkout"],
+    ),
     (
         "loop",
         &["max_consecutive_errors", "on_timeout", "wait_quota"],
@@ -410,6 +425,23 @@ impl<'s> TomlReader<'s> {
             if let Err(error) = paths::check_glob(glob) {
                 let message = format!("glob `{}`: {}", shown(glob), error.message);
                 self.find(table, key, message, error.hint);
+            }
+        }
+        globs
+    }
+
+    /// A list of globs that mean files or whole folders, without the `/` at the end of a folder.
+    pub fn folder_globs(&mut self, table: TomlTable<'_, '_>, key: &str) -> Vec<String> {
+        let named = self.strings(table, key, Vec::new());
+        let mut globs = Vec::new();
+        for glob in named {
+            let folder = glob.strip_suffix('/').unwrap_or(&glob);
+            match paths::FolderGlobs::new(&[folder]) {
+                Ok(_) => globs.push(folder.to_owned()),
+                Err(error) => {
+                    let message = format!("glob `{}`: {}", shown(&glob), error.message);
+                    self.find(table, key, message, error.hint);
+                }
             }
         }
         globs

@@ -7,12 +7,16 @@ use super::{BackendKind, CommitConfig, Config};
 pub struct NewProject<'a> {
     /// The argv that makes what a fresh checkout lacks.
     pub setup: &'a [String],
+    /// Globs of ignored files that a fresh checkout gets as copies.
+    pub include: &'a [String],
     /// The guard's argv.
     pub guard: &'a [String],
     /// Globs that agents may not change.
     pub protected: &'a [String],
     /// Globs whose changes are pointed out.
     pub watched: &'a [String],
+    /// Globs of build outputs that stay from one verdict to the next.
+    pub keep: &'a [String],
     /// The agent.
     pub backend: BackendKind,
     /// Its argv, for `command`.
@@ -30,6 +34,7 @@ pub fn template(project: NewProject<'_>) -> String {
         guard_output_limit_bytes,
         prompt_budget_bytes,
         workspace,
+        guard: guard_default,
         run_loop,
         executor,
         commit: CommitConfig {
@@ -42,7 +47,8 @@ pub fn template(project: NewProject<'_>) -> String {
         ..
     } = Config::default();
     let setup = array(project.setup);
-    let setup_timeout_secs = workspace.setup_timeout_secs;
+    let include = array(project.include);
+    let keep = array(project.keep);
     let guard = array(project.guard);
     let protected = array(project.protected);
     let watched = array(project.watched);
@@ -69,7 +75,17 @@ prompt_budget_bytes = {prompt_budget_bytes}
 # Makes what a fresh checkout lacks, such as installed packages: an argv, or one text for
 # `sh -c`. It runs wherever a commit is checked out to be worked on or judged.
 setup = {setup}
+# Globs of the files that setup reads: it runs again where one of them changed. Empty: lock files
+# and manifests, or everything where setup builds the project itself.
+setup_inputs = []
 setup_timeout_secs = {setup_timeout_secs}
+# Globs of files and folders of your checkout that git ignores and that are copied there, such
+# as ".env"; the patterns of a file .worktreeinclude count too.
+include = {include}
+# Fill submodules from your own clones of them.
+submodules = {submodules}
+# Let agents move a submodule to a commit that its remote does not have.
+submodules_may_move = {submodules_may_move}
 # Names of variables that setup, agent and guard get from your environment.
 env = []
 # Where private checkouts are kept; "" is $XDG_STATE_HOME/runner or ~/.local/state/runner.
@@ -84,6 +100,10 @@ protected = {protected}
 watched = {watched}
 # Names of variables that the guard alone gets from your environment.
 env = []
+# Globs of build outputs that stay from one verdict to the next, so that the guard is faster.
+keep = {keep}
+# "warm" keeps them, "cold" begins every verdict with nothing but what setup makes.
+checkout = "{checkout}"
 
 [loop]
 # Passing troubles (network, overload, a missing report) are tried again so often.
@@ -163,6 +183,10 @@ max_changed_bytes = {max_changed_bytes}
 # The port of the API on this machine; 0 takes a free one.
 port = {port}
 "#,
+        setup_timeout_secs = workspace.setup_timeout_secs,
+        submodules = workspace.submodules,
+        submodules_may_move = workspace.submodules_may_move,
+        checkout = guard_default.checkout,
         max_consecutive_errors = run_loop.max_consecutive_errors,
         on_timeout = run_loop.on_timeout,
         wait_quota = run_loop.wait_quota,

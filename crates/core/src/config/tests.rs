@@ -39,13 +39,19 @@ prompt_budget_bytes = 4096
 [workspace]
 root = "~/checkouts"
 setup = "npm ci && true"
+setup_inputs = ["package-lock.json", "packages/*/package.json"]
 setup_timeout_secs = 30
+include = [".env", "**/node_modules/"]
+submodules = false
+submodules_may_move = true
 env = ["NPM_TOKEN"]
 [guard]
 env = ["DATABASE_URL"]
 command = ["make", "test"]
 protected = ["Makefile"]
 watched = ["tests/**"]
+keep = ["target/"]
+checkout = "cold"
 [loop]
 max_consecutive_errors = 0
 on_timeout = "retry"
@@ -89,7 +95,11 @@ writable = []
         workspace: WorkspaceConfig {
             root: "~/checkouts".to_owned(),
             setup: strings(&["sh", "-c", "npm ci && true"]),
+            setup_inputs: strings(&["package-lock.json", "packages/*/package.json"]),
             setup_timeout_secs: 30,
+            include: strings(&[".env", "**/node_modules"]),
+            submodules: false,
+            submodules_may_move: true,
             env: strings(&["NPM_TOKEN"]),
         },
         guard: GuardConfig {
@@ -97,6 +107,8 @@ writable = []
             protected: strings(&["Makefile"]),
             watched: strings(&["tests/**"]),
             env: strings(&["DATABASE_URL"]),
+            keep: strings(&["target"]),
+            checkout: CheckoutKind::Cold,
         },
         run_loop: LoopConfig {
             max_consecutive_errors: 0,
@@ -384,13 +396,30 @@ fn the_template_is_the_default_configuration() {
     let default = Config::default();
     let text = template(NewProject {
         setup: &[],
+        include: &[],
         guard: &default.guard.command,
         protected: &default.guard.protected,
         watched: &default.guard.watched,
+        keep: &[],
         backend: BackendKind::Codex,
         command: &[],
     });
     assert_eq!(Config::parse(&text), Ok(default));
+}
+
+#[test]
+fn what_is_copied_or_stays_is_the_projects_own() {
+    check(
+        "[workspace]\ninclude = [\"/x\", \".venv/\"]\nsetup_inputs = [\"a/\"]\n[guard]\nkeep = [\".runner\"]\ncheckout = \"hot\"",
+        &[
+            "line 2: workspace.include: glob `/x`: it never matches: paths start at the repo root, \
+             without `/` or `./` (write \"x\")",
+            "line 3: workspace.setup_inputs: glob `a/`: it never matches: only files are compared, \
+             not folders (write \"a/**\")",
+            "line 5: guard.keep: glob `.runner`: it means files of git or of the runner",
+            "line 6: guard.checkout: `hot` is not one of warm, cold (did you mean `cold`?)",
+        ],
+    );
 }
 
 #[test]
@@ -430,6 +459,7 @@ proptest! {
         guard in prop::collection::vec("[^\0]{1,8}", 0..3),
         protected in prop::collection::vec("[a-z*]{1,3}(/[a-z\"' ]{1,3})?", 0..3),
         watched in prop::collection::vec("[a-z*]{1,3}", 0..3),
+        include in prop::collection::vec("[a-z.]{1,3}[*\"']", 0..3),
         index in 0usize..4,
         command in prop::collection::vec("[^\0]{1,8}", 0..2),
     ) {
@@ -442,13 +472,17 @@ proptest! {
         expected.guard.command.clone_from(&guard);
         expected.guard.protected.clone_from(&protected);
         expected.guard.watched.clone_from(&watched);
+        expected.workspace.include.clone_from(&include);
+        expected.guard.keep.clone_from(&include);
         expected.executor.backend = BackendKind::ALL[index];
         expected.executor.command.clone_from(&command);
         let text = template(NewProject {
             setup: &setup,
+            include: &include,
             guard: &guard,
             protected: &protected,
             watched: &watched,
+            keep: &include,
             backend: BackendKind::ALL[index],
             command: &command,
         });

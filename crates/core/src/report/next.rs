@@ -85,7 +85,8 @@ pub(super) fn commands(inputs: &ReportInputs<'_>, state: &str) -> Vec<NextComman
             Some(
                 IterationErrorKind::Auth
                 | IterationErrorKind::Spawn
-                | IterationErrorKind::GuardSpawn,
+                | IterationErrorKind::GuardSpawn
+                | IterationErrorKind::Setup,
             ) => vec![
                 next("runner doctor", "see what is missing"),
                 next("runner loop", "then go on"),

@@ -173,6 +173,7 @@ fn passed_at(iter: u32, node: &str) -> IterationMeta {
         exit_code: Some(0),
         duration_ms: 1,
         log_sha256: "from-meta".to_owned(),
+        checkout: None,
     });
     it
 }

@@ -112,7 +112,8 @@ fn the_checkout_of_a_killed_check_is_swept() {
     eventually("the guard", Duration::from_secs(30), || started.exists());
     // A sweep leaves the living alone.
     ask(&repo, "sweep", &json!({}));
-    assert_eq!(repo.private_checkouts().len(), 3);
+    // The folder, its git folder, and two locks.
+    assert_eq!(repo.private_checkouts().len(), 4);
     drop(running);
     ask(&repo, "sweep", &json!({}));
     assert_eq!(repo.private_checkouts(), Vec::<std::path::PathBuf>::new());

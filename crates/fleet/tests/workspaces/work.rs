@@ -365,21 +365,24 @@ fn in_a_sandbox_a_session_cannot_even_reach_the_project() {
         config.set("sandbox.mode", "required");
     });
     repo.write_config();
-    repo.agent(
-        "project=$(cd ../../../.. && pwd); test -f \"$project/a/one.txt\" || exit 9\n\
-         mine() { if ( : > \"$1\" ) 2>/dev/null; then echo \"$1\" >> a/wrote; fi; }\n\
-         mine \"$project/a/one.txt\"; mine \"$project/.git/refs/heads/main\"\n\
-         mine \"$project/.git/planted\"; mine \"$project/.runner/fleet/yard.lock\"\n\
-         mine \"$project/.runner/fleet/worktrees/planted\"; mine a/inside\n\
-         git commit -q --allow-empty -m mine && echo committed >> a/wrote; out done did",
-    );
+    // It sees its workspace where the project is, and nothing of the project.
+    let project = repo.path("");
+    let project = project.to_str().unwrap().trim_end_matches('/');
+    repo.agent(&format!(
+        "test \"$PWD\" = '{project}' || exit 9; test ! -e .runner/fleet || exit 8\n\
+         mine() {{ if ( : > \"$1\" ) 2>/dev/null; then echo \"${{2:-$1}}\" >> a/wrote; fi; }}\n\
+         mine .git/refs/heads/planted; mine ~/planted; mine a/inside\n\
+         for real in ~/.local/state/runner/*/workspaces/*; do mine \"$real/planted\" real; done\n\
+         git commit -q --allow-empty -m mine && echo committed >> a/wrote; out done did"
+    ));
     let head = repo.head();
     let done = work(&repo, "task", 1);
     assert_eq!(done["ending"], "complete", "{done}");
     let wrote = repo.git(&["show", &format!("{}:a/wrote", text(&done["commit"]))]);
     let wrote: Vec<&str> = wrote.lines().collect();
-    assert_eq!(wrote, ["a/inside", "committed"]);
+    assert_eq!(wrote, [".git/refs/heads/planted", "a/inside", "committed"]);
     assert_eq!(repo.head(), head);
+    assert!(!repo.exists(".git/refs/heads/planted"));
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl BaseTrial<'_> {
     ) -> Result<(BaseTrialEnd, Vec<u8>)> {
         let config = self.config;
         let contained = self.containment.is_on().then_some(self.containment);
-        if let Some(failed) = trial::prepare(checkout, config, contained, context)? {
+        if let Some(failed) = trial::make_ready(checkout, config, contained, context)? {
             let why = match failed.end {
                 TrialEnd::NotStarted(why) => why,
                 TrialEnd::Exited(_) | TrialEnd::TimedOut => "setup failed".to_owned(),

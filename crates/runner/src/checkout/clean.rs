@@ -7,11 +7,12 @@ use runner_core::config::Config;
 use runner_exec::Cancel;
 
 use super::root::{self, WorkspaceRoot};
-use super::{CHECKOUTS, CheckoutHome, LOCK};
+use super::{CHECKOUTS, CheckoutHome, LOCK, VERDICTS, WORKSPACES};
 use crate::error::Result;
 use crate::files;
 use crate::git::Git;
 use crate::project::Project;
+use crate::run::refs;
 use crate::state;
 
 /// How long processes that are about to end may take.
@@ -62,7 +63,8 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
     if !options.all {
         let git = Git::open(project?.root())?;
         let root = WorkspaceRoot::of(&git, &config)?;
-        clean_home(root.folder(), options.dry_run, &mut report)?;
+        let living = living(&git)?;
+        clean_home(root.folder(), Some(&living), options.dry_run, &mut report)?;
         return Ok(report);
     }
     let base = project.as_ref().map_or(start, Project::root);
@@ -70,7 +72,11 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
     for folder in root::project_folders(&all) {
         let busy = report.in_use.len();
         let is_gone = root::project_is_gone(&folder);
-        clean_home(&folder, options.dry_run, &mut report)?;
+        let living = match root::project_of(&folder) {
+            Some(git) => living(&git).ok(),
+            None => is_gone.then(Vec::new),
+        };
+        clean_home(&folder, living.as_deref(), options.dry_run, &mut report)?;
         if is_gone && report.in_use.len() == busy {
             remove(&folder, options.dry_run, &mut report)?;
         }
@@ -78,15 +84,29 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
     Ok(report)
 }
 
-fn clean_home(folder: &Path, dry_run: bool, report: &mut WorkspaceCleanReport) -> Result<()> {
+/// Removes clean checkouts, and the folders of runs that are none of `living`: in those of a run
+/// that goes on, a session may have left what is not settled yet.
+fn clean_home(
+    folder: &Path,
+    living: Option<&[String]>,
+    dry_run: bool,
+    report: &mut WorkspaceCleanReport,
+) -> Result<()> {
     let home = CheckoutHome::new(folder.to_owned(), folder.join(LOCK));
-    for name in home.names_in(CHECKOUTS) {
-        let path = home.checkout_folder(CHECKOUTS, &name);
+    let of_runs = [WORKSPACES, VERDICTS].into_iter().flat_map(|kind| {
+        let names = home.names_in(kind).into_iter();
+        names.map(move |name| (kind, name))
+    });
+    let ended = of_runs.filter(|(_, name)| living.is_some_and(|living| !living.contains(name)));
+    let checkouts = home.names_in(CHECKOUTS).into_iter();
+    let all = checkouts.map(|name| (CHECKOUTS, name)).chain(ended);
+    for (kind, name) in all {
+        let path = home.checkout_folder(kind, &name);
         let bytes = files::folder_bytes(&path);
         let is_free = if dry_run {
-            home.is_free((CHECKOUTS, &name), &Cancel::new()?, LIMIT)?
+            home.is_free((kind, &name), &Cancel::new()?, LIMIT)?
         } else {
-            home.remove_checkout((CHECKOUTS, &name), &Cancel::new()?, LIMIT)?
+            home.remove_checkout((kind, &name), &Cancel::new()?, LIMIT)?
         };
         if is_free {
             report.removed.push(RemovedFolder { path, bytes });
@@ -95,6 +115,15 @@ fn clean_home(folder: &Path, dry_run: bool, report: &mut WorkspaceCleanReport) -
         }
     }
     Ok(())
+}
+
+/// The names of folders that belong to runs, or to task runs of a fleet, that have not ended.
+fn living(git: &Git) -> Result<Vec<String>> {
+    let mut names = refs::under_way(git)?;
+    let listed = git.line(&["for-each-ref", "--format=%(refname)", "refs/fleet/"])?;
+    let of_fleets = listed.lines().filter_map(|name| name.rsplit('/').next());
+    names.extend(of_fleets.map(str::to_owned));
+    Ok(names)
 }
 
 fn remove(folder: &Path, dry_run: bool, report: &mut WorkspaceCleanReport) -> Result<()> {

@@ -1,10 +1,15 @@
-//! Checkouts: folders with a repository of their own that borrows the project's objects, each
-//! with a lock beside it that says whether anybody is there.
+//! Checkouts: folders outside the project in which sessions and guards work. Each has a private
+//! index over it, a repository in it that borrows the project's objects, and a lock beside it that
+//! says whether anybody is there.
 
 pub(crate) mod check;
 pub(crate) mod clean;
+pub(crate) mod indexed_tree;
+pub(crate) mod missing_variable;
+pub(crate) mod prepare;
 pub(crate) mod root;
 pub(crate) mod trial;
+pub(crate) mod workspace;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -22,9 +27,11 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::fleet_repo::TaskRunName;
-use crate::git::{FilterUse, Git};
+use crate::git::{BorrowedRepo, FilterUse, Git};
 use crate::lock;
 use crate::project::Project;
+use crate::step::file_image;
+use indexed_tree::{INDEX, IndexedTree, KeptFiles};
 use root::WorkspaceRoot;
 
 /// How long the processes of a killed fleet may take to be gone.
@@ -36,20 +43,49 @@ pub(crate) const LOCK: &str = "lock";
 /// The ending of the file that supervisors hold locked.
 pub(crate) const SESSION: &str = "session";
 
+/// The ending of the folder that keeps what setup made.
+pub(crate) const MADE: &str = "made";
+
 /// The folder of clean checkouts below a home.
 pub(crate) const CHECKOUTS: &str = "checkouts";
+
+/// The folder of workspaces below a home, by run.
+pub(crate) const WORKSPACES: &str = "workspaces";
+
+/// The folder of clean checkouts that are kept while a run lives, by run.
+pub(crate) const VERDICTS: &str = "verdicts";
 
 /// A checkout that is in use, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Checkout {
     pub(crate) project: Project,
-    pub(crate) git: Git,
+    pub(crate) tree: IndexedTree,
     /// What supervisors hold while anything of theirs is alive.
     pub(crate) session_lock: PathBuf,
     /// What nothing that runs in it may write to: the project that it was made of, and the
     /// folders around it.
     pub(crate) closed: Vec<PathBuf>,
+    seen_at: PathBuf,
     checkout_lock: CheckoutLock,
+}
+
+impl Checkout {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.project.root()
+    }
+
+    /// The path of the project that it was made of, at which it is mounted where that can be.
+    pub(crate) fn seen_at(&self) -> &Path {
+        &self.seen_at
+    }
+}
+
+/// A repository of its own for a task run of a fleet, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct TaskRunFolder {
+    pub(crate) project: Project,
+    _lock: CheckoutLock,
 }
 
 /// The lock of a checkout; the folder itself may not be there yet, or no more.
@@ -106,16 +142,50 @@ impl CheckoutHome {
 
     /// A commit, and nothing else, in a checkout that is removed with this value. What dead
     /// processes left is removed on the way.
-    pub(crate) fn clean_checkout(&self, git: &Git, commit: &str) -> Result<CleanCheckout> {
+    pub(crate) fn clean_checkout(
+        &self,
+        git: &Git,
+        source: BorrowedRepo,
+        commit: &str,
+    ) -> Result<CleanCheckout> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         self.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
-        Ok(CleanCheckout {
-            checkout: self.checkout(git, (CHECKOUTS, &name), None, commit, FilterUse::Off)?,
+        let checkout = self.open(git, (CHECKOUTS, &name), source)?;
+        let clean = CleanCheckout {
+            checkout,
             home: self.clone(),
+            project: git.clone(),
             commit: commit.to_owned(),
             is_set_up: Cell::new(false),
+        };
+        let tree = &clean.checkout.tree;
+        tree.verify(commit, None)?;
+        tree.bring_to(commit, KeptFiles::NONE)?;
+        tree.write_git(None, commit)?;
+        Ok(clean)
+    }
+
+    /// A checkout of a kind and a name as it is, or an empty one.
+    pub(crate) fn open(
+        &self,
+        git: &Git,
+        (kind, name): (&str, &str),
+        source: BorrowedRepo,
+    ) -> Result<Checkout> {
+        let (folder, checkout_lock) = self.take_folder(kind, name)?;
+        make_real_folder(&folder)?;
+        let root = git.root();
+        Ok(Checkout {
+            closed: self.closed_for(git),
+            session_lock: beside(&folder, SESSION),
+            seen_at: root
+                .canonicalize()
+                .map_err(|error| files::at(root, error))?,
+            tree: IndexedTree::open(source, &folder)?,
+            project: Project::at(folder),
+            checkout_lock,
         })
     }
 
@@ -131,16 +201,30 @@ impl CheckoutHome {
         closed
     }
 
-    /// A commit in a new checkout of a kind and a name; whatever a dead owner left there is
-    /// removed.
-    pub(crate) fn checkout(
+    /// A repository of its own for a task run, with a commit checked out; whatever a dead owner
+    /// left there is removed.
+    pub(crate) fn task_run_folder(
         &self,
         git: &Git,
         (kind, name): (&str, &str),
-        owner: Option<&TaskRunName>,
+        owner: &TaskRunName,
         commit: &str,
-        filters: FilterUse,
-    ) -> Result<Checkout> {
+    ) -> Result<TaskRunFolder> {
+        let (folder, checkout_lock) = self.take_folder(kind, name)?;
+        // Strings and a number: there is nothing that could fail.
+        let text = serde_json::to_vec(owner).unwrap_or_default();
+        std::fs::write(beside(&folder, LOCK), text)?;
+        files::remove_if_there(&folder)?;
+        files::make_folder(&folder)?;
+        git.borrow_into(&folder, commit, FilterUse::Kept)?;
+        Ok(TaskRunFolder {
+            project: Project::at(folder),
+            _lock: checkout_lock,
+        })
+    }
+
+    /// Takes the lock of a folder in which nobody is at work any more.
+    fn take_folder(&self, kind: &str, name: &str) -> Result<(PathBuf, CheckoutLock)> {
         let folder = self.checkout_folder(kind, name);
         let Some(checkout_lock) = self.take_checkout_lock(&folder)? else {
             return Err(Error::new(
@@ -148,28 +232,13 @@ impl CheckoutHome {
                 format!("somebody is at work in {}", folder.display()),
             ));
         };
-        if let Some(owner) = owner {
-            // Strings and a number: there is nothing that could fail.
-            let text = serde_json::to_vec(owner).unwrap_or_default();
-            std::fs::write(beside(&folder, LOCK), text)?;
-        }
         if !checkout_lock.is_quiet(&Cancel::new()?, ORPHANS)? {
             return Err(Error::new(
                 ErrorCode::Locked,
                 format!("processes are still alive in {}", folder.display()),
             ));
         }
-        files::remove_if_there(&folder)?;
-        files::make_folder(&folder)?;
-        let closed = self.closed_for(git);
-        let git = git.borrow_into(&folder, commit, filters)?;
-        Ok(Checkout {
-            closed,
-            session_lock: beside(&folder, SESSION),
-            project: Project::at(folder),
-            git,
-            checkout_lock,
-        })
+        Ok((folder, checkout_lock))
     }
 
     pub(crate) fn checkout_folder(&self, kind: &str, name: &str) -> PathBuf {
@@ -192,7 +261,16 @@ impl CheckoutHome {
 
     /// Removes a checkout and all that is beside it.
     fn clear(&self, checkout_lock: &CheckoutLock) -> Result<()> {
-        files::remove_if_there(&checkout_lock.folder)?;
+        for folder in [
+            checkout_lock.folder.clone(),
+            beside(&checkout_lock.folder, INDEX),
+            beside(&checkout_lock.folder, MADE),
+        ] {
+            if files::remove_if_there(&folder).is_err() {
+                file_image::open_folders(&folder);
+                files::remove_if_there(&folder)?;
+            }
+        }
         // Whoever opens a lock does so while holding this one: nobody is left with a file
         // that has no name any more.
         let _lock = self.take_lock()?;
@@ -263,7 +341,7 @@ impl CheckoutHome {
             .map(|name| {
                 let ending = name.rsplit_once('.');
                 match ending {
-                    Some((folder, LOCK | SESSION)) => folder.to_owned(),
+                    Some((folder, LOCK | SESSION | INDEX | MADE)) => folder.to_owned(),
                     _ => name,
                 }
             })
@@ -276,6 +354,8 @@ impl CheckoutHome {
 pub(crate) struct CleanCheckout {
     pub(crate) checkout: Checkout,
     home: CheckoutHome,
+    /// The project that it was made of.
+    project: Git,
     commit: String,
     is_set_up: Cell<bool>,
 }
@@ -283,12 +363,18 @@ pub(crate) struct CleanCheckout {
 impl CleanCheckout {
     /// A clean checkout in the private home of a project.
     pub(crate) fn of(git: &Git, config: &Config, commit: &str) -> Result<Self> {
-        CheckoutHome::of_project(git, config)?.clean_checkout(git, commit)
+        let source = BorrowedRepo::of(git)?;
+        CheckoutHome::of_project(git, config)?.clean_checkout(git, source, commit)
     }
 
-    /// What is checked out.
-    pub(crate) fn commit(&self) -> &str {
-        &self.commit
+    /// Gives it what its commit lacks beside what setup makes.
+    fn prepare(&self, config: &Config, has_mounts: bool) -> Result<()> {
+        let fresh = prepare::FreshCheckout {
+            git: &self.project,
+            commit: &self.commit,
+            folder: self.path(),
+        };
+        prepare::prepare(&self.project, config, has_mounts, fresh).map(drop)
     }
 
     /// Whether its setup has succeeded.

@@ -168,6 +168,18 @@ pub(super) fn project_is_gone(folder: &Path) -> bool {
     })
 }
 
+/// The repository that a private folder belongs to, if it is there.
+pub(super) fn project_of(folder: &Path) -> Option<Git> {
+    let owner = read_identity(&folder.join(ID_FILE))?;
+    let git_dir = owner.path;
+    let root = if git_dir.ends_with(".git") {
+        git_dir.parent()?.to_owned()
+    } else {
+        git_dir
+    };
+    Git::open(&root).ok()
+}
+
 /// Who the repository with this git folder is; written at first use.
 fn project_identity(common_dir: &Path, all: &Path) -> Result<ProjectIdentity> {
     let here = common_dir

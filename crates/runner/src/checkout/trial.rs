@@ -2,9 +2,11 @@
 //! nothing is recorded.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_core::config::Config;
+use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
 use crate::checkout::{Checkout, CleanCheckout};
@@ -57,20 +59,20 @@ pub(crate) fn run(
     limit: Duration,
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
-    if let Some(failed) = prepare(checkout, config, containment, context)? {
+    if let Some(failed) = make_ready(checkout, config, containment, context)? {
         return Ok(failed);
     }
     let guard = CheckoutCommand {
         what: "guard",
         argv: command,
-        env: environment::for_checkout(checkout.path(), config),
+        env: environment::for_checkout(seen(&checkout.checkout, containment), config),
         limit,
     };
     run_command(&checkout.checkout, guard, config, containment, context)
 }
 
-/// Sets a clean checkout up, once. What is returned is how that failed.
-pub(crate) fn prepare(
+/// Runs the setup of a clean checkout, once. What is returned is why the guard cannot run.
+pub(crate) fn make_ready(
     checkout: &CleanCheckout,
     config: &Config,
     containment: Option<&Containment>,
@@ -79,6 +81,7 @@ pub(crate) fn prepare(
     if checkout.is_set_up() {
         return Ok(None);
     }
+    checkout.prepare(config, containment.is_some_and(Containment::has_mounts))?;
     if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
         return Ok(Some(failed));
     }
@@ -103,7 +106,7 @@ pub(crate) fn set_up(
     let setup = CheckoutCommand {
         what: "setup",
         argv,
-        env: environment::for_setup(checkout.project.root(), config),
+        env: environment::for_setup(seen(checkout, containment), config),
         limit: Duration::from_secs(config.workspace.setup_timeout_secs),
     };
     let ran = run_command(checkout, setup, config, containment, context)?;
@@ -126,18 +129,17 @@ pub(crate) fn set_up(
     }))
 }
 
+/// Where a child sees a checkout.
+fn seen<'a>(checkout: &'a Checkout, containment: Option<&Containment>) -> &'a Path {
+    containment.map_or(checkout.path(), |it| it.seen(checkout))
+}
+
 /// What setup did to the commit itself: then the guard would judge something else.
 fn changed_by_setup(checkout: &CleanCheckout, config: &Config) -> Result<Option<String>> {
     if config.workspace.setup.is_empty() {
         return Ok(None);
     }
-    let status = checkout.checkout.git.status()?;
-    if status.head.as_deref() != Some(checkout.commit()) {
-        let why = "cannot run: setup checked out another commit".to_owned();
-        return Ok(Some(why));
-    }
-    let tracked = status.entries.iter().filter(|entry| !entry.untracked);
-    let names: Vec<String> = tracked.map(crate::git::GitStatusEntry::name).collect();
+    let names = checkout.checkout.tree.changed_files()?;
     Ok((!names.is_empty()).then(|| {
         let names = some_of(&names);
         format!("cannot run: setup changed files of the commit: {names}")
@@ -161,13 +163,11 @@ fn run_command(
         None => (argv, false),
         Some(containment) => {
             let input = ContainmentInput {
-                project: &checkout.project,
-                git: &checkout.git,
+                checkout,
                 config,
                 env: &env,
-                iteration: None,
+                report: None,
                 agent_homes: &[],
-                closed: &checkout.closed,
             };
             let contained = containment.wrap(&argv, &input)?;
             (contained.argv, contained.monitor)
@@ -233,7 +233,7 @@ pub(crate) fn run_at_commit(
     run(&checkout, command, config, contained, limit, context)
 }
 
-fn not_started(message: String) -> GuardTrial {
+pub(crate) fn not_started(message: String) -> GuardTrial {
     GuardTrial {
         end: TrialEnd::NotStarted(message),
         duration_ms: 0,
@@ -248,6 +248,20 @@ pub(crate) fn lacking(git: &Git) -> Vec<String> {
     let submodules = git.submodules().unwrap_or_default();
     names.extend(submodules.iter().map(|path| path.display().to_string()));
     names.retain(|name| !name.starts_with(".runner/"));
+    names
+}
+
+/// The same under a config: what it copies or fills is there.
+pub(crate) fn lacking_under(git: &Git, config: &Config) -> Vec<String> {
+    let copied = FolderGlobs::new(&config.workspace.include).ok();
+    let is_copied = |name: &str| copied.as_ref().is_some_and(|globs| globs.is_match(name));
+    let is_filled =
+        |name: &str| config.workspace.submodules && Git::open(&git.root().join(name)).is_ok();
+    let mut names = lacking(git);
+    names.retain(|name| {
+        let path = name.trim_end_matches('/');
+        !is_copied(path) && !is_filled(path)
+    });
     names
 }
 

@@ -9,10 +9,11 @@ use runner_core::config::Config;
 use runner_sandbox::ProgramError;
 
 use super::blocked::{self, FolderContext, PathKind};
+use super::breaks::{self, PlantedBreak};
 use super::{DoctorCheck, DoctorVerdict};
-use crate::checkout::CleanCheckout;
 use crate::checkout::trial;
 use crate::checkout::trial::{GuardTrial, TrialEnd};
+use crate::checkout::{CleanCheckout, missing_variable};
 use crate::error::Result;
 use crate::git::Git;
 use crate::project::Project;
@@ -35,6 +36,8 @@ pub struct GuardTrials {
     /// In the sandbox that the config asks for; `None` where there is none, or no
     /// sense in it.
     pub inside: Option<DoctorGuardRun>,
+    /// With a syntax error in each source root, where it passes without.
+    pub breaks: Vec<PlantedBreak>,
 }
 
 /// One run of the guard.
@@ -99,7 +102,7 @@ pub(super) fn run(
         );
         return Ok((vec![check], None));
     };
-    let lacking = lacking(&git);
+    let lacking = lacking(&git, config);
     let limit = Duration::from_secs(config.iteration_timeout_secs);
     let mut once = |containment: Option<&Containment>| -> Result<DoctorRunOutput> {
         let checkout = CleanCheckout::of(&git, config, &commit)?;
@@ -133,11 +136,21 @@ pub(super) fn run(
     left.sort();
     left.dedup();
     checks.push(left_check(&left));
+    let runs = [Some(&outside), inside.as_ref().map(|(_, ran)| ran)];
+    let red = runs.into_iter().flatten().find(|ran| !ran.is_green());
+    checks.extend(red.and_then(|ran| variables_check(&ran.trial.log, config)));
+    let mut planted = Vec::new();
+    if red.is_none() {
+        let (check, breaks) = breaks::run(&git, &commit, config, containment.as_ref(), context)?;
+        checks.push(check);
+        planted = breaks;
+    }
     let trials = GuardTrials {
         command: config.guard.command.clone(),
         commit,
         outside: outside.report("none"),
         inside: inside.map(|(word, ran)| ran.report(word)),
+        breaks: planted,
     };
     Ok((checks, Some(trials)))
 }
@@ -151,6 +164,10 @@ struct DoctorRunOutput {
 }
 
 impl DoctorRunOutput {
+    fn is_green(&self) -> bool {
+        self.trial.end == TrialEnd::Exited(0)
+    }
+
     fn report(&self, sandbox: &'static str) -> DoctorGuardRun {
         let text = String::from_utf8_lossy(&self.trial.log);
         DoctorGuardRun {
@@ -177,8 +194,8 @@ fn left_in(place: &Path) -> Vec<String> {
 }
 
 /// What a checkout of HEAD lacks of the work tree.
-fn lacking(git: &Git) -> Vec<String> {
-    let mut names = trial::lacking(git);
+fn lacking(git: &Git, config: &Config) -> Vec<String> {
+    let mut names = trial::lacking_under(git, config);
     let is_outside = |path: &Path| !path.starts_with(".runner");
     if git
         .status()
@@ -347,6 +364,14 @@ fn allowed(config: &Config, home: Option<&Path>, root: &Path) -> Vec<PathBuf> {
             runner_sandbox::default_caches(home, |name| std::env::var_os(OsStr::new(name)))
         }),
     }
+}
+
+/// Names variables that the guard says it lacks, and that the user's shell has.
+fn variables_check(log: &[u8], config: &Config) -> Option<DoctorCheck> {
+    let names = missing_variable::find(log, config);
+    let remedy = missing_variable::remedy(&names)?;
+    let message = format!("the guard does not get {}", names.join(", "));
+    Some(DoctorCheck::warn("guard_variables", message, remedy))
 }
 
 fn left_check(left: &[String]) -> DoctorCheck {

@@ -5,6 +5,7 @@
 
 mod agent;
 mod blocked;
+mod breaks;
 mod guard;
 mod login;
 mod machine;
@@ -22,6 +23,7 @@ use crate::project::Project;
 use crate::run_context::RunContext;
 use crate::state;
 
+pub use breaks::PlantedBreak;
 pub use guard::{DoctorGuardRun, GuardTrials};
 
 /// What to look at.

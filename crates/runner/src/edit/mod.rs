@@ -9,18 +9,16 @@ use runner_core::message;
 use runner_core::paths;
 use runner_core::tree;
 
+use crate::checkout::workspace::RunPlaces;
 use crate::error::{Error, ErrorCode, Result};
-use crate::files;
-use crate::git::{Git, GitIdentity};
+use crate::git::{Git, GitIdentity, GitStatus};
 use crate::lock::ProjectLock;
 use crate::project::Project;
-use crate::run::recover;
-use crate::run::start::StartUndo;
+use crate::run::{current, follow_branch, recover, refs};
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::validate;
 use crate::state::{self, ProjectState};
 use crate::step::containment::ContainmentChoice;
-use crate::step::disarm;
 use crate::step::{self, StepContext};
 
 pub use text::{EditReport, EditTarget, EditText, PlanEdit, edit};
@@ -48,6 +46,7 @@ pub fn retry(
     context: &mut RunContext<'_>,
 ) -> Result<RetryReport> {
     let locked = LockedProject::open(project, context)?;
+    let project = &locked.project;
     let state = state::load(project)?;
     let run_id = locked.check_run(&state)?;
     let bytes = state::tree_bytes(project)
@@ -74,8 +73,8 @@ pub fn retry(
         run_id,
         node_id: node_id.to_owned(),
         granted,
+        next: validate::select_next(&project.at_commit(&locked.git, &commit)?)?,
         commit,
-        next: validate::select_next(project)?,
     })
 }
 
@@ -112,43 +111,68 @@ fn refusal(id: &str, error: &RetryError) -> Error {
     }
 }
 
-/// The project, held so that no step runs meanwhile.
-pub(crate) struct LockedProject<'p> {
-    project: &'p Project,
+/// The project as its run has it, held so that no step runs meanwhile.
+pub(crate) struct LockedProject {
+    /// What `.runner/` says in the run's last commit; before the first start what lies there.
+    project: Project,
     git: Git,
+    /// The run and its last commit, if one has begun.
+    run: Option<(String, String)>,
     _lock: ProjectLock,
 }
 
-impl<'p> LockedProject<'p> {
+impl LockedProject {
     /// Takes the lock and settles what an earlier runner left unfinished.
-    fn open(project: &'p Project, context: &mut RunContext<'_>) -> Result<Self> {
-        Git::open(project.root())?;
+    fn open(project: &Project, context: &mut RunContext<'_>) -> Result<Self> {
+        let git = Git::open(project.root())?;
         let lock = ProjectLock::take(project)?;
-        let git = disarm::open(project, context)?;
-        recover::recover(&mut StepContext {
+        let places = RunPlaces::default();
+        let mut context = StepContext {
             project,
             git: &git,
             run: context,
             containment: &ContainmentChoice::default(),
-        })?;
+            places: &places,
+        };
+        recover::recover(&mut context)?;
+        let run = match current::to_look_at(project, &git)? {
+            Some(run_id) => {
+                let tip = follow_branch::settle(&mut context, &run_id)?;
+                Some((run_id, tip))
+            }
+            None => None,
+        };
+        let project = match &run {
+            Some((_, tip)) => project.at_commit(&git, tip)?,
+            None => project.clone(),
+        };
         project.need_state()?;
         Ok(LockedProject {
             project,
             git,
+            run,
             _lock: lock,
         })
     }
 
-    /// Goal, bookkeeping and branch belong to one run, and nothing is uncommitted.
-    fn check_run(&self, state: &ProjectState) -> Result<String> {
-        let status = self.git.status()?;
-        let run_id = step::check_identity(&state.goal, &state.run_state, &status)?;
-        step::check_clean(&status)?;
-        Ok(run_id)
+    /// Branch and commit that are worked on, as a step sees them.
+    fn status(&self) -> Result<GitStatus> {
+        match &self.run {
+            None => self.git.status(),
+            Some((run_id, tip)) => Ok(GitStatus {
+                head: Some(tip.clone()),
+                branch: Some(step::branch_of(run_id)),
+                ..GitStatus::default()
+            }),
+        }
     }
 
-    /// Writes one file and commits it; on the way out of an error everything is as
-    /// it was.
+    /// Goal and bookkeeping belong to the run.
+    fn check_run(&self, state: &ProjectState) -> Result<String> {
+        step::check_identity(&state.goal, &state.run_state, &self.status()?)
+    }
+
+    /// Commits one file to the run, and lets the checkout follow.
     fn commit(
         &self,
         path: &str,
@@ -156,31 +180,33 @@ impl<'p> LockedProject<'p> {
         message: &str,
         context: &mut RunContext<'_>,
     ) -> Result<String> {
-        let before = self.git.commit_of("HEAD")?;
-        let mut undo = StartUndo::take(&self.git)?;
-        undo.keep_file(self.project, path)?;
-        let made = self.try_commit(path, bytes, message);
-        let after = self.git.commit_of("HEAD")?.unwrap_or_default();
-        match made {
-            // Whatever went wrong then: the commit is there.
-            Err(_) if before.is_none_or(|before| before != after) => {}
-            Err(error) => {
-                undo.undo(self.project, &self.git);
-                return Err(error);
-            }
-            Ok(GitIdentity::Runner) => context
+        let Some((run_id, tip)) = &self.run else {
+            return Err(step::identity_error("no run has been started here"));
+        };
+        let tree = self.git.tree_with_files(tip, &[(path, Some(bytes))])?;
+        let (identity, commit) = self.git.commit_tree(&tree, &[tip], message)?;
+        if identity == GitIdentity::Runner {
+            context
                 .observer
-                .progress(&RunProgress::Note(crate::git::NAMELESS)),
-            Ok(GitIdentity::User) => {}
+                .progress(&RunProgress::Note(crate::git::NAMELESS));
         }
-        Ok(after)
-    }
-
-    fn try_commit(&self, path: &str, bytes: &[u8], message: &str) -> Result<GitIdentity> {
-        files::write_whole(&self.project.root().join(path), bytes)?;
-        // Forced: the project's own rules may ignore .runner/.
-        let add = ["add", "--force", "--sparse", "--", path];
-        self.git.write(&add)?;
-        self.git.commit(message)
+        if let Err(error) = refs::advance(&self.git, run_id, Some(tip), &commit)
+            && self.git.commit_of(&refs::run_ref(run_id))?.as_ref() != Some(&commit)
+        {
+            return Err(error);
+        }
+        let mut context = StepContext {
+            project: &self.project,
+            git: &self.git,
+            run: context,
+            containment: &ContainmentChoice::default(),
+            places: &RunPlaces::default(),
+        };
+        // It is done, whether or not the checkout comes along.
+        if let Err(error) = follow_branch::follow(&mut context, run_id, &commit) {
+            let words = error.message;
+            context.run.observer.progress(&RunProgress::Note(&words));
+        }
+        Ok(commit)
     }
 }

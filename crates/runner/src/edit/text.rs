@@ -117,11 +117,12 @@ pub fn edit(
     context: &mut RunContext<'_>,
 ) -> Result<EditReport> {
     let locked = LockedProject::open(project, context)?;
+    let project = &locked.project;
     let run_state =
         state::load_run_state(project).map_err(|problem| state::into_error(&[problem]))?;
     check_place(&locked, target, &run_state)?;
     let path = project.root().join(target.path());
-    let current = match files::read_regular(&path, target.max_bytes()) {
+    let current = match project.read(target.path(), target.max_bytes()) {
         Ok(bytes) => Some(bytes),
         Err(ReadError::Io(error)) => return Err(files::at(&path, error).into()),
         Err(_) => None,
@@ -165,12 +166,12 @@ pub fn edit(
     Ok(report)
 }
 
-/// A run that has begun is edited on its branch, with nothing uncommitted.
-fn check_place(locked: &LockedProject<'_>, target: EditTarget, run_state: &RunState) -> Result<()> {
+/// A run that has begun is the one whose files these are.
+fn check_place(locked: &LockedProject, target: EditTarget, run_state: &RunState) -> Result<()> {
     let Some(run_id) = &run_state.run_id else {
         return Ok(());
     };
-    let status = locked.git.status()?;
+    let status = locked.status()?;
     if target == EditTarget::Goal {
         // The goal may be what has to be fixed: the branch alone must fit.
         let wanted = branch_of(run_id);
@@ -181,16 +182,16 @@ fn check_place(locked: &LockedProject<'_>, target: EditTarget, run_state: &RunSt
         }
     } else {
         let goal =
-            state::load_goal(locked.project).map_err(|problem| state::into_error(&[problem]))?;
+            state::load_goal(&locked.project).map_err(|problem| state::into_error(&[problem]))?;
         step::check_identity(&goal, run_state, &status)?;
     }
-    step::check_clean(&status)
+    Ok(())
 }
 
 /// The tree that an edit is judged by: the one on disk, or the last valid one that
 /// the branch has. `None` before the first start.
 fn valid_tree(
-    locked: &LockedProject<'_>,
+    locked: &LockedProject,
     current: Option<&[u8]>,
     run_state: &RunState,
 ) -> Result<Option<Vec<u8>>> {
@@ -200,7 +201,8 @@ fn valid_tree(
     if run_state.run_id.is_none() {
         return Ok(None);
     }
-    for commit in GitHistory::from(&locked.git, "HEAD") {
+    let tip = locked.run.as_ref().map_or("HEAD", |(_, tip)| tip);
+    for commit in GitHistory::from(&locked.git, tip) {
         if let Some(bytes) = locked.git.file_at(&commit?.id, paths::TREE)?
             && state::check_tree(&bytes).is_ok()
         {

@@ -84,12 +84,15 @@ fn ask(
 ) -> Result<SessionAnswer> {
     let project = &checkout.project;
     let folder = project.iteration("question", 1);
+    let seen = containment.seen(checkout);
+    let seen_folder = seen.join(folder.strip_prefix(project.root()).unwrap_or(&folder));
     files::make_local_folder(&project.iterations())?;
     files::make_folder(&folder)?;
-    let (output, schema) = (folder.join("output.json"), folder.join("schema.json"));
+    let output = seen_folder.join("output.json");
+    let schema = seen_folder.join("schema.json");
     let prompt = folder.join("prompt.md");
     let how = how_to_answer(config.executor.backend, &output);
-    files::write_whole(&schema, question.schema.as_bytes())?;
+    files::write_whole(&folder.join("schema.json"), question.schema.as_bytes())?;
     files::write_whole(
         &prompt,
         format!(
@@ -100,7 +103,7 @@ fn ask(
     )?;
     let backend = runner_agents::backend(config.executor.backend);
     let invocation = backend.invocation(&AgentSpec {
-        project_dir: project.root(),
+        project_dir: seen,
         output_path: &output,
         schema_path: &schema,
         schema_json: question.schema,
@@ -113,7 +116,7 @@ fn ask(
     });
     let mut env = environment::for_question(config, &invocation);
     for (name, value) in [
-        ("RUNNER_PROJECT_DIR", project.root().as_os_str()),
+        ("RUNNER_PROJECT_DIR", seen.as_os_str()),
         ("RUNNER_OUTPUT_PATH", output.as_os_str()),
         ("RUNNER_OUTPUT_SCHEMA", schema.as_os_str()),
         ("RUNNER_QUESTION", question.kind.as_ref()),
@@ -130,13 +133,11 @@ fn ask(
     let contained = containment.wrap(
         &invocation.argv,
         &ContainmentInput {
-            project,
-            git: &checkout.git,
+            checkout,
             config,
             env: &env,
-            iteration: Some(&folder),
+            report: Some(&folder),
             agent_homes: &homes,
-            closed: &checkout.closed,
         },
     )?;
     let idle = config.executor.idle_timeout_secs;
@@ -169,7 +170,7 @@ fn ask(
     let tz = runner_agents::LocalZone::new(jiff::tz::TimeZone::system);
     let now = context.clock.now();
     let ending = reader.finish(report.exit.filter(|_| by_itself), now, &tz);
-    let written = files::read_regular(&output, MAX_OUTPUT_BYTES as u64).ok();
+    let written = files::read_regular(&folder.join("output.json"), MAX_OUTPUT_BYTES as u64).ok();
     let said = written
         .or(ending.output)
         .filter(|it| !it.trim_ascii().is_empty());

@@ -29,7 +29,6 @@ use crate::git::Git;
 use crate::project::Project;
 use crate::state;
 use crate::state::runs::full_name;
-use crate::step::disarm;
 
 pub use crate::checkout::check::{CommandEnd, CommandRun};
 pub use ask::{SessionAnswer, SessionQuestion};
@@ -42,7 +41,7 @@ pub use sweep::TaskRunName;
 const WORKTREES: &str = "worktrees";
 
 /// Components of refs and folders that mean something else already.
-const RESERVED: &[&str] = &["abandoned", "lost"];
+const RESERVED: &[&str] = &["abandoned", "branch", "displaced", "keep", "lost", "run"];
 
 /// A project whose results are merged into one base.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl FleetRepo {
     /// that is checked out there.
     pub fn open(root: &Path, base: Option<&str>) -> Result<Self> {
         let project = Project::of_work_tree(root)?;
-        let git = disarm::open_to_look(&project)?;
+        let git = Git::open(project.root())?;
         let base = match base {
             Some(name) => name.strip_prefix("refs/heads/").unwrap_or(name).to_owned(),
             None => checked_out(&git)?,
@@ -78,7 +77,7 @@ impl FleetRepo {
     /// The same again, with the root and the branch that the first opening gave.
     pub fn reopen(root: &Path, base: &str) -> Result<Self> {
         let project = Project::at(root.to_owned());
-        let git = disarm::open_to_look(&project)?;
+        let git = Git::open(project.root())?;
         let base = base.to_owned();
         Ok(FleetRepo { project, git, base })
     }

@@ -2,31 +2,30 @@
 
 use std::fmt::Write as _;
 
-use runner_core::config::Config;
 use runner_core::landing::TaskMessage;
 use runner_core::message::GuardProof;
 use runner_core::meta::{GuardResult, GuardRun, IterationErrorKind, IterationMeta};
 use runner_core::paths;
 use runner_core::text::cut_front;
+use runner_exec::Cancel;
 
 use super::sweep::{TaskRunName, token_of};
 use super::{FleetRepo, ResultMerge, ResultMergeOutcome, WORKTREES, safe_name};
-use crate::checkout::Checkout;
-use crate::checkout::trial::{self, TrialEnd};
+use crate::checkout::workspace::{GivenPlace, RunPlaces};
+use crate::checkout::{ORPHANS, TaskRunFolder, VERDICTS, WORKSPACES};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{FilterUse, Git};
+use crate::git::Git;
 use crate::init;
 use crate::lock::ProjectLock;
 use crate::run::recover;
-use crate::run::run_loop::{LoopOptions, LoopOutcome, LoopStatus, run_loop};
+use crate::run::refs::RunRefs;
+use crate::run::run_loop::{LoopOptions, LoopOutcome, LoopStatus, run_loop_in};
 use crate::run::start::{StartOptions, start};
 use crate::run_context::RunContext;
 use crate::state::node_history;
-use crate::state::runs::full_name;
-use crate::step::containment::{Containment, ContainmentChoice};
-use crate::step::disarm;
-use crate::step::{StepContext, branch_of, read_meta};
+use crate::step::containment::ContainmentChoice;
+use crate::step::{StepContext, read_meta};
 
 /// How much of a red guard's output is told.
 const TAIL_BYTES: usize = 4000;
@@ -93,26 +92,25 @@ impl FleetRepo {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
         self.refuse_if_replaced(order.name)?;
-        let checkout = self.home().checkout(
+        let checkout = self.home().task_run_folder(
             &self.git,
             (WORKTREES, &order.name.folder()),
-            Some(order.name),
+            order.name,
             &begin,
-            FilterUse::Kept,
         )?;
-        // What is wrong with the config, the start of the run says.
-        if let Ok(config) = Config::parse(order.config) {
-            set_up(&checkout, &config, context)?;
-        }
         let run_id = safe_name(&order.name.run_id);
         let instructions = self.project_file(paths::INSTRUCTIONS)?;
         let goal = with_id(order.goal, &run_id)?;
         init::lay_down(&checkout.project, order.config, &goal, instructions)?;
-        let options = StartOptions { check_guard: false };
+        let options = StartOptions {
+            check_guard: false,
+            stay: false,
+        };
         start(&checkout.project, options, context)?;
         let mut quota_until = None;
-        let end = run_loop(
+        let end = run_loop_in(
             &checkout.project,
+            self.places(order.name)?,
             context,
             &LoopOptions::default(),
             &mut |step| {
@@ -136,7 +134,8 @@ impl FleetRepo {
         if report.end.status != LoopStatus::Interrupted || timed_out() {
             let complete = report.end.status == LoopStatus::Complete;
             let guard = report.guard.as_ref().filter(|_| complete);
-            let taken = Self::recovered_tip(&checkout, &run_id, context)
+            let taken = self
+                .recovered_tip(&checkout, order.name, &run_id, context)
                 .and_then(|(git, tip)| self.git.take_over(&git, &tip, &begin).map(|()| tip));
             match taken {
                 Ok(tip) => report.result = self.publish(&order, &base, &tip, guard)?,
@@ -147,8 +146,27 @@ impl FleetRepo {
                     report.end.error = Some(error);
                 }
             }
+            self.remove_places(order.name, context.cancel)?;
         }
         Ok(report)
+    }
+
+    /// The folders of a task run that has ended.
+    pub(crate) fn remove_places(&self, name: &TaskRunName, cancel: &Cancel) -> Result<()> {
+        let home = self.private_home()?;
+        for kind in [WORKSPACES, VERDICTS] {
+            home.remove_checkout((kind, &name.folder()), cancel, ORPHANS)?;
+        }
+        Ok(())
+    }
+
+    /// Where the sessions of a task run work: in folders of the fleet's project, seen at its path.
+    fn places(&self, name: &TaskRunName) -> Result<RunPlaces> {
+        Ok(RunPlaces::given(GivenPlace {
+            home: self.private_home()?,
+            name: name.folder(),
+            project: self.git.clone(),
+        }))
     }
 
     /// Where work begins: the earlier result on top of the base, or the base.
@@ -173,21 +191,24 @@ impl FleetRepo {
     /// The repository of a checkout after its loop, with nothing planted in it, and the last
     /// commit of the run.
     fn recovered_tip(
-        checkout: &Checkout,
+        &self,
+        checkout: &TaskRunFolder,
+        name: &TaskRunName,
         run_id: &str,
         context: &mut RunContext<'_>,
     ) -> Result<(Git, String)> {
         let _lock = ProjectLock::take(&checkout.project)?;
-        let git = disarm::open(&checkout.project, context)?;
+        let git = Git::open(checkout.project.root())?;
         let mut context = StepContext {
             project: &checkout.project,
             git: &git,
             run: context,
             containment: &ContainmentChoice::default(),
+            places: &self.places(name)?,
         };
         recover::recover(&mut context)?;
-        let branch = full_name(&branch_of(run_id));
-        let tip = git.commit_of(&branch)?.ok_or_else(|| {
+        let refs = RunRefs::read(&git, run_id)?;
+        let tip = refs.tip().map(str::to_owned).ok_or_else(|| {
             Error::new(
                 ErrorCode::Identity,
                 format!("the branch of run {run_id} is gone"),
@@ -215,6 +236,7 @@ impl FleetRepo {
                 command: &run.command,
                 exit: 0,
                 log_sha256: &run.log_sha256,
+                checkout: run.checkout,
             }),
         };
         let commit = self.squash(base, tip, &message.text())?;
@@ -263,7 +285,7 @@ fn with_id(goal: &str, run_id: &str) -> Result<String> {
 }
 
 /// The records of all iterations.
-fn metas(checkout: &Checkout, run_id: &str) -> Vec<IterationMeta> {
+fn metas(checkout: &TaskRunFolder, run_id: &str) -> Vec<IterationMeta> {
     let project = &checkout.project;
     let numbers = project.iteration_numbers(run_id).into_iter();
     numbers
@@ -290,7 +312,7 @@ fn green(metas: &[IterationMeta]) -> Option<&GuardRun> {
         .filter(|_| last.guard == GuardResult::Pass)
 }
 
-fn why(end: &LoopOutcome, checkout: &Checkout, last: Option<&IterationMeta>) -> String {
+fn why(end: &LoopOutcome, checkout: &TaskRunFolder, last: Option<&IterationMeta>) -> String {
     if end.status == LoopStatus::Complete {
         return String::new();
     }
@@ -318,7 +340,7 @@ fn why(end: &LoopOutcome, checkout: &Checkout, last: Option<&IterationMeta>) -> 
 
 /// Why the last iteration was none that helped: the guard's words, what was not accepted,
 /// or what the session said.
-fn last_words(checkout: &Checkout, meta: &IterationMeta) -> Option<String> {
+fn last_words(checkout: &TaskRunFolder, meta: &IterationMeta) -> Option<String> {
     let words = if meta.guard == GuardResult::Fail {
         let folder = checkout.project.iteration(&meta.run_id, meta.iter);
         let log = files::read_regular(&folder.join("guard.log"), MAX_LOG).unwrap_or_default();
@@ -328,23 +350,4 @@ fn last_words(checkout: &Checkout, meta: &IterationMeta) -> Option<String> {
         node_history::words(&checkout.project, meta)?
     };
     (!words.is_empty()).then_some(words)
-}
-
-/// Makes what a new checkout lacks, before any session begins in it.
-fn set_up(checkout: &Checkout, config: &Config, context: &mut RunContext<'_>) -> Result<()> {
-    let containment = Containment::choose(config)?;
-    let contained = containment.is_on().then_some(&containment);
-    let Some(failed) = trial::set_up(checkout, config, contained, context)? else {
-        return Ok(());
-    };
-    let why = match failed.end {
-        TrialEnd::NotStarted(why) => why,
-        TrialEnd::Exited(_) | TrialEnd::TimedOut => "cannot run".to_owned(),
-    };
-    let log = String::from_utf8_lossy(&failed.log);
-    let tail = cut_front(log.trim_end(), TAIL_BYTES);
-    Err(
-        Error::new(ErrorCode::GuardFailed, format!("a session {why}\n{tail}"))
-            .hint("run [workspace] setup by hand in a fresh clone: it must work there"),
-    )
 }

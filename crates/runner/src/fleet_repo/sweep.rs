@@ -112,6 +112,7 @@ impl FleetRepo {
             if !home.remove_checkout((WORKTREES, &run.folder()), cancel, ORPHANS)? {
                 continue;
             }
+            self.remove_places(run, cancel)?;
             let Some(result) = kept.get(&run.ref_part()) else {
                 continue;
             };

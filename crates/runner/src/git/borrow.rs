@@ -1,14 +1,13 @@
 //! A repository of its own that borrows the objects of another one: whoever works in it
 //! moves no branch, tag or stash of the other.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use runner_core::text::cut_end;
 
 use super::call::{finish, spawn};
+use super::settings::{settings, switched_off};
 use super::{Git, GitAccess, base_command, split_nul};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -22,32 +21,8 @@ pub(crate) enum FilterUse {
     Off,
 }
 
-/// Settings that say what a repository is, where it lies or how others are reached.
-const LEFT_OUT: &[&str] = &[
-    "core.bare",
-    "core.worktree",
-    "core.repositoryformatversion",
-    "core.hookspath",
-    "core.sparsecheckout",
-    "core.sparsecheckoutcone",
-    "branch.",
-    "credential.",
-    "extensions.",
-    "gc.",
-    "http.",
-    "include.",
-    "includeif.",
-    "maintenance.",
-    "remote.",
-    "submodule.",
-    "url.",
-];
-
-/// Those of them that a partial clone cannot do without.
-const PROMISE: &[&str] = &["extensions.partialclone", "remote."];
-
 /// The largest file of settings that is copied.
-const MAX_BYTES: u64 = 16 << 20;
+pub(super) const MAX_BYTES: u64 = 16 << 20;
 
 impl Git {
     /// Makes such a repository in an empty folder, with a commit checked out and no branch.
@@ -96,18 +71,20 @@ impl Git {
         let tags = self.read(&["for-each-ref", format, "refs/tags/"])?;
         std::fs::write(own.join("packed-refs"), tags)?;
         if filters == FilterUse::Off {
-            git.verify_objects(commit)?;
+            git.verify_objects(commit, None)?;
         }
         git.write(&["checkout", "--quiet", "--detach", commit, "--"])?;
         Ok(git)
     }
 
     /// Reads every object of a commit and compares it with its name: git itself trusts what
-    /// lies in a folder, and leaves out files whose content is missing.
-    fn verify_objects(&self, commit: &str) -> Result<()> {
+    /// lies in a folder, and leaves out files whose content is missing. Objects of `known`
+    /// are passed over.
+    pub(crate) fn verify_objects(&self, commit: &str, known: Option<&str>) -> Result<()> {
         let mut command = self.command(GitAccess::Read);
         command.args(["rev-list", "--quiet", "--no-walk", "--objects"]);
         command.args(["--verify-objects", commit]);
+        command.args(known.map(|known| format!("^{known}")));
         let output = spawn(&command, None)?;
         // An object that is another one than its name says does not change the exit code.
         let words = String::from_utf8_lossy(&output.stderr);
@@ -123,7 +100,7 @@ impl Git {
     }
 
     /// The settings of all filter drivers, from whichever file git reads them.
-    fn filters(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(super) fn filters(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let found = self.ask(&["config", "--includes", "-z", "--get-regexp", r"^filter\."])?;
         let found = found.unwrap_or_default();
         Ok(split_nul(&found)
@@ -154,7 +131,7 @@ impl Git {
 }
 
 /// A line of `objects/info/alternates`; git reads a name in quotes as C would.
-fn alternate(folder: &[u8]) -> Vec<u8> {
+pub(super) fn alternate(folder: &[u8]) -> Vec<u8> {
     let is_plain = |byte: &u8| *byte != b'\n' && *byte != b'"';
     if folder.iter().all(is_plain) {
         return [folder, b"\n"].concat();
@@ -171,88 +148,6 @@ fn alternate(folder: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Settings of a file that follows the others: every filter driver does nothing. A driver is a
-/// command of the user's that would read, and run beside, what an agent wrote. The one of Git
-/// LFS, by its own words, stays: without it the files would only be names.
-fn switched_off(filters: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-    let mut drivers: BTreeMap<&[u8], bool> = BTreeMap::new();
-    for (key, value) in filters {
-        let Some((driver, setting)) = key.strip_prefix(b"filter.").and_then(|rest| {
-            let dot = rest.iter().rposition(|byte| *byte == b'.')?;
-            Some((&rest[..dot], &rest[dot + 1..]))
-        }) else {
-            continue;
-        };
-        let known = driver == b"lfs"
-            && match setting {
-                b"clean" => value == b"git-lfs clean -- %f",
-                b"smudge" => value == b"git-lfs smudge -- %f",
-                b"process" => value == b"git-lfs filter-process",
-                _ => true,
-            };
-        *drivers.entry(driver).or_insert(true) &= known;
-    }
-    let mut text = Vec::new();
-    for (driver, _) in drivers.iter().filter(|(_, known)| !**known) {
-        text.extend(b"[filter \"");
-        for byte in *driver {
-            if matches!(byte, b'\\' | b'"') {
-                text.push(b'\\');
-            }
-            text.push(*byte);
-        }
-        text.extend(b"\"]\n\tclean =\n\tsmudge =\n\tprocess =\n\trequired = false\n");
-    }
-    text
-}
-
-/// The settings that are passed on, as text of a config file.
-fn settings(listed: &[u8]) -> Vec<u8> {
-    let pairs: Vec<(&str, &[u8])> = split_nul(listed)
-        .filter_map(|record| {
-            let end = record.iter().position(|byte| *byte == b'\n');
-            let key = std::str::from_utf8(&record[..end.unwrap_or(record.len())]).ok()?;
-            // Without a value: true.
-            Some((key, end.map_or(&b"true"[..], |end| &record[end + 1..])))
-        })
-        .collect();
-    let named = |list: &[&str], key: &str| {
-        let key = key.to_ascii_lowercase();
-        list.iter()
-            .any(|name| key == *name || (name.ends_with('.') && key.starts_with(name)))
-    };
-    let promises = |key: &str| key.starts_with("remote.") && key.ends_with(".promisor");
-    let partial = pairs
-        .iter()
-        .any(|(key, _)| named(&PROMISE[..1], key) || promises(key));
-    let mut text = Vec::new();
-    for (key, value) in pairs {
-        if named(LEFT_OUT, key) && !(partial && named(PROMISE, key)) {
-            continue;
-        }
-        let (Some(first), Some(last)) = (key.find('.'), key.rfind('.')) else {
-            continue;
-        };
-        let mut head = format!("[{}", &key[..first]);
-        if first < last {
-            let middle = key[first + 1..last].replace('\\', "\\\\");
-            // Writing to a String cannot fail.
-            let _ = write!(head, " \"{}\"", middle.replace('"', "\\\""));
-        }
-        let _ = write!(head, "]\n\t{} = \"", &key[last + 1..]);
-        text.extend_from_slice(head.as_bytes());
-        for byte in value {
-            match byte {
-                b'\\' | b'"' => text.extend([b'\\', *byte]),
-                b'\n' => text.extend(b"\\n"),
-                other => text.push(*other),
-            }
-        }
-        text.extend(b"\"\n");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,47 +161,5 @@ mod tests {
         ] {
             assert_eq!(alternate(folder), expected);
         }
-    }
-
-    #[test]
-    fn drivers_are_switched_off_but_for_git_lfs() {
-        let settings = |pairs: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
-            let owned =
-                |(key, value): &(&str, &str)| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
-            pairs.iter().map(owned).collect()
-        };
-        let lfs = [
-            ("filter.lfs.clean", "git-lfs clean -- %f"),
-            ("filter.lfs.smudge", "git-lfs smudge -- %f"),
-            ("filter.lfs.process", "git-lfs filter-process"),
-            ("filter.lfs.required", "true"),
-        ];
-        assert_eq!(switched_off(&settings(&lfs)), b"");
-        let planted = [
-            ("filter.lfs.smudge", "sh tools/x.sh"),
-            ("filter.a.b.clean", "x"),
-        ];
-        let text = String::from_utf8(switched_off(&settings(&planted))).unwrap();
-        let off = "clean =\n\tsmudge =\n\tprocess =\n\trequired = false\n";
-        assert_eq!(
-            text,
-            format!("[filter \"a.b\"]\n\t{off}[filter \"lfs\"]\n\t{off}")
-        );
-    }
-
-    #[test]
-    fn which_settings_are_passed_on() {
-        let listed = b"core.bare\nfalse\0user.name\nA \"B\" \\ c\0filter.lfs.clean\nx\ny\0\
-            remote.origin.url\nu\0http.x.extraheader\nsecret\0core.flag\0a.b \"q.c\nv\0";
-        assert_eq!(
-            String::from_utf8(settings(listed)).unwrap(),
-            "[user]\n\tname = \"A \\\"B\\\" \\\\ c\"\n[filter \"lfs\"]\n\tclean = \"x\\ny\"\n\
-             [core]\n\tflag = \"true\"\n[a \"b \\\"q\"]\n\tc = \"v\"\n"
-        );
-        let partial = b"extensions.partialclone\norigin\0remote.origin.url\nu\0";
-        assert_eq!(
-            String::from_utf8(settings(partial)).unwrap(),
-            "[extensions]\n\tpartialclone = \"origin\"\n[remote \"origin\"]\n\turl = \"u\"\n"
-        );
     }
 }

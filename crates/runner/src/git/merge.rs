@@ -98,6 +98,36 @@ impl Git {
         }
     }
 
+    /// The tree of a commit with some files exchanged, or removed where there are no bytes.
+    pub(crate) fn tree_with_files(
+        &self,
+        commit: &str,
+        files: &[(&str, Option<&[u8]>)],
+    ) -> Result<String> {
+        let temp = tempfile::Builder::new().prefix("runner-tree-").tempdir()?;
+        let index = temp.path().join("index");
+        let env: [(&str, &OsStr); 1] = [("GIT_INDEX_FILE", index.as_os_str())];
+        self.write_with(&["read-tree", commit], None, &env)?;
+        let mut orders = Vec::new();
+        for (path, bytes) in files {
+            let (mode, blob) = match bytes {
+                Some(bytes) => ("100644", self.write_blob(bytes)?),
+                None => ("0", "0".repeat(commit.len())),
+            };
+            orders.extend(format!("{mode} {blob}\t{path}\0").into_bytes());
+        }
+        let args = ["update-index", "-z", "--index-info"];
+        self.write_with(&args, Some(&orders), &env)?;
+        let tree = self.write_with(&["write-tree"], None, &env)?;
+        Ok(String::from_utf8_lossy(tree.trim_ascii_end()).into_owned())
+    }
+
+    fn write_blob(&self, bytes: &[u8]) -> Result<String> {
+        let args = ["hash-object", "-w", "--no-filters", "--stdin"];
+        let blob = self.write_with(&args, Some(bytes), &[])?;
+        Ok(String::from_utf8_lossy(blob.trim_ascii_end()).into_owned())
+    }
+
     /// A commit of a tree that is the same whenever and by whomever it is made: author and
     /// committer are those of another commit, and the time is given.
     pub(crate) fn commit_tree_like(

@@ -11,12 +11,12 @@ mod export;
 mod folder;
 mod history;
 mod index;
+mod isolate;
 mod merge;
-mod own_files;
 mod pending;
-mod places;
+mod proven;
 mod refs;
-mod rescue;
+mod settings;
 mod stall;
 mod status;
 mod worktrees;
@@ -26,15 +26,14 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 pub(crate) use borrow::FilterUse;
 pub(crate) use history::{GitCommit, GitHistory};
-pub(crate) use index::IndexSignature;
+pub(crate) use isolate::BorrowedRepo;
 pub(crate) use merge::GitMergeOutcome;
-pub(crate) use own_files::OwnFiles;
 pub(crate) use pending::{PendingFiles, PendingStatus};
-pub(crate) use places::RunBranch;
-pub(crate) use rescue::rescue;
+pub(crate) use proven::CommittedFile;
 pub(crate) use stall::StallOutcome;
 pub(crate) use status::{GitStatus, GitStatusEntry};
 pub(crate) use worktrees::WorkTree;
@@ -52,6 +51,11 @@ pub struct Git {
     root: PathBuf,
     git_dir: PathBuf,
     common_dir: PathBuf,
+    /// Where objects are, if not in the git folder: then nothing but the config there counts
+    /// (see [`isolate`]).
+    objects: Option<PathBuf>,
+    /// No filter driver runs but that of Git LFS (see [`Git::without_filters`]).
+    filters_off: Option<Arc<Vec<OsString>>>,
     /// The submodules of the commit that was last looked through.
     submodules: RefCell<Option<Vec<PathBuf>>>,
 }
@@ -113,8 +117,49 @@ impl Git {
             root: root.to_owned(),
             git_dir: canonical(git_dir),
             common_dir: canonical(common_dir),
+            objects: None,
+            filters_off: None,
             submodules: RefCell::new(None),
         })
+    }
+
+    /// The same repository for calls that read or write files of its work tree which an agent may
+    /// have written: a filter driver of the user's could run what lies there.
+    pub(crate) fn without_filters(&self) -> Result<Git> {
+        let filters = self.filters()?;
+        let mut keys = Vec::new();
+        for driver in settings::foreign_drivers(&filters) {
+            for setting in ["clean", "smudge", "process", "required"] {
+                let mut key = OsString::from("filter.");
+                key.push(OsStr::from_bytes(driver));
+                key.push(".");
+                key.push(setting);
+                keys.push(key);
+            }
+        }
+        let mut git = self.clone();
+        git.filters_off = (!keys.is_empty()).then(|| Arc::new(keys));
+        Ok(git)
+    }
+
+    /// Whether a file is meant for a filter driver that does not run here.
+    pub(crate) fn lacks_filter(&self, path: &Path) -> Result<bool> {
+        let Some(keys) = &self.filters_off else {
+            return Ok(false);
+        };
+        let args: [&OsStr; 5] = [
+            "check-attr".as_ref(),
+            "-z".as_ref(),
+            "filter".as_ref(),
+            "--".as_ref(),
+            path.as_os_str(),
+        ];
+        let answer = self.read(&args)?;
+        let Some(driver) = answer.split(|byte| *byte == 0).nth(2) else {
+            return Ok(false);
+        };
+        let key = [b"filter.", driver, b".clean"].concat();
+        Ok(keys.iter().any(|it| it.as_bytes() == key))
     }
 
     /// Makes a repository with the branch `main` in a folder.
@@ -155,6 +200,21 @@ impl Git {
                 "GIT_OPTIONAL_LOCKS",
                 if access == GitAccess::Read { "0" } else { "1" },
             );
+        if let Some(keys) = &self.filters_off {
+            command.env("GIT_CONFIG_COUNT", keys.len().to_string());
+            for (number, key) in keys.iter().enumerate() {
+                command
+                    .env(format!("GIT_CONFIG_KEY_{number}"), key)
+                    .env(format!("GIT_CONFIG_VALUE_{number}"), "");
+            }
+        }
+        if let Some(objects) = &self.objects {
+            command
+                .env("GIT_OBJECT_DIRECTORY", objects)
+                .env("GIT_CONFIG_GLOBAL", "/dev/null")
+                .env("GIT_CONFIG_NOSYSTEM", "1")
+                .env("GIT_ATTR_NOSYSTEM", "1");
+        }
         command
     }
 
@@ -265,6 +325,15 @@ impl Git {
 
     /// The full name of the branch that HEAD is on, unless it is detached.
     pub(crate) fn head_ref(&self) -> Result<Option<String>> {
+        // Git itself reads no more than this file, where references are files.
+        if let Ok(bytes) = files::read_regular(&self.git_dir.join("HEAD"), 4096)
+            && let Some(name) = bytes.trim_ascii_end().strip_prefix(b"ref: ")
+            && name.starts_with(b"refs/heads/")
+            && name != b"refs/heads/.invalid"
+            && let Ok(name) = std::str::from_utf8(name)
+        {
+            return Ok(Some(name.to_owned()));
+        }
         let name = self.ask(&["symbolic-ref", "--quiet", "HEAD"])?;
         Ok(name.map(|bytes| String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned()))
     }
@@ -402,11 +471,6 @@ fn parse_tree_listing(bytes: &[u8]) -> Vec<TreeEntry> {
             })
         })
         .collect()
-}
-
-/// The name that stands for "there is none", as long as this one.
-fn zeros(like: &str) -> String {
-    "0".repeat(like.len())
 }
 
 /// The records of `-z` output.

@@ -1,7 +1,6 @@
 //! Questions that git works on while the runner does something else: most of a short step is
 //! waiting for git, and most machines have a second core.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use runner_exec::{Helper, Input};
@@ -11,7 +10,6 @@ use super::{
     Git, GitAccess, GitStatus, LS_TREE, STATUS, StallOutcome, TreeEntry, parse_tree_listing, stall,
 };
 use crate::error::Result;
-use crate::files;
 
 /// A call that only reads and is under way. Git is ended when this is dropped.
 #[derive(Debug)]
@@ -89,28 +87,11 @@ impl Git {
         PendingCall::begin(self, STATUS).map(PendingStatus)
     }
 
-    /// Begins to list the files of what is most likely the commit at HEAD; `None` where that cannot
-    /// be told without git. Nothing is wrong then.
-    pub(crate) fn ask_files_at_head(&self) -> Option<PendingFiles> {
-        let commit = self.probable_head()?;
-        let args: Vec<&str> = LS_TREE.iter().copied().chain([commit.as_str()]).collect();
+    /// Begins to list the files of a commit; `None` where that cannot be: nothing is wrong then.
+    pub(crate) fn ask_files_of(&self, commit: &str) -> Option<PendingFiles> {
+        let args: Vec<&str> = LS_TREE.iter().copied().chain([commit]).collect();
         let asked = PendingCall::begin(self, &args).ok()?;
+        let commit = commit.to_owned();
         Some(PendingFiles { commit, asked })
-    }
-
-    /// The commit at HEAD where it is on a branch that is kept as a file of its own, which the branch
-    /// of a run is after every iteration.
-    fn probable_head(&self) -> Option<String> {
-        let line = |path: PathBuf| {
-            let bytes = files::read_regular(&path, 4096).ok()?;
-            String::from_utf8(bytes.trim_ascii_end().to_vec()).ok()
-        };
-        let head = line(self.git_dir.join("HEAD"))?;
-        let branch = head.strip_prefix("ref: ")?;
-        let is_plain = branch.starts_with("refs/heads/") && !branch.contains("..");
-        let commit = line(self.common_dir.join(is_plain.then_some(branch)?))?;
-        let is_name =
-            matches!(commit.len(), 40 | 64) && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_name.then_some(commit)
     }
 }

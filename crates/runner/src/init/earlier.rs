@@ -13,7 +13,6 @@ use crate::state::activity::LoopEvent;
 use crate::state::log::{EventLog, Journal};
 use crate::state::runs;
 use crate::state::runs::KnownRun;
-use crate::step::disarm;
 
 /// The largest log of events that is read.
 const MAX_EVENTS: u64 = 64 * 1024 * 1024;
@@ -31,7 +30,7 @@ pub(super) struct EarlierRun {
 /// nothing: a session can make and move any, with a config of its own in it. So the
 /// commit is one that the logs name, which a session cannot write.
 pub(super) fn find(project: &Project) -> Option<EarlierRun> {
-    let git = disarm::open_to_look(project).ok()?;
+    let git = Git::open(project.root()).ok()?;
     let places = places(project, &git);
     let runs = runs::known(&git).ok()?;
     let commit = |run: &KnownRun| places.iter().find_map(|at| logged_commit(at, &run.run_id));

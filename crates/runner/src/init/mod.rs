@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runner_core::config::{self, BackendKind, NewProject};
+use runner_core::config::{BackendKind, Config};
 use runner_core::goal;
 use runner_core::paths;
 use runner_core::run_state::RunState;
@@ -14,9 +14,17 @@ use crate::files::{self, FileBatch};
 use crate::lock::ProjectLock;
 use crate::project::Project;
 
+mod choice;
 mod detect;
 mod earlier;
+mod first_try;
+mod keep;
+mod package;
+mod python;
 mod setup;
+
+use choice::InitChoice;
+pub use first_try::{InitTrial, InitTrialEnd, try_out};
 
 const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
 const GITATTRIBUTES: &str = "* -text -filter -diff\n";
@@ -37,7 +45,7 @@ pub struct InitOptions {
 }
 
 /// What was done, and what was chosen and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct InitReport {
     /// The project's root.
     pub root: PathBuf,
@@ -48,8 +56,12 @@ pub struct InitReport {
     /// What makes a fresh checkout ready, and why that was chosen (not in an upgrade, nor where
     /// nothing is needed).
     pub setup: Option<(Vec<String>, String)>,
+    /// Globs of ignored files that checkouts get as copies (not in an upgrade).
+    pub include: Vec<String>,
     /// The guard's argv and why it was chosen (not in an upgrade).
     pub guard: Option<(Vec<String>, String)>,
+    /// Globs of build outputs that stay from one verdict to the next.
+    pub keep: Vec<String>,
     /// The backend and why it was chosen (not in an upgrade).
     pub backend: Option<(String, String)>,
     /// Globs that the agent may not change.
@@ -62,6 +74,10 @@ pub struct InitReport {
     pub has_goal: bool,
     /// The run whose config and INSTRUCTIONS.md were taken.
     pub config_from: Option<String>,
+    /// What a person should know besides.
+    pub notes: Vec<String>,
+    /// The config, for a first try.
+    config: Config,
 }
 
 /// Creates `.runner/` at the root of the git work tree that `start` is in.
@@ -89,9 +105,10 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         .flatten();
     let choice = match &earlier {
         Some(earlier) => InitChoice::of_run(earlier),
-        None => InitChoice::of_project(&root, options)?,
+        None => InitChoice::of_project(&root, start, options)?,
     };
-    let mut files = first_files(choice.config, goal_text(options.goal.as_deref())?);
+    let missing = choice.missing_program(&root);
+    let mut files = first_files(choice.text, goal_text(options.goal.as_deref())?);
     let instructions = earlier.as_ref().and_then(|it| it.instructions.clone());
     files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, InitFileKind::Yours)));
 
@@ -99,19 +116,20 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         root: root.clone(),
         written: Vec::new(),
         replaced: None,
-        missing: choice
-            .guard
-            .0
-            .first()
-            .cloned()
-            .filter(|program| !detect::is_there(&root, program)),
+        missing,
         setup: Some(choice.setup).filter(|(argv, _)| !options.upgrade && !argv.is_empty()),
+        include: Some(choice.include)
+            .filter(|_| !options.upgrade)
+            .unwrap_or_default(),
         guard: (!options.upgrade).then_some(choice.guard),
+        keep: choice.keep,
         backend: (!options.upgrade).then_some(choice.backend),
         protected: choice.protected,
         watched: choice.watched,
         has_goal: options.goal.is_some(),
         config_from: earlier.map(|earlier| earlier.run_id),
+        notes: choice.notes,
+        config: choice.config,
     };
     files::make_folder(&root.join(".runner/state"))?;
     files::make_local_folder(&project.iterations())?;
@@ -154,11 +172,10 @@ pub struct InitGuess {
 
 /// Finds out what `init` would; nothing is written.
 pub fn guess(root: &Path) -> Result<InitGuess> {
-    let choice = InitChoice::of_project(root, &InitOptions::default())?;
-    let program = choice.guard.0.first().cloned();
+    let choice = InitChoice::of_project(root, root, &InitOptions::default())?;
     Ok(InitGuess {
-        config: String::from_utf8_lossy(&choice.config).into_owned(),
-        missing: program.filter(|program| !detect::is_there(root, program)),
+        config: String::from_utf8_lossy(&choice.text).into_owned(),
+        missing: choice.missing_program(root),
         guard: choice.guard,
         backend: choice.backend,
     })
@@ -166,7 +183,7 @@ pub fn guess(root: &Path) -> Result<InitGuess> {
 
 /// The files of a `.runner/` in which no run has begun.
 fn first_files(config: Vec<u8>, goal: Vec<u8>) -> Vec<(&'static str, Vec<u8>, InitFileKind)> {
-    let max_attempts = config::Config::default().max_attempts_default;
+    let max_attempts = Config::default().max_attempts_default;
     let root_node = Node::leaf(
         "root",
         "The goal",
@@ -216,63 +233,6 @@ pub(crate) fn lay_down(
         batch.write(&project.root().join(path), &bytes)?;
     }
     Ok(batch.commit()?)
-}
-
-/// The config, and its most important parts with the reasons for them.
-struct InitChoice {
-    setup: (Vec<String>, String),
-    guard: (Vec<String>, String),
-    backend: (String, String),
-    protected: Vec<String>,
-    watched: Vec<String>,
-    config: Vec<u8>,
-}
-
-impl InitChoice {
-    /// What an earlier run has.
-    fn of_run(earlier: &earlier::EarlierRun) -> Self {
-        let why = format!("as in run {}", earlier.run_id);
-        let backend = earlier.config.executor.backend.as_str().to_owned();
-        InitChoice {
-            setup: (earlier.config.workspace.setup.clone(), why.clone()),
-            guard: (earlier.config.guard.command.clone(), why.clone()),
-            backend: (backend, why),
-            protected: earlier.config.guard.protected.clone(),
-            watched: earlier.config.guard.watched.clone(),
-            config: earlier.text.clone().into_bytes(),
-        }
-    }
-
-    /// What was asked for, else what the project looks like.
-    fn of_project(root: &Path, options: &InitOptions) -> Result<Self> {
-        let (guard, guard_why) = match &options.guard {
-            Some(line) => (split_words(line)?, "as you said".to_owned()),
-            None => detect::guard(root, |program| detect::is_there(root, program)),
-        };
-        let (backend, backend_why) = match &options.backend {
-            Some(name) => (parse_backend(name)?, "as you said".to_owned()),
-            None => detect::backend(|program| detect::is_there(root, program)),
-        };
-        let protected = detect::protected(&guard);
-        let watched = detect::watched(root);
-        let (setup, setup_why) = setup::detect(root);
-        let config = config::template(NewProject {
-            setup: &setup,
-            guard: &guard,
-            protected: &protected,
-            watched: &watched,
-            backend,
-            command: &[],
-        });
-        Ok(InitChoice {
-            setup: (setup, setup_why),
-            guard: (guard, guard_why),
-            backend: (backend.as_str().to_owned(), backend_why),
-            protected,
-            watched,
-            config: config.into_bytes(),
-        })
-    }
 }
 
 /// Who a file belongs to.

@@ -8,6 +8,7 @@ use super::{check_free, enter};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, WorkTree};
 use crate::project::Project;
+use crate::run::follow_branch;
 use crate::run_context::RunContext;
 use crate::state::runs;
 use crate::state::runs::{KnownRun, RunBase, abandoned_name, full_name};
@@ -60,6 +61,7 @@ pub fn abandon(
         if here == Some(&run.branch()) {
             base_elsewhere = leave(&project, &git, &run, &trees)?;
         }
+        follow_branch::end_run(&project, &git, &run.run_id)?;
         if options.delete {
             kept_as = Some(delete(&git, &run)?);
         }

@@ -17,19 +17,20 @@ use runner_core::message::GuardProof;
 use runner_core::paths;
 use runner_core::text::cut_front;
 
-use crate::checkout::trial;
 use crate::checkout::trial::TrialEnd;
+use crate::checkout::workspace::RunPlaces;
+use crate::checkout::{missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{Git, GitIdentity, GitMergeOutcome, GitStatus, WorkTree};
 use crate::lock::ProjectLock;
 use crate::project::Project;
+use crate::run::follow_branch;
 use crate::run::recover;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::runs;
 use crate::state::runs::{KnownRun, LandingCommit, RunBase, full_name};
 use crate::step::containment::ContainmentChoice;
-use crate::step::disarm;
 use crate::step::{self, StepContext};
 
 pub use abandon::{AbandonOptions, AbandonReport, abandon};
@@ -155,7 +156,11 @@ pub fn land(
         on_run_branch: status.branch.as_deref() == Some(&run.branch()),
         again: options.command(),
     };
-    landing.land(base.as_ref(), &trees, options, context)
+    let report = landing.land(base.as_ref(), &trees, options, context)?;
+    if !report.partial {
+        follow_branch::end_run(&project, &git, &run.run_id)?;
+    }
+    Ok(report)
 }
 
 /// Takes the lock, and settles what an earlier runner left.
@@ -163,12 +168,13 @@ fn enter(project: &Project, context: &mut RunContext<'_>) -> Result<(ProjectLock
     Git::check_version()?;
     Git::open(project.root())?;
     let lock = ProjectLock::take(project)?;
-    let git = disarm::open(project, context)?;
+    let git = Git::open(project.root())?;
     let mut context = StepContext {
         project,
         git: &git,
         run: context,
         containment: &ContainmentChoice::default(),
+        places: &RunPlaces::default(),
     };
     recover::recover(&mut context)?;
     Ok((lock, git))
@@ -492,13 +498,16 @@ impl Lander<'_> {
             message.push('\n');
             message.push_str(cut_front(text.trim_end(), SHOWN_BYTES).as_ref());
         }
-        let lacking = trial::lacking(self.git);
+        let lacking = trial::lacking_under(self.git, config);
         let fresh = if lacking.is_empty() {
             String::new()
         } else {
             let names = trial::some_of(&lacking);
             format!(" (it ran in a fresh checkout, without {names})")
         };
+        if let Some(remedy) = missing_variable::remedy_for(&trial.log, config) {
+            return Err(Error::new(ErrorCode::GuardFailed, message).hint(remedy));
+        }
         Err(Error::new(ErrorCode::GuardFailed, message).hint(format!(
             "all of its output is in {}{fresh}; {}",
             path.display(),
@@ -517,6 +526,7 @@ impl Lander<'_> {
                 command: &guard.command,
                 exit: 0,
                 log_sha256: &guard.log_sha256,
+                checkout: None,
             },
         }
         .text()

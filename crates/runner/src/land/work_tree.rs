@@ -65,13 +65,23 @@ impl WorkTreeMove {
     /// What of the user's is in the way: names for people, empty if there is
     /// nothing.
     pub(crate) fn blockers(&self) -> Result<Vec<String>> {
-        let git = Git::open(&self.root)?;
+        self.blockers_in(&Git::open(&self.root)?.without_filters()?)
+    }
+
+    /// The same with the repository as it is seen from there, without filters.
+    pub(crate) fn blockers_in(&self, git: &Git) -> Result<Vec<String>> {
         let status = git.status()?;
         let changed = git.changed_between(&self.from, &self.to)?;
         let untracked = |path: &&PathBuf| changed.iter().any(|other| collide(path, other));
         let mut found: Vec<&PathBuf> = Vec::new();
         for entry in &status.entries {
-            if !entry.untracked || untracked(&&entry.path) {
+            let is_in_the_way = if entry.untracked {
+                untracked(&&entry.path)
+            } else {
+                // Without its filter a file may look changed that is not, and stays as it is.
+                changed.contains(&entry.path) || !git.lacks_filter(&entry.path)?
+            };
+            if is_in_the_way {
                 found.push(&entry.path);
             }
         }
@@ -84,11 +94,22 @@ impl WorkTreeMove {
     pub(crate) fn go(&self) -> Result<()> {
         let git = Git::open(&self.root)?;
         if self.from_branch == self.to_branch {
-            git.write(&["read-tree", "-m", "-u", &self.from, &self.to])
-        } else {
-            git.write(&["checkout", "--quiet", &self.to_branch, "--"])
+            return self.go_in(&git.without_filters()?);
         }
-        .map(drop)
+        git.write(&["checkout", "--quiet", &self.to_branch, "--"])
+            .map(drop)
+    }
+
+    /// Goes along with its branch, with the repository as it is seen from there, without filters.
+    pub(crate) fn go_in(&self, git: &Git) -> Result<()> {
+        let go = ["read-tree", "-m", "-u", &self.from, &self.to];
+        // A file that was touched and not changed is no reason for git to stop halfway.
+        git.write(&go)
+            .or_else(|_| {
+                git.write(&["update-index", "-q", "--refresh"])?;
+                git.write(&go)
+            })
+            .map(drop)
     }
 
     /// Removes the locks that a git which was killed on the way left there.

@@ -1,8 +1,12 @@
 //! A run from start to end: start, loop, stop, recovery, and what looks at it again afterwards.
 
+pub(crate) mod current;
 pub(crate) mod detach;
+pub(crate) mod follow_branch;
 pub(crate) mod notify;
+pub(crate) mod position;
 pub(crate) mod recover;
+pub(crate) mod refs;
 pub(crate) mod replay;
 pub(crate) mod run_loop;
 pub(crate) mod start;

@@ -10,14 +10,15 @@ use runner_core::journal::{JournalDecision, JournalRecord, JournalStart};
 use runner_core::meta::{ExecutorRun, IterationErrorKind, RunnerError, StepFacts};
 use runner_core::paths;
 use runner_core::run_state::RunState;
-use runner_core::tree;
+use runner_core::tree as task_tree;
 use serde_json::json;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{self, Git, OwnFiles};
 use crate::land;
 use crate::project::Project;
+use crate::run::follow_branch;
+use crate::run::refs::{self, RunRefs};
 use crate::run_context::RunProgress;
 use crate::state::log::Journal;
 use crate::step::budget::RunBudget;
@@ -43,22 +44,32 @@ impl Unfinished {
 pub(crate) fn recover(context: &mut StepContext<'_, '_>) -> Result<bool> {
     // First: a work tree that a landing did not bring along looks changed.
     land::finish(context.project, context.git)?;
+    follow_branch::finish(context)?;
     let mut any = false;
     for unfinished in find(context.project) {
         any |= settle_one(context, &unfinished)?;
+    }
+    for run_id in refs::under_way(context.git)? {
+        let tip = follow_branch::settle(context, &run_id)?;
+        follow_branch::follow(context, &run_id, &tip)?;
     }
     Ok(any)
 }
 
 fn settle_one(context: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Result<bool> {
     let started = &unfinished.started;
-    let mut phases = unfinished.records.iter().rev();
-    let phase = phases.find(|record| **record != JournalRecord::GitRestored);
-    let rescuing = phase.and_then(|record| match record {
-        JournalRecord::Rescuing { head } => Some(head),
-        _ => None,
-    });
-    if rescuing.is_none() && is_elsewhere(context.git, &started.branch) {
+    if !started.git_files.is_empty() {
+        return Ok(tell_of_earlier(context, started));
+    }
+    let refs = RunRefs::read(context.git, &started.run_id)?;
+    let decided = unfinished.decided();
+    let commit = decided.and_then(|it| it.commit.as_deref());
+    let is_here = refs
+        .run
+        .as_deref()
+        .is_some_and(|run| run == started.head || Some(run) == commit);
+    if !is_here {
+        // Moved by hand since: the folder makes way when its number comes again.
         return Ok(false);
     }
     let before = TreeBefore::new(None);
@@ -68,24 +79,7 @@ fn settle_one(context: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Res
         &unfinished.records,
         before,
     )?;
-    // They were put back before git was opened (`disarm`); what has changed since
-    // is a person's.
-    it.own_files = Some(OwnFiles::capture(context.git)?);
-    context.git.remove_stale_locks(&started.branch);
-    if let Some(head) = rescuing {
-        git::rescue(
-            context.git,
-            &started.run_id,
-            started.iter,
-            &started.branch,
-            head,
-            &it.quarantine(),
-        )?;
-    }
-    if !belongs_here(context, started)? {
-        return Ok(false);
-    }
-    let how = if let Some(decided) = unfinished.decided() {
+    let how = if let Some(decided) = decided {
         it.set_decided();
         step::apply_decided(context, &mut it, decided)?;
         "finished"
@@ -106,39 +100,25 @@ fn settle_one(context: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Res
     Ok(true)
 }
 
+/// An iteration that was cut off under an earlier version: its session worked in the user's own
+/// checkout, and what it left there is the user's to look at. The iteration begins again.
+fn tell_of_earlier(context: &mut StepContext<'_, '_>, started: &JournalStart) -> bool {
+    let words = format!(
+        "iteration {} was cut off under an earlier version, and begins again; what its session changed is in \
+         your checkout, uncommitted: commit what is good, and look at .git/config and .git/hooks",
+        started.iter
+    );
+    context.run.observer.progress(&RunProgress::Note(&words));
+    let folder = context.project.iteration(&started.run_id, started.iter);
+    // Where it stays in place, the next iteration moves it aside.
+    let _ = step::move_aside(&folder);
+    false
+}
+
 /// Whether the newest iteration of a run has a beginning and no end.
 pub(crate) fn is_unfinished(project: &Project, run_id: &str) -> bool {
     let open = find(project);
     open.iter().any(|it| it.started.run_id == run_id)
-}
-
-/// Whether a person has gone to another branch since, read without git: then
-/// git's own files may have changed for good reasons too.
-fn is_elsewhere(git: &Git, branch: &str) -> bool {
-    let head = std::fs::read_to_string(git.git_dir().join("HEAD")).unwrap_or_default();
-    head.strip_prefix("ref: refs/heads/")
-        .is_some_and(|name| name.trim_end() != branch && name.trim_end() != ".invalid")
-}
-
-/// Whether the iteration can be settled on what is checked out. A person may
-/// have gone elsewhere or reset the branch since; then it is not ours to move
-/// them.
-fn belongs_here(context: &StepContext<'_, '_>, started: &JournalStart) -> Result<bool> {
-    let full = format!("refs/heads/{}", started.branch);
-    let head = context.git.head_ref()?;
-    let tip = context.git.commit_of(&full)?;
-    let here = match head {
-        Some(name) => name == full,
-        None => context.git.commit_of("HEAD")? == tip,
-    };
-    let Some(tip) = tip.filter(|_| here) else {
-        return Ok(false);
-    };
-    if tip != started.head && !context.git.is_ancestor(&started.head, &tip)? {
-        // Reset by hand: the folder makes way when its number comes again.
-        return Ok(false);
-    }
-    Ok(true)
 }
 
 /// The newest iteration of each run, where its journal has a beginning and no
@@ -167,9 +147,8 @@ pub(crate) fn roll_up(
     it: &mut Iteration,
     error: RunnerError,
 ) -> Result<StepReport> {
-    it.restore_git_files(context.project)?;
     let head = it.started.head.clone();
-    let read = |path: &str| context.git.file_at(&head, path);
+    let read = |path: &str| context.git.proven_file_at(&head, path);
     let tree_bytes = read(paths::TREE)?;
     let run_state = read(paths::RUN_STATE)?
         .and_then(|bytes| RunState::parse(&bytes).ok())
@@ -183,7 +162,7 @@ pub(crate) fn roll_up(
 
     let repairing = it.started.node_id == REPAIR_NODE;
     let valid_bytes = match (&it.started.last_valid, repairing) {
-        (Some(commit), true) => context.git.file_at(commit, paths::TREE)?,
+        (Some(commit), true) => context.git.proven_file_at(commit, paths::TREE)?,
         _ => None,
     };
     let root_bytes = if repairing {
@@ -191,10 +170,19 @@ pub(crate) fn roll_up(
     } else {
         tree_bytes.as_deref()
     };
-    let root = tree::parse(root_bytes.unwrap_or_default())
+    let root = task_tree::parse(root_bytes.unwrap_or_default())
         .map_err(|findings| step::invalid_tree(&findings))?;
+    let workspace = context
+        .places
+        .workspace(context.git, &it.started.run_id, &head)?;
+    let tree = &workspace.checkout.tree;
+    // Without it there is nothing left of the session.
+    let is_there = tree.head().as_deref() == Some(&head);
+    if !is_there {
+        workspace.bring_to(&head)?;
+    }
     let protected = ProtectedFiles::capture(
-        context.git,
+        &tree.git,
         &head,
         &config,
         Some(&root),
@@ -208,7 +196,7 @@ pub(crate) fn roll_up(
         runner_error: Some(error),
         ..StepFacts::default()
     };
-    let found = step::after_session(context, it, &config, &protected, &mut facts)?;
+    let found = step::after_session(&workspace, it, &config, &protected, &mut facts)?;
     let node_id = it.started.node_id.clone();
     let task = if repairing {
         StepTask::Repair { valid: &root }
@@ -228,6 +216,7 @@ pub(crate) fn roll_up(
     step::settle(
         context,
         it,
+        Some(&workspace),
         step::SettleRecord {
             outcome,
             facts,
@@ -236,7 +225,6 @@ pub(crate) fn roll_up(
             executor: Some(used_so_far(context.project, it, &config)),
             guard_run: None,
             watched: found.watched,
-            guard_untracked: Vec::new(),
             run_state: &run_state,
             duration: Duration::ZERO,
         },

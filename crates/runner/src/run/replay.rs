@@ -15,11 +15,11 @@ use runner_core::tree::{self, TreeFinding};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
+use crate::git::Git;
 use crate::project::Project;
 use crate::state;
 use crate::state::branch_record::BranchRecord;
 use crate::state::log::Journal;
-use crate::step::disarm;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,7 +310,7 @@ fn where_differs(derived: Option<&[u8]>, recorded: Option<&[u8]>) -> String {
 
 /// The commits of the run, as far as git has them.
 fn record_of(project: &Project, run_id: &str) -> BranchRecord {
-    let read = || BranchRecord::read(&disarm::open_to_look(project)?, run_id);
+    let read = || BranchRecord::read(&Git::open(project.root())?, run_id);
     read().unwrap_or_default()
 }
 

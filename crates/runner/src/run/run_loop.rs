@@ -3,14 +3,17 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use runner_core::config::Config;
 use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass, RunnerError};
 use serde_json::{Value, json};
 
+use crate::checkout::workspace::RunPlaces;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
 use crate::lock::ProjectLock;
 use crate::project::Project;
+use crate::run::current;
 use crate::run::notify;
 use crate::run::notify::RunNotice;
 use crate::run::recover;
@@ -20,7 +23,6 @@ use crate::state::log::EventLog;
 use crate::state::validate;
 use crate::state::validate::SelectResult;
 use crate::step::containment::ContainmentChoice;
-use crate::step::disarm;
 use crate::step::{self, StepContext, StepLeaf, StepReport, StepResult};
 
 /// Pauses before a transient error is tried again.
@@ -98,6 +100,17 @@ pub fn run_loop(
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
 ) -> LoopOutcome {
+    run_loop_in(project, RunPlaces::default(), context, options, report)
+}
+
+/// The same with the run's folders in places of the caller's.
+pub(crate) fn run_loop_in(
+    project: &Project,
+    places: RunPlaces,
+    context: &mut RunContext<'_>,
+    options: &LoopOptions,
+    report: &mut dyn FnMut(&StepReport),
+) -> LoopOutcome {
     let mut end = LoopOutcome {
         status: LoopStatus::Error,
         steps: 0,
@@ -105,7 +118,7 @@ pub fn run_loop(
         error: None,
         reason: None,
     };
-    match run(project, context, options, report, &mut end) {
+    match run(project, places, context, options, report, &mut end) {
         Ok(status) => end.status = status,
         Err(error) => {
             end.status = status_after(&error);
@@ -117,28 +130,38 @@ pub fn run_loop(
 
 fn run(
     project: &Project,
+    places: RunPlaces,
     context: &mut RunContext<'_>,
     options: &LoopOptions,
     report: &mut dyn FnMut(&StepReport),
     end: &mut LoopOutcome,
 ) -> Result<LoopStatus> {
-    Git::open(project.root())?;
+    let git = Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
-    let git = disarm::open(project, context)?;
+    let here = current::here(&git)?;
+    let run = here.as_deref();
     tell(
         project,
         context,
+        run,
         "loop_started",
         json!({"pid": std::process::id()}),
     );
     // As it was when the loop began, in case that nobody can read it at the end.
-    let config = state::load_config(project).unwrap_or_default();
-    let result = iterate(project, &git, context, options, report, end);
+    let config = config_of(project, &git, run).unwrap_or_default();
+    let mut steps = LoopSteps {
+        project,
+        git: &git,
+        run_id: run.unwrap_or_default(),
+        containment: ContainmentChoice::default(),
+        places,
+    };
+    let result = steps.iterate(context, options, report, end);
     let (status, error) = match &result {
         Ok(status) => (*status, end.error.as_ref()),
         Err(error) => (status_after(error), Some(error)),
     };
-    let config = state::load_config(project).unwrap_or(config);
+    let config = config_of(project, &git, run).unwrap_or(config);
     notify::loop_ended(project, context, &config.notify, status, error, end);
     let mut more = json!({"status": status.as_str(), "steps": end.steps});
     if let Some(leaf) = &end.stuck {
@@ -150,139 +173,167 @@ fn run(
     if let Some(error) = error {
         more["error"] = json!({"code": error.code.as_str(), "message": error.message});
     }
-    tell(project, context, "finished", more);
+    tell(project, context, run, "finished", more);
     result
 }
 
+/// The config of a run, as its last commit has it.
+fn config_of(project: &Project, git: &Git, run_id: Option<&str>) -> Option<Config> {
+    let project = current::at_run(project, git, run_id?).ok()?;
+    state::load_config(&project).ok()
+}
+
 /// Adds to the events of the run; viewers miss a line if that fails, nothing else.
-fn tell(project: &Project, context: &RunContext<'_>, event: &str, more: Value) {
-    let Some(run_id) = state::load_run_state(project).ok().and_then(|it| it.run_id) else {
-        return;
-    };
-    let folder = project.run_folder(&run_id);
+fn tell(
+    project: &Project,
+    context: &RunContext<'_>,
+    run_id: Option<&str>,
+    event: &str,
+    more: Value,
+) {
+    let Some(run_id) = run_id else { return };
+    let folder = project.run_folder(run_id);
     let _ = files::make_folder(&folder)
         .and_then(|()| EventLog::of(&folder).add(&context.clock.stamp(), None, event, more));
 }
 
-fn iterate(
-    project: &Project,
-    git: &Git,
-    context: &mut RunContext<'_>,
-    options: &LoopOptions,
-    report: &mut dyn FnMut(&StepReport),
-    end: &mut LoopOutcome,
-) -> Result<LoopStatus> {
-    let begun = Instant::now();
-    let delays = retry_delays();
-    let mut errors: u32 = 0;
-    let mut quotas: u32 = 0;
-    let containment = ContainmentChoice::default();
-    recover::recover(&mut StepContext {
-        project,
-        git,
-        run: context,
-        containment: &containment,
-    })?;
-    if let Ok(config) = state::load_config(project)
-        && let Some(note) = containment.for_config(&config)?.note(&config)
-    {
-        context.observer.progress(&RunProgress::Note(&note));
-    }
-    loop {
-        if context.cancel.is_cancelled() {
-            return Ok(LoopStatus::Interrupted);
-        }
-        let asked = context
-            .cancel
-            .is_stop_asked()
-            .then(|| "it was asked to stop (`runner stop`)".to_owned());
-        if let Some(reason) = asked
-            .or_else(|| bound_reached(options, end.steps, begun.elapsed(), context.clock.now()))
-        {
-            return Ok(stopped(project, reason, end));
-        }
-        let mut step_context = StepContext {
-            project,
-            git,
+/// The steps of one loop.
+struct LoopSteps<'a> {
+    project: &'a Project,
+    git: &'a Git,
+    run_id: &'a str,
+    containment: ContainmentChoice,
+    places: RunPlaces,
+}
+
+impl LoopSteps<'_> {
+    fn step_context<'c, 'h>(&'c self, context: &'c mut RunContext<'h>) -> StepContext<'c, 'h> {
+        StepContext {
+            project: self.project,
+            git: self.git,
             run: context,
-            containment: &containment,
-        };
-        let step = match step::step(&mut step_context)? {
-            StepResult::Complete => return Ok(LoopStatus::Complete),
-            StepResult::Stuck(leaf) => {
-                end.stuck = Some(leaf);
-                return Ok(LoopStatus::Stuck);
-            }
-            StepResult::Recorded(step) => step,
-        };
-        end.steps += 1;
-        report(&step);
-        if step.class != OutcomeClass::RunnerError {
-            (errors, quotas) = (0, 0);
-            continue;
+            containment: &self.containment,
+            places: &self.places,
         }
-        let Some(error) = &step.error else { continue };
-        let whole = state::load(project)?.config;
-        let config = &whole.run_loop;
-        let pause = match error.kind.after(config.on_timeout) {
-            AfterError::Limit => {
-                end.error = Some(step_error(&step));
-                return Ok(LoopStatus::Limit);
-            }
-            AfterError::WaitForQuota if options.wait_quota || config.wait_quota => {
-                quotas += 1;
-                quota_pause(error, quotas, &delays, context.clock.now())
-            }
-            AfterError::Retry if errors < config.max_consecutive_errors => {
-                errors += 1;
-                retry_pause(error, errors, &delays, context.clock.now())
-            }
-            AfterError::Retry | AfterError::WaitForQuota | AfterError::End => {
-                end.error = Some(step_error(&step));
-                return Ok(LoopStatus::Error);
-            }
-        };
-        // No use in waiting for a step that will not be taken.
-        let later = context
-            .clock
-            .now()
-            .saturating_add(pause)
-            .unwrap_or(Timestamp::MAX);
-        if bound_reached(options, end.steps, begun.elapsed() + pause, later).is_some() {
-            end.reason =
-                Some("the next try would come after the bound that was asked for".to_owned());
-            return Ok(LoopStatus::Stopped);
+    }
+
+    /// The project as the run's last commit has it.
+    fn at_run(&self) -> Result<Project> {
+        current::at_run(self.project, self.git, self.run_id)
+    }
+
+    fn iterate(
+        &mut self,
+        context: &mut RunContext<'_>,
+        options: &LoopOptions,
+        report: &mut dyn FnMut(&StepReport),
+        end: &mut LoopOutcome,
+    ) -> Result<LoopStatus> {
+        let project = self.project;
+        let run = Some(self.run_id);
+        let begun = Instant::now();
+        let delays = retry_delays();
+        let mut errors: u32 = 0;
+        let mut quotas: u32 = 0;
+        recover::recover(&mut self.step_context(context))?;
+        // Only now: what was cut off may look like a change of the user's.
+        current::checked_out(project, self.git)?;
+        if let Some(config) = config_of(project, self.git, run)
+            && let Some(note) = self.containment.for_config(&config)?.note(&config)
+        {
+            context.observer.progress(&RunProgress::Note(&note));
         }
-        let since = Instant::now();
-        let kind = error.kind.as_str();
-        let until = format!("{later:.0}");
-        tell(
-            project,
-            context,
-            "waiting",
-            json!({"until": until, "kind": kind, "why": error.message}),
-        );
-        context.observer.progress(&RunProgress::Waiting {
-            secs: pause.as_secs(),
-            why: &error.message,
-        });
-        // Once: while it lasts there is nothing new to tell.
-        if error.kind == IterationErrorKind::Quota && quotas == 1 {
-            let notice = RunNotice {
-                event: "quota",
-                status: "waiting",
-                steps: end.steps,
-                node: Some(&step.node_id),
-                message: &error.message,
-                code: Some(kind),
-                until: Some(&until),
+        loop {
+            if context.cancel.is_cancelled() {
+                return Ok(LoopStatus::Interrupted);
+            }
+            let asked = context
+                .cancel
+                .is_stop_asked()
+                .then(|| "it was asked to stop (`runner stop`)".to_owned());
+            if let Some(reason) = asked
+                .or_else(|| bound_reached(options, end.steps, begun.elapsed(), context.clock.now()))
+            {
+                return Ok(stopped(&self.at_run()?, reason, end));
+            }
+            let step = match step::step(&mut self.step_context(context), self.run_id)? {
+                StepResult::Complete => return Ok(LoopStatus::Complete),
+                StepResult::Stuck(leaf) => {
+                    end.stuck = Some(leaf);
+                    return Ok(LoopStatus::Stuck);
+                }
+                StepResult::Recorded(step) => step,
             };
-            notify::notify(project, context, &whole.notify, &notice);
+            end.steps += 1;
+            report(&step);
+            if step.class != OutcomeClass::RunnerError {
+                (errors, quotas) = (0, 0);
+                continue;
+            }
+            let Some(error) = &step.error else { continue };
+            let whole = state::load(&self.at_run()?)?.config;
+            let config = &whole.run_loop;
+            let pause = match error.kind.after(config.on_timeout) {
+                AfterError::Limit => {
+                    end.error = Some(step_error(&step));
+                    return Ok(LoopStatus::Limit);
+                }
+                AfterError::WaitForQuota if options.wait_quota || config.wait_quota => {
+                    quotas += 1;
+                    quota_pause(error, quotas, &delays, context.clock.now())
+                }
+                AfterError::Retry if errors < config.max_consecutive_errors => {
+                    errors += 1;
+                    retry_pause(error, errors, &delays, context.clock.now())
+                }
+                AfterError::Retry | AfterError::WaitForQuota | AfterError::End => {
+                    end.error = Some(step_error(&step));
+                    return Ok(LoopStatus::Error);
+                }
+            };
+            // No use in waiting for a step that will not be taken.
+            let later = context
+                .clock
+                .now()
+                .saturating_add(pause)
+                .unwrap_or(Timestamp::MAX);
+            if bound_reached(options, end.steps, begun.elapsed() + pause, later).is_some() {
+                end.reason =
+                    Some("the next try would come after the bound that was asked for".to_owned());
+                return Ok(LoopStatus::Stopped);
+            }
+            let since = Instant::now();
+            let kind = error.kind.as_str();
+            let until = format!("{later:.0}");
+            tell(
+                project,
+                context,
+                run,
+                "waiting",
+                json!({"until": until, "kind": kind, "why": error.message}),
+            );
+            context.observer.progress(&RunProgress::Waiting {
+                secs: pause.as_secs(),
+                why: &error.message,
+            });
+            // Once: while it lasts there is nothing new to tell.
+            if error.kind == IterationErrorKind::Quota && quotas == 1 {
+                let notice = RunNotice {
+                    event: "quota",
+                    status: "waiting",
+                    steps: end.steps,
+                    node: Some(&step.node_id),
+                    message: &error.message,
+                    code: Some(kind),
+                    until: Some(&until),
+                };
+                notify::notify(project, context, &whole.notify, &notice);
+            }
+            context
+                .cancel
+                .wait_or_stop(pause.saturating_sub(since.elapsed()));
+            tell(project, context, run, "resumed", json!({}));
         }
-        context
-            .cancel
-            .wait_or_stop(pause.saturating_sub(since.elapsed()));
-        tell(project, context, "resumed", json!({}));
     }
 }
 

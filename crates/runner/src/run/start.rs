@@ -3,6 +3,7 @@
 mod base;
 mod elsewhere;
 mod named;
+mod stay;
 mod undo;
 
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,18 +17,19 @@ use runner_core::run_state::RunState;
 use runner_core::tree::{self, Node};
 use serde_json::json;
 
+use crate::checkout::workspace::RunPlaces;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{self, Git, GitIdentity, GitStatus};
 use crate::lock::ProjectLock;
 use crate::project::Project;
+use crate::run::current::{self, CurrentRun};
 use crate::run::recover;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::log::EventLog;
 use crate::state::runs::{RunBase, abandoned_name, base_of, full_name};
 use crate::state::{self, ProjectState};
 use crate::step::containment::{Containment, ContainmentChoice};
-use crate::step::disarm;
 use crate::step::{self, StepContext, branch_of};
 pub use base::GuardAtBase;
 pub(crate) use elsewhere::runs_elsewhere;
@@ -41,6 +43,8 @@ pub struct StartOptions {
     /// Whether setup and guard are tried where a new run begins, which does not begin where they
     /// cannot run.
     pub check_guard: bool,
+    /// Whether the checkout stays where it is instead of going to the run's branch.
+    pub stay: bool,
 }
 
 /// What `start` did.
@@ -70,19 +74,22 @@ pub fn start(
     Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
     let containment = ContainmentChoice::default();
-    let git = disarm::open(project, context)?;
+    let git = Git::open(project.root())?;
     {
         let mut context = StepContext {
             project,
             git: &git,
             run: context,
             containment: &containment,
+            places: &RunPlaces::default(),
         };
         recover::recover(&mut context)?;
     }
     let runs = away(project, &git)?;
     if !runs.is_empty() {
-        return take_up(&git, &runs);
+        let report = take_up(&git, &runs, options.stay)?;
+        note_current(&git, &report, options.stay)?;
+        return Ok(report);
     }
     let state = state::load(project)?;
     if state.goal.is_template() {
@@ -95,7 +102,8 @@ pub fn start(
         context.observer.progress(&RunProgress::Note(&note));
     }
     let tried = options.check_guard.then_some(&contained);
-    let (report, nameless) = begin(project, &git, &state, tried, context)?;
+    let (report, nameless) = begin(project, &git, &state, tried, options.stay, context)?;
+    note_current(&git, &report, options.stay)?;
     if nameless {
         context.observer.progress(&RunProgress::Note(git::NAMELESS));
     }
@@ -111,6 +119,16 @@ pub fn start(
     Ok(report)
 }
 
+/// Writes down which run commands in this work tree are about.
+fn note_current(git: &Git, report: &StartReport, stay: bool) -> Result<()> {
+    let on_branch = current::on_branch(git)?.as_deref() == Some(&report.run_id);
+    let current = CurrentRun {
+        run_id: report.run_id.clone(),
+        stay: stay && !on_branch,
+    };
+    current.save(git)
+}
+
 /// Makes the run's branch and commit; on the way out of an error everything is
 /// put back as it was. Also says whether git knew no name to commit with.
 fn begin(
@@ -118,6 +136,7 @@ fn begin(
     git: &Git,
     state: &ProjectState,
     tried: Option<&Containment>,
+    stay: bool,
     context: &mut RunContext<'_>,
 ) -> Result<(StartReport, bool)> {
     let status = git.status()?;
@@ -137,6 +156,7 @@ fn begin(
             run_id: &run_id,
             undo: StartUndo::take(git)?,
             nameless: false,
+            stay,
             tried,
             guard_at_base: GuardAtBase::Skipped,
             is_refused: false,
@@ -220,6 +240,8 @@ struct Begin<'a, 'c> {
     run_id: &'a str,
     undo: StartUndo,
     nameless: bool,
+    /// The checkout stays where it is.
+    stay: bool,
     /// The containment to try the guard in, if it is to be tried.
     tried: Option<&'a Containment>,
     guard_at_base: GuardAtBase,
@@ -276,7 +298,8 @@ impl Begin<'_, '_> {
         let commit = self.make_commit(base, &first)?;
         // First the index: a start that is killed from here on finds it fitting,
         // whether it finds a commit or not.
-        self.git.write(&["read-tree", &commit])?;
+        let here = if self.stay { &first } else { &commit };
+        self.git.write(&["read-tree", here])?;
         let mut refs = vec![(full_name(self.branch), commit)];
         if base != self.branch {
             refs.push((full_name(base), first));
@@ -359,6 +382,9 @@ impl Begin<'_, '_> {
         }
         made?;
         let full = full_name(self.branch);
+        if self.stay {
+            return stay::leave(self.project, self.git, &full);
+        }
         self.git.write(&["symbolic-ref", "HEAD", &full])?;
         self.git.write(&["reset", "--quiet"])?;
         Ok(())
@@ -416,6 +442,9 @@ impl Begin<'_, '_> {
             self.git.write(&["symbolic-ref", "HEAD", &full])?;
             self.git.write(&["reset", "--quiet"])?;
             return Ok(self.report(&base, true, true));
+        }
+        if self.stay {
+            return Ok(self.report(&base, false, false));
         }
         let words = format!(
             "run {} exists already on branch {}",

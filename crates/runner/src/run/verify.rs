@@ -8,16 +8,15 @@ use runner_core::paths;
 use runner_core::text::cut_front;
 use runner_core::tree;
 
-use crate::checkout::trial;
 use crate::checkout::trial::TrialEnd;
+use crate::checkout::{missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, GitCommit, GitHistory};
 use crate::project::Project;
+use crate::run::refs::RunRefs;
 use crate::run_context::RunContext;
 use crate::state;
 use crate::state::validate::unknown_node;
-use crate::step::branch_of;
-use crate::step::disarm;
 
 /// What running the guard again showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +40,8 @@ pub struct VerifyReport {
     pub tree_proven: bool,
     /// The end of the output.
     pub output_tail: String,
+    /// What may help where it is not green.
+    pub hint: Option<String>,
 }
 
 impl VerifyReport {
@@ -63,7 +64,7 @@ struct ProvenCommit {
 /// Runs the guard again at the commit that passed a node, in a work tree of its
 /// own.
 pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Result<VerifyReport> {
-    let git = disarm::open_to_look(project)?;
+    let git = Git::open(project.root())?;
     let state = state::load(project)?;
     let run_id = state.run_state.run_id.clone().ok_or_else(|| {
         Error::new(ErrorCode::Identity, "no run has been started here").hint("(run 'runner start')")
@@ -90,7 +91,10 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     };
     let log = trial.log;
     let text = String::from_utf8_lossy(&log);
+    let is_green = exit == Some(0);
+    let hint = || missing_variable::remedy_for(&log, &state.config);
     Ok(VerifyReport {
+        hint: (!is_green).then(hint).flatten(),
         node_id: node.to_owned(),
         same_log: sha256_hex(&log) == proof.log_sha256,
         tree_proven: proof.tree_proven,
@@ -105,9 +109,10 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
 
 /// The first green iteration of the run in whose tree the node has passed.
 fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<ProvenCommit> {
-    let branch = format!("refs/heads/{}", branch_of(run_id));
+    let refs = RunRefs::read(git, run_id)?;
+    let tip = refs.tip().unwrap_or("HEAD");
     // Oldest first; what a session itself committed proves nothing.
-    let mut commits: Vec<GitCommit> = GitHistory::from(git, &branch).collect::<Result<_>>()?;
+    let mut commits: Vec<GitCommit> = GitHistory::from(git, tip).collect::<Result<_>>()?;
     commits.reverse();
     let mut known = false;
     for GitCommit {
@@ -157,7 +162,7 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<ProvenCommit> {
         });
     }
     if !known {
-        let bytes = git.file_at(&branch, paths::TREE)?.unwrap_or_default();
+        let bytes = git.file_at(tip, paths::TREE)?.unwrap_or_default();
         if let Ok(root) = tree::parse(&bytes)
             && root.find(node).is_none()
         {

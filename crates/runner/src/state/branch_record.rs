@@ -9,7 +9,7 @@ use runner_core::report::ReportCommit;
 
 use crate::error::Result;
 use crate::git::{Git, GitCommit, GitHistory};
-use crate::step::branch_of;
+use crate::run::refs::RunRefs;
 
 /// The commits of a run, in the runner's own words.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +32,12 @@ impl BranchRecord {
         let mut record = BranchRecord::default();
         let mut waiting = Vec::new();
         let start_subject = message::start_subject(run_id);
-        let branch = format!("refs/heads/{}", branch_of(run_id));
-        for commit in GitHistory::from(git, &branch) {
+        let refs = RunRefs::read(git, run_id)?;
+        for commit in refs
+            .tip()
+            .into_iter()
+            .flat_map(|tip| GitHistory::from(git, tip))
+        {
             let commit = commit?;
             if record.base.as_ref().is_some_and(|base| base.1 == commit.id) {
                 break;

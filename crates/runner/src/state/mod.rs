@@ -20,7 +20,7 @@ use runner_core::schema;
 use runner_core::tree::{self, Node, TreeFinding, TreeOrder};
 
 use crate::error::{Error, ErrorCode, Result};
-use crate::files::{self, ReadError};
+use crate::files::ReadError;
 use crate::project::Project;
 
 /// The largest text file of `.runner/` that is read.
@@ -197,7 +197,7 @@ fn unreadable_texts(project: &Project) -> impl Iterator<Item = ProjectProblem> {
 
 /// The bytes of tree.json, or why they cannot be had.
 pub(crate) fn tree_bytes(project: &Project) -> Result<Vec<u8>, ReadError> {
-    files::read_regular(&project.tree(), tree::MAX_BYTES)
+    project.read(paths::TREE, tree::MAX_BYTES)
 }
 
 /// Parses and checks a tree as it lies on disk.
@@ -221,7 +221,7 @@ pub(crate) fn tree_problems(findings: &[TreeFinding]) -> Vec<ProjectProblem> {
 
 /// An optional text file of the project.
 pub(crate) fn optional_text(project: &Project, path: &str) -> Result<Option<String>, String> {
-    match files::read_regular(&project.root().join(path), MAX_TEXT) {
+    match project.read(path, MAX_TEXT) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(ReadError::Absent) => Ok(None),
         Err(error) => Err(error.to_string()),
@@ -235,7 +235,7 @@ fn text(project: &Project, path: &str) -> Result<String, ProjectProblem> {
 }
 
 fn bytes(project: &Project, path: &str, max: u64) -> Result<Vec<u8>, ProjectProblem> {
-    files::read_regular(&project.root().join(path), max).map_err(|error| {
+    project.read(path, max).map_err(|error| {
         let problem = ProjectProblem::new(ErrorCode::Layout, path, error.to_string());
         match error {
             ReadError::Absent => {

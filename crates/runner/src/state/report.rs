@@ -17,6 +17,7 @@ use crate::git::Git;
 use crate::lock::ProjectLock;
 use crate::notes;
 use crate::project::Project;
+use crate::run::refs::RunRefs;
 use crate::state;
 use crate::state::activity::activity;
 use crate::state::branch_record::BranchRecord;
@@ -24,7 +25,6 @@ use crate::state::log::Journal;
 use crate::state::node_history;
 use crate::state::validate;
 use crate::state::view;
-use crate::step::disarm;
 use crate::step::{self, branch_of};
 
 /// Puts the page together. Works while a loop runs, with an invalid tree, and
@@ -97,9 +97,9 @@ fn read_branch(
 ) -> Option<(BranchRecord, Git)> {
     let run_id = run_id?;
     let read = || -> Result<_> {
-        let git = disarm::open_to_look(project)?;
+        let git = Git::open(project.root())?;
         let branch = branch_of(run_id);
-        if git.commit_of(&format!("refs/heads/{branch}"))?.is_none() {
+        if RunRefs::read(&git, run_id)?.tip().is_none() {
             return Err(step::identity_error(&format!(
                 "there is no branch {branch} in this clone"
             )));

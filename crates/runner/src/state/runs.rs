@@ -11,6 +11,7 @@ use runner_core::select::{Selection, select};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, GitHistory};
+use crate::run::refs::{MARKS, RUNS};
 use crate::state;
 use crate::step::branch_of;
 
@@ -42,11 +43,25 @@ impl KnownRun {
 /// Every run, the one with the newest commit first.
 pub(crate) fn known(git: &Git) -> Result<Vec<KnownRun>> {
     let format = "--format=%(refname) %(objectname) %(committerdate:unix)";
-    let list = git.read(&["for-each-ref", format, BRANCHES, ABANDONED])?;
-    let mut found: Vec<KnownRun> = String::from_utf8_lossy(&list)
-        .lines()
-        .filter_map(parse_known)
-        .collect();
+    let list = git.read(&["for-each-ref", format, BRANCHES, ABANDONED, RUNS, MARKS])?;
+    let list = String::from_utf8_lossy(&list);
+    let mut found: Vec<KnownRun> = list.lines().filter_map(parse_known).collect();
+    // A run that is under way may be further than its branch, which people see.
+    let ahead = |line: &str| {
+        let run = line.strip_prefix(RUNS)?;
+        parse_known(&format!("{BRANCHES}{run}"))
+    };
+    for run in list.lines().filter_map(ahead) {
+        let mark = format!("{MARKS}{} {} ", run.run_id, run.tip);
+        let is_up_to_date = list.lines().any(|line| line.starts_with(&mark));
+        let same = |it: &&mut KnownRun| !it.abandoned && it.run_id == run.run_id;
+        match found.iter_mut().find(same) {
+            // Whoever moved the branch since was a person.
+            Some(_) if is_up_to_date => {}
+            Some(known) => *known = run,
+            None => found.push(run),
+        }
+    }
     found.sort_by(|a, b| (b.tip_secs, &a.run_id).cmp(&(a.tip_secs, &b.run_id)));
     Ok(found)
 }
@@ -185,6 +200,16 @@ pub(crate) fn has_landed(git: &Git, run: &KnownRun) -> Result<bool> {
     let landings = landings(git, &run.run_id, base.as_ref(), None)?;
     let landed = landings.iter().any(|landing| landing.tip == run.tip);
     Ok(landed || merged_by_hand(git, run, base.as_ref())?)
+}
+
+/// Where all of a run has landed.
+pub(crate) fn landed_as(git: &Git, run: &KnownRun) -> Result<Option<LandingCommit>> {
+    if !is_complete(git, run)? {
+        return Ok(None);
+    }
+    let base = base_of(git, &run.run_id, &run.tip)?;
+    let landings = landings(git, &run.run_id, base.as_ref(), None)?;
+    Ok(landings.into_iter().find(|landing| landing.tip == run.tip))
 }
 
 /// Whether a person has merged the whole branch into the one that it began from.

@@ -10,16 +10,19 @@ use runner_core::select::{Selection, select};
 use runner_core::tree::{self, TreeFinding};
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::git::Git;
 use crate::project::Project;
+use crate::run::current;
 use crate::state::node_history;
 use crate::state::repair;
 use crate::state::view;
 use crate::state::{self, ProjectProblem};
-use crate::step::disarm;
 use crate::step::{self, StepLeaf};
 
 /// Everything that is wrong with a project: layout, config, tree, identity.
 pub fn validate(project: &Project) -> Vec<ProjectProblem> {
+    let seen = checked_out_elsewhere(project);
+    let project = seen.as_ref().unwrap_or(project);
     if let Err(error) = project.need_state() {
         return vec![ProjectProblem {
             code: error.code,
@@ -38,7 +41,7 @@ pub fn validate(project: &Project) -> Vec<ProjectProblem> {
         Err(error) => problems.extend(state::tree_problems(&step::unreadable(&error))),
     }
     for path in [paths::GITIGNORE, paths::GITATTRIBUTES] {
-        if !project.root().join(path).is_file() {
+        if project.read(path, state::MAX_TEXT).is_err() {
             problems.push(ProjectProblem {
                 code: ErrorCode::Layout,
                 place: path.to_owned(),
@@ -50,6 +53,17 @@ pub fn validate(project: &Project) -> Vec<ProjectProblem> {
     problems.extend(tool_problems(project));
     problems.extend(identity_problem(project));
     problems
+}
+
+/// The project as its run has it, where the run's branch is checked out without `.runner/`, as in
+/// a sparse checkout.
+fn checked_out_elsewhere(project: &Project) -> Option<Project> {
+    if project.has_state() {
+        return None;
+    }
+    let git = Git::open(project.root()).ok()?;
+    current::on_branch(&git).ok()??;
+    current::view(project.clone()).ok()
 }
 
 /// `tools.json` beside a node must be an object.
@@ -88,7 +102,7 @@ fn identity_problem(project: &Project) -> Option<ProjectProblem> {
         message: error.message,
         hint: error.hint,
     };
-    let git = match disarm::open_to_look(project) {
+    let git = match Git::open(project.root()) {
         Ok(git) => git,
         Err(error) => return Some(problem(error, "git")),
     };
@@ -148,7 +162,7 @@ pub fn select_next(project: &Project) -> Result<SelectResult> {
 
 pub(crate) fn repair_is_pending(project: &Project) -> bool {
     let look = || -> Result<bool> {
-        let git = disarm::open_to_look(project)?;
+        let git = Git::open(project.root())?;
         let run_id = state::load(project)?.run_state.run_id.unwrap_or_default();
         let head = git.commit_of("HEAD")?.unwrap_or_default();
         Ok(repair::pending(&git, &head, &run_id)?.is_some())

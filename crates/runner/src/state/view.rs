@@ -11,8 +11,10 @@ use runner_core::tree::{Node, TreeProgress};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
+use crate::git::Git;
 use crate::lock::ProjectLock;
 use crate::project::Project;
+use crate::run::refs::RunRefs;
 use crate::run::start;
 use crate::state;
 use crate::state::activity;
@@ -20,7 +22,6 @@ use crate::state::activity::RunActivity;
 use crate::state::validate;
 use crate::state::validate::SelectResult;
 use crate::step;
-use crate::step::disarm;
 
 /// Where a run is.
 #[derive(Debug)]
@@ -158,11 +159,11 @@ pub fn patch_of(
     iter: u32,
     max: u64,
 ) -> Result<Option<IterationPatch>> {
-    let git = disarm::open_to_look(project)?;
-    let branch = format!("refs/heads/{}", step::branch_of(run));
-    if git.commit_of(&branch)?.is_none() {
+    let git = Git::open(project.root())?;
+    let refs = RunRefs::read(&git, run)?;
+    let Some(tip) = refs.tip() else {
         return Ok(None);
-    }
+    };
     let subject = format!("--grep=^chore(loop): run {run} iter {iter} node ");
     let log = git.read(&[
         "log",
@@ -170,7 +171,7 @@ pub fn patch_of(
         "--first-parent",
         "--format=%H%x09%P%x09%s",
         &subject,
-        &branch,
+        tip,
         "--",
     ])?;
     let log = String::from_utf8_lossy(&log);
@@ -235,12 +236,10 @@ pub fn note_of(project: &Project, path: &str) -> Option<String> {
 
 /// The branch that a run began on, as its first commit says.
 pub fn base_of(project: &Project, run: &str) -> Result<Option<String>> {
-    let git = disarm::open_to_look(project)?;
-    let branch = format!("refs/heads/{}", step::branch_of(run));
-    if git.commit_of(&branch)?.is_none() {
-        return Ok(None);
-    }
-    Ok(start::base_at(&git, run, &branch).map(|base| base.branch))
+    let git = Git::open(project.root())?;
+    let refs = RunRefs::read(&git, run)?;
+    let base = refs.tip().and_then(|tip| start::base_at(&git, run, tip));
+    Ok(base.map(|base| base.branch))
 }
 
 /// The runner that is at work in a project, by the kernel's word.

@@ -1,5 +1,6 @@
 //! The agent's session: started, followed, and what it came to.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use runner_agents::{AgentFailure, AgentSpec, FailureKind, LimitReset};
@@ -7,23 +8,46 @@ use runner_core::config::{BackendKind, Config};
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{ExecutorRun, IterationErrorKind, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
-use runner_core::paths;
 use runner_core::schema;
 use runner_exec::{Ended, Ready, Spec};
 use serde_json::json;
 
 use super::child::{self, GRACE, interrupted, millis};
 use super::stream::EventStream;
-use super::{Iteration, StepContext};
+use super::{Iteration, StepContext, StepInput};
+use crate::checkout::Checkout;
+use crate::checkout::workspace::RunWorkspace;
 use crate::error::Result;
 use crate::files::{self, ReadError};
 use crate::lock;
 use crate::run_context::RunProgress;
-use crate::state::ProjectState;
 use crate::step::budget::RunBudget;
 use crate::step::containment;
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
+use crate::step::file_image;
+
+/// The name of a session's report.
+const OUTPUT: &str = "output.json";
+
+/// The paths that a session is told, as it sees them.
+pub(crate) struct SessionPaths {
+    pub(crate) project: PathBuf,
+    pub(crate) output: PathBuf,
+    pub(crate) schema: PathBuf,
+}
+
+impl SessionPaths {
+    fn of(folder: &Path, checkout: &Checkout, containment: &Containment) -> Self {
+        let seen = containment.seen(checkout);
+        let folder = seen.join(folder.strip_prefix(checkout.path()).unwrap_or(folder));
+        SessionPaths {
+            project: seen.to_owned(),
+            output: folder.join(OUTPUT),
+            schema: folder.join("schema.json"),
+        }
+    }
+}
 
 /// How the agent's session went.
 pub(super) struct AgentSession {
@@ -38,25 +62,25 @@ pub(super) fn run_agent(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
-    state: &ProjectState,
+    step: &StepInput<'_, '_>,
     containment: &Containment,
     budget: &RunBudget,
     deadline: Instant,
 ) -> Result<AgentSession> {
-    let config = &state.config;
+    let config = &step.state.config;
+    let checkout = &step.workspace.checkout;
     it.backend = config.executor.backend;
     let backend = runner_agents::backend(it.backend);
-    // A stale output never counts, whatever lies there.
-    files::remove_if_there(&it.output_path())?;
-    files::make_folder(&context.project.root().join(paths::NODES_DIR))?;
-    let schema_path = it.folder.join("schema.json");
+    let folder = session_folder(it, step.workspace);
+    let places = SessionPaths::of(&folder, checkout, containment);
     if backend.program().is_some() {
-        files::write_whole(&schema_path, schema::AGENT_OUTPUT_FOR_MODELS.as_bytes())?;
+        let schema = schema::AGENT_OUTPUT_FOR_MODELS.as_bytes();
+        files::write_whole(&folder.join("schema.json"), schema)?;
     }
     let invocation = backend.invocation(&AgentSpec {
-        project_dir: context.project.root(),
-        output_path: &it.output_path(),
-        schema_path: &schema_path,
+        project_dir: &places.project,
+        output_path: &places.output,
+        schema_path: &places.schema,
         schema_json: schema::AGENT_OUTPUT_FOR_MODELS,
         model: &config.executor.model,
         extra_args: &config.executor.extra_args,
@@ -65,7 +89,7 @@ pub(super) fn run_agent(
         is_root: rustix::process::geteuid().is_root(),
         agent_home: None,
     });
-    let env = environment::for_agent(context.project, it, config, &invocation);
+    let env = environment::for_agent(&places, checkout, it, config, &invocation);
     record_argv(it, &invocation.argv, config)?;
     let homes = containment::agent_homes(&invocation, &env);
     if containment.is_on() {
@@ -74,13 +98,11 @@ pub(super) fn run_agent(
     let contained = containment.wrap(
         &invocation.argv,
         &ContainmentInput {
-            project: context.project,
-            git: context.git,
+            checkout,
             config,
             env: &env,
-            iteration: Some(&it.folder),
+            report: Some(&folder),
             agent_homes: &homes,
-            closed: &[],
         },
     )?;
     for note in contained.notes {
@@ -89,7 +111,7 @@ pub(super) fn run_agent(
     let idle = config.executor.idle_timeout_secs;
     let spec = Spec {
         argv: contained.argv,
-        cwd: context.project.root().to_owned(),
+        cwd: checkout.path().to_owned(),
         env,
         stdin: Some(it.folder.join("prompt.md")),
         merge_stderr: false,
@@ -137,7 +159,7 @@ pub(super) fn run_agent(
             report.killed_leftovers
         ));
     }
-    hand_over_output(it, ending.output)?;
+    hand_over_output(&folder, ending.output)?;
     let error = match &report.ended {
         Ended::Exited(_) | Ended::Signaled(_) => None,
         Ended::StoppedBySink => Some((IterationErrorKind::Budget, exceeded.unwrap_or_default())),
@@ -203,8 +225,8 @@ fn secrets(config: &Config) -> Vec<&str> {
 
 /// A report that the CLI printed instead of writing it; what the agent itself
 /// wrote goes first and stays as it is.
-fn hand_over_output(it: &Iteration, output: Option<Vec<u8>>) -> Result<()> {
-    let path = it.output_path();
+fn hand_over_output(folder: &Path, output: Option<Vec<u8>>) -> Result<()> {
+    let path = folder.join(OUTPUT);
     match output {
         Some(bytes) if path.symlink_metadata().is_err() => Ok(files::write_whole(&path, &bytes)?),
         _ => Ok(()),
@@ -234,31 +256,58 @@ fn runner_error(failure: &AgentFailure, config: &Config, now: jiff::Timestamp) -
     }
 }
 
-/// Reads what the agent said; anything but a valid answer is a runner error, of
-/// the kind that the CLI's own words tell if they tell one.
+/// Where a session leaves its report.
+fn session_folder(it: &Iteration, workspace: &RunWorkspace) -> PathBuf {
+    workspace.session_folder(&it.started.run_id, it.started.iter)
+}
+
+/// Reads what the agent said, and keeps it with the records of the iteration; anything but a
+/// valid answer is a runner error, of the kind that the CLI's own words tell if they tell one.
 pub(super) fn read_output(
     it: &Iteration,
+    workspace: &RunWorkspace,
     failure: Option<&RunnerError>,
-) -> Result<AgentOutput, RunnerError> {
-    let (kind, message) = match files::read_regular(&it.output_path(), MAX_OUTPUT_BYTES as u64) {
-        Ok(bytes) => match AgentOutput::parse(&bytes) {
-            Ok(output) => return Ok(output),
-            Err(error) => (
-                IterationErrorKind::MalformedOutput,
-                format!("output.json: {error}"),
-            ),
-        },
+) -> Result<Result<AgentOutput, RunnerError>> {
+    let path = session_folder(it, workspace).join(OUTPUT);
+    let is_real = file_image::parents_are_folders(
+        workspace.path(),
+        path.strip_prefix(workspace.path()).unwrap_or(&path),
+    );
+    let found = if is_real {
+        files::read_regular(&path, MAX_OUTPUT_BYTES as u64)
+    } else {
+        Err(ReadError::Absent)
+    };
+    let (kind, message) = match found {
+        Ok(bytes) => {
+            files::write_whole(&it.output_path(), &bytes)?;
+            match AgentOutput::parse(&bytes) {
+                Ok(output) => return Ok(Ok(output)),
+                Err(error) => (
+                    IterationErrorKind::MalformedOutput,
+                    format!("output.json: {error}"),
+                ),
+            }
+        }
         Err(ReadError::Absent) => (
             IterationErrorKind::NoOutput,
             "the agent ended without writing output.json".to_owned(),
         ),
-        Err(error) => (
-            IterationErrorKind::MalformedOutput,
-            format!("output.json: {error}"),
-        ),
+        Err(error) => {
+            // Whatever it is, it is kept.
+            file_image::move_to(
+                &session_folder(it, workspace),
+                Path::new(OUTPUT),
+                &it.quarantine(),
+            )?;
+            (
+                IterationErrorKind::MalformedOutput,
+                format!("output.json: {error}"),
+            )
+        }
     };
     let own = RunnerError::new(kind, message);
-    Err(match failure {
+    Ok(Err(match failure {
         None => own,
         // Any program may end with any code: what counts is what it left.
         Some(said)
@@ -267,5 +316,5 @@ pub(super) fn read_output(
             RunnerError::new(kind, format!("{} ({})", own.message, said.message))
         }
         Some(said) => said.clone(),
-    })
+    }))
 }

@@ -78,14 +78,21 @@ pub(super) fn run(
     }
     written.map_err(|error| files::at(&path, error))?;
     log.extend_from_slice(&tail);
-    // The child could write there too: what it said is what came out of its pipes.
-    it.make_folder_again(context.project)?;
-    if !has_content(&path, &log) {
-        files::remove_if_there(&path)?;
-        files::write_whole(&path, &log)?;
-    }
+    // Without a sandbox the child could write there too: what it said is what came out of its
+    // pipes.
+    replace_log(it, name, &log)?;
     fault::point("spawn-done")?;
     Ok((report, log))
+}
+
+/// Makes a log of the iteration these bytes.
+pub(super) fn replace_log(it: &Iteration, name: &str, log: &[u8]) -> Result<()> {
+    let path = it.folder.join(name);
+    if !has_content(&path, log) {
+        files::remove_if_there(&path)?;
+        files::write_whole(&path, log)?;
+    }
+    Ok(())
 }
 
 struct LogSink<'o> {

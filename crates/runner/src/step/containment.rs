@@ -9,35 +9,13 @@ use runner_core::config::{Config, SandboxMode};
 use runner_core::paths;
 use runner_sandbox::{Mechanism, WritePolicy};
 
+use crate::checkout::Checkout;
 use crate::error::{Error, ErrorCode, Result};
-use crate::git::Git;
-use crate::project::Project;
 use crate::step::environment;
-
-/// Git's own settings inside a git folder: read-only for children.
-const GIT_SETTINGS: &[&str] = &[
-    "config",
-    "config.worktree",
-    "hooks",
-    "info",
-    "commondir",
-    "gitdir",
-    "runner",
-];
 
 /// What of `.runner/` a child may write to; the rest is closed, also where
 /// nothing lies yet.
 const OPEN_STATE: &[&str] = &[".runner/state", paths::NODES_DIR];
-
-/// Files of an iteration's folder that are the runner's alone.
-const LOGS: &[&str] = &[
-    "journal.jsonl",
-    "tree.before.json",
-    "tree.valid.json",
-    "prompt.md",
-    "argv.json",
-    "schema.json",
-];
 
 /// How children are contained, chosen once.
 #[derive(Clone, Debug)]
@@ -95,6 +73,20 @@ impl Containment {
         self.mechanism.as_str()
     }
 
+    /// Whether a child sees its folder at the path of the project.
+    pub(crate) fn has_mounts(&self) -> bool {
+        matches!(self.mechanism, Mechanism::Bubblewrap { .. })
+    }
+
+    /// Where a child sees the folder that it works in.
+    pub(crate) fn seen<'a>(&self, checkout: &'a Checkout) -> &'a Path {
+        if self.has_mounts() {
+            checkout.seen_at()
+        } else {
+            checkout.project.root()
+        }
+    }
+
     /// Whether there is any.
     pub(crate) fn is_on(&self) -> bool {
         self.mechanism != Mechanism::None
@@ -105,8 +97,8 @@ impl Containment {
         match (config.sandbox.mode, &self.mechanism) {
             (SandboxMode::Off, _) | (_, Mechanism::Bubblewrap { .. }) => None,
             (_, Mechanism::Landlock) => Some(
-                "agent and guard are confined by Landlock: they write inside the project only, but could \
-                 change the runner's files there (that is found out afterwards); bubblewrap does more"
+                "agent and guard are confined by Landlock: they write in folders of their own only, and see them \
+                 at other paths than the project's; bubblewrap does more"
                     .to_owned(),
             ),
             (_, Mechanism::None) => Some(
@@ -135,7 +127,7 @@ impl Containment {
                 notes: Vec::new(),
             });
         }
-        let policy = roots.policy()?;
+        let policy = roots.policy(self.has_mounts())?;
         let plan = policy
             .plan()
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
@@ -161,9 +153,9 @@ impl Containment {
 }
 
 fn can_be_started(argv: &[OsString], roots: &ContainmentInput<'_>) -> bool {
-    argv.first().is_some_and(|program| {
-        environment::resolve(program, roots.project.root(), roots.env).is_ok()
-    })
+    let folder = roots.checkout.project.root();
+    argv.first()
+        .is_some_and(|program| environment::resolve(program, folder, roots.env).is_ok())
 }
 
 /// Where the agent's CLI keeps its own files, by the environment that it gets.
@@ -208,55 +200,28 @@ pub(crate) fn make_homes(homes: &[PathBuf]) {
     }
 }
 
-/// The project inside which a fleet keeps this work tree. Nothing of it is the child's, also
-/// where it lies in the temp folder or in another one that is writable.
-fn project_around(root: &Path) -> Option<&Path> {
-    let fleet = root.parent()?.parent()?;
-    let folders = Path::new(paths::FLEET_DIR).components().count();
-    fleet
-        .ends_with(paths::FLEET_DIR)
-        .then(|| fleet.ancestors().nth(folders))
-        .flatten()
-}
-
 /// What a child's write policy is made of.
 pub(crate) struct ContainmentInput<'a> {
-    pub(crate) project: &'a Project,
-    pub(crate) git: &'a Git,
+    /// Where it works.
+    pub(crate) checkout: &'a Checkout,
     pub(crate) config: &'a Config,
     /// The child's environment.
     pub(crate) env: &'a [(OsString, OsString)],
-    /// The iteration's folder, where the agent leaves its report; a guard has none.
-    pub(crate) iteration: Option<&'a Path>,
+    /// The folder where the agent leaves its report; a guard has none.
+    pub(crate) report: Option<&'a Path>,
     /// Folders and files outside the project that the agent's CLI writes to.
     pub(crate) agent_homes: &'a [PathBuf],
-    /// What no child may write to, wherever it lies: the user's project around a checkout.
-    pub(crate) closed: &'a [PathBuf],
 }
 
 impl ContainmentInput<'_> {
-    fn policy(&self) -> Result<WritePolicy> {
-        let root = self.project.root();
+    fn policy(&self, has_mounts: bool) -> Result<WritePolicy> {
+        let root = self.checkout.project.root();
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let mut writable = vec![
-            self.git.git_dir().to_owned(),
-            self.git.common_dir().to_owned(),
-        ];
-        writable.extend(OPEN_STATE.iter().map(|path| root.join(path)));
-        let mut read_only = vec![self.project.runner_dir()];
-        read_only.extend(project_around(root).map(Path::to_owned));
-        read_only.extend(self.closed.iter().cloned());
-        if let Some(iteration) = self.iteration {
-            writable.push(iteration.to_owned());
-            read_only.extend(LOGS.iter().map(|name| iteration.join(name)));
-        }
+        let mut writable: Vec<PathBuf> = OPEN_STATE.iter().map(|path| root.join(path)).collect();
+        writable.extend(self.report.map(Path::to_owned));
+        let mut read_only = vec![self.checkout.project.runner_dir()];
         read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
-        for folder in [self.git.git_dir(), self.git.common_dir()] {
-            read_only.extend(GIT_SETTINGS.iter().map(|name| folder.join(name)));
-        }
-        if root.join(".git").is_file() {
-            read_only.push(root.join(".git"));
-        }
+        read_only.extend(self.checkout.closed.iter().cloned());
         writable.extend(self.agent_homes.iter().cloned());
         match &self.config.sandbox.writable {
             Some(named) => {
@@ -279,28 +244,11 @@ impl ContainmentInput<'_> {
         }
         Ok(WritePolicy {
             project: root.to_owned(),
+            mounted_at: has_mounts.then(|| self.checkout.seen_at().to_owned()),
+            lent: self.checkout.tree.source.lent(root),
             writable,
             read_only,
             tmp: std::env::temp_dir(),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_project_around_a_place_of_a_fleet() {
-        for (root, expected) in [
-            ("/tmp/p/.runner/fleet/worktrees/a-1-1", Some("/tmp/p")),
-            ("/tmp/p/.runner/fleet/checkouts/guard-7", Some("/tmp/p")),
-            ("/tmp/p/runner/fleet/worktrees/a", None),
-            ("/tmp/p", None),
-            ("/", None),
-        ] {
-            let around = project_around(Path::new(root));
-            assert_eq!(around, expected.map(Path::new), "{root}");
-        }
     }
 }

@@ -8,6 +8,7 @@ use runner_core::prompt::{self, PromptInput, PromptMode};
 use runner_core::tree::{self, Node};
 
 use super::{Iteration, StepJob};
+use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::project::Project;
@@ -17,10 +18,11 @@ use crate::step::file_image;
 /// More of a guard's log than this is never shown to an agent.
 const MAX_LOG: u64 = 64 * 1024 * 1024;
 
-/// Clears and writes `.runner/context/`, and writes the prompt into the
+/// Clears and writes `.runner/context/` in the workspace, and writes the prompt into the
 /// iteration's folder.
 pub(super) fn write(
-    project: &Project,
+    records: &Project,
+    workspace: &RunWorkspace,
     it: &Iteration,
     state: &ProjectState,
     job: &StepJob<'_, '_>,
@@ -33,8 +35,9 @@ pub(super) fn write(
     let failure = job
         .repair
         .is_none()
-        .then(|| failure(project, it, state, job))
+        .then(|| failure(records, it, state, job))
         .flatten();
+    let project = &workspace.checkout.project;
 
     let folder = project.context();
     file_image::make_parents(
@@ -69,7 +72,7 @@ pub(super) fn write(
     let valid_tree = job.repair.as_ref().map(|_| tree::to_json(job.root));
     let selected_json = selected.map(tree::to_json).unwrap_or_default();
     let tree_summary = tree::summary(job.root, &job.node_id);
-    let output_path = project_path(project, it);
+    let output_path = project_path(records, it);
     let mode = match (&job.repair, &valid_tree) {
         (Some(repair), Some(valid_tree)) => PromptMode::Repair {
             findings: &repair.findings,
@@ -101,10 +104,10 @@ pub(super) fn write(
     });
     batch.write(&it.folder.join("prompt.md"), prompt.as_bytes())?;
     if job.repair.is_some() {
-        batch.write(
-            &it.folder.join("tree.valid.json"),
-            &tree::to_bytes(job.root),
-        )?;
+        let session = workspace.session_folder(&it.started.run_id, it.started.iter);
+        for folder in [&it.folder, &session] {
+            batch.write(&folder.join("tree.valid.json"), &tree::to_bytes(job.root))?;
+        }
     }
     batch.commit()?;
     Ok(())

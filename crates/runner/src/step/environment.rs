@@ -9,8 +9,9 @@ use runner_core::config::Config;
 use runner_core::paths;
 use runner_sandbox::ProgramError;
 
-use crate::project::Project;
+use crate::checkout::Checkout;
 use crate::step::Iteration;
+use crate::step::agent::SessionPaths;
 
 /// Variables that are passed on when they are set.
 const PASSED: &[&str] = &[
@@ -50,7 +51,8 @@ const PASSED_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
 /// The environment of an agent's session.
 pub(crate) fn for_agent(
-    project: &Project,
+    places: &SessionPaths,
+    checkout: &Checkout,
     it: &Iteration,
     config: &Config,
     invocation: &Invocation,
@@ -67,24 +69,21 @@ pub(crate) fn for_agent(
     env.extend(named(&config.workspace.env));
     let configured = config.executor.env.iter();
     env.extend(configured.map(|(name, value)| (name.into(), value.into())));
-    env.extend(protocol(project, it));
+    env.extend(protocol(&places.project, it));
     let mut set = |name: &str, value: &OsStr| env.push((name.into(), value.to_owned()));
-    set("RUNNER_OUTPUT_PATH", it.output_path().as_os_str());
-    set(
-        "RUNNER_OUTPUT_SCHEMA",
-        project.root().join(paths::AGENT_OUTPUT_SCHEMA).as_os_str(),
-    );
+    set("RUNNER_OUTPUT_PATH", places.output.as_os_str());
+    let schema = places.project.join(paths::AGENT_OUTPUT_SCHEMA);
+    set("RUNNER_OUTPUT_SCHEMA", schema.as_os_str());
     let tools = format!("{}/{}/tools.json", paths::NODES_DIR, it.started.node_id);
-    let tools = project.root().join(tools);
-    if is_object(&tools) {
-        set("RUNNER_NODE_TOOLS", tools.as_os_str());
+    if is_object(&checkout.path().join(&tools)) {
+        set("RUNNER_NODE_TOOLS", places.project.join(tools).as_os_str());
     }
     env
 }
 
 /// The environment of a guard's run.
 pub(crate) fn for_guard(
-    project: &Project,
+    project: &Path,
     it: &Iteration,
     config: &Config,
 ) -> Vec<(OsString, OsString)> {
@@ -110,9 +109,9 @@ fn named(names: &[String]) -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// What every child is told about its step.
-fn protocol(project: &Project, it: &Iteration) -> [(OsString, OsString); 4] {
+fn protocol(project: &Path, it: &Iteration) -> [(OsString, OsString); 4] {
     [
-        ("RUNNER_PROJECT_DIR".into(), project.root().into()),
+        ("RUNNER_PROJECT_DIR".into(), project.into()),
         ("RUNNER_RUN_ID".into(), it.started.run_id.clone().into()),
         ("RUNNER_ITER".into(), it.started.iter.to_string().into()),
         ("RUNNER_NODE_ID".into(), it.started.node_id.clone().into()),

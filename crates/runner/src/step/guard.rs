@@ -1,62 +1,121 @@
-//! The guard's run.
+//! The guard's run: on the candidate commit, in a clean checkout.
 
 use std::ffi::OsString;
+use std::rc::Rc;
 use std::time::Instant;
 
+use runner_core::config::CheckoutKind;
 use runner_core::digest::sha256_hex;
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{GuardRun, IterationErrorKind, RunnerError};
 use runner_exec::{Ended, Ready, Spec};
 use serde_json::json;
 
+use super::base_changes::without_those_of_base;
 use super::child::{self, GRACE, NoListener, interrupted, millis};
-use super::{Iteration, StepContext};
+use super::{Iteration, StepContext, prepare};
+use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
-use crate::lock;
+use crate::run::refs;
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 
+/// What is to be judged.
+pub(super) struct CandidateTree {
+    /// The tree of the workspace's files.
+    pub(super) tree: String,
+    /// Whether a pass would complete the run's tree.
+    pub(super) completes: bool,
+}
+
 /// How the guard's run went.
 pub(super) struct GuardRunOutcome {
     pub(super) run: GuardRun,
     pub(super) error: Option<RunnerError>,
+    /// Files of the candidate that it changed.
+    pub(super) changed: Vec<String>,
 }
 
-/// Asks the guard, within what is left of the time.
+/// A clean checkout for one verdict.
+pub(super) enum VerdictCheckout {
+    /// Kept for the run, with build outputs of earlier verdicts.
+    Warm(Rc<Checkout>),
+    /// Made for this verdict.
+    Cold(Box<CleanCheckout>),
+}
+
+impl VerdictCheckout {
+    pub(super) fn checkout(&self) -> &Checkout {
+        match self {
+            VerdictCheckout::Warm(checkout) => checkout,
+            VerdictCheckout::Cold(clean) => &clean.checkout,
+        }
+    }
+}
+
+/// Asks the guard about a candidate, within what is left of the time.
 pub(super) fn run_guard(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
     state: &ProjectState,
     containment: &Containment,
+    candidate: &CandidateTree,
     deadline: Instant,
 ) -> Result<GuardRunOutcome> {
     let command = &state.config.guard.command;
-    let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let env = environment::for_guard(context.project, it, &state.config);
+    let commit = candidate_commit(context, it, candidate)?;
+    let kind = if candidate.completes {
+        CheckoutKind::Cold
+    } else {
+        state.config.guard.checkout
+    };
     let mut run = GuardRun {
         command: command.clone(),
         exit_code: None,
         duration_ms: 0,
         log_sha256: sha256_hex(b""),
+        checkout: Some(kind),
     };
+    let run_id = &it.started.run_id;
+    let (git, places) = (context.git, context.places);
+    let verdict = match kind {
+        CheckoutKind::Warm => {
+            VerdictCheckout::Warm(places.verdicts(git, run_id, &it.started.head)?)
+        }
+        CheckoutKind::Cold => {
+            VerdictCheckout::Cold(Box::new(places.clean_checkout(git, run_id, &commit)?))
+        }
+    };
+    let checkout = verdict.checkout();
+    let config = &state.config;
+    if let Some(log) = prepare::verdict(context, it, &verdict, &commit, config, containment)? {
+        child::replace_log(it, "guard.log", &log)?;
+        run.exit_code = Some(1);
+        run.log_sha256 = sha256_hex(&log);
+        return Ok(GuardRunOutcome {
+            run,
+            error: None,
+            changed: Vec::new(),
+        });
+    }
+    let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let env = environment::for_guard(containment.seen(checkout), it, &state.config);
     let contained = containment.wrap(
         &argv,
         &ContainmentInput {
-            project: context.project,
-            git: context.git,
+            checkout,
             config: &state.config,
             env: &env,
-            iteration: None,
+            report: None,
             agent_homes: &[],
-            closed: &[],
         },
     )?;
     let spec = Spec {
         argv: contained.argv,
-        cwd: context.project.root().to_owned(),
+        cwd: checkout.path().to_owned(),
         env,
         stdin: None,
         merge_stderr: true,
@@ -64,7 +123,7 @@ pub(super) fn run_guard(
         idle_timeout: None,
         grace: GRACE,
         monitor: contained.monitor,
-        hold_lock: Some(lock::session_lock(context.project)?),
+        hold_lock: Some(checkout.session_lock.clone()),
     };
     it.log_event(
         context.run.clock,
@@ -73,7 +132,8 @@ pub(super) fn run_guard(
     );
     context.run.observer.progress(&RunProgress::Guard);
     let cap = state.config.guard_output_limit_bytes;
-    let (report, log) = child::run(context, it, ready, &spec, "guard.log", cap, &mut NoListener)?;
+    let (report, mut log) =
+        child::run(context, it, ready, &spec, "guard.log", cap, &mut NoListener)?;
     run.exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),
@@ -88,7 +148,23 @@ pub(super) fn run_guard(
         "guard_ended",
         json!({"exit_code": run.exit_code}),
     );
+    let changed = match report.ended {
+        Ended::Exited(_) | Ended::Signaled(_) => checkout.tree.changed_files()?,
+        _ => Vec::new(),
+    };
+    let changed = without_those_of_base(context, it, config, containment, changed)?;
+    if !changed.is_empty() {
+        // Where the next session looks for what was wrong.
+        log.extend_from_slice(about_changes(&changed).as_bytes());
+        child::replace_log(it, "guard.log", &log)?;
+    }
     run.log_sha256 = sha256_hex(&log);
+    if run.exit_code.is_some_and(|code| code != 0)
+        && let Some(remedy) = missing_variable::remedy_for(&log, &state.config)
+    {
+        it.notes
+            .push(format!("the guard lacks a variable: {remedy}"));
+    }
     let error = match &report.ended {
         Ended::Exited(_) | Ended::Signaled(_) => {
             containment.setup_failure(run.exit_code, &log).map(|words| {
@@ -118,5 +194,40 @@ pub(super) fn run_guard(
     Ok(GuardRunOutcome {
         run,
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
+        changed,
     })
+}
+
+/// The commit that is judged. Nothing but a ref that keeps it leads to it.
+fn candidate_commit(
+    context: &StepContext<'_, '_>,
+    it: &Iteration,
+    candidate: &CandidateTree,
+) -> Result<String> {
+    let (run_id, iter) = (&it.started.run_id, it.started.iter);
+    let message = format!("runner: candidate of run {run_id} iter {iter}\n");
+    let parents = [it.started.head.as_str()];
+    let (_, commit) = context
+        .git
+        .commit_tree(&candidate.tree, &parents, &message)?;
+    refs::keep(context.git, run_id, &commit)?;
+    Ok(commit)
+}
+
+/// What is added to the log of a guard that changed what it judges.
+fn about_changes(changed: &[String]) -> String {
+    let mut text =
+        String::from("\nrunner: the guard changed files of the commit that it judges:\n");
+    for name in changed.iter().take(20) {
+        text.push_str("  ");
+        text.push_str(name);
+        text.push('\n');
+    }
+    if changed.len() > 20 {
+        text.push_str("  and more\n");
+    }
+    text.push_str(
+        "runner: commit them as the guard leaves them, and let the check only check (no --fix, no --write)\n",
+    );
+    text
 }

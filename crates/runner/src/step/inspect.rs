@@ -1,25 +1,26 @@
 //! What a session or a guard run left behind: looked at with distrust, put in
 //! order, and written down as facts.
 
-mod branch;
 mod commits;
 mod nested;
 mod traps;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use runner_core::config::Config;
-use runner_core::meta::{RunnerError, StepFacts};
+use runner_core::meta::StepFacts;
 use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree;
 
+use super::Iteration;
 use super::iteration::has_content;
-use super::{Iteration, StepContext};
+use crate::checkout::prepare;
+use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, ReadError};
 use crate::git::{Git, GitStatus, GitStatusEntry, PendingStatus};
@@ -38,15 +39,6 @@ pub(crate) struct InspectFindings {
     pub(crate) tree: Option<Arc<Vec<u8>>>,
     /// Watched files that the session changed.
     pub(crate) watched: Vec<String>,
-    /// Git's view after everything was put in order.
-    pub(crate) status: GitStatus,
-}
-
-/// Who was at work.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StepActor {
-    Session,
-    Guard,
 }
 
 /// What putting things in order brought to light.
@@ -55,35 +47,35 @@ struct CleanupFindings {
     nested: Vec<String>,
     /// Files that must not go into a commit.
     denied: Vec<String>,
-    /// The branch had to be put back.
-    branch: Option<RunnerError>,
+    /// Submodules in which something changed.
+    submodules: Vec<String>,
+    /// Files that git cannot take.
+    not_committable: Vec<String>,
     /// Everything that differs from the commit at which the iteration began.
     changed: BTreeSet<PathBuf>,
     status: GitStatus,
 }
 
-/// Looks at everything after the agent's session (or after a crash) and puts
-/// back what must not change.
+/// Looks at everything after the agent's session (or after a crash), puts back what must not
+/// change, and takes the rest into the index.
 pub(crate) fn after_session(
-    context: &mut StepContext<'_, '_>,
+    workspace: &RunWorkspace,
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
     facts: &mut StepFacts,
 ) -> Result<InspectFindings> {
-    let root = context.project.root();
-    let base = it.started.head.clone();
-    facts
-        .owned_changed
-        .extend(make_safe(context, it, protected)?);
+    let (root, tree) = (workspace.path(), &workspace.checkout.tree);
+    let rules = make_safe(root, it, protected)?;
+    facts.owned_changed.extend(rules);
     let tree_bytes = take_tree(root, it, facts)?;
-    let order = put_in_order(context, it, config, protected, &base, StepActor::Session)?;
+    let undone = prepare::restore_submodules(&workspace.checkout)?;
+    let mut order = put_in_order(&tree.git, it, config, protected)?;
+    order.submodules.extend(undone);
+    order.submodules.sort();
+    order.submodules.dedup();
     facts.nested_repositories.extend_from_slice(&order.nested);
-    facts.denied_files.extend_from_slice(&order.denied);
-    if let Some(error) = &order.branch {
-        facts.runner_error.get_or_insert_with(|| error.clone());
-    }
-    for change in restore_protected(context.git, it, protected, &order)? {
+    for change in restore_protected(&tree.git, it, protected, &order)? {
         let list = if change.protected {
             &mut facts.protected_changed
         } else {
@@ -92,6 +84,13 @@ pub(crate) fn after_session(
         list.push(change.name());
     }
     grow_notes(it, root, protected)?;
+    for path in prepare::included_files(&workspace.checkout) {
+        order.changed.remove(&path);
+    }
+    commits::take(tree, it, &mut order)?;
+    facts.denied_files.append(&mut order.denied);
+    facts.not_committable.append(&mut order.not_committable);
+    facts.submodules_changed.append(&mut order.submodules);
     facts.changed_outside = order
         .changed
         .iter()
@@ -107,268 +106,69 @@ pub(crate) fn after_session(
     Ok(InspectFindings {
         tree: tree_bytes,
         watched,
-        status: order.status,
     })
 }
 
-/// Looks again after the guard, which ran the agent's code: whatever it changed
-/// of what must stay makes its word worthless.
-pub(crate) fn after_guard(
-    context: &mut StepContext<'_, '_>,
-    it: &mut Iteration,
-    config: &Config,
-    protected: &ProtectedFiles<'_>,
-    tree_before_guard: Option<&[u8]>,
-    status_before: &GitStatus,
-    facts: &mut StepFacts,
-) -> Result<()> {
-    let root = context.project.root();
-    let base = it.parent.clone();
-    let git_files = make_safe(context, it, protected)?;
-    facts.changed_by_guard.extend(git_files);
-    let order = put_in_order(context, it, config, protected, &base, StepActor::Guard)?;
-    if let Some(error) = &order.branch {
-        facts.runner_error.get_or_insert_with(|| error.clone());
-    }
-    // No fault of the session: many a guard makes an .env or a repository to
-    // test with. It is only not committed.
-    for (list, what) in [
-        (&order.denied, "must not go into a commit"),
-        (&order.nested, "is a git repository of its own"),
-    ] {
-        if !list.is_empty() {
-            it.notes.push(format!(
-                "the guard left what {what}, and it was taken away ({}): add it to .gitignore",
-                list.join(", ")
-            ));
-        }
-    }
-    for change in restore_protected(context.git, it, protected, &order)? {
-        facts.changed_by_guard.push(change.name());
-    }
-    let tree_path = root.join(paths::TREE);
-    let unchanged = match tree_before_guard {
-        Some(bytes) => has_content(&tree_path, bytes),
-        None => tree_path.symlink_metadata().is_err(),
-    };
-    if !unchanged {
-        facts.changed_by_guard.push(paths::TREE.to_owned());
-        put_tree(root, tree_before_guard, &it.quarantine())?;
-    }
-    grow_notes(it, root, protected)?;
-    let before: HashSet<&Path> = untracked(status_before).collect();
-    let local = |path: &&Path| !paths::is_local_only(path.as_os_str().as_bytes());
-    it.guard_untracked = untracked(&order.status)
-        .filter(|path| !before.contains(path) && root.join(path).symlink_metadata().is_ok())
-        .filter(local)
-        .map(name)
-        .collect();
-    Ok(())
-}
-
-fn untracked(status: &GitStatus) -> impl Iterator<Item = &Path> {
-    let entries = status.entries.iter().filter(|entry| entry.untracked);
-    entries.map(|entry| entry.path.as_path())
-}
-
-/// Plain file I/O comes first: no git call is safe before git's own files are
-/// what they were. Returns which of them were not.
-fn make_safe(
-    context: &StepContext<'_, '_>,
-    it: &mut Iteration,
-    protected: &ProtectedFiles<'_>,
-) -> Result<Vec<String>> {
-    let root = context.project.root();
-    let mut git_files = it.restore_git_files(context.project)?;
-    it.repair_logs(context.project)?;
+/// Plain file I/O comes first: what would trap git is taken away, and the rules that keep git out
+/// of the logs are what they were. Returns which of those were not.
+fn make_safe(root: &Path, it: &Iteration, protected: &ProtectedFiles<'_>) -> Result<Vec<String>> {
     let quarantine = it.quarantine();
     traps::make_state_folders(root, &quarantine)?;
     traps::remove(root, protected, &quarantine)?;
     let rules = protected.restore_rules(root, &quarantine)?;
-    git_files.extend(rules.iter().map(FileChange::name));
-    context.git.remove_stale_locks(&it.started.branch);
-    Ok(git_files)
+    Ok(rules.iter().map(FileChange::name).collect())
 }
 
-/// What git can put in order, once it is safe to call. `base`: the commit that
-/// the branch must still contain.
+/// What git can put in order.
 fn put_in_order(
-    context: &StepContext<'_, '_>,
+    git: &Git,
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
-    base: &str,
-    who: StepActor,
 ) -> Result<CleanupFindings> {
-    let (root, git) = (context.project.root(), context.git);
+    let root = git.root();
     let quarantine = it.quarantine();
-    let asked = ask_status(git, it)?;
+    let asked = git.ask_status()?;
     let deny = commits::CommitRules::new(config, protected)?;
     let mut status = status_of(git, it, asked)?;
     let mut nested = nested::take(root, protected, &mut status, git, &quarantine)?;
+    nested.sort();
+    nested.dedup();
     traps::make_addable(root, &status, &quarantine)?;
-    let found: BTreeSet<PathBuf> = untracked(&status).map(Path::to_owned).collect();
-    let mut denied = deny.take(root, &found, &quarantine)?;
-
-    let branch = branch::put_back(git, it, base, who, &mut status)?;
-    if repair_index(git, it, protected, &mut nested)? {
-        status = git.status()?;
-        nested.extend(nested::take(
-            root,
-            protected,
-            &mut status,
-            git,
-            &quarantine,
-        )?);
-        nested.sort();
-        nested.dedup();
-        traps::make_addable(root, &status, &quarantine)?;
-    }
     let mut changed: BTreeSet<PathBuf> = status
         .entries
         .iter()
         .map(|entry| entry.path.clone())
         .collect();
-    let head = status.head.clone().unwrap_or_default();
-    if head != it.started.head {
-        changed.extend(git.changed_between(&it.started.head, &head)?);
-    }
-    forget_local_only(git, &changed)?;
-    denied.extend(deny.take(root, &changed, &quarantine)?);
-    it.parent.clone_from(&head);
-    if head != base {
-        let in_commits = deny.in_commits(git, base, &head, &quarantine)?;
-        if !in_commits.is_empty() || !denied.is_empty() {
-            branch::fold_commits(git, it, base, who)?;
+    let mut denied = deny.take(root, &changed, &quarantine)?;
+    let mut submodules = Vec::new();
+    for path in protected.submodules() {
+        if changed.remove(path) {
+            submodules.push(name(path));
         }
-        denied.extend(in_commits);
     }
     denied.sort();
     denied.dedup();
     Ok(CleanupFindings {
         nested,
         denied,
-        branch,
+        submodules,
+        not_committable: Vec::new(),
         changed,
         status,
     })
 }
 
-/// Lets git begin to look.
-fn ask_status(git: &Git, it: &mut Iteration) -> Result<PendingStatus> {
-    // Git itself does not look at the checksum, and takes a torn index for a
-    // strange one.
-    let same = it.index_signature.is_some() && it.index_signature == git.index_signature();
-    if !same && !git.index_is_whole(it.started.head.len()) {
-        build_index_anew(git, it)?;
-    }
-    git.ask_status()
-}
-
 /// Git's view; what keeps git from looking is cleared away.
-fn status_of(git: &Git, it: &mut Iteration, asked: PendingStatus) -> Result<GitStatus> {
+fn status_of(git: &Git, it: &Iteration, asked: PendingStatus) -> Result<GitStatus> {
     use crate::git::StallOutcome;
-    match asked.answer_unless_stalled() {
-        Ok(StallOutcome::Ended(status)) => Ok(status),
-        Ok(StallOutcome::Stalled | StallOutcome::Blind) => {
+    match asked.answer_unless_stalled()? {
+        StallOutcome::Ended(status) => Ok(status),
+        StallOutcome::Stalled | StallOutcome::Blind => {
             traps::clear_the_way(git.root(), &it.quarantine())?;
             git.status()
         }
-        Err(error) if error.message.contains("index") => {
-            build_index_anew(git, it)?;
-            git.status()
-        }
-        Err(error) => Err(error),
     }
-}
-
-/// The index of what is checked out.
-fn build_index_anew(git: &Git, it: &mut Iteration) -> Result<()> {
-    let index = Path::new("index");
-    if git.git_dir().join(index).symlink_metadata().is_ok() {
-        file_image::move_to(git.git_dir(), index, &it.quarantine().join("git"))?;
-    }
-    branch::check_there(git, &it.started.head)?;
-    let here = git.commit_of("HEAD")?;
-    git.write(&["read-tree", here.as_deref().unwrap_or(&it.started.head)])?;
-    it.notes
-        .push("git's index was broken or gone; it was built anew".to_owned());
-    Ok(())
-}
-
-/// Flags that hide changes from git, and entries that make a folder somebody
-/// else's business, are taken out of the index again. Whether there were any.
-fn repair_index(
-    git: &Git,
-    it: &mut Iteration,
-    protected: &ProtectedFiles<'_>,
-    nested: &mut Vec<String>,
-) -> Result<bool> {
-    let signature = git.index_signature();
-    if it.index_signature.is_some() && it.index_signature == signature {
-        return Ok(false);
-    }
-    let sparse = git.is_sparse();
-    let (mut hidden, mut gone, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
-    let push = |list: &mut Vec<u8>, path: &Path| {
-        list.extend_from_slice(path.as_os_str().as_bytes());
-        list.push(0);
-    };
-    let known: HashSet<&Path> = protected.submodules().collect();
-    for entry in git.index_entries()? {
-        if entry.mode == crate::git::SUBMODULE && !known.contains(entry.path.as_path()) {
-            push(&mut foreign, &entry.path);
-            let name = name(&entry.path);
-            if !nested.contains(&name) {
-                nested.push(name);
-            }
-        } else if entry.assumed || (entry.skipped && !sparse) {
-            push(&mut hidden, &entry.path);
-            let absent = git.root().join(&entry.path).symlink_metadata().is_err();
-            if entry.skipped && absent {
-                push(&mut gone, &entry.path);
-            }
-        }
-    }
-    if !foreign.is_empty() {
-        let args = ["update-index", "--force-remove", "-z", "--stdin"];
-        git.write_with(&args, Some(&foreign), &[])?;
-    }
-    if !hidden.is_empty() {
-        for flag in ["--no-assume-unchanged", "--no-skip-worktree"] {
-            git.write_with(&["update-index", flag, "-z", "--stdin"], Some(&hidden), &[])?;
-        }
-        it.notes
-            .push("flags that hide changes from git were removed from the index".to_owned());
-    }
-    if !gone.is_empty() {
-        // Not deleted but only not checked out (`git sparse-checkout`).
-        git.write_with(&["checkout-index", "-z", "--stdin"], Some(&gone), &[])?;
-    }
-    it.index_signature = git.index_signature();
-    Ok(!foreign.is_empty() || !hidden.is_empty())
-}
-
-/// Logs and context are local: a session may have put them into the index.
-fn forget_local_only(git: &Git, changed: &BTreeSet<PathBuf>) -> Result<()> {
-    let any = changed
-        .iter()
-        .any(|path| paths::is_local_only(path.as_os_str().as_bytes()));
-    if any {
-        git.write(&[
-            "rm",
-            "-r",
-            "-f",
-            "--quiet",
-            "--cached",
-            "--ignore-unmatch",
-            "--",
-            paths::ITERATIONS_DIR,
-            paths::CONTEXT_DIR,
-            paths::FLEET_DIR,
-        ])?;
-    }
-    Ok(())
 }
 
 fn read_tree(root: &Path) -> Result<Vec<u8>, ReadError> {
@@ -397,18 +197,6 @@ fn take_tree(root: &Path, it: &Iteration, facts: &mut StepFacts) -> Result<Optio
             Ok(None)
         }
     }
-}
-
-/// Makes tree.json these bytes (or nothing).
-fn put_tree(root: &Path, bytes: Option<&[u8]>, quarantine: &Path) -> Result<()> {
-    let image = match bytes {
-        Some(bytes) => FileImage::File {
-            bytes: bytes.to_vec(),
-            executable: false,
-        },
-        None => FileImage::Absent,
-    };
-    Ok(image.restore(root, Path::new(paths::TREE), quarantine)?)
 }
 
 /// Puts back what must stay; what that was.

@@ -1,8 +1,6 @@
 //! An iteration under way: its folder, its journal, what was there before.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,11 +14,9 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
-use crate::git::{self, Git, IndexSignature, OwnFiles};
-use crate::project::{Project, iteration_number};
+use crate::project::Project;
 use crate::run_context::WallClock;
 use crate::state::log::{EventLog, Journal};
-use crate::step::file_image;
 use crate::step::protected_files::{ProtectedFiles, blob_name};
 
 /// tree.json as HEAD has it.
@@ -84,22 +80,12 @@ pub(crate) struct Iteration {
     pub(crate) folder: PathBuf,
     pub(crate) journal: Journal,
     pub(crate) before: TreeBefore,
-    /// Git's own files as they were; in recovery read from the saved copy.
-    pub(crate) own_files: Option<OwnFiles>,
-    /// Git's index as it was when it was last looked through; `None` after a crash.
-    pub(crate) index_signature: Option<IndexSignature>,
-    /// What the guard left untracked.
-    pub(crate) guard_untracked: Vec<String>,
     /// Which backend its agent has.
     pub(crate) backend: BackendKind,
     /// How its children are contained.
     pub(crate) sandbox: &'static str,
     /// Remarks for people.
     pub(crate) notes: Vec<String>,
-    /// The commit the iteration's commit will stand on.
-    pub(crate) parent: String,
-    /// What lay beside the logs of this run; `None` after a crash.
-    beside: Option<BTreeSet<OsString>>,
     events: EventLog,
     decided: bool,
 }
@@ -109,9 +95,7 @@ impl Iteration {
     /// else has been touched before this returns.
     pub(crate) fn begin(
         project: &Project,
-        git: &Git,
         started: JournalStart,
-        git_files: &[u8],
         before: TreeBefore,
     ) -> Result<Self> {
         let run_folder = project.run_folder(&started.run_id);
@@ -124,16 +108,10 @@ impl Iteration {
                 move_aside(&project.iteration(&started.run_id, later))?;
             }
         }
-        let saved = run_folder.join(&started.git_files);
-        if !has_content(&saved, git_files) {
-            files::write_whole(&saved, git_files)?;
-        }
         files::make_folder(&folder)?;
         let journal = Journal::open(&folder, &[JournalRecord::Started(started.clone())])?;
         files::sync_folder(&run_folder)?;
-        let mut it = Iteration::assemble(project, started, folder, journal, before);
-        it.index_signature = git.index_signature();
-        it.beside = Some(names_in(&project.iterations())?);
+        let it = Iteration::assemble(project, started, folder, journal, before);
         it.save_before(project)?;
         Ok(it)
     }
@@ -161,18 +139,13 @@ impl Iteration {
     ) -> Self {
         Iteration {
             events: EventLog::of(&project.run_folder(&started.run_id)),
-            parent: started.head.clone(),
             started,
             folder,
             journal,
             before,
-            own_files: None,
-            index_signature: None,
-            guard_untracked: Vec::new(),
             backend: BackendKind::Command,
             sandbox: "unknown",
             notes: Vec::new(),
-            beside: None,
             decided: false,
         }
     }
@@ -225,91 +198,6 @@ impl Iteration {
             .events
             .add(&clock.stamp(), Some(self.started.iter), event, more);
     }
-
-    /// Puts git's own files back; the names of those that had changed.
-    pub(crate) fn restore_git_files(&mut self, project: &Project) -> Result<Vec<String>> {
-        self.make_folder_again(project)?;
-        let Some(own_files) = &self.own_files else {
-            return Ok(Vec::new());
-        };
-        let run = git::RunBranch {
-            branch: &self.started.branch,
-            head: &self.started.head,
-        };
-        let put_back = own_files.restore(project.root(), run, &self.quarantine())?;
-        if !put_back.operations.is_empty() {
-            self.notes.push(format!(
-                "an operation of git that was under way has been ended ({}); what it changed is kept",
-                put_back.operations.join(", ")
-            ));
-        }
-        Ok(put_back.changed)
-    }
-
-    /// The folder of this iteration, whatever a session made of it.
-    pub(crate) fn make_folder_again(&self, project: &Project) -> Result<()> {
-        let folder = self.folder.strip_prefix(project.root());
-        Ok(file_image::make_folder_chain(
-            project.root(),
-            folder.unwrap_or(&self.folder),
-        )?)
-    }
-
-    /// The logs, after a session that could write to them as well as the runner
-    /// can: what is needed later is there again, what would mislead is not.
-    pub(crate) fn repair_logs(&self, project: &Project) -> Result<()> {
-        self.make_folder_again(project)?;
-        let run_folder = project.run_folder(&self.started.run_id);
-        for folder in [&run_folder, &self.folder] {
-            for entry in fs::read_dir(folder)?.flatten() {
-                let name = entry.file_name();
-                // A pipe would make a reader wait for ever, a link would make a
-                // writer write elsewhere.
-                let trap = entry
-                    .file_type()
-                    .is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
-                // An iteration that has not been is a journal that somebody made up.
-                let made_up = folder == &run_folder
-                    && iteration_number(&name).is_some_and(|number| number > self.started.iter);
-                if trap || made_up {
-                    let aside = self.quarantine().join("logs");
-                    file_image::move_to(folder, Path::new(&name), &aside)?;
-                }
-            }
-        }
-        if let Some(beside) = &self.beside {
-            // Nor is there a run that nobody started.
-            let iterations = project.iterations();
-            for name in names_in(&iterations)?.difference(beside) {
-                if iterations.join(name).is_dir() {
-                    let aside = self.quarantine().join("logs");
-                    file_image::move_to(&iterations, Path::new(name), &aside)?;
-                }
-            }
-        }
-        if let Some(own_files) = &self.own_files {
-            let (name, bytes) = own_files.stored();
-            let saved = run_folder.join(name);
-            if !has_content(&saved, bytes) {
-                files::remove_if_there(&saved)?;
-                files::write_whole(&saved, bytes)?;
-            }
-        }
-        if let Some(bytes) = self.before.bytes()
-            && !has_content(&self.folder.join("tree.before.json"), bytes)
-        {
-            files::remove_if_there(&self.folder.join("tree.before.json"))?;
-            self.save_before(project)?;
-        }
-        Ok(())
-    }
-}
-
-/// The names in a folder.
-fn names_in(folder: &Path) -> io::Result<BTreeSet<OsString>> {
-    fs::read_dir(folder)?
-        .map(|entry| entry.map(|entry| entry.file_name()))
-        .collect()
 }
 
 /// Whether a file has exactly this content; read in pieces, for it may be large.

@@ -2,17 +2,18 @@
 //! ask the guard, decide, record, commit.
 
 mod agent;
+mod base_changes;
 pub(crate) mod budget;
 pub(crate) mod captured_child;
 mod child;
 pub(crate) mod containment;
 mod context;
-pub(crate) mod disarm;
 pub(crate) mod environment;
 pub(crate) mod file_image;
 mod guard;
 mod inspect;
 mod iteration;
+mod prepare;
 pub(crate) mod protected_files;
 mod settle;
 mod stream;
@@ -26,18 +27,19 @@ use runner_core::goal::Goal;
 use runner_core::ids::REPAIR_NODE;
 use runner_core::journal::JournalStart;
 use runner_core::meta::{GuardResult, IterationErrorKind, OutcomeClass, RunnerError, StepFacts};
-use runner_core::output::{AgentOutput, AgentStatus};
+use runner_core::output::AgentStatus;
 use runner_core::paths;
 use runner_core::run_state::RunState;
 use runner_core::select::{Selection, select};
 use runner_core::tree;
 use runner_exec::Ready;
 
+use crate::checkout::workspace::{RunPlaces, RunWorkspace};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::ReadError;
-use crate::git::{Git, GitStatus, OwnFiles};
+use crate::git::{Git, GitStatus};
 use crate::project::Project;
-use crate::run::start::runs_elsewhere;
+use crate::run::follow_branch;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::repair;
 use crate::state::{self, ProjectState};
@@ -47,8 +49,9 @@ use crate::step::protected_files::{FileSource, ProtectedFiles};
 
 pub(crate) use child::millis;
 pub(crate) use context::read_meta;
+use guard::CandidateTree;
 pub(crate) use inspect::after_session;
-pub(crate) use iteration::{Iteration, TreeBefore};
+pub(crate) use iteration::{Iteration, TreeBefore, move_aside};
 pub(crate) use settle::{StepRecord as SettleRecord, apply_decided, settle};
 
 /// What one step did.
@@ -112,29 +115,38 @@ pub(crate) struct StepContext<'a, 'h> {
     pub(crate) git: &'a Git,
     pub(crate) run: &'a mut RunContext<'h>,
     pub(crate) containment: &'a ContainmentChoice,
+    pub(crate) places: &'a RunPlaces,
 }
 
-/// Takes one step in a project whose unfinished iterations are settled.
-pub(crate) fn step(context: &mut StepContext<'_, '_>) -> Result<StepResult> {
+/// Takes one step of a run whose unfinished iterations are settled.
+pub(crate) fn step(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<StepResult> {
+    let head = follow_branch::settle(context, run_id)?;
+    let workspace = context.places.workspace(context.git, run_id, &head)?;
+    let tree = &workspace.checkout.tree;
+    if tree.head().as_deref() != Some(&head) {
+        workspace.bring_to(&head)?;
+    }
     // While git looks, the tree is read and checked; whether that counts is git's word.
-    let status = context.git.ask_status()?;
-    let files = context.git.ask_files_at_head();
-    let state = state::load(context.project)
-        .map_err(|error| elsewhere(context, &error).unwrap_or(error))?;
-    let bytes = state::tree_bytes(context.project).map(Arc::new);
+    let status = tree.git.ask_status()?;
+    let files = tree.git.ask_files_of(&head);
+    let mut seen = look(&workspace.checkout.project);
+    let mut status = status.answer()?;
+    if !status.is_clean() {
+        // Somebody was here: only what is committed counts.
+        workspace.bring_to(&head)?;
+        seen = look(&workspace.checkout.project);
+        status = tree.git.status()?;
+    }
+    let (state, bytes) = seen;
+    let state = state?;
     let checked = match &bytes {
         Ok(bytes) => state::check_tree(bytes),
         Err(error) => Err(unreadable(error)),
     };
     let before = TreeBefore::new(bytes.as_ref().ok().cloned());
     before.sha256();
-
-    let status = status.answer()?;
-    let run_id = check_identity(&state.goal, &state.run_state, &status)?;
-    check_clean(&status)?;
-    let head = status
-        .head
-        .ok_or_else(|| identity_error("the repository has no commit"))?;
+    status.branch = Some(branch_of(run_id));
+    check_identity(&state.goal, &state.run_state, &status)?;
 
     let (task_root, valid_bytes);
     let job = match checked {
@@ -160,7 +172,7 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>) -> Result<StepResult> {
             }
         }
         Err(findings) => {
-            let pending = repair::pending(context.git, &head, &run_id)?
+            let pending = repair::pending(context.git, &head, run_id)?
                 .ok_or_else(|| invalid_tree(&findings))?;
             valid_bytes = repair::valid_tree(context.git, &pending)?;
             task_root = state::check_tree(&valid_bytes).map_err(|found| invalid_tree(&found))?;
@@ -177,31 +189,29 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>) -> Result<StepResult> {
         }
     };
     check_limit(&state)?;
-    let budget = RunBudget::of(context.project, &run_id, &state.config);
+    let budget = RunBudget::of(context.project, run_id, &state.config);
     budget.check()?;
     context.containment.for_config(&state.config)?;
     let ready = child::prepare(context);
     let mut protected = ProtectedFiles::capture(
-        context.git,
+        &tree.git,
         &head,
         &state.config,
         Some(job.root),
         FileSource::WorkTree,
         files,
     )?;
-    protected.note_hidden(context.git, &status.ignored)?;
+    protected.note_hidden(&tree.git, &status.ignored)?;
     before.prove(&protected)?;
-    let own_files = OwnFiles::capture(context.git)?;
-    let (git_files, stored) = own_files.stored();
 
     let started = JournalStart {
-        run_id: run_id.clone(),
+        run_id: run_id.to_owned(),
         iter: state.run_state.next_iter,
         node_id: job.node_id.clone(),
         head,
-        branch: branch_of(&run_id),
+        branch: branch_of(run_id),
         started_at: context.run.clock.stamp(),
-        git_files: git_files.clone(),
+        git_files: String::new(),
         refused_repairs: job.repair.as_ref().map_or(0, |it| it.pending.refused),
         last_valid: job.repair.as_ref().map(|it| it.pending.last_valid.clone()),
         max_attempts_default: state.config.max_attempts_default,
@@ -213,15 +223,20 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>) -> Result<StepResult> {
         leaves: job.progress.leaves,
         budget_secs: state.config.iteration_timeout_secs,
     });
-    let mut it = Iteration::begin(context.project, context.git, started, stored, before)?;
-    it.own_files = Some(own_files);
+    let mut it = Iteration::begin(context.project, started, before)?;
     it.log_event(
         context.run.clock,
         "iteration_started",
         serde_json::json!({"node_id": job.node_id}),
     );
 
-    match work(context, &mut it, ready, &state, &job, &protected, &budget) {
+    let input = StepInput {
+        workspace: &workspace,
+        state: &state,
+        job: &job,
+        protected: &protected,
+    };
+    match work(context, &mut it, ready, &input, &budget) {
         Ok(report) => Ok(StepResult::Recorded(report)),
         Err(error) if error.code == ErrorCode::Interrupted => Err(error),
         Err(error) if it.is_decided() => Err(error),
@@ -237,6 +252,22 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>) -> Result<StepResult> {
             }
         }
     }
+}
+
+/// What lies in the workspace: everything that a step needs, and the tree.
+fn look(project: &Project) -> (Result<ProjectState>, Result<Arc<Vec<u8>>, ReadError>) {
+    (
+        state::load(project),
+        state::tree_bytes(project).map(Arc::new),
+    )
+}
+
+/// A step under way: where, on what, and what must stay.
+pub(crate) struct StepInput<'a, 't> {
+    pub(crate) workspace: &'a RunWorkspace,
+    pub(crate) state: &'a ProjectState,
+    pub(crate) job: &'a StepJob<'t, 't>,
+    pub(crate) protected: &'a ProtectedFiles<'t>,
 }
 
 /// What this iteration is about.
@@ -272,19 +303,25 @@ fn work(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     ready: Option<Ready>,
-    state: &ProjectState,
-    job: &StepJob<'_, '_>,
-    protected: &ProtectedFiles<'_>,
+    step: &StepInput<'_, '_>,
     budget: &RunBudget,
 ) -> Result<StepReport> {
     let begun = Instant::now();
-    context::write(context.project, it, state, job)?;
+    let (state, job, workspace) = (step.state, step.job, step.workspace);
+    let containment = context.containment.for_config(&state.config)?;
+    it.sandbox = containment.as_str();
+    prepare::workspace(context, it, workspace, &state.config, &containment)?;
+    workspace.begin_session(
+        &it.started.run_id,
+        it.started.iter,
+        &it.started.branch,
+        &it.started.head,
+    )?;
+    context::write(context.project, workspace, it, state, job)?;
     let deadline =
         Instant::now() + std::time::Duration::from_secs(state.config.iteration_timeout_secs);
 
-    let containment = context.containment.for_config(&state.config)?;
-    it.sandbox = containment.as_str();
-    let agent = agent::run_agent(context, it, ready, state, &containment, budget, deadline)?;
+    let agent = agent::run_agent(context, it, ready, step, &containment, budget, deadline)?;
     let mut facts = StepFacts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
@@ -292,24 +329,18 @@ fn work(
         runner_error: agent.error.clone(),
         ..StepFacts::default()
     };
-    // A link or a pipe is taken away below, but it is the better reason.
-    let as_left = agent::read_output(it, agent.failure.as_ref());
-    let wants_guard = |output: &AgentOutput| output.status == AgentStatus::Done;
-    let ready = if as_left.as_ref().is_ok_and(wants_guard) {
-        child::prepare(context)
-    } else {
-        None
-    };
-    let found = inspect::after_session(context, it, &state.config, protected, &mut facts)?;
-    let output = match agent::read_output(it, agent.failure.as_ref()) {
+    let output = match agent::read_output(it, workspace, agent.failure.as_ref())? {
         Ok(output) => Some(output),
         Err(error) => {
-            facts
-                .runner_error
-                .get_or_insert(as_left.err().unwrap_or(error));
+            facts.runner_error.get_or_insert(error);
             None
         }
     };
+    let ready = match &output {
+        Some(output) if output.status == AgentStatus::Done => child::prepare(context),
+        _ => None,
+    };
+    let found = inspect::after_session(workspace, it, &state.config, step.protected, &mut facts)?;
     let agent_bytes = found.tree;
     let agent_tree = match &agent_bytes {
         None if facts.tree_unusable.is_none() && it.before.bytes().is_none() => AgentTree::Same,
@@ -323,18 +354,22 @@ fn work(
     let outcome = match decide::assess(task, agent_tree, output.as_ref(), &facts) {
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
-            let guard = guard::run_guard(context, it, ready, state, &containment, deadline)?;
-            facts.guard_exit = guard.run.exit_code;
-            facts.runner_error = guard.error;
-            inspect::after_guard(
+            let candidate = CandidateTree {
+                tree: workspace.checkout.tree.write_tree()?,
+                completes: accepted.would_complete(),
+            };
+            let guard = guard::run_guard(
                 context,
                 it,
-                &state.config,
-                protected,
-                agent_bytes.as_ref().map(|bytes| bytes.as_slice()),
-                &found.status,
-                &mut facts,
+                ready,
+                state,
+                &containment,
+                &candidate,
+                deadline,
             )?;
+            facts.guard_exit = guard.run.exit_code;
+            facts.runner_error = guard.error;
+            facts.changed_by_guard = guard.changed;
             guard_run = Some(guard.run);
             decide::conclude(*accepted, task, &facts)
         }
@@ -347,11 +382,10 @@ fn work(
         executor: Some(agent.run),
         guard_run,
         watched: found.watched,
-        guard_untracked: std::mem::take(&mut it.guard_untracked),
         run_state: &state.run_state,
         duration: begun.elapsed(),
     };
-    settle(context, it, record)
+    settle(context, it, Some(workspace), record)
 }
 
 /// `runner/<id>`.
@@ -400,21 +434,6 @@ pub(crate) fn check_identity(
         )));
     }
     Ok(goal_id.to_owned())
-}
-
-/// Nothing of a run is checked out here, but there are runs: not the missing
-/// files are the problem, but the branch.
-fn elsewhere(context: &StepContext<'_, '_>, error: &Error) -> Option<Error> {
-    if error.code != ErrorCode::Layout {
-        return None;
-    }
-    let runs = runs_elsewhere(context.project, context.git)
-        .ok()
-        .flatten()?;
-    Some(identity_error(&format!(
-        "this branch has nothing of a run; there is {}",
-        runs.join(", ")
-    )))
 }
 
 pub(crate) fn identity_error(message: &str) -> Error {

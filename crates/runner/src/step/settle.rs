@@ -1,6 +1,6 @@
 //! From a decision to a commit, so that a crash in between changes nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runner_core::decide::{Outcome, TreeAfter};
@@ -18,10 +18,11 @@ use serde_json::json;
 use super::child::millis;
 use super::iteration::has_content;
 use super::{Iteration, StepContext, StepReport};
+use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
-use crate::git::{self, Git, GitIdentity};
-use crate::project::Project;
+use crate::git::{self, GitIdentity};
+use crate::run::{follow_branch, refs};
 use crate::run_context::RunProgress;
 use crate::step::file_image;
 
@@ -34,15 +35,16 @@ pub(crate) struct StepRecord<'a> {
     pub(crate) executor: Option<ExecutorRun>,
     pub(crate) guard_run: Option<GuardRun>,
     pub(crate) watched: Vec<String>,
-    pub(crate) guard_untracked: Vec<String>,
     pub(crate) run_state: &'a RunState,
     pub(crate) duration: Duration,
 }
 
-/// Writes the decision down, carries it out and commits.
+/// Writes the decision down, carries it out and commits. Without a workspace nothing of the
+/// session is left but its records.
 pub(crate) fn settle(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
+    workspace: Option<&RunWorkspace>,
     record: StepRecord<'_>,
 ) -> Result<StepReport> {
     let outcome = &record.outcome;
@@ -58,20 +60,6 @@ pub(crate) fn settle(
         }
     };
     save_trees(it, record.agent_bytes, after)?;
-    if !record.guard_untracked.is_empty() {
-        let shown: Vec<&str> = record
-            .guard_untracked
-            .iter()
-            .take(5)
-            .map(String::as_str)
-            .collect();
-        it.notes.push(format!(
-            "the guard left new files that git does not ignore ({}): they are committed; \
-             add them to .gitignore if they do not belong there",
-            shown.join(", ")
-        ));
-    }
-
     let meta = IterationMeta {
         schema_version: META_VERSION,
         run_id: it.started.run_id.clone(),
@@ -92,7 +80,7 @@ pub(crate) fn settle(
         tree_changes: outcome.changes.clone(),
         passed: outcome.passed.clone(),
         watched_changed: record.watched,
-        guard_untracked: record.guard_untracked,
+        guard_untracked: Vec::new(),
         notes: it.notes.clone(),
         sandbox: it.sandbox.to_owned(),
         head: it.started.head.clone(),
@@ -113,6 +101,7 @@ pub(crate) fn settle(
                 command: &run.command,
                 exit: run.exit_code?,
                 log_sha256: &run.log_sha256,
+                checkout: run.checkout,
             })
         }),
         last_valid: (meta.class == OutcomeClass::InvalidTree).then_some(&*it.started.head),
@@ -122,11 +111,13 @@ pub(crate) fn settle(
             OutcomeClass::RepairRestored => Some("restored"),
             _ => None,
         },
-        session_head: (it.parent != it.started.head).then_some(&*it.started.head),
+        session_head: None,
     }
     .text();
+    let commit = make_commit(context, it, workspace, after, &run_state, &message)?;
     let decided = JournalDecision {
-        parent: it.parent.clone(),
+        parent: it.started.head.clone(),
+        commit: Some(commit),
         tree_sha256,
         run_state: String::from_utf8_lossy(&run_state.to_bytes()).into_owned(),
         meta: meta_text(&meta)?,
@@ -157,7 +148,10 @@ pub(crate) fn settle(
         passed: meta.passed.clone(),
         duration_ms: meta.duration_ms,
     };
-    carry_out(context, it, &decided, after)?;
+    carry_out(context, it, &decided)?;
+    if let (Some(workspace), Some(commit)) = (workspace, &decided.commit) {
+        workspace.checkout.tree.note_commit(commit)?;
+    }
     context.run.observer.progress(&RunProgress::Ended(&report));
     Ok(report)
 }
@@ -212,6 +206,39 @@ fn meta_text(meta: &IterationMeta) -> Result<String> {
     Ok(text)
 }
 
+/// The commit that the decision will be. A ref keeps it, and nothing else leads to it yet.
+fn make_commit(
+    context: &mut StepContext<'_, '_>,
+    it: &Iteration,
+    workspace: Option<&RunWorkspace>,
+    after: Option<&[u8]>,
+    run_state: &RunState,
+    message: &str,
+) -> Result<String> {
+    let run_state = run_state.to_bytes();
+    let state = [(paths::TREE, after), (paths::RUN_STATE, Some(&*run_state))];
+    let tree = match workspace {
+        Some(workspace) => {
+            write_state(workspace.path(), it, &state)?;
+            let changed = state.iter().map(|(path, _)| PathBuf::from(path));
+            let tree = &workspace.checkout.tree;
+            tree.take(&changed.collect())?;
+            tree.write_tree()?
+        }
+        None => context.git.tree_with_files(&it.started.head, &state)?,
+    };
+    let parents = [it.started.head.as_str()];
+    let (identity, commit) = context.git.commit_tree(&tree, &parents, message)?;
+    if identity == GitIdentity::Runner {
+        context
+            .run
+            .observer
+            .progress(&RunProgress::Note(git::NAMELESS));
+    }
+    refs::keep(context.git, &it.started.run_id, &commit)?;
+    Ok(commit)
+}
+
 /// Carries out a decision that an earlier runner left in the journal. May be
 /// done again from any point.
 pub(crate) fn apply_decided(
@@ -219,39 +246,23 @@ pub(crate) fn apply_decided(
     it: &mut Iteration,
     decided: &JournalDecision,
 ) -> Result<()> {
-    if already_committed(context.git, decided)? {
-        return record_commit(context, it, decided);
-    }
-    let after = match &decided.tree_sha256 {
-        None => None,
-        Some(expected) => Some(read_after(it, expected)?),
-    };
-    carry_out(context, it, decided, after.as_deref())
+    carry_out(context, it, decided)
 }
 
 fn carry_out(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
-    after: Option<&[u8]>,
 ) -> Result<()> {
-    write_state(context.project, it, decided, after)?;
-    commit(context, it, decided)?;
-    record_commit(context, it, decided)
-}
-
-fn read_after(it: &Iteration, expected: &str) -> Result<Vec<u8>> {
-    let bytes = files::read_regular(&it.folder.join("tree.after.json"), tree::MAX_BYTES)
-        .map_err(|error| Error::new(ErrorCode::Io, format!("tree.after.json: {error}")))?;
-    if sha256_hex(&bytes) == *expected {
-        return Ok(bytes);
+    let run_id = it.started.run_id.clone();
+    let commit = decided.commit.as_deref().unwrap_or_default();
+    if let Err(error) = refs::advance(context.git, &run_id, Some(&decided.parent), commit)
+        && context.git.commit_of(&refs::run_ref(&run_id))?.as_deref() != Some(commit)
+    {
+        return Err(error);
     }
-    let message = format!(
-        "tree.after.json of iteration {} is not what was decided",
-        it.started.iter
-    );
-    Err(Error::new(ErrorCode::Io, message)
-        .hint("bring the file back, or go back with `git reset --hard`"))
+    record_commit(context, it, decided)?;
+    follow_branch::follow(context, &run_id, commit)
 }
 
 fn record_commit(
@@ -269,44 +280,9 @@ fn record_commit(
     Ok(())
 }
 
-/// Whether the commit stands on the parent already.
-fn already_committed(git: &Git, decided: &JournalDecision) -> Result<bool> {
-    let Some(head) = git.commit_of("HEAD")? else {
-        return Ok(false);
-    };
-    if head == decided.parent {
-        return Ok(false);
-    }
-    // `%B` is the message as it was committed.
-    let log = git.read(&[
-        "log",
-        "-z",
-        "--first-parent",
-        "--format=%P%n%B",
-        &format!("{}..HEAD", decided.parent),
-    ])?;
-    let found = String::from_utf8_lossy(&log)
-        .split('\0')
-        .filter_map(|record| record.split_once('\n'))
-        .any(|(parents, message)| {
-            parents.split(' ').next() == Some(&decided.parent)
-                && message.trim_end() == decided.message.trim_end()
-        });
-    Ok(found)
-}
-
-fn write_state(
-    project: &Project,
-    it: &Iteration,
-    decided: &JournalDecision,
-    after: Option<&[u8]>,
-) -> Result<()> {
-    let root = project.root();
+/// Lays the runner's own files down in the workspace.
+fn write_state(root: &Path, it: &Iteration, state: &[(&str, Option<&[u8]>)]) -> Result<()> {
     let mut batch = FileBatch::new();
-    let state = [
-        (paths::TREE, after),
-        (paths::RUN_STATE, Some(decided.run_state.as_bytes())),
-    ];
     for (path, bytes) in state {
         let (path, target) = (Path::new(path), root.join(path));
         file_image::make_parents(root, path, &it.quarantine())?;
@@ -322,43 +298,4 @@ fn write_state(
         }
     }
     Ok(batch.commit()?)
-}
-
-fn commit(
-    context: &mut StepContext<'_, '_>,
-    it: &Iteration,
-    decided: &JournalDecision,
-) -> Result<()> {
-    let git = context.git;
-    if let Err(error) = git.add_all() {
-        add_what_can_be_added(git, it, &error)?;
-    }
-    let identity = git.commit(&decided.message)?;
-    if identity == GitIdentity::Runner {
-        context
-            .run
-            .observer
-            .progress(&RunProgress::Note(git::NAMELESS));
-    }
-    Ok(())
-}
-
-/// A file that its owner may not read stops `git add`: it is made readable, and
-/// if that does not help either, it goes to the quarantine.
-fn add_what_can_be_added(git: &Git, it: &Iteration, error: &Error) -> Result<()> {
-    if error.code != ErrorCode::Git || error.hint.is_some() {
-        return Err(error.clone());
-    }
-    for entry in git.status()?.entries {
-        // Whether it helped shows below.
-        let _ = file_image::make_readable(&git.root().join(&entry.path));
-    }
-    if git.add_all().is_ok() {
-        return Ok(());
-    }
-    let _ = git.write(&["add", "--all", "--ignore-errors", "--", "."]);
-    for entry in git.status()?.entries.iter().filter(|entry| entry.untracked) {
-        file_image::move_to(git.root(), &entry.path, &it.quarantine())?;
-    }
-    git.add_all()
 }

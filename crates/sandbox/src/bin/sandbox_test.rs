@@ -88,6 +88,8 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
     let name = args.next().unwrap_or_default();
     let mut policy = WritePolicy {
         project: args.next().unwrap_or_default().into(),
+        mounted_at: None,
+        lent: Vec::new(),
         writable: Vec::new(),
         read_only: Vec::new(),
         tmp: std::env::temp_dir(),
@@ -131,6 +133,8 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
             .to_vec(),
         writable: vec![project.join(".git")],
         project,
+        mounted_at: None,
+        lent: Vec::new(),
         tmp: std::env::temp_dir(),
     };
     let begun = Instant::now();

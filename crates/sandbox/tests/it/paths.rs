@@ -142,6 +142,40 @@ fn a_project_in_shared_memory() {
     });
 }
 
+/// A folder that is seen at another path, which it hides, with a folder lent to it.
+#[test]
+fn a_project_that_is_seen_elsewhere() {
+    let case = Case::new("none", false);
+    fs::create_dir_all(case.path("project/lent")).unwrap();
+    let policy = WritePolicy {
+        project: case.path("project"),
+        mounted_at: Some(case.path("outside")),
+        lent: vec![(case.path("home"), case.path("project/lent"))],
+        writable: vec![case.path("project/cache"), case.path("outside")],
+        read_only: vec![case.path("outside")],
+        tmp: case.path("tmp"),
+    };
+    let plan = policy.plan().unwrap();
+    let words = |mechanism: &Mechanism| {
+        let wrapped = plan.wrap(mechanism, &["x".into()], &["y".into()]);
+        let base = case.path("").display().to_string();
+        let words = wrapped
+            .iter()
+            .map(|word| word.to_string_lossy().replace(&base, ""));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let line = words(&Mechanism::Bubblewrap {
+        program: "bwrap".into(),
+    });
+    let mounts = "--bind project outside --bind-try tmp tmp --ro-bind-try home outside/lent --chdir outside -- y";
+    assert!(line.ends_with(mounts), "{line}");
+    // Landlock knows no mounts: the folder itself, and not what the other path has.
+    assert_eq!(
+        words(&Mechanism::Landlock),
+        "x --rw /dev/shm --rw project --rw tmp -- y"
+    );
+}
+
 /// A session leaves a link where a later one is given a folder.
 #[test]
 fn planted_links_open_nothing() {
@@ -151,6 +185,8 @@ fn planted_links_open_nothing() {
     symlink("/", case.path("root")).unwrap();
     let policy = WritePolicy {
         project: case.path("project"),
+        mounted_at: None,
+        lent: Vec::new(),
         writable: [
             "project/cache",
             "project/../outside",
@@ -210,6 +246,8 @@ fn policies_that_cannot_be() {
     let case = Case::new("none", false);
     let policy = |project: &str, tmp: &str| WritePolicy {
         project: project.into(),
+        mounted_at: None,
+        lent: Vec::new(),
         writable: vec!["relative".into(), "/proc/sys".into()],
         read_only: Vec::new(),
         tmp: tmp.into(),

@@ -304,6 +304,8 @@ super::words! {
         GuardSpawn,
         /// The guard did not end in time.
         GuardTimeout,
+        /// What a workspace or a clean checkout needs could not be made.
+        Setup,
         /// The run's branch was left, reset or rewritten.
         Branch,
         /// A git command failed.

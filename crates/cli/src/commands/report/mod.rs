@@ -14,7 +14,7 @@ use crate::style;
 
 /// Prints the page.
 pub(crate) fn run(dir: &Path, md: bool, out: &mut OutputGate) -> Result<Exit> {
-    let project = Project::find(dir)?;
+    let project = Project::of_run(dir)?;
     let report = runner::report(&project)?;
     if out.json {
         let value = serde_json::to_value(&report)

@@ -28,7 +28,7 @@ pub(crate) fn away(project: &Project, git: &Git) -> Result<Vec<KnownRun>> {
 }
 
 /// Goes back to the only run that has not landed yet.
-pub(crate) fn take_up(git: &Git, runs: &[KnownRun]) -> Result<StartReport> {
+pub(crate) fn take_up(git: &Git, runs: &[KnownRun], stay: bool) -> Result<StartReport> {
     let mut open = Vec::new();
     for run in runs {
         if !runs::has_landed(git, run)? {
@@ -43,7 +43,9 @@ pub(crate) fn take_up(git: &Git, runs: &[KnownRun]) -> Result<StartReport> {
     let branch = run.branch();
     let status = git.status()?;
     check_outside(&status)?;
-    git.write(&["checkout", "--quiet", &branch, "--"])?;
+    if !stay {
+        git.write(&["checkout", "--quiet", &branch, "--"])?;
+    }
     let base = base_at(git, &run.run_id, &run.tip);
     Ok(StartReport {
         run_id: run.run_id.clone(),

@@ -6,6 +6,7 @@ use runner_core::goal::Goal;
 use runner_core::paths;
 
 use super::{GuardAtBase, StartReport, base_at, check_outside, commit_of_branch};
+use crate::checkout::workspace::RunPlaces;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{Git, GitStatus};
@@ -17,7 +18,6 @@ use crate::run_context::{RunContext, RunProgress};
 use crate::state::runs;
 use crate::state::runs::{KnownRun, full_name};
 use crate::step::containment::ContainmentChoice;
-use crate::step::disarm;
 use crate::step::{self, StepContext, branch_of};
 
 /// Goes to the branch of a run, which is made again if `abandon` deleted it. What of
@@ -25,25 +25,30 @@ use crate::step::{self, StepContext, branch_of};
 pub fn go_to_run(
     project: &Project,
     name: &str,
+    stay: bool,
     context: &mut RunContext<'_>,
 ) -> Result<StartReport> {
     Git::check_version()?;
     Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
     let containment = ContainmentChoice::default();
-    let git = disarm::open(project, context)?;
+    let git = Git::open(project.root())?;
     let mut context = StepContext {
         project,
         git: &git,
         run: context,
         containment: &containment,
+        places: &RunPlaces::default(),
     };
     recover::recover(&mut context)?;
     let status = git.status()?;
     let run = runs::choose(&git, Some(name), status.branch.as_deref(), "start")?;
     let run_id = own_id(&git, &run)?;
     let branch = branch_of(&run_id);
-    if status.branch.as_deref() != Some(&branch) {
+    if stay && run.abandoned {
+        bring_back(&git, &run, &branch)?;
+    }
+    if status.branch.as_deref() != Some(&branch) && !stay {
         check_elsewhere(&git, &run_id, &branch)?;
         check_outside(&status)?;
         let aside = Aside::plan(project, &status)?;
@@ -57,14 +62,16 @@ pub fn go_to_run(
         recover::recover(&mut context)?;
     }
     let base = base_at(&git, &run_id, &run.tip);
-    Ok(StartReport {
+    let report = StartReport {
         run_id,
         base: base.map_or_else(|| branch.clone(), |base| base.branch),
         branch,
         committed: false,
         new_run: false,
         guard_at_base: GuardAtBase::Skipped,
-    })
+    };
+    super::note_current(&git, &report, stay)?;
+    Ok(report)
 }
 
 /// The id that the run knows itself by: a second one of the same name is kept under

@@ -19,7 +19,6 @@ use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run::recover;
 use crate::state;
-use crate::step::disarm;
 
 /// The end of events.jsonl that is read.
 const MAX_EVENTS: u64 = 64 * 1024 * 1024;
@@ -105,7 +104,7 @@ impl RunStanding {
 /// heard of first.
 pub fn runs(start: &Path) -> Result<Vec<RunSummary>> {
     let project = Project::of_work_tree(start)?;
-    let git = disarm::open_to_look(&project)?;
+    let git = Git::open(project.root())?;
     let trees = git.work_trees()?;
     let mut list = known(&git)?
         .iter()

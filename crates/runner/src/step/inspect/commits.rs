@@ -1,17 +1,16 @@
-//! New files that must not go into a commit, in the work tree and in commits
-//! that were made meanwhile.
+//! What goes into a commit, and new files that must not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
 use runner_core::paths::{self, DenyList};
 
-use super::name;
+use super::{CleanupFindings, name};
+use crate::checkout::indexed_tree::IndexedTree;
 use crate::error::{Error, ErrorCode, Result};
-use crate::files;
-use crate::git::{self, Git};
+use crate::step::Iteration;
 use crate::step::file_image;
 use crate::step::protected_files::ProtectedFiles;
 
@@ -73,107 +72,43 @@ impl<'a, 't> CommitRules<'a, 't> {
         }
         Ok(taken)
     }
-
-    /// Those that were in a commit of the range, be it only for a moment: copies
-    /// go to `quarantine`.
-    pub(super) fn in_commits(
-        &self,
-        git: &Git,
-        from: &str,
-        to: &str,
-        quarantine: &Path,
-    ) -> Result<Vec<String>> {
-        let range = format!("{from}..{to}");
-        let log = git.read(&[
-            "log",
-            "-m",
-            "--raw",
-            "-z",
-            "--no-renames",
-            "--no-abbrev",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--diff-filter=AMT",
-            "--format=",
-            &range,
-            "--",
-        ])?;
-        let mut blobs: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
-        for (mode, blob, path) in raw_changes(&log) {
-            if mode != git::SUBMODULE && self.is_open(&path) {
-                blobs.entry(path).or_default().insert(blob);
-            }
-        }
-        if blobs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let sizes = sizes(git, blobs.values().flatten())?;
-        let mut found = Vec::new();
-        for (path, blobs) in &blobs {
-            for blob in blobs {
-                if let Some(name) = self.denied(path, sizes.get(blob).copied()) {
-                    keep_copy(git, blob, path, quarantine)?;
-                    found.push(name);
-                }
-            }
-        }
-        Ok(found)
-    }
 }
 
-/// The new side of each change: mode, object, path.
-fn raw_changes(log: &[u8]) -> impl Iterator<Item = (String, String, PathBuf)> {
-    // ":oldmode newmode oldblob newblob A\0path\0"
-    let mut records = log.split(|byte| *byte == 0);
-    std::iter::from_fn(move || {
-        loop {
-            let record = records.next()?;
-            let Some(head) = record.trim_ascii_start().strip_prefix(b":") else {
-                continue;
-            };
-            let head = String::from_utf8_lossy(head).into_owned();
-            let path = git::to_path(records.next()?);
-            let mut words = head.split(' ').skip(1);
-            let (mode, blob) = (words.next()?.to_owned(), words.nth(1)?.to_owned());
-            return Some((mode, blob, path));
+/// Takes what has changed into the index. A file that git cannot take goes to the quarantine, and is told like one that must not be committed.
+pub(super) fn take(tree: &IndexedTree, it: &Iteration, order: &mut CleanupFindings) -> Result<()> {
+    let local = |path: &&PathBuf| !paths::is_local_only(path.as_os_str().as_bytes());
+    let filtered = tree.source.filtered(&tree.git, &order.changed)?;
+    tree.undo(&filtered, &it.quarantine())?;
+    for path in &filtered {
+        order.changed.remove(path);
+        order.not_committable.push(format!(
+            "{} (it is meant for a filter of yours, which no session may run)",
+            name(path)
+        ));
+    }
+    let wanted: BTreeSet<PathBuf> = order.changed.iter().filter(local).cloned().collect();
+    let error = match tree.take(&wanted) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.code != ErrorCode::Git || error.hint.is_some() => return Err(error),
+        Err(error) => error,
+    };
+    let mut any = false;
+    for path in &wanted {
+        if tree.take(&BTreeSet::from([path.clone()])).is_ok() {
+            continue;
         }
-    })
-}
-
-fn sizes<'b>(git: &Git, blobs: impl Iterator<Item = &'b String>) -> Result<BTreeMap<String, u64>> {
-    let input: String = blobs.flat_map(|blob| [blob.as_str(), "\n"]).collect();
-    let args = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
-    let output = git.ask_with(&args, input.as_bytes())?.unwrap_or_default();
-    Ok(String::from_utf8_lossy(&output)
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .filter_map(|(blob, size)| Some((blob.to_owned(), size.parse().ok()?)))
-        .collect())
-}
-
-/// The commits go; what was in them stays.
-fn keep_copy(git: &Git, blob: &str, path: &Path, quarantine: &Path) -> Result<()> {
-    let target = quarantine.join("commits").join(blob).join(path);
-    if target.symlink_metadata().is_ok() {
-        return Ok(());
+        let full = tree.folder().join(path);
+        // Whether it helped shows at once.
+        let _ = file_image::make_readable(&full);
+        if tree.take(&BTreeSet::from([path.clone()])).is_ok() {
+            continue;
+        }
+        file_image::move_to(tree.folder(), path, &it.quarantine())?;
+        order.not_committable.push(name(path));
+        any = true;
     }
-    let bytes = git.read(&["cat-file", "blob", blob])?;
-    if let Some(folder) = target.parent() {
-        files::make_folder(folder)?;
+    if !any {
+        return Err(error);
     }
-    Ok(files::write_whole(&target, &bytes)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn raw_records() {
-        let log = b":000000 100644 000 abc A\0a b\nc\0:100644 160000 abc def M\0sub\0";
-        let found: Vec<_> = raw_changes(log).collect();
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[0], ("100644".into(), "abc".into(), "a b\nc".into()));
-        assert_eq!(found[1], ("160000".into(), "def".into(), "sub".into()));
-    }
+    tree.take(&wanted)
 }

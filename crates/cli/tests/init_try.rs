@@ -1,0 +1,374 @@
+//! `runner init` on projects of several kinds: the setup that it proposes, tried with the real
+//! tools in a clean checkout.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+mod scenario;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use runner_testkit::{TestRepo, assert_no_process, eventually};
+use scenario::{GOAL, bare, plan};
+use serde_json::{Value, json};
+
+/// A repository with these files, committed but for what its `.gitignore` names.
+fn project(files: &[(&str, &str)]) -> TestRepo {
+    let repo = bare();
+    for (name, text) in files {
+        repo.write(name, text);
+    }
+    repo.commit_all("Add the project");
+    repo
+}
+
+fn init(repo: &TestRepo, more: &[&str]) -> Value {
+    let args = [&["init", "--json"], more].concat();
+    let value = repo.runner(&args).success().json();
+    assert!(repo.private_checkouts().is_empty());
+    value
+}
+
+#[track_caller]
+fn expect(value: &Value, result: &str) {
+    assert_eq!(value["trial"]["result"], result, "{value:#}");
+}
+
+/// Runs a program in a folder of the repository, as the user does.
+fn run(repo: &TestRepo, folder: &str, argv: &[&str]) {
+    let mut command = repo.hermetic(argv[0]);
+    command.args(&argv[1..]).current_dir(repo.path(folder));
+    repo.spawn(command).wait().success();
+}
+
+const PACKAGE: &str = r#"{"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js"},
+    "dependencies": {"left": "file:./left"}}"#;
+const LEFT: &str = r#"{"name": "left", "version": "1.0.0", "main": "index.js"}"#;
+const TEST: &str = "if (require('left') !== 1) process.exit(3);\n";
+
+fn node(prefix: &str) -> TestRepo {
+    let at = |name: &str| format!("{prefix}{name}");
+    let files = [
+        (".gitignore".to_owned(), "node_modules/\n"),
+        (at("package.json"), PACKAGE),
+        (at("left/package.json"), LEFT),
+        (at("left/index.js"), "module.exports = 1;\n"),
+        (at("test.js"), TEST),
+    ];
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), *text))
+        .collect();
+    project(&files)
+}
+
+const NPM: &[&str] = &["npm", "install", "--no-audit", "--no-fund", "--offline"];
+
+#[test]
+fn packages_without_a_lock_file_are_copied() {
+    let repo = node("");
+    let without_lock = [NPM, &["--no-package-lock", "--install-links"]].concat();
+    run(&repo, "", &without_lock);
+    let value = init(&repo, &[]);
+    assert_eq!(value["setup"], Value::Null);
+    assert_eq!(value["include"], json!(["node_modules"]));
+    expect(&value, "green");
+    assert!(
+        repo.read(".runner/state/config.toml")
+            .contains("include = [\"node_modules\"]")
+    );
+}
+
+#[test]
+fn a_package_in_a_subfolder() {
+    let repo = node("web/");
+    run(&repo, "web", NPM);
+    repo.commit_all("Lock the packages");
+    let setup = json!(["sh", "-c", "cd web && npm ci"]);
+    let guard = json!(["sh", "-c", "cd web && npm test"]);
+    let value = init(&repo, &[]);
+    assert_eq!(
+        (&value["setup"]["command"], &value["guard"]["command"]),
+        (&setup, &guard)
+    );
+    assert_eq!(value["protected"], json!(["web/package.json"]));
+    expect(&value, "green");
+    // The same from inside of it, where there is another one.
+    repo.write("other/package.json", PACKAGE);
+    repo.commit_all("Add another");
+    let web = repo.path("web").display().to_string();
+    let again = repo
+        .runner(&["-C", &web, "init", "--json", "--force"])
+        .success()
+        .json();
+    assert_eq!(
+        (&again["setup"]["command"], &again["guard"]["command"]),
+        (&setup, &guard)
+    );
+    expect(&again, "green");
+}
+
+/// A package as pip takes it without building anything.
+fn write_wheel(repo: &TestRepo, path: &str) {
+    let script = "import sys, zipfile\n\
+        wheel = zipfile.ZipFile(sys.argv[1], 'w')\n\
+        wheel.writestr('thing.py', 'VALUE = 1\\n')\n\
+        info = 'thing-1.0.dist-info/'\n\
+        wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: thing\\nVersion: 1.0\\n')\n\
+        wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+        wheel.writestr(info + 'RECORD', '')\n\
+        wheel.close()\n";
+    repo.write("tools/wheel.py", script);
+    fs::create_dir_all(repo.path(path).parent().unwrap()).unwrap();
+    run(repo, "", &["python3", "tools/wheel.py", path]);
+}
+
+const PYTHON_TEST: &str = "import unittest, thing\n\
+    class T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(thing.VALUE, 1)\n";
+
+fn python(ignored: &str) -> TestRepo {
+    let repo = project(&[
+        (".gitignore", ignored),
+        ("requirements.txt", "./wheels/thing-1.0-py3-none-any.whl\n"),
+        ("tests/test_thing.py", PYTHON_TEST),
+    ]);
+    write_wheel(&repo, "wheels/thing-1.0-py3-none-any.whl");
+    repo.commit_all("Add what it needs");
+    repo
+}
+
+#[test]
+fn an_environment_that_git_would_see_is_not_proposed() {
+    let repo = python("__pycache__/\n");
+    let run = repo.runner(&["init"]).success();
+    assert!(
+        run.stderr.contains("add .venv/ to .gitignore"),
+        "{}",
+        run.describe()
+    );
+    let words = "tried:     the guard is red in a clean checkout: exit 1";
+    assert!(run.stderr.contains(words), "{}", run.describe());
+    assert!(
+        run.stderr.contains("No module named 'thing'"),
+        "{}",
+        run.describe()
+    );
+}
+
+#[test]
+fn a_file_with_secrets_is_proposed_only_where_it_makes_the_difference() {
+    let check = "#!/bin/sh\ngrep -q SERVICE .env\n";
+    let repo = project(&[(".gitignore", ".env*\n"), ("ci.sh", check)]);
+    repo.write(".env", "SERVICE=here\n");
+    repo.write(".env.local", "OTHER=1\n");
+    let value = init(&repo, &["--guard", "sh ci.sh"]);
+    expect(&value, "green");
+    assert_eq!(value["trial"]["included"], json!([".env"]));
+    let text = repo.read(".runner/state/config.toml");
+    assert!(text.contains("\ninclude = [\".env\"]\n"), "{text}");
+    // A guard that is green without it does not get it.
+    let value = init(&repo, &["--guard", "true", "--force"]);
+    expect(&value, "green");
+    assert_eq!(value["trial"]["included"], json!([]));
+    assert!(
+        repo.read(".runner/state/config.toml")
+            .contains("\ninclude = []\n")
+    );
+    // One that is named for production is never tried.
+    fs::rename(repo.path(".env"), repo.path(".env.production")).unwrap();
+    let script = "cat .env* > /dev/null && grep -q SERVICE .env.production";
+    let value = init(&repo, &["--guard", &format!("sh -c '{script}'"), "--force"]);
+    expect(&value, "red");
+    assert_eq!(value["trial"]["included"], json!([]));
+}
+
+#[test]
+fn what_it_finds_is_told_and_no_error() {
+    let mut repo = project(&[(
+        "ci.sh",
+        "echo \"$SERVICE_URL is needed\"; : \"${SERVICE_URL:?not set}\"\n",
+    )]);
+    repo.env("SERVICE_URL", "here");
+    let run = repo.runner(&["init", "--guard", "sh ci.sh"]).success();
+    for words in [
+        "tried:     the guard is red in a clean checkout: exit 2",
+        "SERVICE_URL: not set",
+        "hint: pass SERVICE_URL on with [guard] env = [\"SERVICE_URL\"]",
+    ] {
+        assert!(run.stderr.contains(words), "{words:?}: {}", run.describe());
+    }
+    let value = init(&repo, &["--force", "--guard", "no-such-program-here"]);
+    expect(&value, "cannot_run");
+    assert!(
+        value["trial"]["hint"].as_str().unwrap().contains("install"),
+        "{value}"
+    );
+    let value = init(
+        &repo,
+        &["--force", "--guard", "sh -c 'no-such-program-here'"],
+    );
+    expect(&value, "cannot_run");
+    let value = init(&repo, &["--force", "--guard", "sh ci.sh", "--no-try"]);
+    assert_eq!(value["trial"], Value::Null);
+
+    // A setup that fails is named, with its words.
+    repo.write("package.json", "{}");
+    repo.write("package-lock.json", "not json");
+    repo.commit_all("Break the lock file");
+    let run = repo
+        .runner(&["init", "--force", "--guard", "true"])
+        .success();
+    let words = "the guard cannot run in a clean checkout: setup `npm ci` gave exit 1";
+    assert!(run.stderr.contains(words), "{}", run.describe());
+    assert!(
+        run.stderr.contains("correct [workspace] setup"),
+        "{}",
+        run.describe()
+    );
+}
+
+#[test]
+fn a_repository_without_a_commit_has_nothing_to_try() {
+    let repo = TestRepo::empty(scenario::BIN);
+    let value = init(&repo, &["--guard", "false"]);
+    expect(&value, "skipped");
+    assert!(
+        value["trial"]["why"]
+            .as_str()
+            .unwrap()
+            .contains("no commit yet")
+    );
+    assert!(Path::new(value["root"].as_str().unwrap()).is_dir());
+}
+
+#[test]
+fn an_interrupt_ends_the_try_and_keeps_the_files() {
+    let repo = bare();
+    let guard = "sh -c 'sleep 600'";
+    let running = repo.spawn_runner(&["init", "--guard", guard]);
+    eventually("the guard", Duration::from_secs(30), || {
+        !repo.private_checkouts().is_empty()
+    });
+    eventually("the files", Duration::from_secs(30), || {
+        repo.exists(".runner/state/config.toml")
+    });
+    running.signal("INT");
+    let run = running.wait().code(130);
+    assert!(
+        run.stderr.contains("the files of .runner/ are written"),
+        "{}",
+        run.describe()
+    );
+    assert!(repo.private_checkouts().is_empty());
+    assert_no_process(&repo.root().display().to_string());
+}
+
+#[test]
+fn build_outputs_that_stay() {
+    let repo = project(&[
+        (".gitignore", "/target\n"),
+        (
+            "Cargo.toml",
+            "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+        ),
+    ]);
+    let value = init(&repo, &["--no-try"]);
+    assert_eq!(
+        (&value["keep"], &value["setup"]),
+        (&json!(["target"]), &Value::Null)
+    );
+    assert!(
+        repo.read(".runner/state/config.toml")
+            .contains("\nkeep = [\"target\"]\n")
+    );
+}
+
+/// Goes from `init` to `land` with what init proposed, in a project whose packages git ignores;
+/// `prepare` is what the user did in the own checkout.
+fn from_init_to_land(mut repo: TestRepo, prepare: &[&str]) -> Value {
+    let value = init(&repo, &[]);
+    expect(&value, "green");
+    if !prepare.is_empty() {
+        run(&repo, "", prepare);
+    }
+    let setup = value["setup"]["command"].clone();
+    repo.config(|config| {
+        config.set("guard.command", value["guard"]["command"].clone());
+        config.set("guard.keep", value["keep"].clone());
+        config.set("workspace.include", value["include"].clone());
+        if !setup.is_null() {
+            config.set("workspace.setup", setup);
+        }
+    });
+    repo.write_config();
+    repo.write(".runner/GOAL.md", GOAL);
+    repo.agent("echo done > \"$RUNNER_NODE_ID.txt\"; out done 'wrote it'");
+    repo.runner(&["start", "--no-guard-check"]).success();
+    plan(&repo, &["a"]);
+    repo.runner(&["loop"]).success();
+    repo.runner(&["land"]).success();
+    assert_eq!(repo.git(&["show", "HEAD:a.txt"]), "done");
+    assert!(repo.private_checkouts().is_empty());
+    value
+}
+
+#[test]
+fn npm_from_init_to_land() {
+    let repo = node("");
+    run(&repo, "", NPM);
+    repo.commit_all("Lock the packages");
+    let value = from_init_to_land(repo, &[]);
+    assert_eq!(value["setup"]["command"], json!(["npm", "ci"]));
+    assert_eq!(value["guard"]["command"], json!(["npm", "test"]));
+}
+
+#[test]
+fn copied_packages_from_init_to_land() {
+    let repo = node("");
+    run(
+        &repo,
+        "",
+        &[NPM, &["--no-package-lock", "--install-links"]].concat(),
+    );
+    from_init_to_land(repo, &[]);
+}
+
+#[test]
+fn a_package_in_a_subfolder_from_init_to_land() {
+    let repo = node("packages/web/");
+    run(&repo, "packages/web", NPM);
+    repo.commit_all("Lock the packages");
+    from_init_to_land(repo, &[]);
+}
+
+#[test]
+fn pip_from_init_to_land() {
+    let repo = python(".venv/\n__pycache__/\n");
+    let setup = "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt";
+    let value = from_init_to_land(repo, &["sh", "-c", setup]);
+    assert_eq!(value["setup"]["command"], json!(["sh", "-c", setup]));
+    assert_eq!(value["guard"]["command"][0], ".venv/bin/python", "{value}");
+}
+
+#[test]
+fn cargo_from_init_to_land() {
+    let mut repo = project(&[
+        (".gitignore", "/target\n"),
+        (
+            "Cargo.toml",
+            "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+        ),
+        (
+            "Cargo.lock",
+            "version = 3\n\n[[package]]\nname = \"a\"\nversion = \"0.1.0\"\n",
+        ),
+        ("src/lib.rs", "#[test]\nfn works() {}\n"),
+    ]);
+    // Where the toolchain of this machine is; the rest of its home is not for tests.
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let rustup =
+        std::env::var_os("RUSTUP_HOME").map_or(Path::new(&home).join(".rustup"), Into::into);
+    repo.env("RUSTUP_HOME", rustup);
+    from_init_to_land(repo, &[]);
+}

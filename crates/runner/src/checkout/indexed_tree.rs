@@ -1,0 +1,209 @@
+//! A folder of files that others write to, and the index over it that only the runner writes.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::beside;
+use crate::error::{Error, ErrorCode, Result};
+use crate::fault;
+use crate::files;
+use crate::git::{BorrowedRepo, Git, GitStatus};
+use crate::step::file_image;
+
+/// The ending of the git folder beside such a folder.
+pub(crate) const INDEX: &str = "git";
+
+impl KeptFiles<'_> {
+    /// Nothing but the commit.
+    pub(crate) const NONE: KeptFiles<'static> = KeptFiles::Only {
+        globs: &[],
+        paths: &[],
+    };
+}
+
+/// What may lie in a folder beside the files of the commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeptFiles<'a> {
+    /// What git ignores.
+    Ignored,
+    /// What these globs and paths mean, each from the root of the folder, and nothing else.
+    Only {
+        globs: &'a [String],
+        paths: &'a [String],
+    },
+}
+
+/// A folder with a private index.
+#[derive(Debug)]
+pub(crate) struct IndexedTree {
+    /// The isolated repository over the folder.
+    pub(crate) git: Git,
+    /// What the folder's own `.git` is made of.
+    pub(crate) source: BorrowedRepo,
+}
+
+impl IndexedTree {
+    /// The folder as it is. Nothing in it is looked at.
+    pub(crate) fn open(source: BorrowedRepo, folder: &Path) -> Result<Self> {
+        let git = source.isolate(folder, &beside(folder, INDEX))?;
+        Ok(IndexedTree { git, source })
+    }
+
+    /// Where the files are.
+    pub(crate) fn folder(&self) -> &Path {
+        self.git.root()
+    }
+
+    /// The commit that was last checked out.
+    pub(crate) fn head(&self) -> Option<String> {
+        let index = self.index();
+        index
+            .symlink_metadata()
+            .is_ok()
+            .then(|| self.git.detached_head())
+            .flatten()
+    }
+
+    fn index(&self) -> PathBuf {
+        self.git.git_dir().join("index")
+    }
+
+    /// Makes every file of the folder what a commit has, and removes the others.
+    pub(crate) fn bring_to(&self, commit: &str, kept: KeptFiles<'_>) -> Result<()> {
+        // First: what was checked out before may be in the repository no more.
+        self.git.set_head(commit)?;
+        let reset = ["read-tree", "--reset", "-u", commit];
+        if let Err(error) = self.git.write(&reset) {
+            if error.code != ErrorCode::Git {
+                return Err(error);
+            }
+            // Folders that nobody may write to, or an index that a crash left half written.
+            file_image::open_folders(self.folder());
+            files::remove_if_there(&self.index())?;
+            self.git.write(&reset)?;
+        }
+        self.remove_others(kept)
+    }
+
+    /// Removes what is not of the commit, whatever ignore rules say.
+    fn remove_others(&self, kept: KeptFiles<'_>) -> Result<()> {
+        let mut args = vec!["clean".to_owned(), "-ffdq".to_owned()];
+        if let KeptFiles::Only { globs, paths } = kept {
+            args.push("-x".to_owned());
+            let globs = globs
+                .iter()
+                .map(|glob| format!("/{}", glob.trim_matches('/')));
+            for pattern in globs.chain(paths.iter().map(|path| pattern_of(path))) {
+                args.extend(["-e".to_owned(), pattern]);
+            }
+        }
+        args.push("--".to_owned());
+        args.push(".".to_owned());
+        if self.git.write(&args).is_ok() {
+            return Ok(());
+        }
+        file_image::open_folders(self.folder());
+        self.git.write(&args).map(drop)
+    }
+
+    /// Writes the folder's own `.git` anew, as it is at a commit.
+    pub(crate) fn write_git(&self, branch: Option<&str>, commit: &str) -> Result<()> {
+        self.source
+            .write_into(self.folder(), branch, commit, &self.index())
+    }
+
+    /// Puts exactly these paths, as they lie in the folder, into the index: those that are gone
+    /// leave it.
+    pub(crate) fn take(&self, paths: &BTreeSet<PathBuf>) -> Result<()> {
+        let root = self.folder();
+        let (mut gone, mut there) = (Vec::new(), Vec::new());
+        for path in paths {
+            let is_there = file_image::parents_are_folders(root, path)
+                && root
+                    .join(path)
+                    .symlink_metadata()
+                    .is_ok_and(|meta| !meta.is_dir());
+            let list = if is_there { &mut there } else { &mut gone };
+            list.extend_from_slice(path.as_os_str().as_bytes());
+            list.push(0);
+        }
+        // First: a folder may have become a link.
+        if !gone.is_empty() {
+            let args = ["update-index", "--force-remove", "-z", "--stdin"];
+            self.git.write_with(&args, Some(&gone), &[])?;
+        }
+        if !there.is_empty() {
+            let args = ["update-index", "--add", "--replace", "-z", "--stdin"];
+            self.git.write_with(&args, Some(&there), &[])?;
+        }
+        Ok(())
+    }
+
+    /// The tree of what is in the index.
+    pub(crate) fn write_tree(&self) -> Result<String> {
+        let tree = self.git.write(&["write-tree"])?;
+        Ok(String::from_utf8_lossy(tree.trim_ascii_end()).into_owned())
+    }
+
+    /// Makes these paths what the index has, or nothing where it has none.
+    pub(crate) fn undo(&self, paths: &[PathBuf], quarantine: &Path) -> Result<()> {
+        for path in paths {
+            let is_there = self.folder().join(path).symlink_metadata().is_ok();
+            if is_there && file_image::parents_are_folders(self.folder(), path) {
+                file_image::move_to(self.folder(), path, quarantine)?;
+            }
+            let args = [
+                "checkout-index".as_ref(),
+                "--force".as_ref(),
+                "--".as_ref(),
+                path.as_os_str(),
+            ];
+            // A new file is in no index.
+            let _ = self.git.write(&args);
+        }
+        Ok(())
+    }
+
+    /// Says that the index, as it is, is this commit's.
+    pub(crate) fn note_commit(&self, commit: &str) -> Result<()> {
+        fault::point("head")?;
+        self.git.set_head(commit)
+    }
+
+    /// What differs from the commit.
+    pub(crate) fn status(&self) -> Result<GitStatus> {
+        self.git.status()
+    }
+
+    /// The files of the commit that are not as it has them, as names for people.
+    pub(crate) fn changed_files(&self) -> Result<Vec<String>> {
+        let status = self.status()?;
+        let tracked = status.entries.iter().filter(|entry| !entry.untracked);
+        Ok(tracked.map(crate::git::GitStatusEntry::name).collect())
+    }
+
+    /// Refuses a commit of which an object is not what its name says. `known`: one that was
+    /// looked through before.
+    pub(crate) fn verify(&self, commit: &str, known: Option<&str>) -> Result<()> {
+        self.git.verify_objects(commit, known).map_err(|error| {
+            if error.hint.is_some() {
+                return error;
+            }
+            Error::new(ErrorCode::Git, error.message)
+        })
+    }
+}
+
+/// A path as a pattern that means nothing else.
+fn pattern_of(path: &str) -> String {
+    let path = path.trim_matches('/');
+    let mut pattern = String::from("/");
+    for letter in path.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '!' | '#' | ' ') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}

@@ -1,0 +1,257 @@
+//! Preparing checkouts that are used more than once: what was done is written down beside them,
+//! and done again only where its inputs have changed.
+
+use std::path::PathBuf;
+
+use runner_core::config::Config;
+use runner_core::paths::FolderGlobs;
+use serde::{Deserialize, Serialize};
+
+use super::made_files::MadeFiles;
+use super::{FreshCheckout, fill_submodules, prepare, setup_key};
+use crate::checkout::indexed_tree::KeptFiles;
+use crate::checkout::trial::{self, GuardTrial, not_started};
+use crate::checkout::{Checkout, MADE, beside};
+use crate::error::{Error, ErrorCode, Result};
+use crate::files;
+use crate::git::Git;
+use crate::run_context::RunContext;
+use crate::step::containment::Containment;
+
+/// The file that says what was done.
+const FILE: &str = "prepared.json";
+
+/// The largest such file.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// What was done to a checkout.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct PreparedState {
+    /// What setup depended on; `None`: there was nothing to set up.
+    setup_key: Option<String>,
+    /// What lay there afterwards beside the files of the commit.
+    made: Vec<String>,
+    /// Submodules that were filled.
+    submodules: Vec<PathBuf>,
+    /// Files of the user's that were copied.
+    #[serde(default)]
+    included: Vec<PathBuf>,
+}
+
+/// Whoever prepares a checkout.
+pub(crate) struct CheckoutPreparer<'a, 'h> {
+    /// The user's project, whose ignored files and submodules are taken.
+    pub(crate) user: &'a Git,
+    /// The repository that has the commit.
+    pub(crate) git: &'a Git,
+    pub(crate) config: &'a Config,
+    pub(crate) containment: &'a Containment,
+    pub(crate) context: &'a mut RunContext<'h>,
+}
+
+impl CheckoutPreparer<'_, '_> {
+    /// Makes what a workspace at a commit lacks. What is returned is how setup failed.
+    pub(crate) fn workspace(
+        &mut self,
+        checkout: &Checkout,
+        commit: &str,
+    ) -> Result<Option<GuardTrial>> {
+        let before = read(checkout);
+        let key = setup_key(self.git, commit, self.config)?;
+        if before.as_ref().is_some_and(|it| it.setup_key == key) {
+            return Ok(None);
+        }
+        let mut state = before.unwrap_or_default();
+        if state == PreparedState::default() {
+            let has_mounts = self.containment.has_mounts();
+            let report = prepare(
+                self.user,
+                self.config,
+                has_mounts,
+                self.fresh(checkout, commit),
+            )?;
+            state.submodules = report.submodules;
+            state.included = report.included;
+            if !state.submodules.is_empty() {
+                let kept = submodule_copies(checkout);
+                files::make_folder(&kept)?;
+                MadeFiles::new(checkout.path(), &kept).keep(&names(&state.submodules))?;
+            }
+        }
+        if let Some(failed) = self.set_up(checkout, commit)? {
+            return Ok(Some(failed));
+        }
+        state.setup_key = key;
+        write(checkout, &state)?;
+        Ok(None)
+    }
+
+    /// Brings a clean checkout that is kept to a commit: its files, what setup made of it, and
+    /// what the config keeps of earlier verdicts; nothing else.
+    /// `known`: the run's last commit, whose objects were looked through before if anything was.
+    pub(crate) fn warm(
+        &mut self,
+        checkout: &Checkout,
+        commit: &str,
+        known: &str,
+    ) -> Result<Option<GuardTrial>> {
+        let tree = &checkout.tree;
+        let kept = beside(checkout.path(), MADE);
+        let made = MadeFiles::new(checkout.path(), &kept);
+        let key = setup_key(self.git, commit, self.config)?;
+        let state = read(checkout).filter(|it| it.setup_key == key);
+        // Not the last candidate: nothing keeps that one.
+        tree.verify(commit, tree.head().map(|_| known))?;
+        let made_before = state.as_ref().map_or(&[][..], |it| &it.made);
+        let kept_files = KeptFiles::Only {
+            globs: &self.config.guard.keep,
+            paths: made_before,
+        };
+        tree.bring_to(commit, kept_files)?;
+        if let Some(state) = state {
+            made.restore(&state.made)?;
+            if !state.submodules.is_empty() {
+                fill_submodules(self.user, self.config, self.fresh(checkout, commit))?;
+            }
+            tree.write_git(None, commit)?;
+            return Ok(None);
+        }
+        files::remove_if_there(&kept.join(FILE))?;
+        let has_mounts = self.containment.has_mounts();
+        let report = prepare(
+            self.user,
+            self.config,
+            has_mounts,
+            self.fresh(checkout, commit),
+        )?;
+        if let Some(failed) = self.set_up(checkout, commit)? {
+            return Ok(Some(failed));
+        }
+        tree.write_git(None, commit)?;
+        let others = self.others(checkout)?;
+        files::make_folder(&kept)?;
+        made.keep(&others)?;
+        let state = PreparedState {
+            setup_key: key,
+            made: others,
+            submodules: report.submodules,
+            included: report.included,
+        };
+        write(checkout, &state)?;
+        Ok(None)
+    }
+
+    fn fresh<'c>(&'c self, checkout: &'c Checkout, commit: &'c str) -> FreshCheckout<'c> {
+        FreshCheckout {
+            git: self.git,
+            commit,
+            folder: checkout.path(),
+        }
+    }
+
+    /// Makes what a clean checkout that was just made lacks.
+    pub(crate) fn cold(&mut self, checkout: &Checkout, commit: &str) -> Result<Option<GuardTrial>> {
+        let has_mounts = self.containment.has_mounts();
+        prepare(
+            self.user,
+            self.config,
+            has_mounts,
+            self.fresh(checkout, commit),
+        )?;
+        let failed = self.set_up(checkout, commit)?;
+        checkout.tree.write_git(None, commit)?;
+        Ok(failed)
+    }
+
+    /// Whether setup depends on anything in which two commits differ.
+    pub(crate) fn has_other_inputs(&self, one: &str, other: &str) -> Result<bool> {
+        let key = |commit| setup_key(self.git, commit, self.config);
+        Ok(key(one)? != key(other)?)
+    }
+
+    fn set_up(&mut self, checkout: &Checkout, commit: &str) -> Result<Option<GuardTrial>> {
+        if self.config.workspace.setup.is_empty() {
+            return Ok(None);
+        }
+        checkout.tree.write_git(None, commit)?;
+        let contained = self.containment.is_on().then_some(self.containment);
+        if let Some(failed) = trial::set_up(checkout, self.config, contained, self.context)? {
+            return Ok(Some(failed));
+        }
+        let changed = checkout.tree.changed_files()?;
+        Ok((!changed.is_empty()).then(|| {
+            let names = trial::some_of(&changed);
+            not_started(format!(
+                "cannot run: setup changed files of the commit: {names}"
+            ))
+        }))
+    }
+
+    /// What lies in a checkout that is neither of the commit nor kept by the config.
+    fn others(&self, checkout: &Checkout) -> Result<Vec<String>> {
+        let has_any = !self.config.workspace.setup.is_empty()
+            || !self.config.workspace.include.is_empty()
+            || self.user.root().join(".worktreeinclude").is_file();
+        if !has_any {
+            return Ok(Vec::new());
+        }
+        let status = checkout.tree.status()?;
+        let untracked = status.entries.iter().filter(|entry| entry.untracked);
+        let untracked = untracked.map(|entry| &entry.path);
+        let keep = FolderGlobs::new(&self.config.guard.keep)
+            .map_err(|error| Error::new(ErrorCode::Config, format!("[guard] keep: {error}")))?;
+        let is_kept = |path: &str| keep.is_match(path.as_bytes());
+        let names = untracked
+            .chain(&status.ignored)
+            .filter_map(|it| it.to_str());
+        Ok(names
+            .filter(|path| !is_kept(path) && *path != ".git")
+            .map(str::to_owned)
+            .collect())
+    }
+}
+
+/// Undoes what a session changed in submodules; which of them.
+pub(crate) fn restore_submodules(checkout: &Checkout) -> Result<Vec<String>> {
+    let state = read(checkout).unwrap_or_default();
+    let kept = submodule_copies(checkout);
+    let made = MadeFiles::new(checkout.path(), &kept);
+    let mut changed = Vec::new();
+    for name in names(&state.submodules) {
+        if made.differs(std::slice::from_ref(&name))? {
+            changed.push(name);
+        }
+    }
+    if !changed.is_empty() {
+        made.restore(&names(&state.submodules))?;
+    }
+    Ok(changed)
+}
+
+/// Files of the user's that were copied into a checkout: they belong into no commit.
+pub(crate) fn included_files(checkout: &Checkout) -> Vec<PathBuf> {
+    read(checkout).unwrap_or_default().included
+}
+
+fn submodule_copies(checkout: &Checkout) -> PathBuf {
+    beside(checkout.path(), MADE).join("submodules")
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let names = paths.iter().filter_map(|path| path.to_str());
+    names.map(str::to_owned).collect()
+}
+
+fn read(checkout: &Checkout) -> Option<PreparedState> {
+    let path = beside(checkout.path(), MADE).join(FILE);
+    let bytes = files::read_regular(&path, MAX_BYTES).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn write(checkout: &Checkout, state: &PreparedState) -> Result<()> {
+    let folder = beside(checkout.path(), MADE);
+    files::make_folder(&folder)?;
+    // Strings alone: there is nothing that could fail.
+    let bytes = serde_json::to_vec(state).unwrap_or_default();
+    Ok(files::write_whole(&folder.join(FILE), &bytes)?)
+}

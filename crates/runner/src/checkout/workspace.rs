@@ -1,0 +1,214 @@
+//! Workspaces: where the sessions of a run work, and beside each the clean checkout that the
+//! run's guard judges candidates in.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use runner_core::config::Config;
+use runner_core::paths;
+use runner_exec::Cancel;
+
+use super::indexed_tree::KeptFiles;
+use super::{Checkout, CheckoutHome, CleanCheckout, VERDICTS, WORKSPACES};
+use crate::error::Result;
+use crate::files;
+use crate::git::{BorrowedRepo, Git};
+use crate::run::refs::RunRefs;
+use crate::step::file_image;
+
+/// How long processes that are about to end may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The folders of the runs of a project, opened when they are needed and held while this lives.
+#[derive(Debug, Default)]
+pub(crate) struct RunPlaces {
+    /// The folders of a fleet's task run lie with those of the fleet's project.
+    given: Option<GivenPlace>,
+    source: RefCell<Option<BorrowedRepo>>,
+    workspaces: RefCell<BTreeMap<String, Rc<RunWorkspace>>>,
+    verdicts: RefCell<BTreeMap<String, Rc<Checkout>>>,
+    /// Whether the user's checkout could not follow, which is told once.
+    is_behind: Cell<bool>,
+    /// The user's repository without filters, and what was last seen of a run's references.
+    quiet_git: RefCell<Option<Git>>,
+    seen_refs: RefCell<Option<(String, RunRefs)>>,
+}
+
+/// A place that was chosen by the caller.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenPlace {
+    pub(crate) home: CheckoutHome,
+    /// Instead of the run's id.
+    pub(crate) name: String,
+    /// The project at whose path the folders are seen.
+    pub(crate) project: Git,
+}
+
+/// A folder in which sessions work.
+#[derive(Debug)]
+pub(crate) struct RunWorkspace {
+    pub(crate) checkout: Checkout,
+}
+
+impl RunPlaces {
+    /// Places that the caller has chosen.
+    pub(crate) fn given(place: GivenPlace) -> Self {
+        RunPlaces {
+            given: Some(place),
+            ..RunPlaces::default()
+        }
+    }
+
+    /// The workspace of a run, as it was left, or empty.
+    pub(crate) fn workspace(&self, git: &Git, run_id: &str, tip: &str) -> Result<Rc<RunWorkspace>> {
+        if let Some(open) = self.workspaces.borrow().get(run_id) {
+            return Ok(open.clone());
+        }
+        let checkout = self.open(git, WORKSPACES, run_id, tip)?;
+        let opened = Rc::new(RunWorkspace { checkout });
+        let mut known = self.workspaces.borrow_mut();
+        known.insert(run_id.to_owned(), opened.clone());
+        Ok(opened)
+    }
+
+    /// The clean checkout that is kept for a run, as it was left, or empty.
+    pub(crate) fn verdicts(&self, git: &Git, run_id: &str, tip: &str) -> Result<Rc<Checkout>> {
+        if let Some(open) = self.verdicts.borrow().get(run_id) {
+            return Ok(open.clone());
+        }
+        let opened = Rc::new(self.open(git, VERDICTS, run_id, tip)?);
+        let mut known = self.verdicts.borrow_mut();
+        known.insert(run_id.to_owned(), opened.clone());
+        Ok(opened)
+    }
+
+    /// A clean checkout of a commit, for once.
+    pub(crate) fn clean_checkout(
+        &self,
+        git: &Git,
+        run_id: &str,
+        commit: &str,
+    ) -> Result<CleanCheckout> {
+        let (home, _) = self.home(git, run_id, commit)?;
+        home.clean_checkout(&self.user_project(git), self.source(git)?, commit)
+    }
+
+    /// Removes the folders of a run that has ended.
+    pub(crate) fn remove(&self, git: &Git, run_id: &str, tip: &str) -> Result<()> {
+        self.workspaces.borrow_mut().remove(run_id);
+        self.verdicts.borrow_mut().remove(run_id);
+        let (home, name) = self.home(git, run_id, tip)?;
+        for kind in [WORKSPACES, VERDICTS] {
+            home.remove_checkout((kind, &name), &Cancel::new()?, LIMIT)?;
+        }
+        Ok(())
+    }
+
+    /// The project that the user works in: the one of these runs, or the fleet's.
+    pub(crate) fn user_project(&self, git: &Git) -> Git {
+        let given = self.given.as_ref().map(|given| &given.project);
+        given.unwrap_or(git).clone()
+    }
+
+    /// The repository for calls that look at the user's checkout (see [`Git::without_filters`]).
+    pub(crate) fn quiet_git(&self, git: &Git) -> Result<Git> {
+        if let Some(known) = &*self.quiet_git.borrow()
+            && known.root() == git.root()
+        {
+            return Ok(known.clone());
+        }
+        let quiet = git.without_filters()?;
+        *self.quiet_git.borrow_mut() = Some(quiet.clone());
+        Ok(quiet)
+    }
+
+    /// Keeps in mind where the references of a run stood a moment ago.
+    pub(crate) fn note_refs(&self, run_id: &str, refs: RunRefs) {
+        *self.seen_refs.borrow_mut() = Some((run_id.to_owned(), refs));
+    }
+
+    /// The same, once.
+    pub(crate) fn take_refs(&self, run_id: &str) -> Option<RunRefs> {
+        let seen = self.seen_refs.borrow_mut().take();
+        seen.filter(|(of, _)| of == run_id).map(|(_, refs)| refs)
+    }
+
+    /// Whether the user's checkout was last seen behind its run.
+    pub(crate) fn was_behind(&self) -> bool {
+        self.is_behind.get()
+    }
+
+    /// Takes note of that.
+    pub(crate) fn note_behind(&self, is_behind: bool) {
+        self.is_behind.set(is_behind);
+    }
+
+    fn open(&self, git: &Git, kind: &str, run_id: &str, tip: &str) -> Result<Checkout> {
+        let (home, name) = self.home(git, run_id, tip)?;
+        // A fleet's task run is not seen where it lies, but where its project does.
+        let seen = self.given.as_ref().map_or(git, |given| &given.project);
+        let mut checkout = home.open(seen, (kind, &name), self.source(git)?)?;
+        checkout.closed.push(git.root().to_owned());
+        Ok(checkout)
+    }
+
+    fn home(&self, git: &Git, run_id: &str, tip: &str) -> Result<(CheckoutHome, String)> {
+        if let Some(given) = &self.given {
+            return Ok((given.home.clone(), given.name.clone()));
+        }
+        let text = git.file_at(tip, paths::CONFIG)?.unwrap_or_default();
+        let config = Config::parse(&String::from_utf8_lossy(&text)).unwrap_or_default();
+        let home = CheckoutHome::of_project(git, &config)?;
+        Ok((home, run_id.to_owned()))
+    }
+
+    /// The same for all folders: what the project's repository says changes rarely.
+    fn source(&self, git: &Git) -> Result<BorrowedRepo> {
+        if let Some(source) = &*self.source.borrow() {
+            return Ok(source.clone());
+        }
+        let source = BorrowedRepo::of(git)?;
+        *self.source.borrow_mut() = Some(source.clone());
+        Ok(source)
+    }
+}
+
+impl RunWorkspace {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.checkout.path()
+    }
+
+    /// Makes the files those of a commit; what git ignores stays for the agent.
+    pub(crate) fn bring_to(&self, commit: &str) -> Result<()> {
+        self.checkout.tree.bring_to(commit, KeptFiles::Ignored)
+    }
+
+    /// The folder in which a session finds what only it needs, and leaves its report.
+    pub(crate) fn session_folder(&self, run_id: &str, iter: u32) -> PathBuf {
+        self.checkout.project.iteration(run_id, iter)
+    }
+
+    /// Clears away what an earlier session left for the runner, and writes `.git` anew.
+    pub(crate) fn begin_session(
+        &self,
+        run_id: &str,
+        iter: u32,
+        branch: &str,
+        tip: &str,
+    ) -> Result<()> {
+        let project = &self.checkout.project;
+        let iterations = project.iterations();
+        if files::remove_if_there(&iterations).is_err() {
+            file_image::open_folders(&iterations);
+            files::remove_if_there(&iterations)?;
+        }
+        files::make_local_folder(&iterations)?;
+        files::make_folder(&self.session_folder(run_id, iter))?;
+        files::make_folder(&project.root().join(paths::NODES_DIR))?;
+        self.checkout.tree.write_git(Some(branch), tip)
+    }
+}

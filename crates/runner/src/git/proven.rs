@@ -1,0 +1,119 @@
+//! Files of commits whose content is compared with its name: git itself does not.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::{Git, SUBMODULE, parse_tree_listing, split_nul};
+use crate::error::{Error, ErrorCode, Result};
+use crate::step::protected_files::blob_name;
+
+/// Larger files are read when they are needed.
+const SMALL_FILE: u64 = 64 << 10;
+
+/// A file of a commit.
+#[derive(Clone, Debug)]
+pub(crate) enum CommittedFile {
+    /// This.
+    Content(Vec<u8>),
+    /// The object of this name.
+    Large(String),
+}
+
+impl Git {
+    /// The bytes of a file in a commit, if it is there; refused where they are not what their name
+    /// says.
+    pub(crate) fn proven_file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        let listing = self.read(&["ls-tree", "-z", commit, "--", path])?;
+        let entry = parse_tree_listing(&listing).pop();
+        let Some(entry) = entry.filter(|entry| entry.mode != SUBMODULE) else {
+            return Ok(None);
+        };
+        let bytes = self.read(&["cat-file", "blob", &entry.oid])?;
+        if blob_name(&bytes, entry.oid.len()) == entry.oid {
+            return Ok(Some(bytes));
+        }
+        Err(not_its_name(path, commit))
+    }
+
+    /// The files of a commit below a folder; refused where one is not what its name says.
+    pub(crate) fn files_below(
+        &self,
+        commit: &str,
+        folder: &str,
+    ) -> Result<BTreeMap<PathBuf, CommittedFile>> {
+        let args = [
+            "ls-tree",
+            "-r",
+            "-l",
+            "-z",
+            "--full-tree",
+            commit,
+            "--",
+            folder,
+        ];
+        let listing = self.read(&args)?;
+        let mut found = BTreeMap::new();
+        let mut small = Vec::new();
+        for record in split_nul(&listing) {
+            // "100644 blob 0123…      42\tpath"
+            let Some(entry) = parse_tree_listing(record).pop() else {
+                continue;
+            };
+            let head = record
+                .split(|byte| *byte == b'\t')
+                .next()
+                .unwrap_or_default();
+            let size = String::from_utf8_lossy(head);
+            let size: u64 = size
+                .rsplit(' ')
+                .next()
+                .and_then(|it| it.parse().ok())
+                .unwrap_or(0);
+            if entry.mode == SUBMODULE {
+                continue;
+            }
+            if size > SMALL_FILE {
+                found.insert(entry.path, CommittedFile::Large(entry.oid));
+            } else {
+                small.push(entry);
+            }
+        }
+        let input: String = small.iter().flat_map(|entry| [&*entry.oid, "\n"]).collect();
+        let args = ["cat-file", "--batch"];
+        let output = self.ask_with(&args, input.as_bytes())?.unwrap_or_default();
+        let mut rest = output.as_slice();
+        for entry in small {
+            // "0123… blob 5\nhello\n"
+            let content = rest.iter().position(|byte| *byte == b'\n').and_then(|end| {
+                let head = std::str::from_utf8(&rest[..end]).ok()?;
+                let size: usize = head.rsplit_once(' ')?.1.parse().ok()?;
+                let content = rest.get(end + 1..end + 1 + size)?;
+                rest = rest.get(end + 2 + size..)?;
+                Some(content)
+            });
+            let proven = content.filter(|bytes| blob_name(bytes, entry.oid.len()) == entry.oid);
+            let Some(bytes) = proven else {
+                return Err(not_its_name(&entry.path.display().to_string(), commit));
+            };
+            found.insert(entry.path, CommittedFile::Content(bytes.to_vec()));
+        }
+        Ok(found)
+    }
+
+    /// The content of such a file; refused where it is not what its name says.
+    pub(crate) fn proven_blob(&self, oid: &str) -> Result<Vec<u8>> {
+        let bytes = self.read(&["cat-file", "blob", oid])?;
+        if blob_name(&bytes, oid.len()) == oid {
+            return Ok(bytes);
+        }
+        Err(not_its_name("a file", oid))
+    }
+}
+
+fn not_its_name(path: &str, commit: &str) -> Error {
+    Error::new(
+        ErrorCode::Git,
+        format!("{path} in commit {commit} is not what its name says"),
+    )
+    .hint("`git fsck` names what is broken; restore the repository from a clone or a backup")
+}

@@ -1,0 +1,242 @@
+//! What `init` chooses for a project, with the reasons.
+
+use std::path::{Path, PathBuf};
+
+use runner_core::config::{self, BackendKind, Config, NewProject};
+
+use super::setup::{SetupGuess, SetupInput};
+use super::{InitOptions, detect, earlier, keep, package, parse_backend, setup, split_words};
+use crate::error::Result;
+use crate::git::Git;
+use crate::step::containment::Containment;
+
+/// The config, and its most important parts with the reasons for them.
+pub(super) struct InitChoice {
+    pub(super) setup: (Vec<String>, String),
+    pub(super) include: Vec<String>,
+    pub(super) guard: (Vec<String>, String),
+    pub(super) keep: Vec<String>,
+    pub(super) backend: (String, String),
+    pub(super) protected: Vec<String>,
+    pub(super) watched: Vec<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) config: Config,
+    /// The file.
+    pub(super) text: Vec<u8>,
+}
+
+/// A guard that was found, and the folder of the package that it checks, from the root.
+struct FoundGuard {
+    folder: PathBuf,
+    argv: Vec<String>,
+    why: String,
+    is_guessed: bool,
+}
+
+impl InitChoice {
+    /// What an earlier run has.
+    pub(super) fn of_run(earlier: &earlier::EarlierRun) -> Self {
+        let why = format!("as in run {}", earlier.run_id);
+        let config = earlier.config.clone();
+        let backend = config.executor.backend.as_str().to_owned();
+        InitChoice {
+            setup: (config.workspace.setup.clone(), why.clone()),
+            include: config.workspace.include.clone(),
+            guard: (config.guard.command.clone(), why.clone()),
+            keep: config.guard.keep.clone(),
+            backend: (backend, why),
+            protected: config.guard.protected.clone(),
+            watched: config.guard.watched.clone(),
+            notes: Vec::new(),
+            config,
+            text: earlier.text.clone().into_bytes(),
+        }
+    }
+
+    /// The guard's program, where it is not there and setup does not make it.
+    pub(super) fn missing_program(&self, root: &Path) -> Option<String> {
+        let program = self.guard.0.first()?;
+        let is_made = program.contains('/') && !self.setup.0.is_empty();
+        (!is_made && !detect::is_there(root, program)).then(|| program.clone())
+    }
+
+    /// What was asked for, else what the project looks like, from where `init` was called.
+    pub(super) fn of_project(root: &Path, start: &Path, options: &InitOptions) -> Result<Self> {
+        let git = Git::open(root).ok();
+        let found = find_guard(root, start, git.as_ref(), options)?;
+        let (backend, backend_why) = match &options.backend {
+            Some(name) => (parse_backend(name)?, "as you said".to_owned()),
+            None => detect::backend(|program| detect::is_there(root, program)),
+        };
+        let input = SetupInput {
+            root,
+            git: git.as_ref(),
+            folder: &found.folder,
+            guard: &found.argv,
+            may_change_guard: found.is_guessed,
+            has_mounts: has_mounts(),
+        };
+        let SetupGuess {
+            setup: (setup, setup_why),
+            include,
+            guard: through_environment,
+            notes,
+        } = setup::propose(&input);
+        let keep = keep::guess(&input);
+        let own = through_environment.as_ref().unwrap_or(&found.argv);
+        // A guard that was asked for is started from the root.
+        let guard = if found.is_guessed {
+            package::in_folder(&found.folder, own)
+        } else {
+            own.clone()
+        };
+        let guards = if found.is_guessed {
+            found.folder.as_path()
+        } else {
+            Path::new("")
+        };
+        let protected = below(guards, detect::protected(&found.argv));
+        let watched = below(&found.folder, detect::watched(&root.join(&found.folder)));
+        let project = NewProject {
+            setup: &setup,
+            include: &include,
+            guard: &guard,
+            protected: &protected,
+            watched: &watched,
+            keep: &keep,
+            backend,
+            command: &[],
+        };
+        let text = config::template(project);
+        // The agent's command may be missing yet; for a first try it is not needed.
+        let for_try = NewProject {
+            backend: BackendKind::Codex,
+            ..project
+        };
+        let config = Config::parse(&config::template(for_try)).unwrap_or_default();
+        Ok(InitChoice {
+            setup: (setup, setup_why),
+            include,
+            guard: (guard, found.why),
+            keep,
+            backend: (backend.as_str().to_owned(), backend_why),
+            protected,
+            watched,
+            notes,
+            config,
+            text: text.into_bytes(),
+        })
+    }
+}
+
+/// The guard that was asked for, that of the package that `start` is in, that of the root, or
+/// that of the only package below it.
+fn find_guard(
+    root: &Path,
+    start: &Path,
+    git: Option<&Git>,
+    options: &InitOptions,
+) -> Result<FoundGuard> {
+    let around = package::around(root, start);
+    if let Some(line) = &options.guard {
+        return Ok(FoundGuard {
+            folder: around.unwrap_or_default(),
+            argv: split_words(line)?,
+            why: "as you said".to_owned(),
+            is_guessed: false,
+        });
+    }
+    let in_folder = |folder: PathBuf| {
+        let (argv, why) = detect::found(&root.join(&folder))?;
+        let argv = as_locked(root, &folder, argv);
+        let why = if folder.as_os_str().is_empty() {
+            why
+        } else {
+            format!("in {}: {why}", folder.display())
+        };
+        Some(FoundGuard {
+            folder,
+            argv,
+            why,
+            is_guessed: true,
+        })
+    };
+    let here = around
+        .and_then(in_folder)
+        .or_else(|| in_folder(PathBuf::new()));
+    let found = here.or_else(|| {
+        // Where the root says nothing, and only one package below it does.
+        let below = git.filter(|_| !package::is_package(root));
+        let folders = below.map(package::tracked).unwrap_or_default();
+        let mut guards = folders.into_iter().filter_map(in_folder);
+        let only = guards.next()?;
+        guards.next().is_none().then_some(only)
+    });
+    Ok(found.unwrap_or_else(|| {
+        let (argv, why) = detect::guard(root, |program| detect::is_there(root, program));
+        FoundGuard {
+            folder: PathBuf::new(),
+            argv,
+            why,
+            is_guessed: true,
+        }
+    }))
+}
+
+/// A guard of a package whose lock file lies in a folder above it: started by what wrote that.
+fn as_locked(root: &Path, folder: &Path, argv: Vec<String>) -> Vec<String> {
+    let is_above = |name: &str| {
+        let above = folder.ancestors().skip(1);
+        above
+            .into_iter()
+            .any(|above| root.join(above).join(name).is_file())
+    };
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let line = match words.as_slice() {
+        ["npm", "test"] if is_above("pnpm-lock.yaml") => "pnpm test",
+        ["npm", "test"] if is_above("yarn.lock") => "yarn test",
+        ["python3", "-m", "pytest"] if is_above("uv.lock") => "uv run pytest",
+        ["python3", "-m", "pytest"] if is_above("poetry.lock") => "poetry run pytest",
+        _ => return argv,
+    };
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// Globs of a package as they are from the root.
+fn below(folder: &Path, globs: Vec<String>) -> Vec<String> {
+    if folder.as_os_str().is_empty() {
+        return globs;
+    }
+    let globs = globs.iter().map(|glob| folder.join(glob));
+    globs.map(|glob| glob.display().to_string()).collect()
+}
+
+/// Whether children see their checkout at the project's own path here.
+fn has_mounts() -> bool {
+    Containment::choose(&Config::default()).is_ok_and(|it| it.has_mounts())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_below_a_lock_file() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (lock, line, expected) in [
+            ("pnpm-lock.yaml", "npm test", "pnpm test"),
+            ("yarn.lock", "npm test", "yarn test"),
+            ("package-lock.json", "npm test", "npm test"),
+            ("uv.lock", "python3 -m pytest", "uv run pytest"),
+            ("poetry.lock", "python3 -m pytest", "poetry run pytest"),
+            ("uv.lock", "make test", "make test"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            std::fs::write(root.path().join(lock), "").unwrap();
+            let below = as_locked(root.path(), Path::new("packages/a"), words(line));
+            assert_eq!(below.join(" "), expected, "{lock}");
+            let here = as_locked(root.path(), Path::new(""), words(line));
+            assert_eq!(here.join(" "), line, "{lock}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Setup and guard tried once, so that what is missing shows before the first session does.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use runner_core::config::Config;
+use runner_core::paths;
+use runner_core::text::cut_front;
+
+use super::InitReport;
+use crate::checkout::trial::{self, GuardTrial, TrialEnd};
+use crate::checkout::{CleanCheckout, missing_variable};
+use crate::error::{Error, ErrorCode, Result};
+use crate::files;
+use crate::git::Git;
+use crate::run_context::RunContext;
+use crate::step::containment::Containment;
+
+/// Nobody waits longer for a first look.
+const LIMIT_SECS: u64 = 600;
+
+/// How much of an output is shown.
+const TAIL: usize = 2000;
+
+/// So many files with secrets are tried, each with setup and guard.
+const MAX_SECRETS: usize = 3;
+
+/// What setup and guard did in a clean checkout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitTrial {
+    /// How it ended.
+    pub end: InitTrialEnd,
+    /// How long the guard took.
+    pub duration_ms: u64,
+    /// The end of what was printed.
+    pub output_tail: String,
+    /// What to do, where it is not green.
+    pub hint: Option<String>,
+    /// Files that were added to `[workspace] include`, because only with them it is green.
+    pub included: Vec<String>,
+}
+
+/// How a first try ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InitTrialEnd {
+    /// The guard passes.
+    Green,
+    /// It ran and gave this exit code.
+    Red(i32),
+    /// It did not end in time: after so many seconds.
+    TimedOut(u64),
+    /// It could not run; a lowercase fragment says why.
+    CannotRun(String),
+    /// Nothing was tried; a lowercase fragment says why.
+    Skipped(String),
+}
+
+impl InitTrialEnd {
+    /// The word in `--json`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            InitTrialEnd::Green => "green",
+            InitTrialEnd::Red(_) | InitTrialEnd::TimedOut(_) => "red",
+            InitTrialEnd::CannotRun(_) => "cannot_run",
+            InitTrialEnd::Skipped(_) => "skipped",
+        }
+    }
+}
+
+impl InitTrial {
+    fn without_output(end: InitTrialEnd, hint: Option<String>) -> Self {
+        InitTrial {
+            end,
+            duration_ms: 0,
+            output_tail: String::new(),
+            hint,
+            included: Vec::new(),
+        }
+    }
+}
+
+/// Tries setup and guard at HEAD in a clean checkout, after [`super::init`]. What it finds is no
+/// error, only an interrupt is. Where a file with secrets alone makes the difference, it is added
+/// to the config.
+pub fn try_out(report: &InitReport, context: &mut RunContext<'_>) -> Result<InitTrial> {
+    match try_at_head(report, context) {
+        Err(error) if error.code == ErrorCode::Interrupted => Err(Error::new(
+            ErrorCode::Interrupted,
+            "interrupted while setup and guard were tried; the files of .runner/ are written",
+        )
+        .hint("`runner doctor --run-guard` tries the guard at any time")),
+        Err(error) => Ok(InitTrial::without_output(
+            InitTrialEnd::CannotRun(error.message),
+            error.hint,
+        )),
+        tried => tried,
+    }
+}
+
+fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<InitTrial> {
+    let git = Git::open(&report.root)?;
+    let Some(commit) = git.commit_of("HEAD")? else {
+        let why = "the repository has no commit yet".to_owned();
+        return Ok(InitTrial::without_output(InitTrialEnd::Skipped(why), None));
+    };
+    let config = &report.config;
+    let (trial, mut found) = once(&git, &commit, config, context)?;
+    if found.end == InitTrialEnd::Green {
+        return Ok(found);
+    }
+    for secret in secrets(&git).into_iter().take(MAX_SECRETS) {
+        let mut with = config.clone();
+        with.workspace.include.push(secret.clone());
+        let (_, with_it) = once(&git, &commit, &with, context)?;
+        if with_it.end == InitTrialEnd::Green {
+            add_to_include(&report.root, &with.workspace.include)?;
+            return Ok(InitTrial {
+                included: vec![secret],
+                ..with_it
+            });
+        }
+    }
+    found.hint = Some(remedy(&git, config, &trial));
+    Ok(found)
+}
+
+fn once(
+    git: &Git,
+    commit: &str,
+    config: &Config,
+    context: &mut RunContext<'_>,
+) -> Result<(GuardTrial, InitTrial)> {
+    let containment = Containment::choose(config)?;
+    let checkout = CleanCheckout::of(git, config, commit)?;
+    let limit_secs = config.iteration_timeout_secs.min(LIMIT_SECS);
+    let limit = Duration::from_secs(limit_secs);
+    let contained = containment.is_on().then_some(&containment);
+    let command = &config.guard.command;
+    let trial = trial::run(&checkout, command, config, contained, limit, context)?;
+    let text = String::from_utf8_lossy(&trial.log);
+    let found = InitTrial {
+        end: end_of(&trial.end, limit_secs),
+        duration_ms: trial.duration_ms,
+        output_tail: cut_front(text.trim_end(), TAIL).into_owned(),
+        hint: None,
+        included: Vec::new(),
+    };
+    Ok((trial, found))
+}
+
+fn end_of(end: &TrialEnd, limit_secs: u64) -> InitTrialEnd {
+    match end {
+        TrialEnd::Exited(0) => InitTrialEnd::Green,
+        // What a shell says of a program that it cannot start or find.
+        TrialEnd::Exited(code @ (126 | 127)) => InitTrialEnd::CannotRun(format!(
+            "gave exit {code}: a program of it is not there, or cannot be started"
+        )),
+        TrialEnd::Exited(code) => InitTrialEnd::Red(*code),
+        TrialEnd::TimedOut => InitTrialEnd::TimedOut(limit_secs),
+        TrialEnd::NotStarted(why) => InitTrialEnd::CannotRun(why.clone()),
+    }
+}
+
+/// What to do about a guard that is not green.
+fn remedy(git: &Git, config: &Config, trial: &GuardTrial) -> String {
+    if let Some(variables) = missing_variable::remedy_for(&trial.log, config) {
+        return variables;
+    }
+    let lacking: Vec<String> = trial::lacking_under(git, config)
+        .into_iter()
+        .filter(|name| !is_production(Path::new(name)))
+        .collect();
+    let fresh = if lacking.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "; the checkout lacks {} of yours: [workspace] setup makes, include copies",
+            trial::some_of(&lacking)
+        )
+    };
+    match &trial.end {
+        TrialEnd::NotStarted(why) if why.starts_with("cannot run: setup") => {
+            format!("correct [workspace] setup in .runner/state/config.toml{fresh}")
+        }
+        TrialEnd::NotStarted(_) | TrialEnd::Exited(126 | 127) => {
+            format!("install what it needs, or name another [guard] command{fresh}")
+        }
+        TrialEnd::TimedOut => "make it faster: every leaf that is done waits for it".to_owned(),
+        TrialEnd::Exited(_) => {
+            format!("fix it, unless that is the goal: no leaf passes until it is green{fresh}")
+        }
+    }
+}
+
+/// Ignored files of the checkout that hold settings, and perhaps secrets, the plainest first.
+fn secrets(git: &Git) -> Vec<String> {
+    let mut found: Vec<PathBuf> = git
+        .ignored()
+        .unwrap_or_default()
+        .into_iter()
+        .map(PathBuf::from)
+        .filter(|path| is_secret(path) && git.root().join(path).is_file())
+        .collect();
+    found.sort_by_key(|path| (path.components().count(), path.as_os_str().len()));
+    let shown = found.iter().map(|path| path.display().to_string());
+    shown.collect()
+}
+
+/// Whether a name is that of a file with settings which is not for production.
+fn is_secret(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_example = [".example", ".sample", ".template", ".dist"]
+        .iter()
+        .any(|ending| name.ends_with(ending));
+    (name == ".env" || name.starts_with(".env.")) && !is_example && !is_production(path)
+}
+
+fn is_production(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.to_lowercase();
+    name.starts_with(".env") && (name.contains("prod") || name.contains("live"))
+}
+
+/// Writes another list into the config that was just written.
+fn add_to_include(root: &Path, include: &[String]) -> Result<()> {
+    let path = root.join(paths::CONFIG);
+    let text = std::fs::read_to_string(&path).map_err(|error| files::at(&path, error))?;
+    Ok(files::write_whole(
+        &path,
+        with_include(&text, include).as_bytes(),
+    )?)
+}
+
+/// The text of a config with another list of what is copied.
+fn with_include(text: &str, include: &[String]) -> String {
+    let list: Vec<String> = include.iter().map(|glob| format!("{glob:?}")).collect();
+    let line = format!("include = [{}]", list.join(", "));
+    let mut is_workspace = false;
+    let lines = text.lines().map(|old| {
+        if old.starts_with('[') {
+            is_workspace = old == "[workspace]";
+        }
+        if is_workspace && old.starts_with("include = ") {
+            line.as_str()
+        } else {
+            old
+        }
+    });
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_with_secrets() {
+        for (path, expected) in [
+            (".env", true),
+            (".env.local", true),
+            (".env.test", true),
+            ("web/.env", true),
+            (".env.production", false),
+            (".env.production.local", false),
+            (".env.prod", false),
+            (".env.PROD.eu", false),
+            (".env.live", false),
+            (".env.example", false),
+            (".envrc", false),
+            ("env", false),
+        ] {
+            assert_eq!(is_secret(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_list_in_the_config() {
+        let text =
+            "include = 1\n[workspace]\n# x\ninclude = []\nroot = \"\"\n[guard]\ninclude = []\n";
+        assert_eq!(
+            with_include(text, &[".env".to_owned()]),
+            "include = 1\n[workspace]\n# x\ninclude = [\".env\"]\nroot = \"\"\n[guard]\ninclude = []\n"
+        );
+    }
+}
