@@ -55,8 +55,9 @@ letters, digits, `.`, `_` or `-`. Children are worked on by `order`, then by `id
 ## Files that are not yours
 
 - The runner's: {owned}. Earlier lines of assumptions.md and questions.md stay, too.
-- Git's configuration and hooks. Do not switch, reset or rewrite the branch, and make no second repository \
-inside this one; commits of your own are fine.
+- Submodules, and git: only the files that you leave count, and the runner commits them. You may use git here as \
+you like; what you commit, stash or switch to is thrown away. Make no second repository inside this one.
+- Files that git ignores are not in the commit that the guard judges.
 - Keys, passwords and `.env` files: add none.",
         attempt = input.attempt,
         max_attempts = input.max_attempts,
