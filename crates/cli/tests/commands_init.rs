@@ -85,7 +85,7 @@ fn makes_exactly_this_layout() {
     }
     assert_eq!(
         repo.read(".runner/.gitattributes"),
-        "* -text -filter -diff\n"
+        "* -text !eol -ident -filter !working-tree-encoding -diff\n"
     );
     assert_eq!(repo.read(".runner/state/assumptions.md"), "");
     assert_eq!(repo.read(".runner/state/questions.md"), "");

@@ -73,17 +73,28 @@ impl IndexedTree {
     pub(crate) fn bring_to(&self, commit: &str, kept: KeptFiles<'_>) -> Result<()> {
         // First: what was checked out before may be in the repository no more.
         self.git.set_head(commit)?;
+        // Then what is of no commit: attributes among it would change how files are written.
+        if self.remove_others(kept).is_err() {
+            self.start_over()?;
+        }
         let reset = ["read-tree", "--reset", "-u", commit];
         if let Err(error) = self.git.write(&reset) {
             if error.code != ErrorCode::Git {
                 return Err(error);
             }
-            // Folders that nobody may write to, or an index that a crash left half written.
-            file_image::open_folders(self.folder());
-            files::remove_if_there(&self.index())?;
+            self.start_over()?;
             self.git.write(&reset)?;
         }
-        self.remove_others(kept)
+        Ok(())
+    }
+
+    /// Removes everything: what git cannot remove, and an index that a crash left half written.
+    fn start_over(&self) -> Result<()> {
+        file_image::open_folders(self.folder());
+        for entry in std::fs::read_dir(self.folder())?.flatten() {
+            files::remove_if_there(&entry.path())?;
+        }
+        Ok(files::remove_if_there(&self.index())?)
     }
 
     /// Removes what is not of the commit, whatever ignore rules say.

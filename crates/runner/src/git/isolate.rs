@@ -24,6 +24,10 @@ use crate::files;
 /// project: these are mounted there, or found through its `info/alternates`.
 const BORROWED: &str = "borrowed";
 
+/// Over any attributes that lie in the folder: the runner's own files are committed byte for byte.
+const OWN_ATTRIBUTES: &str =
+    "/.runner/** -text !eol -ident !filter !working-tree-encoding -diff -merge\n";
+
 /// Where a folder with objects names others.
 const ALTERNATES: &str = "info/alternates";
 
@@ -127,12 +131,13 @@ impl BorrowedRepo {
         fs::write(git_dir.join("config"), &self.isolated_config)?;
         put(&git_dir.join("shallow"), self.shallow.as_deref())?;
         put(&git_dir.join("info/exclude"), self.exclude.as_deref())?;
+        fs::write(git_dir.join("info/attributes"), OWN_ATTRIBUTES)?;
         Ok(Git {
             root: folder.to_owned(),
             git_dir: git_dir.to_owned(),
             common_dir: git_dir.to_owned(),
             objects: self.own_objects(),
-            filters_off: None,
+            drivers_off: None,
             submodules: RefCell::new(None),
         })
     }

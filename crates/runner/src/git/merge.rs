@@ -78,7 +78,7 @@ impl Git {
     }
 
     fn merge_tree(&self, ours: &str, theirs: &str) -> Result<GitMergeOutcome> {
-        let mut command = self.command(GitAccess::Write);
+        let mut command = self.without_filters()?.command(GitAccess::Write);
         command.args(["merge-tree", "--write-tree", "-z", "--name-only"]);
         command.args(["--no-messages", ours, theirs]);
         let described = describe(&command);

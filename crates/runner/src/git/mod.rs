@@ -7,6 +7,7 @@
 
 mod borrow;
 mod call;
+mod drivers;
 mod export;
 mod folder;
 mod history;
@@ -54,8 +55,8 @@ pub struct Git {
     /// Where objects are, if not in the git folder: then nothing but the config there counts
     /// (see [`isolate`]).
     objects: Option<PathBuf>,
-    /// No filter driver runs but that of Git LFS (see [`Git::without_filters`]).
-    filters_off: Option<Arc<Vec<OsString>>>,
+    /// Settings that keep programs of the user's from running (see [`drivers`]).
+    drivers_off: Option<Arc<Vec<(OsString, OsString)>>>,
     /// The submodules of the commit that was last looked through.
     submodules: RefCell<Option<Vec<PathBuf>>>,
 }
@@ -118,48 +119,9 @@ impl Git {
             git_dir: canonical(git_dir),
             common_dir: canonical(common_dir),
             objects: None,
-            filters_off: None,
+            drivers_off: None,
             submodules: RefCell::new(None),
         })
-    }
-
-    /// The same repository for calls that read or write files of its work tree which an agent may
-    /// have written: a filter driver of the user's could run what lies there.
-    pub(crate) fn without_filters(&self) -> Result<Git> {
-        let filters = self.filters()?;
-        let mut keys = Vec::new();
-        for driver in settings::foreign_drivers(&filters) {
-            for setting in ["clean", "smudge", "process", "required"] {
-                let mut key = OsString::from("filter.");
-                key.push(OsStr::from_bytes(driver));
-                key.push(".");
-                key.push(setting);
-                keys.push(key);
-            }
-        }
-        let mut git = self.clone();
-        git.filters_off = (!keys.is_empty()).then(|| Arc::new(keys));
-        Ok(git)
-    }
-
-    /// Whether a file is meant for a filter driver that does not run here.
-    pub(crate) fn lacks_filter(&self, path: &Path) -> Result<bool> {
-        let Some(keys) = &self.filters_off else {
-            return Ok(false);
-        };
-        let args: [&OsStr; 5] = [
-            "check-attr".as_ref(),
-            "-z".as_ref(),
-            "filter".as_ref(),
-            "--".as_ref(),
-            path.as_os_str(),
-        ];
-        let answer = self.read(&args)?;
-        let Some(driver) = answer.split(|byte| *byte == 0).nth(2) else {
-            return Ok(false);
-        };
-        let key = [b"filter.", driver, b".clean"].concat();
-        Ok(keys.iter().any(|it| it.as_bytes() == key))
     }
 
     /// Makes a repository with the branch `main` in a folder.
@@ -200,12 +162,12 @@ impl Git {
                 "GIT_OPTIONAL_LOCKS",
                 if access == GitAccess::Read { "0" } else { "1" },
             );
-        if let Some(keys) = &self.filters_off {
-            command.env("GIT_CONFIG_COUNT", keys.len().to_string());
-            for (number, key) in keys.iter().enumerate() {
+        if let Some(settings) = &self.drivers_off {
+            command.env("GIT_CONFIG_COUNT", settings.len().to_string());
+            for (number, (key, value)) in settings.iter().enumerate() {
                 command
                     .env(format!("GIT_CONFIG_KEY_{number}"), key)
-                    .env(format!("GIT_CONFIG_VALUE_{number}"), "");
+                    .env(format!("GIT_CONFIG_VALUE_{number}"), value);
             }
         }
         if let Some(objects) = &self.objects {

@@ -47,7 +47,7 @@ impl Git {
 
     fn work_tree_at(&self, path: &Path) -> Option<WorkTree> {
         let mut git = Git::open(&path.canonicalize().ok()?).ok()?;
-        git.filters_off.clone_from(&self.filters_off);
+        git.drivers_off.clone_from(&self.drivers_off);
         (git.common_dir == self.common_dir).then_some(WorkTree { git, branch: None })
     }
 }

@@ -27,7 +27,7 @@ use choice::InitChoice;
 pub use first_try::{InitTrial, InitTrialEnd, try_out};
 
 const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
-const GITATTRIBUTES: &str = "* -text -filter -diff\n";
+const GITATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding -diff\n";
 
 /// What the caller asks for.
 #[derive(Clone, Debug, Default)]

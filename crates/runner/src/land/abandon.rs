@@ -105,7 +105,9 @@ fn leave(
         .map(|tree| tree.git.root().to_owned());
     let (tip, detach) = destination(git, &base, taken.is_some())?;
     let branch = run.branch();
-    let step = WorkTreeMove::switch(git, (&branch, &run.tip), (&base.branch, &tip));
+    // What is checked out, which may be behind the run.
+    let here = git.commit_of("HEAD")?.unwrap_or_else(|| run.tip.clone());
+    let step = WorkTreeMove::switch(git, (&branch, &here), (&base.branch, &tip));
     let blockers = step.blockers()?;
     if !blockers.is_empty() {
         return Err(Error::new(
@@ -119,7 +121,7 @@ fn leave(
         .hint("move them away first"));
     }
     if detach {
-        git.write(&["checkout", "--quiet", "--detach", &tip, "--"])?;
+        git.check_out(&["--detach", &tip])?;
         return Ok(taken);
     }
     // The branch is there already; only the work tree has to go to it.

@@ -168,7 +168,7 @@ fn enter(project: &Project, context: &mut RunContext<'_>) -> Result<(ProjectLock
     Git::check_version()?;
     Git::open(project.root())?;
     let lock = ProjectLock::take(project)?;
-    let git = Git::open(project.root())?;
+    let git = Git::open(project.root())?.without_scripts()?;
     let mut context = StepContext {
         project,
         git: &git,
@@ -442,7 +442,10 @@ impl Lander<'_> {
             return Ok(None);
         }
         let branch = self.run.branch();
-        let from = (branch.as_str(), self.run.tip.as_str());
+        // What is checked out, which may be behind the run.
+        let here = self.git.commit_of("HEAD")?;
+        let here = here.unwrap_or_else(|| self.run.tip.clone());
+        let from = (branch.as_str(), here.as_str());
         let step = WorkTreeMove::switch(self.git, from, (&self.target.branch, to));
         let blockers = step.blockers()?;
         if blockers.is_empty() {

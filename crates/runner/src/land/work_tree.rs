@@ -96,8 +96,7 @@ impl WorkTreeMove {
         if self.from_branch == self.to_branch {
             return self.go_in(&git.without_filters()?);
         }
-        git.write(&["checkout", "--quiet", &self.to_branch, "--"])
-            .map(drop)
+        git.check_out(&[&self.to_branch])
     }
 
     /// Goes along with its branch, with the repository as it is seen from there, without filters.
@@ -127,6 +126,7 @@ impl WorkTreeMove {
             // The work tree is gone.
             return Ok(());
         };
+        let git = git.without_filters()?;
         if git.common_dir() != repository.common_dir() {
             return Ok(());
         }
@@ -157,8 +157,8 @@ impl WorkTreeMove {
         if there {
             git.write(&["read-tree", "--reset", "-u", &to]).map(drop)
         } else {
-            git.write(&["checkout", "--quiet", "--force", &self.to_branch, "--"])
-                .map(drop)
+            // Half written files of its own are overwritten; what is ignored and foreign was found.
+            git.check_out(&["--force", &self.to_branch])
         }
     }
 

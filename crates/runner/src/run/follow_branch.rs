@@ -228,7 +228,22 @@ fn follow_from(
         return Ok(moved);
     }
     for (step, tree) in landing.moves.iter().zip(&holders) {
-        step.go_in(&tree.git)?;
+        if let Err(error) = step.go_in(&tree.git) {
+            let looked = ["not uptodate", "would be overwritten", "Cannot merge"];
+            if !looked.iter().any(|words| error.message.contains(words)) {
+                return Err(error);
+            }
+            // Git looks before it writes: something is in the way that could not be seen, such as
+            // a change that flags hide.
+            let orders = format!(
+                "update {} {from} {to}\nupdate {} {from}\n",
+                full_name(&landing.target),
+                refs::mark_ref(run_id)
+            );
+            git.update_refs("runner: not followed", &orders)?;
+            crate::files::remove_if_there(&pending)?;
+            return Ok(FollowOutcome::Behind(vec![error.message]));
+        }
     }
     crate::files::remove_if_there(&pending)?;
     Ok(FollowOutcome::UpToDate)

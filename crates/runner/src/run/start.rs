@@ -74,7 +74,7 @@ pub fn start(
     Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
     let containment = ContainmentChoice::default();
-    let git = Git::open(project.root())?;
+    let git = Git::open(project.root())?.without_scripts()?;
     {
         let mut context = StepContext {
             project,
@@ -461,15 +461,13 @@ impl Begin<'_, '_> {
                 self.run_id
             )));
         }
-        self.git
-            .write(&["checkout", "--quiet", self.branch])
-            .map_err(|error| {
-                Error::new(
-                    ErrorCode::Identity,
-                    format!("{words}, but it cannot be checked out: {}", error.message),
-                )
-                .hint("for a new run: remove the id from .runner/GOAL.md")
-            })?;
+        self.git.check_out(&[self.branch]).map_err(|error| {
+            Error::new(
+                ErrorCode::Identity,
+                format!("{words}, but it cannot be checked out: {}", error.message),
+            )
+            .hint("for a new run: remove the id from .runner/GOAL.md")
+        })?;
         Ok(self.report(&base, false, false))
     }
 

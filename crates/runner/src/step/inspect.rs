@@ -131,6 +131,9 @@ fn put_in_order(
     let asked = git.ask_status()?;
     let deny = commits::CommitRules::new(config, protected)?;
     let mut status = status_of(git, it, asked)?;
+    if take_hidden_attributes(root, &status, &quarantine)? {
+        status = git.status()?;
+    }
     let mut nested = nested::take(root, protected, &mut status, git, &quarantine)?;
     nested.sort();
     nested.dedup();
@@ -157,6 +160,18 @@ fn put_in_order(
         changed,
         status,
     })
+}
+
+/// Attributes that are in no commit must not decide what is: those that git ignores are taken away.
+/// Whether there were any.
+fn take_hidden_attributes(root: &Path, status: &GitStatus, quarantine: &Path) -> Result<bool> {
+    let is_one = |path: &&PathBuf| path.file_name().is_some_and(|it| it == ".gitattributes");
+    let mut any = false;
+    for path in status.ignored.iter().filter(is_one) {
+        file_image::move_to(root, path, quarantine)?;
+        any = true;
+    }
+    Ok(any)
 }
 
 /// Git's view; what keeps git from looking is cleared away.

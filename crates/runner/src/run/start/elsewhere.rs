@@ -44,7 +44,7 @@ pub(crate) fn take_up(git: &Git, runs: &[KnownRun], stay: bool) -> Result<StartR
     let status = git.status()?;
     check_outside(&status)?;
     if !stay {
-        git.write(&["checkout", "--quiet", &branch, "--"])?;
+        git.check_out(&[&branch])?;
     }
     let base = base_at(git, &run.run_id, &run.tip);
     Ok(StartReport {

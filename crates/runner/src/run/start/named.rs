@@ -32,7 +32,7 @@ pub fn go_to_run(
     Git::open(project.root())?;
     let _lock = ProjectLock::take(project)?;
     let containment = ContainmentChoice::default();
-    let git = Git::open(project.root())?;
+    let git = Git::open(project.root())?.without_scripts()?;
     let mut context = StepContext {
         project,
         git: &git,
@@ -55,7 +55,7 @@ pub fn go_to_run(
         if run.abandoned {
             bring_back(&git, &run, &branch)?;
         }
-        if let Some(note) = aside.go(|| git.write(&["checkout", "--quiet", &branch, "--"]))? {
+        if let Some(note) = aside.go(|| git.check_out(&[&branch]))? {
             context.run.observer.progress(&RunProgress::Note(&note));
         }
         // What was cut off there waited for this.
