@@ -2,10 +2,12 @@
 //! is not touched, the files count as they lie there, and nothing that was planted ever runs.
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
+mod agent_support;
 mod hostile_support;
 
 use std::fs;
 
+use agent_support::contained::with_mechanism;
 use hostile_support::planted::{PLANTED, repo_with_a_filter, with_evil};
 use hostile_support::{
     BIN, add_submodule, assert_never_ran, case, check, finish, linked_to, plant, play_one, repo,
@@ -111,7 +113,7 @@ const DEEDS: &[(&str, &str)] = &[
     ),
     (
         "a sparse checkout",
-        "git sparse-checkout set --cone docs; mkdir -p \"${RUNNER_OUTPUT_PATH%/*}\"",
+        "git sparse-checkout set --cone docs .runner; mkdir -p \"${RUNNER_OUTPUT_PATH%/*}\"",
     ),
     (
         "logs by force",
@@ -136,18 +138,32 @@ fn picture(repo: &TestRepo) -> String {
 
 #[test]
 fn nothing_that_a_session_does_to_git_counts() {
-    let repo = repo();
+    play_deeds(&repo());
+}
+
+#[test]
+fn nor_in_bubblewrap() {
+    play_deeds(&started(with_mechanism("bubblewrap"), |_| {}));
+}
+
+#[test]
+fn nor_under_landlock() {
+    play_deeds(&started(with_mechanism("landlock"), |_| {}));
+}
+
+/// Plays all of them in one run, then a good session.
+fn play_deeds(repo: &TestRepo) {
     let victim = repo.agent_dir().join("victim");
     fs::write(&victim, "untouched").unwrap();
     for (number, (name, deed)) in DEEDS.iter().enumerate() {
-        let before = picture(&repo);
+        let before = picture(repo);
         let head = repo.head();
         let iter = repo.run_state()["next_iter"].as_u64().unwrap();
         let leave = format!(
             "mkdir -p \"${{RUNNER_OUTPUT_PATH%/*}}\"; echo {number} > kept.txt; out retry x"
         );
         repo.agent_at(iter, &format!("{{ {deed}; }} >/dev/null 2>&1\n{leave}"));
-        let (run, json) = step(&repo);
+        let (run, json) = step(repo);
         assert_eq!(json["iter"], iter, "{name}: {}", run.describe());
         let class = json["class"].as_str().unwrap();
         // Going to another commit takes the runner's own files away, which is found out.
@@ -156,41 +172,51 @@ fn nothing_that_a_session_does_to_git_counts() {
             "{name}: {}",
             run.describe()
         );
-        check(&repo, name);
+        check(repo, name);
         assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), head, "{name}");
         assert_eq!(
             repo.git(&["show", "HEAD:kept.txt"]),
             number.to_string(),
             "{name}"
         );
-        assert_eq!(picture(&repo), before, "{name}");
+        assert_eq!(picture(repo), before, "{name}");
         let author = repo.git(&["log", "-1", "--format=%s"]);
         assert!(author.starts_with("chore(loop): run"), "{name}: {author}");
     }
     assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
-    finish(&repo);
+    finish(repo);
 }
 
 #[test]
 fn what_a_session_plants_never_runs() {
-    let repo = repo_with_a_filter();
+    plant_all(&repo_with_a_filter());
+}
+
+#[test]
+fn nor_what_it_plants_in_a_sandbox() {
+    for mechanism in ["bubblewrap", "landlock"] {
+        plant_all(&started(with_mechanism(mechanism), |_| {}));
+    }
+}
+
+fn plant_all(repo: &TestRepo) {
     for (name, _, script) in PLANTED {
-        let before = picture(&repo);
+        let before = picture(repo);
         let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        let script = with_evil(&repo, &format!("mkdir -p .git/hooks .git/info\n{script}"));
+        let script = with_evil(repo, &format!("mkdir -p .git/hooks .git/info\n{script}"));
         repo.agent_at(
             iter,
             &format!("{script}\necho '{name}' > name.txt\nout retry x"),
         );
-        let (run, json) = step(&repo);
+        let (run, json) = step(repo);
         assert_eq!(json["class"], "ok", "{name}: {}", run.describe());
-        check(&repo, name);
-        assert_eq!(picture(&repo), before, "{name}");
+        check(repo, name);
+        assert_eq!(picture(repo), before, "{name}");
         assert_eq!(&repo.git(&["show", "HEAD:name.txt"]), name);
     }
-    finish(&repo);
+    finish(repo);
     repo.runner(&["verify", "root"]).success();
-    assert_never_ran(&repo, "verify");
+    assert_never_ran(repo, "verify");
 }
 
 #[test]

@@ -85,7 +85,11 @@ impl IndexedTree {
             self.start_over()?;
             self.git.write(&reset)?;
         }
-        Ok(())
+        match kept {
+            // What is ignored is known now.
+            KeptFiles::Ignored => self.remove_others(kept),
+            KeptFiles::Only { .. } => Ok(()),
+        }
     }
 
     /// Removes everything: what git cannot remove, and an index that a crash left half written.

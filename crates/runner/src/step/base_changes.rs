@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use runner_core::config::Config;
+use runner_core::paths::is_state_path;
 use serde::{Deserialize, Serialize};
 
 use super::{Iteration, StepContext};
@@ -58,7 +59,7 @@ pub(super) fn without_those_of_base(
     };
     let (exempt, rest): (Vec<_>, Vec<_>) = changed
         .into_iter()
-        .partition(|name| known.changed.contains(name));
+        .partition(|name| known.changed.contains(name) && !is_state_path(name.as_bytes()));
     if !exempt.is_empty() {
         it.notes.push(format!(
             "the guard changes files of the commit that it changed where the run began, too: {}",
