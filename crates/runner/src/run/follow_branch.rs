@@ -213,7 +213,7 @@ fn follow_from(
         refs::mark_ref(run_id)
     );
     if moves.is_empty() {
-        return move_refs(git, &branch, from, &orders);
+        return move_refs(git, &branch, (from, to), &orders);
     }
     let pending = pending_path(project, run_id);
     let landing = PendingLanding {
@@ -222,7 +222,7 @@ fn follow_from(
         moves,
     };
     landing.save_as(&pending)?;
-    let moved = move_refs(git, &landing.target, from, &orders)?;
+    let moved = move_refs(git, &landing.target, (from, to), &orders)?;
     if moved != FollowOutcome::UpToDate {
         crate::files::remove_if_there(&pending)?;
         return Ok(moved);
@@ -250,11 +250,17 @@ fn follow_from(
 }
 
 /// Moves the branch, unless a person has done so a moment ago: first that is taken in.
-fn move_refs(git: &Git, branch: &str, from: &str, orders: &str) -> Result<FollowOutcome> {
+fn move_refs(
+    git: &Git,
+    branch: &str,
+    (from, to): (&str, &str),
+    orders: &str,
+) -> Result<FollowOutcome> {
     match git.update_refs("runner: follow", orders) {
         Ok(()) => Ok(FollowOutcome::UpToDate),
         Err(error) => match git.commit_of(&full_name(branch))? {
             Some(now) if now == from => Err(error),
+            Some(now) if now == to => Ok(FollowOutcome::UpToDate),
             _ => Ok(FollowOutcome::Behind(vec!["new commits on it".to_owned()])),
         },
     }
