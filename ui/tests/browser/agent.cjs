@@ -51,9 +51,8 @@ if (order('retry') !== null) {
   while (order(`break-${node}`) === 'wait') wait(100);
   fs.rmSync(path.join(orders, `break-${node}`));
   fs.writeFileSync(tree, '{"id": "root"');
-  // Until the test has seen it.
+  // The next session, which is to repair it, waits until the test has seen it.
   fs.writeFileSync(path.join(orders, 'hold'), '');
-  while (order('hold') !== null) wait(100);
   report('done', 'The tree got lost.');
 } else if (node === 'root') {
   const root = JSON.parse(fs.readFileSync(tree, 'utf8'));
