@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::beside;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{ErrorCode, Result};
 use crate::fault;
 use crate::files;
 use crate::git::{BorrowedRepo, Git, GitStatus};
@@ -13,14 +13,6 @@ use crate::step::file_image;
 
 /// The ending of the git folder beside such a folder.
 pub(crate) const INDEX: &str = "git";
-
-impl KeptFiles<'_> {
-    /// Nothing but the commit.
-    pub(crate) const NONE: KeptFiles<'static> = KeptFiles::Only {
-        globs: &[],
-        paths: &[],
-    };
-}
 
 /// What may lie in a folder beside the files of the commit.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +24,14 @@ pub(crate) enum KeptFiles<'a> {
         globs: &'a [String],
         paths: &'a [String],
     },
+}
+
+impl KeptFiles<'_> {
+    /// Nothing but the commit.
+    pub(crate) const NONE: KeptFiles<'static> = KeptFiles::Only {
+        globs: &[],
+        paths: &[],
+    };
 }
 
 /// A folder with a private index.
@@ -201,12 +201,7 @@ impl IndexedTree {
     /// Refuses a commit of which an object is not what its name says. `known`: one that was
     /// looked through before.
     pub(crate) fn verify(&self, commit: &str, known: Option<&str>) -> Result<()> {
-        self.git.verify_objects(commit, known).map_err(|error| {
-            if error.hint.is_some() {
-                return error;
-            }
-            Error::new(ErrorCode::Git, error.message)
-        })
+        self.git.verify_objects(commit, known)
     }
 }
 

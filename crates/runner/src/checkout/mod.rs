@@ -266,10 +266,7 @@ impl CheckoutHome {
             beside(&checkout_lock.folder, INDEX),
             beside(&checkout_lock.folder, MADE),
         ] {
-            if files::remove_if_there(&folder).is_err() {
-                file_image::open_folders(&folder);
-                files::remove_if_there(&folder)?;
-            }
+            file_image::remove_closed(&folder)?;
         }
         // Whoever opens a lock does so while holding this one: nobody is left with a file
         // that has no name any more.

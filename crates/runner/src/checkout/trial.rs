@@ -85,7 +85,7 @@ pub(crate) fn make_ready(
     if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
         return Ok(Some(failed));
     }
-    if let Some(why) = changed_by_setup(checkout, config)? {
+    if let Some(why) = changed_by_setup(&checkout.checkout, config)? {
         return Ok(Some(not_started(why)));
     }
     checkout.note_setup();
@@ -135,11 +135,11 @@ fn seen<'a>(checkout: &'a Checkout, containment: Option<&Containment>) -> &'a Pa
 }
 
 /// What setup did to the commit itself: then the guard would judge something else.
-fn changed_by_setup(checkout: &CleanCheckout, config: &Config) -> Result<Option<String>> {
+pub(crate) fn changed_by_setup(checkout: &Checkout, config: &Config) -> Result<Option<String>> {
     if config.workspace.setup.is_empty() {
         return Ok(None);
     }
-    let names = checkout.checkout.tree.changed_files()?;
+    let names = checkout.tree.changed_files()?;
     Ok((!names.is_empty()).then(|| {
         let names = some_of(&names);
         format!("cannot run: setup changed files of the commit: {names}")

@@ -202,10 +202,7 @@ impl RunWorkspace {
     ) -> Result<()> {
         let project = &self.checkout.project;
         let iterations = project.iterations();
-        if files::remove_if_there(&iterations).is_err() {
-            file_image::open_folders(&iterations);
-            files::remove_if_there(&iterations)?;
-        }
+        file_image::remove_closed(&iterations)?;
         files::make_local_folder(&iterations)?;
         files::make_folder(&self.session_folder(run_id, iter))?;
         files::make_folder(&project.root().join(paths::NODES_DIR))?;

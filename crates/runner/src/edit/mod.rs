@@ -190,7 +190,7 @@ impl LockedProject {
                 .observer
                 .progress(&RunProgress::Note(crate::git::NAMELESS));
         }
-        if let Err(error) = refs::advance(&self.git, run_id, Some(tip), &commit)
+        if let Err(error) = refs::advance(&self.git, run_id, Some(tip), &commit, None)
             && self.git.commit_of(&refs::run_ref(run_id))?.as_ref() != Some(&commit)
         {
             return Err(error);

@@ -18,16 +18,6 @@ use crate::state::runs::full_name;
 /// How often a branch that somebody else moves is tried again.
 const TRIES: usize = 5;
 
-/// What a checkout in the middle of something has in its git folder.
-const UNDER_WAY: &[&str] = &[
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "rebase-merge",
-    "rebase-apply",
-    "BISECT_LOG",
-];
-
 /// Where the base stands, seen from an intended move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseAt {
@@ -260,15 +250,8 @@ impl FleetRepo {
 
     /// Where somebody is in the middle of something with the base.
     fn is_busy(&self, tree: &WorkTree) -> Option<PathBuf> {
-        let folder = tree.git.git_dir();
-        let full = full_name(&self.base);
-        // While a branch is rebased, HEAD is on none.
-        let rebased = ["rebase-merge/head-name", "rebase-apply/head-name"]
-            .iter()
-            .filter_map(|name| files::read_regular(&folder.join(name), 4096).ok())
-            .any(|text| text.trim_ascii_end() == full.as_bytes());
-        let there = |name: &str| folder.join(name).symlink_metadata().is_ok();
-        let busy = rebased || (self.holds_base(tree) && UNDER_WAY.iter().any(|name| there(name)));
+        let busy = tree.git.is_rebasing(&full_name(&self.base))
+            || (self.holds_base(tree) && !tree.git.operations().is_empty());
         busy.then(|| tree.git.root().to_owned())
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use runner_core::text::cut_end;
 
 use super::call::{finish, spawn};
-use super::settings::{settings, switched_off};
+use super::settings::{quoted, settings, switched_off};
 use super::{Git, GitAccess, base_command, split_nul};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -63,7 +63,7 @@ impl Git {
         std::fs::write(own.join("config"), &config)?;
         if filters == FilterUse::Off {
             // Asked here, because what git reads may depend on where the repository lies.
-            config.extend(switched_off(&git.filters()?));
+            config.extend(switched_off(&git.settings_like(r"^filter\.")?));
             std::fs::write(own.join("config"), &config)?;
         }
         // Versions are often told by tags.
@@ -99,9 +99,9 @@ impl Git {
         ))
     }
 
-    /// The settings of all filter drivers, from whichever file git reads them.
-    pub(super) fn filters(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let found = self.ask(&["config", "--includes", "-z", "--get-regexp", r"^filter\."])?;
+    /// The settings that a pattern means, from whichever file git reads them.
+    pub(super) fn settings_like(&self, pattern: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let found = self.ask(&["config", "--includes", "-z", "--get-regexp", pattern])?;
         let found = found.unwrap_or_default();
         Ok(split_nul(&found)
             .map(
@@ -136,16 +136,7 @@ pub(super) fn alternate(folder: &[u8]) -> Vec<u8> {
     if folder.iter().all(is_plain) {
         return [folder, b"\n"].concat();
     }
-    let mut line = vec![b'"'];
-    for byte in folder {
-        match byte {
-            b'"' | b'\\' => line.extend([b'\\', *byte]),
-            b'\n' => line.extend(b"\\n"),
-            other => line.push(*other),
-        }
-    }
-    line.extend(b"\"\n");
-    line
+    [&*quoted(folder), b"\n"].concat()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Git, settings, split_nul};
+use super::{Git, settings};
 use crate::error::Result;
 
 /// What git itself does where there is no merge driver.
@@ -27,15 +27,7 @@ impl Git {
     }
 
     fn without_drivers(&self, is_off: impl Fn(&[u8]) -> bool) -> Result<Git> {
-        let pattern = r"^(filter|merge)\.";
-        let found = self.ask(&["config", "--includes", "-z", "--get-regexp", pattern])?;
-        let found = found.unwrap_or_default();
-        let pairs: Vec<(Vec<u8>, Vec<u8>)> = split_nul(&found)
-            .filter_map(|record| {
-                let end = record.iter().position(|byte| *byte == b'\n')?;
-                Some((record[..end].to_vec(), record[end + 1..].to_vec()))
-            })
-            .collect();
+        let pairs = self.settings_like(r"^(filter|merge)\.")?;
         let mut off = Vec::new();
         for driver in settings::foreign_drivers(&pairs) {
             let prefix = [b"filter.", driver, b"."].concat();

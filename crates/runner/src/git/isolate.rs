@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::borrow::{MAX_BYTES, alternate};
-use super::settings::{foreign_filters, isolated_config, value_of};
+use super::settings::{foreign_filters, isolated_config, quoted, value_of};
 use super::{Git, to_path};
 use crate::error::Result;
 use crate::fault;
@@ -245,15 +245,9 @@ fn identity(listed: &[u8]) -> Vec<u8> {
         let value = value_of(listed, &format!("user.{name}")).unwrap_or(nobody.as_bytes());
         text.push(b'\t');
         text.extend(name.as_bytes());
-        text.extend(b" = \"");
-        for byte in value {
-            match byte {
-                b'\\' | b'"' => text.extend([b'\\', *byte]),
-                b'\n' => text.extend(b"\\n"),
-                other => text.push(*other),
-            }
-        }
-        text.extend(b"\"\n");
+        text.extend(b" = ");
+        text.extend(quoted(value));
+        text.push(b'\n');
     }
     text
 }

@@ -177,6 +177,20 @@ pub(super) fn foreign_drivers(filters: &[(Vec<u8>, Vec<u8>)]) -> Vec<&[u8]> {
         .collect()
 }
 
+/// A value in quotes, as config files and lists of alternates want it.
+pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
+    let mut text = vec![b'"'];
+    for byte in value {
+        match byte {
+            b'\\' | b'"' => text.extend([b'\\', *byte]),
+            b'\n' => text.extend(b"\\n"),
+            other => text.push(*other),
+        }
+    }
+    text.push(b'"');
+    text
+}
+
 /// The settings that are passed on, as text of a config file.
 pub(super) fn settings(listed: &[u8]) -> Vec<u8> {
     let pairs: Vec<(&str, &[u8])> = split_nul(listed)
@@ -210,16 +224,10 @@ pub(super) fn settings(listed: &[u8]) -> Vec<u8> {
             // Writing to a String cannot fail.
             let _ = write!(head, " \"{}\"", middle.replace('"', "\\\""));
         }
-        let _ = write!(head, "]\n\t{} = \"", &key[last + 1..]);
+        let _ = write!(head, "]\n\t{} = ", &key[last + 1..]);
         text.extend_from_slice(head.as_bytes());
-        for byte in value {
-            match byte {
-                b'\\' | b'"' => text.extend([b'\\', *byte]),
-                b'\n' => text.extend(b"\\n"),
-                other => text.push(*other),
-            }
-        }
-        text.extend(b"\"\n");
+        text.extend(quoted(value));
+        text.push(b'\n');
     }
     text
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::Git;
 use crate::error::Result;
+use crate::files;
 
 /// A work tree that is really there.
 #[derive(Clone, Debug)]
@@ -16,7 +17,34 @@ pub(crate) struct WorkTree {
     pub(crate) branch: Option<String>,
 }
 
+/// What a checkout in the middle of something has in its git folder, and what that is called.
+const OPERATIONS: &[(&str, &str)] = &[
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("BISECT_LOG", "a bisect"),
+];
+
 impl Git {
+    /// What a person is in the middle of in this work tree.
+    pub(crate) fn operations(&self) -> Vec<String> {
+        let there = OPERATIONS
+            .iter()
+            .filter(|(name, _)| self.git_dir.join(name).symlink_metadata().is_ok());
+        there.map(|(_, what)| (*what).to_owned()).collect()
+    }
+
+    /// Whether a branch is being rebased here: HEAD is on none meanwhile. `full`: with
+    /// `refs/heads/`.
+    pub(crate) fn is_rebasing(&self, full: &str) -> bool {
+        ["rebase-merge/head-name", "rebase-apply/head-name"]
+            .iter()
+            .filter_map(|name| files::read_regular(&self.git_dir.join(name), 4096).ok())
+            .any(|text| text.trim_ascii_end() == full.as_bytes())
+    }
+
     /// All work trees of the repository. What git knows of them may be a session's
     /// invention: only those count that lead back to this repository.
     pub(crate) fn work_trees(&self) -> Result<Vec<WorkTree>> {

@@ -41,9 +41,9 @@ pub(crate) fn settle(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<
         .hint("`runner runs` lists the runs that there are"));
     };
     let Some(run) = refs.run.clone() else {
-        let tip = tip.to_owned();
-        adopt(git, run_id, &tip)?;
-        return Ok(tip);
+        // The first time that it is seen: its branch is the truth.
+        refs::advance(git, run_id, None, tip, Some(tip))?;
+        return Ok(tip.to_owned());
     };
     match refs.finding(git)? {
         BranchFinding::Untouched => {
@@ -51,13 +51,13 @@ pub(crate) fn settle(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<
             Ok(run)
         }
         BranchFinding::Ahead(branch) => {
-            take_in(git, run_id, &run, &branch, &branch)?;
+            refs::advance(git, run_id, Some(&run), &branch, Some(&branch))?;
             Ok(branch)
         }
         BranchFinding::Beside(branch) => merge(context, run_id, &run, &branch),
         BranchFinding::Rewritten(branch) => {
             let kept = keep_lost(git, run_id, &run)?;
-            take_in(git, run_id, &run, &branch, &branch)?;
+            refs::advance(git, run_id, Some(&run), &branch, Some(&branch))?;
             let words = format!(
                 "{} was moved by hand: the run goes on there; where it was is kept in {kept}",
                 branch_of(run_id)
@@ -66,28 +66,6 @@ pub(crate) fn settle(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<
             Ok(branch)
         }
     }
-}
-
-/// The first time that a run is seen: its branch is the truth.
-fn adopt(git: &Git, run_id: &str, tip: &str) -> Result<()> {
-    let orders = format!(
-        "create {} {tip}\nupdate {} {tip}\nupdate {} {tip}\n",
-        refs::run_ref(run_id),
-        refs::keep_ref(run_id),
-        refs::mark_ref(run_id)
-    );
-    git.update_refs("runner: begin", &orders)
-}
-
-/// Moves the run to a commit, with the branch known to be at another.
-fn take_in(git: &Git, run_id: &str, from: &str, to: &str, branch: &str) -> Result<()> {
-    let orders = format!(
-        "update {} {to} {from}\nupdate {} {to}\nupdate {} {branch}\n",
-        refs::run_ref(run_id),
-        refs::keep_ref(run_id),
-        refs::mark_ref(run_id)
-    );
-    git.update_refs("runner: taken in", &orders)
 }
 
 /// A commit of a person's beside the run: merged, or kept where that does not fit.
@@ -102,7 +80,7 @@ fn merge(
         GitMergeOutcome::Clean(tree) => {
             let message = format!("Merge what was committed on {}\n", branch_of(run_id));
             let (_, merged) = git.commit_tree(&tree, &[run, branch], &message)?;
-            take_in(git, run_id, run, &merged, branch)?;
+            refs::advance(git, run_id, Some(run), &merged, Some(branch))?;
             Ok(merged)
         }
         GitMergeOutcome::Conflicts(paths) => {
@@ -193,14 +171,23 @@ fn follow_from(
         return Ok(FollowOutcome::Behind(vec!["new commits on it".to_owned()]));
     }
     let branch = branch_of(run_id);
-    if is_rebased(git, &branch) {
+    if git.is_rebasing(&full_name(&branch)) {
         return Ok(FollowOutcome::Behind(vec!["a rebase".to_owned()]));
     }
     let mut moves = Vec::new();
     let holders = holders(quiet, &branch)?;
     for tree in &holders {
         let step = WorkTreeMove::follow(&tree.git, &branch, from, to);
-        let mut blockers = under_way(&tree.git);
+        let mut blockers = tree.git.operations();
+        if tree
+            .git
+            .git_dir()
+            .join("index.lock")
+            .symlink_metadata()
+            .is_ok()
+        {
+            blockers.push("another git at work".to_owned());
+        }
         blockers.extend(step.blockers_in(&tree.git)?);
         if !blockers.is_empty() {
             return Ok(FollowOutcome::Behind(blockers));
@@ -330,30 +317,4 @@ fn holders(git: &Git, branch: &str) -> Result<Vec<WorkTree>> {
     let mut trees = git.work_trees()?;
     trees.retain(|tree| tree.branch.as_deref() == Some(branch));
     Ok(trees)
-}
-
-/// Whether a person is rebasing a branch: HEAD is on none meanwhile.
-fn is_rebased(git: &Git, branch: &str) -> bool {
-    let full = full_name(branch);
-    ["rebase-merge/head-name", "rebase-apply/head-name"]
-        .iter()
-        .filter_map(|name| crate::files::read_regular(&git.git_dir().join(name), 4096).ok())
-        .any(|text| text.trim_ascii_end() == full.as_bytes())
-}
-
-/// What a person is in the middle of in a checkout.
-fn under_way(git: &Git) -> Vec<String> {
-    let names = [
-        ("MERGE_HEAD", "a merge"),
-        ("CHERRY_PICK_HEAD", "a cherry-pick"),
-        ("REVERT_HEAD", "a revert"),
-        ("rebase-merge", "a rebase"),
-        ("rebase-apply", "a rebase"),
-        ("BISECT_LOG", "a bisect"),
-        ("index.lock", "another git at work"),
-    ];
-    let there = names
-        .iter()
-        .filter(|(name, _)| git.git_dir().join(name).symlink_metadata().is_ok());
-    there.map(|(_, what)| (*what).to_owned()).collect()
 }

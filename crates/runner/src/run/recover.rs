@@ -216,7 +216,7 @@ pub(crate) fn roll_up(
     step::settle(
         context,
         it,
-        Some(&workspace),
+        &workspace,
         step::SettleRecord {
             outcome,
             facts,

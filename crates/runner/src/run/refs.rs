@@ -4,6 +4,8 @@
 //! make the truth, `runner/<id>` is the branch that people see, and `refs/runner/branch/<id>` says
 //! where the runner last put that branch: whoever moved it since was a person.
 
+use std::fmt::Write as _;
+
 use crate::error::Result;
 use crate::git::Git;
 use crate::state::runs::full_name;
@@ -120,14 +122,25 @@ pub(crate) fn keep(git: &Git, run_id: &str, commit: &str) -> Result<()> {
     git.update_refs("runner: candidate", &orders)
 }
 
-/// Moves the truth about a run, if it is still what it was (`None`: there was none).
-pub(crate) fn advance(git: &Git, run_id: &str, from: Option<&str>, to: &str) -> Result<()> {
+/// Moves the truth about a run, if it is still what it was (`None`: there was none). `branch`:
+/// where a person has put the branch, which is taken note of.
+pub(crate) fn advance(
+    git: &Git,
+    run_id: &str,
+    from: Option<&str>,
+    to: &str,
+    branch: Option<&str>,
+) -> Result<()> {
     let run = run_ref(run_id);
-    let order = match from {
+    let mut orders = match from {
         Some(from) => format!("update {run} {to} {from}\n"),
         None => format!("create {run} {to}\n"),
     };
-    let orders = format!("{order}update {} {to}\n", keep_ref(run_id));
+    // Writing to a String cannot fail.
+    let _ = writeln!(orders, "update {} {to}", keep_ref(run_id));
+    if let Some(branch) = branch {
+        let _ = writeln!(orders, "update {} {branch}", mark_ref(run_id));
+    }
     git.update_refs("runner: iteration", &orders)
 }
 

@@ -315,6 +315,14 @@ pub(crate) fn walk(root: &Path, start: &Path, visit: &mut dyn FnMut(PathBuf, fs:
     }
 }
 
+/// Removes whatever is at a path; folders that their owner may not change are opened first.
+pub(crate) fn remove_closed(path: &Path) -> io::Result<()> {
+    files::remove_if_there(path).or_else(|_| {
+        open_folders(path);
+        files::remove_if_there(path)
+    })
+}
+
 /// Opens the folders of a work tree that their owner may not look into or change.
 pub(crate) fn open_folders(root: &Path) {
     walk(root, Path::new(""), &mut |_, _| {});

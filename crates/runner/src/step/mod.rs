@@ -385,7 +385,7 @@ fn work(
         run_state: &state.run_state,
         duration: begun.elapsed(),
     };
-    settle(context, it, Some(workspace), record)
+    settle(context, it, workspace, record)
 }
 
 /// `runner/<id>`.

@@ -12,10 +12,26 @@ use crate::checkout::trial::{GuardTrial, TrialEnd};
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
+use crate::git::Git;
 use crate::step::containment::Containment;
 
 /// How much of a failed setup's output is told.
 const TAIL_BYTES: usize = 4000;
+
+fn preparer<'a, 'h>(
+    context: &'a mut StepContext<'_, 'h>,
+    user: &'a Git,
+    config: &'a Config,
+    containment: &'a Containment,
+) -> CheckoutPreparer<'a, 'h> {
+    CheckoutPreparer {
+        user,
+        git: context.git,
+        config,
+        containment,
+        context: context.run,
+    }
+}
 
 /// Makes what a workspace lacks.
 pub(super) fn workspace(
@@ -26,13 +42,7 @@ pub(super) fn workspace(
     containment: &Containment,
 ) -> Result<()> {
     let user = context.places.user_project(context.git);
-    let mut preparer = CheckoutPreparer {
-        user: &user,
-        git: context.git,
-        config,
-        containment,
-        context: context.run,
-    };
+    let mut preparer = preparer(context, &user, config, containment);
     match preparer.workspace(&workspace.checkout, &it.started.head)? {
         None => Ok(()),
         Some(ended) => Err(failed(it, &ended)?),
@@ -50,13 +60,7 @@ pub(super) fn verdict(
     containment: &Containment,
 ) -> Result<Option<Vec<u8>>> {
     let user = context.places.user_project(context.git);
-    let mut preparer = CheckoutPreparer {
-        user: &user,
-        git: context.git,
-        config,
-        containment,
-        context: context.run,
-    };
+    let mut preparer = preparer(context, &user, config, containment);
     let checkout = verdict.checkout();
     let ended = match verdict {
         VerdictCheckout::Warm(_) => preparer.warm(checkout, commit, &it.started.head)?,

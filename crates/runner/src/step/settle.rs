@@ -39,12 +39,11 @@ pub(crate) struct StepRecord<'a> {
     pub(crate) duration: Duration,
 }
 
-/// Writes the decision down, carries it out and commits. Without a workspace nothing of the
-/// session is left but its records.
+/// Writes the decision down, carries it out and commits.
 pub(crate) fn settle(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
-    workspace: Option<&RunWorkspace>,
+    workspace: &RunWorkspace,
     record: StepRecord<'_>,
 ) -> Result<StepReport> {
     let outcome = &record.outcome;
@@ -148,8 +147,8 @@ pub(crate) fn settle(
         passed: meta.passed.clone(),
         duration_ms: meta.duration_ms,
     };
-    carry_out(context, it, &decided)?;
-    if let (Some(workspace), Some(commit)) = (workspace, &decided.commit) {
+    apply_decided(context, it, &decided)?;
+    if let Some(commit) = &decided.commit {
         workspace.checkout.tree.note_commit(commit)?;
     }
     context.run.observer.progress(&RunProgress::Ended(&report));
@@ -210,23 +209,17 @@ fn meta_text(meta: &IterationMeta) -> Result<String> {
 fn make_commit(
     context: &mut StepContext<'_, '_>,
     it: &Iteration,
-    workspace: Option<&RunWorkspace>,
+    workspace: &RunWorkspace,
     after: Option<&[u8]>,
     run_state: &RunState,
     message: &str,
 ) -> Result<String> {
     let run_state = run_state.to_bytes();
     let state = [(paths::TREE, after), (paths::RUN_STATE, Some(&*run_state))];
-    let tree = match workspace {
-        Some(workspace) => {
-            write_state(workspace.path(), it, &state)?;
-            let changed = state.iter().map(|(path, _)| PathBuf::from(path));
-            let tree = &workspace.checkout.tree;
-            tree.take(&changed.collect())?;
-            tree.write_tree()?
-        }
-        None => context.git.tree_with_files(&it.started.head, &state)?,
-    };
+    write_state(workspace.path(), it, &state)?;
+    let tree = &workspace.checkout.tree;
+    tree.take(&state.iter().map(|(path, _)| PathBuf::from(path)).collect())?;
+    let tree = tree.write_tree()?;
     let parents = [it.started.head.as_str()];
     let (identity, commit) = context.git.commit_tree(&tree, &parents, message)?;
     if identity == GitIdentity::Runner {
@@ -239,24 +232,16 @@ fn make_commit(
     Ok(commit)
 }
 
-/// Carries out a decision that an earlier runner left in the journal. May be
+/// Carries out a decision that is in the journal, of this runner or an earlier one. May be
 /// done again from any point.
 pub(crate) fn apply_decided(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
     decided: &JournalDecision,
 ) -> Result<()> {
-    carry_out(context, it, decided)
-}
-
-fn carry_out(
-    context: &mut StepContext<'_, '_>,
-    it: &mut Iteration,
-    decided: &JournalDecision,
-) -> Result<()> {
     let run_id = it.started.run_id.clone();
     let commit = decided.commit.as_deref().unwrap_or_default();
-    if let Err(error) = refs::advance(context.git, &run_id, Some(&decided.parent), commit)
+    if let Err(error) = refs::advance(context.git, &run_id, Some(&decided.parent), commit, None)
         && context.git.commit_of(&refs::run_ref(&run_id))?.as_deref() != Some(commit)
     {
         return Err(error);

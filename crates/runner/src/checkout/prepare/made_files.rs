@@ -75,11 +75,7 @@ impl<'a> MadeFiles<'a> {
     /// Forgets all copies.
     pub(super) fn forget(&self) -> io::Result<()> {
         for name in [SEEN, COPIES] {
-            let path = self.kept.join(name);
-            if files::remove_if_there(&path).is_err() {
-                file_image::open_folders(&path);
-                files::remove_if_there(&path)?;
-            }
+            file_image::remove_closed(&self.kept.join(name))?;
         }
         Ok(())
     }

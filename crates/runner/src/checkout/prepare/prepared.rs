@@ -8,7 +8,7 @@ use runner_core::paths::FolderGlobs;
 use serde::{Deserialize, Serialize};
 
 use super::made_files::MadeFiles;
-use super::{FreshCheckout, fill_submodules, prepare, setup_key};
+use super::{FreshCheckout, PrepareReport, fill_submodules, prepare, setup_key};
 use crate::checkout::indexed_tree::KeptFiles;
 use crate::checkout::trial::{self, GuardTrial, not_started};
 use crate::checkout::{Checkout, MADE, beside};
@@ -63,13 +63,7 @@ impl CheckoutPreparer<'_, '_> {
         }
         let mut state = before.unwrap_or_default();
         if state == PreparedState::default() {
-            let has_mounts = self.containment.has_mounts();
-            let report = prepare(
-                self.user,
-                self.config,
-                has_mounts,
-                self.fresh(checkout, commit),
-            )?;
+            let report = self.prepare(checkout, commit)?;
             state.submodules = report.submodules;
             state.included = report.included;
             if !state.submodules.is_empty() {
@@ -117,13 +111,7 @@ impl CheckoutPreparer<'_, '_> {
             return Ok(None);
         }
         files::remove_if_there(&kept.join(FILE))?;
-        let has_mounts = self.containment.has_mounts();
-        let report = prepare(
-            self.user,
-            self.config,
-            has_mounts,
-            self.fresh(checkout, commit),
-        )?;
+        let report = self.prepare(checkout, commit)?;
         if let Some(failed) = self.set_up(checkout, commit)? {
             return Ok(Some(failed));
         }
@@ -141,6 +129,16 @@ impl CheckoutPreparer<'_, '_> {
         Ok(None)
     }
 
+    fn prepare(&self, checkout: &Checkout, commit: &str) -> Result<PrepareReport> {
+        let has_mounts = self.containment.has_mounts();
+        prepare(
+            self.user,
+            self.config,
+            has_mounts,
+            self.fresh(checkout, commit),
+        )
+    }
+
     fn fresh<'c>(&'c self, checkout: &'c Checkout, commit: &'c str) -> FreshCheckout<'c> {
         FreshCheckout {
             git: self.git,
@@ -151,13 +149,7 @@ impl CheckoutPreparer<'_, '_> {
 
     /// Makes what a clean checkout that was just made lacks.
     pub(crate) fn cold(&mut self, checkout: &Checkout, commit: &str) -> Result<Option<GuardTrial>> {
-        let has_mounts = self.containment.has_mounts();
-        prepare(
-            self.user,
-            self.config,
-            has_mounts,
-            self.fresh(checkout, commit),
-        )?;
+        self.prepare(checkout, commit)?;
         let failed = self.set_up(checkout, commit)?;
         checkout.tree.write_git(None, commit)?;
         Ok(failed)
@@ -178,13 +170,7 @@ impl CheckoutPreparer<'_, '_> {
         if let Some(failed) = trial::set_up(checkout, self.config, contained, self.context)? {
             return Ok(Some(failed));
         }
-        let changed = checkout.tree.changed_files()?;
-        Ok((!changed.is_empty()).then(|| {
-            let names = trial::some_of(&changed);
-            not_started(format!(
-                "cannot run: setup changed files of the commit: {names}"
-            ))
-        }))
+        Ok(trial::changed_by_setup(checkout, self.config)?.map(not_started))
     }
 
     /// What lies in a checkout that is neither of the commit nor kept by the config.
