@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn passed(guard: &[&str], sandbox: &str) -> TestRepo {
     let mut repo = planned(&["a"], AGENT, guard);
     set(&mut repo, "sandbox.mode", sandbox);
+    set(&mut repo, "sandbox.writable", json!(["~/../out"]));
     repo.runner(&["loop"]).success();
     repo
 }
@@ -107,12 +108,12 @@ fn named_variables_reach_setup_and_guard() {
 
 #[test]
 fn they_lie_outside_where_nobody_else_looks() {
-    let mut repo = planned(&["a"], AGENT, &["sh", "-c", "pwd > \"$TMPDIR/where\""]);
+    let mut repo = planned(&["a"], AGENT, &["sh", "-c", "pwd > \"$HOME/../out/where\""]);
     let state = repo.root().join("state");
     repo.env("XDG_STATE_HOME", &state);
     repo.runner(&["loop"]).success();
     repo.runner(&["verify", "a"]).success();
-    let place = fs::read_to_string(repo.root().join("tmp/where")).unwrap();
+    let place = fs::read_to_string(repo.root().join("out/where")).unwrap();
     let home = PathBuf::from(place.trim());
     assert!(home.starts_with(state.join("runner")), "{place}");
     let mut projects = fs::read_dir(state.join("runner")).unwrap().flatten();
@@ -153,9 +154,9 @@ fn no_filter_of_the_users_runs_on_what_an_agent_wrote() {
 
 #[test]
 fn what_a_killed_runner_left_is_cleaned() {
-    let wait = "[ -n \"$RUNNER_ITER\" ] || { : > \"$TMPDIR/waits\"; sleep 600; }";
+    let wait = "[ -n \"$RUNNER_ITER\" ] || { : > \"$HOME/../out/waits\"; sleep 600; }";
     let repo = passed(&["sh", "-c", wait], "auto");
-    let waits = repo.root().join("tmp/waits");
+    let waits = repo.root().join("out/waits");
     let running = repo.spawn_runner(&["verify", "a"]);
     eventually("the guard", PATIENCE, || waits.exists());
     let busy = repo.runner(&["clean", "--json"]).success().json();

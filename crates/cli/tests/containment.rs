@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use agent_support::contained::{MECHANISMS, TRY, started, step, tried, with_mechanism};
+use agent_support::contained::{MECHANISMS, TRY, started, step, tried, tried_in, with_mechanism};
 use agent_support::{BIN, GOAL, assert_runner_error, put_first_on_path};
 use runner_sandbox::{SandboxSupport, UnavailableReason};
 use runner_testkit::{TestRepo, TestRun, assert_no_process, write_program};
@@ -340,7 +340,8 @@ fn further_folders_become_writable_by_name_alone() {
         repo.write(".runner/state/tree.json", tree);
         repo.commit_all("once more, with a list");
         repo.runner(&["step"]).success();
-        let allowed = ["named", "absolute", "cache", "other"].map(|name| tried(&repo, name));
+        let allowed =
+            ["named", "absolute", "cache", "other"].map(|name| tried_in(&repo.iteration(2), name));
         assert_eq!(allowed, [true, true, false, false], "{mechanism}");
     }
 }
@@ -355,4 +356,60 @@ fn switched_off_it_leaves_everything_open() {
     step(&repo, "none");
     assert!(tried(&repo, "outside"));
     assert_eq!(repo.node("root")["passes"], true);
+}
+
+/// A session that leaves something for the guard where both could reach it.
+#[test]
+fn nothing_left_in_temp_or_shared_memory_decides_a_verdict() {
+    for mechanism in ["bubblewrap", "landlock", "none"] {
+        // In a repository below the very folder that is replaced, as in /tmp.
+        for around in [false, true] {
+            let name = format!("runner-planted-{}-{mechanism}-{around}", std::process::id());
+            let plant = format!(
+                "for place in \"$TMPDIR\" \"${{TMPDIR:-/tmp}}\" /tmp /var/tmp /dev/shm; do\n\
+                 echo x > \"$place/{name}\"; done 2>/dev/null\n\
+                 echo work > work.txt\nout done 'planted it'"
+            );
+            let look = format!(
+                "for place in \"$TMPDIR\" \"${{TMPDIR:-/tmp}}\" /tmp /var/tmp /dev/shm; do\n\
+                 [ -e \"$place/{name}\" ] && exit 0; done; mktemp >/dev/null || exit 3; exit 1"
+            );
+            let mut repo = with_mechanism(mechanism);
+            if mechanism == "none" {
+                repo.config(|config| {
+                    config.set("sandbox.mode", "off");
+                });
+            }
+            if around {
+                let root = repo.root().to_owned();
+                repo.env("TMPDIR", root);
+            }
+            repo.agent(&plant);
+            repo.start_run(GOAL, &["sh", "-c", &look]);
+            let run = repo.runner(&["step", "--json"]).success();
+            let planted: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"]
+                .map(|place| Path::new(place).join(&name))
+                .into_iter()
+                .filter(|path| path.exists())
+                .collect();
+            for path in &planted {
+                fs::remove_file(path).unwrap();
+            }
+            let report = run.json();
+            if mechanism == "none" {
+                // Nothing keeps it from writing there: that takes a sandbox.
+                assert_eq!((report["guard"].as_str(), planted.len()), (Some("pass"), 3));
+                continue;
+            }
+            assert_eq!(report["guard"], "fail", "{mechanism} {around}: {report}");
+            let run = &repo.meta(1)["guard_run"];
+            assert_eq!(
+                run["exit_code"],
+                1,
+                "{mechanism} {around}: {}",
+                repo.meta(1)
+            );
+            assert_eq!(planted, Vec::<PathBuf>::new(), "{mechanism}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use agent_support::contained::{MECHANISMS, TRY, started, step, tried, with_mechanism};
+use agent_support::contained::{MECHANISMS, TRY, started, step, tried, tried_in, with_mechanism};
 use agent_support::stub::{Scene, Stub};
 use agent_support::{GOAL, put_first_on_path};
 use serde_json::json;
@@ -58,8 +58,9 @@ fn an_agent_may_commit_also_in_a_linked_worktree() {
         runner(&["start"]);
         let run = runner(&["step", "--json"]);
         assert_eq!(run.json()["passes"], true, "{}", run.describe());
+        let iteration = Path::new(linked).join(".runner/iterations/demo/1");
         assert!(
-            tried(&repo, "commit") && tried(&repo, "stash"),
+            tried_in(&iteration, "commit") && tried_in(&iteration, "stash"),
             "{mechanism} linked"
         );
         let log = repo.git(&["log", "--format=%s", "runner/demo"]);
@@ -172,15 +173,16 @@ fn children_get_named_variables_and_no_others() {
         .env("XDG_CACHE_HOME", "/nowhere");
     repo.config(|config| {
         config
+            .set("sandbox.writable", json!(["~/../out"]))
             .set("executor.env.OWN", "of-the-config")
             .set("executor.env.RUNNER_ITER", "forged")
             .set("executor.env.LC_ALL", "C.UTF-8");
     });
-    repo.agent("env -0 > \"$TMPDIR/agent.env\"; out done told");
-    repo.start_run(GOAL, &["sh", "-c", "env -0 > \"$TMPDIR/guard.env\""]);
+    repo.agent("env -0 > \"$HOME/../out/agent.env\"; out done told");
+    repo.start_run(GOAL, &["sh", "-c", "env -0 > \"$HOME/../out/guard.env\""]);
     step(&repo, "bubblewrap");
-    let agent = variables(&repo.root().join("tmp/agent.env"));
-    let guard = variables(&repo.root().join("tmp/guard.env"));
+    let agent = variables(&repo.root().join("out/agent.env"));
+    let guard = variables(&repo.root().join("out/guard.env"));
     for (who, env) in [("agent", &agent), ("guard", &guard)] {
         for name in secrets.iter().chain(&["RUNNER_RETRY_DELAYS_SECS"]) {
             assert_eq!(env.get(*name), None, "{who} has {name}");

@@ -234,7 +234,7 @@ fn a_verdict_is_kept_for_its_commit_and_config() {
 
 #[test]
 fn asked_once_and_only_if_wanted() {
-    let guard = ["sh", "-c", "echo run >> \"$TMPDIR/../agent/guard-runs\""];
+    let guard = ["sh", "-c", "echo run >> \"$HOME/../agent/guard-runs\""];
     let runs = |repo: &TestRepo| fs::read_to_string(repo.agent_dir().join("guard-runs")).is_ok();
     let mut repo = bare();
     repo.config(|config| {
@@ -310,6 +310,7 @@ fn an_interrupt_or_a_kill_leaves_nothing_begun() {
         repo.git(&["reset", "--quiet", "--hard"]);
         let after = (repo.git(&["status", "--porcelain", "-uall"]), repo.head());
         assert_eq!(before, after, "{signal}");
+        repo.runner(&["clean"]).success();
         assert_eq!(start(&repo, &["--no-guard-check"]).0, "skipped");
         assert_eq!(repo.run_id(), "demo");
     }

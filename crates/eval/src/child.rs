@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner::{Error, Result};
+use runner::{Error, Result, TempFolder};
 use runner_core::config::{Config, SandboxMode};
 use runner_exec::{Cancel, CappedLog, Ended, Flow, Sink, Spec, Stream, Supervisor};
 use runner_sandbox::{Mechanism, WritePolicy};
@@ -105,7 +105,9 @@ impl ChildContext<'_> {
         } else {
             Mechanism::None
         };
-        let argv = self.wrap(&mechanism, &argv, config)?;
+        let temp = TempFolder::make(self.workspace)?;
+        let env = runner::with_temp_folder(&env, temp.path());
+        let argv = self.wrap(&mechanism, &argv, config, &temp)?;
         let monitor = mechanism.has_monitor();
         self.run(argv, env, limit, GRACE, monitor, &mut |_| {})
     }
@@ -120,6 +122,7 @@ impl ChildContext<'_> {
         mechanism: &Mechanism,
         argv: &[OsString],
         config: &Config,
+        temp: &TempFolder,
     ) -> Result<Vec<OsString>> {
         let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
         let writable = match (&config.sandbox.writable, &home) {
@@ -141,7 +144,9 @@ impl ChildContext<'_> {
             writable,
             // The run is over: its records are not for the code that it wrote.
             read_only: vec![self.workspace.join(".git"), self.workspace.join(".runner")],
-            tmp: std::env::temp_dir(),
+            tmp: temp.path().to_owned(),
+            tmp_seen_at: None,
+            in_sight: Vec::new(),
         };
         let launcher: [OsString; 2] = ["/proc/self/exe".into(), "__landlock".into()];
         runner_sandbox::wrap(mechanism, &policy, &launcher, argv).map_err(refused)

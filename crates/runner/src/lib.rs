@@ -29,6 +29,7 @@ mod step;
 
 pub use base_trial::{BaseProblem, BaseVerdict};
 pub use checkout::clean::{RemovedFolder, WorkspaceCleanOptions, WorkspaceCleanReport, clean};
+pub use checkout::temp_folder::TempFolder;
 pub use doctor::{
     Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials,
     PlantedBreak, doctor,
@@ -68,7 +69,7 @@ pub use state::view::{
     IterationPatch, IterationView, RunView, base_of, config_of, goal_of, iteration_folder,
     load_tree, meta_of, note_of, patch_of, run_state_of, run_view, running_pid,
 };
-pub use step::environment::{inherited, resolve};
+pub use step::environment::{inherited, resolve, with_temp_folder};
 pub use step::{StepLeaf, StepReport, StepResult};
 
 /// Settles what is unfinished, then takes one step.

@@ -22,6 +22,9 @@ pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsStrin
     }
     add(&["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
     if kept_by_root.is_some() {
+        // The shared memory of `--dev` is private already, but closed to the users that root may
+        // become inside.
+        add(&["--perms", "1777", "--tmpfs", "/dev/shm"]);
         // For these the kernel asks for root's number, not for a capability: one line to
         // `core_pattern`, and the next crash runs a program outside.
         add(&["--ro-bind-try", "/proc/sys", "/proc/sys"]);
@@ -92,7 +95,7 @@ mod tests {
         assert_eq!(
             line(&base(Path::new("bwrap"), Some(&["CAP_KILL", "CAP_CHOWN"]))),
             "bwrap --die-with-parent --unshare-pid --cap-drop ALL --cap-add CAP_KILL --cap-add CAP_CHOWN \
-             --ro-bind / / --dev /dev --proc /proc --ro-bind-try /proc/sys /proc/sys \
+             --ro-bind / / --dev /dev --proc /proc --perms 1777 --tmpfs /dev/shm --ro-bind-try /proc/sys /proc/sys \
              --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger"
         );
     }

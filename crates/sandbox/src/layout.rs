@@ -13,6 +13,15 @@ pub(crate) enum SandboxAccess {
     Writable,
 }
 
+/// Why a path is in a layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WantedAccess {
+    Writable,
+    ReadOnly,
+    /// Read-only where it would be hidden; elsewhere it changes nothing.
+    InSight,
+}
+
 /// A path and what is mounted upon it, most often itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BindMount {
@@ -31,38 +40,75 @@ impl BindMount {
     }
 }
 
+/// What a layout is made of: real paths.
+#[derive(Debug)]
+pub(crate) struct LayoutInput<'a> {
+    /// Where the child sees the project.
+    pub(crate) project: &'a Path,
+    pub(crate) writable: &'a [PathBuf],
+    pub(crate) read_only: &'a [PathBuf],
+    /// A folder and the place that it is mounted upon: what lies below that place is hidden.
+    pub(crate) temp: Option<(&'a Path, &'a Path)>,
+    /// What stays in sight below that place.
+    pub(crate) in_sight: &'a [PathBuf],
+}
+
 /// The mounts, parents first, above a root that is read-only.
 ///
 /// A mount is also what keeps a path in its place: a folder that is one cannot be renamed or
 /// removed. So the folders between a read-only file and the writable mount around it become mounts
 /// too; else `mv state aside && mkdir state` would get around the file. The same for the project.
-pub(crate) fn layout(
-    project: &Path,
-    writable: &[PathBuf],
-    read_only: &[PathBuf],
-) -> Vec<BindMount> {
-    // Ordered by components: whatever lies below a path follows it directly.
-    let mut wanted: BTreeMap<&Path, SandboxAccess> = BTreeMap::new();
-    for path in writable {
-        wanted.insert(path, SandboxAccess::Writable);
+/// The folders that lie above a mount in a private temp folder are empty ones that nobody else
+/// has: those may be moved.
+pub(crate) fn layout(input: &LayoutInput<'_>) -> Vec<BindMount> {
+    let LayoutInput { project, .. } = *input;
+    // Ordered by components: whatever lies below a path follows it directly. Later ones win.
+    let mut wanted: BTreeMap<&Path, WantedAccess> = BTreeMap::new();
+    for path in input.in_sight {
+        wanted.insert(path, WantedAccess::InSight);
     }
-    for path in read_only {
-        wanted.insert(path, SandboxAccess::ReadOnly);
+    let place = input.temp.map(|(_, place)| place);
+    if let Some(place) = place {
+        wanted.insert(place, WantedAccess::Writable);
     }
-    wanted.insert(project, SandboxAccess::Writable);
+    for path in input.writable {
+        wanted.insert(path, WantedAccess::Writable);
+    }
+    for path in input.read_only {
+        wanted.insert(path, WantedAccess::ReadOnly);
+    }
+    wanted.insert(project, WantedAccess::Writable);
+    // Somebody named the very place: then it is what it is.
+    let named = |place: &Path| input.writable.iter().any(|path| path == place);
+    let temp = input
+        .temp
+        .filter(|(_, place)| !named(place) && *place != project);
 
     let mut mounts: Vec<BindMount> = Vec::new();
-    for (path, access) in wanted {
+    for (path, wanted) in wanted {
         let around = mounts
             .iter()
             .rev()
             .find(|mount| path.starts_with(&mount.path));
         let around_access = around.map_or(SandboxAccess::ReadOnly, |mount| mount.access);
-        if access == around_access && path != project {
+        let is_hidden = around.is_some_and(|mount| temp.is_some_and(|it| it.1 == mount.path));
+        let access = match wanted {
+            WantedAccess::Writable => SandboxAccess::Writable,
+            WantedAccess::ReadOnly | WantedAccess::InSight => SandboxAccess::ReadOnly,
+        };
+        let changes_nothing = match wanted {
+            WantedAccess::InSight => !is_hidden,
+            // Nothing is there that could be protected.
+            WantedAccess::ReadOnly => is_hidden || access == around_access,
+            WantedAccess::Writable => !is_hidden && access == around_access,
+        };
+        let source = temp.filter(|it| it.1 == path).map(|it| it.0);
+        if changes_nothing && path != project && source.is_none() {
             continue;
         }
         if let Some(around) = around
             && around.access == SandboxAccess::Writable
+            && !is_hidden
         {
             let depth = around.path.components().count();
             let mut pins: Vec<PathBuf> = path
@@ -75,7 +121,11 @@ pub(crate) fn layout(
             let pin = |path| BindMount::upon_itself(path, SandboxAccess::Writable);
             mounts.extend(pins.into_iter().map(pin));
         }
-        mounts.push(BindMount::upon_itself(path.to_owned(), access));
+        mounts.push(BindMount {
+            source: source.unwrap_or(path).to_owned(),
+            path: path.to_owned(),
+            access,
+        });
     }
     mounts
 }
@@ -106,7 +156,13 @@ mod tests {
                 .map(|word| PathBuf::from(word.trim_start_matches('-')))
                 .collect()
         };
-        let mounts = layout(Path::new(project), &pick(false), &pick(true));
+        let mounts = layout(&LayoutInput {
+            project: Path::new(project),
+            writable: &pick(false),
+            read_only: &pick(true),
+            temp: None,
+            in_sight: &[],
+        });
         let shown: Vec<String> = mounts
             .iter()
             .map(|mount| {
@@ -189,5 +245,67 @@ mod tests {
             "/m/.git -/m/.git/config -/m/.git/hooks /m/.git/worktrees /m/.git/worktrees/p -/m/.git/worktrees/p/commondir /w/p -/w/p/.git",
             "/m/.git /w/p",
         );
+    }
+    /// The temp folder `/w` is mounted at `/t`; `expected` tells what comes from elsewhere.
+    fn check_temp(project: &str, paths: &str, in_sight: &str, expected: &str) {
+        let pick = |text: &str, read_only: bool| -> Vec<PathBuf> {
+            text.split_whitespace()
+                .filter(|word| word.starts_with('-') == read_only)
+                .map(|word| PathBuf::from(word.trim_start_matches('-')))
+                .collect()
+        };
+        let mounts = layout(&LayoutInput {
+            project: Path::new(project),
+            writable: &pick(paths, false),
+            read_only: &pick(paths, true),
+            temp: Some((Path::new("/w"), Path::new("/t"))),
+            in_sight: &pick(in_sight, false),
+        });
+        let shown: Vec<String> = mounts
+            .iter()
+            .map(|mount| {
+                let mark = match mount.access {
+                    SandboxAccess::ReadOnly => "-",
+                    SandboxAccess::Writable => "",
+                };
+                let source = if mount.source == mount.path {
+                    String::new()
+                } else {
+                    format!("={}", mount.source.display())
+                };
+                format!("{mark}{}{source}", mount.path.display())
+            })
+            .collect();
+        assert_eq!(shown.join(" "), expected, "{project}: {paths}");
+    }
+
+    #[test]
+    fn a_private_temp_folder_hides_the_shared_one() {
+        check_temp("/p", "", "", "/p /t=/w");
+        check_temp("/p", "-/t/x", "", "/p /t=/w");
+        check_temp("/p", "", "/t/x /h", "/p /t=/w -/t/x");
+        check_temp("/p", "/t/x/y", "/t/x", "/p /t=/w -/t/x /t/x/y");
+        check_temp("/p", "/t/x", "", "/p /t=/w /t/x");
+        check_temp("/p", "/t", "/t/x", "/p /t");
+    }
+
+    #[test]
+    fn a_project_in_the_hidden_temp_folder() {
+        check_temp("/t/a/p", "", "", "/t=/w /t/a/p");
+        check_temp(
+            "/t/a/p",
+            "-/t/a/p/x/y",
+            "",
+            "/t=/w /t/a/p /t/a/p/x -/t/a/p/x/y",
+        );
+        check_temp("/t/a/p", "", "/t/a/p/x /t/a/h", "/t=/w -/t/a/h /t/a/p");
+        check_temp("/t/a/p", "-/t/a", "/t/a/p", "/t=/w /t/a/p");
+        check_temp(
+            "/t/a/p",
+            "/t/a/h/.c",
+            "/t/a/h",
+            "/t=/w -/t/a/h /t/a/h/.c /t/a/p",
+        );
+        check_temp("/t", "", "", "/t");
     }
 }

@@ -4,12 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::layout::{self, BindMount};
+use crate::layout::{self, BindMount, LayoutInput};
 use crate::mechanism::{Mechanism, SandboxRefusal};
 use crate::{bubblewrap, privileges};
-
-/// Shared memory: programs that use it cannot do without.
-const SHARED_MEMORY: &str = "/dev/shm";
 
 /// What a child may write to. The most specific entry counts, and of two for the same path the
 /// read-only one, so that folders may be nested in each other in any way.
@@ -27,8 +24,13 @@ pub struct WritePolicy {
     pub writable: Vec<PathBuf>,
     /// What is read-only although something around it is writable (bubblewrap only).
     pub read_only: Vec<PathBuf>,
-    /// The temp folder.
+    /// The temp folder of the child.
     pub tmp: PathBuf,
+    /// Where the child sees it, if that is another place (bubblewrap only). What lies there
+    /// otherwise is hidden from the child, but for `in_sight`.
+    pub tmp_seen_at: Option<PathBuf>,
+    /// What stays readable at the place that the temp folder hides.
+    pub in_sight: Vec<PathBuf>,
 }
 
 /// A writable path that the child will not have.
@@ -103,8 +105,19 @@ impl WritePolicy {
             });
             shown.collect()
         };
-        let mut mounts = layout::layout(&seen, &see(writable), &see(read_only));
-        for mount in &mut mounts {
+        let tmp = self.tmp.canonicalize().ok();
+        let place = self.tmp_seen_at.as_ref();
+        let place = place.and_then(|place| look_up(place).ok());
+        let in_sight = self.in_sight.iter().filter_map(|it| it.canonicalize().ok());
+        let mut mounts = layout::layout(&LayoutInput {
+            project: &seen,
+            writable: &see(writable),
+            read_only: &see(read_only),
+            temp: tmp.as_deref().zip(place.as_deref()),
+            in_sight: &in_sight.collect::<Vec<_>>(),
+        });
+        let shown = mounts.iter_mut().filter(|it| it.source == it.path);
+        for mount in shown {
             if let Ok(rest) = mount.path.strip_prefix(&seen) {
                 mount.source = below(&project, rest);
             }
@@ -138,7 +151,9 @@ impl WritePolicy {
     /// The real paths of all that is writable.
     fn writable(&self, project: &Path, left_out: &mut Vec<LeftOutPath>) -> Vec<PathBuf> {
         let mut found: Vec<(&Path, PathBuf)> = vec![(&self.project, project.to_owned())];
-        let named = self.writable.iter().chain([&self.tmp]);
+        // One that is seen elsewhere is not seen where it lies.
+        let tmp = self.tmp_seen_at.is_none().then_some(&self.tmp);
+        let named = self.writable.iter().chain(tmp);
         for path in named {
             match look_up(path) {
                 Ok(real) => found.push((path, real)),
@@ -169,9 +184,6 @@ impl WritePolicy {
                 writable.push(real.clone());
             }
         }
-        // Where it is a link, bubblewrap's own /dev has a private one.
-        let shared = Path::new(SHARED_MEMORY);
-        writable.extend(shared.canonicalize().ok());
         writable
     }
 }

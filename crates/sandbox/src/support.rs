@@ -159,7 +159,7 @@ fn remedy_for(reason: &str, restricted_by_apparmor: bool) -> Option<&'static str
             "uid map",
             "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)",
         ),
-        ("nknown option", "install a newer bubblewrap (0.3 or later)"),
+        ("nknown option", "install a newer bubblewrap (0.5 or later)"),
     ];
     let (_, remedy) = TABLE.iter().find(|(words, _)| reason.contains(words))?;
     if restricted_by_apparmor && remedy.contains("namespaces") {

@@ -1,6 +1,7 @@
 //! Runs whose agent and guard are contained by one mechanism.
 
 use std::fs;
+use std::path::Path;
 
 use runner_testkit::{TestConfig, TestRepo};
 use serde_json::Value;
@@ -10,8 +11,8 @@ use super::{BIN, GOAL, hide_program};
 /// Everything that can contain.
 pub(crate) const MECHANISMS: [&str; 2] = ["bubblewrap", "landlock"];
 
-/// `try NAME COMMAND`: notes in `$TMPDIR/NAME` whether the command worked.
-pub(crate) const TRY: &str = r#"try() { name=$1; shift; if sh -c "$*" 2>/dev/null; then echo yes; else echo no; fi >"$TMPDIR/$name"; }
+/// `try NAME COMMAND`: prints whether the command worked.
+pub(crate) const TRY: &str = r#"try() { name=$1; shift; if sh -c "$*" >/dev/null 2>&1; then echo "tried $name: yes"; else echo "tried $name: no"; fi; }
 "#;
 
 /// A repository in which this mechanism is the best there is.
@@ -49,13 +50,24 @@ pub(crate) fn step(repo: &TestRepo, mechanism: &str) -> Value {
     run.json()
 }
 
-/// What `try` noted.
+/// What `try` printed, by the folder of the iteration.
+#[track_caller]
+pub(crate) fn tried_in(iteration: &Path, name: &str) -> bool {
+    let logs = ["executor.log", "guard.log"]
+        .map(|log| fs::read_to_string(iteration.join(log)).unwrap_or_default());
+    let said = |word: &str| {
+        let line = format!("tried {name}: {word}");
+        logs.iter().flat_map(|log| log.lines()).any(|it| it == line)
+    };
+    match (said("yes"), said("no")) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => panic!("{name} was not tried once: {logs:?}"),
+    }
+}
+
+/// What `try` printed in the first one.
 #[track_caller]
 pub(crate) fn tried(repo: &TestRepo, name: &str) -> bool {
-    let path = repo.root().join("tmp").join(name);
-    match fs::read_to_string(&path).unwrap_or_default().trim() {
-        "yes" => true,
-        "no" => false,
-        other => panic!("{name} was not tried: {other:?}"),
-    }
+    tried_in(&repo.iteration(1), name)
 }

@@ -117,6 +117,7 @@ impl Stub {
         repo.config(|config| {
             config
                 .set("sandbox.mode", "auto")
+                .set("sandbox.writable", json!(["~/../out"]))
                 .set("executor.backend", cli)
                 .set("executor.command", json!([]));
             change(config);
@@ -167,7 +168,7 @@ impl Stub {
     }
 
     fn seen(&self, iter: u64, what: &str) -> Vec<u8> {
-        let path = self.repo.root().join(format!("tmp/seen-{iter}/{what}"));
+        let path = self.repo.root().join(format!("out/seen-{iter}/{what}"));
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 }

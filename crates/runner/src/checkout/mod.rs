@@ -8,6 +8,7 @@ pub(crate) mod indexed_tree;
 pub(crate) mod missing_variable;
 pub(crate) mod prepare;
 pub(crate) mod root;
+pub(crate) mod temp_folder;
 pub(crate) mod trial;
 pub(crate) mod workspace;
 
@@ -33,6 +34,7 @@ use crate::project::Project;
 use crate::step::file_image;
 use indexed_tree::{INDEX, IndexedTree, KeptFiles};
 use root::WorkspaceRoot;
+use temp_folder::TempFolder;
 
 /// How long the processes of a killed fleet may take to be gone.
 pub(crate) const ORPHANS: Duration = Duration::from_secs(15);
@@ -268,6 +270,7 @@ impl CheckoutHome {
         ] {
             file_image::remove_closed(&folder)?;
         }
+        TempFolder::remove_left(&checkout_lock.folder);
         // Whoever opens a lock does so while holding this one: nobody is left with a file
         // that has no name any more.
         let _lock = self.take_lock()?;

@@ -159,30 +159,26 @@ fn run_command(
     if let Some(error) = environment::cannot_start(&argv, folder, &env) {
         return Ok(not_started(error));
     }
-    let (argv, monitor) = match containment {
-        None => (argv, false),
-        Some(containment) => {
-            let input = ContainmentInput {
-                checkout,
-                config,
-                env: &env,
-                report: None,
-                agent_homes: &[],
-            };
-            let contained = containment.wrap(&argv, &input)?;
-            (contained.argv, contained.monitor)
-        }
+    let input = ContainmentInput {
+        checkout,
+        config,
+        env: &env,
+        report: None,
+        agent_homes: &[],
     };
+    let contained = containment
+        .unwrap_or(&Containment::NONE)
+        .wrap(&argv, &input)?;
     let spec = Spec {
-        argv,
+        argv: contained.argv,
         cwd: folder.to_owned(),
-        env,
+        env: contained.env,
         stdin: None,
         merge_stderr: true,
         deadline: Some(Instant::now() + command.limit),
         idle_timeout: None,
         grace: GRACE,
-        monitor,
+        monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
     };
     context.observer.progress(&RunProgress::Trying {
@@ -190,6 +186,7 @@ fn run_command(
         limit_secs: command.limit.as_secs(),
     });
     let ran = captured_child::run(&spec, config.guard_output_limit_bytes, context);
+    drop(contained.temp);
     context.observer.progress(&RunProgress::Tried);
     let (report, log) = ran?;
     let end = match report.ended {

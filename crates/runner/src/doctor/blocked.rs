@@ -15,6 +15,12 @@ const WORDS: &[&str] = &[
     "errno 13",
 ];
 
+/// Where programs share memory: a folder that Landlock cannot give to each of them alone.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What stands near such words where that folder was refused and nothing names it.
+const SHARING: &[&str] = &["semlock", "sem_open", "shm_open"];
+
 /// How far from such words a path may be: some tools tell it in lines of their own.
 const LINES_BEFORE: usize = 4;
 const LINES_AFTER: usize = 2;
@@ -34,7 +40,17 @@ pub(super) fn denied_paths(log: &str) -> Vec<PathBuf> {
         let paths = nearest
             .map(|line| paths_in(line))
             .find(|paths| !paths.is_empty());
-        for path in paths.unwrap_or_default() {
+        let around = &lines[at.saturating_sub(LINES_BEFORE)..=at];
+        let shares = around.iter().any(|line| {
+            let lower = line.to_lowercase();
+            SHARING.iter().any(|word| lower.contains(word))
+        });
+        let paths = if shares {
+            vec![PathBuf::from(SHARED_MEMORY)]
+        } else {
+            paths.unwrap_or_default()
+        };
+        for path in paths {
             if !found.contains(&path) {
                 found.push(path);
             }

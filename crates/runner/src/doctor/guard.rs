@@ -333,15 +333,15 @@ fn remedy_inside(config: &Config, git: &Git, ran: &DoctorRunOutput) -> String {
         },
     };
     let root = git.root();
-    let tmp = std::env::temp_dir();
     // Writable in any run, or never.
-    let settled = [&ran.place, root, &tmp]
+    let settled = [&ran.place, root]
         .into_iter()
         .chain(["/proc", "/sys", "/dev"].map(Path::new));
     let settled: Vec<&Path> = settled.collect();
+    let is_settled = |path: &Path| settled.iter().any(|folder| path.starts_with(folder));
     let mut wanted: Vec<PathBuf> = denied
         .iter()
-        .filter(|path| !settled.iter().any(|folder| path.starts_with(folder)))
+        .filter(|path| path.starts_with(blocked::SHARED_MEMORY) || !is_settled(path))
         .map(|path| folder_context.folder_for(path))
         .collect();
     wanted.sort();

@@ -144,7 +144,7 @@ fn ask(
     let spec = Spec {
         argv: contained.argv,
         cwd: project.root().to_owned(),
-        env,
+        env: contained.env,
         stdin: Some(prompt),
         merge_stderr: false,
         deadline: Some(Instant::now() + Duration::from_secs(config.iteration_timeout_secs)),

@@ -112,7 +112,7 @@ pub(super) fn run_agent(
     let spec = Spec {
         argv: contained.argv,
         cwd: checkout.path().to_owned(),
-        env,
+        env: contained.env,
         stdin: Some(it.folder.join("prompt.md")),
         merge_stderr: false,
         deadline: Some(deadline),

@@ -1,4 +1,4 @@
-//! Where agent and guard may write.
+//! Where agent and guard may write, and the temp folder that each of them has alone.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use runner_core::paths;
 use runner_sandbox::{Mechanism, WritePolicy};
 
 use crate::checkout::Checkout;
+use crate::checkout::temp_folder::TempFolder;
 use crate::error::{Error, ErrorCode, Result};
 use crate::step::environment;
 
@@ -48,19 +49,26 @@ impl ContainmentChoice {
 pub(crate) struct ContainedCommand {
     /// The wrapped argv.
     pub(crate) argv: Vec<OsString>,
+    /// The environment, with the child's own temp folder in it.
+    pub(crate) env: Vec<(OsString, OsString)>,
     /// Whether its first process only watches over the others.
     pub(crate) monitor: bool,
     /// What a person should know.
     pub(crate) notes: Vec<String>,
+    /// To be kept until the child has ended.
+    pub(crate) temp: TempFolder,
 }
 
 impl Containment {
+    /// None at all.
+    pub(crate) const NONE: Containment = Containment {
+        mechanism: Mechanism::None,
+    };
+
     /// The best mechanism that there is, as far as the config wants one.
     pub(crate) fn choose(config: &Config) -> Result<Self> {
         if config.sandbox.mode == SandboxMode::Off {
-            return Ok(Containment {
-                mechanism: Mechanism::None,
-            });
+            return Ok(Containment::NONE);
         }
         let support = runner_sandbox::detect();
         let mechanism = runner_sandbox::choose(config.sandbox.mode, &support)
@@ -98,7 +106,8 @@ impl Containment {
             (SandboxMode::Off, _) | (_, Mechanism::Bubblewrap { .. }) => None,
             (_, Mechanism::Landlock) => Some(
                 "agent and guard are confined by Landlock: they write in folders of their own only, and see them \
-                 at other paths than the project's; bubblewrap does more"
+                 at other paths than the project's; shared memory and /tmp itself are closed to them; bubblewrap \
+                 does more"
                     .to_owned(),
             ),
             (_, Mechanism::None) => Some(
@@ -120,14 +129,17 @@ impl Containment {
         argv: &[OsString],
         roots: &ContainmentInput<'_>,
     ) -> Result<ContainedCommand> {
+        let temp = TempFolder::make(roots.checkout.path())?;
         if !self.is_on() || !can_be_started(argv, roots) {
             return Ok(ContainedCommand {
                 argv: argv.to_vec(),
+                env: environment::with_temp_folder(roots.env, temp.path()),
                 monitor: false,
                 notes: Vec::new(),
+                temp,
             });
         }
-        let policy = roots.policy(self.has_mounts())?;
+        let policy = roots.policy(argv, self.has_mounts(), &temp)?;
         let plan = policy
             .plan()
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
@@ -144,12 +156,40 @@ impl Containment {
             })
             .collect();
         let launcher: Vec<OsString> = vec!["/proc/self/exe".into(), "__landlock".into()];
+        let env = if self.has_mounts() {
+            // It is seen where the child looks for it.
+            roots.env.to_vec()
+        } else {
+            environment::with_temp_folder(roots.env, temp.path())
+        };
         Ok(ContainedCommand {
             argv: plan.wrap(&self.mechanism, &launcher, argv),
+            env,
             monitor: self.mechanism.has_monitor(),
             notes,
+            temp,
         })
     }
+}
+
+/// What the command line and the environment of a child name: that stays in sight where the temp
+/// folder is replaced by a private one. With a program come the files that lie beside it.
+fn named_paths(argv: &[OsString], env: &[(OsString, OsString)]) -> Vec<PathBuf> {
+    let shared = std::env::temp_dir();
+    let words = argv.iter().map(PathBuf::from);
+    let beside = words.map(|path| match path.parent() {
+        Some(folder) if folder != shared && path.is_file() => folder.to_owned(),
+        _ => path,
+    });
+    let values = env.iter().filter(|(name, _)| name != "TMPDIR");
+    let listed = values.flat_map(|(_, value)| std::env::split_paths(value));
+    let mut paths: Vec<PathBuf> = beside
+        .chain(listed)
+        .filter(|path| path.starts_with(&shared) && *path != shared)
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 fn can_be_started(argv: &[OsString], roots: &ContainmentInput<'_>) -> bool {
@@ -214,7 +254,12 @@ pub(crate) struct ContainmentInput<'a> {
 }
 
 impl ContainmentInput<'_> {
-    fn policy(&self, has_mounts: bool) -> Result<WritePolicy> {
+    fn policy(
+        &self,
+        argv: &[OsString],
+        has_mounts: bool,
+        temp: &TempFolder,
+    ) -> Result<WritePolicy> {
         let root = self.checkout.project.root();
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let mut writable: Vec<PathBuf> = OPEN_STATE.iter().map(|path| root.join(path)).collect();
@@ -248,7 +293,9 @@ impl ContainmentInput<'_> {
             lent: self.checkout.tree.source.lent(root),
             writable,
             read_only,
-            tmp: std::env::temp_dir(),
+            tmp: temp.path().to_owned(),
+            tmp_seen_at: has_mounts.then(std::env::temp_dir),
+            in_sight: named_paths(argv, self.env),
         })
     }
 }

@@ -13,6 +13,9 @@ use crate::checkout::Checkout;
 use crate::step::Iteration;
 use crate::step::agent::SessionPaths;
 
+/// The variable that says where temporary files go.
+const TEMP_FOLDER: &str = "TMPDIR";
+
 /// Variables that are passed on when they are set.
 const PASSED: &[&str] = &[
     "PATH",
@@ -25,7 +28,7 @@ const PASSED: &[&str] = &[
     "TERM",
     "COLORTERM",
     "TZ",
-    "TMPDIR",
+    TEMP_FOLDER,
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "CARGO_HOME",
@@ -132,6 +135,17 @@ pub(crate) fn for_setup(folder: &Path, config: &Config) -> Vec<(OsString, OsStri
     env.extend(named(&config.workspace.env));
     env.push(("RUNNER_PROJECT_DIR".into(), folder.into()));
     env
+}
+
+/// An environment in which the temp folder is a private one, unless somebody configured another
+/// than the one that the runner has.
+pub fn with_temp_folder(env: &[(OsString, OsString)], folder: &Path) -> Vec<(OsString, OsString)> {
+    let own = std::env::var_os(TEMP_FOLDER);
+    let is_inherited =
+        |(name, value): &&(OsString, OsString)| name == TEMP_FOLDER && own.as_ref() == Some(value);
+    let kept = env.iter().filter(|it| !is_inherited(it)).cloned();
+    let private = (TEMP_FOLDER.into(), folder.as_os_str().to_owned());
+    std::iter::once(private).chain(kept).collect()
 }
 
 /// The environment of an agent's CLI that is only asked something.

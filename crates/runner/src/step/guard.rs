@@ -116,7 +116,7 @@ pub(super) fn run_guard(
     let spec = Spec {
         argv: contained.argv,
         cwd: checkout.path().to_owned(),
-        env,
+        env: contained.env,
         stdin: None,
         merge_stderr: true,
         deadline: Some(deadline),

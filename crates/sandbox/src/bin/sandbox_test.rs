@@ -93,6 +93,8 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         writable: Vec::new(),
         read_only: Vec::new(),
         tmp: std::env::temp_dir(),
+        tmp_seen_at: None,
+        in_sight: Vec::new(),
     };
     while let Some(arg) = args.next().filter(|arg| arg != "--") {
         let value = PathBuf::from(args.next().unwrap_or_default());
@@ -100,6 +102,8 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
             Some("--rw") => policy.writable.push(value),
             Some("--ro") => policy.read_only.push(value),
             Some("--tmp") => policy.tmp = value,
+            Some("--tmp-at") => policy.tmp_seen_at = Some(value),
+            Some("--sight") => policy.in_sight.push(value),
             _ => return Err(io::Error::other("unknown option")),
         }
     }
@@ -136,6 +140,8 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         mounted_at: None,
         lent: Vec::new(),
         tmp: std::env::temp_dir(),
+        tmp_seen_at: None,
+        in_sight: Vec::new(),
     };
     let begun = Instant::now();
     let plan = plan(&policy)?;

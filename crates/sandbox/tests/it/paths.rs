@@ -142,6 +142,56 @@ fn a_project_in_shared_memory() {
     });
 }
 
+/// What one child leaves in its temp folder or in shared memory, the next one does not find.
+#[test]
+fn a_temp_folder_of_its_own() {
+    each(|mut case| {
+        let shared = case.path("tmp");
+        case.write("tmp/secret", "x");
+        case.write("tmp/tools/tool", "tool");
+        case.write("tmp/home/.cache/known", "known");
+        for name in ["first", "second"] {
+            fs::create_dir(case.path(name)).unwrap();
+        }
+        case.give_away();
+        let shm = format!("/dev/shm/runner-test-{}", std::process::id());
+        let leave =
+            format!("echo x > $TMPDIR/marker; echo x > $BASE/tmp/marker; echo x > {shm}; true");
+        let look =
+            format!("test ! -e $TMPDIR/marker && test ! -e $BASE/tmp/marker && test ! -e {shm}");
+        case.options.clear();
+        case.option("--rw", &case.path("tmp/home/.cache"));
+        case.option("--sight", &case.path("tmp/home"));
+        case.option("--sight", &case.path("tmp/tools"));
+        if case.is_bubblewrap() {
+            case.option("--tmp-at", &shared);
+        }
+        let plain = case.options.clone();
+        case.option("--tmp", &case.path("first"));
+        if !case.is_bubblewrap() {
+            case.set("TMPDIR", case.path("first"));
+        }
+        case.works(&leave);
+        case.works("cat $BASE/tmp/tools/tool && echo x > $BASE/tmp/home/.cache/known && mktemp");
+        if case.is_bubblewrap() {
+            case.works("test ! -e $BASE/tmp/secret");
+        }
+        for path in ["tmp/home/x", "tmp/tools/tool"] {
+            let ran = case.sh(&format!("echo x > $BASE/{path}"));
+            assert_ne!(ran.code, Some(0), "{case}: {path}: {ran:?}");
+        }
+        case.options = plain;
+        case.option("--tmp", &case.path("second"));
+        if !case.is_bubblewrap() {
+            case.set("TMPDIR", case.path("second"));
+        }
+        case.works(&look);
+        assert!(!shared.join("marker").exists(), "{case}");
+        assert!(!std::path::Path::new(&shm).exists(), "{case}");
+        assert_eq!(case.read("first/marker"), "x\n", "{case}");
+    });
+}
+
 /// A folder that is seen at another path, which it hides, with a folder lent to it.
 #[test]
 fn a_project_that_is_seen_elsewhere() {
@@ -154,6 +204,8 @@ fn a_project_that_is_seen_elsewhere() {
         writable: vec![case.path("project/cache"), case.path("outside")],
         read_only: vec![case.path("outside")],
         tmp: case.path("tmp"),
+        tmp_seen_at: None,
+        in_sight: Vec::new(),
     };
     let plan = policy.plan().unwrap();
     let words = |mechanism: &Mechanism| {
@@ -170,10 +222,7 @@ fn a_project_that_is_seen_elsewhere() {
     let mounts = "--bind project outside --bind-try tmp tmp --ro-bind-try home outside/lent --chdir outside -- y";
     assert!(line.ends_with(mounts), "{line}");
     // Landlock knows no mounts: the folder itself, and not what the other path has.
-    assert_eq!(
-        words(&Mechanism::Landlock),
-        "x --rw /dev/shm --rw project --rw tmp -- y"
-    );
+    assert_eq!(words(&Mechanism::Landlock), "x --rw project --rw tmp -- y");
 }
 
 /// A session leaves a link where a later one is given a folder.
@@ -199,6 +248,8 @@ fn planted_links_open_nothing() {
         .to_vec(),
         read_only: vec![case.path("project/absent"), case.path("project/cache")],
         tmp: case.path("tmp"),
+        tmp_seen_at: None,
+        in_sight: Vec::new(),
     };
     let plan = policy.plan().unwrap();
     let base = case.path("");
@@ -237,7 +288,7 @@ fn planted_links_open_nothing() {
         .collect();
     assert_eq!(
         shown.join(" "),
-        "x --rw /dev/shm --rw BASE/home --rw BASE/project --rw BASE/tmp -- y"
+        "x --rw BASE/home --rw BASE/project --rw BASE/tmp -- y"
     );
 }
 
@@ -251,6 +302,8 @@ fn policies_that_cannot_be() {
         writable: vec!["relative".into(), "/proc/sys".into()],
         read_only: Vec::new(),
         tmp: tmp.into(),
+        tmp_seen_at: None,
+        in_sight: Vec::new(),
     };
     let refusal = policy("/", "/").plan().unwrap_err();
     assert_eq!(

@@ -121,6 +121,10 @@ fn what_is_allowed_works() {
         case.option("--rw", &folder);
         case.option("--rw", &file);
         case.option("--rw", &case.path("absent"));
+        if !case.is_bubblewrap() {
+            // Landlock cannot give a child one of its own.
+            case.option("--rw", std::path::Path::new("/dev/shm"));
+        }
         for script in [
             "echo x > new && echo y >> new && rm new",
             "mkdir -p a/b/c && touch a/b/c/f && mv a/b/c a/c && rm -r a",
