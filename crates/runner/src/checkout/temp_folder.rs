@@ -1,6 +1,7 @@
 //! The temp folder of one child: nothing that another one left is in it, and nothing stays.
 
 use std::fs::{DirBuilder, Permissions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -19,29 +20,27 @@ const NAMES: u32 = 8;
 /// that what a crash left is found. The outer folder can be entered but not listed, and the inner
 /// one is for everybody who knows it: the users that root may become in a guard.
 #[derive(Debug)]
-pub struct TempFolder {
-    outer: PathBuf,
-    inner: PathBuf,
-}
+pub struct TempFolder(TempPaths);
 
 impl TempFolder {
     /// An empty one for a child in a checkout.
     pub fn make(checkout: &Path) -> Result<Self> {
         let mut refused = None;
         for number in 0..NAMES {
-            let folder = TempFolder::named(checkout, number);
-            match folder.make_empty() {
+            let paths = TempPaths::of(checkout, number);
+            match paths.make_empty() {
                 Ok(()) => {
+                    let folder = TempFolder(paths);
                     fault::point("temp-folder")?;
                     return Ok(folder);
                 }
-                Err(error) => refused = refused.or(Some((folder.outer.clone(), error))),
+                Err(error) => {
+                    refused.get_or_insert((paths.outer, error));
+                }
             }
         }
-        let (path, error) = refused.map_or_else(
-            || (PathBuf::new(), std::io::Error::other("no name is free")),
-            |it| it,
-        );
+        let (path, error) =
+            refused.unwrap_or_else(|| (PathBuf::new(), io::Error::other("no name is free")));
         Err(Error::new(
             ErrorCode::Io,
             format!("cannot make the temp folder {}: {error}", path.display()),
@@ -51,27 +50,41 @@ impl TempFolder {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.inner
+        &self.0.inner
     }
 
     /// Removes what a crash left of the temp folder of a checkout.
     pub(crate) fn remove_left(checkout: &Path) {
         for number in 0..NAMES {
-            let folder = TempFolder::named(checkout, number);
-            if folder.is_own() {
-                drop(folder);
-            } else {
-                std::mem::forget(folder);
+            let paths = TempPaths::of(checkout, number);
+            if paths.is_own() {
+                drop(TempFolder(paths));
             }
         }
     }
+}
 
-    fn named(checkout: &Path, number: u32) -> Self {
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        // What stays is removed before the next child begins.
+        let _ = file_image::remove_closed(&self.0.outer);
+    }
+}
+
+/// Where a temp folder is, or would be.
+#[derive(Debug)]
+struct TempPaths {
+    outer: PathBuf,
+    inner: PathBuf,
+}
+
+impl TempPaths {
+    fn of(checkout: &Path, number: u32) -> Self {
         let text = format!("{number} {}", checkout.display());
         let hash = sha256_hex(text.as_bytes());
         let (name, inner) = (&hash[..10], &hash[10..20]);
         let outer = std::env::temp_dir().join(format!("runner-{name}"));
-        TempFolder {
+        TempPaths {
             inner: outer.join(inner),
             outer,
         }
@@ -83,7 +96,7 @@ impl TempFolder {
         meta.is_ok_and(|it| it.is_dir() && it.uid() == rustix::process::geteuid().as_raw())
     }
 
-    fn make_empty(&self) -> std::io::Result<()> {
+    fn make_empty(&self) -> io::Result<()> {
         if self.is_own() {
             file_image::remove_closed(&self.outer)?;
         }
@@ -92,13 +105,6 @@ impl TempFolder {
         // The mask does not count for these.
         std::fs::set_permissions(&self.outer, Permissions::from_mode(0o711))?;
         std::fs::set_permissions(&self.inner, Permissions::from_mode(0o1777))
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        // What stays is removed before the next child begins.
-        let _ = file_image::remove_closed(&self.outer);
     }
 }
 
@@ -128,12 +134,11 @@ mod tests {
     #[test]
     fn a_name_that_is_taken_is_left_alone() {
         let checkout = tempfile::tempdir().unwrap();
-        let taken = TempFolder::named(checkout.path(), 0);
+        let taken = TempPaths::of(checkout.path(), 0);
         std::fs::write(&taken.outer, "x").unwrap();
         let folder = TempFolder::make(checkout.path()).unwrap();
-        assert_ne!(folder.path(), taken.path());
+        assert_ne!(folder.path(), taken.inner);
         assert_eq!(std::fs::read_to_string(&taken.outer).unwrap(), "x");
         std::fs::remove_file(&taken.outer).unwrap();
-        std::mem::forget(taken);
     }
 }
