@@ -13,6 +13,7 @@ mod doctor;
 mod edit;
 mod error;
 mod fault;
+mod file_id;
 pub mod files;
 pub mod fleet_repo;
 mod git;
@@ -36,6 +37,7 @@ pub use doctor::{
 };
 pub use edit::{EditReport, EditTarget, EditText, PlanEdit, RetryReport, edit, retry};
 pub use error::{Error, ErrorCode, Result};
+pub use file_id::{ContentId, FileId};
 pub use git::{Git, TreeEntry};
 pub use init::{
     InitGuess, InitOptions, InitReport, InitTrial, InitTrialEnd, detect_guard, guess, init,
@@ -48,6 +50,7 @@ pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;
 pub use run::detach::LoopLog;
 pub use run::position::{CatchUpReport, CheckoutPosition, catch_up, checkout_position};
+pub use run::reader::{RunReader, RunSnapshot};
 pub use run::replay::{ReplayReport, replay};
 pub use run::run_loop::{LoopOptions, LoopOutcome, LoopStatus, run_loop};
 pub use run::start::{GuardAtBase, StartOptions, StartReport, go_to_run, start};
@@ -56,7 +59,6 @@ pub use run::verify::{VerifyReport, verify};
 pub use run_context::{
     NoObserver, ProgressObserver, RunContext, RunProgress, SystemWallClock, WallClock,
 };
-pub use state::ProjectProblem;
 pub use state::activity::{
     ActivityTrail, LastEnd, LoopEvent, LoopWait, RunActivity, RunPhase, activity, events_path,
     loop_log,
@@ -69,6 +71,7 @@ pub use state::view::{
     IterationPatch, IterationView, RunView, base_of, config_of, goal_of, iteration_folder,
     load_tree, meta_of, note_of, patch_of, run_state_of, run_view, running_pid,
 };
+pub use state::{ProjectProblem, tree_bytes};
 pub use step::environment::{inherited, resolve, with_temp_folder};
 pub use step::{StepLeaf, StepReport, StepResult};
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use runner_core::paths;
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::file_id::{ContentId, FileId};
 use crate::files::{self, ReadError};
 use crate::git::{CommittedFile, Git};
 
@@ -76,21 +77,27 @@ impl Project {
         let Some(state) = &self.state else {
             return files::read_regular(&self.root.join(path), max);
         };
-        match state.0.get(Path::new(path)) {
-            Some(CommittedFile::Content(bytes)) if bytes.len() as u64 > max => {
-                Err(ReadError::TooLarge(max))
+        let file = state.0.get(Path::new(path)).ok_or(ReadError::Absent)?;
+        let bytes = match &file.content {
+            Some(bytes) => bytes.clone(),
+            None => Git::open(&self.root)
+                .and_then(|git| git.proven_blob(&file.oid))
+                .map_err(|error| ReadError::Io(std::io::Error::other(error.message)))?,
+        };
+        if bytes.len() as u64 > max {
+            return Err(ReadError::TooLarge(max));
+        }
+        Ok(bytes)
+    }
+
+    /// Which content a file of `.runner/` has, if it is there.
+    pub fn content_id(&self, path: &str) -> Option<ContentId> {
+        match &self.state {
+            None => FileId::at(&self.root.join(path)).map(ContentId::File),
+            Some(state) => {
+                let file = state.0.get(Path::new(path))?;
+                Some(ContentId::Blob(file.oid.clone()))
             }
-            Some(CommittedFile::Content(bytes)) => Ok(bytes.clone()),
-            Some(CommittedFile::Large(oid)) => {
-                let bytes = Git::open(&self.root)
-                    .and_then(|git| git.proven_blob(oid))
-                    .map_err(|error| ReadError::Io(std::io::Error::other(error.message)))?;
-                if bytes.len() as u64 > max {
-                    return Err(ReadError::TooLarge(max));
-                }
-                Ok(bytes)
-            }
-            None => Err(ReadError::Absent),
         }
     }
 
@@ -119,7 +126,7 @@ impl Project {
     }
 
     /// Says what to do where there is nothing but logs.
-    pub(crate) fn need_state(&self) -> Result<()> {
+    pub fn need_state(&self) -> Result<()> {
         if self.has_state() {
             return Ok(());
         }

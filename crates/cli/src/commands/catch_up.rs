@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{CheckoutPosition, Project, Result};
+use runner::{Project, Result};
 use serde_json::json;
 
 use super::Exit;
@@ -35,23 +35,4 @@ pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     } else {
         Exit::Error
     })
-}
-
-/// What a person should know about their checkout, in a line.
-pub(crate) fn about(position: &CheckoutPosition) -> Option<String> {
-    match position {
-        CheckoutPosition::UpToDate => None,
-        CheckoutPosition::Behind(1) => {
-            Some("your checkout is 1 commit behind; `runner follow` brings it along".to_owned())
-        }
-        CheckoutPosition::Behind(count) => Some(format!(
-            "your checkout is {count} commits behind; `runner follow` brings it along"
-        )),
-        CheckoutPosition::Elsewhere(Some(branch)) => Some(format!("your checkout is on {branch}")),
-        CheckoutPosition::Elsewhere(None) => Some("your checkout is on no branch".to_owned()),
-        CheckoutPosition::Landed { branch, commit } => {
-            let short = commit.get(..12).unwrap_or(commit);
-            Some(format!("landed on {branch} ({short})"))
-        }
-    }
 }

@@ -7,7 +7,7 @@ use runner_core::meta::IterationMeta;
 use runner_core::usage::{self, Usage};
 use serde_json::json;
 
-use super::{Exit, catch_up, look};
+use super::{Exit, look};
 use crate::out::OutputGate;
 use crate::style::{self, TextTone};
 
@@ -20,7 +20,7 @@ pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
         print_json(&view, out);
     } else {
         print_human(&view, out);
-        if let Some(words) = position.as_ref().and_then(catch_up::about) {
+        if let Some(words) = position.and_then(|position| position.words()) {
             out.data(&format!("checkout:   {words}"));
         }
     }

@@ -12,11 +12,11 @@ const SMALL_FILE: u64 = 64 << 10;
 
 /// A file of a commit.
 #[derive(Clone, Debug)]
-pub(crate) enum CommittedFile {
-    /// This.
-    Content(Vec<u8>),
-    /// The object of this name.
-    Large(String),
+pub(crate) struct CommittedFile {
+    /// The name of its object.
+    pub(crate) oid: String,
+    /// What it says; `None` of a large one.
+    pub(crate) content: Option<Vec<u8>>,
 }
 
 impl Git {
@@ -73,7 +73,8 @@ impl Git {
                 continue;
             }
             if size > SMALL_FILE {
-                found.insert(entry.path, CommittedFile::Large(entry.oid));
+                let (oid, content) = (entry.oid, None);
+                found.insert(entry.path, CommittedFile { oid, content });
             } else {
                 small.push(entry);
             }
@@ -95,7 +96,8 @@ impl Git {
             let Some(bytes) = proven else {
                 return Err(not_its_name(&entry.path.display().to_string(), commit));
             };
-            found.insert(entry.path, CommittedFile::Content(bytes.to_vec()));
+            let (oid, content) = (entry.oid, Some(bytes.to_vec()));
+            found.insert(entry.path, CommittedFile { oid, content });
         }
         Ok(found)
     }

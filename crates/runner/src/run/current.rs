@@ -56,15 +56,24 @@ impl CurrentRun {
     }
 }
 
+/// A run that there may be something to see of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunCandidate {
+    pub(crate) run_id: String,
+    /// Its branch is checked out.
+    pub(crate) on_branch: bool,
+    /// Steps of it may be taken here.
+    pub(crate) can_step: bool,
+}
+
 /// The run whose branch is checked out.
 pub(crate) fn on_branch(git: &Git) -> Result<Option<String>> {
-    let head = git.head_ref()?;
-    let branch = head
-        .as_deref()
-        .and_then(|it| it.strip_prefix("refs/heads/"));
-    Ok(branch
-        .and_then(|it| it.strip_prefix("runner/"))
-        .map(str::to_owned))
+    Ok(run_of(git.head_ref()?.as_deref()))
+}
+
+/// The run that a full name of a branch belongs to.
+fn run_of(head: Option<&str>) -> Option<String> {
+    head?.strip_prefix("refs/heads/runner/").map(str::to_owned)
 }
 
 /// The run that a loop would be of, if it may begin at all.
@@ -123,8 +132,26 @@ fn refuse_edits(project: &Project, git: &Git) -> Result<()> {
 
 /// The run to look at here, if any has begun.
 pub(crate) fn to_look_at(project: &Project, git: &Git) -> Result<Option<String>> {
-    if let Some(run_id) = on_branch(git)? {
-        return Ok(Some(run_id));
+    let head = git.head_ref()?;
+    let Some(found) = candidate(project, git, head.as_deref()) else {
+        return Ok(None);
+    };
+    if found.on_branch {
+        return Ok(Some(found.run_id));
+    }
+    let refs = RunRefs::read(git, &found.run_id)?;
+    Ok(refs.tip().is_some().then_some(found.run_id))
+}
+
+/// The run that would be looked at if it has anything, where this is what HEAD is on. It asks
+/// nothing of git.
+pub(crate) fn candidate(project: &Project, git: &Git, head: Option<&str>) -> Option<RunCandidate> {
+    if let Some(run_id) = run_of(head) {
+        return Some(RunCandidate {
+            run_id,
+            on_branch: true,
+            can_step: true,
+        });
     }
     let current = CurrentRun::read(git);
     let stays = current.as_ref().is_some_and(|current| current.stay);
@@ -139,11 +166,11 @@ pub(crate) fn to_look_at(project: &Project, git: &Git) -> Result<Option<String>>
     } else {
         current.map(|current| current.run_id)
     };
-    let Some(run_id) = run_id else {
-        return Ok(None);
-    };
-    let refs = RunRefs::read(git, &run_id)?;
-    Ok(refs.tip().is_some().then_some(run_id))
+    run_id.map(|run_id| RunCandidate {
+        run_id,
+        on_branch: false,
+        can_step: stays,
+    })
 }
 
 /// The project as the last commit of a run has it; logs are where they are.
@@ -161,13 +188,18 @@ pub(crate) fn view(project: Project) -> Result<Project> {
     let Ok(git) = Git::open(project.root()) else {
         return Ok(project);
     };
-    let Some(run_id) = to_look_at(&project, &git)? else {
-        return Ok(project);
-    };
-    let refs = RunRefs::read(&git, &run_id)?;
-    match (&refs.run, refs.tip()) {
-        (None, Some(_)) if project.has_state() => Ok(project),
-        (_, Some(tip)) => project.at_commit(&git, tip),
-        (_, None) => Ok(project),
+    match commit_to_view(&project, &git)? {
+        Some(commit) => project.at_commit(&git, &commit),
+        None => Ok(project),
     }
+}
+
+/// The commit that says what there is to see; `None` where the checkout does.
+pub(crate) fn commit_to_view(project: &Project, git: &Git) -> Result<Option<String>> {
+    let Some(run_id) = to_look_at(project, git)? else {
+        return Ok(None);
+    };
+    let refs = RunRefs::read(git, &run_id)?;
+    let is_new = refs.run.is_none() && project.has_state();
+    Ok(refs.tip().filter(|_| !is_new).map(str::to_owned))
 }

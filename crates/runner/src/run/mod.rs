@@ -5,6 +5,7 @@ pub(crate) mod detach;
 pub(crate) mod follow_branch;
 pub(crate) mod notify;
 pub(crate) mod position;
+pub(crate) mod reader;
 pub(crate) mod recover;
 pub(crate) mod refs;
 pub(crate) mod replay;

@@ -26,6 +26,29 @@ pub enum CheckoutPosition {
     },
 }
 
+impl CheckoutPosition {
+    /// What a person should know about their checkout, in a line.
+    pub fn words(&self) -> Option<String> {
+        match self {
+            CheckoutPosition::UpToDate => None,
+            CheckoutPosition::Behind(1) => {
+                Some("your checkout is 1 commit behind; `runner follow` brings it along".to_owned())
+            }
+            CheckoutPosition::Behind(count) => Some(format!(
+                "your checkout is {count} commits behind; `runner follow` brings it along"
+            )),
+            CheckoutPosition::Elsewhere(Some(branch)) => {
+                Some(format!("your checkout is on {branch}"))
+            }
+            CheckoutPosition::Elsewhere(None) => Some("your checkout is on no branch".to_owned()),
+            CheckoutPosition::Landed { branch, commit } => {
+                let short = commit.get(..12).unwrap_or(commit);
+                Some(format!("landed on {branch} ({short})"))
+            }
+        }
+    }
+}
+
 /// What `runner follow` did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatchUpReport {

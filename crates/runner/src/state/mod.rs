@@ -196,7 +196,7 @@ fn unreadable_texts(project: &Project) -> impl Iterator<Item = ProjectProblem> {
 }
 
 /// The bytes of tree.json, or why they cannot be had.
-pub(crate) fn tree_bytes(project: &Project) -> Result<Vec<u8>, ReadError> {
+pub fn tree_bytes(project: &Project) -> Result<Vec<u8>, ReadError> {
     project.read(paths::TREE, tree::MAX_BYTES)
 }
 
