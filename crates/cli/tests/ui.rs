@@ -236,13 +236,13 @@ fn it_works_on_a_read_only_mount() {
     // From there it still sees what happens here.
     let events = ui.listen("/events");
     let mut seen = Vec::new();
-    touch_tree(&repo);
+    edit_tree(&repo);
     events.wait(&mut seen, |event, _| event == "tree_changed");
 }
 
-fn touch_tree(repo: &TestRepo) {
+/// On the run's branch, as a person does it: only what is committed counts.
+fn edit_tree(repo: &TestRepo) {
     let tree = repo.read(".runner/state/tree.json");
-    repo.write(".runner/state/new", tree.replace("Leaf a", "Leaf A"));
-    let state = repo.path(".runner/state");
-    std::fs::rename(state.join("new"), state.join("tree.json")).unwrap();
+    repo.write(".runner/state/tree.json", tree.replace("Leaf a", "Leaf A"));
+    repo.commit_all("Another title");
 }

@@ -47,8 +47,8 @@ async fn blocking(
 /// `GET /api/run`
 pub(crate) async fn run(State(shared): State<Arc<ServerContext>>, headers: HeaderMap) -> Response {
     blocking(shared, headers, |shared| {
-        let project = shared.source.need_project()?;
-        Ok(ApiAnswer::json(&head::run(&shared.source, &project)))
+        let run = shared.source.need_run()?;
+        Ok(ApiAnswer::json(&head::run(&shared.source, &run)))
     })
     .await
 }
@@ -74,7 +74,7 @@ fn tree_answer(checked: io::Result<CheckedTree>) -> ApiResult {
             "invalid_tree",
             "the tree is not valid",
         )
-        .hint("`runner validate` says more; a session may be writing it right now")
+        .hint("`runner validate` says more; the next step may be asked to repair it")
         .findings(findings.to_vec())),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             let refusal = ApiRefusal::new(
@@ -98,8 +98,7 @@ pub(crate) async fn run_state(
 ) -> Response {
     blocking(shared, headers, |shared| {
         let project = shared.source.need_project()?;
-        let path = project.state("run_state.json");
-        if path.symlink_metadata().is_err() {
+        if project.content_id(runner_core::paths::RUN_STATE).is_none() {
             let message = "there is no run_state.json yet";
             return Err(ApiRefusal::new(StatusCode::NOT_FOUND, "no_state", message));
         }
@@ -295,7 +294,7 @@ pub(crate) async fn server(
         Ok(ApiAnswer::json(&wire::ServerInfo {
             version: shared.version.clone(),
             project_dir: shared.source.dir().display().to_string(),
-            project_there: shared.source.project().is_some(),
+            project_there: shared.source.folder().is_some(),
             page: page::is_built(),
         }))
     })

@@ -4,47 +4,10 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use runner::FileId;
 use rustix::fs::{Mode, OFlags, openat};
-
-/// Which file it is and which content it has, as far as the file system tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileId {
-    dev: u64,
-    ino: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileId {
-    /// Of what is open.
-    pub(crate) fn of(meta: &std::fs::Metadata) -> Self {
-        FileId {
-            dev: meta.dev(),
-            ino: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-
-    /// Of what lies at a path, be it a link.
-    pub(crate) fn at(path: &Path) -> Option<Self> {
-        path.symlink_metadata().ok().map(|meta| FileId::of(&meta))
-    }
-
-    /// Whether it was changed so lately that another change may bear the same times:
-    /// file systems count in ticks of some milliseconds.
-    #[allow(clippy::disallowed_methods)] // Files have times of the wall clock.
-    pub(crate) fn is_fresh(&self) -> bool {
-        let now = jiff::Timestamp::now();
-        let age = now.as_second() - self.changed.0;
-        age <= 1
-    }
-}
 
 /// Opens a regular file; each part of its path must be a plain name, and no part
 /// may be a link.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use runner::{Project, RunActivity, RunPhase, SelectResult};
+use runner::{CheckoutPosition, Project, RunActivity, RunPhase, RunSnapshot, SelectResult};
 use runner_core::config::Config;
 use runner_core::meta::{IterationErrorKind, IterationMeta, OutcomeClass};
 use runner_core::paths;
@@ -20,6 +20,8 @@ const MAX_NOTE_CHARS: usize = 2000;
 
 /// Everything that is known, before it is put into words.
 struct HeadFacts {
+    /// That there is nothing of a run here.
+    no_run: Option<runner::Error>,
     state: Result<RunState, runner::Error>,
     tree: Option<CheckedTree>,
     now: RunActivity,
@@ -28,7 +30,8 @@ struct HeadFacts {
 }
 
 impl HeadFacts {
-    fn read(source: &RunSource, project: &Project) -> Self {
+    fn read(source: &RunSource, run: &RunSnapshot) -> Self {
+        let project = &run.project;
         let state = runner::run_state_of(project);
         let now = runner::activity(project);
         let last = now.run_id.as_deref().and_then(|run| {
@@ -39,6 +42,11 @@ impl HeadFacts {
             })
         });
         HeadFacts {
+            // Where git cannot be asked, a run may be hidden by that alone.
+            no_run: match run.problem {
+                None => project.need_state().err(),
+                Some(_) => None,
+            },
             state,
             tree: source.tree(project).ok(),
             now,
@@ -81,6 +89,7 @@ impl HeadFacts {
         match (self.now.is_running(), self.next()) {
             (true, _) if self.lacks_quota() => RunStatusView::Quota,
             (true, _) => RunStatusView::Running,
+            _ if self.no_run.is_some() => RunStatusView::Idle,
             _ if self.state.is_err() => RunStatusView::Error,
             _ if self.now.run_id.is_none() => RunStatusView::Idle,
             (false, Some(NextSelection::Complete)) => RunStatusView::Complete,
@@ -97,22 +106,25 @@ impl HeadFacts {
 }
 
 /// The state of a run alone, for events.
-pub(crate) fn status(source: &RunSource, project: &Project) -> RunStatusView {
-    HeadFacts::read(source, project).status()
+pub(crate) fn status(source: &RunSource, run: &RunSnapshot) -> RunStatusView {
+    HeadFacts::read(source, run).status()
 }
 
 /// The whole head.
-pub(crate) fn run(source: &RunSource, project: &Project) -> wire::RunHeadView {
-    let known = HeadFacts::read(source, project);
+pub(crate) fn run(source: &RunSource, run: &RunSnapshot) -> wire::RunHeadView {
+    let project = &run.project;
+    let known = HeadFacts::read(source, run);
     let config = runner::config_of(project);
     let goal = runner::goal_of(project);
-    let problem = known
+    let of_files = known
         .state
         .as_ref()
         .err()
         .or(config.as_ref().err())
         .or(goal.as_ref().err())
-        .cloned();
+        // That nothing is there needs to be said once.
+        .filter(|_| known.no_run.is_none());
+    let problem = run.problem.as_ref().or(of_files).cloned();
     let config = config.unwrap_or_default();
     let now = &known.now;
     let (passed, leaves) = match &known.tree {
@@ -168,7 +180,8 @@ pub(crate) fn run(source: &RunSource, project: &Project) -> wire::RunHeadView {
         last_error: last_error(&known, problem.as_ref()),
         questions: note(paths::QUESTIONS),
         assumptions: note(paths::ASSUMPTIONS),
-        needs_you: needs_you(project, &known, problem.as_ref()),
+        needs_you: needs_you(run, &known, problem.as_ref()),
+        checkout: run.position.as_ref().and_then(CheckoutPosition::words),
         run_id: now.run_id.clone(),
     }
 }
@@ -271,16 +284,25 @@ fn modified(path: &Path) -> Option<Timestamp> {
 
 /// The one thing that a person should do, if there is one.
 fn needs_you(
-    project: &Project,
+    run: &RunSnapshot,
     known: &HeadFacts,
     problem: Option<&runner::Error>,
 ) -> Option<NeedsYou> {
     let now = &known.now;
-    let need = |kind, words: String, command: &str| {
+    let project = &run.project;
+    let need = |kind, mut words: String, command: &str| {
+        let mut command = command.to_owned();
+        if !run.can_step
+            && command.starts_with("loop")
+            && let Some(run_id) = &now.run_id
+        {
+            words.push_str(" A loop begins only on the branch of its run: go back to it first.");
+            command = format!("start {run_id}");
+        }
         Some(NeedsYou {
             kind,
             words,
-            command: Some(command_line(project.root(), command)),
+            command: Some(command_line(project.root(), &command)),
         })
     };
     if now.is_running() {
@@ -289,11 +311,21 @@ fn needs_you(
     if let Some(problem) = problem {
         return need(NeedsView::Unreadable, problem.message.clone(), "validate");
     }
+    if let Some(no_run) = &known.no_run {
+        let hint = no_run.hint.as_deref().unwrap_or_default();
+        let words = format!("{}: {hint}", no_run.message);
+        return need(NeedsView::NoRun, words, "runs");
+    }
     if now.run_id.is_none() {
         let words = "No run has been started here.";
         return need(NeedsView::NotStarted, words.to_owned(), "start");
     }
     match known.next() {
+        Some(NextSelection::Complete)
+            if matches!(run.position, Some(CheckoutPosition::Landed { .. })) =>
+        {
+            return None;
+        }
         Some(NextSelection::Complete) => {
             let words = "Every leaf has passed. Look at the result and bring it home: the guard runs \
                          once more, then your branch moves.";

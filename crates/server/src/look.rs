@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use runner::{Project, RunActivity};
+use runner::{CheckoutPosition, ContentId, FileId, Project, RunActivity, RunSnapshot};
 use runner_core::paths;
 
-use crate::beneath::{self, FileId};
+use crate::beneath;
 use crate::head;
 use crate::source::RunSource;
 use crate::wire::{
@@ -26,19 +26,20 @@ const OTHERS: [&str; 4] = [
 ];
 
 /// What was seen.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
     project: Option<Seen>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Seen {
     root: PathBuf,
+    run: RunSnapshot,
     /// The `.runner` folder: another one at the same place is another project.
     runner: (u64, u64),
-    tree: Option<FileId>,
-    run_state: Option<FileId>,
-    others: [Option<FileId>; OTHERS.len()],
+    tree: Option<ContentId>,
+    run_state: Option<ContentId>,
+    others: [Option<ContentId>; OTHERS.len()],
     events: Option<FileId>,
     pid: Option<u32>,
     run_id: Option<String>,
@@ -58,12 +59,12 @@ impl Look {
     /// Looks, using what is known from the last time where it cannot have changed.
     /// Nothing large is read: what changed can be told at once.
     pub(crate) fn at(source: &RunSource, before: &Look) -> Self {
-        let project = source.project().and_then(|project| {
+        let project = source.run().and_then(|run| {
             let before = before
                 .project
                 .as_ref()
-                .filter(|seen| seen.root == project.root());
-            seen(&project, before)
+                .filter(|seen| seen.root == run.project.root());
+            seen(run, before)
         });
         Look { project }
     }
@@ -74,9 +75,8 @@ impl Look {
             return;
         };
         if seen.head.is_none() {
-            let project = Project::at(seen.root.clone());
-            let status = head::status(source, &project);
-            seen.head = Some((runner::activity(&project), status));
+            let status = head::status(source, &seen.run);
+            seen.head = Some((runner::activity(&seen.run.project), status));
         }
     }
 
@@ -157,9 +157,18 @@ impl Look {
         let Some((old, new)) = self.pair(before) else {
             return before.project.as_ref().map(|_| phase_changed(None));
         };
-        let head = |seen: &Seen| (seen.head.clone(), seen.others);
+        let head = |seen: &Seen| (seen.head.clone(), seen.others.clone(), seen.about());
         let differs = old.is_none_or(|old| head(old) != head(new));
         differs.then(|| phase_changed(new.head.as_ref()))
+    }
+}
+
+impl Seen {
+    /// What else the head of the page says of the run.
+    fn about(&self) -> (Option<CheckoutPosition>, bool, Option<String>) {
+        let run = &self.run;
+        let problem = run.problem.as_ref().map(|error| error.message.clone());
+        (run.position.clone(), run.can_step, problem)
     }
 }
 
@@ -171,16 +180,22 @@ impl SeenRun {
     }
 }
 
-fn seen(project: &Project, before: Option<&Seen>) -> Option<Seen> {
+fn seen(run: RunSnapshot, before: Option<&Seen>) -> Option<Seen> {
     use std::os::unix::fs::MetadataExt as _;
+    let project = &run.project;
     let runner = project.runner_dir().symlink_metadata().ok()?;
-    let file = |path: &str| FileId::at(&project.root().join(path));
+    let file = |path: &str| project.content_id(path);
+    let fresh = |id: &Option<ContentId>| id.as_ref().is_some_and(ContentId::is_fresh);
     let tree = file(paths::TREE);
     let run_state = file(paths::RUN_STATE);
     let others = OTHERS.map(file);
-    let run_id = runner::run_state_of(project)
-        .ok()
-        .and_then(|state| state.run_id);
+    let same = before.filter(|old| old.run_state == run_state && !fresh(&run_state));
+    let run_id = match same {
+        Some(same) => same.run_id.clone(),
+        None => runner::run_state_of(project)
+            .ok()
+            .and_then(|state| state.run_id),
+    };
     let events = run_id
         .as_deref()
         .and_then(|run| FileId::at(&runner::events_path(project, run)));
@@ -193,17 +208,17 @@ fn seen(project: &Project, before: Option<&Seen>) -> Option<Seen> {
         others,
         events,
         pid: runner::running_pid(project),
+        run,
         run_id,
         runs,
         head: None,
     };
-    let inputs = |seen: &Seen| (seen.pid, seen.tree, seen.run_state, seen.events);
-    let fresh = |id: Option<FileId>| id.is_some_and(|id| id.is_fresh());
+    let files = |seen: &Seen| (seen.tree.clone(), seen.run_state.clone(), seen.events);
     if let Some(old) = before
-        && inputs(old) == inputs(&now)
+        && (old.pid, files(old), old.about()) == (now.pid, files(&now), now.about())
         && old.runs == now.runs
-        && !fresh(now.tree)
-        && !fresh(now.events)
+        && !fresh(&now.tree)
+        && !now.events.is_some_and(|id| id.is_fresh())
     {
         now.head.clone_from(&old.head);
     }

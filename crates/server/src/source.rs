@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
-use runner::Project;
+use runner::files::ReadError;
+use runner::{ContentId, FileId, Project, RunReader, RunSnapshot};
 use runner_core::journal::{self, JournalRecord, JournalStart};
 use runner_core::meta::IterationMeta;
+use runner_core::paths;
 
-use crate::beneath::{self, FileId};
+use crate::beneath;
 use crate::reply::ApiRefusal;
 use crate::trees::{CheckedTree, TreeCache};
 use crate::wire::RunIterations;
@@ -31,6 +33,7 @@ const MAX_OLD_RUNS: usize = 200;
 /// Where answers come from.
 pub(crate) struct RunSource {
     dir: PathBuf,
+    reader: RunReader,
     trees: TreeCache,
     /// Apart, so that looking back does not cost the tree of today.
     past: TreeCache,
@@ -95,6 +98,7 @@ impl RunSource {
     pub(crate) fn new(dir: PathBuf) -> Self {
         RunSource {
             dir: std::path::absolute(&dir).unwrap_or(dir),
+            reader: RunReader::default(),
             trees: TreeCache::default(),
             past: TreeCache::default(),
             old_runs: Mutex::default(),
@@ -108,9 +112,9 @@ impl RunSource {
         &self.dir
     }
 
-    /// The project, if there is one right now. One whose folders are links, which
-    /// may lead anywhere, is none.
-    pub(crate) fn project(&self) -> Option<Project> {
+    /// The project as it lies there, if there is one right now. One whose folders are
+    /// links, which may lead anywhere, is none.
+    pub(crate) fn folder(&self) -> Option<Project> {
         let project = Project::find(&self.dir).ok()?;
         let folders = [
             project.runner_dir(),
@@ -125,9 +129,19 @@ impl RunSource {
         (!folders.iter().any(is_link)).then_some(project)
     }
 
-    /// The project, or the refusal.
+    /// The project as its run has it, wherever the checkout is.
+    pub(crate) fn run(&self) -> Option<RunSnapshot> {
+        Some(self.reader.read(&self.folder()?))
+    }
+
+    /// The same without what is known of the checkout, or the refusal.
     pub(crate) fn need_project(&self) -> Result<Project, ApiRefusal> {
-        self.project().ok_or_else(|| {
+        self.need_run().map(|run| run.project)
+    }
+
+    /// The same, or the refusal.
+    pub(crate) fn need_run(&self) -> Result<RunSnapshot, ApiRefusal> {
+        self.run().ok_or_else(|| {
             ApiRefusal::new(
                 StatusCode::NOT_FOUND,
                 "no_project",
@@ -139,8 +153,12 @@ impl RunSource {
 
     /// The tree of the project.
     pub(crate) fn tree(&self, project: &Project) -> io::Result<CheckedTree> {
-        let parts = [".runner", "state", "tree.json"];
-        self.trees.get(project.root(), &parts)
+        let Some(id @ ContentId::Blob(_)) = project.content_id(paths::TREE) else {
+            let parts = [".runner", "state", "tree.json"];
+            return self.trees.get(project.root(), &parts);
+        };
+        let read = || runner::tree_bytes(project).map_err(io_error);
+        self.trees.remember(&id, || Ok((id.clone(), read()?)))
     }
 
     /// A tree file of an iteration.
@@ -230,6 +248,17 @@ impl RunSource {
         bases.insert(key, base.clone());
         Some(base)
     }
+}
+
+/// What keeps a file of a commit from being read, as if it lay there.
+fn io_error(error: ReadError) -> io::Error {
+    let kind = match error {
+        ReadError::Io(error) => return error,
+        ReadError::Absent => io::ErrorKind::NotFound,
+        ReadError::NotRegular(_) => io::ErrorKind::InvalidInput,
+        ReadError::TooLarge(_) => io::ErrorKind::FileTooLarge,
+    };
+    io::Error::new(kind, error.to_string())
 }
 
 /// The runs of a project with the numbers of their iterations, by name. The

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::body::Bytes;
+use runner::{ContentId, FileId};
 use runner_core::select::{Selection, select};
 use runner_core::tree::{self, Node, TreeOrder};
 
-use crate::beneath::{self, FileId};
+use crate::beneath;
 use crate::reply;
 use crate::wire::{LeafView, TreeFindingView};
 
@@ -111,18 +112,30 @@ fn note_places(node: &Node<'_>, above: &str, places: &mut HashMap<String, (Strin
 /// The trees that were asked for last.
 #[derive(Default)]
 pub(crate) struct TreeCache {
-    kept: Mutex<Vec<(FileId, CheckedTree)>>,
+    kept: Mutex<Vec<(ContentId, CheckedTree)>>,
 }
 
 impl TreeCache {
     /// Reads and checks a tree file below the root, or remembers having done so.
     pub(crate) fn get(&self, root: &Path, parts: &[&str]) -> io::Result<CheckedTree> {
         let file = beneath::open(root, parts)?;
-        let id = FileId::of(&file.metadata()?);
+        let id = ContentId::File(FileId::of(&file.metadata()?));
         drop(file);
+        self.remember(&id, || {
+            let (id, bytes) = beneath::read(root, parts, tree::MAX_BYTES)?;
+            Ok((ContentId::File(id), bytes))
+        })
+    }
+
+    /// The tree with this id; `read` says which one it then was.
+    pub(crate) fn remember(
+        &self,
+        id: &ContentId,
+        read: impl FnOnce() -> io::Result<(ContentId, Vec<u8>)>,
+    ) -> io::Result<CheckedTree> {
         // Held while it is read: many who ask at once cause one reading.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|(known, _)| *known == id)
+        if let Some(at) = kept.iter().position(|(known, _)| known == id)
             && !id.is_fresh()
         {
             let found = kept.remove(at);
@@ -130,7 +143,7 @@ impl TreeCache {
             kept.push(found);
             return Ok(checked);
         }
-        let (id, bytes) = beneath::read(root, parts, tree::MAX_BYTES)?;
+        let (id, bytes) = read()?;
         let etag = reply::etag_of(&bytes);
         // The same content as before, though perhaps in another file.
         let same = kept

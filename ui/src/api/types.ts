@@ -57,6 +57,8 @@ export type Run = {
   assumptions: Array<string>;
   /** What a person should do now; null if nothing. */
   needs_you: NeedsYou | null;
+  /** Where the checkout stands, or where the run has landed, as `runner status` says it; null if the checkout shows what the run has. */
+  checkout: string | null;
 };
 
 /** What a run is for. */
@@ -174,7 +176,7 @@ export type NeedsYou = {
 };
 
 /** Why a person is needed. */
-export type Needs = "not_started" | "not_running" | "cut_off" | "stuck" | "error" | "quota" | "limit" | "land" | "invalid_tree" | "unreadable";
+export type Needs = "not_started" | "not_running" | "cut_off" | "stuck" | "error" | "quota" | "limit" | "land" | "invalid_tree" | "unreadable" | "no_run";
 
 /** `GET /api/run-state`: the bookkeeping, as in run_state.json. */
 export type RunState = {

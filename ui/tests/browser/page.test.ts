@@ -270,6 +270,23 @@ describe('live', () => {
     expect(await page.getByTestId('disconnected').count()).toBe(0);
   });
 
+  test('where the checkout stands, and that the run has landed', async () => {
+    const checkout = page.getByTestId('checkout');
+    await open();
+    expect(await checkout.count()).toBe(0);
+    const show = (more: Partial<Run>): void => {
+      fixture.world.run = { ...(fixture.world.run as Run), ...more };
+      fixture.send({ event: 'phase_changed', data: { state: 'complete', phase: 'idle', iter: 12, node_id: null } });
+    };
+    show({ checkout: 'your checkout is 2 commits behind; `runner follow` brings it along' });
+    await checkout.getByText('2 commits behind').waitFor();
+    expect(await checkout.locator('code').innerText()).toBe('runner follow');
+    await expectAccessible(page, 'behind');
+    show({ ...(worlds.complete(Date.now()).run as Run), needs_you: null, checkout: 'landed on main (0123456789ab)' });
+    await checkout.getByText('landed on main (0123456789ab)').waitFor();
+    expect(await page.getByTestId('needs-you').count()).toBe(0);
+  });
+
   test('a title without a space, and one that turns the writing around, stay in their place', async () => {
     const run = fixture.world.iterations.runs[0];
     for (const row of run?.iterations ?? []) row.title = `\u202e${'long'.repeat(80)}`;

@@ -64,6 +64,9 @@ pub struct RunHeadView {
     pub assumptions: Vec<String>,
     /// What a person should do now; null if nothing.
     pub needs_you: Option<NeedsYou>,
+    /// Where the checkout stands, or where the run has landed, as `runner status` says it; null
+    /// if the checkout shows what the run has.
+    pub checkout: Option<String>,
 }
 
 /// What a run is for.
@@ -271,6 +274,9 @@ pub enum NeedsView {
     InvalidTree,
     /// Files of `.runner/` cannot be read.
     Unreadable,
+    /// The branch that is checked out has nothing of a run, and no run was started here that is
+    /// still there.
+    NoRun,
 }
 
 /// `GET /api/run-state`: the bookkeeping, as in run_state.json.
