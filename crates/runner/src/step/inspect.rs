@@ -87,6 +87,7 @@ pub(crate) fn after_session(
     for path in prepare::included_files(&workspace.checkout) {
         order.changed.remove(&path);
     }
+    commits::take_collisions(root, it, protected, &mut order)?;
     commits::take(tree, it, &mut order)?;
     facts.denied_files.append(&mut order.denied);
     facts.not_committable.append(&mut order.not_committable);
