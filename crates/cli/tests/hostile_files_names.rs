@@ -88,3 +88,41 @@ fn a_collision_of_the_base_is_nobodys_fault() {
     play(&repo, &cases);
     assert_files(&repo, &["Lib/new", "lib/other"], &[]);
 }
+
+#[test]
+fn paths_that_are_too_long() {
+    let repo = repo();
+    let deeper = "name=$(printf 'n%.0s' $(seq 200)); down() { i=0; while [ $i -lt $1 ]; do mkdir $name; cd $name; i=$((i+1)); done; }; here=$(pwd)";
+    let cases = [
+        // Too long for the runner alone, which has the path of the workspace before it.
+        (19, "src/deep"),
+        // Too long for git, too.
+        (30, "new"),
+    ];
+    for (depth, at) in cases {
+        let iter = repo.run_state()["next_iter"].as_u64().unwrap();
+        let script = format!(
+            "{deeper}; mkdir -p {at}; cd {at}; down {depth}; echo hidden > file; cd \"$here\"; echo {depth} > kept-{depth}; out done did"
+        );
+        repo.agent_at(iter, &script);
+        let (run, json) = hostile_support::step(&repo);
+        assert_eq!(json["class"], "agent_error", "{}", run.describe());
+        let words = "(it holds paths that are too long) cannot be committed as it is";
+        assert!(run.stdout.contains(words), "{}", run.describe());
+        hostile_support::check(&repo, at);
+        assert_eq!(repo.git(&["show", &format!("HEAD:kept-{depth}")]), depth.to_string());
+    }
+    // What git ignores is nobody's business.
+    play_one(
+        &repo,
+        &case(
+            "ignored",
+            "ok",
+            "",
+            "echo cache/ > .gitignore; name=$(printf 'n%.0s' $(seq 200)); here=$(pwd); mkdir cache; cd cache; \
+             for i in $(seq 30); do mkdir $name; cd $name; done; echo x > file; cd \"$here\"; mkdir closed; echo x > closed/file; chmod 0 closed; out retry x",
+        ),
+    );
+    assert!(repo.git(&["show", "HEAD:closed/file"]).contains('x'));
+    finish(&repo);
+}

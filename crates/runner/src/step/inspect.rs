@@ -2,6 +2,7 @@
 //! order, and written down as facts.
 
 mod commits;
+mod long_paths;
 mod nested;
 mod traps;
 
@@ -131,7 +132,11 @@ fn put_in_order(
     let quarantine = it.quarantine();
     let asked = git.ask_status()?;
     let deny = commits::CommitRules::new(config, protected)?;
-    let mut status = status_of(git, it, asked)?;
+    let (mut status, was_blind) = status_of(git, it, asked)?;
+    let too_long = long_paths::take(git, protected, &status, was_blind, &quarantine)?;
+    if !too_long.is_empty() {
+        status = git.status()?;
+    }
     if take_hidden_attributes(root, &status, &quarantine)? {
         status = git.status()?;
     }
@@ -157,7 +162,7 @@ fn put_in_order(
         nested,
         denied,
         submodules,
-        not_committable: Vec::new(),
+        not_committable: too_long,
         changed,
         status,
     })
@@ -175,16 +180,17 @@ fn take_hidden_attributes(root: &Path, status: &GitStatus, quarantine: &Path) ->
     Ok(any)
 }
 
-/// Git's view; what keeps git from looking is cleared away.
-fn status_of(git: &Git, it: &Iteration, asked: PendingStatus) -> Result<GitStatus> {
+/// Git's view; what keeps git from looking is cleared away. Also whether git could not look
+/// everywhere at first.
+fn status_of(git: &Git, it: &Iteration, asked: PendingStatus) -> Result<(GitStatus, bool)> {
     use crate::git::StallOutcome;
-    match asked.answer_unless_stalled()? {
-        StallOutcome::Ended(status) => Ok(status),
-        StallOutcome::Stalled | StallOutcome::Blind => {
-            traps::clear_the_way(git.root(), &it.quarantine())?;
-            git.status()
-        }
-    }
+    let was_blind = match asked.answer_unless_stalled()? {
+        StallOutcome::Ended(status) => return Ok((status, false)),
+        StallOutcome::Blind => true,
+        StallOutcome::Stalled => false,
+    };
+    traps::clear_the_way(git.root(), &it.quarantine())?;
+    Ok((git.status()?, was_blind))
 }
 
 fn read_tree(root: &Path) -> Result<Vec<u8>, ReadError> {
