@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::borrow::{MAX_BYTES, alternate};
 use super::settings::{foreign_filters, isolated_config, quoted, value_of};
-use super::{Git, to_path};
+use super::{Git, join_nul, to_path};
 use crate::error::Result;
 use crate::fault;
 use crate::files;
@@ -100,11 +100,7 @@ impl BorrowedRepo {
         if self.filters.is_empty() || paths.is_empty() {
             return Ok(Vec::new());
         }
-        let mut input = Vec::new();
-        for path in paths {
-            input.extend_from_slice(path.as_os_str().as_bytes());
-            input.push(0);
-        }
+        let input = join_nul(paths);
         let args = ["check-attr", "--cached", "-z", "--stdin", "filter"];
         let answer = git.ask_with(&args, &input)?.unwrap_or_default();
         let fields: Vec<&[u8]> = answer.split(|byte| *byte == 0).collect();

@@ -435,6 +435,16 @@ fn parse_tree_listing(bytes: &[u8]) -> Vec<TreeEntry> {
         .collect()
 }
 
+/// Paths as git reads them with `-z --stdin`.
+pub(crate) fn join_nul<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<u8> {
+    let mut input = Vec::new();
+    for path in paths {
+        input.extend_from_slice(path.as_os_str().as_bytes());
+        input.push(0);
+    }
+    input
+}
+
 /// The records of `-z` output.
 pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes

@@ -306,11 +306,7 @@ impl<'t> ProtectedFiles<'t> {
             }
             old_rules.insert(path.as_path(), before);
         }
-        let mut input = Vec::new();
-        for path in &hidden {
-            input.extend_from_slice(path.as_os_str().as_bytes());
-            input.push(0);
-        }
+        let input = git::join_nul(&hidden);
         let args = ["check-ignore", "--verbose", "-z", "--stdin"];
         let output = git.ask_with(&args, &input)?.unwrap_or_default();
         let fields: Vec<&[u8]> = output.split(|byte| *byte == 0).collect();

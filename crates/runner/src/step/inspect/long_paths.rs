@@ -1,12 +1,11 @@
 //! Files that lie so deep that git, or the runner, cannot use their paths.
 
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::name;
 use crate::error::Result;
-use crate::git::{Git, GitStatus, split_nul, to_path};
+use crate::git::{Git, GitStatus, join_nul, split_nul, to_path};
 use crate::step::file_image;
 use crate::step::protected_files::ProtectedFiles;
 
@@ -50,11 +49,7 @@ pub(super) fn take(
 
 /// Those of the paths that no rule keeps out of commits.
 fn not_ignored(git: &Git, mut paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
-    let mut input = Vec::new();
-    for path in &paths {
-        input.extend_from_slice(path.as_os_str().as_bytes());
-        input.push(0);
-    }
+    let input = join_nul(&paths);
     if input.is_empty() {
         return Ok(paths);
     }
