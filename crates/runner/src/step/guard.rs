@@ -14,6 +14,7 @@ use serde_json::json;
 use super::base_changes::without_those_of_base;
 use super::child::{self, GRACE, NoListener, interrupted, millis};
 use super::{Iteration, StepContext, prepare};
+use crate::checkout::prepare::setup_key;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
 use crate::run::refs;
@@ -78,6 +79,7 @@ pub(super) fn run_guard(
         duration_ms: 0,
         log_sha256: sha256_hex(b""),
         checkout: Some(kind),
+        setup_sha256: None,
     };
     let run_id = &it.started.run_id;
     let (git, places) = (context.git, context.places);
@@ -159,6 +161,9 @@ pub(super) fn run_guard(
         child::replace_log(it, "guard.log", &log)?;
     }
     run.log_sha256 = sha256_hex(&log);
+    if run.exit_code == Some(0) && changed.is_empty() {
+        run.setup_sha256 = setup_key(context.git, &commit, config)?;
+    }
     if run.exit_code.is_some_and(|code| code != 0)
         && let Some(remedy) = missing_variable::remedy_for(&log, &state.config)
     {
