@@ -279,7 +279,10 @@ fn a_proof_names_the_setup_of_its_verdict() {
     let (first, red, last) = (setup_of(2), setup_of(1), setup_of(0));
     assert_eq!(first.as_deref().map(str::len), Some(64), "{first:?}");
     assert_eq!(red, None, "only a pass proves anything");
-    assert!(last.is_some() && last != first, "an input changed: {last:?}");
+    assert!(
+        last.is_some() && last != first,
+        "an input changed: {last:?}"
+    );
     let verified = |repo: &TestRepo| {
         let run = repo.runner(&["verify", "a", "--json"]).success().json();
         assert_eq!(run["holds"], true);

@@ -110,7 +110,10 @@ fn paths_that_are_too_long() {
         let words = "(it holds paths that are too long) cannot be committed as it is";
         assert!(run.stdout.contains(words), "{}", run.describe());
         hostile_support::check(&repo, at);
-        assert_eq!(repo.git(&["show", &format!("HEAD:kept-{depth}")]), depth.to_string());
+        assert_eq!(
+            repo.git(&["show", &format!("HEAD:kept-{depth}")]),
+            depth.to_string()
+        );
     }
     // What git ignores is nobody's business.
     play_one(

@@ -50,11 +50,7 @@ pub fn name_collisions<'p>(
     found
 }
 
-fn note<'p>(
-    spellings: &mut HashMap<Vec<u8>, Vec<&'p [u8]>>,
-    folded: Vec<u8>,
-    spelling: &'p [u8],
-) {
+fn note<'p>(spellings: &mut HashMap<Vec<u8>, Vec<&'p [u8]>>, folded: Vec<u8>, spelling: &'p [u8]) {
     let there = spellings.entry(folded).or_default();
     if !there.contains(&spelling) {
         there.push(spelling);
@@ -121,7 +117,12 @@ mod tests {
                 &["a/new", "A/other"],
                 &[],
             ),
-            ("beyond ASCII", &["Größe"], &["GRÖßE"], &[("GRÖßE", "Größe")]),
+            (
+                "beyond ASCII",
+                &["Größe"],
+                &["GRÖßE"],
+                &[("GRÖßE", "Größe")],
+            ),
         ];
         for (label, known, new, expected) in rows {
             let known = known.iter().map(|path| path.as_bytes());

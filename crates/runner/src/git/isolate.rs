@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::borrow::{MAX_BYTES, alternate};
 use super::settings::{foreign_filters, isolated_config, quoted, value_of};
-use super::{Git, join_nul, to_path};
+use super::{Git, join_nul, object_name, to_path};
 use crate::error::Result;
 use crate::fault;
 use crate::files;
@@ -203,10 +203,7 @@ impl Git {
     /// The same, asked.
     pub(crate) fn detached_head(&self) -> Option<String> {
         let bytes = files::read_regular(&self.git_dir.join("HEAD"), 4096).ok()?;
-        let text = String::from_utf8(bytes.trim_ascii_end().to_vec()).ok()?;
-        let is_name =
-            matches!(text.len(), 40 | 64) && text.bytes().all(|it| it.is_ascii_hexdigit());
-        is_name.then_some(text)
+        object_name(&bytes)
     }
 }
 

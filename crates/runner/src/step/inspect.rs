@@ -58,9 +58,10 @@ struct CleanupFindings {
 }
 
 /// Looks at everything after the agent's session (or after a crash), puts back what must not
-/// change, and takes the rest into the index.
+/// change, and takes the rest into the index. `user`: the project whose clones of submodules count.
 pub(crate) fn after_session(
     workspace: &RunWorkspace,
+    user: &Git,
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
@@ -70,9 +71,10 @@ pub(crate) fn after_session(
     let rules = make_safe(root, it, protected)?;
     facts.owned_changed.extend(rules);
     let tree_bytes = take_tree(root, it, facts)?;
-    let undone = prepare::restore_submodules(&workspace.checkout)?;
+    let submodules =
+        prepare::settle_submodules(&workspace.checkout, user, config, protected.links())?;
     let mut order = put_in_order(&tree.git, it, config, protected)?;
-    order.submodules.extend(undone);
+    order.submodules.extend(submodules.undone);
     order.submodules.sort();
     order.submodules.dedup();
     facts.nested_repositories.extend_from_slice(&order.nested);
@@ -90,6 +92,10 @@ pub(crate) fn after_session(
     }
     commits::take_collisions(root, it, protected, &mut order)?;
     commits::take(tree, it, &mut order)?;
+    for moved in submodules.moved {
+        tree.move_submodule(&moved.path, &moved.commit)?;
+        order.changed.insert(moved.path);
+    }
     facts.denied_files.append(&mut order.denied);
     facts.not_committable.append(&mut order.not_committable);
     facts.submodules_changed.append(&mut order.submodules);

@@ -340,7 +340,15 @@ fn work(
         Some(output) if output.status == AgentStatus::Done => child::prepare(context),
         _ => None,
     };
-    let found = inspect::after_session(workspace, it, &state.config, step.protected, &mut facts)?;
+    let user = context.places.user_project(context.git);
+    let found = inspect::after_session(
+        workspace,
+        &user,
+        it,
+        &state.config,
+        step.protected,
+        &mut facts,
+    )?;
     let agent_bytes = found.tree;
     let agent_tree = match &agent_bytes {
         None if facts.tree_unusable.is_none() && it.before.bytes().is_none() => AgentTree::Same,

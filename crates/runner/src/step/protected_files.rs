@@ -346,11 +346,13 @@ impl<'t> ProtectedFiles<'t> {
 
     /// The submodules of HEAD.
     pub(crate) fn submodules(&self) -> impl Iterator<Item = &Path> {
-        let entries = self
-            .tracked
-            .iter()
-            .filter(|entry| entry.mode == git::SUBMODULE);
-        entries.map(|entry| entry.path.as_path())
+        self.links().map(|entry| entry.path.as_path())
+    }
+
+    /// The same with their commits.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &TreeEntry> {
+        let tracked = self.tracked.iter();
+        tracked.filter(|entry| entry.mode == git::SUBMODULE)
     }
 
     /// The files that only grow, with what they contained; `None`: there was none.

@@ -101,7 +101,9 @@ pub(super) fn take_collisions(
         .chain(others);
     let found = name_collisions(
         known.map(|path| path.as_os_str().as_bytes()),
-        &new.into_iter().map(|path| path.as_os_str().as_bytes()).collect(),
+        &new.into_iter()
+            .map(|path| path.as_os_str().as_bytes())
+            .collect(),
     );
     for collision in found {
         let path = to_path(&collision.path);

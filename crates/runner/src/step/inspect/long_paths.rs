@@ -42,7 +42,10 @@ pub(super) fn take(
         if file_image::move_to(root, folder, quarantine).is_err() {
             file_image::remove_closed(&root.join(folder))?;
         }
-        taken.push(format!("{} (it holds paths that are too long)", name(folder)));
+        taken.push(format!(
+            "{} (it holds paths that are too long)",
+            name(folder)
+        ));
     }
     Ok(taken)
 }
@@ -88,7 +91,11 @@ mod tests {
             (format!("a/{deep}x"), vec!["", "a"], Some(short.clone())),
             (nested.clone(), vec![""], Some(wide.clone())),
             (nested.clone(), vec!["", wide.as_str()], Some(two.clone())),
-            (nested.clone(), vec!["", wide.as_str(), two.as_str(), nested.as_str()], None),
+            (
+                nested.clone(),
+                vec!["", wide.as_str(), two.as_str(), nested.as_str()],
+                None,
+            ),
         ] {
             let is_tracked = |folder: &Path| tracked.iter().any(|it| Path::new(it) == folder);
             let found = folder_to_move(Path::new(&path), is_tracked);
