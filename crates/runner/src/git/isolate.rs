@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::borrow::{MAX_BYTES, alternate};
 use super::settings::{foreign_filters, isolated_config, quoted, value_of};
-use super::{Git, join_nul, object_name, to_path};
+use super::{Git, join_nul, object_name, split_nul, to_path};
 use crate::error::Result;
 use crate::fault;
 use crate::files;
@@ -108,6 +108,15 @@ impl BorrowedRepo {
             .chunks_exact(3)
             .filter(|record| self.filters.iter().any(|driver| driver == record[2]));
         Ok(meant.map(|record| to_path(record[0])).collect())
+    }
+
+    /// All such files that a repository tracks.
+    pub(crate) fn filtered_files(&self, git: &Git) -> Result<Vec<PathBuf>> {
+        if self.filters.is_empty() {
+            return Ok(Vec::new());
+        }
+        let listed = git.read(&["ls-files", "-z"])?;
+        self.filtered(git, &split_nul(&listed).map(to_path).collect())
     }
 
     fn own_objects(&self) -> Option<PathBuf> {
