@@ -76,13 +76,10 @@ impl MovingRun {
 fn what_is_not_of_its_remote_is_undone() {
     let run = moving_run(false);
     let words = "commit OID is on no branch of its remote, as far as your clone knows; [workspace] submodules_may_move would allow it";
-    let undone = ") is a submodule: what changed in it cannot be committed here and has been undone";
+    let undone =
+        ") is a submodule: what changed in it cannot be committed here and has been undone";
     let cases = [
-        (
-            &run.third,
-            "",
-            words.replace("OID", &run.third) + undone,
-        ),
+        (&run.third, "", words.replace("OID", &run.third) + undone),
         (
             &run.second,
             "git -C sub -c user.name=n -c user.email=e commit -q --allow-empty -m mine",
@@ -115,19 +112,26 @@ fn what_is_not_of_its_remote_is_undone() {
 #[test]
 fn a_commit_of_its_remote_is_recorded_and_judged() {
     let run = moving_run(false);
-    run.play(&run.second, "git -C sub config core.fsmonitor \"$AGENT_DIR/evil.sh\"", "ok", "");
+    run.play(
+        &run.second,
+        "git -C sub config core.fsmonitor \"$AGENT_DIR/evil.sh\"",
+        "ok",
+        "",
+    );
     assert_eq!(run.recorded(), run.second);
     hostile_support::assert_never_ran(&run.repo, "moved");
     let changed = run.repo.git(&["diff", "--name-only", "HEAD~1"]);
     assert!(changed.contains("sub"), "{changed}");
     // The next session and its verdict have those files, and no repository is left.
     let iter = run.repo.run_state()["next_iter"].as_u64().unwrap();
-    let script = "grep -q second sub/lib.txt && test ! -e sub/.git && echo good > good.txt && out done x";
+    let script =
+        "grep -q second sub/lib.txt && test ! -e sub/.git && echo good > good.txt && out done x";
     run.repo.agent_at(iter, script);
     let config = run.repo.read(".runner/state/config.toml");
     let config = config.replace("\"true\"", "\"grep -q second sub/lib.txt\"");
     run.repo.write(".runner/state/config.toml", config);
-    run.repo.git(&["commit", "-qm", "guard", "--", ".runner/state/config.toml"]);
+    run.repo
+        .git(&["commit", "-qm", "guard", "--", ".runner/state/config.toml"]);
     let (told, json) = step(&run.repo);
     assert_eq!(json["guard"], "pass", "{}", told.describe());
     assert_eq!(run.recorded(), run.second);

@@ -494,7 +494,10 @@ fn a_sandbox_that_is_not_wanted_is_not_spoken_of() {
 #[test]
 fn files_that_are_meant_for_a_filter_are_listed() {
     let mut repo = bare();
-    repo.write(".gitattributes", "secrets/** filter=git-crypt\n*.bin filter=lfs\n");
+    repo.write(
+        ".gitattributes",
+        "secrets/** filter=git-crypt\n*.bin filter=lfs\n",
+    );
     for number in 1..=7 {
         repo.write(format!("secrets/{number}"), "x\n");
     }
@@ -506,7 +509,9 @@ fn files_that_are_meant_for_a_filter_are_listed() {
         repo.git(&["switch", "--quiet", "main"]);
         repo.git(&["branch", "--quiet", "-D", "runner/demo"]);
         let lines = run.stderr.lines().map(str::to_owned);
-        lines.filter(|line| line.contains("cannot change")).collect::<Vec<_>>()
+        lines
+            .filter(|line| line.contains("cannot change"))
+            .collect::<Vec<_>>()
     };
     repo.commit_all("The state");
     // Attributes alone make no filter.

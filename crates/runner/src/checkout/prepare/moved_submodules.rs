@@ -100,7 +100,9 @@ fn refusal(
     files::make_folder(&scratch)?;
     let git = open_clone(&clone, &scratch)?;
     if !has_commit(&git, commit) {
-        return Ok(Some(format!("your clone of it does not have commit {commit}")));
+        return Ok(Some(format!(
+            "your clone of it does not have commit {commit}"
+        )));
     }
     if !may_move && !is_on_remote(&git, commit)? {
         return Ok(Some(format!(
@@ -229,7 +231,10 @@ mod tests {
         write("b/.git/refs/heads/main", &format!("{two}\n"));
         write("libs/c/.git", "gitdir: ../../.git/modules/c\n");
         write(".git/modules/c/HEAD", "ref: refs/heads/x\n");
-        write(".git/modules/c/packed-refs", &format!("# pack\n{one} refs/heads/x\n"));
+        write(
+            ".git/modules/c/packed-refs",
+            &format!("# pack\n{one} refs/heads/x\n"),
+        );
         write("out/.git", "gitdir: ../../elsewhere\n");
         write("absolute/.git", "gitdir: /elsewhere\n");
         write("none/file", "");
