@@ -4,7 +4,7 @@
 
 mod hostile_support;
 
-use hostile_support::{BIN, case, find_content, finish, play, play_one, repo, started};
+use hostile_support::{BIN, case, check, find_content, finish, play, repo, started, step};
 use runner_testkit::TestRepo;
 
 /// The files at HEAD, as git lists them.
@@ -89,43 +89,43 @@ fn a_collision_of_the_base_is_nobodys_fault() {
     assert_files(&repo, &["Lib/new", "lib/other"], &[]);
 }
 
+/// Makes folders with long names in each other and a file in the last; a shell cannot go there.
+fn deep_down(at: &str, depth: u32) -> String {
+    format!(
+        "mkdir -p {at}; \"$(cat \"$AGENT_DIR/python\")\" -c 'import os\nos.chdir(\"{at}\")\n\
+         for _ in range({depth}): os.mkdir(\"n\" * 200); os.chdir(\"n\" * 200)\n\
+         open(\"file\", \"w\").write(\"hidden\")'"
+    )
+}
+
 #[test]
 fn paths_that_are_too_long() {
     let repo = repo();
-    let deeper = "name=$(printf 'n%.0s' $(seq 200)); down() { i=0; while [ $i -lt $1 ]; do mkdir $name; cd $name; i=$((i+1)); done; }; here=$(pwd)";
-    let cases = [
-        // Too long for the runner alone, which has the path of the workspace before it.
-        (19, "src/deep"),
-        // Too long for git, too.
-        (30, "new"),
-    ];
-    for (depth, at) in cases {
+    // Too long for the runner alone, which has the path of the workspace before it; and too long
+    // for git, too.
+    for (depth, at) in [(20, "src/deep"), (30, "new")] {
         let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        let script = format!(
-            "{deeper}; mkdir -p {at}; cd {at}; down {depth}; echo hidden > file; cd \"$here\"; echo {depth} > kept-{depth}; out done did"
-        );
+        let deep = deep_down(at, depth);
+        let script = format!("{deep}; echo {depth} > kept-{depth}; out done did");
         repo.agent_at(iter, &script);
-        let (run, json) = hostile_support::step(&repo);
+        let (run, json) = step(&repo);
         assert_eq!(json["class"], "agent_error", "{}", run.describe());
         let words = "(it holds paths that are too long) cannot be committed as it is";
         assert!(run.stdout.contains(words), "{}", run.describe());
-        hostile_support::check(&repo, at);
-        assert_eq!(
-            repo.git(&["show", &format!("HEAD:kept-{depth}")]),
-            depth.to_string()
-        );
+        check(&repo, at);
+        let kept = repo.git(&["show", &format!("HEAD:kept-{depth}")]);
+        assert_eq!(kept, depth.to_string());
     }
-    // What git ignores is nobody's business.
-    play_one(
-        &repo,
-        &case(
-            "ignored",
-            "ok",
-            "",
-            "echo cache/ > .gitignore; name=$(printf 'n%.0s' $(seq 200)); here=$(pwd); mkdir cache; cd cache; \
-             for i in $(seq 30); do mkdir $name; cd $name; done; echo x > file; cd \"$here\"; mkdir closed; echo x > closed/file; chmod 0 closed; out retry x",
-        ),
+    // What git ignores is nobody's business, also where git cannot look at first.
+    let iter = repo.run_state()["next_iter"].as_u64().unwrap();
+    let deep = deep_down("cache", 30);
+    let closed = "mkdir closed; echo x > closed/file; chmod 0 closed";
+    repo.agent_at(
+        iter,
+        &format!("echo cache/ > .gitignore; {deep}; {closed}; out retry x"),
     );
-    assert!(repo.git(&["show", "HEAD:closed/file"]).contains('x'));
+    let (run, json) = step(&repo);
+    assert_eq!(json["class"], "ok", "{}", run.describe());
+    assert_eq!(repo.git(&["show", "HEAD:closed/file"]), "x");
     finish(&repo);
 }
