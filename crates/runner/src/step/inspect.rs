@@ -40,6 +40,8 @@ pub(crate) struct InspectFindings {
     pub(crate) tree: Option<Arc<Vec<u8>>>,
     /// Watched files that the session changed.
     pub(crate) watched: Vec<String>,
+    /// What git ignores: files, and folders as a whole.
+    pub(crate) ignored: Vec<PathBuf>,
 }
 
 /// What putting things in order brought to light.
@@ -114,6 +116,7 @@ pub(crate) fn after_session(
     Ok(InspectFindings {
         tree: tree_bytes,
         watched,
+        ignored: order.status.ignored,
     })
 }
 

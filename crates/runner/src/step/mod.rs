@@ -13,6 +13,7 @@ pub(crate) mod file_image;
 mod guard;
 mod inspect;
 mod iteration;
+mod left_out;
 mod prepare;
 pub(crate) mod protected_files;
 mod settle;
@@ -363,6 +364,8 @@ fn work(
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
             let candidate = CandidateTree {
+                workspace,
+                ignored: &found.ignored,
                 tree: workspace.checkout.tree.write_tree()?,
                 completes: accepted.would_complete(),
             };
