@@ -239,20 +239,16 @@ fn programs(line: &str) -> Vec<Vec<String>> {
     }
     let ends = [';', '&', '|', '(', ')', '{', '}', '`', '"', '\''];
     let calls = line.split(ends).map(|call| {
+        // As makefiles and justfiles say that a line is not printed, or may fail.
+        let call = call.trim_start().trim_start_matches(['@', '-', '+']);
         let mut is_wrapped = false;
         let words = call.split_whitespace().skip_while(|word| {
-            let bare = word.trim_start_matches(['@', '-', '+']);
-            let is_wrapper = WRAPPERS.contains(&bare);
+            let is_wrapper = WRAPPERS.contains(word);
             let is_option = is_wrapped && word.starts_with('-');
             is_wrapped |= is_wrapper;
             is_wrapper || is_option || is_assignment(word)
         });
-        let mut words: Vec<String> = words.map(str::to_owned).collect();
-        if let Some(program) = words.first_mut() {
-            // As makefiles and justfiles say that a line is not printed, or may fail.
-            *program = program.trim_start_matches(['@', '-', '+']).to_owned();
-        }
-        words
+        words.map(str::to_owned).collect::<Vec<String>>()
     });
     calls.filter(|words| !words.is_empty()).collect()
 }
