@@ -247,3 +247,55 @@ fn verify_runs_the_guard_where_it_passed() {
         run.describe()
     );
 }
+
+#[test]
+fn a_proof_names_the_setup_of_its_verdict() {
+    let mut repo = TestRepo::new(BIN);
+    repo.write("list.lock", "one\n");
+    repo.write(".gitignore", "made\n");
+    repo.commit_all("What setup reads");
+    repo.agent_at(
+        1,
+        r#"add_child root a 1 "First"; add_child root b 2 "Second"; out decomposed "plan""#,
+    );
+    repo.agent_at(2, r#"echo 1 > flag; out done "a""#);
+    repo.agent_at(3, r#"rm flag; out done "b""#);
+    repo.agent_at(4, r#"echo two > list.lock; echo 2 > flag; out done "b""#);
+    repo.config(|config| {
+        config
+            .set("workspace.setup", "cp list.lock made")
+            .set("workspace.setup_inputs", serde_json::json!(["*.lock"]));
+    });
+    repo.start_run("# Goal\n", &["sh", "-c", "test -e made && test -e flag"])
+        .success();
+    repo.runner(&["loop"]).success();
+    let setup_of = |back: usize| {
+        let message = repo.git(&["log", "-1", "--format=%B", &format!("HEAD~{back}")]);
+        let mut lines = message.lines();
+        lines
+            .find_map(|line| line.strip_prefix("Runner-Setup: sha256:"))
+            .map(str::to_owned)
+    };
+    let (first, red, last) = (setup_of(2), setup_of(1), setup_of(0));
+    assert_eq!(first.as_deref().map(str::len), Some(64), "{first:?}");
+    assert_eq!(red, None, "only a pass proves anything");
+    assert!(
+        last.is_some() && last != first,
+        "an input changed: {last:?}"
+    );
+    let verified = |repo: &TestRepo| {
+        let run = repo.runner(&["verify", "a", "--json"]).success().json();
+        assert_eq!(run["holds"], true);
+        run["same_setup"].clone()
+    };
+    assert_eq!(verified(&repo), true);
+    // Another setup may come to the same: it is told, and no more.
+    let config = repo.read(".runner/state/config.toml");
+    let config = config.replace("cp list.lock made", "touch made");
+    repo.write(".runner/state/config.toml", config);
+    repo.commit_all("Another setup");
+    assert_eq!(verified(&repo), false);
+    repo.runner(&["verify", "a"])
+        .success()
+        .says("note: the setup of that verdict was another one");
+}

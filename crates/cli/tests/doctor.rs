@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use doctor_support::{
-    FLAGS, KEY, assert_no_key, bin, check, codex, doctor, expect, names, program, project,
+    FLAGS, KEY, assert_no_key, bin, check, codex, doctor, expect, names, program, project, real,
     with_tools,
 };
 use runner_testkit::{TestRepo, assert_no_process};
@@ -330,4 +330,33 @@ fn a_sandbox_that_is_required() {
     expect(&value, "bubblewrap", "ok", "not needed");
     expect(&value, "sandbox", "ok", "off");
     expect(&value, "sandbox_writable", "warn", "`~/gone` is not there");
+}
+
+#[test]
+fn programs_that_see_the_checkout_instead_of_the_workspace() {
+    let mut repo = project(&["sh", "ci.sh"]);
+    let script = "set -e\ndocker run --rm -v \"$PWD\":/src image check\n";
+    repo.write("ci.sh", script);
+    repo.commit_all("A guard");
+    if let Some(bubblewrap) = real("bwrap") {
+        std::os::unix::fs::symlink(bubblewrap, bin(&repo).join("bwrap"))
+            .expect("it can be put there");
+    }
+    let value = doctor(&repo, &[], 0);
+    // Without bubblewrap the workspace is seen where it lies.
+    if check(&value, "sandbox")["message"]
+        .to_string()
+        .contains("bubblewrap")
+    {
+        let words = "ci.sh line 2: the daemon of `docker` mounts a volume";
+        expect(&value, "outside_programs", "warn", words);
+    } else {
+        assert!(!names(&value).contains(&"outside_programs"), "{value:#}");
+    }
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    let value = doctor(&repo, &[], 0);
+    assert!(!names(&value).contains(&"outside_programs"), "{value:#}");
 }

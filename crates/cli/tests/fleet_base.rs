@@ -122,6 +122,21 @@ fn packages_that_git_ignores_and_no_setup_cost_no_session() {
     assert_eq!(repo.agent_calls().len(), 3);
 }
 
+#[test]
+fn a_variable_of_the_shell_that_nothing_passes_on_costs_no_session() {
+    let mut repo = with_guard(&json!(["sh", "-c", "test \"$SERVICE_URL\" = yes"]));
+    repo.env("SERVICE_URL", "yes");
+    let hint = "hint: pass SERVICE_URL on with [guard] env = [\"SERVICE_URL\"]";
+    let words = "is red in a clean checkout and green with variables of your shell: SERVICE_URL";
+    refused(&repo, &[words, hint]);
+    repo.config(|config| {
+        config.set("guard.env", json!(["SERVICE_URL"]));
+    });
+    repo.write_config();
+    repo.runner(&UP).success();
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-2", "issue-3"]);
+}
+
 /// The one task that fixes the base.
 #[track_caller]
 fn base_fix(repo: &TestRepo) -> String {

@@ -490,3 +490,43 @@ fn a_sandbox_that_is_not_wanted_is_not_spoken_of() {
     let run = repo.runner(&["start"]).success();
     assert!(!run.stderr.contains("sandbox"), "{}", run.describe());
 }
+
+#[test]
+fn files_that_are_meant_for_a_filter_are_listed() {
+    let mut repo = bare();
+    repo.write(
+        ".gitattributes",
+        "secrets/** filter=git-crypt\n*.bin filter=lfs\n",
+    );
+    for number in 1..=7 {
+        repo.write(format!("secrets/{number}"), "x\n");
+    }
+    repo.write("a.bin", "x\n");
+    repo.commit_all("Secrets");
+    repo.init_run(GOAL, &["true"]);
+    let told = |repo: &TestRepo| {
+        let run = repo.runner(&["start"]).success();
+        repo.git(&["switch", "--quiet", "main"]);
+        repo.git(&["branch", "--quiet", "-D", "runner/demo"]);
+        let lines = run.stderr.lines().map(str::to_owned);
+        lines
+            .filter(|line| line.contains("cannot change"))
+            .collect::<Vec<_>>()
+    };
+    repo.commit_all("The state");
+    // Attributes alone make no filter.
+    assert_eq!(told(&repo), Vec::<String>::new());
+    repo.git(&["config", "filter.git-crypt.clean", "cat"]);
+    repo.git(&["config", "filter.git-crypt.smudge", "cat"]);
+    for (name, value) in [
+        ("clean", "git-lfs clean -- %f"),
+        ("smudge", "git-lfs smudge -- %f"),
+        ("process", "git-lfs filter-process"),
+    ] {
+        repo.git(&["config", &format!("filter.lfs.{name}"), value]);
+    }
+    let files = "secrets/1, secrets/2, secrets/3, secrets/4, secrets/5 and 2 more";
+    let words = format!("note: sessions cannot change these files: {files} (attributes mean them");
+    let told = told(&repo);
+    assert!(told.len() == 1 && told[0].starts_with(&words), "{told:?}");
+}

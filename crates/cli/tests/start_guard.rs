@@ -171,11 +171,69 @@ fn a_base_that_is_red_everywhere_is_red() {
     assert!(repo.private_checkouts().is_empty());
 }
 
+/// A start that is refused for a variable, and goes on once it is passed on.
+#[track_caller]
+fn refused_without(mut repo: TestRepo, name: &str) {
+    repo.env(name, "yes");
+    let words = [
+        format!("is red in a clean checkout and green with variables of your shell: {name}\n"),
+        format!("hint: pass {name} on with [guard] env = [\"{name}\"]"),
+    ];
+    refused(&repo, &words.each_ref().map(String::as_str));
+    repo.config(|config| {
+        config.set("guard.env", serde_json::json!([name]));
+    });
+    repo.write_config();
+    assert_eq!(start(&repo, &[]).0, "pass");
+}
+
 #[test]
-fn a_variable_that_the_guard_names_is_told() {
+fn a_variable_of_the_shell_that_nothing_passes_on_costs_no_session() {
+    // Named by the output, by the command, by a file that it calls.
+    refused_without(
+        fresh(&["sh", "-c", "test \"${SERVICE_URL:?}\" = yes"]),
+        "SERVICE_URL",
+    );
+    refused_without(
+        fresh(&["sh", "-c", "test \"$SERVICE_URL\" = yes"]),
+        "SERVICE_URL",
+    );
+    let mut repo = bare();
+    repo.write("check.py", "# HOME, EDITOR and SERVICE_URL\n");
+    repo.write(
+        "ci.sh",
+        "test \"$SERVICE_URL\" = yes && test -z \"$GIT_DIR\"\n",
+    );
+    repo.commit_all("A guard");
+    repo.init_run(GOAL, &["sh", "ci.sh"]);
+    refused_without(repo, "SERVICE_URL");
+}
+
+#[test]
+fn a_variable_that_no_file_names_is_among_those_that_are_told() {
+    let mut repo = fresh(&["sh", "-c", "test \"$(env | grep -c '^PG')\" = 1"]);
+    repo.env("PGHOST", "yes");
+    let words = "hint: find out which of your variables it needs, and name them in [guard] env (";
+    refused(&repo, &["variables of your shell: ", "PGHOST", words]);
+}
+
+#[test]
+fn files_and_variables_may_both_be_missing() {
+    let guard = "test -e node_modules/.bin/check && test \"$SERVICE_URL\" = yes";
+    let mut repo = with_ignored_packages(guard);
+    repo.env("SERVICE_URL", "yes");
+    let words = "the ignored files of yours beside it: node_modules/, and variables of your shell: SERVICE_URL";
+    refused(
+        &repo,
+        &[words, "(node_modules/)", "[guard] env = [\"SERVICE_URL\"]"],
+    );
+}
+
+#[test]
+fn a_variable_that_a_red_guard_names_is_told() {
     let mut repo = bare();
     repo.env("DATABASE_URL", "x");
-    repo.init_run(GOAL, &["sh", "-c", "${DATABASE_URL:?}"]);
+    repo.init_run(GOAL, &["sh", "-c", "${DATABASE_URL:?}; exit 1"]);
     let (verdict, told) = start(&repo, &[]);
     assert_eq!(verdict, "fail");
     let words = "its output names DATABASE_URL: your shell has it, [guard] env does not pass it on";

@@ -303,3 +303,62 @@ fn a_guard_does_not_see_the_agents_environment() {
         assert!(log.lines().any(|it| it == line), "{line} in {log}");
     }
 }
+
+#[test]
+fn a_red_verdict_names_files_that_git_ignores() {
+    let guard = "test -e dist/schema.json && test -e kept/out && test -e made/by-setup || exit 1";
+    let mut repo = bare();
+    repo.write(".gitignore", "# outputs\nkept/\nmade/\nold/\n*.log\n");
+    repo.write("sub/.gitignore", "gen\n");
+    repo.commit_all("rules");
+    repo.config(|config| {
+        config
+            .set("guard.keep", json!(["kept"]))
+            .set("workspace.setup", "mkdir -p made && touch made/by-setup")
+            .set("max_attempts_default", 2);
+    });
+    repo.start_run(GOAL, &["sh", "-c", guard]);
+    repo.agent(
+        "mkdir -p dist kept sub/gen __pycache__ old; echo dist/ >> .gitignore; echo x > dist/schema.json\n\
+         echo x > kept/out; echo x > sub/gen/a; echo x > sub/gen/b; echo __pycache__ >> .gitignore; \
+         echo x > __pycache__/c; touch made/by-setup; test -e old/file || echo x > old/file; out done x",
+    );
+    let told = step(&repo);
+    let words =
+        "the judged commit does not have dist/schema.json (ignored by .gitignore:6) and 2 more";
+    assert!(told["notes"].to_string().contains(words), "{told:#}");
+    let told = |iter: u64| {
+        let log = repo.iteration(iter).join("guard.log");
+        let log = std::fs::read_to_string(log).unwrap();
+        let (_, told) = log.split_once("does not have them:\n").unwrap();
+        told.split_once("runner:").unwrap().0.to_owned()
+    };
+    assert_eq!(
+        told(1),
+        "  dist/schema.json (ignored by .gitignore:6)\n  old/file (ignored by .gitignore:4)\n  \
+         sub/gen/ (2 files, ignored by sub/.gitignore:1)\n"
+    );
+    // The next session hears of it, and what was there before it is not its doing.
+    step(&repo);
+    let prompt = std::fs::read_to_string(repo.iteration(2).join("prompt.md")).unwrap();
+    assert!(prompt.contains("dist/schema.json (ignored by"), "{prompt}");
+    assert!(!told(2).contains("old/file"), "{}", told(2));
+    let why = repo.runner(&["why", "root"]);
+    assert!(
+        why.stdout.contains("dist/schema.json (ignored by"),
+        "{}",
+        why.describe()
+    );
+}
+
+#[test]
+fn a_red_verdict_that_misses_nothing_says_nothing_of_ignored_files() {
+    let mut repo = bare();
+    repo.write(".gitignore", "*.log\n");
+    repo.commit_all("rules");
+    repo.start_run(GOAL, &["sh", "-c", "echo made > guard.log; exit 1"]);
+    repo.agent("echo x > guard.log; echo work > work.txt; out done x");
+    let told = step(&repo);
+    assert_eq!(told["guard"], "fail", "{told:#}");
+    assert!(!told.to_string().contains("ignore"), "{told:#}");
+}

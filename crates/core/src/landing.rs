@@ -185,6 +185,7 @@ mod tests {
                 exit: 0,
                 log_sha256: "ab",
                 checkout: None,
+                setup_sha256: None,
             },
         }
         .text()
@@ -219,6 +220,7 @@ mod tests {
                 exit: 0,
                 log_sha256: "ab",
                 checkout: None,
+                setup_sha256: None,
             }),
         };
         assert_eq!(

@@ -5,6 +5,7 @@
 //! That is why a recorded run can be replayed through the very same functions.
 
 pub mod by_hand;
+pub mod collisions;
 pub mod config;
 pub mod context;
 pub mod decide;

@@ -9,6 +9,9 @@ use crate::output::AgentStatus;
 /// lies in between was not said by the runner.
 pub const SESSION_HEAD: &str = "Runner-Head";
 
+/// Names what the setup of the guard's checkout depended on.
+pub const SETUP: &str = "Runner-Setup";
+
 /// Everything that an iteration's commit message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IterationMessage<'a> {
@@ -47,6 +50,8 @@ pub struct GuardProof<'a> {
     pub log_sha256: &'a str,
     /// In which kind of clean checkout it ran, where that is told.
     pub checkout: Option<CheckoutKind>,
+    /// The hash of what setup depended on, if the guard passed and there was a setup.
+    pub setup_sha256: Option<&'a str>,
 }
 
 impl IterationMessage<'_> {
@@ -74,6 +79,9 @@ impl IterationMessage<'_> {
             trailer("Runner-Guard-Log", &format!("sha256:{}", proof.log_sha256));
             if let Some(checkout) = proof.checkout {
                 trailer("Runner-Checkout", checkout.as_str());
+            }
+            if let Some(sha256) = proof.setup_sha256 {
+                trailer(SETUP, &format!("sha256:{sha256}"));
             }
         }
         if let Some(sha256) = self.tree_sha256 {
@@ -221,6 +229,11 @@ pub fn trailer<'m>(message: &'m str, name: &str) -> Option<&'m str> {
         .map(str::trim)
 }
 
+/// The hash that a trailer of a commit message names.
+pub fn sha256_trailer<'m>(message: &'m str, name: &str) -> Option<&'m str> {
+    trailer(message, name)?.strip_prefix("sha256:")
+}
+
 /// Reads `Runner-GuardResult`: the argv and the exit code.
 pub fn parse_guard_trailer(value: &str) -> Option<(Vec<String>, i32)> {
     let (argv, exit) = value.rsplit_once(" exit=")?;
@@ -251,6 +264,7 @@ mod tests {
                 exit: 0,
                 log_sha256: "cd",
                 checkout: None,
+                setup_sha256: Some("ef"),
             }),
             last_valid: Some("1234"),
             repair: None,
@@ -261,7 +275,7 @@ mod tests {
             text,
             "chore(loop): run run-1 iter 12 node a.b status=done guard=pass\n\n\
              Runner-Guard: [\"sh\",\"-c\",\"echo \\\"a b\\\" exit=3\"] exit=0\n\
-             Runner-Guard-Log: sha256:cd\nRunner-Tree: sha256:ab\nRunner-Mode: execute\n\
+             Runner-Guard-Log: sha256:cd\nRunner-Setup: sha256:ef\nRunner-Tree: sha256:ab\nRunner-Mode: execute\n\
              Runner-Last-Valid: 1234\n"
         );
         let subject = parse_subject(text.lines().next().unwrap()).unwrap();
@@ -270,6 +284,8 @@ mod tests {
         assert_eq!((argv, exit), (command, 0));
         assert_eq!(trailer(&text, "Runner-Mode"), Some("execute"));
         assert_eq!(trailer(&text, "Runner-Base"), None);
+        assert_eq!(sha256_trailer(&text, SETUP), Some("ef"));
+        assert_eq!(sha256_trailer(&text, "Runner-Mode"), None);
     }
 
     #[test]

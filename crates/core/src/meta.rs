@@ -305,6 +305,9 @@ pub struct GuardRun {
     /// In which kind of clean checkout; earlier versions had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkout: Option<CheckoutKind>,
+    /// The hash of what setup depended on, if the guard passed and there was a setup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup_sha256: Option<String>,
 }
 
 /// `meta.json`.

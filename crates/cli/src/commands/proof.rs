@@ -63,6 +63,7 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
             "recorded_exit": result.recorded_exit,
             "exit": result.exit,
             "same_log": result.same_log,
+            "same_setup": result.same_setup,
             "tree_proven": result.tree_proven,
             "holds": holds,
         }));
@@ -85,6 +86,9 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
         ));
         if !result.tree_proven {
             out.data("the tree in that commit is not the one that its proof names");
+        }
+        if !result.same_setup {
+            out.say("note: the setup of that verdict was another one: [workspace] setup, its variables or its inputs differ");
         }
         if !result.same_log {
             out.say("note: the guard printed something else than then (times and paths in it may differ)");

@@ -174,6 +174,7 @@ fn passed_at(iter: u32, node: &str) -> IterationMeta {
         duration_ms: 1,
         log_sha256: "from-meta".to_owned(),
         checkout: None,
+        setup_sha256: None,
     });
     it
 }

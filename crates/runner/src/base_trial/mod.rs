@@ -7,11 +7,13 @@ mod guard_file;
 mod verdict;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use runner_core::config::Config;
 
 use crate::checkout::CleanCheckout;
+use crate::checkout::missing_variable;
 use crate::checkout::trial::{self, TrialEnd};
 use crate::error::Result;
 use crate::fleet_repo::FleetRepo;
@@ -20,7 +22,7 @@ use crate::run_context::{RunContext, WallClock};
 use crate::step::containment::Containment;
 use crate::step::environment;
 use cache::BaseCache;
-use verdict::{BaseFacts, BaseTrialEnd};
+use verdict::{BaseFacts, BaseLack, BaseTrialEnd};
 pub use verdict::{BaseProblem, BaseVerdict};
 
 /// A base to try.
@@ -44,7 +46,7 @@ impl BaseTrial<'_> {
         if let Some(known) = cache.get(&key, context.clock.now()) {
             return Ok(known);
         }
-        let (end, log) = self.try_in(&self.checkout()?, context)?;
+        let (end, log) = self.try_in(&self.checkout()?, self.config, context)?;
         let lacking = trial::lacking(self.git);
         let command = &self.config.guard.command;
         let mut verdict = verdict::judge(&BaseFacts {
@@ -58,9 +60,9 @@ impl BaseTrial<'_> {
         if matches!(
             (&verdict, &end),
             (BaseVerdict::Red(_), BaseTrialEnd::Exited(_))
-        ) && self.is_green_with_ignored(context)?
+        ) && let Some(lack) = self.lack(&log, &lacking, context)?
         {
-            verdict = BaseVerdict::Unable(verdict::green_elsewhere(command, &lacking));
+            verdict = BaseVerdict::Unable(verdict::green_elsewhere(command, &lack));
         }
         // The next trial is as good as what could not be kept.
         let _ = cache.put(&key, &verdict, context.clock.now());
@@ -74,9 +76,9 @@ impl BaseTrial<'_> {
     fn try_in(
         &self,
         checkout: &CleanCheckout,
+        config: &Config,
         context: &mut RunContext<'_>,
     ) -> Result<(BaseTrialEnd, Vec<u8>)> {
-        let config = self.config;
         let contained = self.containment.is_on().then_some(self.containment);
         if let Some(failed) = trial::make_ready(checkout, config, contained, context)? {
             let why = match failed.end {
@@ -108,19 +110,85 @@ impl BaseTrial<'_> {
         !matches!(committed, Ok(None)) || self.git.root().join(path).symlink_metadata().is_ok()
     }
 
-    /// Tries it once more with the ignored files of the user's checkout beside the commit. The
-    /// guard never runs in that checkout itself: nobody knows what it would do there.
-    fn is_green_with_ignored(&self, context: &mut RunContext<'_>) -> Result<bool> {
+    /// What a red guard lacks in a clean checkout: with these things of the user's it is green.
+    /// `None`: it is red all the same. The guard never runs in the user's checkout itself: nobody
+    /// knows what it would do there.
+    fn lack(
+        &self,
+        log: &[u8],
+        lacking: &[String],
+        context: &mut RunContext<'_>,
+    ) -> Result<Option<BaseLack>> {
         let ignored = comparison::wanted(&self.git.ignored().unwrap_or_default());
-        if ignored.is_empty() {
+        let variables = missing_variable::unpassed(self.config);
+        // Most often it is red with everything, too: that takes one more run and no more.
+        if !self.is_green_with(&ignored, &variables, context)? {
+            return Ok(None);
+        }
+        let mut lack = BaseLack {
+            files: lacking.to_vec(),
+            ..BaseLack::default()
+        };
+        if variables.is_empty() || self.is_green_with(&ignored, &[], context)? {
+            return Ok(Some(lack));
+        }
+        let needed = if self.is_green_with(&[], &variables, context)? {
+            lack.files.clear();
+            &[][..]
+        } else {
+            &ignored
+        };
+        let named = self.named(log, &variables)?;
+        lack.is_certain = self.is_green_with(needed, &named, context)?;
+        lack.variables = if lack.is_certain { named } else { variables };
+        Ok(Some(lack))
+    }
+
+    /// Whether the guard is green with these ignored files of the user's checkout beside the
+    /// commit, and these variables of the user's shell.
+    fn is_green_with(
+        &self,
+        ignored: &[PathBuf],
+        variables: &[String],
+        context: &mut RunContext<'_>,
+    ) -> Result<bool> {
+        if ignored.is_empty() && variables.is_empty() {
             return Ok(false);
         }
         let checkout = self.checkout()?;
-        if !comparison::add_ignored(self.git.root(), checkout.path(), &ignored)? {
-            return Ok(false);
+        let is_copied = ignored.is_empty()
+            || comparison::add_ignored(self.git.root(), checkout.path(), ignored)?;
+        if !is_copied {
+            // More than a comparison is worth.
+            return self.is_green_with(&[], variables, context);
         }
-        let (end, _) = self.try_in(&checkout, context)?;
+        let mut config = self.config.clone();
+        config.guard.env.extend_from_slice(variables);
+        let (end, _) = self.try_in(&checkout, &config, context)?;
         Ok(end == BaseTrialEnd::Exited(0))
+    }
+
+    /// Those of the variables that the guard's output names, or else its command and the files of
+    /// the commit.
+    fn named(&self, log: &[u8], variables: &[String]) -> Result<Vec<String>> {
+        let told = verdict::named_in(&String::from_utf8_lossy(log), variables);
+        if !told.is_empty() {
+            return Ok(told);
+        }
+        let mut args = ["grep", "--no-color", "-h", "-o", "-I", "-w", "-F"]
+            .map(str::to_owned)
+            .to_vec();
+        for name in variables {
+            args.extend(["-e".to_owned(), name.clone()]);
+        }
+        let paths = ["--", ".", ":(exclude).runner"].map(str::to_owned);
+        args.push(self.commit.to_owned());
+        args.extend(paths);
+        let found = self.git.ask(&args)?.unwrap_or_default();
+        let mut text = self.config.guard.command.join(" ");
+        text.push('\n');
+        text.push_str(&String::from_utf8_lossy(&found));
+        Ok(verdict::named_in(&text, variables))
     }
 }
 

@@ -3,9 +3,9 @@
 use runner_core::config::Config;
 use runner_core::text::cut_front;
 
+use crate::checkout::missing_variable;
 use crate::checkout::trial::some_of;
 use crate::error::Error;
-use crate::step::environment;
 
 /// What a shell answers when it cannot run a command, or not find it.
 const SHELL_UNABLE: [i32; 2] = [126, 127];
@@ -110,32 +110,66 @@ pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
     }
 }
 
+/// What a guard has in the user's own checkout and shell, and lacks in a clean checkout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct BaseLack {
+    /// Ignored files and folders.
+    pub(super) files: Vec<String>,
+    /// Variables.
+    pub(super) variables: Vec<String>,
+    /// Whether it is exactly these variables.
+    pub(super) is_certain: bool,
+}
+
 /// The problem of a guard that is red in a clean checkout alone.
-pub(super) fn green_elsewhere(command: &[String], lacking: &[String]) -> BaseProblem {
+pub(super) fn green_elsewhere(command: &[String], lack: &BaseLack) -> BaseProblem {
+    let (mut with, mut hints) = (Vec::new(), Vec::new());
+    if !lack.files.is_empty() {
+        let names = some_of(&lack.files);
+        with.push(format!("the ignored files of yours beside it: {names}"));
+        hints.extend(hint_lacking(&lack.files, &[]));
+    }
+    if !lack.variables.is_empty() {
+        let names = some_of(&lack.variables);
+        with.push(format!("variables of your shell: {names}"));
+        hints.push(if lack.is_certain {
+            hint_variables(&lack.variables)
+        } else {
+            format!(
+                "find out which of your variables it needs, and name them in [guard] env ({names})"
+            )
+        });
+    }
+    if hints.is_empty() {
+        hints.push(DOCTOR.to_owned());
+    }
     BaseProblem {
         why: format!(
-            "`{}` is red in a clean checkout and green with the ignored files of yours beside it: {}",
+            "`{}` is red in a clean checkout and green with {}",
             shown(command),
-            some_of(lacking)
+            with.join(", and ")
         ),
-        hint: hint_lacking(lacking, &[]).unwrap_or_else(|| DOCTOR.to_owned()),
+        hint: hints.join("; "),
     }
 }
 
 /// Variables that a guard's output names, that the shell has and that no list passes on.
 pub(super) fn unpassed(log: &[u8], config: &Config) -> Vec<String> {
-    let passed = environment::for_checkout(std::path::Path::new("/"), config);
-    let mut names: Vec<String> = std::env::vars_os()
-        .map(|(name, _)| name)
-        .filter(|name| passed.iter().all(|(known, _)| known != name))
-        .filter_map(|name| name.into_string().ok())
-        .collect();
-    names.sort();
+    let names = missing_variable::unpassed(config);
     named_in(&String::from_utf8_lossy(log), &names)
 }
 
+fn hint_variables(names: &[String]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    format!(
+        "pass {} on with [guard] env = [{}]",
+        some_of(names),
+        quoted.join(", ")
+    )
+}
+
 /// Those of the names that a text has as words.
-fn named_in(text: &str, names: &[String]) -> Vec<String> {
+pub(super) fn named_in(text: &str, names: &[String]) -> Vec<String> {
     let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
     let words: std::collections::BTreeSet<&str> = text.split(|char| !is_part(char)).collect();
     // Short names and names in small letters are words of any language.
@@ -165,7 +199,7 @@ fn hint_lacking(lacking: &[String], unpassed: &[String]) -> Option<String> {
         ));
     }
     if !unpassed.is_empty() {
-        hints.push(format!("name {} in [guard] env", some_of(unpassed)));
+        hints.push(hint_variables(unpassed));
     }
     (!hints.is_empty()).then(|| hints.join("; "))
 }
@@ -376,6 +410,54 @@ mod tests {
                 ..PLAIN
             });
             assert!(told.starts_with(expected), "{command:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_a_guard_lacks_is_named_with_its_remedy() {
+        let owned = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        for (files, variables, is_certain, why, hint) in [
+            (
+                &["node_modules/"][..],
+                &[][..],
+                false,
+                "the ignored files of yours beside it: node_modules/",
+                "let [workspace] setup make what a clean checkout lacks (node_modules/), for example \
+                 `setup = \"npm ci\"`",
+            ),
+            (
+                &[],
+                &["TOKEN"],
+                true,
+                "variables of your shell: TOKEN",
+                "pass TOKEN on with [guard] env = [\"TOKEN\"]",
+            ),
+            (
+                &[],
+                &["A_B", "C_D"],
+                false,
+                "variables of your shell: A_B, C_D",
+                "find out which of your variables it needs, and name them in [guard] env (A_B, C_D)",
+            ),
+            (
+                &["x/"],
+                &["TOKEN"],
+                true,
+                "the ignored files of yours beside it: x/, and variables of your shell: TOKEN",
+                "let [workspace] setup make what a clean checkout lacks (x/), for example \
+                 `setup = \"npm ci\"`; pass TOKEN on with [guard] env = [\"TOKEN\"]",
+            ),
+        ] {
+            let lack = BaseLack {
+                files: owned(files),
+                variables: owned(variables),
+                is_certain,
+            };
+            let problem = green_elsewhere(&owned(&["just", "ci"]), &lack);
+            let expected = format!("`just ci` is red in a clean checkout and green with {why}");
+            assert_eq!((problem.why, problem.hint.as_str()), (expected, hint));
         }
     }
 

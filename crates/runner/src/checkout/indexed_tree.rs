@@ -1,6 +1,7 @@
 //! A folder of files that others write to, and the index over it that only the runner writes.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -153,6 +154,18 @@ impl IndexedTree {
             self.git.write_with(&args, Some(&there), &[])?;
         }
         Ok(())
+    }
+
+    /// Says in the index that a submodule is at another commit.
+    pub(crate) fn move_submodule(&self, path: &Path, commit: &str) -> Result<()> {
+        let mut info = OsString::from(format!("160000,{commit},"));
+        info.push(path);
+        let args: [&OsStr; 3] = [
+            "update-index".as_ref(),
+            "--cacheinfo".as_ref(),
+            info.as_os_str(),
+        ];
+        self.git.write(&args).map(drop)
     }
 
     /// The tree of what is in the index.

@@ -34,11 +34,20 @@ const MISSING: &[&str] = &[
 ];
 
 /// What every shell sets for itself, and says nothing about the project.
-const OF_SHELLS: &[&str] = &["PWD", "OLDPWD", "SHLVL", "HOSTNAME", "MAIL"];
+const OF_SHELLS: &[&str] = &["PWD", "OLDPWD", "SHLVL", "HOSTNAME", "MAIL", "CI", "_"];
+
+/// What would lead git in a child elsewhere, or is the runner's own.
+const NOT_FOR_CHILDREN: &[&str] = &["GIT_", "RUNNER_"];
 
 /// The variables of this process that a child's output says are missing, and that neither the
 /// runner nor the config passes on.
 pub(crate) fn find(output: &[u8], config: &Config) -> Vec<String> {
+    named_as_missing(&String::from_utf8_lossy(output), &unpassed(config))
+}
+
+/// The variables of this process that neither the runner nor the config passes on to guards,
+/// sorted.
+pub(crate) fn unpassed(config: &Config) -> Vec<String> {
     let passed: Vec<OsString> = environment::inherited()
         .into_iter()
         .map(|(name, _)| name)
@@ -46,12 +55,16 @@ pub(crate) fn find(output: &[u8], config: &Config) -> Vec<String> {
     let listed = [&config.workspace.env, &config.guard.env];
     let is_passed = |name: &String| {
         OF_SHELLS.contains(&name.as_str())
+            || NOT_FOR_CHILDREN
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
             || passed.iter().any(|passed| passed == name.as_str())
             || listed.iter().any(|list| list.contains(name))
     };
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let names: Vec<String> = names.filter(|name| !is_passed(name)).collect();
-    named_as_missing(&String::from_utf8_lossy(output), &names)
+    let mut names: Vec<String> = names.filter(|name| !is_passed(name)).collect();
+    names.sort();
+    names
 }
 
 /// What to do about the variables that a child's output says are missing.

@@ -4,6 +4,7 @@
 
 mod include;
 mod made_files;
+mod moved_submodules;
 mod pinned_path;
 mod prepared;
 mod setup_key;
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 use runner_core::config::Config;
 
 pub(crate) use include::copy_included;
-pub(crate) use prepared::{CheckoutPreparer, included_files, restore_submodules};
+pub(crate) use moved_submodules::settle_submodules;
+pub(crate) use prepared::{CheckoutPreparer, included_files};
 pub(crate) use setup_key::setup_key;
 pub(crate) use submodules::fill_submodules;
 

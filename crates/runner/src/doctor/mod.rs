@@ -9,6 +9,7 @@ mod breaks;
 mod guard;
 mod login;
 mod machine;
+mod outside;
 mod project;
 mod sandbox;
 
@@ -154,8 +155,12 @@ pub fn doctor(
     // Without a config that can be read, as if there were the usual one.
     let usual = Config::default();
     let sandbox = &config.as_ref().unwrap_or(&usual).sandbox;
-    checks.extend(sandbox::checks(sandbox, &runner_sandbox::detect()));
+    let support = runner_sandbox::detect();
+    checks.extend(sandbox::checks(sandbox, &support));
     checks.extend(sandbox::writable(sandbox, place));
+    if let Some(config) = &config {
+        checks.extend(outside::checks(config, &support, place));
+    }
     checks.push(machine::disk_space(machine::look_at_disk(place).as_ref()));
     let time = machine::time_of_files(found.as_ref());
     checks.push(machine::clock(context.clock.now(), time));

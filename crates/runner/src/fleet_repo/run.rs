@@ -237,6 +237,7 @@ impl FleetRepo {
                 exit: 0,
                 log_sha256: &run.log_sha256,
                 checkout: run.checkout,
+                setup_sha256: run.setup_sha256.as_deref(),
             }),
         };
         let commit = self.squash(base, tip, &message.text())?;

@@ -10,12 +10,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::borrow::{MAX_BYTES, alternate};
 use super::settings::{foreign_filters, isolated_config, quoted, value_of};
-use super::{Git, to_path};
+use super::{Git, join_nul, object_name, split_nul, to_path};
 use crate::error::Result;
 use crate::fault;
 use crate::files;
@@ -100,11 +99,7 @@ impl BorrowedRepo {
         if self.filters.is_empty() || paths.is_empty() {
             return Ok(Vec::new());
         }
-        let mut input = Vec::new();
-        for path in paths {
-            input.extend_from_slice(path.as_os_str().as_bytes());
-            input.push(0);
-        }
+        let input = join_nul(paths);
         let args = ["check-attr", "--cached", "-z", "--stdin", "filter"];
         let answer = git.ask_with(&args, &input)?.unwrap_or_default();
         let fields: Vec<&[u8]> = answer.split(|byte| *byte == 0).collect();
@@ -112,6 +107,15 @@ impl BorrowedRepo {
             .chunks_exact(3)
             .filter(|record| self.filters.iter().any(|driver| driver == record[2]));
         Ok(meant.map(|record| to_path(record[0])).collect())
+    }
+
+    /// All such files that a repository tracks.
+    pub(crate) fn filtered_files(&self, git: &Git) -> Result<Vec<PathBuf>> {
+        if self.filters.is_empty() {
+            return Ok(Vec::new());
+        }
+        let listed = git.read(&["ls-files", "-z"])?;
+        self.filtered(git, &split_nul(&listed).map(to_path).collect())
     }
 
     fn own_objects(&self) -> Option<PathBuf> {
@@ -207,10 +211,7 @@ impl Git {
     /// The same, asked.
     pub(crate) fn detached_head(&self) -> Option<String> {
         let bytes = files::read_regular(&self.git_dir.join("HEAD"), 4096).ok()?;
-        let text = String::from_utf8(bytes.trim_ascii_end().to_vec()).ok()?;
-        let is_name =
-            matches!(text.len(), 40 | 64) && text.bytes().all(|it| it.is_ascii_hexdigit());
-        is_name.then_some(text)
+        object_name(&bytes)
     }
 }
 

@@ -435,6 +435,23 @@ fn parse_tree_listing(bytes: &[u8]) -> Vec<TreeEntry> {
         .collect()
 }
 
+/// The name of an object, if that is what these bytes are.
+pub(crate) fn object_name(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes.trim_ascii_end()).ok()?;
+    let is_name = matches!(text.len(), 40 | 64) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    is_name.then(|| text.to_owned())
+}
+
+/// Paths as git reads them with `-z --stdin`.
+pub(crate) fn join_nul<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<u8> {
+    let mut input = Vec::new();
+    for path in paths {
+        input.extend_from_slice(path.as_os_str().as_bytes());
+        input.push(0);
+    }
+    input
+}
+
 /// The records of `-z` output.
 pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes

@@ -530,6 +530,7 @@ impl Lander<'_> {
                 exit: 0,
                 log_sha256: &guard.log_sha256,
                 checkout: None,
+                setup_sha256: None,
             },
         }
         .text()

@@ -196,7 +196,8 @@ pub(crate) fn roll_up(
         runner_error: Some(error),
         ..StepFacts::default()
     };
-    let found = step::after_session(&workspace, it, &config, &protected, &mut facts)?;
+    let user = context.places.user_project(context.git);
+    let found = step::after_session(&workspace, &user, it, &config, &protected, &mut facts)?;
     let node_id = it.started.node_id.clone();
     let task = if repairing {
         StepTask::Repair { valid: &root }

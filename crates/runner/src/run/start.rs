@@ -2,6 +2,7 @@
 
 mod base;
 mod elsewhere;
+mod filtered;
 mod named;
 mod stay;
 mod undo;
@@ -101,6 +102,7 @@ pub fn start(
     if let Some(note) = contained.note(&state.config) {
         context.observer.progress(&RunProgress::Note(&note));
     }
+    filtered::tell(&git, context)?;
     let tried = options.check_guard.then_some(&contained);
     let (report, nameless) = begin(project, &git, &state, tried, options.stay, context)?;
     note_current(&git, &report, options.stay)?;

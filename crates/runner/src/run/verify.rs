@@ -8,6 +8,7 @@ use runner_core::paths;
 use runner_core::text::cut_front;
 use runner_core::tree;
 
+use crate::checkout::prepare::setup_key;
 use crate::checkout::trial::TrialEnd;
 use crate::checkout::{missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
@@ -38,6 +39,8 @@ pub struct VerifyReport {
     /// The tree in the commit is the one that the proof names, and the node has
     /// passed in it.
     pub tree_proven: bool,
+    /// Whether setup, its inputs and the variables that it gets are those that the proof names.
+    pub same_setup: bool,
     /// The end of the output.
     pub output_tail: String,
     /// What may help where it is not green.
@@ -59,6 +62,7 @@ struct ProvenCommit {
     exit: i32,
     log_sha256: String,
     tree_proven: bool,
+    setup_sha256: Option<String>,
 }
 
 /// Runs the guard again at the commit that passed a node, in a work tree of its
@@ -93,7 +97,9 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     let text = String::from_utf8_lossy(&log);
     let is_green = exit == Some(0);
     let hint = || missing_variable::remedy_for(&log, &state.config);
+    let setup = setup_key(&git, &proof.commit, &state.config)?;
     Ok(VerifyReport {
+        same_setup: setup == proof.setup_sha256,
         hint: (!is_green).then(hint).flatten(),
         node_id: node.to_owned(),
         same_log: sha256_hex(&log) == proof.log_sha256,
@@ -142,10 +148,8 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<ProvenCommit> {
             continue;
         }
         let guard = message::trailer(text, "Runner-Guard").and_then(message::parse_guard_trailer);
-        let log = message::trailer(text, "Runner-Guard-Log")
-            .and_then(|value| value.strip_prefix("sha256:"));
-        let tree =
-            message::trailer(text, "Runner-Tree").and_then(|value| value.strip_prefix("sha256:"));
+        let log = message::sha256_trailer(text, "Runner-Guard-Log");
+        let tree = message::sha256_trailer(text, "Runner-Tree");
         let Some(((command, exit), log_sha256)) = guard.zip(log) else {
             return Err(Error::new(
                 ErrorCode::Mismatch,
@@ -159,6 +163,7 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<ProvenCommit> {
             exit,
             log_sha256: log_sha256.to_owned(),
             tree_proven: tree == Some(&sha256_hex(&bytes)),
+            setup_sha256: message::sha256_trailer(text, message::SETUP).map(str::to_owned),
         });
     }
     if !known {

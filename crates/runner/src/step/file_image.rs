@@ -291,6 +291,27 @@ pub(crate) fn list(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// with its path from `root`. A folder that its owner may not look into or change
 /// is opened on the way; what cannot be read all the same is passed over.
 pub(crate) fn walk(root: &Path, start: &Path, visit: &mut dyn FnMut(PathBuf, fs::FileType)) {
+    walk_all(root, start, visit, &mut |_, _| {});
+}
+
+/// The folders that lie too deep for their paths to be used.
+pub(crate) fn folders_too_deep(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    walk_all(root, Path::new(""), &mut |_, _| {}, &mut |path, error| {
+        if error.kind() == io::ErrorKind::InvalidFilename {
+            found.push(path);
+        }
+    });
+    found
+}
+
+/// The same, and `unread` for each folder that cannot be read.
+fn walk_all(
+    root: &Path,
+    start: &Path,
+    visit: &mut dyn FnMut(PathBuf, fs::FileType),
+    unread: &mut dyn FnMut(PathBuf, &io::Error),
+) {
     let mut folders = vec![start.to_owned()];
     while let Some(folder) = folders.pop() {
         let full = root.join(&folder);
@@ -300,7 +321,14 @@ pub(crate) fn walk(root: &Path, start: &Path, visit: &mut dyn FnMut(PathBuf, fs:
         if closed {
             let _ = make_readable(&full);
         }
-        for entry in fs::read_dir(&full).into_iter().flatten().flatten() {
+        let entries = match fs::read_dir(&full) {
+            Ok(entries) => entries,
+            Err(error) => {
+                unread(folder, &error);
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
             let path = folder.join(entry.file_name());
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => {

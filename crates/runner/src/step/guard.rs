@@ -1,6 +1,7 @@
 //! The guard's run: on the candidate commit, in a clean checkout.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -13,7 +14,10 @@ use serde_json::json;
 
 use super::base_changes::without_those_of_base;
 use super::child::{self, GRACE, NoListener, interrupted, millis};
+use super::left_out::{self, LeftOutInput};
 use super::{Iteration, StepContext, prepare};
+use crate::checkout::prepare::setup_key;
+use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
 use crate::run::refs;
@@ -23,7 +27,10 @@ use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 
 /// What is to be judged.
-pub(super) struct CandidateTree {
+pub(super) struct CandidateTree<'a> {
+    /// Where it was made, and what git ignores there.
+    pub(super) workspace: &'a RunWorkspace,
+    pub(super) ignored: &'a [PathBuf],
     /// The tree of the workspace's files.
     pub(super) tree: String,
     /// Whether a pass would complete the run's tree.
@@ -62,7 +69,7 @@ pub(super) fn run_guard(
     ready: Option<Ready>,
     state: &ProjectState,
     containment: &Containment,
-    candidate: &CandidateTree,
+    candidate: &CandidateTree<'_>,
     deadline: Instant,
 ) -> Result<GuardRunOutcome> {
     let command = &state.config.guard.command;
@@ -78,6 +85,7 @@ pub(super) fn run_guard(
         duration_ms: 0,
         log_sha256: sha256_hex(b""),
         checkout: Some(kind),
+        setup_sha256: None,
     };
     let run_id = &it.started.run_id;
     let (git, places) = (context.git, context.places);
@@ -158,7 +166,24 @@ pub(super) fn run_guard(
         log.extend_from_slice(about_changes(&changed).as_bytes());
         child::replace_log(it, "guard.log", &log)?;
     }
+    if run.exit_code.is_some_and(|code| code != 0) {
+        let left_out = left_out::find(&LeftOutInput {
+            workspace: candidate.workspace,
+            ignored: candidate.ignored,
+            judged: checkout.path(),
+            begun: &it.folder.join("prompt.md"),
+            config,
+        })?;
+        if let Some(words) = left_out::about(&left_out) {
+            log.extend_from_slice(words.as_bytes());
+            child::replace_log(it, "guard.log", &log)?;
+        }
+        it.notes.extend(left_out::note(&left_out));
+    }
     run.log_sha256 = sha256_hex(&log);
+    if run.exit_code == Some(0) && changed.is_empty() {
+        run.setup_sha256 = setup_key(context.git, &commit, config)?;
+    }
     if run.exit_code.is_some_and(|code| code != 0)
         && let Some(remedy) = missing_variable::remedy_for(&log, &state.config)
     {
@@ -202,7 +227,7 @@ pub(super) fn run_guard(
 fn candidate_commit(
     context: &StepContext<'_, '_>,
     it: &Iteration,
-    candidate: &CandidateTree,
+    candidate: &CandidateTree<'_>,
 ) -> Result<String> {
     let (run_id, iter) = (&it.started.run_id, it.started.iter);
     let message = format!("runner: candidate of run {run_id} iter {iter}\n");

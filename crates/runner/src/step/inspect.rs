@@ -2,6 +2,7 @@
 //! order, and written down as facts.
 
 mod commits;
+mod long_paths;
 mod nested;
 mod traps;
 
@@ -39,6 +40,8 @@ pub(crate) struct InspectFindings {
     pub(crate) tree: Option<Arc<Vec<u8>>>,
     /// Watched files that the session changed.
     pub(crate) watched: Vec<String>,
+    /// What git ignores: files, and folders as a whole.
+    pub(crate) ignored: Vec<PathBuf>,
 }
 
 /// What putting things in order brought to light.
@@ -57,9 +60,10 @@ struct CleanupFindings {
 }
 
 /// Looks at everything after the agent's session (or after a crash), puts back what must not
-/// change, and takes the rest into the index.
+/// change, and takes the rest into the index. `user`: the project whose clones of submodules count.
 pub(crate) fn after_session(
     workspace: &RunWorkspace,
+    user: &Git,
     it: &mut Iteration,
     config: &Config,
     protected: &ProtectedFiles<'_>,
@@ -69,9 +73,10 @@ pub(crate) fn after_session(
     let rules = make_safe(root, it, protected)?;
     facts.owned_changed.extend(rules);
     let tree_bytes = take_tree(root, it, facts)?;
-    let undone = prepare::restore_submodules(&workspace.checkout)?;
+    let submodules =
+        prepare::settle_submodules(&workspace.checkout, user, config, protected.links())?;
     let mut order = put_in_order(&tree.git, it, config, protected)?;
-    order.submodules.extend(undone);
+    order.submodules.extend(submodules.undone);
     order.submodules.sort();
     order.submodules.dedup();
     facts.nested_repositories.extend_from_slice(&order.nested);
@@ -87,7 +92,12 @@ pub(crate) fn after_session(
     for path in prepare::included_files(&workspace.checkout) {
         order.changed.remove(&path);
     }
+    commits::take_collisions(root, it, protected, &mut order)?;
     commits::take(tree, it, &mut order)?;
+    for moved in submodules.moved {
+        tree.move_submodule(&moved.path, &moved.commit)?;
+        order.changed.insert(moved.path);
+    }
     facts.denied_files.append(&mut order.denied);
     facts.not_committable.append(&mut order.not_committable);
     facts.submodules_changed.append(&mut order.submodules);
@@ -106,6 +116,7 @@ pub(crate) fn after_session(
     Ok(InspectFindings {
         tree: tree_bytes,
         watched,
+        ignored: order.status.ignored,
     })
 }
 
@@ -130,7 +141,11 @@ fn put_in_order(
     let quarantine = it.quarantine();
     let asked = git.ask_status()?;
     let deny = commits::CommitRules::new(config, protected)?;
-    let mut status = status_of(git, it, asked)?;
+    let (mut status, was_blind) = status_of(git, it, asked)?;
+    let too_long = long_paths::take(git, protected, &status, was_blind, &quarantine)?;
+    if !too_long.is_empty() {
+        status = git.status()?;
+    }
     if take_hidden_attributes(root, &status, &quarantine)? {
         status = git.status()?;
     }
@@ -156,7 +171,7 @@ fn put_in_order(
         nested,
         denied,
         submodules,
-        not_committable: Vec::new(),
+        not_committable: too_long,
         changed,
         status,
     })
@@ -174,16 +189,17 @@ fn take_hidden_attributes(root: &Path, status: &GitStatus, quarantine: &Path) ->
     Ok(any)
 }
 
-/// Git's view; what keeps git from looking is cleared away.
-fn status_of(git: &Git, it: &Iteration, asked: PendingStatus) -> Result<GitStatus> {
+/// Git's view; what keeps git from looking is cleared away. Also whether git could not look
+/// everywhere at first.
+fn status_of(git: &Git, it: &Iteration, asked: PendingStatus) -> Result<(GitStatus, bool)> {
     use crate::git::StallOutcome;
-    match asked.answer_unless_stalled()? {
-        StallOutcome::Ended(status) => Ok(status),
-        StallOutcome::Stalled | StallOutcome::Blind => {
-            traps::clear_the_way(git.root(), &it.quarantine())?;
-            git.status()
-        }
-    }
+    let was_blind = match asked.answer_unless_stalled()? {
+        StallOutcome::Ended(status) => return Ok((status, false)),
+        StallOutcome::Blind => true,
+        StallOutcome::Stalled => false,
+    };
+    traps::clear_the_way(git.root(), &it.quarantine())?;
+    Ok((git.status()?, was_blind))
 }
 
 fn read_tree(root: &Path) -> Result<Vec<u8>, ReadError> {

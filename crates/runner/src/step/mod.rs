@@ -13,6 +13,7 @@ pub(crate) mod file_image;
 mod guard;
 mod inspect;
 mod iteration;
+mod left_out;
 mod prepare;
 pub(crate) mod protected_files;
 mod settle;
@@ -340,7 +341,15 @@ fn work(
         Some(output) if output.status == AgentStatus::Done => child::prepare(context),
         _ => None,
     };
-    let found = inspect::after_session(workspace, it, &state.config, step.protected, &mut facts)?;
+    let user = context.places.user_project(context.git);
+    let found = inspect::after_session(
+        workspace,
+        &user,
+        it,
+        &state.config,
+        step.protected,
+        &mut facts,
+    )?;
     let agent_bytes = found.tree;
     let agent_tree = match &agent_bytes {
         None if facts.tree_unusable.is_none() && it.before.bytes().is_none() => AgentTree::Same,
@@ -355,6 +364,8 @@ fn work(
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
             let candidate = CandidateTree {
+                workspace,
+                ignored: &found.ignored,
                 tree: workspace.checkout.tree.write_tree()?,
                 completes: accepted.would_complete(),
             };

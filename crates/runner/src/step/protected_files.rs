@@ -306,11 +306,7 @@ impl<'t> ProtectedFiles<'t> {
             }
             old_rules.insert(path.as_path(), before);
         }
-        let mut input = Vec::new();
-        for path in &hidden {
-            input.extend_from_slice(path.as_os_str().as_bytes());
-            input.push(0);
-        }
+        let input = git::join_nul(&hidden);
         let args = ["check-ignore", "--verbose", "-z", "--stdin"];
         let output = git.ask_with(&args, &input)?.unwrap_or_default();
         let fields: Vec<&[u8]> = output.split(|byte| *byte == 0).collect();
@@ -350,11 +346,13 @@ impl<'t> ProtectedFiles<'t> {
 
     /// The submodules of HEAD.
     pub(crate) fn submodules(&self) -> impl Iterator<Item = &Path> {
-        let entries = self
-            .tracked
-            .iter()
-            .filter(|entry| entry.mode == git::SUBMODULE);
-        entries.map(|entry| entry.path.as_path())
+        self.links().map(|entry| entry.path.as_path())
+    }
+
+    /// The same with their commits.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &TreeEntry> {
+        let tracked = self.tracked.iter();
+        tracked.filter(|entry| entry.mode == git::SUBMODULE)
     }
 
     /// The files that only grow, with what they contained; `None`: there was none.

@@ -101,6 +101,7 @@ pub(crate) fn settle(
                 exit: run.exit_code?,
                 log_sha256: &run.log_sha256,
                 checkout: run.checkout,
+                setup_sha256: run.setup_sha256.as_deref(),
             })
         }),
         last_valid: (meta.class == OutcomeClass::InvalidTree).then_some(&*it.started.head),

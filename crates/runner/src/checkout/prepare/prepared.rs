@@ -14,7 +14,7 @@ use crate::checkout::trial::{self, GuardTrial, not_started};
 use crate::checkout::{Checkout, MADE, beside};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::Git;
+use crate::git::{Git, SUBMODULE};
 use crate::run_context::RunContext;
 use crate::step::containment::Containment;
 
@@ -33,6 +33,9 @@ struct PreparedState {
     made: Vec<String>,
     /// Submodules that were filled.
     submodules: Vec<PathBuf>,
+    /// The commits that submodules were at, as `commit path`.
+    #[serde(default)]
+    links: Vec<String>,
     /// Files of the user's that were copied.
     #[serde(default)]
     included: Vec<PathBuf>,
@@ -58,7 +61,9 @@ impl CheckoutPreparer<'_, '_> {
     ) -> Result<Option<GuardTrial>> {
         let before = read(checkout);
         let key = setup_key(self.git, commit, self.config)?;
-        if before.as_ref().is_some_and(|it| it.setup_key == key) {
+        let links = self.links(checkout, commit)?;
+        let is_set_up = before.as_ref().is_some_and(|it| it.setup_key == key);
+        if is_set_up && before.as_ref().is_some_and(|it| it.links == links) {
             return Ok(None);
         }
         let mut state = before.unwrap_or_default();
@@ -66,13 +71,14 @@ impl CheckoutPreparer<'_, '_> {
             let report = self.prepare(checkout, commit)?;
             state.submodules = report.submodules;
             state.included = report.included;
-            if !state.submodules.is_empty() {
-                let kept = submodule_copies(checkout);
-                files::make_folder(&kept)?;
-                MadeFiles::new(checkout.path(), &kept).keep(&names(&state.submodules))?;
-            }
+            keep_submodules(checkout, &state)?;
+        } else if state.links != links {
+            state.submodules =
+                fill_submodules(self.user, self.config, self.fresh(checkout, commit))?;
+            keep_submodules(checkout, &state)?;
         }
-        if let Some(failed) = self.set_up(checkout, commit)? {
+        state.links = links;
+        if !is_set_up && let Some(failed) = self.set_up(checkout, commit)? {
             return Ok(Some(failed));
         }
         state.setup_key = key;
@@ -123,10 +129,24 @@ impl CheckoutPreparer<'_, '_> {
             setup_key: key,
             made: others,
             submodules: report.submodules,
+            links: Vec::new(),
             included: report.included,
         };
         write(checkout, &state)?;
         Ok(None)
+    }
+
+    /// The submodules of a commit that is checked out.
+    fn links(&self, checkout: &Checkout, commit: &str) -> Result<Vec<String>> {
+        let listed = checkout.path().join(".gitmodules");
+        if !self.config.workspace.submodules || listed.symlink_metadata().is_err() {
+            return Ok(Vec::new());
+        }
+        let files = self.git.files_of(commit)?;
+        let links = files.iter().filter(|entry| entry.mode == SUBMODULE);
+        Ok(links
+            .map(|link| format!("{} {}", link.oid, link.path.display()))
+            .collect())
     }
 
     fn prepare(&self, checkout: &Checkout, commit: &str) -> Result<PrepareReport> {
@@ -197,8 +217,23 @@ impl CheckoutPreparer<'_, '_> {
     }
 }
 
+/// Keeps a copy of the files of submodules, to compare with what a session leaves.
+fn keep_submodules(checkout: &Checkout, state: &PreparedState) -> Result<()> {
+    if state.submodules.is_empty() {
+        return Ok(());
+    }
+    let kept = submodule_copies(checkout);
+    files::make_folder(&kept)?;
+    Ok(MadeFiles::new(checkout.path(), &kept).keep(&names(&state.submodules))?)
+}
+
+/// The submodules that were filled in a checkout.
+pub(super) fn filled_submodules(checkout: &Checkout) -> Vec<PathBuf> {
+    read(checkout).unwrap_or_default().submodules
+}
+
 /// Undoes what a session changed in submodules; which of them.
-pub(crate) fn restore_submodules(checkout: &Checkout) -> Result<Vec<String>> {
+pub(super) fn restore_submodules(checkout: &Checkout) -> Result<Vec<String>> {
     let state = read(checkout).unwrap_or_default();
     let kept = submodule_copies(checkout);
     let made = MadeFiles::new(checkout.path(), &kept);

@@ -93,7 +93,7 @@ fn fill(
 }
 
 /// The names of submodules by their paths.
-fn names_by_path(project: &Git, listed: &Path) -> Result<BTreeMap<Vec<u8>, PathBuf>> {
+pub(super) fn names_by_path(project: &Git, listed: &Path) -> Result<BTreeMap<Vec<u8>, PathBuf>> {
     let args: [&OsStr; 7] = [
         "config".as_ref(),
         "--no-includes".as_ref(),
@@ -120,7 +120,7 @@ fn names_by_path(project: &Git, listed: &Path) -> Result<BTreeMap<Vec<u8>, PathB
 }
 
 /// The git folder of the project's own clone of a submodule, if it has one.
-fn clone_of(project: &Git, path: &Path, name: Option<&Path>) -> Option<PathBuf> {
+pub(super) fn clone_of(project: &Git, path: &Path, name: Option<&Path>) -> Option<PathBuf> {
     // Git::open says where the `.git` of a checked out submodule leads.
     if let Ok(checked_out) = Git::open(&project.root().join(path)) {
         return is_git_folder(checked_out.git_dir()).then(|| checked_out.git_dir().to_owned());
@@ -161,21 +161,14 @@ fn refuse_links(folder: &Path, path: &Path) -> Result<()> {
 
 /// Writes the files of a submodule's commit into an empty folder, in the way in which the commit
 /// around it was checked out: every object compared with its name, no hook, no filter of the user's.
-fn write_files(clone: &Path, link: &TreeEntry, target: &Path, path: &Path) -> Result<()> {
-    let own = target.join(".git");
-    // A clone is opened by the folder that leads to it.
-    let text = [b"gitdir: ", clone.as_os_str().as_bytes()].concat();
-    fs::write(&own, text).map_err(|error| files::at(&own, error))?;
-    let git = Git::open(target);
-    files::remove_if_there(&own)?;
-    let git = git?;
-    let spec = format!("{}^{{commit}}", link.oid);
-    // What a partial clone has left out is not fetched.
-    let env = [("GIT_NO_LAZY_FETCH", OsStr::new("1"))];
-    if git
-        .write_with(&["cat-file", "-e", &spec], None, &env)
-        .is_err()
-    {
+pub(super) fn write_files(
+    clone: &Path,
+    link: &TreeEntry,
+    target: &Path,
+    path: &Path,
+) -> Result<()> {
+    let git = open_clone(clone, target)?;
+    if !has_commit(&git, &link.oid) {
         return Err(Error::new(
             ErrorCode::Git,
             format!(
@@ -199,7 +192,26 @@ fn write_files(clone: &Path, link: &TreeEntry, target: &Path, path: &Path) -> Re
             ..error
         })?;
     // A repository in a submodule would be one more that a session could plant settings in.
-    Ok(files::remove_if_there(&own)?)
+    Ok(files::remove_if_there(&target.join(".git"))?)
+}
+
+/// A clone, with a folder that has no repository of its own as its work tree.
+pub(super) fn open_clone(clone: &Path, folder: &Path) -> Result<Git> {
+    let own = folder.join(".git");
+    // A clone is opened by the folder that leads to it.
+    let text = [b"gitdir: ", clone.as_os_str().as_bytes()].concat();
+    fs::write(&own, text).map_err(|error| files::at(&own, error))?;
+    let git = Git::open(folder);
+    files::remove_if_there(&own)?;
+    git
+}
+
+/// Whether a clone has a commit. What a partial clone has left out is not fetched.
+pub(super) fn has_commit(clone: &Git, commit: &str) -> bool {
+    let spec = format!("{commit}^{{commit}}");
+    let env = [("GIT_NO_LAZY_FETCH", OsStr::new("1"))];
+    let asked = clone.write_with(&["cat-file", "-e", &spec], None, &env);
+    asked.is_ok()
 }
 
 #[cfg(test)]

@@ -1,15 +1,19 @@
 //! What goes into a commit, and new files that must not.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use runner_core::collisions::name_collisions;
 use runner_core::config::Config;
 use runner_core::paths::{self, DenyList};
+use runner_core::text::escape_path;
 
 use super::{CleanupFindings, name};
 use crate::checkout::indexed_tree::IndexedTree;
 use crate::error::{Error, ErrorCode, Result};
+use crate::git::to_path;
 use crate::step::Iteration;
 use crate::step::file_image;
 use crate::step::protected_files::ProtectedFiles;
@@ -32,14 +36,6 @@ impl<'a, 't> CommitRules<'a, 't> {
         })
     }
 
-    /// Whether the path may become part of a commit at all.
-    fn is_open(&self, path: &Path) -> bool {
-        let bytes = path.as_os_str().as_bytes();
-        let state = [paths::TREE, paths::ASSUMPTIONS, paths::QUESTIONS];
-        let owned = paths::is_owned(bytes) || state.iter().any(|name| name.as_bytes() == bytes);
-        !owned && !paths::is_local_only(bytes) && self.protected.entry(path).is_none()
-    }
-
     /// How to call a file that must not be committed.
     fn denied(&self, path: &Path, size: Option<u64>) -> Option<String> {
         if self.list.denied_by(path.as_os_str().as_bytes()).is_some() {
@@ -57,13 +53,10 @@ impl<'a, 't> CommitRules<'a, 't> {
         quarantine: &Path,
     ) -> Result<Vec<String>> {
         let mut taken = Vec::new();
-        for path in files.iter().filter(|path| self.is_open(path)) {
-            let Ok(meta) = root.join(path).symlink_metadata() else {
+        for path in files.iter().filter(|path| is_new(path, self.protected)) {
+            let Some(meta) = committable(root, path) else {
                 continue;
             };
-            if meta.is_dir() || !file_image::parents_are_folders(root, path) {
-                continue;
-            }
             let size = meta.is_file().then_some(meta.len());
             if let Some(name) = self.denied(path, size) {
                 file_image::move_to(root, path, quarantine)?;
@@ -72,6 +65,57 @@ impl<'a, 't> CommitRules<'a, 't> {
         }
         Ok(taken)
     }
+}
+
+/// Whether the path may become part of a commit, and is in none yet.
+fn is_new(path: &Path, protected: &ProtectedFiles<'_>) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    let state = [paths::TREE, paths::ASSUMPTIONS, paths::QUESTIONS];
+    let owned = paths::is_owned(bytes) || state.iter().any(|name| name.as_bytes() == bytes);
+    !owned && !paths::is_local_only(bytes) && protected.entry(path).is_none()
+}
+
+/// What lies at a path, if it is something that a commit can have.
+fn committable(root: &Path, path: &Path) -> Option<Metadata> {
+    let meta = root.join(path).symlink_metadata().ok()?;
+    (!meta.is_dir() && file_image::parents_are_folders(root, path)).then_some(meta)
+}
+
+/// Takes away new files whose names are, but for case, those of others: on some file systems only
+/// one of them could be checked out.
+pub(super) fn take_collisions(
+    root: &Path,
+    it: &Iteration,
+    protected: &ProtectedFiles<'_>,
+    order: &mut CleanupFindings,
+) -> Result<()> {
+    let there = |path: &&PathBuf| committable(root, path).is_some();
+    let changed = order.changed.iter().filter(there);
+    let (new, others): (BTreeSet<&PathBuf>, BTreeSet<&PathBuf>) =
+        changed.partition(|path| is_new(path, protected));
+    let known = protected
+        .tracked
+        .iter()
+        .map(|entry| &entry.path)
+        .filter(|path| !order.changed.contains(*path))
+        .chain(others);
+    let found = name_collisions(
+        known.map(|path| path.as_os_str().as_bytes()),
+        &new.into_iter()
+            .map(|path| path.as_os_str().as_bytes())
+            .collect(),
+    );
+    for collision in found {
+        let path = to_path(&collision.path);
+        file_image::move_to(root, &path, &it.quarantine())?;
+        order.changed.remove(&path);
+        order.not_committable.push(format!(
+            "{} (its name differs from {} in nothing but case)",
+            name(&path),
+            escape_path(&collision.with)
+        ));
+    }
+    Ok(())
 }
 
 /// Takes what has changed into the index. A file that git cannot take goes to the quarantine, and is told like one that must not be committed.
