@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::cmd::{ToolCommand, target_dir};
 use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
-use crate::out;
+use crate::pinned;
 
 /// The one version whose checks are known.
 const VERSION: &str = "4.32.5";
@@ -29,15 +29,7 @@ pub(crate) fn is_there() -> bool {
 
 /// Installs it into the build's folder, where no other Python sees it.
 pub(crate) fn install() -> TaskResult<()> {
-    let pip = ToolCommand::new("python3")
-        .words("-m pip install --quiet --upgrade --target")
-        .arg(folder())
-        .arg(format!("schemathesis=={VERSION}"))
-        .hint("it takes pip, and a connection to the Python index, once");
-    out::step(&format!("pip install schemathesis {VERSION}"), || {
-        pip.stdout()
-    })?;
-    Ok(())
+    pinned::install_with_pip(&folder(), &format!("schemathesis=={VERSION}"))
 }
 
 /// Starts `runner fleet serve` in a repository with some tasks, and checks it.
@@ -51,7 +43,7 @@ pub(crate) fn check_api() -> TaskResult<()> {
     project.seed()?;
     let (url, token) = (&server.url, &server.token);
     // It leaves caches where it runs.
-    let place = target_dir().join("tools/schemathesis-work");
+    let place = pinned::folder("schemathesis-work");
     fs::create_dir_all(&place).context(place.display().to_string())?;
     ToolCommand::new("python3")
         .clear_env()
@@ -73,7 +65,7 @@ pub(crate) fn check_api() -> TaskResult<()> {
 }
 
 fn folder() -> PathBuf {
-    target_dir().join("tools/schemathesis")
+    pinned::folder("schemathesis")
 }
 
 /// A repository with a fleet's ledger, gone when this is dropped.

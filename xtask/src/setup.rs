@@ -9,7 +9,8 @@ use std::path::Path;
 use crate::args::XtaskArgs;
 use crate::cmd::{ToolCommand, find_program, target_dir, workspace_root};
 use crate::failure::{TaskFailure, TaskResult};
-use crate::{codex, out, schemathesis, ui};
+use crate::managers::ProjectTool;
+use crate::{codex, managers, out, pinned, schemathesis, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask setup
@@ -20,7 +21,10 @@ into target/tools, which every xtask has first on its PATH. The real codex for t
 tests comes from the npm registry, in one version, and is named to them by
 RUNNER_CODEX; the packages that the page of `runner ui` is built with come from
 there too, as locked, into ui/node_modules. Both take Node.js with npm. The tool
-that checks the fleet's API comes from the Python index, in one version. Also tells
+that checks the fleet's API comes from the Python index, in one version. The package
+managers that tests set projects up with come from both (pnpm, two yarns, bun; uv, poetry,
+pipenv, and pytest as files), each in one version, and the tests are told their folder
+by RUNNER_MANAGERS; go, bundler and composer are packages of the system. Also tells
 the git of this checkout that `git blame` shall look through the commits that only
 renamed things (.git-blame-ignore-revs).";
 
@@ -47,7 +51,12 @@ enum SetupSource {
     UiPackages,
     /// The pinned package of [`schemathesis`]; one on the PATH does not do.
     Schemathesis,
+    /// One of [`managers`]; one on the PATH does not do.
+    Project(ProjectTool),
 }
+
+/// Why the package managers are there.
+const SETS_UP: &str = "tests set projects up with it, as `runner init` proposes";
 
 const TOOLS: &[SetupTool] = &[
     SetupTool {
@@ -108,6 +117,62 @@ const TOOLS: &[SetupTool] = &[
         source: SetupSource::Schemathesis,
         why: "the fleet's API is checked against its OpenAPI with it",
     },
+    SetupTool {
+        command: "go",
+        source: SetupSource::Apt("golang-go"),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "bundle",
+        source: SetupSource::Apt("ruby-bundler"),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "composer",
+        source: SetupSource::Apt("composer"),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "pnpm",
+        source: SetupSource::Project(managers::PNPM),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "yarn-classic",
+        source: SetupSource::Project(managers::YARN_CLASSIC),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "yarn-berry",
+        source: SetupSource::Project(managers::YARN_BERRY),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "bun",
+        source: SetupSource::Project(managers::BUN),
+        why: SETS_UP,
+    },
+    // Before those that it installs.
+    SetupTool {
+        command: "uv",
+        source: SetupSource::Project(managers::UV),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "poetry",
+        source: SetupSource::Project(managers::POETRY),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "pipenv",
+        source: SetupSource::Project(managers::PIPENV),
+        why: SETS_UP,
+    },
+    SetupTool {
+        command: "wheels",
+        source: SetupSource::Project(managers::WHEELS),
+        why: "projects of tests install pytest from these, without a network",
+    },
 ];
 
 /// Where administrators' programs are, which not everybody has on the PATH.
@@ -115,7 +180,8 @@ const SYSTEM_DIRS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 impl SetupTool {
     fn is_there(&self) -> bool {
-        match self.source {
+        match &self.source {
+            SetupSource::Project(tool) => tool.is_there(),
             SetupSource::Npm => codex::binary().is_some(),
             SetupSource::UiPackages => ui::has_packages(),
             SetupSource::Schemathesis => schemathesis::is_there(),
@@ -151,7 +217,7 @@ pub(crate) fn ensure() -> TaskResult<()> {
             "nothing to install: {} are there",
             names.join(", ")
         ));
-        say_where_codex_is();
+        say_where_tools_are();
         return Ok(());
     }
     for tool in &missing {
@@ -161,10 +227,7 @@ pub(crate) fn ensure() -> TaskResult<()> {
         .iter()
         .filter_map(|tool| match tool.source {
             SetupSource::Apt(package) => Some(package),
-            SetupSource::Pip { .. }
-            | SetupSource::Npm
-            | SetupSource::UiPackages
-            | SetupSource::Schemathesis => None,
+            _ => None,
         })
         .collect();
     // First, because pip needs python.
@@ -172,7 +235,8 @@ pub(crate) fn ensure() -> TaskResult<()> {
         install_with_apt(&packages)?;
     }
     for tool in &missing {
-        match tool.source {
+        match &tool.source {
+            SetupSource::Project(tool) => tool.install()?,
             SetupSource::Apt(_) => {}
             SetupSource::Pip { package, or_crate } => install_program(package, or_crate)?,
             SetupSource::Npm => codex::install()?,
@@ -187,7 +251,7 @@ pub(crate) fn ensure() -> TaskResult<()> {
             .hint("start a new shell, or look where your system put it"));
         }
     }
-    say_where_codex_is();
+    say_where_tools_are();
     Ok(())
 }
 
@@ -203,7 +267,12 @@ fn ignore_renames_in_blame() -> TaskResult<()> {
 }
 
 /// For whoever runs a test without `ci`.
-fn say_where_codex_is() {
+fn say_where_tools_are() {
+    out::note(&format!(
+        "{}={}",
+        managers::VARIABLE,
+        managers::all().display()
+    ));
     if let Some(path) = codex::binary() {
         out::note(&format!("{}={}", codex::VARIABLE, path.display()));
     }
@@ -237,14 +306,8 @@ fn install_with_apt(packages: &[&str]) -> TaskResult<()> {
 /// which takes seconds, else built from source.
 fn install_program(package: &str, or_crate: &str) -> TaskResult<()> {
     let tools = target_dir().join("tools");
-    // --target keeps pip away from the system's packages, so that it works where
-    // those are managed by the distribution, and without a virtual environment.
-    let pip = ToolCommand::new("python3")
-        .words("-m pip install --quiet --upgrade --target")
-        .arg(tools.join("python"))
-        .arg(package);
-    match out::step(&format!("pip install {package}"), || pip.stdout()) {
-        Ok(_) => Ok(()),
+    match pinned::install_with_pip(&tools.join("python"), package) {
+        Ok(()) => Ok(()),
         Err(failure) => {
             out::note(&format!("{failure}"));
             let install = ToolCommand::cargo("install --locked --quiet --root")

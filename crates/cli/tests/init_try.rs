@@ -3,67 +3,21 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+mod agent_support;
+mod init_support;
 mod scenario;
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use init_support::{
+    NPM, PACKAGE, StoryBox, WHEEL, expect, expect_proposed, from_init_to_land, init, node, project,
+    python, run,
+};
 use runner_testkit::{TestRepo, assert_no_process, eventually};
-use scenario::{GOAL, bare, plan};
+use scenario::bare;
 use serde_json::{Value, json};
-
-/// A repository with these files, committed but for what its `.gitignore` names.
-fn project(files: &[(&str, &str)]) -> TestRepo {
-    let repo = bare();
-    for (name, text) in files {
-        repo.write(name, text);
-    }
-    repo.commit_all("Add the project");
-    repo
-}
-
-fn init(repo: &TestRepo, more: &[&str]) -> Value {
-    let args = [&["init", "--json"], more].concat();
-    let value = repo.runner(&args).success().json();
-    assert!(repo.private_checkouts().is_empty());
-    value
-}
-
-#[track_caller]
-fn expect(value: &Value, result: &str) {
-    assert_eq!(value["trial"]["result"], result, "{value:#}");
-}
-
-/// Runs a program in a folder of the repository, as the user does.
-fn run(repo: &TestRepo, folder: &str, argv: &[&str]) {
-    let mut command = repo.hermetic(argv[0]);
-    command.args(&argv[1..]).current_dir(repo.path(folder));
-    repo.spawn(command).wait().success();
-}
-
-const PACKAGE: &str = r#"{"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js"},
-    "dependencies": {"left": "file:./left"}}"#;
-const LEFT: &str = r#"{"name": "left", "version": "1.0.0", "main": "index.js"}"#;
-const TEST: &str = "if (require('left') !== 1) process.exit(3);\n";
-
-fn node(prefix: &str) -> TestRepo {
-    let at = |name: &str| format!("{prefix}{name}");
-    let files = [
-        (".gitignore".to_owned(), "node_modules/\n"),
-        (at("package.json"), PACKAGE),
-        (at("left/package.json"), LEFT),
-        (at("left/index.js"), "module.exports = 1;\n"),
-        (at("test.js"), TEST),
-    ];
-    let files: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(name, text)| (name.as_str(), *text))
-        .collect();
-    project(&files)
-}
-
-const NPM: &[&str] = &["npm", "install", "--no-audit", "--no-fund", "--offline"];
 
 #[test]
 fn packages_without_a_lock_file_are_copied() {
@@ -109,38 +63,15 @@ fn a_package_in_a_subfolder() {
     expect(&again, "green");
 }
 
-/// A package as pip takes it without building anything.
-fn write_wheel(repo: &TestRepo, path: &str) {
-    let script = "import sys, zipfile\n\
-        wheel = zipfile.ZipFile(sys.argv[1], 'w')\n\
-        wheel.writestr('thing.py', 'VALUE = 1\\n')\n\
-        info = 'thing-1.0.dist-info/'\n\
-        wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: thing\\nVersion: 1.0\\n')\n\
-        wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
-        wheel.writestr(info + 'RECORD', '')\n\
-        wheel.close()\n";
-    repo.write("tools/wheel.py", script);
-    fs::create_dir_all(repo.path(path).parent().unwrap()).unwrap();
-    run(repo, "", &["python3", "tools/wheel.py", path]);
-}
-
-const PYTHON_TEST: &str = "import unittest, thing\n\
-    class T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(thing.VALUE, 1)\n";
-
-fn python(ignored: &str) -> TestRepo {
-    let repo = project(&[
-        (".gitignore", ignored),
-        ("requirements.txt", "./wheels/thing-1.0-py3-none-any.whl\n"),
-        ("tests/test_thing.py", PYTHON_TEST),
-    ]);
-    write_wheel(&repo, "wheels/thing-1.0-py3-none-any.whl");
-    repo.commit_all("Add what it needs");
-    repo
+/// A project with a list of packages.
+fn listed(ignored: &str) -> TestRepo {
+    let list = format!("./{WHEEL}\n");
+    python(&[(".gitignore", ignored), ("requirements.txt", &list)])
 }
 
 #[test]
 fn an_environment_that_git_would_see_is_not_proposed() {
-    let repo = python("__pycache__/\n");
+    let repo = listed("__pycache__/\n");
     let run = repo.runner(&["init"]).success();
     assert!(
         run.stderr.contains("add .venv/ to .gitignore"),
@@ -284,43 +215,13 @@ fn build_outputs_that_stay() {
     );
 }
 
-/// Goes from `init` to `land` with what init proposed, in a project whose packages git ignores;
-/// `prepare` is what the user did in the own checkout.
-fn from_init_to_land(mut repo: TestRepo, prepare: &[&str]) -> Value {
-    let value = init(&repo, &[]);
-    expect(&value, "green");
-    if !prepare.is_empty() {
-        run(&repo, "", prepare);
-    }
-    let setup = value["setup"]["command"].clone();
-    repo.config(|config| {
-        config.set("guard.command", value["guard"]["command"].clone());
-        config.set("guard.keep", value["keep"].clone());
-        config.set("workspace.include", value["include"].clone());
-        if !setup.is_null() {
-            config.set("workspace.setup", setup);
-        }
-    });
-    repo.write_config();
-    repo.write(".runner/GOAL.md", GOAL);
-    repo.agent("echo done > \"$RUNNER_NODE_ID.txt\"; out done 'wrote it'");
-    repo.runner(&["start", "--no-guard-check"]).success();
-    plan(&repo, &["a"]);
-    repo.runner(&["loop"]).success();
-    repo.runner(&["land"]).success();
-    assert_eq!(repo.git(&["show", "HEAD:a.txt"]), "done");
-    assert!(repo.private_checkouts().is_empty());
-    value
-}
-
 #[test]
 fn npm_from_init_to_land() {
     let repo = node("");
     run(&repo, "", NPM);
     repo.commit_all("Lock the packages");
-    let value = from_init_to_land(repo, &[]);
-    assert_eq!(value["setup"]["command"], json!(["npm", "ci"]));
-    assert_eq!(value["guard"]["command"], json!(["npm", "test"]));
+    let value = from_init_to_land(repo, StoryBox::Bubblewrap, &[]);
+    expect_proposed(&value, "npm ci", "npm test");
 }
 
 #[test]
@@ -331,7 +232,7 @@ fn copied_packages_from_init_to_land() {
         "",
         &[NPM, &["--no-package-lock", "--install-links"]].concat(),
     );
-    from_init_to_land(repo, &[]);
+    from_init_to_land(repo, StoryBox::Off, &[]);
 }
 
 #[test]
@@ -339,14 +240,15 @@ fn a_package_in_a_subfolder_from_init_to_land() {
     let repo = node("packages/web/");
     run(&repo, "packages/web", NPM);
     repo.commit_all("Lock the packages");
-    from_init_to_land(repo, &[]);
+    from_init_to_land(repo, StoryBox::Landlock, &[]);
 }
 
 #[test]
 fn pip_from_init_to_land() {
-    let repo = python(".venv/\n__pycache__/\n");
+    let repo = listed(".venv/\n__pycache__/\n");
     let setup = "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt";
-    let value = from_init_to_land(repo, &["sh", "-c", setup]);
+    run(&repo, "", &["sh", "-c", setup]);
+    let value = from_init_to_land(repo, StoryBox::Bubblewrap, &[]);
     assert_eq!(value["setup"]["command"], json!(["sh", "-c", setup]));
     assert_eq!(value["guard"]["command"][0], ".venv/bin/python", "{value}");
 }
@@ -370,5 +272,5 @@ fn cargo_from_init_to_land() {
     let rustup =
         std::env::var_os("RUSTUP_HOME").map_or(Path::new(&home).join(".rustup"), Into::into);
     repo.env("RUSTUP_HOME", rustup);
-    from_init_to_land(repo, &[]);
+    from_init_to_land(repo, StoryBox::Bubblewrap, &[]);
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use runner_core::config::{self, BackendKind, Config, NewProject};
 
 use super::setup::{SetupGuess, SetupInput};
-use super::{InitOptions, detect, earlier, keep, package, parse_backend, setup, split_words};
+use super::{
+    InitOptions, detect, earlier, keep, looked_after, package, parse_backend, setup, split_words,
+};
 use crate::error::Result;
 use crate::git::Git;
 use crate::step::containment::Containment;
@@ -55,9 +57,9 @@ impl InitChoice {
 
     /// The guard's program, where it is not there and setup does not make it.
     pub(super) fn missing_program(&self, root: &Path) -> Option<String> {
-        let program = self.guard.0.first()?;
+        let program = detect::program(&self.guard.0)?;
         let is_made = program.contains('/') && !self.setup.0.is_empty();
-        (!is_made && !detect::is_there(root, program)).then(|| program.clone())
+        (!is_made && !detect::is_there(root, program)).then(|| program.to_owned())
     }
 
     /// What was asked for, else what the project looks like, from where `init` was called.
@@ -95,8 +97,11 @@ impl InitChoice {
         } else {
             Path::new("")
         };
-        let protected = below(guards, detect::protected(&found.argv));
-        let watched = below(&found.folder, detect::watched(&root.join(&found.folder)));
+        let protected = below(guards, looked_after::protected(&found.argv));
+        let watched = below(
+            &found.folder,
+            looked_after::watched(&root.join(&found.folder)),
+        );
         let project = NewProject {
             setup: &setup,
             include: &include,
@@ -185,21 +190,10 @@ fn find_guard(
 
 /// A guard of a package whose lock file lies in a folder above it: started by what wrote that.
 fn as_locked(root: &Path, folder: &Path, argv: Vec<String>) -> Vec<String> {
-    let is_above = |name: &str| {
-        let above = folder.ancestors().skip(1);
-        above
-            .into_iter()
-            .any(|above| root.join(above).join(name).is_file())
-    };
-    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let line = match words.as_slice() {
-        ["npm", "test"] if is_above("pnpm-lock.yaml") => "pnpm test",
-        ["npm", "test"] if is_above("yarn.lock") => "yarn test",
-        ["python3", "-m", "pytest"] if is_above("uv.lock") => "uv run pytest",
-        ["python3", "-m", "pytest"] if is_above("poetry.lock") => "poetry run pytest",
-        _ => return argv,
-    };
-    line.split(' ').map(str::to_owned).collect()
+    detect::by_manager(argv, |name| {
+        let mut above = folder.ancestors().skip(1);
+        above.any(|above| root.join(above).join(name).is_file())
+    })
 }
 
 /// Globs of a package as they are from the root.
@@ -229,6 +223,12 @@ mod tests {
             ("package-lock.json", "npm test", "npm test"),
             ("uv.lock", "python3 -m pytest", "uv run pytest"),
             ("poetry.lock", "python3 -m pytest", "poetry run pytest"),
+            (
+                "Pipfile.lock",
+                "python3 -m unittest",
+                "env PIPENV_VENV_IN_PROJECT=1 pipenv run python -m unittest",
+            ),
+            ("bun.lock", "npm test", "bun run test"),
             ("uv.lock", "make test", "make test"),
         ] {
             let root = tempfile::tempdir().unwrap();

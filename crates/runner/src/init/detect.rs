@@ -1,4 +1,4 @@
-//! Which guard and which agent a project most likely wants, and what of it must be looked after.
+//! Which guard and which agent a project most likely wants.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,8 +11,8 @@ type InitProbe = fn(&Path) -> Option<(&'static str, String)>;
 
 /// The first that has an answer. What a project has made for this very purpose comes before what
 /// its language has in general.
-const PROBES: [InitProbe; 9] = [
-    just_ci, make, just_test, rust, node, go, python, maven, gradle,
+const PROBES: [InitProbe; 11] = [
+    just_ci, make, just_test, rust, ruby, php, node, go, python, maven, gradle,
 ];
 
 /// The guard's argv, and why. `is_there`: whether a program is installed.
@@ -36,7 +36,52 @@ pub(super) fn guard(root: &Path, is_there: impl Fn(&str) -> bool) -> (Vec<String
 /// What the project itself tells.
 pub(super) fn found(root: &Path) -> Option<(Vec<String>, String)> {
     let (line, why) = PROBES.iter().find_map(|probe| probe(root))?;
-    Some((words(line), why))
+    let argv = by_manager(words(line), |name| root.join(name).is_file());
+    Some((argv, why))
+}
+
+/// A guard started by the package manager whose lock file is there: its packages are where only
+/// it finds them.
+pub(super) fn by_manager(argv: Vec<String>, has: impl Fn(&str) -> bool) -> Vec<String> {
+    let plain: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let (managers, rest): (&[(&str, &str)], &[&str]) = match plain.as_slice() {
+        ["npm", rest @ ..] => (NODE_MANAGERS, rest),
+        // A program of its own in the environment.
+        ["python3", "-m", "pytest"] => (PYTHON_MANAGERS, &["pytest"]),
+        ["python3", rest @ ..] => (PYTHON_MANAGERS, rest),
+        _ => return argv,
+    };
+    let Some((_, start)) = managers.iter().find(|(lock, _)| has(lock)) else {
+        return argv;
+    };
+    let python = (plain[0] == "python3" && rest[0] != "pytest").then_some("python");
+    let start = start.split(' ').chain(python);
+    start
+        .chain(rest.iter().copied())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Lock files, and how what wrote them starts a script of the package.
+const NODE_MANAGERS: &[(&str, &str)] = &[
+    ("pnpm-lock.yaml", "pnpm"),
+    ("yarn.lock", "yarn"),
+    ("bun.lock", "bun run"),
+    ("bun.lockb", "bun run"),
+];
+
+/// Lock files, and how what wrote them starts a program of the environment.
+const PYTHON_MANAGERS: &[(&str, &str)] = &[
+    ("uv.lock", "uv run"),
+    ("poetry.lock", "poetry run"),
+    // Of itself it makes a folder for environments in the home, even where there is one beside it.
+    ("Pipfile.lock", "env PIPENV_VENV_IN_PROJECT=1 pipenv run"),
+];
+
+/// The program that an argv starts, behind an `env` with its variables.
+pub(super) fn program(argv: &[String]) -> Option<&str> {
+    let mut words = argv.iter().map(String::as_str);
+    words.find(|word| *word != "env" && !word.contains('='))
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -85,16 +130,7 @@ fn node(root: &Path) -> Option<(&'static str, String)> {
             format!("there is a package.json without a script `test`, and a folder {folder}/");
         return Some(("node --test", why));
     }
-    let line = match has(
-        root,
-        &["pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb"],
-    ) {
-        Some("pnpm-lock.yaml") => "pnpm test",
-        Some("yarn.lock") => "yarn test",
-        Some(_) => "bun run test",
-        None => "npm test",
-    };
-    Some((line, "package.json has a script `test`".to_owned()))
+    Some(("npm test", "package.json has a script `test`".to_owned()))
 }
 
 /// A folder in which `node --test` finds something by itself: all of `test/`, elsewhere only files
@@ -120,6 +156,7 @@ fn python(root: &Path) -> Option<(&'static str, String)> {
             "setup.cfg",
             "setup.py",
             "requirements.txt",
+            "Pipfile",
             "pytest.ini",
             "tox.ini",
         ],
@@ -136,6 +173,7 @@ fn python(root: &Path) -> Option<(&'static str, String)> {
                 "tox.ini",
                 "requirements.txt",
                 "requirements-dev.txt",
+                "Pipfile",
             ]
             .into_iter()
             .find(says_pytest)
@@ -149,12 +187,7 @@ fn python(root: &Path) -> Option<(&'static str, String)> {
         Some(file) => format!("there is a {project}, and {file} says pytest"),
         None => format!("there is a {project}"),
     };
-    let line = match has(root, &["uv.lock", "poetry.lock"]) {
-        Some("uv.lock") => "uv run pytest",
-        Some(_) => "poetry run pytest",
-        None => "python3 -m pytest",
-    };
-    Some((line, why))
+    Some(("python3 -m pytest", why))
 }
 
 /// The folder whose tests are written for unittest, and how they are found: of itself it looks
@@ -176,6 +209,44 @@ fn unittest(root: &Path) -> Option<(&'static str, &'static str)> {
     ))
 }
 
+/// Only where it tells how it is tested: packages of other languages have a Gemfile for a tool.
+fn ruby(root: &Path) -> Option<(&'static str, String)> {
+    let file = has(root, &["Gemfile"])?;
+    let says = |name: &str, word: &str| {
+        fs::read_to_string(root.join(name)).is_ok_and(|text| text.contains(word))
+    };
+    if root.join(".rspec").is_file() || (says(file, "rspec") && root.join("spec").is_dir()) {
+        return Some(("bundle exec rspec", format!("there is a {file} with rspec")));
+    }
+    if let (Some(program), Some(folder)) = (has(root, &["bin/rails"]), has_folder(root, &["test"]))
+    {
+        let why = format!("there is a {program}, and a folder {folder}/");
+        return Some(("bundle exec rails test", why));
+    }
+    let rakefile = has(root, &["Rakefile", "rakefile", "Rakefile.rb"])?;
+    let is_tested = ["TestTask", ":test", "test:"]
+        .iter()
+        .any(|word| says(rakefile, word));
+    is_tested.then(|| {
+        let why = format!("there is a {file}, and {rakefile} has a task `test`");
+        ("bundle exec rake test", why)
+    })
+}
+
+fn php(root: &Path) -> Option<(&'static str, String)> {
+    let text = fs::read(root.join("composer.json")).ok()?;
+    let package: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    if !package["scripts"]["test"].is_null() {
+        let why = "composer.json has a script `test`".to_owned();
+        return Some(("composer test", why));
+    }
+    let file = has(
+        root,
+        &["phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml"],
+    )?;
+    Some(("vendor/bin/phpunit", format!("there is a {file}")))
+}
+
 fn maven(root: &Path) -> Option<(&'static str, String)> {
     let file = has(root, &["pom.xml"])?;
     let line = match has(root, &["mvnw"]) {
@@ -194,10 +265,10 @@ fn gradle(root: &Path) -> Option<(&'static str, String)> {
     Some((line, format!("there is a {file}")))
 }
 
-const JUSTFILES: [&str; 3] = ["justfile", "Justfile", ".justfile"];
-const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
+pub(super) const JUSTFILES: [&str; 3] = ["justfile", "Justfile", ".justfile"];
+pub(super) const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
 
-fn has(root: &Path, names: &[&'static str]) -> Option<&'static str> {
+pub(super) fn has(root: &Path, names: &[&'static str]) -> Option<&'static str> {
     let mut names = names.iter().copied();
     names.find(|name| root.join(name).is_file())
 }
@@ -249,95 +320,6 @@ fn has_recipe(root: &Path, file: &str, target: &str) -> bool {
                 || rest.starts_with(' ') && rest.contains(':') && !rest.contains(":=")
         })
     })
-}
-
-/// The files that say what the guard does: an agent that may change them needs no tests.
-pub(super) fn protected(guard: &[String]) -> Vec<String> {
-    let program = guard.first().map(String::as_str).unwrap_or_default();
-    let own: &[&str] = match program {
-        "just" => &JUSTFILES,
-        "make" => &MAKEFILES,
-        "npm" | "pnpm" | "yarn" | "bun" => &["package.json"],
-        // Which program runs the tests, and with which flags, is said there too.
-        "cargo" => &[
-            ".cargo/config.toml",
-            ".cargo/config",
-            "rust-toolchain.toml",
-            "rust-toolchain",
-        ],
-        "python" | "python3" | "uv" | "poetry" | "pytest" => {
-            &["pytest.ini", "tox.ini", "conftest.py"]
-        }
-        "sh" | "bash" | "go" | "node" | "mvn" | "./mvnw" | "gradle" | "./gradlew" => &[],
-        _ => &["justfile", "Justfile", ".justfile", "Makefile"],
-    };
-    let mut files: Vec<String> = own.iter().map(|&name| name.to_owned()).collect();
-    // A script of the project that is called as the guard, or by a shell.
-    for word in guard.iter().take(2) {
-        let script = word.trim_start_matches("./");
-        if (word.starts_with("./") || Path::new(script).extension().is_some())
-            && !script.starts_with('/')
-            && !script.contains("...")
-        {
-            files.push(script.to_owned());
-        }
-    }
-    files
-}
-
-/// Tests, and files where they can be switched off: agents write them, and people want to know.
-pub(super) fn watched(root: &Path) -> Vec<String> {
-    let kinds: [(&[&'static str], &[&str]); 5] = [
-        (
-            &["Cargo.toml"],
-            &["**/tests/**", "**/tests.rs", "**/*_test.rs"],
-        ),
-        (
-            &["package.json"],
-            &[
-                "**/*.test.*",
-                "**/*.spec.*",
-                "**/__tests__/**",
-                "test/**",
-                "tests/**",
-            ],
-        ),
-        (
-            &[
-                "pyproject.toml",
-                "setup.cfg",
-                "setup.py",
-                "requirements.txt",
-                "pytest.ini",
-                "tox.ini",
-            ],
-            &[
-                "tests/**",
-                "test/**",
-                "**/test_*.py",
-                "**/*_test.py",
-                "**/conftest.py",
-                "pyproject.toml",
-            ],
-        ),
-        (&["go.mod", "go.work"], &["**/*_test.go", "**/testdata/**"]),
-        (
-            &["pom.xml", "build.gradle", "build.gradle.kts"],
-            &["**/src/test/**", "pom.xml"],
-        ),
-    ];
-    let mut globs: Vec<String> = Vec::new();
-    for (marks, own) in kinds {
-        if has(root, marks).is_none() {
-            continue;
-        }
-        for glob in own {
-            if !globs.iter().any(|known| known == glob) {
-                globs.push((*glob).to_owned());
-            }
-        }
-    }
-    globs
 }
 
 /// The agent backend, and why.
@@ -446,6 +428,50 @@ mod tests {
                 &[("pyproject.toml", "pytest"), ("poetry.lock", "")],
                 "poetry run pytest",
             ),
+            (
+                &[("Pipfile", "pytest = '*'"), ("Pipfile.lock", "")],
+                "env PIPENV_VENV_IN_PROJECT=1 pipenv run pytest",
+            ),
+            (
+                &[
+                    ("pyproject.toml", ""),
+                    ("tests/test_a.py", "import unittest"),
+                    ("uv.lock", ""),
+                ],
+                "uv run python -m unittest discover -s tests",
+            ),
+            (&[("Gemfile", "gem 'fastlane'")], "just ci"),
+            (&[("Gemfile", ""), (".rspec", "")], "bundle exec rspec"),
+            (
+                &[("Gemfile", "gem 'rspec'"), ("spec/a_spec.rb", "")],
+                "bundle exec rspec",
+            ),
+            (
+                &[
+                    ("Gemfile", ""),
+                    ("Rakefile", "Rake::TestTask.new"),
+                    ("package.json", TEST),
+                ],
+                "bundle exec rake test",
+            ),
+            (
+                &[
+                    ("Gemfile", ""),
+                    ("Rakefile", "Rails.application.load_tasks"),
+                    ("bin/rails", ""),
+                    ("test/a_test.rb", ""),
+                ],
+                "bundle exec rails test",
+            ),
+            (
+                &[("composer.json", r#"{"scripts": {"test": ["x", "y"]}}"#)],
+                "composer test",
+            ),
+            (
+                &[("composer.json", "{}"), ("phpunit.xml.dist", "")],
+                "vendor/bin/phpunit",
+            ),
+            (&[("composer.json", "{}")], "just ci"),
             (&[("pom.xml", "")], "mvn -q test"),
             (&[("pom.xml", ""), ("mvnw", "")], "./mvnw -q test"),
             (&[("build.gradle", ""), ("gradlew", "")], "./gradlew test"),
@@ -468,37 +494,6 @@ mod tests {
         ] {
             let (argv, _) = guard(dir.path(), |program| there.contains(&program));
             assert_eq!(argv.join(" "), expected);
-            assert!(!protected(&argv).is_empty(), "{expected}");
         }
-        assert_eq!(watched(dir.path()), Vec::<String>::new());
-    }
-
-    #[test]
-    fn what_the_guard_consists_of() {
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        for (line, expected) in [
-            ("sh ci.sh", &["ci.sh"][..]),
-            ("make ci", &MAKEFILES),
-            ("npm test", &["package.json"]),
-            ("go test ./...", &[]),
-            ("./gradlew test", &["gradlew"]),
-            (
-                "python3 check.py",
-                &["pytest.ini", "tox.ini", "conftest.py", "check.py"],
-            ),
-        ] {
-            assert_eq!(protected(&words(line)), expected, "{line}");
-        }
-        assert_eq!(protected(&words("./check --all")).last().unwrap(), "check");
-    }
-
-    #[test]
-    fn tests_are_watched() {
-        let dir = project(&[("package.json", ""), ("pyproject.toml", "")]);
-        let globs = watched(dir.path());
-        assert!(globs.contains(&"**/*.test.*".to_owned()), "{globs:?}");
-        assert!(globs.contains(&"**/test_*.py".to_owned()), "{globs:?}");
-        let twice = globs.iter().filter(|glob| *glob == "tests/**").count();
-        assert_eq!(twice, 1, "{globs:?}");
     }
 }

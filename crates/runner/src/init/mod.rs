@@ -19,6 +19,7 @@ mod detect;
 mod earlier;
 mod first_try;
 mod keep;
+mod looked_after;
 mod package;
 mod python;
 mod setup;

@@ -164,7 +164,7 @@ pub(super) fn propose(input: &SetupInput<'_>) -> SetupGuess {
     let mut guess = SetupGuess::default();
     let (mut commands, mut reasons) = (Vec::new(), Vec::new());
     for folder in locked_folders(input) {
-        let (lines, names) = by_locks(input, &folder);
+        let (lines, names) = by_locks(input, &folder, &mut guess.notes);
         let prefixed = names
             .iter()
             .map(|name| folder.join(name).display().to_string());
@@ -228,7 +228,11 @@ fn nearest_with(input: &SetupInput<'_>, names: &[&'static str]) -> Option<PathBu
 }
 
 /// The commands that the lock files in a folder ask for, and their names.
-fn by_locks(input: &SetupInput<'_>, folder: &Path) -> (Vec<String>, Vec<&'static str>) {
+fn by_locks(
+    input: &SetupInput<'_>,
+    folder: &Path,
+    notes: &mut Vec<String>,
+) -> (Vec<String>, Vec<&'static str>) {
     let all: Vec<&str> = LOCK_FILES.iter().map(|lock| lock.name).collect();
     let names = input.committed(folder, &all);
     let mut commands: Vec<String> = Vec::new();
@@ -236,17 +240,43 @@ fn by_locks(input: &SetupInput<'_>, folder: &Path) -> (Vec<String>, Vec<&'static
         let path = input.root.join(folder).join(lock.name);
         let bytes = files::read_regular(&path, MAX_LOCK_BYTES).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let is_classic = lock.name == "yarn.lock" && !text.contains("__metadata:");
-        let command = if is_classic {
-            YARN_CLASSIC
-        } else {
-            lock.command
+        let command = match lock.name {
+            "yarn.lock" if !text.contains("__metadata:") => YARN_CLASSIC.to_owned(),
+            "Gemfile.lock" => by_bundler(input, folder, lock.command, notes),
+            _ => lock.command.to_owned(),
         };
-        if !commands.iter().any(|known| known == command) {
-            commands.push(command.to_owned());
+        if !commands.contains(&command) {
+            commands.push(command);
         }
     }
     (commands, names)
+}
+
+/// Gems belong into the checkout: the folders of the system and of the user's Ruby cannot be
+/// written to in a sandbox. A file beside them says where they are, so that the agent's and the
+/// guard's own calls find them, and git must see neither.
+fn by_bundler(
+    input: &SetupInput<'_>,
+    folder: &Path,
+    install: &str,
+    notes: &mut Vec<String>,
+) -> String {
+    let is_ignored = |path: &str| input.is_ignored(&folder.join(path));
+    let settings = ".bundle/config";
+    if is_ignored(settings) {
+        let places = ["vendor/bundle", ".bundle/gems"];
+        let place = places.into_iter().find(|place| is_ignored(place));
+        if let Some(place) = place {
+            return format!("bundle config set --local path {place} && {install}");
+        }
+    } else if !input.root.join(folder).join(settings).is_file() {
+        let path = folder.join(".bundle");
+        notes.push(format!(
+            "add {}/ to .gitignore and run `runner init --force` for a setup that installs the gems there",
+            path.display()
+        ));
+    }
+    install.to_owned()
 }
 
 /// One command of several lines, each for the package in a folder.
@@ -349,6 +379,18 @@ mod tests {
             &[("Gemfile.lock", "")],
             "",
             "by Gemfile.lock: bundle install",
+        );
+        check(
+            &[("Gemfile.lock", ""), (".gitignore", "/.bundle\n")],
+            "",
+            "by Gemfile.lock: sh -c bundle config set --local path .bundle/gems && bundle install",
+        );
+        let ignored = (".gitignore", "/.bundle/\n/vendor/bundle/\n");
+        check(
+            &[("Gemfile.lock", ""), ignored, ("yarn.lock", "")],
+            "",
+            "by yarn.lock, Gemfile.lock: sh -c yarn install --frozen-lockfile && \
+             bundle config set --local path vendor/bundle && bundle install",
         );
         check(&[("go.sum", "")], "", "by go.sum: go mod download");
         check(

@@ -40,7 +40,7 @@ pub(crate) fn setup_key(git: &Git, commit: &str, config: &Config) -> Result<Opti
 /// Whether an install of packages would run code of the project.
 fn any_runs_project(git: &Git, manifests: &[TreeEntry]) -> Result<bool> {
     let is_asked = |path: &str| {
-        let names = ["package.json", "composer.json"];
+        let names = ["package.json", "composer.json", "Pipfile"];
         names.iter().any(|name| path.ends_with(name)) || path.strip_suffix(".txt").is_some()
     };
     let asked: Vec<(String, &str)> = manifests

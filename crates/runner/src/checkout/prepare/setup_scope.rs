@@ -234,11 +234,12 @@ pub(super) fn runs_project(path: &str, text: &[u8]) -> bool {
             let Ok(package) = serde_json::from_slice::<serde_json::Value>(text) else {
                 return true;
             };
-            INSTALL_HOOKS.iter().any(|hook| {
+            let has_hook = INSTALL_HOOKS.iter().any(|hook| {
                 let script = package["scripts"][hook].as_str();
                 // Hooks of git are no matter of the guard's.
                 script.is_some_and(|script| !matches!(script.trim(), "husky" | "husky install"))
-            })
+            });
+            has_hook || copies_folders(&package)
         }
         "composer.json" => {
             let Ok(package) = serde_json::from_slice::<serde_json::Value>(text) else {
@@ -251,13 +252,22 @@ pub(super) fn runs_project(path: &str, text: &[u8]) -> bool {
                         .any(|part| name.contains(part))
                 })
             });
+            // Folders are linked, unless it says otherwise.
+            let copies = package["repositories"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|it| it["options"]["symlink"] == false));
             let config = &package["config"];
             let reads = |autoload: &str| package[autoload]["classmap"].is_array();
             has_hook
+                || copies
                 || reads("autoload")
                 || reads("autoload-dev")
                 || config["optimize-autoloader"] == true
                 || config["classmap-authoritative"] == true
+        }
+        "Pipfile" => {
+            let text = String::from_utf8_lossy(text);
+            text.contains("path =") || text.contains("path=") || text.contains("file:")
         }
         _ if path.strip_suffix(".txt").is_some() => {
             String::from_utf8_lossy(text).lines().any(|line| {
@@ -267,6 +277,37 @@ pub(super) fn runs_project(path: &str, text: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Lists of a package.json in which packages are named.
+const PACKAGE_LISTS: &[&str] = &[
+    "dependencies",
+    "devDependencies",
+    "optionalDependencies",
+    "resolutions",
+];
+
+/// Whether an install may copy folders of the project, as every package manager but npm does with
+/// `file:`.
+fn copies_folders(package: &serde_json::Value) -> bool {
+    let is_folder = |place: &str| {
+        let path = place.strip_prefix("file:").or_else(|| {
+            let is_path = place.starts_with("./") || place.starts_with("../");
+            is_path.then_some(place)
+        });
+        let is_archive = |path: &str| {
+            let endings = [".tgz", ".tar.gz", ".tar"];
+            endings.iter().any(|ending| path.ends_with(ending))
+        };
+        path.is_some_and(|path| !is_archive(path))
+    };
+    let values = |list: &str| {
+        let list = package[list].as_object();
+        list.into_iter().flat_map(serde_json::Map::values)
+    };
+    let mut named = PACKAGE_LISTS.iter().flat_map(|list| values(list));
+    named.any(|place| place.as_str().is_some_and(is_folder))
+        || values("dependenciesMeta").any(|meta| meta["injected"] == true)
 }
 
 #[cfg(test)]
@@ -371,6 +412,35 @@ mod tests {
                 false,
             ),
             ("package.json", "not json", true),
+            (
+                "package.json",
+                r#"{"dependencies": {"a": "^1", "b": "workspace:*", "c": "link:./c"}}"#,
+                false,
+            ),
+            (
+                "package.json",
+                r#"{"devDependencies": {"a": "file:./a-1.0.0.tgz"}}"#,
+                false,
+            ),
+            ("package.json", r#"{"dependencies": {"a": "file:a"}}"#, true),
+            ("package.json", r#"{"dependencies": {"a": "../a"}}"#, true),
+            (
+                "package.json",
+                r#"{"dependenciesMeta": {"a": {"injected": true}}}"#,
+                true,
+            ),
+            ("Pipfile", "[packages]\nrequests = '*'\n", false),
+            ("Pipfile", "[packages]\na = {path = './a'}\n", true),
+            (
+                "composer.json",
+                r#"{"repositories": [{"type": "path", "url": "a"}]}"#,
+                false,
+            ),
+            (
+                "composer.json",
+                r#"{"repositories": [{"url": "a", "options": {"symlink": false}}]}"#,
+                true,
+            ),
             ("composer.json", r#"{"require": {}}"#, false),
             (
                 "composer.json",
