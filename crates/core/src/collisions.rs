@@ -76,9 +76,17 @@ fn folded(path: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    /// A label, known paths, new ones, and what collides with what.
+    type CollisionRow<'a> = (
+        &'a str,
+        &'a [&'a str],
+        &'a [&'a str],
+        &'a [(&'a str, &'a str)],
+    );
+
     #[test]
     fn what_collides_with_what() {
-        let rows: &[(&str, &[&str], &[&str], &[(&str, &str)])] = &[
+        let rows: &[CollisionRow<'_>] = &[
             ("nothing new", &["a", "A"], &[], &[]),
             ("another name", &["a"], &["b", "c/a"], &[]),
             (

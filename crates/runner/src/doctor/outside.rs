@@ -240,6 +240,9 @@ fn compose_mounts(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// A guard, the files of a project, and what is found there.
+    type CalledRow<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+
     /// What is found for a guard in a project with these files, as `place: what`.
     fn found(guard: &[&str], files: &[(&str, &str)]) -> Vec<String> {
         let guard: Vec<String> = guard.iter().map(|word| (*word).to_owned()).collect();
@@ -324,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_a_command_calls_is_looked_through() {
-        let rows: &[(&[&str], &[(&str, &str)], &str)] = &[
+        let rows: &[CalledRow<'_>] = &[
             (
                 &["sh", "ci.sh"],
                 &[(

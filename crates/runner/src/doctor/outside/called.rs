@@ -19,13 +19,23 @@ const INTERPRETERS: &[&str] = &["sh", "bash", "dash", "zsh", "."];
 /// Programs that run a script of package.json.
 const PACKAGE_RUNNERS: &[&str] = &["npm", "pnpm", "yarn", "bun"];
 
+/// What the number of a line is about.
+#[derive(Clone, Copy, Debug)]
+enum LineSource {
+    /// Nothing: it is a setting.
+    Setting,
+    /// The file that the text is named after.
+    NamedFile,
+    /// This file, of which the text is a part.
+    PartOf(&'static str),
+}
+
 /// A text of commands.
 #[derive(Debug)]
 pub(super) struct CommandText {
     /// Where it is, for people; no two have the same.
     name: String,
-    /// The file, if lines of it can be told.
-    file: Option<&'static str>,
+    lines_of: LineSource,
     pub(super) calls: Vec<ProgramCall>,
 }
 
@@ -40,7 +50,7 @@ pub(super) struct ProgramCall {
 }
 
 impl CommandText {
-    fn new(name: String, file: Option<&'static str>, lines: Vec<(usize, String)>) -> Self {
+    fn new(name: String, lines_of: LineSource, lines: &[(usize, String)]) -> Self {
         let calls = lines.iter().flat_map(|(number, line)| {
             programs(line).into_iter().map(|words| ProgramCall {
                 number: *number,
@@ -51,16 +61,16 @@ impl CommandText {
         CommandText {
             calls: calls.collect(),
             name,
-            file,
+            lines_of,
         }
     }
 
     /// The place of a call, for people.
     pub(super) fn place_of(&self, call: &ProgramCall) -> String {
-        match self.file {
-            Some("") => self.name.clone(),
-            Some(file) => format!("{file} line {}", call.number),
-            None => format!("{} line {}", self.name, call.number),
+        match self.lines_of {
+            LineSource::Setting => self.name.clone(),
+            LineSource::NamedFile => format!("{} line {}", self.name, call.number),
+            LineSource::PartOf(file) => format!("{file} line {}", call.number),
         }
     }
 }
@@ -77,7 +87,7 @@ pub(super) fn all_texts(
                 [shell, option, text, ..] if is_shell(shell) && option == "-c" => text.clone(),
                 words => words.join(" "),
             };
-            CommandText::new((*name).to_owned(), Some(""), numbered(&text))
+            CommandText::new((*name).to_owned(), LineSource::Setting, &numbered(&text))
         })
         .collect();
     let mut known = BTreeSet::new();
@@ -116,7 +126,8 @@ fn called(words: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Comman
     };
     if let Some(path) = script {
         let path = path.strip_prefix("./").unwrap_or(path);
-        let text = read(path).map(|text| CommandText::new(path.to_owned(), None, numbered(&text)));
+        let text = read(path)
+            .map(|text| CommandText::new(path.to_owned(), LineSource::NamedFile, &numbered(&text)));
         return text.into_iter().collect();
     }
     let wanted: Vec<&str> = plain().map(String::as_str).collect();
@@ -131,9 +142,8 @@ fn called(words: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Comman
 /// The scripts of package.json that these words mean.
 fn package_scripts(wanted: &[&str], read: &dyn Fn(&str) -> Option<String>) -> Vec<CommandText> {
     let name = match wanted {
-        ["run" | "run-script", name, ..] => name,
         ["t", ..] => "test",
-        [name, ..] => name,
+        ["run" | "run-script", name, ..] | [name, ..] => name,
         [] => return Vec::new(),
     };
     let package = read("package.json").and_then(|text| serde_json::from_str::<Value>(&text).ok());
@@ -144,7 +154,11 @@ fn package_scripts(wanted: &[&str], read: &dyn Fn(&str) -> Option<String>) -> Ve
     let scripts = names.iter().filter_map(|name| {
         let text = package["scripts"][name].as_str()?;
         let place = format!("package.json script {name}");
-        Some(CommandText::new(place, Some(""), numbered(text)))
+        Some(CommandText::new(
+            place,
+            LineSource::Setting,
+            &numbered(text),
+        ))
     });
     scripts.collect()
 }
@@ -189,7 +203,7 @@ fn recipes(
             waiting.extend(rule.needs.iter().cloned());
         }
     }
-    vec![CommandText::new(name, Some(file), lines)]
+    vec![CommandText::new(name, LineSource::PartOf(file), &lines)]
 }
 
 fn rules_of(text: &str) -> Vec<RecipeRule> {
