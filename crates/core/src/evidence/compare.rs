@@ -1,0 +1,185 @@
+//! What is missing in one report of tests that another one has.
+
+use serde::{Deserialize, Serialize};
+
+use super::{TestEvidence, TestOutcome, TestTool, ToolEvidence};
+
+/// Why a green exit code does not count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidenceGap {
+    /// A tool that reported tests where the run began reported nothing.
+    NoReport(TestTool),
+    /// It reported, but no test passed.
+    NoTests(TestTool),
+}
+
+impl EvidenceGap {
+    /// For people.
+    pub fn words(&self) -> String {
+        match self {
+            EvidenceGap::NoReport(tool) => format!(
+                "the guard printed no report of {}, as it did where the run began: nothing shows that tests ran",
+                tool.as_str()
+            ),
+            EvidenceGap::NoTests(tool) => format!(
+                "{} reported no test that passed, and some did where the run began",
+                tool.as_str()
+            ),
+        }
+    }
+}
+
+/// Tests that passed at the base and are not reported passed now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestDifference {
+    /// No longer reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Reported as skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
+    /// Reported as failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
+    /// How many fewer passed, by tools that count and do not name them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fewer: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // What serde asks for.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl TestDifference {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == TestDifference::default()
+    }
+}
+
+/// Compares what a guard reported with what it had reported at the base: why the report is no
+/// evidence at all, and which tests are not among those that passed.
+pub fn compare(base: &TestEvidence, now: &TestEvidence) -> (Vec<EvidenceGap>, TestDifference) {
+    let mut gaps = Vec::new();
+    let mut difference = TestDifference::default();
+    for (tool, before) in &base.tools {
+        if before.passed == 0 {
+            continue;
+        }
+        let Some(now) = now.tools.get(tool) else {
+            gaps.push(EvidenceGap::NoReport(*tool));
+            continue;
+        };
+        if now.passed == 0 {
+            gaps.push(EvidenceGap::NoTests(*tool));
+            continue;
+        }
+        compare_tool(before, now, &mut difference);
+    }
+    for names in [
+        &mut difference.missing,
+        &mut difference.skipped,
+        &mut difference.failed,
+    ] {
+        names.sort();
+    }
+    (gaps, difference)
+}
+
+fn compare_tool(before: &ToolEvidence, now: &ToolEvidence, difference: &mut TestDifference) {
+    let passed = before
+        .tests
+        .iter()
+        .filter(|(_, outcome)| **outcome == TestOutcome::Passed);
+    let mut named = 0;
+    for (name, _) in passed {
+        named += 1;
+        match now.tests.get(name) {
+            Some(TestOutcome::Passed) => {}
+            Some(TestOutcome::Skipped) => difference.skipped.push(name.clone()),
+            Some(TestOutcome::Failed) => difference.failed.push(name.clone()),
+            None => difference.missing.push(name.clone()),
+        }
+    }
+    // Where names stand for files, or there are none, only the figures tell of single tests.
+    if named < before.passed {
+        difference.fewer += before.passed.saturating_sub(now.passed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence(log: &str) -> TestEvidence {
+        TestEvidence::of_log(log.as_bytes())
+    }
+
+    fn cargo(lines: &str, passed: u64) -> TestEvidence {
+        evidence(&format!(
+            "{lines}\ntest result: ok. {passed} passed; 0 failed; 0 ignored; 0 measured\n"
+        ))
+    }
+
+    #[test]
+    fn all_of_them_again() {
+        let base = cargo("test a ... ok\ntest b ... FAILED", 1);
+        let now = cargo("test a ... ok\ntest b ... ok\ntest c ... ok", 3);
+        assert_eq!(
+            compare(&base, &now),
+            (Vec::new(), TestDifference::default())
+        );
+        let none = TestEvidence::default();
+        assert_eq!(
+            compare(&none, &now),
+            (Vec::new(), TestDifference::default())
+        );
+    }
+
+    #[test]
+    fn missing_and_skipped_ones() {
+        let base = cargo(
+            "test a ... ok\ntest b ... ok\ntest c ... ok\ntest d ... ok",
+            4,
+        );
+        let now = cargo("test a ... ok\ntest b ... ignored\ntest d ... FAILED", 1);
+        let (gaps, difference) = compare(&base, &now);
+        assert!(gaps.is_empty());
+        assert_eq!(difference.missing, ["c"]);
+        assert_eq!(difference.skipped, ["b"]);
+        assert_eq!(difference.failed, ["d"]);
+        assert_eq!(difference.fewer, 0);
+    }
+
+    #[test]
+    fn no_report_and_no_tests() {
+        let base = cargo("test a ... ok", 1);
+        let silent = evidence("all fine\n");
+        assert_eq!(
+            compare(&base, &silent).0,
+            [EvidenceGap::NoReport(TestTool::Cargo)]
+        );
+        let none = cargo("", 0);
+        assert_eq!(
+            compare(&base, &none).0,
+            [EvidenceGap::NoTests(TestTool::Cargo)]
+        );
+        // Where there were none before, there need be none.
+        assert!(compare(&none, &silent).0.is_empty());
+    }
+
+    #[test]
+    fn figures_alone() {
+        let base = evidence("Ran 5 tests in 0.1s\n\nOK\n");
+        let now = evidence("Ran 3 tests in 0.1s\n\nOK\n");
+        assert_eq!(compare(&base, &now).1.fewer, 2);
+        let jest = |passed: u64| {
+            evidence(&format!(
+                "PASS a.test.js\nTests:       {passed} passed, {passed} total\n"
+            ))
+        };
+        assert_eq!(compare(&jest(5), &jest(2)).1.fewer, 3);
+    }
+}

@@ -1,0 +1,263 @@
+//! Evidence that tests ran, read out of what test tools print.
+//!
+//! An exit code says nothing about what was run. Where a tool names its tests, or counts them, the
+//! ones that passed where a run began are expected to pass again.
+
+mod cargo;
+mod compare;
+mod go;
+mod javascript;
+mod junit;
+mod nextest;
+mod pytest;
+mod unittest;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use compare::{EvidenceGap, TestDifference, compare};
+
+/// Finds the report of one tool in the output of a guard.
+type LogReader = fn(&str) -> Option<ToolEvidence>;
+
+/// A test tool whose output is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestTool {
+    /// `cargo test`.
+    Cargo,
+    /// `cargo nextest run`.
+    Nextest,
+    /// pytest.
+    Pytest,
+    /// Python's unittest.
+    Unittest,
+    /// `go test`.
+    Go,
+    /// jest.
+    Jest,
+    /// vitest.
+    Vitest,
+    /// A report in JUnit's format.
+    Junit,
+}
+
+impl TestTool {
+    /// All of them.
+    pub const ALL: [TestTool; 8] = [
+        TestTool::Cargo,
+        TestTool::Nextest,
+        TestTool::Pytest,
+        TestTool::Unittest,
+        TestTool::Go,
+        TestTool::Jest,
+        TestTool::Vitest,
+        TestTool::Junit,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TestTool::Cargo => "cargo",
+            TestTool::Nextest => "nextest",
+            TestTool::Pytest => "pytest",
+            TestTool::Unittest => "unittest",
+            TestTool::Go => "go",
+            TestTool::Jest => "jest",
+            TestTool::Vitest => "vitest",
+            TestTool::Junit => "junit",
+        }
+    }
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestOutcome {
+    /// It ran and passed.
+    Passed,
+    /// It did not run, or its failure was expected.
+    Skipped,
+    /// It failed.
+    Failed,
+}
+
+/// What one tool reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolEvidence {
+    /// Tests by name, or the files and packages that hold them where the tool names only those.
+    pub tests: BTreeMap<String, TestOutcome>,
+    /// How many passed, as the tool counted them.
+    pub passed: u64,
+    /// How many failed.
+    pub failed: u64,
+    /// How many were skipped.
+    pub skipped: u64,
+}
+
+impl ToolEvidence {
+    /// Notes a test. The second of the same name gets a number.
+    fn note(&mut self, name: &str, outcome: TestOutcome) {
+        if !self.tests.contains_key(name) {
+            self.tests.insert(name.to_owned(), outcome);
+            return;
+        }
+        let mut number = 2;
+        while self.tests.contains_key(&format!("{name} #{number}")) {
+            number += 1;
+        }
+        self.tests.insert(format!("{name} #{number}"), outcome);
+    }
+
+    /// Notes a test that tools may report more than once: the worst counts.
+    fn note_again(&mut self, name: &str, outcome: TestOutcome) {
+        let known = self.tests.entry(name.to_owned()).or_insert(outcome);
+        *known = outcome.max(*known);
+    }
+
+    fn count(&mut self, outcome: TestOutcome, number: u64) {
+        match outcome {
+            TestOutcome::Passed => self.passed += number,
+            TestOutcome::Skipped => self.skipped += number,
+            TestOutcome::Failed => self.failed += number,
+        }
+    }
+
+    /// Counts the tests that were noted, for a tool that gives no figures.
+    fn count_tests(&mut self) {
+        for outcome in self.tests.values().copied().collect::<Vec<_>>() {
+            self.count(outcome, 1);
+        }
+    }
+}
+
+/// What the output of a guard says about tests, by tool. Empty: no tool was recognised.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TestEvidence {
+    /// By tool.
+    pub tools: BTreeMap<TestTool, ToolEvidence>,
+}
+
+impl TestEvidence {
+    /// Reads the output of a guard.
+    pub fn of_log(log: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(log);
+        let text = without_colours(&text);
+        let readers: [(TestTool, LogReader); 7] = [
+            (TestTool::Cargo, cargo::read),
+            (TestTool::Nextest, nextest::read),
+            (TestTool::Pytest, pytest::read),
+            (TestTool::Unittest, unittest::read),
+            (TestTool::Go, go::read),
+            (TestTool::Jest, javascript::read_jest),
+            (TestTool::Vitest, javascript::read_vitest),
+        ];
+        let found = readers
+            .into_iter()
+            .filter_map(|(tool, read)| Some((tool, read(&text)?)));
+        TestEvidence {
+            tools: found.collect(),
+        }
+    }
+
+    /// Adds a report in JUnit's format. Whether it was one.
+    pub fn add_junit(&mut self, report: &[u8]) -> bool {
+        let Some(read) = junit::read(&String::from_utf8_lossy(report)) else {
+            return false;
+        };
+        let evidence = self.tools.entry(TestTool::Junit).or_default();
+        for (name, outcome) in read {
+            evidence.note(&name, outcome);
+            evidence.count(outcome, 1);
+        }
+        true
+    }
+
+    /// How many tests passed, by all tools.
+    pub fn passed(&self) -> u64 {
+        self.tools.values().map(|tool| tool.passed).sum()
+    }
+
+    /// Whether no tool was recognised.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+}
+
+/// A text without the escape sequences of terminals, and with plain line ends.
+fn without_colours(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(letter) = rest.next() {
+        match letter {
+            '\u{1b}' if rest.peek() == Some(&'[') => {
+                rest.next();
+                for letter in rest.by_ref() {
+                    if ('@'..='~').contains(&letter) {
+                        break;
+                    }
+                }
+            }
+            '\r' => {}
+            letter => plain.push(letter),
+        }
+    }
+    plain
+}
+
+/// The numbers in a summary such as `3 passed, 1 skipped`, each with the word that follows it.
+fn figures(text: &str) -> impl Iterator<Item = (u64, &str)> {
+    text.split([',', ';', '|', '('])
+        .filter_map(|part| part.trim().split_once(' '))
+        .filter_map(|(number, word)| {
+            let word = word.split_whitespace().next()?;
+            Some((number.parse().ok()?, word.trim_end_matches(['.', ')'])))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_taken_away() {
+        assert_eq!(without_colours("\u{1b}[1;32mok\u{1b}[0m\r\n"), "ok\n");
+        assert_eq!(without_colours("\u{1b}[2K\u{1b}[1Gx"), "x");
+    }
+
+    #[test]
+    fn ordinary_output_is_no_evidence() {
+        for log in [
+            "",
+            "all good\n",
+            "ok\n",
+            "make: Nothing to be done for 'test'.\n",
+            "PASS\n",
+            "checked 3 files, 3 passed\n",
+            "Compiling foo v0.1.0\n    Finished `dev` profile\n",
+        ] {
+            assert!(TestEvidence::of_log(log.as_bytes()).is_empty(), "{log}");
+        }
+    }
+
+    #[test]
+    fn one_guard_may_run_several_tools() {
+        let log = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; \
+                   0 measured; 0 filtered out; finished in 0.00s\n\
+                   ....\nRan 4 tests in 0.002s\n\nOK\n";
+        let found = TestEvidence::of_log(log.as_bytes());
+        let tools: Vec<&str> = found.tools.keys().map(|tool| tool.as_str()).collect();
+        assert_eq!(tools, ["cargo", "unittest"]);
+        assert_eq!(found.passed(), 5);
+    }
+
+    #[test]
+    fn it_can_be_kept() {
+        let mut found = TestEvidence::of_log(b"Ran 4 tests in 0.002s\n\nOK\n");
+        assert!(found.add_junit(b"<testsuite><testcase classname='a' name='b'/></testsuite>"));
+        let text = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<TestEvidence>(&text).unwrap(), found);
+    }
+}
