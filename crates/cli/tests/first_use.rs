@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
-use std::path::PathBuf;
-
 use runner_testkit::{TestRepo, write_program};
 use serde_json::json;
 
@@ -30,18 +28,7 @@ fn project(files: &[(&str, &str)], work: &str) -> TestRepo {
     write_program(&bin.join("opencode"), &AGENT.replace("WORK", work));
     let path = std::env::var("PATH").unwrap();
     repo.env("PATH", format!("{}:{path}", bin.display()));
-    // Toolchains that live in the home of whoever runs the tests.
-    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    for (name, folder) in [
-        ("CARGO_HOME", ".cargo"),
-        ("RUSTUP_HOME", ".rustup"),
-        ("PYENV_ROOT", ".pyenv"),
-    ] {
-        let there = std::env::var_os(name).map_or_else(|| home.join(folder), PathBuf::from);
-        if there.is_dir() {
-            repo.env(name, there);
-        }
-    }
+    repo.machine_toolchains();
     repo
 }
 
@@ -96,10 +83,11 @@ fn in_a_rust_project() {
         "echo '//! Says it.' >src/new; cat src/lib.rs >>src/new; mv src/new src/lib.rs",
     );
     let protected = [
-        ".cargo/config.toml",
         ".cargo/config",
-        "rust-toolchain.toml",
+        ".cargo/config.toml",
         "rust-toolchain",
+        "rust-toolchain.toml",
+        ".config/nextest.toml",
     ];
     works(&repo, &["cargo", "test"], &protected, "**/tests/**");
 }
@@ -119,7 +107,15 @@ fn in_a_node_project() {
         ],
         "echo 'module.exports = 1' >hello.js",
     );
-    works(&repo, &["npm", "test"], &["package.json"], "**/*.test.*");
+    let npm = [
+        ".npmrc",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".pnpmfile.cjs",
+        "pnpm-workspace.yaml",
+        "bunfig.toml",
+    ];
+    works(&repo, &["npm", "test"], &npm, "**/*.test.*");
 }
 
 #[test]
@@ -137,7 +133,19 @@ fn in_a_python_project() {
         ],
         "echo 'HELLO = 1' >hello.py",
     );
-    let protected = ["pytest.ini", "tox.ini", "conftest.py"];
+    let protected = [
+        "pytest.ini",
+        ".pytest.ini",
+        "pytest.toml",
+        ".pytest.toml",
+        "tox.ini",
+        "noxfile.py",
+        "setup.cfg",
+        "conftest.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "@python-modules",
+    ];
     works(
         &repo,
         &["python3", "-m", "unittest"],
@@ -160,7 +168,12 @@ fn in_a_go_project() {
         &repo.root().join("bin/go"),
         "#!/bin/sh\n[ \"$*\" = 'test ./...' ] && [ -f hello_test.go ]\n",
     );
-    works(&repo, &["go", "test", "./..."], &[], "**/*_test.go");
+    works(
+        &repo,
+        &["go", "test", "./..."],
+        &["go.work", "vendor/**"],
+        "**/*_test.go",
+    );
 }
 
 /// Nothing to check yet: the session that first passes may write how it is done.

@@ -306,8 +306,7 @@ fn why_a_task_was_given_up_is_told_in_the_words_of_what_happened() {
     repo.commit_all("A guard");
     issue(&repo, 1, "Agent: worker\nAllowed paths: guard.sh");
     let run = repo.runner(&["fleet", "up", "--until-idle"]).code(3);
-    let words =
-        "a leaf used up its attempts: guard.sh is protected: it was changed and has been restored";
+    let words = "a leaf used up its attempts: guard.sh is protected: what the session did to it has been undone";
     assert!(run.stderr.contains(words), "{}", run.describe());
 }
 

@@ -99,7 +99,7 @@ fn the_page_for_people() {
     stuck
       ✗ root/b  2 attempts used up  Leaf b
           iteration 3, guard failed: b, I think
-          iteration 4, not accepted: ci.sh is protected: it was changed and has been restored
+          iteration 4, not accepted: ci.sh is protected: what the session did to it has been undone
           the guard said no in iteration 3 (sh ci.sh, exit 1):
             │ expected 3, got 4
 
@@ -156,7 +156,7 @@ fn the_page_as_markdown() {
     `Leaf b`
 
     - iteration 3, guard failed: `b, I think`
-    - iteration 4, not accepted: `ci.sh is protected: it was changed and has been restored`
+    - iteration 4, not accepted: `ci.sh is protected: what the session did to it has been undone`
 
     The guard said no in iteration 3 (`sh ci.sh`, exit 1):
 

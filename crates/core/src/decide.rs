@@ -177,8 +177,9 @@ pub fn conclude<'a>(
     let (Some(exit), None) = (facts.guard_exit, &facts.runner_error) else {
         return judge.runner_error_outcome();
     };
-    // What it judged is not what will be committed.
-    let guard = if exit == 0 && facts.changed_by_guard.is_empty() {
+    // What it judged is not what will be committed, or nothing shows that it judged anything.
+    let counts = facts.changed_by_guard.is_empty() && facts.evidence_gaps.is_empty();
+    let guard = if exit == 0 && counts {
         GuardResult::Pass
     } else {
         GuardResult::Fail
@@ -214,7 +215,7 @@ fn misdeeds(facts: &StepFacts) -> Vec<String> {
         ),
         (
             &facts.protected_changed,
-            "is protected: it was changed and has been restored",
+            "is protected: what the session did to it has been undone",
         ),
         (
             &facts.nested_repositories,

@@ -252,12 +252,24 @@ pub struct StepFacts {
     /// meant for a filter that the runner does not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_committable: Vec<String>,
+    /// Files that define the guard and that the session was allowed to make, because none was there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guard_written: Vec<String>,
     /// Whether anything outside `.runner/` changed.
     pub changed_outside: bool,
     /// The guard's exit code (128 + n for a signal), if it ran.
     pub guard_exit: Option<i32>,
     /// Owned or protected files, or the tree, that changed while the guard ran.
     pub changed_by_guard: Vec<String>,
+    /// Why a green exit code is no evidence that tests ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence_gaps: Vec<String>,
+    /// Tests that passed where the run began and were not reported now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests_missing: Vec<String>,
+    /// Tests that passed where the run began and were skipped now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests_skipped: Vec<String>,
     /// SHA-256 of the tree before the session.
     pub tree_before_sha256: String,
 }

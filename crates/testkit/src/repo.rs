@@ -94,6 +94,19 @@ impl TestRepo {
         this
     }
 
+    /// Lets children find the toolchains that live in the home of whoever runs the tests; the rest
+    /// of that home is not for them.
+    pub fn machine_toolchains(&mut self) -> &mut Self {
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+        for (name, folder) in [("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {
+            let there = std::env::var_os(name).map_or_else(|| home.join(folder), PathBuf::from);
+            if there.is_dir() {
+                self.env(name, there);
+            }
+        }
+        self
+    }
+
     // --- files
 
     /// The repository's folder, or a path in it.

@@ -39,6 +39,7 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             "guard": report.guard.as_ref().map(|(argv, why)| json!({"command": argv, "why": why})),
             "backend": report.backend.as_ref().map(|(name, why)| json!({"name": name, "why": why})),
             "protected": report.protected,
+            "protected_values": report.protected_values,
             "watched": report.watched,
             "keep": report.keep,
             "missing_program": report.missing,
@@ -93,7 +94,12 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             (
                 "protected",
                 &report.protected,
-                "agents may not change these",
+                "agents may neither change nor make these",
+            ),
+            (
+                "values",
+                &report.protected_values,
+                "agents may change the rest of these files",
             ),
             ("watched", &report.watched, "changes are pointed out to you"),
             ("keep", &report.keep, "stays from one verdict to the next"),

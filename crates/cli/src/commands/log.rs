@@ -86,10 +86,10 @@ pub(crate) fn row(meta: &IterationMeta, with_usage: bool, out: &OutputGate) -> S
     } else {
         String::new()
     };
-    let flag = if meta.watched_changed.is_empty() {
-        ""
-    } else {
-        "  watched files changed"
+    let flag = match () {
+        () if !meta.facts.guard_written.is_empty() => "  the agent wrote its own guard",
+        () if !meta.watched_changed.is_empty() => "  watched files changed",
+        () => "",
     };
     format!(
         "{:>4}  {}  {:<9} {:<10} {:<14} {:>7}{usage}{flag}",
@@ -205,6 +205,9 @@ fn show(project: &Project, iter: u32, out: &mut OutputGate) -> Result<Exit> {
     }
     for note in &meta.notes {
         out.data(&format!("     note: {}", style::harmless(note)));
+    }
+    for file in &meta.facts.guard_written {
+        out.data(&format!("     the agent wrote its own guard: {file}"));
     }
     for file in &meta.watched_changed {
         out.data(&format!("     watched file changed: {file}"));

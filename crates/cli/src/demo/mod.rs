@@ -70,6 +70,7 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
         include: &[],
         guard: &guard,
         protected: &["ci.sh".to_owned()],
+        protected_values: &[],
         watched: &[],
         keep: &[],
         backend: BackendKind::Command,

@@ -85,6 +85,8 @@ pub struct GuardConfig {
     pub command: Vec<String>,
     /// Globs of files that no session may change.
     pub protected: Vec<String>,
+    /// Values inside files that no session may change, as [`crate::protected_value`] reads them.
+    pub protected_values: Vec<String>,
     /// Globs of files whose changes are pointed out to people.
     pub watched: Vec<String>,
     /// Names of variables that the guard alone gets from the runner's environment.
@@ -342,6 +344,7 @@ impl Default for GuardConfig {
         GuardConfig {
             command: strings(&["just", "ci"]),
             protected: strings(&["justfile", "Justfile", ".justfile", "Makefile"]),
+            protected_values: Vec::new(),
             watched: Vec::new(),
             env: Vec::new(),
             keep: Vec::new(),

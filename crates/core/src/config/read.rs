@@ -106,6 +106,7 @@ fn guard(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> GuardConfig {
     GuardConfig {
         command: reader.argv(table, "command", default.command),
         protected: reader.globs(table, "protected", default.protected),
+        protected_values: reader.protected_values(table, "protected_values"),
         watched: reader.globs(table, "watched", default.watched),
         env: reader.variable_names(table, "env"),
         keep: reader.folder_globs(table, "keep"),

@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{ConfigFinding, ConfigWord, fleet};
 use crate::paths;
+use crate::protected_value::ProtectedValue;
 use crate::text::{ALIKE, cut_chars, escape_path, nearest};
 
 /// Tables with their keys.
@@ -54,7 +55,15 @@ const KNOWN: &KnownKeys = &[
     ),
     (
         "guard",
-        &["command", "protected", "watched", "env", "keep", "checkout"],
+        &[
+            "command",
+            "protected",
+            "protected_values",
+            "watched",
+            "env",
+            "keep",
+            "checkout",
+        ],
     ),
     (
         "loop",
@@ -428,6 +437,17 @@ impl<'s> TomlReader<'s> {
             }
         }
         globs
+    }
+
+    /// A list of values inside files.
+    pub fn protected_values(&mut self, table: TomlTable<'_, '_>, key: &str) -> Vec<String> {
+        let values = self.strings(table, key, Vec::new());
+        for value in &values {
+            if let Err(message) = ProtectedValue::parse(value) {
+                self.find(table, key, message, None);
+            }
+        }
+        values
     }
 
     /// A list of globs that mean files or whole folders, without the `/` at the end of a folder.

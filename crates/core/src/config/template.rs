@@ -13,6 +13,8 @@ pub struct NewProject<'a> {
     pub guard: &'a [String],
     /// Globs that agents may not change.
     pub protected: &'a [String],
+    /// Values inside files that agents may not change.
+    pub protected_values: &'a [String],
     /// Globs whose changes are pointed out.
     pub watched: &'a [String],
     /// Globs of build outputs that stay from one verdict to the next.
@@ -51,6 +53,7 @@ pub fn template(project: NewProject<'_>) -> String {
     let keep = array(project.keep);
     let guard = array(project.guard);
     let protected = array(project.protected);
+    let protected_values = array(project.protected_values);
     let watched = array(project.watched);
     let command = array(project.command);
     let backend = project.backend;
@@ -94,8 +97,10 @@ root = ""
 [guard]
 # Decides whether a leaf passes: exit code 0 is a pass.
 command = {guard}
-# Globs of files that agents may not change (`*` stays in a folder, `**` does not).
+# Globs of files that agents may neither change nor make (`*` stays in a folder, `**` does not).
 protected = {protected}
+# Values inside JSON and TOML files that must stay as they are, such as "package.json:/scripts".
+protected_values = {protected_values}
 # Globs of files that they may change, but that are pointed out to you, such as tests.
 watched = {watched}
 # Names of variables that the guard alone gets from your environment.

@@ -49,6 +49,7 @@ env = ["NPM_TOKEN"]
 env = ["DATABASE_URL"]
 command = ["make", "test"]
 protected = ["Makefile"]
+protected_values = ["package.json:/scripts"]
 watched = ["tests/**"]
 keep = ["target/"]
 checkout = "cold"
@@ -105,6 +106,7 @@ writable = []
         guard: GuardConfig {
             command: strings(&["make", "test"]),
             protected: strings(&["Makefile"]),
+            protected_values: strings(&["package.json:/scripts"]),
             watched: strings(&["tests/**"]),
             env: strings(&["DATABASE_URL"]),
             keep: strings(&["target"]),
@@ -399,6 +401,7 @@ fn the_template_is_the_default_configuration() {
         include: &[],
         guard: &default.guard.command,
         protected: &default.guard.protected,
+        protected_values: &default.guard.protected_values,
         watched: &default.guard.watched,
         keep: &[],
         backend: BackendKind::Codex,
@@ -481,6 +484,7 @@ proptest! {
             include: &include,
             guard: &guard,
             protected: &protected,
+            protected_values: &[],
             watched: &watched,
             keep: &include,
             backend: BackendKind::ALL[index],

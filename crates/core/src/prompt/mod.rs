@@ -19,6 +19,8 @@ pub struct PromptInput<'a> {
     pub guard_command: &'a [String],
     /// The globs of protected files.
     pub protected: &'a [String],
+    /// The values inside files that are protected.
+    pub protected_values: &'a [String],
     /// Which attempt at the leaf this is, from 1.
     pub attempt: u32,
     /// How many there may be.

@@ -37,7 +37,8 @@ fn with_rich_input<R>(test: impl FnOnce(PromptInput<'_>) -> R) -> R {
         goal_md: "---\nid: run-1\n---\n# A calendar\n\nReads and prints dates.\n",
         instructions: Some("Write plain English.\n"),
         guard_command: &strings(&["just", "ci"]),
-        protected: &strings(&["justfile", "tests/golden/**"]),
+        protected: &strings(&["justfile", "tests/golden/**", "@python-modules"]),
+        protected_values: &strings(&["package.json:/scripts"]),
         attempt: 2,
         max_attempts: 3,
         timeout_secs: 1800,
@@ -107,6 +108,7 @@ fn blank_sections_are_left_out() {
             assumptions: "\n",
             questions: "",
             protected: &[],
+            protected_values: &[],
             ..input
         });
         assert_eq!(
@@ -386,6 +388,7 @@ proptest! {
             instructions: optional[0].then_some(instructions),
             guard_command: guard,
             protected,
+            protected_values: &[],
             attempt: numbers.0,
             max_attempts: numbers.1,
             timeout_secs: numbers.2,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{PromptInput, PromptMode};
 use crate::context::argv;
 use crate::output::MAX_SUMMARY_CHARS;
-use crate::paths::OWNED;
+use crate::paths::{OWNED, PYTHON_MODULES};
 use crate::text::{cut_chars, cut_middle, escape_path};
 use crate::tree::MAX_LEVELS;
 
@@ -66,7 +66,7 @@ you like; what you commit, stash or switch to is thrown away. Make no second rep
         child = example_child(input.max_attempts),
         owned = owned(),
     );
-    push_protected(&mut text, input.protected);
+    push_protected(&mut text, input);
     text.push_str(
         "\n\nParts of this prompt may be shortened to fit; the whole texts are in `.runner/`.",
     );
@@ -95,7 +95,7 @@ and what you would have asked to `.runner/state/questions.md`, and go on.
         time = duration(input.timeout_secs),
         owned = owned(),
     );
-    push_protected(&mut text, input.protected);
+    push_protected(&mut text, input);
     text
 }
 
@@ -152,17 +152,32 @@ pub(super) fn shown(path: &str) -> String {
     escape_path(cut_chars(path, 200).as_bytes())
 }
 
-fn push_protected(text: &mut String, globs: &[String]) {
-    if globs.is_empty() {
-        return;
+fn push_protected(text: &mut String, input: &PromptInput<'_>) {
+    if !input.protected.is_empty() {
+        text.push_str(
+            "\n\n## Protected files\n\n\
+             The guard relies on them: do not change, make or remove files that match one of these globs, \
+             whether they exist or not. Only where the file that defines the guard itself is missing may you \
+             make that one.\n",
+        );
+        for glob in input.protected {
+            let _ = match glob.strip_suffix(PYTHON_MODULES) {
+                Some(folder) => write!(
+                    text,
+                    "\n- new modules in `./{folder}` with the name of one of Python's own, or of a test tool"
+                ),
+                None => write!(text, "\n- `{}`", shown(glob)),
+            };
+        }
     }
-    text.push_str(
-        "\n\n## Protected files\n\n\
-         The guard relies on them: do not change, add or remove files that match one of these globs. Only \
-         a glob that has matched nothing so far may be filled once, by a session whose guard passes.\n",
-    );
-    for glob in globs {
-        let _ = write!(text, "\n- `{}`", shown(glob));
+    if !input.protected_values.is_empty() {
+        text.push_str(
+            "\n\n## Protected values\n\n\
+             The rest of these files may change, for example to add a dependency; these values may not.\n",
+        );
+        for value in input.protected_values {
+            let _ = write!(text, "\n- `{}`", shown(value));
+        }
     }
 }
 

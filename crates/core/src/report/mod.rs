@@ -507,10 +507,13 @@ fn touched(meta: &IterationMeta) -> impl Iterator<Item = TouchedFiles> {
     let kinds = [
         ("watched", &meta.watched_changed),
         ("protected", &facts.protected_changed),
+        ("guard_written", &facts.guard_written),
         ("owned", &facts.owned_changed),
         ("denied", &facts.denied_files),
         ("nested_repository", &facts.nested_repositories),
         ("changed_by_guard", &facts.changed_by_guard),
+        ("tests_missing", &facts.tests_missing),
+        ("tests_skipped", &facts.tests_skipped),
     ];
     kinds
         .into_iter()

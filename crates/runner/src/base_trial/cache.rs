@@ -2,7 +2,9 @@
 //! and config. What could not run is not kept, because installing something changes that.
 
 use std::ffi::OsStr;
+use std::fs::DirEntry;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use crate::files;
 use crate::git::Git;
 
 /// Below the private folder of a project.
-const FOLDER: &str = "base-trials";
+pub(super) const FOLDER: &str = "base-trials";
 const MAX_BYTES: u64 = 64 << 10;
 /// A red base is tried again after this time: what it lacks may be a service that runs by then.
 const RED_AGE: Duration = Duration::from_secs(10 * 60);
@@ -128,7 +130,12 @@ impl BaseCache {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
         for entry in entries.flatten() {
             let cached = CachedVerdict::read(&entry.path());
-            if cached.is_some_and(|cached| !cached.counts(now)) {
+            let is_old = match &cached {
+                Some(cached) => !cached.counts(now),
+                // A report of tests: no run that began from there is likely to live still.
+                None => age_of(&entry, now) > 4 * MAX_AGE.as_secs(),
+            };
+            if is_old {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -137,6 +144,13 @@ impl BaseCache {
     fn path(&self, key: &str) -> PathBuf {
         self.folder.join(key).with_extension(OsStr::new("json"))
     }
+}
+
+/// How long ago a file was written.
+fn age_of(entry: &DirEntry, now: Timestamp) -> u64 {
+    let written = entry.metadata().map(|meta| meta.mtime());
+    let age = written.map_or(0, |written| now.as_second().saturating_sub(written));
+    u64::try_from(age).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub(super) fn missing(command: &[String], is_there: impl Fn(&str) -> bool) -> Op
 }
 
 /// The files of the project of which one defines the guard, the usual one last.
-fn candidates(command: &[String]) -> Vec<String> {
+pub(crate) fn candidates(command: &[String]) -> Vec<String> {
     let Some((program, arguments)) = command.split_first() else {
         return Vec::new();
     };

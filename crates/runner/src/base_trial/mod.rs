@@ -3,7 +3,8 @@
 
 mod cache;
 mod comparison;
-mod guard_file;
+pub(crate) mod evidence;
+pub(crate) mod guard_file;
 mod verdict;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use runner_core::config::Config;
+use runner_core::evidence::TestEvidence;
 
 use crate::checkout::CleanCheckout;
 use crate::checkout::missing_variable;
@@ -22,6 +24,7 @@ use crate::run_context::{RunContext, WallClock};
 use crate::step::containment::Containment;
 use crate::step::environment;
 use cache::BaseCache;
+use evidence::BaseEvidence;
 use verdict::{BaseFacts, BaseLack, BaseTrialEnd};
 pub use verdict::{BaseProblem, BaseVerdict};
 
@@ -46,7 +49,8 @@ impl BaseTrial<'_> {
         if let Some(known) = cache.get(&key, context.clock.now()) {
             return Ok(known);
         }
-        let (end, log) = self.try_in(&self.checkout()?, self.config, context)?;
+        let (end, log, tests) = self.try_in(&self.checkout()?, self.config, context)?;
+        BaseEvidence::at(self.git, self.config, self.history)?.write(&tests)?;
         let lacking = trial::lacking(self.git);
         let command = &self.config.guard.command;
         let mut verdict = verdict::judge(&BaseFacts {
@@ -78,7 +82,8 @@ impl BaseTrial<'_> {
         checkout: &CleanCheckout,
         config: &Config,
         context: &mut RunContext<'_>,
-    ) -> Result<(BaseTrialEnd, Vec<u8>)> {
+    ) -> Result<(BaseTrialEnd, Vec<u8>, TestEvidence)> {
+        let none = TestEvidence::default();
         let contained = self.containment.is_on().then_some(self.containment);
         if let Some(failed) = trial::make_ready(checkout, config, contained, context)? {
             let why = match failed.end {
@@ -86,13 +91,13 @@ impl BaseTrial<'_> {
                 TrialEnd::Exited(_) | TrialEnd::TimedOut => "setup failed".to_owned(),
             };
             let why = why.strip_prefix("cannot run: ").unwrap_or(&why).to_owned();
-            return Ok((BaseTrialEnd::SetupFailed(why), failed.log));
+            return Ok((BaseTrialEnd::SetupFailed(why), failed.log, none));
         }
         let command = &config.guard.command;
         let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
         let env = environment::for_checkout(checkout.path(), config);
         if let Some(why) = environment::cannot_start(&argv, checkout.path(), &env) {
-            return Ok((BaseTrialEnd::NoProgram(why), Vec::new()));
+            return Ok((BaseTrialEnd::NoProgram(why), Vec::new(), none));
         }
         let limit = Duration::from_secs(config.iteration_timeout_secs);
         let trial = trial::run(checkout, command, config, contained, limit, context)?;
@@ -101,7 +106,7 @@ impl BaseTrial<'_> {
             TrialEnd::TimedOut => BaseTrialEnd::TimedOut,
             TrialEnd::NotStarted(why) => BaseTrialEnd::Lost(why),
         };
-        Ok((end, trial.log))
+        Ok((end, trial.log, trial.tests))
     }
 
     /// Whether a file is in the commit, or lies in the user's checkout.
@@ -164,7 +169,7 @@ impl BaseTrial<'_> {
         }
         let mut config = self.config.clone();
         config.guard.env.extend_from_slice(variables);
-        let (end, _) = self.try_in(&checkout, &config, context)?;
+        let (end, ..) = self.try_in(&checkout, &config, context)?;
         Ok(end == BaseTrialEnd::Exited(0))
     }
 

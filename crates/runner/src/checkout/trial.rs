@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_core::config::Config;
+use runner_core::evidence::TestEvidence;
 use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
@@ -13,7 +14,7 @@ use crate::checkout::{Checkout, CleanCheckout};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::run_context::{RunContext, RunProgress};
-use crate::step::captured_child;
+use crate::step::captured_child::{self, CapturedOutput};
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 use crate::step::millis;
@@ -39,6 +40,8 @@ pub(crate) struct GuardTrial {
     pub(crate) duration_ms: u64,
     /// What it printed, capped.
     pub(crate) log: Vec<u8>,
+    /// What it said about tests.
+    pub(crate) tests: TestEvidence,
 }
 
 /// A command to run in a checkout.
@@ -188,7 +191,7 @@ fn run_command(
     let ran = captured_child::run(&spec, config.guard_output_limit_bytes, context);
     drop(contained.temp);
     context.observer.progress(&RunProgress::Tried);
-    let (report, log) = ran?;
+    let (report, CapturedOutput { log, whole }) = ran?;
     let end = match report.ended {
         Ended::Exited(code) => TrialEnd::Exited(code),
         Ended::Signaled(signal) => TrialEnd::Exited(128 + signal),
@@ -212,6 +215,7 @@ fn run_command(
         end,
         duration_ms: millis(report.duration),
         log,
+        tests: whole.tests(),
     })
 }
 
@@ -235,6 +239,7 @@ pub(crate) fn not_started(message: String) -> GuardTrial {
         end: TrialEnd::NotStarted(message),
         duration_ms: 0,
         log: Vec::new(),
+        tests: TestEvidence::default(),
     }
 }
 

@@ -150,7 +150,8 @@ impl Asker<'_, '_> {
         });
         let ran = captured_child::run(&spec, MAX_TEXT, self.run);
         self.run.observer.progress(&RunProgress::Tried);
-        let (report, text) = ran?;
+        let (report, output) = ran?;
+        let text = output.log;
         let said = |exit: i32| DoctorAnswer::Said {
             text: String::from_utf8_lossy(&text).into_owned(),
             exit,

@@ -399,6 +399,7 @@ mod tests {
             end,
             duration_ms,
             log: Vec::new(),
+            tests: runner_core::evidence::TestEvidence::default(),
         }
     }
 

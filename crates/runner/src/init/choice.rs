@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use runner_core::config::{self, BackendKind, Config, NewProject};
 
+use super::guard_files::guard_files;
 use super::setup::{SetupGuess, SetupInput};
 use super::{
-    InitOptions, detect, earlier, keep, looked_after, package, parse_backend, setup, split_words,
+    InitOptions, detect, earlier, keep, package, parse_backend, setup, split_words, watched_files,
 };
 use crate::error::Result;
 use crate::git::Git;
@@ -20,6 +21,7 @@ pub(super) struct InitChoice {
     pub(super) keep: Vec<String>,
     pub(super) backend: (String, String),
     pub(super) protected: Vec<String>,
+    pub(super) protected_values: Vec<String>,
     pub(super) watched: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) config: Config,
@@ -48,6 +50,7 @@ impl InitChoice {
             keep: config.guard.keep.clone(),
             backend: (backend, why),
             protected: config.guard.protected.clone(),
+            protected_values: config.guard.protected_values.clone(),
             watched: config.guard.watched.clone(),
             notes: Vec::new(),
             config,
@@ -97,16 +100,20 @@ impl InitChoice {
         } else {
             Path::new("")
         };
-        let protected = below(guards, looked_after::protected(&found.argv));
+        let read = |path: &str| std::fs::read_to_string(root.join(guards).join(path)).ok();
+        let files = guard_files(&found.argv, &read);
+        let protected = below(guards, files.protected);
+        let protected_values = below(guards, files.values);
         let watched = below(
             &found.folder,
-            looked_after::watched(&root.join(&found.folder)),
+            watched_files::watched(&root.join(&found.folder)),
         );
         let project = NewProject {
             setup: &setup,
             include: &include,
             guard: &guard,
             protected: &protected,
+            protected_values: &protected_values,
             watched: &watched,
             keep: &keep,
             backend,
@@ -126,6 +133,7 @@ impl InitChoice {
             keep,
             backend: (backend.as_str().to_owned(), backend_why),
             protected,
+            protected_values,
             watched,
             notes,
             config,

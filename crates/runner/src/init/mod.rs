@@ -18,11 +18,12 @@ mod choice;
 mod detect;
 mod earlier;
 mod first_try;
+mod guard_files;
 mod keep;
-mod looked_after;
 mod package;
 mod python;
 mod setup;
+mod watched_files;
 
 use choice::InitChoice;
 pub use first_try::{InitTrial, InitTrialEnd, try_out};
@@ -67,6 +68,8 @@ pub struct InitReport {
     pub backend: Option<(String, String)>,
     /// Globs that the agent may not change.
     pub protected: Vec<String>,
+    /// Values inside files that the agent may not change.
+    pub protected_values: Vec<String>,
     /// Globs whose changes are pointed out.
     pub watched: Vec<String>,
     /// The guard's program, where it is not installed.
@@ -126,6 +129,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         keep: choice.keep,
         backend: (!options.upgrade).then_some(choice.backend),
         protected: choice.protected,
+        protected_values: choice.protected_values,
         watched: choice.watched,
         has_goal: options.goal.is_some(),
         config_from: earlier.map(|earlier| earlier.run_id),

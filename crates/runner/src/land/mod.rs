@@ -268,6 +268,7 @@ impl Lander<'_> {
         self.follow(trees, &trial)?;
 
         self.tell_of_protected(base, context)?;
+        self.tell_of_own_guard(base, context)?;
         let guard = self.guard(&trial, context)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
@@ -480,6 +481,7 @@ impl Lander<'_> {
         files::write_whole(&path, &trial.log)?;
         let what = match &trial.end {
             TrialEnd::Exited(0) => {
+                self.check_evidence(&trial.tests, context)?;
                 return Ok(GreenGuard {
                     command: command.clone(),
                     log: path,

@@ -3,12 +3,16 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
+use runner_core::evidence::TestEvidence;
 use runner_core::paths::{self, GlobList};
 
 use super::{Lander, note, work_tree};
+use crate::base_trial::evidence::BaseEvidence;
+use crate::base_trial::guard_file;
 use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
 use crate::run_context::RunContext;
+use crate::state::branch_record::BranchRecord;
 use crate::state::runs::RunBase;
 
 impl Lander<'_> {
@@ -48,6 +52,86 @@ impl Lander<'_> {
                 self.target.tip.get(..12).unwrap_or(&self.target.tip),
             ),
         );
+        Ok(())
+    }
+
+    /// A run that began without the file that defines the guard was judged by what an agent wrote.
+    pub(crate) fn tell_of_own_guard(
+        &self,
+        base: Option<&RunBase>,
+        context: &mut RunContext<'_>,
+    ) -> Result<()> {
+        let Some(base) = base else {
+            return Ok(());
+        };
+        if self.git.commit_of(&base.commit)?.is_none() {
+            return Ok(());
+        }
+        let files = guard_file::candidates(&self.work.config.guard.command);
+        let there = |commit: &str| -> Result<Option<&String>> {
+            for file in &files {
+                if self.git.file_at(commit, file)?.is_some() {
+                    return Ok(Some(file));
+                }
+            }
+            Ok(None)
+        };
+        if let (None, Some(file)) = (there(&base.commit)?, there(&self.work.commit)?) {
+            let text = format!(
+                "the agent wrote its own guard: {file} was not there when the run began; read it before you \
+                 trust what passed"
+            );
+            note(context, &text);
+        }
+        Ok(())
+    }
+
+    /// A green exit code counts only where the tests of the beginning were reported.
+    pub(crate) fn check_evidence(
+        &self,
+        tests: &TestEvidence,
+        context: &mut RunContext<'_>,
+    ) -> Result<()> {
+        let Some((_, base)) = BranchRecord::read(self.git, &self.run.run_id)?.base else {
+            return Ok(());
+        };
+        let known = BaseEvidence::at(self.git, &self.work.config, &base)?;
+        let (gaps, difference) = known.compare(tests);
+        if let Some(gap) = gaps.first() {
+            return Err(Error::new(
+                ErrorCode::GuardFailed,
+                format!(
+                    "the guard is green on the result, but {}; nothing was changed",
+                    gap.words()
+                ),
+            )
+            .hint(self.how_to_fix()?));
+        }
+        for (names, what) in [
+            (&difference.missing, "are not reported any more"),
+            (&difference.skipped, "are skipped now"),
+        ] {
+            if !names.is_empty() {
+                let names = trial::some_of(names);
+                note(
+                    context,
+                    &format!("tests that passed where the run began {what}: {names}"),
+                );
+            }
+        }
+        if difference.fewer > 0 {
+            let text = format!(
+                "{} fewer tests passed than where the run began",
+                difference.fewer
+            );
+            note(context, &text);
+        }
+        if known.read().is_none_or(|tests| tests.is_empty()) {
+            note(
+                context,
+                "the guard's report of tests is not understood: its exit code alone says that they ran",
+            );
+        }
         Ok(())
     }
 

@@ -225,6 +225,7 @@ fn tell(
         hold_lock: Some(lock::session_lock(project)?),
     };
     let (report, output) = captured_child::run(&spec, KEPT_BYTES, context)?;
+    let output = output.log;
     let how = match report.ended {
         Ended::Exited(0) => return Ok(None),
         Ended::Exited(code) => format!("exit code {code}"),

@@ -29,15 +29,6 @@ pub(super) trait OutputListener {
     -> Flow;
 }
 
-/// Nobody.
-pub(super) struct NoListener;
-
-impl OutputListener for NoListener {
-    fn output(&mut self, _: Stream, _: &[u8], _: &mut dyn ProgressObserver) -> Flow {
-        Flow::Go
-    }
-}
-
 /// Runs a child with its output in a log of the iteration: the head of it goes
 /// there as it comes, the tail at the end. How it went, and the log's bytes.
 pub(super) fn run(

@@ -86,6 +86,7 @@ pub(super) fn write(
         instructions: instructions.as_deref(),
         guard_command: &state.config.guard.command,
         protected: &state.config.guard.protected,
+        protected_values: &state.config.guard.protected_values,
         attempt: selected.map_or(1, |node| node.attempts + 1),
         max_attempts: selected.map_or(1, |node| node.max_attempts),
         timeout_secs: state.config.iteration_timeout_secs,

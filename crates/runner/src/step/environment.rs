@@ -99,6 +99,10 @@ pub(crate) fn for_guard(
 fn of_guard(config: &Config) -> Vec<(OsString, OsString)> {
     let mut env = inherited();
     env.push(("CI".into(), "1".into()));
+    // So that they name the tests that they ran.
+    for (name, flags) in [("PYTEST_ADDOPTS", "-rpfEsxX"), ("GOFLAGS", "-v")] {
+        env.push((name.into(), flags.into()));
+    }
     env.extend(named(&config.workspace.env));
     env.extend(named(&config.guard.env));
     env

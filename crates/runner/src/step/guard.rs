@@ -13,7 +13,9 @@ use runner_exec::{Ended, Ready, Spec};
 use serde_json::json;
 
 use super::base_changes::without_those_of_base;
-use super::child::{self, GRACE, NoListener, interrupted, millis};
+use super::captured_child::WholeOutput;
+use super::child::{self, GRACE, interrupted, millis};
+use super::evidence::EvidenceFindings;
 use super::left_out::{self, LeftOutInput};
 use super::{Iteration, StepContext, prepare};
 use crate::checkout::prepare::setup_key;
@@ -43,6 +45,8 @@ pub(super) struct GuardRunOutcome {
     pub(super) error: Option<RunnerError>,
     /// Files of the candidate that it changed.
     pub(super) changed: Vec<String>,
+    /// What its report of tests lacks.
+    pub(super) evidence: EvidenceFindings,
 }
 
 /// A clean checkout for one verdict.
@@ -107,6 +111,7 @@ pub(super) fn run_guard(
             run,
             error: None,
             changed: Vec::new(),
+            evidence: EvidenceFindings::default(),
         });
     }
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
@@ -140,8 +145,8 @@ pub(super) fn run_guard(
     );
     context.run.observer.progress(&RunProgress::Guard);
     let cap = state.config.guard_output_limit_bytes;
-    let (report, mut log) =
-        child::run(context, it, ready, &spec, "guard.log", cap, &mut NoListener)?;
+    let mut output = WholeOutput::default();
+    let (report, mut log) = child::run(context, it, ready, &spec, "guard.log", cap, &mut output)?;
     run.exit_code = match report.ended {
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),
@@ -180,8 +185,16 @@ pub(super) fn run_guard(
         }
         it.notes.extend(left_out::note(&left_out));
     }
+    let evidence = match run.exit_code {
+        Some(0) => EvidenceFindings::of(context, it, config, &output.tests())?,
+        _ => EvidenceFindings::default(),
+    };
+    if !evidence.gaps.is_empty() {
+        log.extend_from_slice(evidence.words().as_bytes());
+        child::replace_log(it, "guard.log", &log)?;
+    }
     run.log_sha256 = sha256_hex(&log);
-    if run.exit_code == Some(0) && changed.is_empty() {
+    if run.exit_code == Some(0) && changed.is_empty() && evidence.gaps.is_empty() {
         run.setup_sha256 = setup_key(context.git, &commit, config)?;
     }
     if run.exit_code.is_some_and(|code| code != 0)
@@ -220,6 +233,7 @@ pub(super) fn run_guard(
         run,
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
         changed,
+        evidence,
     })
 }
 

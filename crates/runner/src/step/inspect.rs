@@ -80,7 +80,13 @@ pub(crate) fn after_session(
     order.submodules.sort();
     order.submodules.dedup();
     facts.nested_repositories.extend_from_slice(&order.nested);
-    for change in restore_protected(&tree.git, it, protected, &order)? {
+    let (forbidden, allowed) = restore_protected(&tree.git, it, config, protected, &order)?;
+    let written = allowed.iter().filter(|change| {
+        let path = root.join(&change.path);
+        path.symlink_metadata().is_ok()
+    });
+    facts.guard_written.extend(written.map(FileChange::name));
+    for change in forbidden {
         let list = if change.protected {
             &mut facts.protected_changed
         } else {
@@ -230,17 +236,19 @@ fn take_tree(root: &Path, it: &Iteration, facts: &mut StepFacts) -> Result<Optio
     }
 }
 
-/// Puts back what must stay; what that was.
+/// Puts back what must stay; what that was, and what may stay although it is protected.
 fn restore_protected(
     git: &Git,
     it: &Iteration,
+    config: &Config,
     protected: &ProtectedFiles<'_>,
     order: &CleanupFindings,
-) -> Result<Vec<FileChange>> {
+) -> Result<(Vec<FileChange>, Vec<FileChange>)> {
     let changes = protected.changes(git, &order.changed, &order.status.ignored)?;
-    let forbidden = protected.forbidden(git, &it.started.run_id, changes)?;
+    let command = &config.guard.command;
+    let (forbidden, allowed) = protected.forbidden(git, &it.started.run_id, command, changes)?;
     protected.restore(git.root(), &forbidden, &it.quarantine())?;
-    Ok(forbidden)
+    Ok((forbidden, allowed))
 }
 
 /// assumptions.md and questions.md only grow.

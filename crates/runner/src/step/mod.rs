@@ -9,13 +9,16 @@ mod child;
 pub(crate) mod containment;
 mod context;
 pub(crate) mod environment;
+mod evidence;
 pub(crate) mod file_image;
 mod guard;
 mod inspect;
 mod iteration;
 mod left_out;
+mod own_guard;
 mod prepare;
 pub(crate) mod protected_files;
+mod protected_values;
 mod settle;
 mod stream;
 
@@ -381,6 +384,7 @@ fn work(
             facts.guard_exit = guard.run.exit_code;
             facts.runner_error = guard.error;
             facts.changed_by_guard = guard.changed;
+            guard.evidence.into_facts(&mut facts);
             guard_run = Some(guard.run);
             decide::conclude(*accepted, task, &facts)
         }

@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
 use runner_core::digest::hex;
-use runner_core::message;
-use runner_core::meta::GuardResult;
 use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree::Node;
@@ -23,6 +21,8 @@ use crate::files::{self, FileBatch};
 use crate::git::{self, Git, PendingFiles, TreeEntry};
 use crate::step::file_image;
 use crate::step::file_image::FileImage;
+use crate::step::own_guard;
+use crate::step::protected_values::ProtectedValues;
 
 /// What must stay as it is.
 #[derive(Debug)]
@@ -30,7 +30,10 @@ pub(crate) struct ProtectedFiles<'t> {
     head: String,
     owned: BTreeMap<PathBuf, FileImage>,
     protected: BTreeMap<PathBuf, FileImage>,
+    values: ProtectedValues,
     globs: GlobList,
+    /// Folders in which no new module may have the name of one of Python's own.
+    module_folders: Vec<String>,
     /// The tree before: whose sidecars are finished.
     tree: Option<&'t Node<'t>>,
     /// Ignored files that a protected entry means and that were there before, by a
@@ -80,12 +83,23 @@ pub(crate) struct FileChange {
     pub(crate) path: PathBuf,
     /// Protected rather than owned.
     pub(crate) protected: bool,
+    /// The value in it that is protected, where the file itself is not.
+    pub(crate) value: Option<String>,
 }
 
 impl FileChange {
-    /// The path for people.
+    fn of(path: PathBuf, protected: bool) -> Self {
+        FileChange {
+            path,
+            protected,
+            value: None,
+        }
+    }
+
+    /// The path for people, with the value that it is about.
     pub(crate) fn name(&self) -> String {
-        escape_path(self.path.as_os_str().as_bytes())
+        let name = self.value.as_ref().map(String::as_bytes);
+        escape_path(name.unwrap_or(self.path.as_os_str().as_bytes()))
     }
 }
 
@@ -99,7 +113,16 @@ impl<'t> ProtectedFiles<'t> {
         source: FileSource,
         asked: Option<PendingFiles>,
     ) -> Result<Self> {
-        let globs = GlobList::new(&config.guard.protected).map_err(|error| {
+        let (module_folders, files): (Vec<&String>, Vec<&String>) = config
+            .guard
+            .protected
+            .iter()
+            .partition(|entry| entry.ends_with(paths::PYTHON_MODULES));
+        let module_folders = module_folders.iter().map(|entry| {
+            let folder = entry.strip_suffix(paths::PYTHON_MODULES);
+            folder.unwrap_or_default().trim_end_matches('/').to_owned()
+        });
+        let globs = GlobList::new(&files).map_err(|error| {
             Error::new(ErrorCode::Config, format!("[guard] protected: {error}"))
         })?;
         let answer = asked.map(|asked| asked.answer(head)).transpose()?;
@@ -113,7 +136,9 @@ impl<'t> ProtectedFiles<'t> {
             head: head.to_owned(),
             owned: BTreeMap::new(),
             protected: BTreeMap::new(),
+            values: ProtectedValues::default(),
             globs,
+            module_folders: module_folders.collect(),
             tree,
             hidden: None,
             notes: Vec::new(),
@@ -134,6 +159,8 @@ impl<'t> ProtectedFiles<'t> {
             let image = reader.image(&path, entry)?;
             protected.notes.push((path, image));
         }
+        protected.values =
+            ProtectedValues::capture(config, |path| reader.image(path, protected.entry(path)))?;
         for entry in &protected.tracked {
             let bytes = entry.path.as_os_str().as_bytes();
             if protected.is_passed_sidecar(&entry.path) {
@@ -180,23 +207,20 @@ impl<'t> ProtectedFiles<'t> {
         for (list, protected) in [(&self.owned, false), (&self.protected, true)] {
             for (path, image) in list {
                 if !image.is_at(root, path)? {
-                    found.push(FileChange {
-                        path: path.clone(),
-                        protected,
-                    });
+                    found.push(FileChange::of(path.clone(), protected));
                 }
             }
         }
         for path in self.new_sidecars(root)? {
-            found.push(FileChange {
-                path,
-                protected: false,
-            });
+            found.push(FileChange::of(path, false));
         }
         for path in self.new_protected(git, changed, ignored)? {
+            found.push(FileChange::of(path, true));
+        }
+        for (path, value) in self.values.changed(root)? {
             found.push(FileChange {
-                path,
-                protected: true,
+                value: Some(value),
+                ..FileChange::of(path, true)
             });
         }
         Ok(found)
@@ -237,9 +261,13 @@ impl<'t> ProtectedFiles<'t> {
     /// Whether a protected entry means this path, and HEAD does not have it.
     fn is_unknown(&self, path: &Path) -> bool {
         let bytes = path.as_os_str().as_bytes();
-        self.globs.is_match(bytes)
-            && !paths::is_state_path(bytes)
-            && !self.protected.contains_key(path)
+        let is_module = || {
+            let mut folders = self.module_folders.iter();
+            let takes_a_name = folders.any(|folder| paths::is_python_module(bytes, folder));
+            takes_a_name && self.entry(path).is_none()
+        };
+        let is_meant = self.globs.is_match(bytes) || is_module();
+        is_meant && !paths::is_state_path(bytes) && !self.protected.contains_key(path)
     }
 
     /// Files that a protected entry means, hidden by a rule that is not in HEAD.
@@ -250,7 +278,7 @@ impl<'t> ProtectedFiles<'t> {
         ignored: &[PathBuf],
     ) -> Result<BTreeSet<PathBuf>> {
         let mut found = BTreeSet::new();
-        if self.globs.is_empty() {
+        if self.globs.is_empty() && self.module_folders.is_empty() {
             return Ok(found);
         }
         let root = git.root();
@@ -335,10 +363,7 @@ impl<'t> ProtectedFiles<'t> {
             let image = self.owned.get(&path).unwrap_or(&FileImage::Absent);
             if !image.is_at(root, &path)? {
                 image.restore(root, &path, quarantine)?;
-                changed.push(FileChange {
-                    path,
-                    protected: false,
-                });
+                changed.push(FileChange::of(path, false));
             }
         }
         Ok(changed)
@@ -377,83 +402,33 @@ impl<'t> ProtectedFiles<'t> {
             } else {
                 &self.owned
             };
-            let image = list.get(&change.path).unwrap_or(&FileImage::Absent);
+            let image = match &change.value {
+                Some(_) => self.values.image(&change.path),
+                None => list.get(&change.path),
+            };
+            let image = image.unwrap_or(&FileImage::Absent);
             image.restore_with(&mut batch, root, &change.path, quarantine)?;
         }
         Ok(batch.commit()?)
     }
 
-    /// Those of the changes that are not allowed. A protected entry that never
-    /// matched anything (not when the run began, nor at any green iteration)
-    /// may still be filled.
+    /// The changes that are not allowed, and those that are: the file that defines the guard may be
+    /// made where there is none.
     pub(crate) fn forbidden(
         &self,
         git: &Git,
         run_id: &str,
+        command: &[String],
         changes: Vec<FileChange>,
-    ) -> Result<Vec<FileChange>> {
-        let concerned: BTreeSet<usize> = changes
-            .iter()
-            .filter(|change| change.protected)
-            .flat_map(|change| self.globs.matches(change.path.as_os_str().as_bytes()))
-            .collect();
-        if concerned.is_empty() {
-            return Ok(changes);
-        }
-        let settled = self.settled(git, run_id, &concerned)?;
-        let is_settled = |change: &FileChange| {
-            let patterns = self.globs.matches(change.path.as_os_str().as_bytes());
-            patterns.iter().any(|pattern| settled.contains(pattern))
-        };
+    ) -> Result<(Vec<FileChange>, Vec<FileChange>)> {
+        let protected = changes.iter().filter(|change| change.protected);
+        let files = protected.filter(|change| change.value.is_none());
+        let changed = files.map(|change| change.path.as_path());
+        let open = own_guard::open_files(git, (&self.head, run_id), command, changed)?;
+        let open: BTreeSet<PathBuf> = open.into_iter().map(Path::to_owned).collect();
         Ok(changes
             .into_iter()
-            .filter(|change| !change.protected || is_settled(change))
-            .collect())
-    }
-
-    /// Which of the protected entries matched something at the start of the run
-    /// or at a green iteration. A session may have committed anything, also
-    /// what looks like the runner's own commits: those can only add to this.
-    fn settled(
-        &self,
-        git: &Git,
-        run_id: &str,
-        concerned: &BTreeSet<usize>,
-    ) -> Result<BTreeSet<usize>> {
-        let log = git.read(&[
-            "log",
-            "-z",
-            "--format=%H %s",
-            "--grep=^chore(loop): ",
-            &self.head,
-        ])?;
-        let log = String::from_utf8_lossy(&log);
-        let (mut starts, mut greens) = (Vec::new(), Vec::new());
-        let start_subject = message::start_subject(run_id);
-        for (commit, subject) in log.split('\0').filter_map(|line| line.split_once(' ')) {
-            if subject == start_subject {
-                starts.push(commit);
-            } else if message::parse_subject(subject)
-                .is_some_and(|it| it.run_id == run_id && it.guard == GuardResult::Pass)
-            {
-                greens.push(commit);
-            }
-        }
-        if starts.is_empty() {
-            // Part of the history cannot be seen: then nothing is open any more.
-            return Ok(concerned.clone());
-        }
-        let mut settled = BTreeSet::new();
-        // A later start of the same run is no beginning: the oldest counts.
-        for commit in starts.into_iter().last().into_iter().chain(greens) {
-            if concerned.is_subset(&settled) {
-                break;
-            }
-            for entry in git.files_of(commit)? {
-                settled.extend(self.globs.matches(entry.path.as_os_str().as_bytes()));
-            }
-        }
-        Ok(settled)
+            .partition(|change| change.value.is_some() || !open.contains(&change.path)))
     }
 }
 

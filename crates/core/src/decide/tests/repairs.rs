@@ -63,7 +63,7 @@ fn repairs_that_are_refused() {
         ),
         (
             |repair| repair.facts(|facts| facts.protected_changed.push("justfile".into())),
-            &["justfile is protected: it was changed and has been restored"],
+            &["justfile is protected: what the session did to it has been undone"],
         ),
         // Misdeeds come before the tree here too.
         (

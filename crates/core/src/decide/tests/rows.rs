@@ -60,7 +60,7 @@ fn touched_files() {
         &[
             "GOAL.md belongs to the runner: it was changed and has been restored",
             ".git/config belongs to the runner: it was changed and has been restored",
-            "justfile is protected: it was changed and has been restored",
+            "justfile is protected: what the session did to it has been undone",
             "vendor/x is a git repository of its own now: its .git has been taken away, its files stay",
             ".env must not go into a commit ([commit] in the config): it has been taken away",
         ],

@@ -1,0 +1,168 @@
+//! A green exit code without the tests that passed where the run began.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+mod scenario;
+
+use runner_testkit::TestRepo;
+use scenario::{GOAL, bare};
+use serde_json::{Value, json};
+
+const SUMS: &str = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return 0\n";
+const TESTS: &str = "import unittest\nimport sums\n\nclass Sums(unittest.TestCase):\n    \
+    def test_add(self):\n        self.assertEqual(sums.add(1, 2), 3)\n\n    \
+    def test_sub(self):\n        self.assertEqual(sums.sub(3, 2), 1)\n";
+const RIGHT: &str = "printf 'def add(a, b):\\n    return a + b\\n\\ndef sub(a, b):\\n    return a - b\\n' > sums.py";
+
+/// A run whose base has a test that passes and one that fails.
+fn python(verbose: bool) -> TestRepo {
+    let mut repo = bare();
+    repo.machine_toolchains();
+    repo.write(".gitignore", "__pycache__/\n");
+    repo.write("sums.py", SUMS);
+    repo.write("tests/__init__.py", "");
+    repo.write("tests/test_sums.py", TESTS);
+    repo.commit_all("Add the project");
+    let mut guard = vec!["python3", "-m", "unittest"];
+    guard.extend(verbose.then_some("-v"));
+    begin(&mut repo, &guard);
+    repo
+}
+
+fn begin(repo: &mut TestRepo, guard: &[&str]) {
+    repo.config(|config| {
+        config
+            .set("max_attempts_default", 50)
+            .set("guard.protected", json!([]));
+    });
+    repo.init_run(GOAL, guard);
+    repo.runner(&["start"]).success();
+}
+
+fn step(repo: &TestRepo, script: &str) -> Value {
+    repo.agent(&format!("{script}\nout done 'did it'"));
+    repo.runner(&["step", "--json"]).success().json()
+}
+
+#[track_caller]
+fn refused(repo: &TestRepo, script: &str, words: &str) {
+    let report = step(repo, script);
+    assert_eq!(report["guard"], "fail", "{report}");
+    assert_eq!(report["passes"], false);
+    let iter = report["iter"].as_u64().unwrap();
+    let log = std::fs::read_to_string(repo.iteration(iter).join("guard.log")).unwrap();
+    assert!(log.contains(words), "{log}");
+    let meta = repo.meta(iter);
+    assert_eq!(meta["facts"]["guard_exit"], 0, "{meta}");
+    assert!(
+        meta["facts"]["evidence_gaps"][0]
+            .as_str()
+            .unwrap()
+            .contains(words),
+        "{meta}"
+    );
+}
+
+#[test]
+fn code_that_ends_the_test_run() {
+    for verbose in [false, true] {
+        let repo = python(verbose);
+        refused(
+            &repo,
+            "printf 'import os\\nos._exit(0)\\n' > sums.py",
+            "the guard printed no report of unittest",
+        );
+        refused(
+            &repo,
+            "git checkout -q HEAD~1 -- sums.py 2>/dev/null || true; printf 'X = 1\\n' > tests/test_sums.py",
+            "unittest reported no test that passed",
+        );
+        // The same with the tests as they were and the work done.
+        let text = TESTS.replace('\n', "\\n");
+        let report = step(
+            &repo,
+            &format!("printf '{text}' > tests/test_sums.py; {RIGHT}"),
+        );
+        assert_eq!(report["passes"], true, "{report}");
+        repo.runner(&["land"]).success();
+    }
+}
+
+#[test]
+fn tests_that_are_gone_or_skipped_are_told() {
+    let repo = python(true);
+    let gone = TESTS.replace("test_add", "test_more").replace('\n', "\\n");
+    let report = step(
+        &repo,
+        &format!("{RIGHT}; printf '{gone}' > tests/test_sums.py"),
+    );
+    assert_eq!(report["passes"], true, "{report}");
+    let words = "a test that passed where the run began is not reported any more: \
+                 tests.test_sums.Sums.test_add";
+    let notes = report["notes"].to_string();
+    assert!(notes.contains(words), "{notes}");
+    let log = repo.runner(&["log", "1"]).success();
+    assert!(log.stdout.contains(words), "{}", log.describe());
+    let page = repo.runner(&["report", "--json"]).success().json();
+    assert!(
+        page["touched"].to_string().contains("tests_missing"),
+        "{page:#}"
+    );
+    repo.runner(&["land"])
+        .success()
+        .says("are not reported any more");
+}
+
+#[test]
+fn cargo_without_its_tests() {
+    let mut repo = bare();
+    repo.machine_toolchains();
+    repo.write(".gitignore", "target/\n");
+    repo.write(
+        "Cargo.toml",
+        "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+    );
+    repo.write(
+        "src/lib.rs",
+        "pub fn add(a: u32, b: u32) -> u32 {\n    a + b\n}\n",
+    );
+    repo.write(
+        "tests/sums.rs",
+        "#[test]\nfn adds() {\n    assert_eq!(sums::add(1, 2), 3);\n}\n\n#[test]\nfn zero() {\n    \
+         assert_eq!(sums::add(0, 0), 0);\n}\n",
+    );
+    repo.commit_all("Add the project");
+    begin(&mut repo, &["cargo", "test", "--offline"]);
+    refused(
+        &repo,
+        "sed -i 's/#.test./#[test]\\n#[ignore]/' tests/sums.rs",
+        "cargo reported no test that passed",
+    );
+    refused(
+        &repo,
+        "git checkout -q -- . ; printf '#![cfg(any())]\\n' > tests/sums.rs",
+        "cargo reported no test that passed",
+    );
+    let report = step(
+        &repo,
+        "printf '#[test]\\nfn adds() {\\n    assert_eq!(sums::add(1, 2), 3);\\n}\\n\\n#[test]\\n#[ignore]\\n\
+         fn zero() {}\\n' > tests/sums.rs",
+    );
+    assert_eq!(report["passes"], true, "{report}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("is skipped now: sums zero"), "{notes}");
+}
+
+/// What no tool reports is told once, at the end.
+#[test]
+fn a_guard_that_says_nothing_about_tests() {
+    let mut repo = bare();
+    repo.write("product", "wrong\n");
+    repo.commit_all("Add the project");
+    begin(&mut repo, &["grep", "-q", "right", "product"]);
+    let report = step(&repo, "echo right > product");
+    assert_eq!(report["passes"], true, "{report}");
+    repo.runner(&["land"])
+        .success()
+        .says("the guard's report of tests is not understood");
+}

@@ -1,0 +1,60 @@
+//! What the guard reported of tests where runs begin: what later verdicts are compared with. Kept in
+//! the project's private folder, which no session can write to.
+
+use std::path::PathBuf;
+
+use runner_core::config::Config;
+use runner_core::digest::sha256_hex;
+use runner_core::evidence::{EvidenceGap, TestDifference, TestEvidence, compare};
+
+use super::cache::FOLDER;
+use crate::checkout::make_real_folder;
+use crate::checkout::root::WorkspaceRoot;
+use crate::error::Result;
+use crate::files;
+use crate::git::Git;
+
+/// Names of some hundred thousand tests.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Where the report of a base is kept.
+pub(crate) struct BaseEvidence {
+    path: PathBuf,
+}
+
+impl BaseEvidence {
+    /// The report of a guard at a commit that runs begin from.
+    pub(crate) fn at(project: &Git, config: &Config, base: &str) -> Result<Self> {
+        let root = WorkspaceRoot::of(project, config)?;
+        let name = format!(
+            "{base} {:?} {:?}",
+            config.guard.command, config.workspace.setup
+        );
+        let name = format!("{}.tests", sha256_hex(name.as_bytes()));
+        Ok(BaseEvidence {
+            path: root.folder().join(FOLDER).join(name),
+        })
+    }
+
+    /// The report, where the base was tried.
+    pub(crate) fn read(&self) -> Option<TestEvidence> {
+        let bytes = files::read_regular(&self.path, MAX_BYTES).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Keeps a report.
+    pub(super) fn write(&self, tests: &TestEvidence) -> Result<()> {
+        if let Some(folder) = self.path.parent() {
+            make_real_folder(folder)?;
+        }
+        // Names and numbers: there is nothing that could fail.
+        let bytes = serde_json::to_vec(tests).unwrap_or_default();
+        Ok(files::write_whole(&self.path, &bytes)?)
+    }
+
+    /// Compares a report with that of the base; nothing is missing where that is unknown.
+    pub(crate) fn compare(&self, now: &TestEvidence) -> (Vec<EvidenceGap>, TestDifference) {
+        self.read()
+            .map_or_else(Default::default, |base| compare(&base, now))
+    }
+}

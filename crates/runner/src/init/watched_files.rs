@@ -1,0 +1,85 @@
+//! Files that agents may change and people want to know about.
+
+use std::path::Path;
+
+use super::detect::has;
+
+/// Tests, and files where they can be switched off: agents write them, and people want to know.
+pub(super) fn watched(root: &Path) -> Vec<String> {
+    let kinds: [(&[&'static str], &[&str]); 7] = [
+        (
+            &["Cargo.toml"],
+            &["**/tests/**", "**/tests.rs", "**/*_test.rs"],
+        ),
+        (
+            &["package.json"],
+            &[
+                "**/*.test.*",
+                "**/*.spec.*",
+                "**/__tests__/**",
+                "test/**",
+                "tests/**",
+            ],
+        ),
+        (
+            &[
+                "pyproject.toml",
+                "setup.cfg",
+                "setup.py",
+                "requirements.txt",
+                "Pipfile",
+                "pytest.ini",
+                "tox.ini",
+            ],
+            &[
+                "tests/**",
+                "test/**",
+                "**/test_*.py",
+                "**/*_test.py",
+                "**/conftest.py",
+                "pyproject.toml",
+            ],
+        ),
+        (&["go.mod", "go.work"], &["**/*_test.go", "**/testdata/**"]),
+        (
+            &["Gemfile"],
+            &["**/*_test.rb", "**/*_spec.rb", "test/**", "spec/**"],
+        ),
+        (&["composer.json"], &["**/*Test.php", "tests/**"]),
+        (
+            &["pom.xml", "build.gradle", "build.gradle.kts"],
+            &["**/src/test/**", "pom.xml"],
+        ),
+    ];
+    let mut globs: Vec<String> = Vec::new();
+    for (marks, own) in kinds {
+        if has(root, marks).is_none() {
+            continue;
+        }
+        for glob in own {
+            if !globs.iter().any(|known| known == glob) {
+                globs.push((*glob).to_owned());
+            }
+        }
+    }
+    globs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_watched() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(watched(dir.path()), Vec::<String>::new());
+        for name in ["package.json", "pyproject.toml"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let globs = watched(dir.path());
+        assert!(globs.contains(&"**/*.test.*".to_owned()), "{globs:?}");
+        assert!(globs.contains(&"**/test_*.py".to_owned()), "{globs:?}");
+        let twice = globs.iter().filter(|glob| *glob == "tests/**").count();
+        assert_eq!(twice, 1, "{globs:?}");
+    }
+}

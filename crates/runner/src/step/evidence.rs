@@ -1,0 +1,90 @@
+//! Whether a green guard reported the tests that passed where the run began.
+
+use runner_core::config::Config;
+use runner_core::evidence::{EvidenceGap, TestEvidence};
+use runner_core::meta::StepFacts;
+use runner_exec::{Flow, Stream};
+
+use super::captured_child::WholeOutput;
+use super::child::OutputListener;
+use super::{Iteration, StepContext};
+use crate::base_trial::evidence::BaseEvidence;
+use crate::checkout::trial;
+use crate::error::Result;
+use crate::run_context::ProgressObserver;
+use crate::state::branch_record::BranchRecord;
+
+/// What a report of tests lacks.
+#[derive(Debug, Default)]
+pub(super) struct EvidenceFindings {
+    /// Why the exit code does not count.
+    pub(super) gaps: Vec<String>,
+    missing: Vec<String>,
+    skipped: Vec<String>,
+}
+
+impl EvidenceFindings {
+    /// Compares the report of a verdict with that of the base.
+    pub(super) fn of(
+        context: &StepContext<'_, '_>,
+        it: &mut Iteration,
+        config: &Config,
+        tests: &TestEvidence,
+    ) -> Result<Self> {
+        let run_id = it.started.run_id.clone();
+        let Some((_, base)) = BranchRecord::read(context.git, &run_id)?.base else {
+            return Ok(EvidenceFindings::default());
+        };
+        let project = context.places.user_project(context.git);
+        let (gaps, difference) = BaseEvidence::at(&project, config, &base)?.compare(tests);
+        for (names, what) in [
+            (&difference.missing, "not reported any more"),
+            (&difference.skipped, "skipped now"),
+        ] {
+            if !names.is_empty() {
+                it.notes.push(format!(
+                    "{} that passed where the run began {} {what}: {}",
+                    if names.len() == 1 { "a test" } else { "tests" },
+                    if names.len() == 1 { "is" } else { "are" },
+                    trial::some_of(names)
+                ));
+            }
+        }
+        if difference.fewer > 0 {
+            it.notes.push(format!(
+                "{} fewer {} passed than where the run began",
+                difference.fewer,
+                if difference.fewer == 1 {
+                    "test"
+                } else {
+                    "tests"
+                }
+            ));
+        }
+        Ok(EvidenceFindings {
+            gaps: gaps.iter().map(EvidenceGap::words).collect(),
+            missing: difference.missing,
+            skipped: difference.skipped,
+        })
+    }
+
+    /// For the end of the guard's log, where the next session looks.
+    pub(super) fn words(&self) -> String {
+        let lines = self.gaps.iter().map(|gap| format!("runner: {gap}\n"));
+        format!("\n{}", lines.collect::<String>())
+    }
+
+    /// Writes it down.
+    pub(super) fn into_facts(self, facts: &mut StepFacts) {
+        facts.evidence_gaps = self.gaps;
+        facts.tests_missing = self.missing;
+        facts.tests_skipped = self.skipped;
+    }
+}
+
+impl OutputListener for WholeOutput {
+    fn output(&mut self, _: Stream, bytes: &[u8], _: &mut dyn ProgressObserver) -> Flow {
+        self.push(bytes);
+        Flow::Go
+    }
+}
