@@ -209,12 +209,23 @@ fn a_variable_of_the_shell_that_nothing_passes_on_costs_no_session() {
     refused_without(repo, "SERVICE_URL");
 }
 
+/// The base may hold work of agents: what looks like a secret is never handed to it unasked.
 #[test]
-fn a_variable_that_no_file_names_is_among_those_that_are_told() {
-    let mut repo = fresh(&["sh", "-c", "test \"$(env | grep -c '^PG')\" = 1"]);
-    repo.env("PGHOST", "yes");
-    let words = "hint: find out which of your variables it needs, and name them in [guard] env (";
-    refused(&repo, &["variables of your shell: ", "PGHOST", words]);
+fn secrets_are_not_tried() {
+    let script = "env > \"$HOME/../out/env\"; test \"$SERVICE_TOKEN$DATABASE_URL\" != \"\"";
+    let mut repo = fresh(&["sh", "-c", script]);
+    repo.env("SERVICE_TOKEN", "yes")
+        .env("UNNAMED", "yes")
+        .env("DATABASE_URL", "postgres://me:secret@host/db");
+    repo.config(|config| {
+        config.set("sandbox.mode", "off");
+    });
+    repo.write_config();
+    assert_eq!(start(&repo, &[]).0, "fail");
+    let seen = fs::read_to_string(repo.root().join("out/env")).unwrap();
+    for name in ["SERVICE_TOKEN", "UNNAMED", "DATABASE_URL"] {
+        assert!(!seen.contains(name), "{seen}");
+    }
 }
 
 #[test]

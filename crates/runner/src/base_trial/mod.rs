@@ -125,28 +125,24 @@ impl BaseTrial<'_> {
         context: &mut RunContext<'_>,
     ) -> Result<Option<BaseLack>> {
         let ignored = comparison::wanted(&self.git.ignored().unwrap_or_default());
-        let variables = missing_variable::unpassed(self.config);
+        // The base may hold merged work of agents, so only what it asks for by name is handed to it,
+        // and no secrets.
+        let mut variables = self.named(log, &missing_variable::unpassed(self.config))?;
+        variables.retain(|name| !missing_variable::looks_secret(name));
         // Most often it is red with everything, too: that takes one more run and no more.
         if !self.is_green_with(&ignored, &variables, context)? {
             return Ok(None);
         }
-        let mut lack = BaseLack {
-            files: lacking.to_vec(),
-            ..BaseLack::default()
-        };
+        let files = lacking.to_vec();
         if variables.is_empty() || self.is_green_with(&ignored, &[], context)? {
-            return Ok(Some(lack));
+            let variables = Vec::new();
+            return Ok(Some(BaseLack { files, variables }));
         }
-        let needed = if self.is_green_with(&[], &variables, context)? {
-            lack.files.clear();
-            &[][..]
-        } else {
-            &ignored
-        };
-        let named = self.named(log, &variables)?;
-        lack.is_certain = self.is_green_with(needed, &named, context)?;
-        lack.variables = if lack.is_certain { named } else { variables };
-        Ok(Some(lack))
+        let alone = self.is_green_with(&[], &variables, context)?;
+        Ok(Some(BaseLack {
+            files: if alone { Vec::new() } else { files },
+            variables,
+        }))
     }
 
     /// Whether the guard is green with these ignored files of the user's checkout beside the

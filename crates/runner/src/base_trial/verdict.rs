@@ -117,8 +117,6 @@ pub(super) struct BaseLack {
     pub(super) files: Vec<String>,
     /// Variables.
     pub(super) variables: Vec<String>,
-    /// Whether it is exactly these variables.
-    pub(super) is_certain: bool,
 }
 
 /// The problem of a guard that is red in a clean checkout alone.
@@ -132,13 +130,7 @@ pub(super) fn green_elsewhere(command: &[String], lack: &BaseLack) -> BaseProble
     if !lack.variables.is_empty() {
         let names = some_of(&lack.variables);
         with.push(format!("variables of your shell: {names}"));
-        hints.push(if lack.is_certain {
-            hint_variables(&lack.variables)
-        } else {
-            format!(
-                "find out which of your variables it needs, and name them in [guard] env ({names})"
-            )
-        });
+        hints.push(hint_variables(&lack.variables));
     }
     if hints.is_empty() {
         hints.push(DOCTOR.to_owned());
@@ -418,11 +410,10 @@ mod tests {
         let owned = |names: &[&str]| -> Vec<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
         };
-        for (files, variables, is_certain, why, hint) in [
+        for (files, variables, why, hint) in [
             (
                 &["node_modules/"][..],
                 &[][..],
-                false,
                 "the ignored files of yours beside it: node_modules/",
                 "let [workspace] setup make what a clean checkout lacks (node_modules/), for example \
                  `setup = \"npm ci\"`",
@@ -430,21 +421,12 @@ mod tests {
             (
                 &[],
                 &["TOKEN"],
-                true,
                 "variables of your shell: TOKEN",
                 "pass TOKEN on with [guard] env = [\"TOKEN\"]",
             ),
             (
-                &[],
-                &["A_B", "C_D"],
-                false,
-                "variables of your shell: A_B, C_D",
-                "find out which of your variables it needs, and name them in [guard] env (A_B, C_D)",
-            ),
-            (
                 &["x/"],
                 &["TOKEN"],
-                true,
                 "the ignored files of yours beside it: x/, and variables of your shell: TOKEN",
                 "let [workspace] setup make what a clean checkout lacks (x/), for example \
                  `setup = \"npm ci\"`; pass TOKEN on with [guard] env = [\"TOKEN\"]",
@@ -453,7 +435,6 @@ mod tests {
             let lack = BaseLack {
                 files: owned(files),
                 variables: owned(variables),
-                is_certain,
             };
             let problem = green_elsewhere(&owned(&["just", "ci"]), &lack);
             let expected = format!("`just ci` is red in a clean checkout and green with {why}");

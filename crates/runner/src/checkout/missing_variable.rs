@@ -39,6 +39,39 @@ const OF_SHELLS: &[&str] = &["PWD", "OLDPWD", "SHLVL", "HOSTNAME", "MAIL", "CI",
 /// What would lead git in a child elsewhere, or is the runner's own.
 const NOT_FOR_CHILDREN: &[&str] = &["GIT_", "RUNNER_"];
 
+/// Parts of the names of variables that hold secrets.
+const SECRETS: &[&str] = &[
+    "TOKEN",
+    "SECRET",
+    "PASS",
+    "PWD",
+    "KEY",
+    "CREDENTIAL",
+    "AUTH",
+    "PRIVATE",
+    "COOKIE",
+    "SESSION",
+    "SIGNATURE",
+    "DSN",
+];
+
+/// Whether a variable of this process holds a secret, by its name, or as an address with a
+/// password in it.
+pub(crate) fn looks_secret(name: &str) -> bool {
+    let value = std::env::var(name).unwrap_or_default();
+    is_secret(name, &value)
+}
+
+fn is_secret(name: &str, value: &str) -> bool {
+    let upper = name.to_uppercase();
+    let by_name = SECRETS.iter().any(|part| upper.contains(part));
+    let by_value = value
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split(['/', '?']).next())
+        .is_some_and(|host| host.contains('@'));
+    by_name || by_value
+}
+
 /// The variables of this process that a child's output says are missing, and that neither the
 /// runner nor the config passes on.
 pub(crate) fn find(output: &[u8], config: &Config) -> Vec<String> {
@@ -122,6 +155,21 @@ fn has_word(line: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets() {
+        for (name, value, expected) in [
+            ("API_TOKEN", "x", true),
+            ("aws_secret_access_key", "x", true),
+            ("PGPASSWORD", "x", true),
+            ("DATABASE_URL", "postgres://me:pw@host/db", true),
+            ("DATABASE_URL", "postgres://host/db", false),
+            ("SERVICE_URL", "http://localhost:8080/a@b", false),
+            ("EDITOR", "vi", false),
+        ] {
+            assert_eq!(is_secret(name, value), expected, "{name}={value}");
+        }
+    }
 
     #[test]
     fn what_an_output_says_is_missing() {
