@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use runner_core::config::Config;
 
 pub(crate) use include::copy_included;
-pub(crate) use prepared::{CheckoutPreparer, included_files, restore_submodules};
+pub(crate) use prepared::{
+    CheckoutPreparer, WarmStart, begin_cleaning, included_files, restore_submodules,
+};
 pub(crate) use setup_key::setup_key;
 pub(crate) use submodules::fill_submodules;
 

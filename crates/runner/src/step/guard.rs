@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::rc::Rc;
 use std::time::Instant;
 
-use runner_core::config::CheckoutKind;
+use runner_core::config::{CheckoutKind, Config};
 use runner_core::digest::sha256_hex;
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{GuardRun, IterationErrorKind, RunnerError};
@@ -14,8 +14,10 @@ use serde_json::json;
 use super::base_changes::without_those_of_base;
 use super::child::{self, GRACE, NoListener, interrupted, millis};
 use super::{Iteration, StepContext, prepare};
+use crate::checkout::prepare::WarmStart;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
+use crate::git::PendingWrite;
 use crate::run::refs;
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
@@ -28,6 +30,8 @@ pub(super) struct CandidateTree {
     pub(super) tree: String,
     /// Whether a pass would complete the run's tree.
     pub(super) completes: bool,
+    /// The clean checkout that is kept is being cleaned for it.
+    pub(super) cleaned: Option<PendingWrite>,
 }
 
 /// How the guard's run went.
@@ -62,11 +66,11 @@ pub(super) fn run_guard(
     ready: Option<Ready>,
     state: &ProjectState,
     containment: &Containment,
-    candidate: &CandidateTree,
+    candidate: CandidateTree,
     deadline: Instant,
 ) -> Result<GuardRunOutcome> {
     let command = &state.config.guard.command;
-    let commit = candidate_commit(context, it, candidate)?;
+    let commit = candidate_commit(context, it, &candidate.tree)?;
     let kind = if candidate.completes {
         CheckoutKind::Cold
     } else {
@@ -81,17 +85,24 @@ pub(super) fn run_guard(
     };
     let run_id = &it.started.run_id;
     let (git, places) = (context.git, context.places);
-    let verdict = match kind {
+    let head = &it.started.head;
+    let (verdict, begun) = match kind {
         CheckoutKind::Warm => {
-            VerdictCheckout::Warm(places.verdicts(git, run_id, &it.started.head)?)
+            let kept = places.verdicts(git, run_id, head)?;
+            let begun = WarmStart::new(&kept, &commit, head, candidate.cleaned)?;
+            refs::keep(git, run_id, &commit)?;
+            (VerdictCheckout::Warm(kept), Some(begun))
         }
         CheckoutKind::Cold => {
-            VerdictCheckout::Cold(Box::new(places.clean_checkout(git, run_id, &commit)?))
+            refs::keep(git, run_id, &commit)?;
+            let clean = places.clean_checkout(git, run_id, &commit)?;
+            (VerdictCheckout::Cold(Box::new(clean)), None)
         }
     };
     let checkout = verdict.checkout();
     let config = &state.config;
-    if let Some(log) = prepare::verdict(context, it, &verdict, &commit, config, containment)? {
+    let prepared = (&verdict, begun);
+    if let Some(log) = prepare::verdict(context, it, prepared, &commit, config, containment)? {
         child::replace_log(it, "guard.log", &log)?;
         run.exit_code = Some(1);
         run.log_sha256 = sha256_hex(&log);
@@ -198,19 +209,27 @@ pub(super) fn run_guard(
     })
 }
 
-/// The commit that is judged. Nothing but a ref that keeps it leads to it.
-fn candidate_commit(
+/// Begins to clean the clean checkout that is kept, while the session is looked at.
+pub(super) fn begin_cleaning(
     context: &StepContext<'_, '_>,
     it: &Iteration,
-    candidate: &CandidateTree,
-) -> Result<String> {
+    config: &Config,
+) -> Option<PendingWrite> {
+    if config.guard.checkout != CheckoutKind::Warm {
+        return None;
+    }
+    let (run_id, head) = (&it.started.run_id, &it.started.head);
+    let places = context.places;
+    let kept = places.verdicts_if_made(context.git, run_id, head)?;
+    crate::checkout::prepare::begin_cleaning(&kept, config)
+}
+
+/// The commit that is judged. Nothing leads to it yet.
+fn candidate_commit(context: &StepContext<'_, '_>, it: &Iteration, tree: &str) -> Result<String> {
     let (run_id, iter) = (&it.started.run_id, it.started.iter);
     let message = format!("runner: candidate of run {run_id} iter {iter}\n");
     let parents = [it.started.head.as_str()];
-    let (_, commit) = context
-        .git
-        .commit_tree(&candidate.tree, &parents, &message)?;
-    refs::keep(context.git, run_id, &commit)?;
+    let (_, commit) = context.git.commit_tree(tree, &parents, &message)?;
     Ok(commit)
 }
 
