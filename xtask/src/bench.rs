@@ -4,6 +4,7 @@
 //! figure stands beside a floor, the least that any program must do for the
 //! same result, and both are measured by turns in the same run.
 
+mod checkouts;
 mod events;
 mod floor;
 mod r#loop;
@@ -24,7 +25,7 @@ use crate::failure::{TaskFailure, TaskResult};
 const BENCHMARKS: &str = "the benchmarks are: loop, stream, ui, ledger, fleet";
 
 pub(crate) const HELP: &str = "\
-usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
+usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--files N,N,...] [--json] [--check]
        cargo xtask bench stream [--runs N] [--lines N] [--json] [--check]
        cargo xtask bench ui [--runs N] [--json]
        cargo xtask bench ledger [--only PART] [--sizes N,N,...] [--json] [--check]
@@ -32,7 +33,10 @@ usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--json] [--check]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
-and durable writes, with the agent and the guard alone.
+and durable writes, with the agent and the guard alone; the same in repositories of
+different size, with and without a guard, without a sandbox, by Landlock and by
+bubblewrap; and the folders that steps work in against `git read-tree -u` and
+`git worktree add`.
 
 stream: `runner step` with a session that prints a million events, against reading
 the same pipe and parsing every line into typed values; the memory of that beside
@@ -54,6 +58,7 @@ ledger's calls alone, with worktrees and merges against bare git that makes the 
                   stream: at least 5 (default 7); ui: at least 20 (default 60)
   --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
+  --files LIST    how many files the repositories have (default 10,2000,20000)
   --only PART     of the ledger: lives, idle or claims
   --sizes LIST    how many tasks are stored (default 1000,100000,1000000)
   --tasks N       how many tasks a fleet is given (default 60)

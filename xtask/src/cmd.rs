@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -105,6 +106,18 @@ impl ToolCommand {
         let said = String::from_utf8_lossy(&said);
         let failure = TaskFailure::new(format!("`{label}` failed with {status}\n{}", said.trim()));
         Err(self.with_hint(failure))
+    }
+
+    /// The same with something to read on stdin, which must fit into a pipe.
+    pub(crate) fn stdout_with(mut self, input: &[u8]) -> TaskResult<Vec<u8>> {
+        if input.is_empty() {
+            return self.stdout();
+        }
+        let (reader, mut writer) = std::io::pipe().context("a pipe")?;
+        writer.write_all(input).context("a pipe")?;
+        drop(writer);
+        self.inner.stdin(reader);
+        self.stdout()
     }
 
     /// Starts it with its stdout going there.

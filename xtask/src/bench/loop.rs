@@ -1,12 +1,14 @@
-//! `bench loop`: reading a tree, and one step.
+//! `bench loop`: reading a tree, one step, and the folders that steps work in.
 
 use std::ffi::OsString;
 use std::fs;
 
+use super::checkouts;
+use super::floor::{self, FloorPlaces};
 use super::measure::{BenchProbe, BenchSample, as_f64, by_turns};
-use super::project::{self, BenchProject};
-use super::report::{BenchReading, BenchReport, BenchStep};
-use super::{floor, tree};
+use super::project::{self, BenchGuard, BenchProject, BenchSandbox, FILES};
+use super::report::{BenchReading, BenchReport, BenchStep, StepShape};
+use super::tree;
 use crate::args::XtaskArgs;
 use crate::cmd::{ToolCommand, release_bin, target_dir};
 use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
@@ -16,21 +18,22 @@ use crate::{out, setup};
 const MIN_RUNS: usize = 7;
 const DEFAULT_RUNS: usize = 9;
 const DEFAULT_NODES: &str = "1000,10000,100000";
+const DEFAULT_FILES: &str = "10,2000,20000";
+/// The tree of a step in repositories of different size.
+const NODES: usize = 1_000;
 
 pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     let runs = args.value("--runs")?.unwrap_or(DEFAULT_RUNS);
     let sizes = args.value("--nodes")?.unwrap_or(DEFAULT_NODES.to_owned());
+    let files = args.value("--files")?.unwrap_or(DEFAULT_FILES.to_owned());
     let json = args.flag("--json");
     let check = args.flag("--check");
     args.finish()?;
     if runs < MIN_RUNS {
         return Err(TaskFailure::usage(format!("--runs is at least {MIN_RUNS}")));
     }
-    let sizes: Vec<usize> = sizes
-        .split(',')
-        .map(str::parse)
-        .collect::<std::result::Result<_, _>>()
-        .map_err(|_| TaskFailure::usage("--nodes takes numbers with commas between"))?;
+    let sizes = numbers("--nodes", &sizes)?;
+    let files = numbers("--files", &files)?;
 
     out::step("setup", setup::ensure)?;
     project::build()?;
@@ -40,6 +43,19 @@ pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
             measure_size(&mut report, nodes, runs)
         })?;
     }
+    for files in &files {
+        out::step(&format!("{files} files, {runs} runs of each"), || {
+            measure_files(&mut report, *files, runs)
+        })?;
+    }
+    if let Some(files) = files.iter().max() {
+        out::step(&format!("checkouts of {files} files"), || {
+            let temp = temp_folder()?;
+            let project = BenchProject::start(temp.path(), &tree::generate(NODES)?, *files)?;
+            report.checkouts = checkouts::measure(&project, *files, runs)?;
+            Ok(())
+        })?;
+    }
     out::data(&if json { report.json()? } else { report.table() });
     match report.missed_aims() {
         missed if check && missed > 0 => Err(TaskFailure::new(format!("{missed} aims missed"))),
@@ -47,25 +63,60 @@ pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
     }
 }
 
-fn measure_size(report: &mut BenchReport, nodes: usize, runs: usize) -> TaskResult<()> {
-    // Beside the build, not in the system's temp folder: that may lie in memory,
-    // where a sync costs nothing.
-    let temp = tempfile::Builder::new()
+/// `10,2000,20000`; nothing at all is no size.
+fn numbers(option: &str, text: &str) -> TaskResult<Vec<usize>> {
+    let words = text.split(',').filter(|word| !word.is_empty());
+    words
+        .map(str::parse)
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| TaskFailure::usage(format!("{option} takes numbers with commas between")))
+}
+
+/// Beside the build, not in the system's temp folder: that may lie in memory,
+/// where a sync costs nothing.
+fn temp_folder() -> TaskResult<tempfile::TempDir> {
+    tempfile::Builder::new()
         .prefix("bench-")
         .tempdir_in(target_dir())
-        .context("a temporary folder")?;
+        .context("a temporary folder")
+}
+
+fn measure_size(report: &mut BenchReport, nodes: usize, runs: usize) -> TaskResult<()> {
+    let temp = temp_folder()?;
     let bytes = tree::generate(nodes)?;
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    let project = BenchProject::start(temp.path(), &bytes)?;
+    let project = BenchProject::start(temp.path(), &bytes, FILES)?;
     report.reading.push(BenchReading {
         nodes,
         file_mb: as_f64(size) / 1e6,
         ..measure_reading(&project, runs)?
     });
-    report.step.push(BenchStep {
+    let shape = StepShape {
         nodes,
-        ..measure_step(&project, runs)?
-    });
+        files: FILES,
+        ..StepShape::default()
+    };
+    report.step.push(measure_step(&project, shape, runs)?);
+    Ok(())
+}
+
+/// A step in a repository with so many files, with and without a guard, by each mechanism.
+fn measure_files(report: &mut BenchReport, files: usize, runs: usize) -> TaskResult<()> {
+    for sandbox in BenchSandbox::ALL {
+        for guard in BenchGuard::ALL {
+            let temp = temp_folder()?;
+            let project = BenchProject::start(temp.path(), &tree::generate(NODES)?, files)?;
+            project.configure(&project::config(sandbox, guard)?)?;
+            let shape = StepShape {
+                nodes: NODES,
+                files,
+                sandbox,
+                guard,
+            };
+            report.step.push(measure_step(&project, shape, runs)?);
+            sandbox.check_used(&project)?;
+        }
+    }
     Ok(())
 }
 
@@ -94,16 +145,27 @@ fn measure_reading(project: &BenchProject, runs: usize) -> TaskResult<BenchReadi
 
 /// One `step` by turns with its floor and with bare git, each in a project of
 /// its own that grows by the same commits.
-fn measure_step(project: &BenchProject, runs: usize) -> TaskResult<BenchStep> {
+fn measure_step(project: &BenchProject, shape: StepShape, runs: usize) -> TaskResult<BenchStep> {
     let floor_copy = project.copy("floor")?;
     let bare_copy = project.copy("bare")?;
+    FloorPlaces::make(&floor_copy)?;
+    let bin = project.dir.with_file_name("bin");
+    shape.sandbox.programs(&bin)?;
     let runner = release_bin("runner").into();
     let dir = project.dir.clone();
-    let step = probe(project, [runner, "-C".into(), dir.into(), "step".into()]);
+    let mut step = probe(project, [runner, "-C".into(), dir.into(), "step".into()]);
+    step.path = Some(bin.into());
     let dir = floor_copy.dir.clone();
+    let (sandbox, guard) = (shape.sandbox.as_str(), shape.guard.as_str());
     let floor = probe(
         &floor_copy,
-        [release_bin("xtask").into(), "__floor".into(), dir.into()],
+        [
+            release_bin("xtask").into(),
+            "__floor".into(),
+            dir.into(),
+            sandbox.into(),
+            guard.into(),
+        ],
     );
     let bare = probe(
         &bare_copy,
@@ -121,11 +183,15 @@ fn measure_step(project: &BenchProject, runs: usize) -> TaskResult<BenchStep> {
     ];
     let [step, floor, bare] = by_turns(runs, &mut turns)?;
     Ok(BenchStep {
-        nodes: 0,
         runner: step.medians(),
         floor: floor.medians(),
         bare_git: bare.medians(),
-        programs: count_programs(project)?,
+        // Whoever is traced cannot gain the rights that bubblewrap may need.
+        programs: match shape.sandbox {
+            BenchSandbox::Off => count_programs(project)?,
+            BenchSandbox::Landlock | BenchSandbox::Bubblewrap => Vec::new(),
+        },
+        shape,
     })
 }
 
@@ -144,7 +210,7 @@ fn count_programs(project: &BenchProject) -> TaskResult<Vec<String>> {
     Ok(project::started_programs(&text))
 }
 
-fn probe<const N: usize>(project: &BenchProject, argv: [OsString; N]) -> BenchProbe {
+pub(super) fn probe<const N: usize>(project: &BenchProject, argv: [OsString; N]) -> BenchProbe {
     BenchProbe {
         argv: argv.into(),
         dir: project.dir.clone(),

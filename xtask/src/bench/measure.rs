@@ -26,6 +26,10 @@ pub(super) struct BenchSample {
 }
 
 impl BenchSample {
+    pub(super) fn wall_ms(&self) -> f64 {
+        as_f64(self.wall_us) / 1e3
+    }
+
     /// The same less so much CPU time, which was somebody else's.
     pub(super) fn without_cpu(mut self, cpu_us: u64) -> Self {
         self.cpu_us = self.cpu_us.saturating_sub(cpu_us);
@@ -51,17 +55,14 @@ impl BenchSamples {
     }
 
     pub(super) fn medians(&self) -> BenchMedians {
-        let median = |of: fn(&BenchSample) -> u64| {
-            let mut values: Vec<u64> = self.0.iter().map(of).collect();
-            values.sort_unstable();
-            values
-                .get(values.len() / 2)
-                .map_or(0.0, |value| as_f64(*value))
+        let of = |value: fn(&BenchSample) -> u64| {
+            let values: Vec<f64> = self.0.iter().map(|it| as_f64(value(it))).collect();
+            median(&values)
         };
         BenchMedians {
-            wall_ms: median(|sample| sample.wall_us) / 1e3,
-            cpu_ms: median(|sample| sample.cpu_us) / 1e3,
-            peak_mb: median(|sample| sample.peak_kib) * 1024.0 / 1e6,
+            wall_ms: of(|sample| sample.wall_us) / 1e3,
+            cpu_ms: of(|sample| sample.cpu_us) / 1e3,
+            peak_mb: of(|sample| sample.peak_kib) * 1024.0 / 1e6,
         }
     }
 }
@@ -137,6 +138,13 @@ pub(super) fn helper(words: &[String]) -> TaskResult<()> {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The value in the middle; nothing is 0.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Measured values are far below the 2^53 from which on this would round.

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::measure::BenchMedians;
+use super::project::{BenchGuard, BenchSandbox};
 use crate::cmd::ToolCommand;
 use crate::failure::{FailureContext as _, TaskResult};
 
@@ -15,8 +16,12 @@ const AIM_SELECT_CPU: f64 = 1.5;
 const AIM_SELECT_MEMORY: f64 = 2.5;
 /// From this size on: below it the program itself outweighs the tree.
 const AIM_SELECT_FROM_MB: f64 = 10.0;
-/// A step may take so many times its floor, up to this many nodes.
+/// A step may take so many times its floor, up to this many nodes and files.
 const AIM_STEP: [(usize, f64); 2] = [(10_000, 1.3), (usize::MAX, 1.6)];
+/// Bringing a warm clean checkout to the next candidate may take so many ms more than git alone.
+const AIM_WARM_MS: f64 = 60.0;
+/// Making the first workspace may take so many times what git takes for a work tree.
+const AIM_FIRST: f64 = 1.5;
 
 /// Medians of reading one tree.
 #[derive(Debug, Default)]
@@ -28,15 +33,38 @@ pub(super) struct BenchReading {
     pub(super) validate: BenchMedians,
 }
 
+/// What a step is taken in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StepShape {
+    pub(super) nodes: usize,
+    pub(super) files: usize,
+    pub(super) sandbox: BenchSandbox,
+    pub(super) guard: BenchGuard,
+}
+
 /// Medians of one step over a tree.
 #[derive(Debug, Default)]
 pub(super) struct BenchStep {
-    pub(super) nodes: usize,
+    pub(super) shape: StepShape,
     pub(super) runner: BenchMedians,
     pub(super) floor: BenchMedians,
     pub(super) bare_git: BenchMedians,
     /// The programs that a step starts, in order.
     pub(super) programs: Vec<String>,
+}
+
+/// Medians of making the folders that steps work in, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BenchCheckouts {
+    pub(super) files: usize,
+    /// From the candidate's commit to the start of the guard.
+    pub(super) warm_ms: f64,
+    /// `git read-tree -u` alone.
+    pub(super) read_tree_ms: f64,
+    /// What a step takes longer that makes the workspace.
+    pub(super) first_ms: f64,
+    /// `git worktree add`.
+    pub(super) worktree_ms: f64,
 }
 
 /// All figures of one run, and what they were measured on.
@@ -47,6 +75,7 @@ pub(super) struct BenchReport {
     runs: usize,
     pub(super) reading: Vec<BenchReading>,
     pub(super) step: Vec<BenchStep>,
+    pub(super) checkouts: Option<BenchCheckouts>,
 }
 
 impl BenchReport {
@@ -60,6 +89,7 @@ impl BenchReport {
             runs,
             reading: Vec::new(),
             step: Vec::new(),
+            checkouts: None,
         })
     }
 
@@ -67,7 +97,9 @@ impl BenchReport {
     pub(super) fn missed_aims(&self) -> usize {
         let reading = self.reading.iter().flat_map(BenchReading::aims);
         let step = self.step.iter().map(BenchStep::aim);
-        reading.chain(step).filter(|aim| !aim.is_met()).count()
+        let checkouts = self.checkouts.iter().flat_map(BenchCheckouts::aims);
+        let all = reading.chain(step).chain(checkouts);
+        all.filter(|aim| !aim.is_met()).count()
     }
 
     pub(super) fn table(&self) -> String {
@@ -80,12 +112,16 @@ impl BenchReport {
         for reading in &self.reading {
             text += &reading.rows();
         }
-        text += "\none step     nodes   wall ms  x floor  x bare git    cpu ms  aim\n";
+        text += "\none step     nodes   files  sandbox     guard   wall ms  x floor  x bare git    cpu ms  aim\n";
         for step in &self.step {
             text += &step.rows();
         }
         text.push('\n');
-        for step in &self.step {
+        if let Some(checkouts) = &self.checkouts {
+            text += &checkouts.rows();
+            text.push('\n');
+        }
+        for step in self.step.iter().filter(|step| !step.programs.is_empty()) {
             let _ = writeln!(text, "{}", step.programs_line());
         }
         text
@@ -93,12 +129,13 @@ impl BenchReport {
 
     pub(super) fn json(&self) -> TaskResult<String> {
         let value = json!({
-            "schema_version": 1,
+            "schema_version": 2,
             "cores": self.cores,
             "git": self.git,
             "runs": self.runs,
             "reading": self.reading.iter().map(BenchReading::json).collect::<Vec<_>>(),
             "step": self.step.iter().map(BenchStep::json).collect::<Vec<_>>(),
+            "checkouts": self.checkouts.as_ref().map(BenchCheckouts::json),
             "missed_aims": self.missed_aims(),
         });
         serde_json::to_string_pretty(&value).context("the report")
@@ -161,7 +198,7 @@ impl BenchStep {
     fn aim(&self) -> BenchAim {
         let (_, at_most) = AIM_STEP
             .into_iter()
-            .find(|(up_to, _)| self.nodes <= *up_to)
+            .find(|(up_to, _)| self.shape.nodes.max(self.shape.files) <= *up_to)
             .unwrap_or(AIM_STEP[1]);
         BenchAim {
             what: "wall",
@@ -173,8 +210,11 @@ impl BenchStep {
     fn rows(&self) -> String {
         let row = |name: &str, medians: &BenchMedians, aim: &str| {
             format!(
-                "{name:<10}{:>8}{:>10.1}{:>9.2}{:>12.2}{:>10.1}  {aim}\n",
-                self.nodes,
+                "{name:<10}{:>8}{:>8}  {:<12}{:<6}{:>9.1}{:>9.2}{:>12.2}{:>10.1}  {aim}\n",
+                self.shape.nodes,
+                self.shape.files,
+                self.shape.sandbox.as_str(),
+                self.shape.guard.as_str(),
                 medians.wall_ms,
                 ratio(medians.wall_ms, self.floor.wall_ms),
                 ratio(medians.wall_ms, self.bare_git.wall_ms),
@@ -196,8 +236,10 @@ impl BenchStep {
             .map(|(program, count)| format!("{count} {program}"))
             .collect();
         format!(
-            "a step over {} nodes starts {} processes: {}",
-            self.nodes,
+            "a step over {} nodes and {} files, guard {}, starts {} processes: {}",
+            self.shape.nodes,
+            self.shape.files,
+            self.shape.guard.as_str(),
             self.programs.len(),
             counts.join(", ")
         )
@@ -205,13 +247,61 @@ impl BenchStep {
 
     fn json(&self) -> Value {
         json!({
-            "nodes": self.nodes,
+            "nodes": self.shape.nodes,
+            "files": self.shape.files,
+            "sandbox": self.shape.sandbox.as_str(),
+            "guard": self.shape.guard.as_str(),
             "runner": self.runner.json(),
             "floor": self.floor.json(),
             "bare_git": self.bare_git.json(),
             "floor_ratio": ratio(self.runner.wall_ms, self.floor.wall_ms),
             "bare_git_ratio": ratio(self.runner.wall_ms, self.bare_git.wall_ms),
             "programs": self.programs,
+        })
+    }
+}
+
+impl BenchCheckouts {
+    fn aims(&self) -> [BenchAim; 2] {
+        [
+            BenchAim {
+                what: "ms more",
+                is: self.warm_ms - self.read_tree_ms,
+                at_most: AIM_WARM_MS,
+            },
+            BenchAim {
+                what: "wall",
+                is: ratio(self.first_ms, self.worktree_ms),
+                at_most: AIM_FIRST,
+            },
+        ]
+    }
+
+    fn rows(&self) -> String {
+        let [warm, first] = self.aims();
+        format!(
+            "checkouts of {} files            wall ms    git ms  aim\n\
+             warm clean checkout to candidate {:>9.1}{:>10.1}  {:.1} {}\n\
+             first workspace                  {:>9.1}{:>10.1}  {:.2} {}\n",
+            self.files,
+            self.warm_ms,
+            self.read_tree_ms,
+            warm.is,
+            warm.text(),
+            self.first_ms,
+            self.worktree_ms,
+            first.is,
+            first.text()
+        )
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "files": self.files,
+            "warm_ms": self.warm_ms,
+            "read_tree_ms": self.read_tree_ms,
+            "first_ms": self.first_ms,
+            "worktree_ms": self.worktree_ms,
         })
     }
 }
@@ -269,12 +359,23 @@ mod tests {
                 validate: medians(150.0, 180.0),
             }],
             step: vec![BenchStep {
-                nodes: 1_000,
+                shape: StepShape {
+                    nodes: 1_000,
+                    files: 10,
+                    ..StepShape::default()
+                },
                 runner: medians(52.0, 9.0),
                 floor: medians(40.0, 9.0),
                 bare_git: medians(26.0, 9.0),
                 programs: ["git", "sh", "git"].map(str::to_owned).into(),
             }],
+            checkouts: Some(BenchCheckouts {
+                files: 20_000,
+                warm_ms: 90.0,
+                read_tree_ms: 40.0,
+                first_ms: 150.0,
+                worktree_ms: 120.0,
+            }),
         }
     }
 
@@ -284,8 +385,10 @@ mod tests {
         for text in [
             "select      100000     60.0     140.0     1.40     140.0     1.40    180.0    3.00",
             "cpu <= 1.5: met, memory <= 2.5: MISSED",
-            "step          1000      52.0     1.30        2.00      52.0  wall <= 1.3: met",
-            "a step over 1000 nodes starts 3 processes: 2 git, 1 sh",
+            "step          1000      10  off         warm       52.0     1.30        2.00      52.0  wall <= 1.3: met",
+            "a step over 1000 nodes and 10 files, guard warm, starts 3 processes: 2 git, 1 sh",
+            "warm clean checkout to candidate      90.0      40.0  50.0 ms more <= 60: met",
+            "first workspace                      150.0     120.0  1.25 wall <= 1.5: met",
         ] {
             assert!(table.contains(text), "{text}\n{table}");
         }
@@ -297,10 +400,15 @@ mod tests {
         assert_eq!(report.missed_aims(), 1);
         report.step[0].runner = medians(60.0, 9.0);
         assert_eq!(report.missed_aims(), 2);
-        report.step[0].nodes = 100_000;
+        report.step[0].shape.files = 20_000;
+        assert_eq!(report.missed_aims(), 1);
+        report.step[0].shape.files = 10;
+        report.step[0].shape.nodes = 100_000;
         assert_eq!(report.missed_aims(), 1);
         report.reading[0].file_mb = 0.6;
         assert_eq!(report.missed_aims(), 0);
+        report.checkouts.as_mut().unwrap().warm_ms = 101.0;
+        assert_eq!(report.missed_aims(), 1);
     }
 
     #[test]

@@ -11,11 +11,11 @@ use serde::Deserialize;
 
 use super::events;
 use super::measure::{BenchMedians, BenchProbe, BenchSample, by_turns};
-use super::project::{self, BenchProject};
+use super::project::{self, BenchGuard, BenchProject, BenchSandbox, FILES};
 use super::stream_report::{StreamReport, StreamSandbox};
 use super::tree;
 use crate::args::XtaskArgs;
-use crate::cmd::{ToolCommand, find_program, release_bin, target_dir};
+use crate::cmd::{ToolCommand, release_bin, target_dir};
 use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 use crate::{out, setup};
 
@@ -44,7 +44,7 @@ pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
         .prefix("bench-")
         .tempdir_in(target_dir())
         .context("a temporary folder")?;
-    let project = BenchProject::start(temp.path(), &tree::generate(LEAVES)?)?;
+    let project = BenchProject::start(temp.path(), &tree::generate(LEAVES)?, FILES)?;
     let mut report = StreamReport {
         runs,
         lines,
@@ -128,64 +128,32 @@ fn measure_sandboxes(
     project: &BenchProject,
     base: &Path,
 ) -> TaskResult<()> {
-    let names = ["off", "landlock", "bubblewrap"];
-    let mut probes = Vec::new();
-    for name in names {
+    let mut measured = Vec::new();
+    for sandbox in BenchSandbox::ALL {
+        let name = sandbox.as_str();
         let copy = project.copy(name)?;
-        let mode = if name == "off" { "off" } else { "auto" };
-        copy.configure(&project::config(mode)?)?;
+        copy.configure(&project::config(sandbox, BenchGuard::Passes)?)?;
         let bin = base.join(format!("{name}-bin"));
-        link_programs(&bin, name == "bubblewrap")?;
-        probes.push(BenchProbe {
+        sandbox.programs(&bin)?;
+        let probe = BenchProbe {
             argv: vec![release_bin("runner").into(), "step".into()],
             dir: copy.dir.clone(),
             home: copy.home.clone(),
             path: Some(bin.into()),
-        });
+        };
+        measured.push((sandbox, copy, probe));
     }
-    let [off, landlock, bubblewrap] = &probes[..] else {
+    let [off, landlock, bubblewrap] = &measured[..] else {
         return Err(TaskFailure::new("three mechanisms are measured"));
     };
-    let mut turns = [off, landlock, bubblewrap].map(|probe| || probe.measure());
+    let mut turns = [off, landlock, bubblewrap].map(|(_, _, probe)| || probe.measure());
     let samples = by_turns(report.runs, &mut turns)?;
-    for ((name, samples), probe) in names.iter().zip(&samples).zip(&probes) {
-        let used = used_sandbox(&probe.dir)?;
-        let expected = if *name == "off" { "none" } else { name };
-        if used != expected {
-            return Err(TaskFailure::new(format!("{name}: the step used `{used}`"))
-                .hint("the kernel must have Landlock, and bwrap must work here"));
-        }
+    for ((sandbox, copy, _), samples) in measured.iter().zip(&samples) {
+        sandbox.check_used(copy)?;
         report.sandboxes.push(StreamSandbox {
-            name: (*name).to_owned(),
+            name: sandbox.as_str().to_owned(),
             step: samples.medians(),
         });
-    }
-    Ok(())
-}
-
-/// What the last step in a project says that it was contained by.
-fn used_sandbox(dir: &Path) -> TaskResult<String> {
-    let runs = dir.join(".runner/iterations/bench");
-    let mut iters: Vec<u64> = fs::read_dir(&runs)
-        .context(runs.display())?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    iters.sort_unstable();
-    let last = iters.last().copied().unwrap_or_default().to_string();
-    let bytes = fs::read(runs.join(last).join("meta.json")).context("meta.json")?;
-    let meta: serde_json::Value = serde_json::from_slice(&bytes).context("meta.json")?;
-    Ok(meta["sandbox"].as_str().unwrap_or_default().to_owned())
-}
-
-/// A folder with just the programs that a step needs.
-fn link_programs(bin: &Path, bubblewrap: bool) -> TaskResult<()> {
-    fs::create_dir_all(bin).context(bin.display())?;
-    let more: &[&str] = if bubblewrap { &["bwrap"] } else { &[] };
-    for name in ["git", "sh", "true"].iter().chain(more) {
-        let program = find_program(name)
-            .ok_or_else(|| TaskFailure::new(format!("{name} is not on the PATH")))?;
-        std::os::unix::fs::symlink(program, bin.join(name)).context(name)?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use super::project::{self, BenchProject};
+use super::project::{self, BenchProject, FILES};
 use super::tree;
 use super::ui_client::UiClient;
 use super::ui_report::{UiLatency, UiMemory, UiReport, UiTransfer};
@@ -47,7 +47,7 @@ pub(super) fn run(mut args: XtaskArgs) -> TaskResult<()> {
         .tempdir_in(target_dir())
         .context("a temporary folder")?;
     let large = tree::generate(NODES)?;
-    let project = BenchProject::start(temp.path(), &large)?;
+    let project = BenchProject::start(temp.path(), &large, FILES)?;
     let server = UiServer::start(&project)?;
     let mut report = UiReport {
         runs,

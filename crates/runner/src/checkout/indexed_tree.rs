@@ -5,11 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use runner_core::text::escape_path;
+
 use super::beside;
 use crate::error::{ErrorCode, Result};
 use crate::fault;
 use crate::files;
-use crate::git::{BorrowedRepo, Git, GitStatus};
+use crate::git::{BorrowedRepo, Git, GitStatus, PendingProof, PendingWrite};
 use crate::step::file_image;
 
 /// The ending of the git folder beside such a folder.
@@ -78,6 +80,21 @@ impl IndexedTree {
         if self.remove_others(kept).is_err() {
             self.start_over()?;
         }
+        self.check_out(commit)?;
+        match kept {
+            // What is ignored is known now.
+            KeptFiles::Ignored => self.remove_others(kept),
+            KeptFiles::Only { .. } => Ok(()),
+        }
+    }
+
+    /// The same where everything that is of no commit has just been removed.
+    pub(crate) fn bring_cleaned_to(&self, commit: &str) -> Result<()> {
+        self.git.set_head(commit)?;
+        self.check_out(commit)
+    }
+
+    fn check_out(&self, commit: &str) -> Result<()> {
         let reset = ["read-tree", "--reset", "-u", commit];
         if let Err(error) = self.git.write(&reset) {
             if error.code != ErrorCode::Git {
@@ -86,11 +103,7 @@ impl IndexedTree {
             self.start_over()?;
             self.git.write(&reset)?;
         }
-        match kept {
-            // What is ignored is known now.
-            KeptFiles::Ignored => self.remove_others(kept),
-            KeptFiles::Only { .. } => Ok(()),
-        }
+        Ok(())
     }
 
     /// Removes everything: what git cannot remove, and an index that a crash left half written.
@@ -102,20 +115,14 @@ impl IndexedTree {
         Ok(files::remove_if_there(&self.index())?)
     }
 
+    /// Begins to remove what is in no index; see [`IndexedTree::bring_cleaned_to`].
+    pub(crate) fn begin_cleaning(&self, kept: KeptFiles<'_>) -> Result<PendingWrite> {
+        self.git.begin_write(&clean_args(kept))
+    }
+
     /// Removes what is not of the commit, whatever ignore rules say.
     fn remove_others(&self, kept: KeptFiles<'_>) -> Result<()> {
-        let mut args = vec!["clean".to_owned(), "-ffdq".to_owned()];
-        if let KeptFiles::Only { globs, paths } = kept {
-            args.push("-x".to_owned());
-            let globs = globs
-                .iter()
-                .map(|glob| format!("/{}", glob.trim_matches('/')));
-            for pattern in globs.chain(paths.iter().map(|path| pattern_of(path))) {
-                args.extend(["-e".to_owned(), pattern]);
-            }
-        }
-        args.push("--".to_owned());
-        args.push(".".to_owned());
+        let args = clean_args(kept);
         if self.git.write(&args).is_ok() {
             return Ok(());
         }
@@ -206,16 +213,35 @@ impl IndexedTree {
 
     /// The files of the commit that are not as it has them, as names for people.
     pub(crate) fn changed_files(&self) -> Result<Vec<String>> {
-        let status = self.status()?;
-        let tracked = status.entries.iter().filter(|entry| !entry.untracked);
-        Ok(tracked.map(crate::git::GitStatusEntry::name).collect())
+        let changed = self.git.changed_since("HEAD")?;
+        Ok(changed
+            .iter()
+            .map(|path| escape_path(path.as_os_str().as_bytes()))
+            .collect())
     }
 
-    /// Refuses a commit of which an object is not what its name says. `known`: one that was
-    /// looked through before.
-    pub(crate) fn verify(&self, commit: &str, known: Option<&str>) -> Result<()> {
-        self.git.verify_objects(commit, known)
+    /// Begins to compare the objects of a commit with their names. `known`: one that was looked
+    /// through before.
+    pub(crate) fn ask_proof(&self, commit: &str, known: Option<&str>) -> Result<PendingProof> {
+        self.git.ask_proof(commit, known)
     }
+}
+
+/// How git is told to remove what is in no index.
+fn clean_args(kept: KeptFiles<'_>) -> Vec<String> {
+    let mut args = vec!["clean".to_owned(), "-ffdq".to_owned()];
+    if let KeptFiles::Only { globs, paths } = kept {
+        args.push("-x".to_owned());
+        let globs = globs
+            .iter()
+            .map(|glob| format!("/{}", glob.trim_matches('/')));
+        for pattern in globs.chain(paths.iter().map(|path| pattern_of(path))) {
+            args.extend(["-e".to_owned(), pattern]);
+        }
+    }
+    args.push("--".to_owned());
+    args.push(".".to_owned());
+    args
 }
 
 /// A path as a pattern that means nothing else.

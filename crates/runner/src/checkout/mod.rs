@@ -163,7 +163,7 @@ impl CheckoutHome {
             is_set_up: Cell::new(false),
         };
         let tree = &clean.checkout.tree;
-        tree.verify(commit, None)?;
+        tree.ask_proof(commit, None)?.answer()?;
         tree.bring_to(commit, KeptFiles::NONE)?;
         tree.write_git(None, commit)?;
         Ok(clean)

@@ -15,7 +15,7 @@ use super::indexed_tree::KeptFiles;
 use super::{Checkout, CheckoutHome, CleanCheckout, VERDICTS, WORKSPACES};
 use crate::error::Result;
 use crate::files;
-use crate::git::{BorrowedRepo, Git};
+use crate::git::{BorrowedRepo, Git, PendingStatus};
 use crate::run::refs::RunRefs;
 use crate::step::file_image;
 
@@ -28,12 +28,16 @@ pub(crate) struct RunPlaces {
     /// The folders of a fleet's task run lie with those of the fleet's project.
     given: Option<GivenPlace>,
     source: RefCell<Option<BorrowedRepo>>,
+    /// Where the folders of a run are: they stay there while this lives.
+    homes: RefCell<BTreeMap<String, CheckoutHome>>,
     workspaces: RefCell<BTreeMap<String, Rc<RunWorkspace>>>,
     verdicts: RefCell<BTreeMap<String, Rc<Checkout>>>,
     /// Whether the user's checkout could not follow, which is told once.
     is_behind: Cell<bool>,
     /// The user's repository without filters, and what was last seen of a run's references.
     quiet_git: RefCell<Option<Git>>,
+    /// A look at the user's checkout that was begun, for when it is to follow.
+    asked_status: RefCell<Option<PendingStatus>>,
     seen_refs: RefCell<Option<(String, RunRefs)>>,
 }
 
@@ -83,6 +87,19 @@ impl RunPlaces {
         let mut known = self.verdicts.borrow_mut();
         known.insert(run_id.to_owned(), opened.clone());
         Ok(opened)
+    }
+
+    /// The same, unless no verdict has been made in it yet.
+    pub(crate) fn verdicts_if_made(
+        &self,
+        git: &Git,
+        run_id: &str,
+        tip: &str,
+    ) -> Option<Rc<Checkout>> {
+        let (home, name) = self.home(git, run_id, tip).ok()?;
+        let folder = home.checkout_folder(VERDICTS, &name);
+        folder.symlink_metadata().ok()?;
+        self.verdicts(git, run_id, tip).ok()
     }
 
     /// A clean checkout of a commit, for once.
@@ -136,6 +153,17 @@ impl RunPlaces {
         seen.filter(|(of, _)| of == run_id).map(|(_, refs)| refs)
     }
 
+    /// Begins to look at the user's checkout. What is seen is used a moment later, or not at all.
+    pub(crate) fn begin_look(&self, git: &Git) {
+        let asked = self.quiet_git(git).and_then(|quiet| quiet.ask_status());
+        *self.asked_status.borrow_mut() = asked.ok();
+    }
+
+    /// The look that was begun, once.
+    pub(crate) fn take_look(&self) -> Option<PendingStatus> {
+        self.asked_status.borrow_mut().take()
+    }
+
     /// Whether the user's checkout was last seen behind its run.
     pub(crate) fn was_behind(&self) -> bool {
         self.is_behind.get()
@@ -159,9 +187,14 @@ impl RunPlaces {
         if let Some(given) = &self.given {
             return Ok((given.home.clone(), given.name.clone()));
         }
+        if let Some(known) = self.homes.borrow().get(run_id) {
+            return Ok((known.clone(), run_id.to_owned()));
+        }
         let text = git.file_at(tip, paths::CONFIG)?.unwrap_or_default();
         let config = Config::parse(&String::from_utf8_lossy(&text)).unwrap_or_default();
         let home = CheckoutHome::of_project(git, &config)?;
+        let mut known = self.homes.borrow_mut();
+        known.insert(run_id.to_owned(), home.clone());
         Ok((home, run_id.to_owned()))
     }
 

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use runner_core::text::cut_end;
 
-use super::call::{finish, spawn};
+use super::call::finish;
+use super::pending::PendingCall;
 use super::settings::{quoted, settings, switched_off};
-use super::{Git, GitAccess, base_command, split_nul};
+use super::{Git, PendingProof, base_command, split_nul};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 
@@ -81,26 +82,23 @@ impl Git {
     /// lies in a folder, and leaves out files whose content is missing. Objects of `known`
     /// are passed over.
     pub(crate) fn verify_objects(&self, commit: &str, known: Option<&str>) -> Result<()> {
-        let mut command = self.command(GitAccess::Read);
-        command.args(["rev-list", "--quiet", "--no-walk", "--objects"]);
-        command.args(["--verify-objects", commit]);
-        command.args(known.map(|known| format!("^{known}")));
-        let output = spawn(&command, None)?;
-        // An object that is another one than its name says does not change the exit code.
-        let words = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() && !words.lines().any(|line| line.starts_with("error: ")) {
-            return Ok(());
-        }
-        let words = cut_end(words.trim(), 2000);
-        let message =
-            format!("objects of commit {commit} are missing or not what their names say: {words}");
-        Err(Error::new(ErrorCode::Git, message).hint(
-            "`git fsck` names them; fetch them again, or restore the repository from a backup",
-        ))
+        self.ask_proof(commit, known)?.answer()
+    }
+
+    /// Begins to do that.
+    pub(crate) fn ask_proof(&self, commit: &str, known: Option<&str>) -> Result<PendingProof> {
+        let mut args = vec!["rev-list", "--quiet", "--no-walk", "--objects"];
+        args.extend(["--verify-objects", commit]);
+        let known = known.map(|known| format!("^{known}"));
+        args.extend(known.as_deref());
+        Ok(PendingProof {
+            commit: commit.to_owned(),
+            asked: PendingCall::begin(self, &args)?,
+        })
     }
 
     /// The settings that a pattern means, from whichever file git reads them.
-    pub(super) fn settings_like(&self, pattern: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn settings_like(&self, pattern: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let found = self.ask(&["config", "--includes", "-z", "--get-regexp", pattern])?;
         let found = found.unwrap_or_default();
         Ok(split_nul(&found)
@@ -126,6 +124,25 @@ impl Git {
         Err(Error::new(
             ErrorCode::Git,
             format!("commit {commit} is not what its name says"),
+        ))
+    }
+}
+
+impl PendingProof {
+    /// Refuses a commit of which an object is not what its name says.
+    pub(crate) fn answer(self) -> Result<()> {
+        let commit = &self.commit;
+        let output = self.asked.output()?;
+        // An object that is another one than its name says does not change the exit code.
+        let words = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() && !words.lines().any(|line| line.starts_with("error: ")) {
+            return Ok(());
+        }
+        let words = cut_end(words.trim(), 2000);
+        let message =
+            format!("objects of commit {commit} are missing or not what their names say: {words}");
+        Err(Error::new(ErrorCode::Git, message).hint(
+            "`git fsck` names them; fetch them again, or restore the repository from a backup",
         ))
     }
 }

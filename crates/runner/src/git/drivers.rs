@@ -5,13 +5,29 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::{Git, settings};
 use crate::error::Result;
 
 /// What git itself does where there is no merge driver.
 const PLAIN_MERGE: &str = "git merge-file -q %A %O %B";
+
+/// What was asked for a moment ago is still so: the beginning of a step wants it three times.
+/// Longer than that, a person may have changed it.
+const LISTED_FOR: Duration = Duration::from_secs(1);
+
+/// The settings of a repository as they were a moment ago.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ListedSettings(Arc<Mutex<Option<SettingsAnswer>>>);
+
+/// What git said, and when.
+#[derive(Debug)]
+struct SettingsAnswer {
+    at: Instant,
+    listed: Arc<Vec<u8>>,
+}
 
 impl Git {
     /// The same repository for calls that look at or move files of a run in the user's checkout:
@@ -27,7 +43,7 @@ impl Git {
     }
 
     fn without_drivers(&self, is_off: impl Fn(&[u8]) -> bool) -> Result<Git> {
-        let pairs = self.settings_like(r"^(filter|merge)\.")?;
+        let pairs = settings::settings_of(&self.listed_settings()?, &["filter.", "merge."]);
         let mut off = Vec::new();
         for driver in settings::foreign_drivers(&pairs) {
             let prefix = [b"filter.", driver, b"."].concat();
@@ -48,6 +64,23 @@ impl Git {
         let mut git = self.clone();
         git.drivers_off = (!off.is_empty()).then(|| Arc::new(off));
         Ok(git)
+    }
+
+    /// Every setting that git reads here, as `git config --list --show-scope -z` tells them.
+    pub(super) fn listed_settings(&self) -> Result<Arc<Vec<u8>>> {
+        let mut known = self.listed.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = &*known
+            && answer.at.elapsed() < LISTED_FOR
+        {
+            return Ok(answer.listed.clone());
+        }
+        let listed = self.read(&["config", "--list", "--show-scope", "--includes", "-z"])?;
+        let listed = Arc::new(listed);
+        *known = Some(SettingsAnswer {
+            at: Instant::now(),
+            listed: listed.clone(),
+        });
+        Ok(listed)
     }
 
     /// Whether a file is meant for a filter driver that does not run here.

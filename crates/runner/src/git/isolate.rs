@@ -52,11 +52,18 @@ pub(crate) struct BorrowedRepo {
 impl BorrowedRepo {
     /// Looks at a project.
     pub(crate) fn of(project: &Git) -> Result<Self> {
-        let listed = project.read(&["config", "--list", "--show-scope", "--includes", "-z"])?;
-        let is_sha256 = value_of(&listed, "extensions.objectformat") == Some(b"sha256");
+        let listed = &project.listed_settings()?;
+        let is_sha256 = value_of(listed, "extensions.objectformat") == Some(b"sha256");
         // Versions are often told by tags.
-        let format = "--format=%(objectname) %(refname)";
-        let tags = project.read(&["for-each-ref", format, "refs/tags/"])?;
+        let tags = if project
+            .loose_names_in("refs/tags/")
+            .is_some_and(|it| it.is_empty())
+        {
+            Vec::new()
+        } else {
+            let format = "--format=%(objectname) %(refname)";
+            project.read(&["for-each-ref", format, "refs/tags/"])?
+        };
         let copied =
             |name: &str| files::read_regular(&project.common_dir().join(name), MAX_BYTES).ok();
         let mut config = if is_sha256 {
@@ -65,13 +72,13 @@ impl BorrowedRepo {
             b"[core]\n\trepositoryformatversion = 0\n\tbare = false\n".to_vec()
         };
         config.extend(b"[gc]\n\tauto = 0\n");
-        config.extend(identity(&listed));
+        config.extend(identity(listed));
         Ok(BorrowedRepo {
             objects: object_folders(project),
-            isolated_config: isolated_config(&listed, is_sha256),
+            isolated_config: isolated_config(listed, is_sha256),
             config,
             packed_refs: tags,
-            filters: foreign_filters(&listed),
+            filters: foreign_filters(listed),
             shallow: copied("shallow"),
             exclude: copied("info/exclude"),
         })
@@ -143,6 +150,8 @@ impl BorrowedRepo {
             objects: self.own_objects(),
             drivers_off: None,
             submodules: RefCell::new(None),
+            listed: super::drivers::ListedSettings::default(),
+            ref_session: super::refs::RefSessionSlot::default(),
         })
     }
 

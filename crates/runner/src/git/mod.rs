@@ -13,6 +13,7 @@ mod folder;
 mod history;
 mod index;
 mod isolate;
+mod loose_refs;
 mod merge;
 mod pending;
 mod proven;
@@ -33,8 +34,8 @@ pub(crate) use borrow::FilterUse;
 pub(crate) use history::{GitCommit, GitHistory};
 pub(crate) use isolate::BorrowedRepo;
 pub(crate) use merge::GitMergeOutcome;
-pub(crate) use pending::{PendingFiles, PendingStatus};
-pub(crate) use proven::CommittedFile;
+pub(crate) use pending::{PendingFiles, PendingProof, PendingStatus, PendingWrite};
+pub(crate) use proven::{CommittedFile, next_blob};
 pub(crate) use stall::StallOutcome;
 pub(crate) use status::{GitStatus, GitStatusEntry};
 pub(crate) use worktrees::WorkTree;
@@ -59,6 +60,10 @@ pub struct Git {
     drivers_off: Option<Arc<Vec<(OsString, OsString)>>>,
     /// The submodules of the commit that was last looked through.
     submodules: RefCell<Option<Vec<PathBuf>>>,
+    /// What git's config said a moment ago (see [`drivers`]).
+    listed: drivers::ListedSettings,
+    /// Whoever changes references for now (see [`refs`]).
+    ref_session: refs::RefSessionSlot,
 }
 
 /// How the state of everything is asked for.
@@ -121,6 +126,8 @@ impl Git {
             objects: None,
             drivers_off: None,
             submodules: RefCell::new(None),
+            listed: drivers::ListedSettings::default(),
+            ref_session: refs::RefSessionSlot::default(),
         })
     }
 
@@ -269,14 +276,32 @@ impl Git {
 
     /// The bytes of a file in a commit, if it is there.
     pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        let listing = self.read(&["ls-tree", "-z", commit, "--", path])?;
-        let Some(entry) = parse_tree_listing(&listing).pop() else {
-            return Ok(None);
-        };
-        if entry.mode == SUBMODULE {
-            return Ok(None);
+        Ok(self.blob_at(commit, path)?.map(|(_, bytes)| bytes))
+    }
+
+    /// The same with the name of its object.
+    fn blob_at(&self, commit: &str, path: &str) -> Result<Option<(String, Vec<u8>)>> {
+        if path.contains('\n') {
+            // Questions end where lines do.
+            let listing = self.read(&["ls-tree", "-z", commit, "--", path])?;
+            let entry = parse_tree_listing(&listing).pop();
+            let Some(entry) = entry.filter(|entry| entry.mode != SUBMODULE) else {
+                return Ok(None);
+            };
+            let bytes = self.read(&["cat-file", "blob", &entry.oid])?;
+            return Ok(Some((entry.oid, bytes)));
         }
-        self.read(&["cat-file", "blob", &entry.oid]).map(Some)
+        let question = format!("{commit}:{path}\n");
+        let answer = self.ask_with(&["cat-file", "--batch"], question.as_bytes())?;
+        match next_blob(&mut answer.as_deref().unwrap_or_default()) {
+            Some((oid, bytes)) => Ok(Some((oid.to_owned(), bytes.to_vec()))),
+            // Without the commit there is nothing to be told of it.
+            None if self.commit_of(commit)?.is_none() => Err(Error::new(
+                ErrorCode::Git,
+                format!("there is no commit {commit}"),
+            )),
+            None => Ok(None),
+        }
     }
 
     /// Every file of a commit.
@@ -323,6 +348,23 @@ impl Git {
             "-z",
             from,
             to,
+            "--",
+        ])?;
+        Ok(split_nul(&output).map(to_path).collect())
+    }
+
+    /// The files of a commit that the work tree does not have as they are there. What it has
+    /// beside them is not looked for.
+    pub(crate) fn changed_since(&self, commit: &str) -> Result<Vec<PathBuf>> {
+        let output = self.read(&[
+            "diff",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-renames",
+            "--ignore-submodules=dirty",
+            "--name-only",
+            "-z",
+            commit,
             "--",
         ])?;
         Ok(split_nul(&output).map(to_path).collect())

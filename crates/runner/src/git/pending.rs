@@ -1,7 +1,8 @@
 //! Questions that git works on while the runner does something else: most of a short step is
 //! waiting for git, and most machines have a second core.
 
-use std::process::Command;
+use std::ffi::OsStr;
+use std::process::{Command, Output};
 
 use runner_exec::{Helper, Input};
 
@@ -10,20 +11,30 @@ use super::{
     Git, GitAccess, GitStatus, LS_TREE, STATUS, StallOutcome, TreeEntry, parse_tree_listing, stall,
 };
 use crate::error::Result;
+use crate::fault;
 
-/// A call that only reads and is under way. Git is ended when this is dropped.
+/// A call that is under way. Git is ended when this is dropped.
 #[derive(Debug)]
-pub(crate) struct PendingCall {
+pub(super) struct PendingCall {
     command: Command,
     child: Helper,
 }
 
 impl PendingCall {
-    fn begin(git: &Git, args: &[&str]) -> Result<Self> {
-        let mut command = git.command(GitAccess::Read);
+    pub(super) fn begin<S: AsRef<OsStr>>(git: &Git, args: &[S]) -> Result<Self> {
+        Self::begin_as(git, GitAccess::Read, args)
+    }
+
+    fn begin_as<S: AsRef<OsStr>>(git: &Git, access: GitAccess, args: &[S]) -> Result<Self> {
+        let mut command = git.command(access);
         command.args(args);
         let child = begin(&command, Input::Nothing)?;
         Ok(PendingCall { command, child })
+    }
+
+    /// What it printed, however it ended.
+    pub(super) fn output(self) -> Result<Output> {
+        Ok(self.child.output()?)
     }
 
     fn answer(self) -> Result<Vec<u8>> {
@@ -64,6 +75,26 @@ impl PendingStatus {
     }
 }
 
+/// A call that changes something and is under way. Git is ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct PendingWrite(PendingCall);
+
+impl PendingWrite {
+    /// Waits for its end.
+    pub(crate) fn end(self) -> Result<()> {
+        let result = self.0.answer().map(drop);
+        fault::point("git-done")?;
+        result
+    }
+}
+
+/// The objects of a commit, to be compared with their names.
+#[derive(Debug)]
+pub(crate) struct PendingProof {
+    pub(super) commit: String,
+    pub(super) asked: PendingCall,
+}
+
 /// The files of a commit, asked for.
 #[derive(Debug)]
 pub(crate) struct PendingFiles {
@@ -82,9 +113,21 @@ impl PendingFiles {
 }
 
 impl Git {
+    /// Begins a call that changes the repository.
+    pub(crate) fn begin_write<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<PendingWrite> {
+        fault::point("git")?;
+        PendingCall::begin_as(self, GitAccess::Write, args).map(PendingWrite)
+    }
+
     /// Begins to look at everything.
     pub(crate) fn ask_status(&self) -> Result<PendingStatus> {
         PendingCall::begin(self, STATUS).map(PendingStatus)
+    }
+
+    /// What differs below one folder.
+    pub(crate) fn status_below(&self, folder: &str) -> Result<GitStatus> {
+        let args: Vec<&str> = STATUS.iter().copied().chain(["--", folder]).collect();
+        PendingStatus(PendingCall::begin(self, &args)?).answer()
     }
 
     /// Begins to list the files of a commit; `None` where that cannot be: nothing is wrong then.

@@ -23,16 +23,11 @@ impl Git {
     /// The bytes of a file in a commit, if it is there; refused where they are not what their name
     /// says.
     pub(crate) fn proven_file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        let listing = self.read(&["ls-tree", "-z", commit, "--", path])?;
-        let entry = parse_tree_listing(&listing).pop();
-        let Some(entry) = entry.filter(|entry| entry.mode != SUBMODULE) else {
-            return Ok(None);
-        };
-        let bytes = self.read(&["cat-file", "blob", &entry.oid])?;
-        if blob_name(&bytes, entry.oid.len()) == entry.oid {
-            return Ok(Some(bytes));
+        match self.blob_at(commit, path)? {
+            None => Ok(None),
+            Some((oid, bytes)) if blob_name(&bytes, oid.len()) == oid => Ok(Some(bytes)),
+            Some(_) => Err(not_its_name(path, commit)),
         }
-        Err(not_its_name(path, commit))
     }
 
     /// The files of a commit below a folder; refused where one is not what its name says.
@@ -84,14 +79,7 @@ impl Git {
         let output = self.ask_with(&args, input.as_bytes())?.unwrap_or_default();
         let mut rest = output.as_slice();
         for entry in small {
-            // "0123… blob 5\nhello\n"
-            let content = rest.iter().position(|byte| *byte == b'\n').and_then(|end| {
-                let head = std::str::from_utf8(&rest[..end]).ok()?;
-                let size: usize = head.rsplit_once(' ')?.1.parse().ok()?;
-                let content = rest.get(end + 1..end + 1 + size)?;
-                rest = rest.get(end + 2 + size..)?;
-                Some(content)
-            });
+            let content = next_blob(&mut rest).map(|(_, bytes)| bytes);
             let proven = content.filter(|bytes| blob_name(bytes, entry.oid.len()) == entry.oid);
             let Some(bytes) = proven else {
                 return Err(not_its_name(&entry.path.display().to_string(), commit));
@@ -110,6 +98,19 @@ impl Git {
         }
         Err(not_its_name("a file", oid))
     }
+}
+
+/// Name and content of the next blob in an answer of `cat-file --batch`, which is then shorter by
+/// it: `0123… blob 5\nhello\n`. `None` at the end, and where something else comes.
+pub(crate) fn next_blob<'a>(answer: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
+    let all = *answer;
+    let end = all.iter().position(|byte| *byte == b'\n')?;
+    let head = std::str::from_utf8(&all[..end]).ok()?;
+    let (name, size) = head.split_once(" blob ")?;
+    let size: usize = size.parse().ok()?;
+    let bytes = all.get(end + 1..end + 1 + size)?;
+    *answer = all.get(end + 2 + size..)?;
+    Some((name, bytes))
 }
 
 fn not_its_name(path: &str, commit: &str) -> Error {

@@ -1,11 +1,18 @@
-//! References changed all or none, also where a git that was killed left a lock.
+//! References changed all or none, also where a git that was killed left a lock; and several such
+//! changes by one git, because it takes longer to start than to change them.
 
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::Git;
+use runner_exec::{Helper, Input};
+
+use super::call::begin;
+use super::{Git, GitAccess};
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::files;
 
 /// Git holds the lock of a reference for milliseconds: one that is the same for so long is
@@ -26,9 +33,84 @@ struct LockFile {
     changed: (i64, i64),
 }
 
+/// What git says about a change that is made. The end of the last line is not waited for.
+const DONE: &[u8] = b"start: ok\ncommit: ok";
+
+/// A git that waits for changes of references, for as long as this lives.
+#[derive(Debug)]
+struct RefWriter(Helper);
+
+impl RefWriter {
+    /// Makes one change, all or nothing; whether git said so. After a no it is of no more use.
+    fn make(&mut self, orders: &str) -> bool {
+        let Some(stdin) = &mut self.0.stdin else {
+            return false;
+        };
+        let text = format!("start\n{orders}commit\n");
+        stdin.write_all(text.as_bytes()).is_ok()
+            && matches!(self.0.read_up_to(DONE.len()), Ok((said, true)) if said == DONE)
+    }
+}
+
+/// References are changed by one and the same git until this is dropped.
+#[derive(Debug)]
+pub(crate) struct RefSession {
+    writer: Arc<Mutex<Option<RefWriter>>>,
+}
+
+impl Drop for RefSession {
+    fn drop(&mut self) {
+        *locked(&self.writer) = None;
+    }
+}
+
+/// What git waits for the changes of a session, if one is open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RefSessionSlot(Arc<Mutex<Option<RefWriter>>>);
+
+fn locked(writer: &Mutex<Option<RefWriter>>) -> MutexGuard<'_, Option<RefWriter>> {
+    // Whoever panicked with it left a git of which nothing is known.
+    writer.lock().unwrap_or_else(|poisoned| {
+        let mut guard = poisoned.into_inner();
+        *guard = None;
+        guard
+    })
+}
+
 impl Git {
+    /// Starts a git for several changes of references, while something else is done. Where that
+    /// cannot be, each starts its own.
+    pub(crate) fn begin_ref_session(&self, reason: &str) -> RefSession {
+        let mut command = self.command(GitAccess::Write);
+        command.args(["update-ref", "-m", reason, "--stdin"]);
+        let writer = begin(&command, Input::Pipe).ok().map(RefWriter);
+        *locked(&self.ref_session.0) = writer;
+        RefSession {
+            writer: self.ref_session.0.clone(),
+        }
+    }
+
+    /// Tries a change in the session that is open, if any. Where git says no it is asked again by
+    /// itself, which tells why.
+    fn update_in_session(&self, orders: &str) -> Result<bool> {
+        let mut open = locked(&self.ref_session.0);
+        let Some(writer) = &mut *open else {
+            return Ok(false);
+        };
+        fault::point("git")?;
+        let is_made = writer.make(orders);
+        if !is_made {
+            *open = None;
+        }
+        fault::point("git-done")?;
+        Ok(is_made)
+    }
+
     /// Does what `git update-ref --stdin` is told, all or nothing.
     pub(crate) fn update_refs(&self, reason: &str, orders: &str) -> Result<()> {
+        if self.update_in_session(orders)? {
+            return Ok(());
+        }
         let begun = Instant::now();
         let mut seen: Option<(LockFile, Instant)> = None;
         loop {
@@ -75,6 +157,33 @@ fn named_lock(message: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_git_makes_several_changes_and_another_says_what_was_wrong() {
+        let root = tempfile::tempdir().unwrap();
+        Git::init(root.path()).unwrap();
+        let git = Git::open(root.path()).unwrap();
+        git.commit("one").unwrap();
+        let one = git.commit_of("HEAD").unwrap().unwrap();
+        git.commit("two").unwrap();
+        let two = git.commit_of("HEAD").unwrap().unwrap();
+        let session = git.begin_ref_session("test");
+        let update = |orders: String| git.update_refs("test", &orders);
+        update(format!("create refs/x/a {one}\ncreate refs/x/b {one}\n")).unwrap();
+        update(format!("update refs/x/a {two} {one}\n")).unwrap();
+        assert!(locked(&git.ref_session.0).is_some());
+        let at = |name: &str| git.commit_of(name).unwrap();
+        assert_eq!(at("refs/x/a"), Some(two.clone()));
+        // Not from there: neither of them moves.
+        let orders = format!("update refs/x/b {two}\nupdate refs/x/a {one} {one}\n");
+        let error = update(orders).unwrap_err();
+        assert!(error.message.contains("refs/x/a"), "{error}");
+        assert_eq!(at("refs/x/b"), Some(one.clone()));
+        update(format!("update refs/x/b {two}\n")).unwrap();
+        assert_eq!(at("refs/x/b"), Some(two));
+        drop(session);
+        assert!(locked(&git.ref_session.0).is_none());
+    }
 
     #[test]
     fn locks_that_git_names() {

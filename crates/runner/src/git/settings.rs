@@ -84,24 +84,24 @@ pub(super) fn isolated_config(listed: &[u8], is_sha256: bool) -> Vec<u8> {
     let mut text = format.as_bytes().to_vec();
     text.extend(settings(&passed));
     text.extend(FIXED.as_bytes());
-    let filters: Vec<(Vec<u8>, Vec<u8>)> = all
-        .iter()
-        .filter(|it| it.key.starts_with(b"filter."))
-        .map(|it| (it.key.to_vec(), it.value.to_vec()))
-        .collect();
-    text.extend(switched_off(&filters));
+    text.extend(switched_off(&settings_of(listed, &["filter."])));
     text
 }
 
 /// The names of the user's filter drivers but that of Git LFS.
 pub(super) fn foreign_filters(listed: &[u8]) -> Vec<Vec<u8>> {
-    let filters: Vec<(Vec<u8>, Vec<u8>)> = scoped(listed)
-        .iter()
-        .filter(|it| it.key.starts_with(b"filter."))
-        .map(|it| (it.key.to_vec(), it.value.to_vec()))
-        .collect();
+    let filters = settings_of(listed, &["filter."]);
     let drivers = foreign_drivers(&filters);
     drivers.into_iter().map(<[u8]>::to_vec).collect()
+}
+
+/// The settings of these sections, with what `git config --list --show-scope -z` says of them.
+pub(super) fn settings_of(listed: &[u8], sections: &[&str]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let is_of = |key: &[u8]| sections.iter().any(|it| key.starts_with(it.as_bytes()));
+    let found = scoped(listed).into_iter().filter(|it| is_of(it.key));
+    found
+        .map(|it| (it.key.to_vec(), it.value.to_vec()))
+        .collect()
 }
 
 /// The one setting of this name that counts.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, TreeEntry};
+use crate::git::{Git, GitStatus, TreeEntry};
 use crate::state::runs::full_name;
 use crate::step::file_image;
 
@@ -65,12 +65,13 @@ impl WorkTreeMove {
     /// What of the user's is in the way: names for people, empty if there is
     /// nothing.
     pub(crate) fn blockers(&self) -> Result<Vec<String>> {
-        self.blockers_in(&Git::open(&self.root)?.without_filters()?)
+        let git = Git::open(&self.root)?.without_filters()?;
+        self.blockers_in(&git, &git.status()?)
     }
 
-    /// The same with the repository as it is seen from there, without filters.
-    pub(crate) fn blockers_in(&self, git: &Git) -> Result<Vec<String>> {
-        let status = git.status()?;
+    /// The same with the repository as it is seen from there, without filters, and its state of a
+    /// moment ago.
+    pub(crate) fn blockers_in(&self, git: &Git, status: &GitStatus) -> Result<Vec<String>> {
         let changed = git.changed_between(&self.from, &self.to)?;
         let untracked = |path: &&PathBuf| changed.iter().any(|other| collide(path, other));
         let mut found: Vec<&PathBuf> = Vec::new();

@@ -118,7 +118,7 @@ pub(crate) fn checked_out(project: &Project, git: &Git) -> Result<String> {
 /// Changes in `.runner/` that no commit has would not count, and nobody would notice: whoever
 /// begins is told. A run that is under way goes on without them.
 fn refuse_edits(project: &Project, git: &Git) -> Result<()> {
-    let mut status = git.without_filters()?.status()?;
+    let mut status = git.without_filters()?.status_below(paths::ROOT)?;
     status
         .entries
         .retain(|entry| paths::is_state_path(entry.path.as_os_str().as_bytes()));

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::refs::{self, BranchFinding, RunRefs};
 use crate::checkout::workspace::RunPlaces;
 use crate::error::{Error, ErrorCode, Result};
-use crate::git::{Git, GitMergeOutcome, WorkTree};
+use crate::git::{Git, GitMergeOutcome, PendingStatus, WorkTree};
 use crate::land::{PendingLanding, WorkTreeMove, finish_at};
 use crate::project::Project;
 use crate::run_context::RunProgress;
@@ -120,7 +120,11 @@ pub(crate) fn follow(context: &mut StepContext<'_, '_>, run_id: &str, tip: &str)
         },
         None => RunRefs::read(git, run_id)?,
     };
-    let outcome = match follow_from(context.project, git, &quiet, run_id, &refs) {
+    let user = UserSide {
+        quiet: &quiet,
+        looked: places.take_look(),
+    };
+    let outcome = match follow_from(context.project, git, user, run_id, &refs) {
         Err(error) if error.code == ErrorCode::Git => FollowOutcome::Behind(vec![error.message]),
         other => other?,
     };
@@ -142,17 +146,44 @@ pub(crate) fn follow(context: &mut StepContext<'_, '_>, run_id: &str, tip: &str)
 /// Lets branch and checkout follow a run.
 pub(crate) fn try_follow(project: &Project, git: &Git, run_id: &str) -> Result<FollowOutcome> {
     let refs = RunRefs::read(git, run_id)?;
-    follow_from(project, git, &git.without_filters()?, run_id, &refs)
+    let user = UserSide {
+        quiet: &git.without_filters()?,
+        looked: None,
+    };
+    follow_from(project, git, user, run_id, &refs)
+}
+
+/// Begins to look at the user's checkout, while the commit that it is to follow is still made:
+/// git takes long for that in a large project. If anything changes until then, git itself refuses
+/// to go over it.
+pub(crate) fn begin_look(context: &StepContext<'_, '_>, run_id: &str) {
+    let branch = full_name(&branch_of(run_id));
+    if context
+        .git
+        .head_ref()
+        .is_ok_and(|head| head == Some(branch))
+    {
+        context.places.begin_look(context.git);
+    }
+}
+
+/// The user's checkout.
+struct UserSide<'a> {
+    /// Its repository, without filters.
+    quiet: &'a Git,
+    /// A look at it that was begun a moment ago.
+    looked: Option<PendingStatus>,
 }
 
 /// The same, with what is known already.
 fn follow_from(
     project: &Project,
     git: &Git,
-    quiet: &Git,
+    user: UserSide<'_>,
     run_id: &str,
     refs: &RunRefs,
 ) -> Result<FollowOutcome> {
+    let UserSide { quiet, mut looked } = user;
     // First what was begun: until then the checkout does not show what its branch has.
     match finish_at(&pending_path(project, run_id), git) {
         Err(error) if error.code == ErrorCode::Dirty => {
@@ -188,7 +219,12 @@ fn follow_from(
         {
             blockers.push("another git at work".to_owned());
         }
-        blockers.extend(step.blockers_in(&tree.git)?);
+        let looked = looked.take().filter(|_| tree.git.root() == quiet.root());
+        let status = match looked {
+            Some(looked) => looked.answer()?,
+            None => tree.git.status()?,
+        };
+        blockers.extend(step.blockers_in(&tree.git, &status)?);
         if !blockers.is_empty() {
             return Ok(FollowOutcome::Behind(blockers));
         }

@@ -48,6 +48,14 @@ impl RunRefs {
             mark_ref(run_id),
             full_name(&branch_of(run_id)),
         ];
+        // All three are files of their own but where somebody has just collected garbage.
+        if let Some([run, mark, branch]) = git.loose_refs(names.each_ref().map(String::as_str)) {
+            return Ok(RunRefs {
+                run: Some(run),
+                mark: Some(mark),
+                branch: Some(branch),
+            });
+        }
         let mut args = vec!["for-each-ref", "--format=%(objectname) %(refname)"];
         args.extend(names.iter().map(String::as_str));
         let listed = git.line(&args)?;
@@ -96,6 +104,9 @@ impl RunRefs {
 
 /// The runs that have taken a step and not ended.
 pub(crate) fn under_way(git: &Git) -> Result<Vec<String>> {
+    if let Some(ids) = git.loose_names_in(RUNS) {
+        return Ok(ids);
+    }
     let listed = git.line(&["for-each-ref", "--format=%(refname)", RUNS])?;
     let ids = listed.lines().filter_map(|name| name.strip_prefix(RUNS));
     Ok(ids.map(str::to_owned).collect())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
-use runner_core::config::CheckoutKind;
+use runner_core::config::{CheckoutKind, Config};
 use runner_core::digest::sha256_hex;
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{GuardRun, IterationErrorKind, RunnerError};
@@ -18,10 +18,11 @@ use super::child::{self, GRACE, interrupted, millis};
 use super::evidence::EvidenceFindings;
 use super::left_out::{self, LeftOutInput};
 use super::{Iteration, StepContext, prepare};
-use crate::checkout::prepare::setup_key;
+use crate::checkout::prepare::{WarmStart, setup_key};
 use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
+use crate::git::PendingWrite;
 use crate::run::refs;
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
@@ -37,6 +38,8 @@ pub(super) struct CandidateTree<'a> {
     pub(super) tree: String,
     /// Whether a pass would complete the run's tree.
     pub(super) completes: bool,
+    /// The clean checkout that is kept is being cleaned for it.
+    pub(super) cleaned: Option<PendingWrite>,
 }
 
 /// How the guard's run went.
@@ -73,11 +76,11 @@ pub(super) fn run_guard(
     ready: Option<Ready>,
     state: &ProjectState,
     containment: &Containment,
-    candidate: &CandidateTree<'_>,
+    candidate: CandidateTree<'_>,
     deadline: Instant,
 ) -> Result<GuardRunOutcome> {
     let command = &state.config.guard.command;
-    let commit = candidate_commit(context, it, candidate)?;
+    let commit = candidate_commit(context, it, &candidate.tree)?;
     let kind = if candidate.completes {
         CheckoutKind::Cold
     } else {
@@ -93,17 +96,24 @@ pub(super) fn run_guard(
     };
     let run_id = &it.started.run_id;
     let (git, places) = (context.git, context.places);
-    let verdict = match kind {
+    let head = &it.started.head;
+    let (verdict, begun) = match kind {
         CheckoutKind::Warm => {
-            VerdictCheckout::Warm(places.verdicts(git, run_id, &it.started.head)?)
+            let kept = places.verdicts(git, run_id, head)?;
+            let begun = WarmStart::new(&kept, &commit, head, candidate.cleaned)?;
+            refs::keep(git, run_id, &commit)?;
+            (VerdictCheckout::Warm(kept), Some(begun))
         }
         CheckoutKind::Cold => {
-            VerdictCheckout::Cold(Box::new(places.clean_checkout(git, run_id, &commit)?))
+            refs::keep(git, run_id, &commit)?;
+            let clean = places.clean_checkout(git, run_id, &commit)?;
+            (VerdictCheckout::Cold(Box::new(clean)), None)
         }
     };
     let checkout = verdict.checkout();
     let config = &state.config;
-    if let Some(log) = prepare::verdict(context, it, &verdict, &commit, config, containment)? {
+    let prepared = (&verdict, begun);
+    if let Some(log) = prepare::verdict(context, it, prepared, &commit, config, containment)? {
         child::replace_log(it, "guard.log", &log)?;
         run.exit_code = Some(1);
         run.log_sha256 = sha256_hex(&log);
@@ -237,19 +247,27 @@ pub(super) fn run_guard(
     })
 }
 
-/// The commit that is judged. Nothing but a ref that keeps it leads to it.
-fn candidate_commit(
+/// Begins to clean the clean checkout that is kept, while the session is looked at.
+pub(super) fn begin_cleaning(
     context: &StepContext<'_, '_>,
     it: &Iteration,
-    candidate: &CandidateTree<'_>,
-) -> Result<String> {
+    config: &Config,
+) -> Option<PendingWrite> {
+    if config.guard.checkout != CheckoutKind::Warm {
+        return None;
+    }
+    let (run_id, head) = (&it.started.run_id, &it.started.head);
+    let places = context.places;
+    let kept = places.verdicts_if_made(context.git, run_id, head)?;
+    crate::checkout::prepare::begin_cleaning(&kept, config)
+}
+
+/// The commit that is judged. Nothing leads to it yet.
+fn candidate_commit(context: &StepContext<'_, '_>, it: &Iteration, tree: &str) -> Result<String> {
     let (run_id, iter) = (&it.started.run_id, it.started.iter);
     let message = format!("runner: candidate of run {run_id} iter {iter}\n");
     let parents = [it.started.head.as_str()];
-    let (_, commit) = context
-        .git
-        .commit_tree(&candidate.tree, &parents, &message)?;
-    refs::keep(context.git, run_id, &commit)?;
+    let (_, commit) = context.git.commit_tree(tree, &parents, &message)?;
     Ok(commit)
 }
 

@@ -340,10 +340,16 @@ fn work(
             None
         }
     };
-    let ready = match &output {
-        Some(output) if output.status == AgentStatus::Done => child::prepare(context),
-        _ => None,
-    };
+    // All references that this iteration moves are moved after this.
+    let _refs = context.git.begin_ref_session("runner: iteration");
+    let is_done = output
+        .as_ref()
+        .is_some_and(|output| output.status == AgentStatus::Done);
+    let (mut ready, mut cleaned) = (None, None);
+    if is_done {
+        ready = child::prepare(context);
+        cleaned = guard::begin_cleaning(context, it, &state.config);
+    }
     let user = context.places.user_project(context.git);
     let found = inspect::after_session(
         workspace,
@@ -371,16 +377,10 @@ fn work(
                 ignored: &found.ignored,
                 tree: workspace.checkout.tree.write_tree()?,
                 completes: accepted.would_complete(),
+                cleaned,
             };
-            let guard = guard::run_guard(
-                context,
-                it,
-                ready,
-                state,
-                &containment,
-                &candidate,
-                deadline,
-            )?;
+            let guard =
+                guard::run_guard(context, it, ready, state, &containment, candidate, deadline)?;
             facts.guard_exit = guard.run.exit_code;
             facts.runner_error = guard.error;
             facts.changed_by_guard = guard.changed;

@@ -7,7 +7,7 @@ use runner_core::text::cut_front;
 use super::guard::VerdictCheckout;
 use super::{Iteration, StepContext};
 use crate::checkout::indexed_tree::KeptFiles;
-use crate::checkout::prepare::CheckoutPreparer;
+use crate::checkout::prepare::{CheckoutPreparer, WarmStart};
 use crate::checkout::trial::{GuardTrial, TrialEnd};
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
@@ -49,12 +49,12 @@ pub(super) fn workspace(
     }
 }
 
-/// Brings a clean checkout to a candidate. What is returned is the log of a setup that failed
+/// Brings a clean checkout to a candidate; one that is kept with what was begun for it. What is returned is the log of a setup that failed
 /// because of what the candidate changed; any other failure is an error of the iteration.
 pub(super) fn verdict(
     context: &mut StepContext<'_, '_>,
     it: &Iteration,
-    verdict: &VerdictCheckout,
+    (verdict, begun): (&VerdictCheckout, Option<WarmStart>),
     commit: &str,
     config: &Config,
     containment: &Containment,
@@ -62,9 +62,9 @@ pub(super) fn verdict(
     let user = context.places.user_project(context.git);
     let mut preparer = preparer(context, &user, config, containment);
     let checkout = verdict.checkout();
-    let ended = match verdict {
-        VerdictCheckout::Warm(_) => preparer.warm(checkout, commit, &it.started.head)?,
-        VerdictCheckout::Cold(_) => preparer.cold(checkout, commit)?,
+    let ended = match begun {
+        Some(begun) => preparer.warm(checkout, commit, begun)?,
+        None => preparer.cold(checkout, commit)?,
     };
     let Some(ended) = ended else { return Ok(None) };
     let head = it.started.head.as_str();

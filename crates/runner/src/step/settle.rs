@@ -46,6 +46,7 @@ pub(crate) fn settle(
     workspace: &RunWorkspace,
     record: StepRecord<'_>,
 ) -> Result<StepReport> {
+    follow_branch::begin_look(context, &it.started.run_id);
     let outcome = &record.outcome;
     let before = it.before.clone();
     let new_bytes;

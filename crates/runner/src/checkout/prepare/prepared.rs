@@ -14,7 +14,7 @@ use crate::checkout::trial::{self, GuardTrial, not_started};
 use crate::checkout::{Checkout, MADE, beside};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::{Git, SUBMODULE};
+use crate::git::{Git, PendingProof, PendingWrite, SUBMODULE};
 use crate::run_context::RunContext;
 use crate::step::containment::Containment;
 
@@ -39,6 +39,14 @@ struct PreparedState {
     /// Files of the user's that were copied.
     #[serde(default)]
     included: Vec<PathBuf>,
+}
+
+/// What was begun for a clean checkout that is kept, while something else was done.
+pub(crate) struct WarmStart {
+    /// Whether the candidate is what its name says.
+    proof: PendingProof,
+    /// What earlier verdicts left is being removed.
+    cleaned: Option<PendingWrite>,
 }
 
 /// Whoever prepares a checkout.
@@ -88,26 +96,27 @@ impl CheckoutPreparer<'_, '_> {
 
     /// Brings a clean checkout that is kept to a commit: its files, what setup made of it, and
     /// what the config keeps of earlier verdicts; nothing else.
-    /// `known`: the run's last commit, whose objects were looked through before if anything was.
     pub(crate) fn warm(
         &mut self,
         checkout: &Checkout,
         commit: &str,
-        known: &str,
+        begun: WarmStart,
     ) -> Result<Option<GuardTrial>> {
         let tree = &checkout.tree;
         let kept = beside(checkout.path(), MADE);
         let made = MadeFiles::new(checkout.path(), &kept);
         let key = setup_key(self.git, commit, self.config)?;
         let state = read(checkout).filter(|it| it.setup_key == key);
-        // Not the last candidate: nothing keeps that one.
-        tree.verify(commit, tree.head().map(|_| known))?;
-        let made_before = state.as_ref().map_or(&[][..], |it| &it.made);
-        let kept_files = KeptFiles::Only {
-            globs: &self.config.guard.keep,
-            paths: made_before,
-        };
-        tree.bring_to(commit, kept_files)?;
+        begun.proof.answer()?;
+        let is_cleaned = begun.cleaned.is_some_and(|it| it.end().is_ok());
+        match &state {
+            Some(_) if is_cleaned => tree.bring_cleaned_to(commit)?,
+            // What setup made of other inputs goes, too.
+            _ => {
+                let made_before = state.as_ref().map_or(&[][..], |it| &it.made);
+                tree.bring_to(commit, kept_files(self.config, made_before))?;
+            }
+        }
         if let Some(state) = state {
             made.restore(&state.made)?;
             if !state.submodules.is_empty() {
@@ -230,6 +239,39 @@ fn keep_submodules(checkout: &Checkout, state: &PreparedState) -> Result<()> {
 /// The submodules that were filled in a checkout.
 pub(super) fn filled_submodules(checkout: &Checkout) -> Vec<PathBuf> {
     read(checkout).unwrap_or_default().submodules
+}
+
+impl WarmStart {
+    /// Begins for a candidate that was just made. `known`: the run's last commit, whose objects
+    /// were looked through before if anything was. Not the last candidate: nothing keeps that one.
+    pub(crate) fn new(
+        checkout: &Checkout,
+        commit: &str,
+        known: &str,
+        cleaned: Option<PendingWrite>,
+    ) -> Result<Self> {
+        let tree = &checkout.tree;
+        let proof = tree.ask_proof(commit, tree.head().map(|_| known))?;
+        Ok(WarmStart { proof, cleaned })
+    }
+}
+
+/// Begins to remove what earlier verdicts left in a clean checkout, for a candidate that is still
+/// to come. Only when nothing runs any more that could leave something there. `None`: it is
+/// removed later.
+pub(crate) fn begin_cleaning(checkout: &Checkout, config: &Config) -> Option<PendingWrite> {
+    checkout.tree.head()?;
+    let state = read(checkout)?;
+    let kept = kept_files(config, &state.made);
+    checkout.tree.begin_cleaning(kept).ok()
+}
+
+/// What stays in a clean checkout beside the files of a commit.
+fn kept_files<'a>(config: &'a Config, made: &'a [String]) -> KeptFiles<'a> {
+    KeptFiles::Only {
+        globs: &config.guard.keep,
+        paths: made,
+    }
 }
 
 /// Undoes what a session changed in submodules; which of them.

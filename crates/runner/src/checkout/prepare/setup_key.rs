@@ -8,7 +8,7 @@ use runner_core::paths::{GlobList, is_state_path};
 
 use super::setup_scope::{InputScope, is_manifest, runs_project, scope_of};
 use crate::error::{Error, ErrorCode, Result};
-use crate::git::{Git, TreeEntry};
+use crate::git::{Git, TreeEntry, next_blob};
 
 /// A hash over setup's command, the names of its variables and its inputs as they are in a
 /// commit. `None`: there is no setup.
@@ -69,14 +69,7 @@ fn any_runs_project(git: &Git, manifests: &[TreeEntry]) -> Result<bool> {
 
 /// The contents in an answer of `cat-file --batch`, up to the first that is missing.
 fn blobs(mut answer: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let end = answer.iter().position(|byte| *byte == b'\n')?;
-        let head = std::str::from_utf8(&answer[..end]).ok()?;
-        let size: usize = head.rsplit(' ').next()?.parse().ok()?;
-        let text = answer.get(end + 1..end + 1 + size)?;
-        answer = answer.get(end + 2 + size..)?;
-        Some(text)
-    })
+    std::iter::from_fn(move || next_blob(&mut answer).map(|(_, text)| text))
 }
 
 fn hash(setup: &[String], env: &[String], entries: &[TreeEntry]) -> String {
