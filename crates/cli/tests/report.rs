@@ -272,7 +272,7 @@ fn the_next_command_helps_each_time() {
     assert_eq!(value["state"], "stopped");
     assert_eq!(
         value["verdict"],
-        "stopped: 1 steps were taken, as asked; 1 of 3 leaves passed"
+        "stopped: 1 step was taken, as asked; 1 of 3 leaves passed"
     );
     repo.agent("exit 1");
     repo.runner(&["loop", "--json"]).code(1);

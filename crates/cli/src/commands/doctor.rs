@@ -50,7 +50,7 @@ fn value(found: &Diagnosis) -> Value {
         value["run_guard"] = json!({
             "command": guard.command,
             "commit": guard.commit,
-            "outside": run_value(&guard.outside),
+            "outside": guard.outside.as_ref().map(run_value),
             "inside": guard.inside.as_ref().map(run_value),
             "breaks": guard.breaks.iter().map(break_value).collect::<Vec<_>>(),
         });
@@ -123,7 +123,8 @@ fn lines(check: &DoctorCheck, title: &str, width: usize, out: &OutputGate) -> Ve
 /// What a guard printed that did not pass.
 fn print_output(guard: &GuardTrials, out: &mut OutputGate) {
     let inside = guard.inside.as_ref().map(|run| ("inside", run));
-    let red = [Some(("outside", &guard.outside)), inside]
+    let outside = guard.outside.as_ref().map(|run| ("outside", run));
+    let red = [outside, inside]
         .into_iter()
         .flatten()
         .find(|(_, run)| run.exit != Some(0) && !run.output_tail.trim().is_empty());

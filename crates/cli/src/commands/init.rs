@@ -99,7 +99,7 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             (
                 "values",
                 &report.protected_values,
-                "agents may change the rest of these files",
+                "agents may not change these values, but the rest of their files",
             ),
             ("watched", &report.watched, "changes are pointed out to you"),
             ("keep", &report.keep, "stays from one verdict to the next"),

@@ -91,7 +91,7 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
             out.say("note: the setup of that verdict was another one: [workspace] setup, its variables or its inputs differ");
         }
         if !result.same_log {
-            out.say("note: the guard printed something else than then (times and paths in it may differ)");
+            out.say("note: the guard's output differs from the recorded one (times and paths in it may)");
         }
         if !holds {
             out.say(&style::harmless(&result.output_tail));

@@ -24,6 +24,10 @@ pub struct ReportInputs<'a> {
     pub run_id: Option<String>,
     /// Its branch.
     pub branch: Option<String>,
+    /// The reference that leads to its last commit: the branch may be behind.
+    pub tip: Option<String>,
+    /// Branch and commit that it landed as.
+    pub landed: Option<(String, String)>,
     /// Branch and commit that it began from.
     pub base: Option<(String, String)>,
     /// The goal's title.
@@ -367,7 +371,12 @@ fn verdict(inputs: &ReportInputs<'_>, progress: Option<TreeProgress>) -> (&'stat
             } else {
                 format!("all {leaves} leaves have")
             };
-            return ("complete", format!("complete: {all} passed"));
+            let landed = inputs.landed.as_ref().map(|(branch, commit)| {
+                let short = commit.get(..12).unwrap_or(commit);
+                format!("; landed on {branch} ({short})")
+            });
+            let landed = landed.unwrap_or_default();
+            return ("complete", format!("complete: {all} passed{landed}"));
         }
         Selection::Stuck(leaf) => {
             let text = format!(

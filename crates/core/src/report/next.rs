@@ -40,8 +40,12 @@ pub(super) fn commands(inputs: &ReportInputs<'_>, state: &str) -> Vec<NextComman
     match state {
         "not_started" => vec![next("runner start", "begin the run that GOAL.md describes")],
         "running" => vec![next("runner status", "see how far it is")],
-        "complete" => match (&inputs.base, &inputs.branch) {
-            (Some((base, commit)), Some(branch)) => {
+        "complete" if let Some((_, commit)) = &inputs.landed => vec![
+            next(format!("git show --stat {commit}"), "look at what landed"),
+            next("runner init", "begin another goal"),
+        ],
+        "complete" => match (&inputs.base, &inputs.tip) {
+            (Some((base, commit)), Some(tip)) => {
                 // Where no branch was checked out there is none to go home to, and HEAD is
                 // something else by now.
                 let (land, since) = if base == "HEAD" {
@@ -55,7 +59,7 @@ pub(super) fn commands(inputs: &ReportInputs<'_>, state: &str) -> Vec<NextComman
                         "bring the result home: the guard runs once more, then the base branch moves",
                     ),
                     next(
-                        format!("git diff --stat {since}...{branch} -- . ':(exclude).runner'"),
+                        format!("git diff --stat {since}...{tip} -- . ':(exclude).runner'"),
                         "look at it first",
                     ),
                 ]

@@ -9,6 +9,8 @@ fn inputs<'a>(tree: Result<&'a Node<'a>, InvalidTree>) -> ReportInputs<'a> {
     ReportInputs {
         run_id: Some("demo".to_owned()),
         branch: Some("runner/demo".to_owned()),
+        tip: Some("runner/demo".to_owned()),
+        landed: None,
         base: Some(("main".to_owned(), "ba5e".to_owned())),
         title: "Ship it".to_owned(),
         tree,
@@ -72,6 +74,14 @@ fn the_verdict_and_what_to_type() {
             "runner land --into BRANCH",
             "git diff --stat abc...runner/demo -- . ':(exclude).runner'",
         ],
+    );
+    let mut it = inputs(Ok(&complete));
+    it.landed = Some(("main".to_owned(), "0123456789abcdef".to_owned()));
+    check(
+        it,
+        "complete",
+        "complete: all 2 leaves have passed; landed on main (0123456789ab)",
+        &["git show --stat 0123456789abcdef", "runner init"],
     );
     let stuck = tree(true, 3, false);
     let mut it = inputs(Ok(&stuck));

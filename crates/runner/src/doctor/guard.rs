@@ -14,7 +14,7 @@ use super::{DoctorCheck, DoctorVerdict};
 use crate::checkout::trial;
 use crate::checkout::trial::{GuardTrial, TrialEnd};
 use crate::checkout::{CleanCheckout, missing_variable};
-use crate::error::Result;
+use crate::error::{ErrorCode, Result};
 use crate::git::Git;
 use crate::project::Project;
 use crate::run_context::RunContext;
@@ -31,8 +31,8 @@ pub struct GuardTrials {
     pub command: Vec<String>,
     /// The commit that it was run at.
     pub commit: String,
-    /// Without a sandbox.
-    pub outside: DoctorGuardRun,
+    /// Without a sandbox; `None` where it works at the project's own path alone.
+    pub outside: Option<DoctorGuardRun>,
     /// In the sandbox that the config asks for; `None` where there is none, or no
     /// sense in it.
     pub inside: Option<DoctorGuardRun>,
@@ -112,31 +112,49 @@ pub(super) fn run(
         let place = checkout.path().to_owned();
         Ok(DoctorRunOutput { trial, left, place })
     };
-    let outside = once(None)?;
-    let mut checks = vec![outside_check(config, &outside.trial, &lacking)];
     // Refused: the check of the sandbox has said so.
     let containment = Containment::choose(config).ok().filter(Containment::is_on);
+    let has_mounts = containment.as_ref().is_some_and(Containment::has_mounts);
+    let outside = match once(None) {
+        // What is copied may work at the project's own path alone, where the sandbox shows it.
+        Err(error) if has_mounts && error.code == ErrorCode::Config => Err(error.message),
+        other => Ok(other?),
+    };
+    let mut checks = vec![match &outside {
+        Ok(ran) => outside_check(config, &ran.trial, &lacking),
+        Err(why) => DoctorCheck::ok(
+            "guard_outside",
+            format!(
+                "not run: it works at the project's own path alone, where the sandbox shows it ({why})"
+            ),
+        ),
+    }];
     let mut inside = None;
-    match (&containment, &outside.trial.end) {
+    let outside_end = outside.as_ref().map(|ran| &ran.trial.end);
+    match (&containment, outside_end) {
         (None, _) => checks.push(DoctorCheck::ok(
             "guard_inside",
             "not run: there is no sandbox, or [sandbox] does not want one",
         )),
-        (Some(_), TrialEnd::Exited(_)) => {
+        (Some(_), Ok(TrialEnd::Exited(_)) | Err(_)) => {
             let ran = once(containment.as_ref())?;
             let word = containment.as_ref().map_or("none", Containment::as_str);
             let remedy = || remedy_inside(config, &git, &ran);
-            checks.push(inside_check(word, &outside.trial, &ran.trial, remedy));
+            let compared = outside.as_ref().unwrap_or(&ran);
+            checks.push(inside_check(word, &compared.trial, &ran.trial, remedy));
             inside = Some((word, ran));
         }
         (Some(_), _) => {}
     }
-    let mut left = outside.left.clone();
+    let outside = outside.ok();
+    let mut left = outside
+        .as_ref()
+        .map_or_else(Vec::new, |ran| ran.left.clone());
     left.extend(inside.iter().flat_map(|(_, ran)| ran.left.clone()));
     left.sort();
     left.dedup();
     checks.push(left_check(&left));
-    let runs = [Some(&outside), inside.as_ref().map(|(_, ran)| ran)];
+    let runs = [outside.as_ref(), inside.as_ref().map(|(_, ran)| ran)];
     let red = runs.into_iter().flatten().find(|ran| !ran.is_green());
     checks.extend(red.and_then(|ran| variables_check(&ran.trial.log, config)));
     let mut planted = Vec::new();
@@ -148,7 +166,7 @@ pub(super) fn run(
     let trials = GuardTrials {
         command: config.guard.command.clone(),
         commit,
-        outside: outside.report("none"),
+        outside: outside.map(|ran| ran.report("none")),
         inside: inside.map(|(word, ran)| ran.report(word)),
         breaks: planted,
     };

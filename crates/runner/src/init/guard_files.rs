@@ -5,6 +5,7 @@
 //! product files over the tests and settings of the beginning.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use runner_core::paths::PYTHON_MODULES;
 
@@ -275,15 +276,19 @@ impl GuardScan<'_> {
         if !is_inside || !(is_called || has_ending) || path.contains('*') {
             return;
         }
-        // Tests that a command names are for agents to write.
-        let is_test = path.split('/').any(|part| {
-            let stem = part.split(['.', '_', '-']).next().unwrap_or(part);
-            matches!(stem, "test" | "tests" | "spec" | "specs")
-                || part == "__tests__"
-                || [".test.", ".spec.", "_test."]
-                    .iter()
-                    .any(|it| part.contains(it))
-        });
+        // Tests that a command names are for agents to write; a shell script is how it calls them.
+        let is_shell = Path::new(path)
+            .extension()
+            .is_some_and(|ending| ending == "sh" || ending == "bash");
+        let is_test = !is_shell
+            && path.split('/').any(|part| {
+                let stem = part.split(['.', '_', '-']).next().unwrap_or(part);
+                matches!(stem, "test" | "tests" | "spec" | "specs")
+                    || part == "__tests__"
+                    || [".test.", ".spec.", "_test."]
+                        .iter()
+                        .any(|it| part.contains(it))
+            });
         if !is_test && ((self.read)(path).is_some() || is_called || depth == DEPTH) {
             add(&mut self.files.protected, path);
             self.file(path, depth, None);
@@ -502,6 +507,11 @@ mod tests {
                 ("test.js", ""),
             ],
             &["!tests/run.py", "!test/a.js", "!test_all.py", "!test.js"],
+        );
+        check(
+            &["make", "ci"],
+            &[("Makefile", "ci:\n\tsh tests.sh\n"), ("tests.sh", "")],
+            &["tests.sh"],
         );
     }
 

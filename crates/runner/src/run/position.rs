@@ -72,11 +72,7 @@ pub fn checkout_position(project: &Project) -> Result<Option<CheckoutPosition>> 
             count => CheckoutPosition::Behind(count),
         }));
     }
-    let known = runs::known(&git)?;
-    let run = known.iter().find(|run| run.run_id == run_id);
-    if let Some(run) = run
-        && let Some(landing) = runs::landed_as(&git, run)?
-    {
+    if let Some(landing) = runs::landing_of(&git, &run_id)? {
         return Ok(Some(CheckoutPosition::Landed {
             branch: landing.branch,
             commit: landing.commit,

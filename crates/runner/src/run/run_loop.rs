@@ -406,7 +406,10 @@ fn bound_reached(
     now: Timestamp,
 ) -> Option<String> {
     if options.steps.is_some_and(|max| steps >= max) {
-        return Some(format!("{steps} steps were taken, as asked"));
+        return Some(match steps {
+            1 => "1 step was taken, as asked".to_owned(),
+            _ => format!("{steps} steps were taken, as asked"),
+        });
     }
     if options.for_duration.is_some_and(|max| elapsed >= max) {
         return Some("the time that was asked for is over".to_owned());

@@ -17,12 +17,13 @@ use crate::git::Git;
 use crate::lock::ProjectLock;
 use crate::notes;
 use crate::project::Project;
-use crate::run::refs::RunRefs;
+use crate::run::refs::{RunRefs, run_ref};
 use crate::state;
 use crate::state::activity::activity;
 use crate::state::branch_record::BranchRecord;
 use crate::state::log::Journal;
 use crate::state::node_history;
+use crate::state::runs;
 use crate::state::validate;
 use crate::state::view;
 use crate::step::{self, branch_of};
@@ -71,6 +72,13 @@ pub fn report(project: &Project) -> Result<RunReport> {
     let wall_ms = wall_ms(&metas);
     Ok(report::assemble(ReportInputs {
         branch: run_id.as_deref().map(branch_of),
+        tip: git
+            .zip(run_id.as_deref())
+            .map(|(git, run)| tip_of(git, run)),
+        landed: git.zip(run_id.as_deref()).and_then(|(git, run)| {
+            let landing = runs::landing_of(git, run).ok()??;
+            Some((landing.branch, landing.commit))
+        }),
         base: record.and_then(|record| record.base.clone()),
         title,
         tree,
@@ -88,6 +96,14 @@ pub fn report(project: &Project) -> Result<RunReport> {
         missing,
         run_id,
     }))
+}
+
+/// The reference that leads to the last commit of a run, for people to type.
+fn tip_of(git: &Git, run_id: &str) -> String {
+    match RunRefs::read(git, run_id) {
+        Ok(refs) if refs.run.is_some() && refs.run != refs.branch => run_ref(run_id),
+        _ => branch_of(run_id),
+    }
 }
 
 fn read_branch(

@@ -212,6 +212,13 @@ pub(crate) fn landed_as(git: &Git, run: &KnownRun) -> Result<Option<LandingCommi
     Ok(landings.into_iter().find(|landing| landing.tip == run.tip))
 }
 
+/// The commit that a run landed as, all of it.
+pub(crate) fn landing_of(git: &Git, run_id: &str) -> Result<Option<LandingCommit>> {
+    let known = known(git)?;
+    let run = known.iter().find(|run| run.run_id == run_id);
+    run.map_or(Ok(None), |run| landed_as(git, run))
+}
+
 /// Whether a person has merged the whole branch into the one that it began from.
 pub(crate) fn merged_by_hand(git: &Git, run: &KnownRun, base: Option<&RunBase>) -> Result<bool> {
     let Some(base) = base else { return Ok(false) };
