@@ -153,24 +153,30 @@ fn measure_step(project: &BenchProject, shape: StepShape, runs: usize) -> TaskRe
     shape.sandbox.programs(&bin)?;
     let runner = release_bin("runner").into();
     let dir = project.dir.clone();
-    let mut step = probe(project, [runner, "-C".into(), dir.into(), "step".into()]);
-    step.path = Some(bin.into());
+    // The same PATH for all: a long one makes every start a little slower.
+    let path = Some(bin.into_os_string());
+    let step = BenchProbe {
+        path: path.clone(),
+        ..probe(project, [runner, "-C".into(), dir.into(), "step".into()])
+    };
     let dir = floor_copy.dir.clone();
     let (sandbox, guard) = (shape.sandbox.as_str(), shape.guard.as_str());
-    let floor = probe(
-        &floor_copy,
-        [
-            release_bin("xtask").into(),
-            "__floor".into(),
-            dir.into(),
-            sandbox.into(),
-            guard.into(),
-        ],
-    );
-    let bare = probe(
-        &bare_copy,
-        ["sh".into(), "-c".into(), floor::BARE_GIT.into()],
-    );
+    let argv = [
+        release_bin("xtask").into(),
+        "__floor".into(),
+        dir.into(),
+        sandbox.into(),
+        guard.into(),
+    ];
+    let floor = BenchProbe {
+        path: path.clone(),
+        ..probe(&floor_copy, argv)
+    };
+    let argv = ["sh".into(), "-c".into(), floor::BARE_GIT.into()];
+    let bare = BenchProbe {
+        path,
+        ..probe(&bare_copy, argv)
+    };
     let mut iter = 0;
     let mut turns: [Box<dyn FnMut() -> TaskResult<BenchSample> + '_>; 3] = [
         Box::new(|| step.measure()),
