@@ -42,25 +42,67 @@ pub(crate) struct CapturedOutput {
     pub(crate) whole: WholeOutput,
 }
 
-/// All that a guard prints: a log that is cut in the middle would lose the names of tests.
-#[derive(Debug, Default)]
+/// The lines that a guard prints, for what they say about tests: its log is cut in the middle far
+/// earlier, and would lose the names of some.
+#[derive(Debug)]
 pub(crate) struct WholeOutput {
-    bytes: Vec<u8>,
+    head: Vec<u8>,
+    capped: CappedLog,
+    /// The line that has not ended yet.
+    line: Vec<u8>,
+}
+
+impl Default for WholeOutput {
+    fn default() -> Self {
+        WholeOutput {
+            head: Vec::new(),
+            capped: CappedLog::new(Self::LIMIT),
+            line: Vec::new(),
+        }
+    }
 }
 
 impl WholeOutput {
-    /// More than any test tool prints about its tests.
-    const LIMIT: usize = 64 << 20;
+    /// More than most test tools print about their tests.
+    const LIMIT: usize = 16 << 20;
+    /// No test tool says anything in a longer line.
+    const LONGEST_LINE: usize = 2000;
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let room = Self::LIMIT.saturating_sub(self.bytes.len());
-        self.bytes
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // One that is too long stays too long, and takes no more room.
+            let room = (Self::LONGEST_LINE + 1).saturating_sub(self.line.len());
+            self.line.extend_from_slice(&part[..part.len().min(room)]);
+            if part.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
     }
 
-    /// What it says about tests.
-    pub(crate) fn tests(&self) -> TestEvidence {
-        TestEvidence::of_log(&self.bytes)
+    fn end_line(&mut self) {
+        if self.line.len() <= Self::LONGEST_LINE {
+            let head = self.capped.push(&self.line);
+            self.head.extend_from_slice(head);
+        }
+        self.line.clear();
+    }
+
+    /// What it says about tests. Where even this is cut, the names are not all there: then only
+    /// the figures count.
+    pub(crate) fn tests(mut self) -> TestEvidence {
+        self.end_line();
+        let WholeOutput {
+            mut head, capped, ..
+        } = self;
+        let tail = capped.finish();
+        head.extend_from_slice(&tail.bytes);
+        let mut tests = TestEvidence::of_log(&head);
+        if tail.dropped > 0 {
+            for tool in tests.tools.values_mut() {
+                tool.tests.clear();
+            }
+        }
+        tests
     }
 }
 
@@ -86,5 +128,42 @@ impl Sink for CaptureSink<'_> {
 
     fn tick_every(&self) -> Option<Duration> {
         self.observer.ticks().then_some(TICK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_put_together_and_long_ones_left_out() {
+        let mut output = WholeOutput::default();
+        for part in ["test a ... o", "k\ntest b ...", " ok\n"] {
+            output.push(part.as_bytes());
+        }
+        output.push(&vec![b'x'; 1 << 20]);
+        output.push(b"\ntest result: ok. 2 passed; 0 failed");
+        let tests = output.tests();
+        assert_eq!(tests.passed(), 2);
+        let names: Vec<_> = tests
+            .tools
+            .values()
+            .flat_map(|it| it.tests.keys())
+            .collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_flood_leaves_the_figures() {
+        let mut output = WholeOutput::default();
+        output.push(b"test a ... ok\n");
+        for _ in 0..20_000 {
+            output.push(&[b'x'; 1000]);
+            output.push(b"\n");
+        }
+        output.push(b"test result: ok. 1 passed; 0 failed\n");
+        let tests = output.tests();
+        assert_eq!(tests.passed(), 1);
+        assert!(tests.tools.values().all(|tool| tool.tests.is_empty()));
     }
 }
