@@ -413,3 +413,30 @@ fn nothing_left_in_temp_or_shared_memory_decides_a_verdict() {
         }
     }
 }
+
+/// What only a session has, in its workspace or in memory that outlives it, is nothing that a guard
+/// can judge by.
+#[test]
+fn a_guard_sees_nothing_of_the_session_but_the_commit() {
+    let plant = "echo answer > ignored.txt; python3 - <<'PY'\n\
+        import ctypes\n\
+        libc = ctypes.CDLL(None)\n\
+        libc.shmget(4242, 64, 0o1666)\n\
+        PY\n\
+        echo work > work.txt; out done 'planted it'";
+    let look = "cat \"$HOME\"/.local/state/runner/*/workspaces/*/ignored.txt 2>/dev/null && exit 0\n\
+        python3 - <<'PY' && exit 0\n\
+        import ctypes, sys\n\
+        sys.exit(0 if ctypes.CDLL(None).shmget(4242, 64, 0) >= 0 else 1)\n\
+        PY\n\
+        exit 7";
+    let mut repo = with_mechanism("bubblewrap");
+    repo.machine_toolchains();
+    repo.write(".gitignore", "ignored.txt\n");
+    repo.commit_all("Ignore it");
+    repo.agent(plant);
+    repo.start_run(GOAL, &["sh", "-c", look]);
+    let report = step(&repo, "bubblewrap");
+    assert_eq!(report["guard"], "fail", "{report}");
+    assert_eq!(repo.meta(1)["guard_run"]["exit_code"], 7);
+}

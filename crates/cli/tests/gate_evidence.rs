@@ -18,15 +18,19 @@ const RIGHT: &str = "printf 'def add(a, b):\\n    return a + b\\n\\ndef sub(a, b
 fn python(verbose: bool) -> TestRepo {
     let mut repo = bare();
     repo.machine_toolchains();
-    repo.write(".gitignore", "__pycache__/\n");
-    repo.write("sums.py", SUMS);
-    repo.write("tests/__init__.py", "");
-    repo.write("tests/test_sums.py", TESTS);
+    write_python(&repo);
     repo.commit_all("Add the project");
     let mut guard = vec!["python3", "-m", "unittest"];
     guard.extend(verbose.then_some("-v"));
     begin(&mut repo, &guard);
     repo
+}
+
+fn write_python(repo: &TestRepo) {
+    repo.write(".gitignore", "__pycache__/\n");
+    repo.write("sums.py", SUMS);
+    repo.write("tests/__init__.py", "");
+    repo.write("tests/test_sums.py", TESTS);
 }
 
 fn begin(repo: &mut TestRepo, guard: &[&str]) {
@@ -165,4 +169,52 @@ fn a_guard_that_says_nothing_about_tests() {
     repo.runner(&["land"])
         .success()
         .says("the guard's report of tests is not understood");
+}
+
+/// Build outputs that are kept may tell a tool that there is nothing to do: judged once more, cold.
+#[test]
+fn kept_build_outputs_make_no_honest_change_red() {
+    let mut repo = bare();
+    repo.machine_toolchains();
+    write_python(&repo);
+    repo.write(
+        "Makefile",
+        "test: build/stamp\nbuild/stamp: sums.py\n\tpython3 -m unittest && mkdir -p build && touch build/stamp\n",
+    );
+    repo.write("sums.py", SUMS.replace("return 0", "return a - b"));
+    repo.write(".gitignore", "__pycache__/\nbuild/\n");
+    repo.commit_all("Build with make");
+    repo.config(|config| {
+        config.set("guard.keep", json!(["build"]));
+    });
+    begin(&mut repo, &["make", "test"]);
+    repo.agent(
+        "for leaf in a b c; do add_child root $leaf 1 $leaf; done; out decomposed 'in three'",
+    );
+    repo.runner(&["step"]).success();
+    for iter in 0..2 {
+        let report = step(&repo, &format!("echo {iter} > notes.txt"));
+        assert_eq!(report["passes"], true, "{report}");
+    }
+}
+
+/// A commit that was rewritten to name another guard than its own config proves nothing.
+#[test]
+fn a_proof_that_contradicts_its_config() {
+    let mut repo = bare();
+    repo.write("product", "right\n");
+    repo.commit_all("Add the project");
+    begin(&mut repo, &["grep", "-q", "right", "product"]);
+    assert_eq!(step(&repo, "echo x > notes.txt")["passes"], true);
+    repo.runner(&["verify", "root"]).success();
+    let message = repo.git(&["log", "-1", "--format=%B"]);
+    let forged = message.replace("[\"grep\",\"-q\",\"right\",\"product\"]", "[\"true\"]");
+    assert_ne!(message, forged);
+    repo.git(&["commit", "--quiet", "--amend", "-m", &forged]);
+    let run = repo.runner(&["verify", "root"]).code(1);
+    assert!(
+        run.stderr.contains("the config of the same commit"),
+        "{}",
+        run.describe()
+    );
 }

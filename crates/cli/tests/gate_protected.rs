@@ -100,7 +100,6 @@ fn make() {
         fix: "echo right > product",
         cheats: &[
             ("a GNUmakefile", "printf 'test:\\n' > GNUmakefile"),
-            ("a makefile", "printf 'test:\\n' > makefile"),
             ("the Makefile", "printf 'test:\\n' > Makefile"),
             ("what it includes", "printf 'test:\\n' > rules/test.mk"),
             (
@@ -174,6 +173,11 @@ fn unittest() {
                  && printf 'pass\\n' > unittest/__main__.py",
             ),
             (
+                "a link in the place of unittest",
+                "mkdir -p pkg && printf 'class TestCase:\\n    pass\\n' > pkg/__init__.py \
+                 && printf 'pass\\n' > pkg/__main__.py && ln -s pkg unittest",
+            ),
+            (
                 "a module that unittest needs",
                 "printf 'import os\\nos._exit(0)\\n' > argparse.py",
             ),
@@ -221,6 +225,11 @@ fn cargo() {
             (
                 "another name of the same",
                 "mkdir -p .cargo && printf '[target.\"cfg(all())\"]\\nrunner = \"true\"\\n' > .cargo/config",
+            ),
+            (
+                "a link to a folder with a runner of tests",
+                "rm -rf .cargo && mkdir -p dot && printf '[target.\"cfg(all())\"]\\nrunner = \"true\"\\n' > dot/config.toml \
+                 && ln -s dot .cargo",
             ),
             (
                 "tests that are not found",
@@ -305,6 +314,38 @@ fn several_programs() {
         ],
         honest: &[("another script", "echo > tools/other.sh")],
     });
+}
+
+/// All of it is put back at once, whatever the file has become.
+#[test]
+fn several_values_of_one_file() {
+    let mut repo = bare();
+    repo.write(
+        "package.json",
+        "{\"scripts\": {\"test\": \"x\"}, \"overrides\": {}}\n",
+    );
+    repo.commit_all("Add the project");
+    repo.config(|config| {
+        config
+            .set(
+                "guard.protected_values",
+                json!(["package.json:/scripts", "package.json:/overrides"]),
+            )
+            .set("max_attempts_default", 50);
+    });
+    repo.start_run(GOAL, &["false"]);
+    for text in [
+        "{\"scripts\": {}, \"overrides\": {\"a\": \"b\"}}",
+        "{broken",
+        "\\357\\273\\277{}",
+    ] {
+        let report = step(&repo, &format!("printf '{text}' > package.json"));
+        assert_eq!(report["class"], "agent_error", "{report}");
+        assert_eq!(
+            repo.git(&["show", "HEAD:package.json"]),
+            "{\"scripts\": {\"test\": \"x\"}, \"overrides\": {}}"
+        );
+    }
 }
 
 /// A guard that is not defined yet may be written once, and everybody is told.

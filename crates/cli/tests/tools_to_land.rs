@@ -49,9 +49,10 @@ fn pnpm() {
     expect_proposed(&value, "pnpm install --frozen-lockfile", "pnpm test");
 }
 
+/// Not under Landlock: it keeps its locks in /tmp itself, which is closed there.
 #[test]
-fn pnpm_under_landlock() {
-    from_init_to_land(locked_by(&PNPM, for_pnpm), Landlock, &[]);
+fn pnpm_without_a_sandbox() {
+    from_init_to_land(locked_by(&PNPM, for_pnpm), Off, &[]);
 }
 
 #[test]

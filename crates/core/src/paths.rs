@@ -242,9 +242,11 @@ impl DenyList {
     /// Compiles the globs, or names the first that cannot work.
     pub fn new<S: AsRef<str>>(patterns: &[S]) -> Result<DenyList, GlobError> {
         let patterns: Vec<String> = patterns.iter().map(|p| p.as_ref().to_owned()).collect();
+        // Small and capital letters are the same: a `.ENV` is as secret as a `.env`.
         let set = compile(&patterns, |pattern| {
+            let pattern = pattern.to_lowercase();
             if pattern.contains('/') {
-                pattern.to_owned()
+                pattern
             } else {
                 format!("**/{pattern}")
             }
@@ -255,13 +257,14 @@ impl DenyList {
     /// The first glob that forbids the path, unless its name says that it is only an
     /// example.
     pub fn denied_by<P: AsRef<[u8]> + ?Sized>(&self, path: &P) -> Option<&str> {
+        let path = path.as_ref().to_ascii_lowercase();
         let harmless = HARMLESS_ENDINGS
             .iter()
-            .any(|ending| path.as_ref().ends_with(ending.as_bytes()));
+            .any(|ending| path.ends_with(ending.as_bytes()));
         if harmless {
             return None;
         }
-        self.0.first_match(path)
+        self.0.first_match(&path)
     }
 }
 
@@ -452,6 +455,9 @@ mod tests {
             ("server.pem.example", None),
             ("certs/server.pem", Some("*.pem")),
             ("id_rsa", Some("id_rsa*")),
+            (".ENV", Some(".env*")),
+            ("x/Server.PEM", Some("*.pem")),
+            (".Env.Example", None),
             ("deploy/a.key", Some("deploy/*.key")),
             ("x/deploy/a.key", None),
             ("src/main.rs", None),

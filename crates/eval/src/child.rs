@@ -147,6 +147,7 @@ impl ChildContext<'_> {
             tmp: temp.path().to_owned(),
             tmp_seen_at: None,
             in_sight: Vec::new(),
+            hidden: Vec::new(),
         };
         let launcher: [OsString; 2] = ["/proc/self/exe".into(), "__landlock".into()];
         runner_sandbox::wrap(mechanism, &policy, &launcher, argv).map_err(refused)

@@ -13,7 +13,8 @@ pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsStrin
     let mut add = |words: &[&str]| argv.extend(words.iter().map(OsString::from));
     // The pid namespace ends with its first process, that one with `bwrap`, `bwrap` with whoever
     // started it.
-    add(&["--die-with-parent", "--unshare-pid"]);
+    // What System V and POSIX queues keep would outlive both.
+    add(&["--die-with-parent", "--unshare-pid", "--unshare-ipc"]);
     if let Some(kept) = kept_by_root {
         add(&["--cap-drop", "ALL"]);
         for name in kept {
@@ -37,15 +38,22 @@ pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsStrin
     argv
 }
 
+/// What a child sees of the file system beside the read-only root.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SandboxView<'a> {
+    pub(crate) mounts: &'a [BindMount],
+    pub(crate) lent: &'a [(PathBuf, PathBuf)],
+    pub(crate) hidden: &'a [PathBuf],
+}
+
 /// Adds the mounts, the working directory and the program.
 pub(crate) fn complete(
     argv: &mut Vec<OsString>,
-    mounts: &[BindMount],
-    lent: &[(PathBuf, PathBuf)],
+    shown: &SandboxView<'_>,
     project: &Path,
     program: &[OsString],
 ) {
-    for mount in mounts {
+    for mount in shown.mounts {
         let BindMount {
             source,
             path,
@@ -61,8 +69,11 @@ pub(crate) fn complete(
         };
         argv.extend([option.into(), source.into(), path.into()]);
     }
-    for (folder, place) in lent {
+    for (folder, place) in shown.lent {
         argv.extend(["--ro-bind-try".into(), folder.into(), place.into()]);
+    }
+    for folder in shown.hidden {
+        argv.extend(["--tmpfs".into(), folder.into()]);
     }
     argv.extend(["--chdir".into(), project.into(), "--".into()]);
     argv.extend(program.iter().cloned());
@@ -86,7 +97,7 @@ mod tests {
     fn ordinary_users_have_nothing_to_drop() {
         assert_eq!(
             line(&base(Path::new("/bin/bwrap"), None)),
-            "/bin/bwrap --die-with-parent --unshare-pid --ro-bind / / --dev /dev --proc /proc"
+            "/bin/bwrap --die-with-parent --unshare-pid --unshare-ipc --ro-bind / / --dev /dev --proc /proc"
         );
     }
 
@@ -94,7 +105,7 @@ mod tests {
     fn root_keeps_what_it_is_given() {
         assert_eq!(
             line(&base(Path::new("bwrap"), Some(&["CAP_KILL", "CAP_CHOWN"]))),
-            "bwrap --die-with-parent --unshare-pid --cap-drop ALL --cap-add CAP_KILL --cap-add CAP_CHOWN \
+            "bwrap --die-with-parent --unshare-pid --unshare-ipc --cap-drop ALL --cap-add CAP_KILL --cap-add CAP_CHOWN \
              --ro-bind / / --dev /dev --proc /proc --perms 1777 --tmpfs /dev/shm --ro-bind-try /proc/sys /proc/sys \
              --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger"
         );
@@ -119,13 +130,17 @@ mod tests {
         .collect();
         let mut argv = Vec::new();
         let program: Vec<OsString> = ["-x", "--", "y"].map(OsString::from).to_vec();
-        let lent = [("/o".into(), "/p/o".into())];
-        complete(&mut argv, &mounts, &lent, Path::new("/p"), &program);
+        let shown = SandboxView {
+            mounts: &mounts,
+            lent: &[("/o".into(), "/p/o".into())],
+            hidden: &["/h".into()],
+        };
+        complete(&mut argv, &shown, Path::new("/p"), &program);
         assert_eq!(
             line(&argv),
             "--dev-bind-try /dev/kvm /dev/kvm --bind-try /dev/shm /dev/shm --bind /p /p \
              --ro-bind-try /p/a b /p/a b --bind-try /t /t --bind-try /w/s /u --ro-bind-try /o /p/o \
-             --chdir /p -- -x -- y"
+             --tmpfs /h --chdir /p -- -x -- y"
         );
     }
 }

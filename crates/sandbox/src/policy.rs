@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::bubblewrap::SandboxView;
 use crate::layout::{self, BindMount, LayoutInput};
 use crate::mechanism::{Mechanism, SandboxRefusal};
 use crate::{bubblewrap, privileges};
@@ -31,6 +32,8 @@ pub struct WritePolicy {
     pub tmp_seen_at: Option<PathBuf>,
     /// What stays readable at the place that the temp folder hides.
     pub in_sight: Vec<PathBuf>,
+    /// Folders that the child sees empty (bubblewrap only).
+    pub hidden: Vec<PathBuf>,
 }
 
 /// A writable path that the child will not have.
@@ -57,6 +60,7 @@ pub struct MountPlan {
     seen: PathBuf,
     mounts: Vec<BindMount>,
     lent: Vec<(PathBuf, PathBuf)>,
+    hidden: Vec<PathBuf>,
     kept_by_root: Option<Vec<&'static str>>,
 }
 
@@ -126,7 +130,16 @@ impl WritePolicy {
             let rest = place.strip_prefix(&self.project).ok()?;
             Some((folder.canonicalize().ok()?, seen.join(rest)))
         });
+        // What is inside of another one is hidden with it.
+        let mut hidden: Vec<PathBuf> = Vec::new();
+        for folder in self.hidden.iter().filter_map(|it| it.canonicalize().ok()) {
+            let is_around = seen.starts_with(&folder);
+            if !is_around && !hidden.iter().any(|other| folder.starts_with(other)) {
+                hidden.push(folder);
+            }
+        }
         Ok(MountPlan {
+            hidden,
             left_out,
             unprotected,
             lent: lent.collect(),
@@ -241,7 +254,12 @@ impl MountPlan {
             }
             Mechanism::Bubblewrap { program } => {
                 let mut wrapped = bubblewrap::base(program, self.kept_by_root.as_deref());
-                bubblewrap::complete(&mut wrapped, &self.mounts, &self.lent, &self.seen, argv);
+                let shown = SandboxView {
+                    mounts: &self.mounts,
+                    lent: &self.lent,
+                    hidden: &self.hidden,
+                };
+                bubblewrap::complete(&mut wrapped, &shown, &self.seen, argv);
                 wrapped
             }
         }

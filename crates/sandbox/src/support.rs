@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::bubblewrap::SandboxView;
 use crate::{bubblewrap, landlock, privileges};
 
 /// How long the probe may take: it needs milliseconds.
@@ -86,7 +87,7 @@ fn try_out(program: &Path) -> Result<String, String> {
     let kept = privileges::kept_by_root();
     let mut argv = bubblewrap::base(program, kept.as_deref());
     let version: [OsString; 2] = [program.into(), "--version".into()];
-    bubblewrap::complete(&mut argv, &[], &[], Path::new("/"), &version);
+    bubblewrap::complete(&mut argv, &SandboxView::default(), Path::new("/"), &version);
     #[allow(clippy::disallowed_methods)] // A probe that ends by itself, and with this process.
     let mut cmd = Command::new(program);
     cmd.args(&argv[1..])

@@ -17,7 +17,8 @@ pub(super) fn read(text: &str) -> Option<ToolEvidence> {
         if let Some(all) = ran
             && let Some(others) = verdict_line(line)
         {
-            let rest = others.iter().map(|(_, number)| number).sum();
+            let rest = others.iter().map(|(_, number)| *number);
+            let rest = rest.fold(0, u64::saturating_add);
             evidence.count(TestOutcome::Passed, all.saturating_sub(rest));
             for (outcome, number) in others {
                 evidence.count(outcome, number);

@@ -67,6 +67,9 @@ pub(crate) struct Checkout {
     /// What nothing that runs in it may write to: the project that it was made of, and the
     /// folders around it.
     pub(crate) closed: Vec<PathBuf>,
+    /// What nothing that runs in it may look into, where that can be: workspaces and checkouts of
+    /// this and of other projects.
+    pub(crate) hidden: Vec<PathBuf>,
     seen_at: PathBuf,
     checkout_lock: CheckoutLock,
 }
@@ -181,6 +184,7 @@ impl CheckoutHome {
         let root = git.root();
         Ok(Checkout {
             closed: self.closed_for(git),
+            hidden: self.hidden(),
             session_lock: beside(&folder, SESSION),
             seen_at: root
                 .canonicalize()
@@ -189,6 +193,13 @@ impl CheckoutHome {
             project: Project::at(folder),
             checkout_lock,
         })
+    }
+
+    /// The home around a checkout, with those of other projects where they are all the runner's.
+    fn hidden(&self) -> Vec<PathBuf> {
+        let around = self.folder.parent();
+        let around = around.filter(|it| it.file_name() == Some(root::STATE_FOLDER.as_ref()));
+        vec![around.unwrap_or(&self.folder).to_owned()]
     }
 
     /// What nothing that runs in a checkout may write to: the project, and the home around the

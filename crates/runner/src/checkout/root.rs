@@ -25,7 +25,7 @@ const ID_LENGTH: usize = 32;
 /// The largest such file.
 const MAX_ID_BYTES: u64 = 64 << 10;
 /// Below the folder for the state of programs.
-const STATE_FOLDER: &str = "runner";
+pub(crate) const STATE_FOLDER: &str = "runner";
 
 /// The private folder of a project.
 #[derive(Clone, Debug)]

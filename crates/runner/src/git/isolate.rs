@@ -72,6 +72,10 @@ impl BorrowedRepo {
             b"[core]\n\trepositoryformatversion = 0\n\tbare = false\n".to_vec()
         };
         config.extend(b"[gc]\n\tauto = 0\n");
+        // Settings of the user's that would run programs of theirs, or keep a session from
+        // committing.
+        config.extend(b"[commit]\n\tgpgSign = false\n[tag]\n\tgpgSign = false\n");
+        config.extend(b"[core]\n\thooksPath = .git/hooks\n\tfsmonitor = false\n");
         config.extend(identity(listed));
         Ok(BorrowedRepo {
             objects: object_folders(project),

@@ -36,12 +36,15 @@ impl Git {
     /// The last parts of the names of all references in a folder such as `refs/tags/`; `None`:
     /// git must be asked.
     pub(crate) fn loose_names_in(&self, folder: &str) -> Option<Vec<String>> {
-        if !self.has_ref_files() || self.may_be_packed(folder.as_bytes()) {
+        if !self.has_ref_files() {
             return None;
         }
         let entries = match std::fs::read_dir(self.common_dir.join(folder)) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let is_packed = self.may_be_packed(folder.as_bytes());
+                return (!is_packed).then(Vec::new);
+            }
             Err(_) => return None,
         };
         let mut names = Vec::new();
@@ -52,6 +55,10 @@ impl Git {
                 self.loose_ref(&format!("{folder}{name}"))?;
                 names.push(name);
             }
+        }
+        // Looked at last: git packs references first, and removes their files then.
+        if self.may_be_packed(folder.as_bytes()) {
+            return None;
         }
         names.sort();
         Some(names)

@@ -1,6 +1,7 @@
 //! Running a guard again where it once passed.
 
 use runner_core::by_hand;
+use runner_core::config::Config;
 use runner_core::digest::sha256_hex;
 use runner_core::message;
 use runner_core::meta::GuardResult;
@@ -75,7 +76,20 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     })?;
     let proof = find_proof(&git, &run_id, node)?;
     let command = &proof.command;
-    let trial = trial::run_at_commit(&git, &proof.commit, command, &state.config, context)?;
+    let config = config_at(&git, &proof.commit, &state.config)?;
+    if config.guard.command != *command {
+        return Err(Error::new(
+            ErrorCode::Mismatch,
+            format!(
+                "the proof names the guard `{}`, but the config of the same commit {} says `{}`",
+                command.join(" "),
+                proof.commit.get(..12).unwrap_or(&proof.commit),
+                config.guard.command.join(" ")
+            ),
+        )
+        .hint("somebody rewrote the commit: it proves nothing"));
+    }
+    let trial = trial::run_at_commit(&git, &proof.commit, command, &config, context)?;
     let exit = match trial.end {
         TrialEnd::Exited(code) => Some(code),
         TrialEnd::TimedOut => None,
@@ -111,6 +125,22 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
         exit,
         output_tail: cut_front(&text, 4000).into_owned(),
     })
+}
+
+/// The config of a commit, in which the guard passed: its setup and its variables count, not those
+/// of today. What says how it is contained is the machine's.
+fn config_at(git: &Git, commit: &str, today: &Config) -> Result<Config> {
+    let bytes = git.proven_file_at(commit, paths::CONFIG)?;
+    let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
+    let mut config = Config::parse(&text).map_err(|_| {
+        Error::new(
+            ErrorCode::Mismatch,
+            format!("commit {commit} passed the node, but its config cannot be read"),
+        )
+    })?;
+    config.sandbox = today.sandbox.clone();
+    config.workspace.root = today.workspace.root.clone();
+    Ok(config)
 }
 
 /// The first green iteration of the run in whose tree the node has passed.

@@ -173,7 +173,8 @@ impl Containment {
 }
 
 /// What the command line and the environment of a child name: that stays in sight where the temp
-/// folder is replaced by a private one. With a program come the files that lie beside it.
+/// folder is replaced by a private one. With a program come the files that lie beside it, and with
+/// a folder of programs everything around it, because programs are links to elsewhere.
 fn named_paths(argv: &[OsString], env: &[(OsString, OsString)]) -> Vec<PathBuf> {
     let shared = std::env::temp_dir();
     let words = argv.iter().map(PathBuf::from);
@@ -182,7 +183,15 @@ fn named_paths(argv: &[OsString], env: &[(OsString, OsString)]) -> Vec<PathBuf> 
         _ => path,
     });
     let values = env.iter().filter(|(name, _)| name != "TMPDIR");
-    let listed = values.flat_map(|(_, value)| std::env::split_paths(value));
+    let listed = values.flat_map(|(name, value)| {
+        let is_path = name == "PATH";
+        let shared = shared.clone();
+        std::env::split_paths(value).map(move |path| {
+            let rest = path.strip_prefix(&shared).ok().filter(|_| is_path);
+            let first = rest.and_then(|rest| rest.components().next());
+            first.map_or(path.clone(), |first| shared.join(first))
+        })
+    });
     let mut paths: Vec<PathBuf> = beside
         .chain(listed)
         .filter(|path| path.starts_with(&shared) && *path != shared)
@@ -296,6 +305,7 @@ impl ContainmentInput<'_> {
             tmp: temp.path().to_owned(),
             tmp_seen_at: has_mounts.then(std::env::temp_dir),
             in_sight: named_paths(argv, self.env),
+            hidden: self.checkout.hidden.clone(),
         })
     }
 }

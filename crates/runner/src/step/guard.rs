@@ -199,6 +199,15 @@ pub(super) fn run_guard(
         Some(0) => EvidenceFindings::of(context, it, config, &output.tests())?,
         _ => EvidenceFindings::default(),
     };
+    if !evidence.gaps.is_empty() && kind == CheckoutKind::Warm {
+        // Build outputs that were kept may have told a tool that there is nothing to do.
+        let cold = CandidateTree {
+            completes: true,
+            cleaned: None,
+            ..candidate
+        };
+        return run_guard(context, it, None, state, containment, cold, deadline);
+    }
     if !evidence.gaps.is_empty() {
         log.extend_from_slice(evidence.words().as_bytes());
         child::replace_log(it, "guard.log", &log)?;

@@ -243,7 +243,11 @@ impl<'t> ProtectedFiles<'t> {
         ignored: &[PathBuf],
     ) -> Result<Vec<PathBuf>> {
         let mut found: BTreeSet<PathBuf> = BTreeSet::new();
-        for path in changed.iter().filter(|path| self.is_unknown(path)) {
+        let is_meant = |path: &&PathBuf| {
+            self.is_unknown(path)
+                || git.root().join(path).is_symlink() && self.may_lead_to_protected(path)
+        };
+        for path in changed.iter().filter(is_meant) {
             if !matches!(
                 FileImage::of(git.root(), path)?,
                 FileImage::Absent | FileImage::Other
@@ -256,6 +260,22 @@ impl<'t> ProtectedFiles<'t> {
             found.extend(now.difference(before).cloned());
         }
         Ok(found.into_iter().collect())
+    }
+
+    /// Whether a link at this path would bring files to where protected ones are looked for: it
+    /// stands for a folder that an entry names, or for a module without an ending.
+    fn may_lead_to_protected(&self, path: &Path) -> bool {
+        let Some(name) = path.to_str().filter(|_| self.entry(path).is_none()) else {
+            return false;
+        };
+        let inside = format!("{name}/");
+        let below = self.globs.patterns().iter().any(|pattern| {
+            let folder = paths::plain_prefix(pattern);
+            folder == name || folder.starts_with(&inside)
+        });
+        let as_folder = format!("{name}/__init__.py");
+        let mut folders = self.module_folders.iter();
+        below || folders.any(|folder| paths::is_python_module(as_folder.as_bytes(), folder))
     }
 
     /// Whether a protected entry means this path, and HEAD does not have it.
@@ -396,7 +416,9 @@ impl<'t> ProtectedFiles<'t> {
         quarantine: &Path,
     ) -> Result<()> {
         let mut batch = FileBatch::new();
-        for change in changes {
+        let mut restored = BTreeSet::new();
+        // Several values of one file may have changed.
+        for change in changes.iter().filter(|it| restored.insert(&it.path)) {
             let list = if change.protected {
                 &self.protected
             } else {

@@ -95,6 +95,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         tmp: std::env::temp_dir(),
         tmp_seen_at: None,
         in_sight: Vec::new(),
+        hidden: Vec::new(),
     };
     while let Some(arg) = args.next().filter(|arg| arg != "--") {
         let value = PathBuf::from(args.next().unwrap_or_default());
@@ -104,6 +105,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
             Some("--tmp") => policy.tmp = value,
             Some("--tmp-at") => policy.tmp_seen_at = Some(value),
             Some("--sight") => policy.in_sight.push(value),
+            Some("--hide") => policy.hidden.push(value),
             _ => return Err(io::Error::other("unknown option")),
         }
     }
@@ -142,6 +144,7 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         tmp: std::env::temp_dir(),
         tmp_seen_at: None,
         in_sight: Vec::new(),
+        hidden: Vec::new(),
     };
     let begun = Instant::now();
     let plan = plan(&policy)?;

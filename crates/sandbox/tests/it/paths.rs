@@ -192,6 +192,25 @@ fn a_temp_folder_of_its_own() {
     });
 }
 
+/// Folders that others work in are empty for a child.
+#[test]
+fn hidden_folders() {
+    each(|mut case| {
+        if !case.is_bubblewrap() {
+            // Landlock hides nothing.
+            return;
+        }
+        case.write("home/state/other/secret", "x");
+        case.option("--hide", &case.path("home/state"));
+        case.option("--hide", &case.path("home/state/other"));
+        case.option("--hide", &case.path("absent"));
+        check(&case);
+        case.works("test -d $HOME/state && test ! -e $HOME/state/other && test -e $HOME/file");
+        case.works("echo x > $HOME/state/mine; true");
+        assert!(!case.path("home/state/mine").exists(), "{case}");
+    });
+}
+
 /// A folder that is seen at another path, which it hides, with a folder lent to it.
 #[test]
 fn a_project_that_is_seen_elsewhere() {
@@ -206,6 +225,7 @@ fn a_project_that_is_seen_elsewhere() {
         tmp: case.path("tmp"),
         tmp_seen_at: None,
         in_sight: Vec::new(),
+        hidden: Vec::new(),
     };
     let plan = policy.plan().unwrap();
     let words = |mechanism: &Mechanism| {
@@ -250,6 +270,7 @@ fn planted_links_open_nothing() {
         tmp: case.path("tmp"),
         tmp_seen_at: None,
         in_sight: Vec::new(),
+        hidden: Vec::new(),
     };
     let plan = policy.plan().unwrap();
     let base = case.path("");
@@ -304,6 +325,7 @@ fn policies_that_cannot_be() {
         tmp: tmp.into(),
         tmp_seen_at: None,
         in_sight: Vec::new(),
+        hidden: Vec::new(),
     };
     let refusal = policy("/", "/").plan().unwrap_err();
     assert_eq!(
