@@ -139,7 +139,7 @@ fn config_at(git: &Git, commit: &str, today: &Config) -> Result<Config> {
         )
     })?;
     config.sandbox = today.sandbox.clone();
-    config.workspace.root = today.workspace.root.clone();
+    config.workspace.root.clone_from(&today.workspace.root);
     Ok(config)
 }
 
