@@ -502,6 +502,13 @@ fn files_that_are_meant_for_a_filter_are_listed() {
         repo.write(format!("secrets/{number}"), "x\n");
     }
     repo.write("a.bin", "x\n");
+    // An old file: git would look into one of this very moment again, through a Git LFS that is
+    // not here.
+    let file = std::fs::File::options()
+        .write(true)
+        .open(repo.path("a.bin"));
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    file.unwrap().set_modified(long_ago).unwrap();
     repo.commit_all("Secrets");
     repo.init_run(GOAL, &["true"]);
     let told = |repo: &TestRepo| {

@@ -146,11 +146,10 @@ fn a_folder_that_has_no_project_yet() {
     let mut repo = bare();
     repo.agent("out retry 'x'");
     let ui = Ui::start(&repo);
-    assert!(
-        ui.running
-            .stderr_so_far()
-            .contains("there is no project in")
-    );
+    eventually("the note", PATIENCE, || {
+        let said = ui.running.stderr_so_far();
+        said.contains("there is no project in")
+    });
     assert_eq!(ui.get("/api/run").0, 404);
     let events = ui.listen("/events");
     let mut seen = Vec::new();

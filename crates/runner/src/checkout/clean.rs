@@ -70,7 +70,7 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
     let base = project.as_ref().map_or(start, Project::root);
     let all = WorkspaceRoot::of_all_projects(&config, base)?;
     for folder in root::project_folders(&all) {
-        let busy = report.in_use.len();
+        let (busy, freed) = (report.in_use.len(), report.freed_bytes());
         let is_gone = root::project_is_gone(&folder);
         let living = match root::project_of(&folder) {
             Some(git) => living(&git).ok(),
@@ -78,7 +78,10 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
         };
         clean_home(&folder, living.as_deref(), options.dry_run, &mut report)?;
         if is_gone && report.in_use.len() == busy {
-            remove(&folder, options.dry_run, &mut report)?;
+            // What is in it was counted a moment ago, and only said to be removed.
+            let counted = report.freed_bytes() - freed;
+            let counted = if options.dry_run { counted } else { 0 };
+            remove(&folder, counted, options.dry_run, &mut report)?;
         }
     }
     Ok(report)
@@ -126,8 +129,14 @@ fn living(git: &Git) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn remove(folder: &Path, dry_run: bool, report: &mut WorkspaceCleanReport) -> Result<()> {
-    let bytes = files::folder_bytes(folder);
+/// Removes a folder, of which so many bytes are counted already.
+fn remove(
+    folder: &Path,
+    counted: u64,
+    dry_run: bool,
+    report: &mut WorkspaceCleanReport,
+) -> Result<()> {
+    let bytes = files::folder_bytes(folder).saturating_sub(counted);
     if !dry_run {
         files::remove_if_there(folder)?;
     }

@@ -76,20 +76,20 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     })?;
     let proof = find_proof(&git, &run_id, node)?;
     let command = &proof.command;
-    let config = config_at(&git, &proof.commit, &state.config)?;
-    if config.guard.command != *command {
+    let recorded = guard_at(&git, &proof.commit)?;
+    if recorded != *command {
         return Err(Error::new(
             ErrorCode::Mismatch,
             format!(
                 "the proof names the guard `{}`, but the config of the same commit {} says `{}`",
                 command.join(" "),
                 proof.commit.get(..12).unwrap_or(&proof.commit),
-                config.guard.command.join(" ")
+                recorded.join(" ")
             ),
         )
         .hint("somebody rewrote the commit: it proves nothing"));
     }
-    let trial = trial::run_at_commit(&git, &proof.commit, command, &config, context)?;
+    let trial = trial::run_at_commit(&git, &proof.commit, command, &state.config, context)?;
     let exit = match trial.end {
         TrialEnd::Exited(code) => Some(code),
         TrialEnd::TimedOut => None,
@@ -127,20 +127,17 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     })
 }
 
-/// The config of a commit, in which the guard passed: its setup and its variables count, not those
-/// of today. What says how it is contained is the machine's.
-fn config_at(git: &Git, commit: &str, today: &Config) -> Result<Config> {
+/// The guard by the config of a commit.
+fn guard_at(git: &Git, commit: &str) -> Result<Vec<String>> {
     let bytes = git.proven_file_at(commit, paths::CONFIG)?;
     let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
-    let mut config = Config::parse(&text).map_err(|_| {
+    let config = Config::parse(&text).map_err(|_| {
         Error::new(
             ErrorCode::Mismatch,
             format!("commit {commit} passed the node, but its config cannot be read"),
         )
     })?;
-    config.sandbox = today.sandbox.clone();
-    config.workspace.root.clone_from(&today.workspace.root);
-    Ok(config)
+    Ok(config.guard.command)
 }
 
 /// The first green iteration of the run in whose tree the node has passed.

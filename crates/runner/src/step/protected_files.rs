@@ -265,7 +265,9 @@ impl<'t> ProtectedFiles<'t> {
     /// Whether a link at this path would bring files to where protected ones are looked for: it
     /// stands for a folder that an entry names, or for a module without an ending.
     fn may_lead_to_protected(&self, path: &Path) -> bool {
-        let Some(name) = path.to_str().filter(|_| self.entry(path).is_none()) else {
+        // Where HEAD has something, that is compared by itself.
+        let is_new = self.entry(path).is_none() && !self.folders.contains(path);
+        let Some(name) = path.to_str().filter(|_| is_new) else {
             return false;
         };
         let inside = format!("{name}/");
