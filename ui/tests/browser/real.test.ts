@@ -187,6 +187,8 @@ describe.skipIf(RUNNER_BIN === null)('beside a real run', () => {
     for (let size = 0; size < 100 * 1024 * 1024; size += block.length) appendFileSync(log, block);
     appendFileSync(log, 'the very last line\n');
     writeFileSync(join(project.dir, '.runner/state/tree.json'), JSON.stringify(huge(0).tree));
+    // What no commit has is not the run's.
+    project.git('commit', '--quiet', '--all', '--message', 'A larger plan');
 
     const { url } = await project.serve();
     await page.goto(url);
