@@ -147,39 +147,46 @@ pub(crate) fn writable_roots(mounts: &[BindMount]) -> Vec<&Path> {
 mod tests {
     use super::*;
 
-    /// `paths` and `expected` are words: `-` before a path makes it read-only.
+    /// The paths among words; `-` before one makes it read-only.
+    fn pick(text: &str, read_only: bool) -> Vec<PathBuf> {
+        text.split_whitespace()
+            .filter(|word| word.starts_with('-') == read_only)
+            .map(|word| PathBuf::from(word.trim_start_matches('-')))
+            .collect()
+    }
+
+    /// Mounts as such words, with what comes from elsewhere.
+    fn shown(mounts: &[BindMount]) -> String {
+        let words = mounts.iter().map(|mount| {
+            let mark = match mount.access {
+                SandboxAccess::ReadOnly => "-",
+                SandboxAccess::Writable => "",
+            };
+            let source = if mount.source == mount.path {
+                String::new()
+            } else {
+                format!("={}", mount.source.display())
+            };
+            format!("{mark}{}{source}", mount.path.display())
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// `paths` and `expected` are words.
     fn check(project: &str, paths: &str, expected: &str, roots: &str) {
-        let pick = |read_only: bool| -> Vec<PathBuf> {
-            paths
-                .split_whitespace()
-                .filter(|word| word.starts_with('-') == read_only)
-                .map(|word| PathBuf::from(word.trim_start_matches('-')))
-                .collect()
-        };
         let mounts = layout(&LayoutInput {
             project: Path::new(project),
-            writable: &pick(false),
-            read_only: &pick(true),
+            writable: &pick(paths, false),
+            read_only: &pick(paths, true),
             temp: None,
             in_sight: &[],
         });
-        let shown: Vec<String> = mounts
-            .iter()
-            .map(|mount| {
-                let mark = if mount.access == SandboxAccess::ReadOnly {
-                    "-"
-                } else {
-                    ""
-                };
-                format!("{mark}{}", mount.path.display())
-            })
-            .collect();
-        assert_eq!(shown.join(" "), expected, "{project}: {paths}");
-        let shown: Vec<_> = writable_roots(&mounts)
+        assert_eq!(shown(&mounts), expected, "{project}: {paths}");
+        let found: Vec<_> = writable_roots(&mounts)
             .into_iter()
             .map(|root| root.display().to_string())
             .collect();
-        assert_eq!(shown.join(" "), roots, "{project}: {paths}");
+        assert_eq!(found.join(" "), roots, "{project}: {paths}");
         assert!(mounts.is_sorted_by_key(|mount| &mount.path), "{paths}");
     }
 
@@ -246,14 +253,9 @@ mod tests {
             "/m/.git /w/p",
         );
     }
+
     /// The temp folder `/w` is mounted at `/t`; `expected` tells what comes from elsewhere.
     fn check_temp(project: &str, paths: &str, in_sight: &str, expected: &str) {
-        let pick = |text: &str, read_only: bool| -> Vec<PathBuf> {
-            text.split_whitespace()
-                .filter(|word| word.starts_with('-') == read_only)
-                .map(|word| PathBuf::from(word.trim_start_matches('-')))
-                .collect()
-        };
         let mounts = layout(&LayoutInput {
             project: Path::new(project),
             writable: &pick(paths, false),
@@ -261,22 +263,7 @@ mod tests {
             temp: Some((Path::new("/w"), Path::new("/t"))),
             in_sight: &pick(in_sight, false),
         });
-        let shown: Vec<String> = mounts
-            .iter()
-            .map(|mount| {
-                let mark = match mount.access {
-                    SandboxAccess::ReadOnly => "-",
-                    SandboxAccess::Writable => "",
-                };
-                let source = if mount.source == mount.path {
-                    String::new()
-                } else {
-                    format!("={}", mount.source.display())
-                };
-                format!("{mark}{}{source}", mount.path.display())
-            })
-            .collect();
-        assert_eq!(shown.join(" "), expected, "{project}: {paths}");
+        assert_eq!(shown(&mounts), expected, "{project}: {paths}");
     }
 
     #[test]

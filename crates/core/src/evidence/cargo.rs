@@ -77,13 +77,8 @@ mod tests {
                     test src/lib.rs - add (line 9) ... ok\n\n\
                     test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s\n";
         let found = read(text).unwrap();
-        let names: Vec<(&str, TestOutcome)> = found
-            .tests
-            .iter()
-            .map(|(name, outcome)| (name.as_str(), *outcome))
-            .collect();
         assert_eq!(
-            names,
+            found.listed(),
             [
                 ("it tests::adds", TestOutcome::Passed),
                 ("sums src/lib.rs - add", TestOutcome::Passed),

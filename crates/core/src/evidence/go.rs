@@ -111,16 +111,7 @@ mod tests {
 
     fn check(text: &str, expected: &[&str]) {
         let found = read(text).unwrap();
-        let names: Vec<String> = found
-            .tests
-            .iter()
-            .map(|(name, outcome)| match outcome {
-                TestOutcome::Passed => name.clone(),
-                TestOutcome::Skipped => format!("~{name}"),
-                TestOutcome::Failed => format!("!{name}"),
-            })
-            .collect();
-        assert_eq!(names, expected, "{text}");
+        assert_eq!(found.marked(), expected, "{text}");
     }
 
     #[test]

@@ -148,17 +148,6 @@ fn vitest_line(line: &str) -> Option<(String, TestOutcome)> {
 mod tests {
     use super::*;
 
-    fn shown(found: &ToolEvidence) -> Vec<String> {
-        let tests = found.tests.iter();
-        tests
-            .map(|(name, outcome)| match outcome {
-                TestOutcome::Passed => name.clone(),
-                TestOutcome::Skipped => format!("~{name}"),
-                TestOutcome::Failed => format!("!{name}"),
-            })
-            .collect()
-    }
-
     #[test]
     fn jest() {
         let text = "> test\n> jest\n\nPASS tests/sums.test.js\nFAIL unit tests/other.test.ts (5.1 s)\n  \
@@ -167,7 +156,7 @@ mod tests {
                     Tests:       1 failed, 1 skipped, 3 passed, 5 total\nTime: 1 s\n";
         let found = read_jest(text).unwrap();
         assert_eq!(
-            shown(&found),
+            found.marked(),
             ["!tests/other.test.ts", "tests/sums.test.js"]
         );
         assert_eq!((found.passed, found.failed, found.skipped), (3, 1, 1));
@@ -179,7 +168,7 @@ mod tests {
                     ○ skipped later\n  ✓ outside\n\nTests:       1 skipped, 3 passed, 4 total\n";
         let found = read_jest(text).unwrap();
         assert_eq!(
-            shown(&found),
+            found.marked(),
             [
                 "tests/sums.test.js",
                 "tests/sums.test.js > outside",
@@ -199,7 +188,7 @@ mod tests {
                     Tests  1 failed | 5 passed | 1 skipped (7)\n   Start at  10:00:00\n";
         let found = read_vitest(text).unwrap();
         assert_eq!(
-            shown(&found),
+            found.marked(),
             [
                 "!other > broken",
                 "~tests/later.test.ts",
@@ -213,7 +202,7 @@ mod tests {
                     Tests  2 passed (2)\n";
         let found = read_vitest(text).unwrap();
         assert_eq!(
-            shown(&found),
+            found.marked(),
             [
                 "tests/sums.test.ts > sums > adds",
                 "tests/sums.test.ts > sums > twice"

@@ -99,6 +99,29 @@ pub struct ToolEvidence {
     repeats: BTreeMap<String, u64>,
 }
 
+#[cfg(test)]
+impl ToolEvidence {
+    /// The tests with their outcomes.
+    fn listed(&self) -> Vec<(&str, TestOutcome)> {
+        let tests = self.tests.iter();
+        tests
+            .map(|(name, outcome)| (name.as_str(), *outcome))
+            .collect()
+    }
+
+    /// The same in words: `~` before one that was skipped, `!` before one that failed.
+    fn marked(&self) -> Vec<String> {
+        let tests = self.tests.iter();
+        tests
+            .map(|(name, outcome)| match outcome {
+                TestOutcome::Passed => name.clone(),
+                TestOutcome::Skipped => format!("~{name}"),
+                TestOutcome::Failed => format!("!{name}"),
+            })
+            .collect()
+    }
+}
+
 impl ToolEvidence {
     /// Notes a test. The second of the same name gets a number.
     fn note(&mut self, name: &str, outcome: TestOutcome) {

@@ -89,13 +89,6 @@ fn verbose_line(line: &str) -> Option<(&str, TestOutcome)> {
 mod tests {
     use super::*;
 
-    fn names(found: &ToolEvidence) -> Vec<(&str, TestOutcome)> {
-        let tests = found.tests.iter();
-        tests
-            .map(|(name, outcome)| (name.as_str(), *outcome))
-            .collect()
-    }
-
     #[test]
     fn the_short_summary() {
         let text = "============ test session starts ============\ncollected 4 items\n\n\
@@ -108,7 +101,7 @@ mod tests {
                     ====== 1 failed, 1 passed, 1 skipped, 1 xfailed in 0.02s ======\n";
         let found = read(text).unwrap();
         assert_eq!(
-            names(&found),
+            found.listed(),
             [
                 ("tests/test_sums.py::test_adds[1 - 2]", TestOutcome::Passed),
                 ("tests/test_sums.py::test_broken", TestOutcome::Failed),
@@ -125,7 +118,7 @@ mod tests {
                     ===== 1 passed, 1 skipped in 0.01s =====\n";
         let found = read(text).unwrap();
         assert_eq!(
-            names(&found),
+            found.listed(),
             [
                 ("tests/test_sums.py::Case::test_b", TestOutcome::Skipped),
                 ("tests/test_sums.py::test_adds", TestOutcome::Passed),

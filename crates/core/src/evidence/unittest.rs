@@ -115,13 +115,8 @@ mod tests {
                     ======\nFAIL: test_broken (tests.test_sums.Sums.test_broken)\n------\n\
                     Ran 4 tests in 0.001s\n\nFAILED (failures=1, skipped=1)\n";
         let found = read(text).unwrap();
-        let names: Vec<(&str, TestOutcome)> = found
-            .tests
-            .iter()
-            .map(|(name, outcome)| (name.as_str(), *outcome))
-            .collect();
         assert_eq!(
-            names,
+            found.listed(),
             [
                 ("tests.test_sums.Sums.test_adds", TestOutcome::Passed),
                 ("tests.test_sums.Sums.test_broken", TestOutcome::Failed),

@@ -148,19 +148,19 @@ fn node_tests(root: &Path) -> Option<&'static str> {
     })
 }
 
+/// Files of which a Python project has one.
+pub(super) const PYTHON_PROJECT: [&str; 7] = [
+    "pyproject.toml",
+    "setup.cfg",
+    "setup.py",
+    "requirements.txt",
+    "Pipfile",
+    "pytest.ini",
+    "tox.ini",
+];
+
 fn python(root: &Path) -> Option<(&'static str, String)> {
-    let project = has(
-        root,
-        &[
-            "pyproject.toml",
-            "setup.cfg",
-            "setup.py",
-            "requirements.txt",
-            "Pipfile",
-            "pytest.ini",
-            "tox.ini",
-        ],
-    )?;
+    let project = has(root, &PYTHON_PROJECT)?;
     let says_pytest =
         |name: &&str| fs::read_to_string(root.join(name)).is_ok_and(|text| text.contains("pytest"));
     let pytest = ["pytest.ini", "conftest.py", "tests/conftest.py"]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::detect::has;
+use super::detect::{PYTHON_PROJECT, has};
 
 /// Tests, and files where they can be switched off: agents write them, and people want to know.
 pub(super) fn watched(root: &Path) -> Vec<String> {
@@ -22,15 +22,7 @@ pub(super) fn watched(root: &Path) -> Vec<String> {
             ],
         ),
         (
-            &[
-                "pyproject.toml",
-                "setup.cfg",
-                "setup.py",
-                "requirements.txt",
-                "Pipfile",
-                "pytest.ini",
-                "tox.ini",
-            ],
+            &PYTHON_PROJECT,
             &[
                 "tests/**",
                 "test/**",

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use runner_core::evidence::TestEvidence;
+use runner_core::evidence::{TestEvidence, compare};
 use runner_core::paths::{self, GlobList};
 
 use super::{Lander, note, work_tree};
@@ -95,8 +95,9 @@ impl Lander<'_> {
         let Some((_, base)) = BranchRecord::read(self.git, &self.run.run_id)?.base else {
             return Ok(());
         };
-        let known = BaseEvidence::at(self.git, &self.work.config, &base)?;
-        let (gaps, difference) = known.compare(tests);
+        let known = BaseEvidence::at(self.git, &self.work.config, &base)?.read();
+        let known = known.unwrap_or_default();
+        let (gaps, difference) = compare(&known, tests);
         if let Some(gap) = gaps.first() {
             return Err(Error::new(
                 ErrorCode::GuardFailed,
@@ -126,7 +127,7 @@ impl Lander<'_> {
             );
             note(context, &text);
         }
-        if known.read().is_none_or(|tests| tests.is_empty()) {
+        if known.is_empty() {
             note(
                 context,
                 "the guard's report of tests is not understood: its exit code alone says that they ran",
