@@ -38,7 +38,16 @@ impl FileBatch {
 
     /// Adds a file with this content and mode.
     pub(crate) fn write_mode(&mut self, target: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let temp = temp_path(target);
+        self.write_by_way_of(temp_path(target), target, bytes, mode)
+    }
+
+    fn write_by_way_of(
+        &mut self,
+        temp: PathBuf,
+        target: &Path,
+        bytes: &[u8],
+        mode: u32,
+    ) -> io::Result<()> {
         fault::point("write")?;
         remove_if_there(&temp)?;
         let mut file = OpenOptions::new()
@@ -94,6 +103,13 @@ impl FileBatch {
 pub fn write_whole(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut batch = FileBatch::new();
     batch.write(target, bytes)?;
+    batch.commit()
+}
+
+/// One file, whole, where other processes may be writing the same one: the last one stays.
+pub fn write_shared(target: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut batch = FileBatch::new();
+    batch.write_by_way_of(own_temp_path(target), target, bytes, 0o644)?;
     batch.commit()
 }
 
@@ -385,6 +401,25 @@ fn temp_path(target: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_may_write_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        std::thread::scope(|scope| {
+            for name in ["first", "second", "third"] {
+                let target = &target;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        write_shared(target, name.as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        let left = fs::read_to_string(&target).unwrap();
+        assert!(["first", "second", "third"].contains(&left.as_str()));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_batch_replaces_links_and_leaves_no_temporary_files() {

@@ -121,7 +121,7 @@ impl BaseCache {
         };
         // Plain values: there is nothing that could fail.
         let text = serde_json::to_vec(&cached).unwrap_or_default();
-        files::write_whole(&self.path(key), &text)?;
+        files::write_shared(&self.path(key), &text)?;
         self.forget_old(now);
         Ok(())
     }

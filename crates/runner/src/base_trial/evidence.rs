@@ -49,7 +49,7 @@ impl BaseEvidence {
         }
         // Names and numbers: there is nothing that could fail.
         let bytes = serde_json::to_vec(tests).unwrap_or_default();
-        Ok(files::write_whole(&self.path, &bytes)?)
+        Ok(files::write_shared(&self.path, &bytes)?)
     }
 
     /// Compares a report with that of the base; nothing is missing where that is unknown.

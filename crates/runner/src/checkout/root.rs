@@ -230,7 +230,7 @@ fn is_of_another(known: &ProjectIdentity, here: &Path, all: &Path) -> bool {
 fn write_identity(path: &Path, identity: &ProjectIdentity) -> Result<()> {
     // Text and a path as bytes: there is nothing that could fail.
     let text = serde_json::to_vec(identity).unwrap_or_default();
-    Ok(files::write_whole(path, &text)?)
+    Ok(files::write_shared(path, &text)?)
 }
 
 /// What lies there, if it is a name that could have been written here.

@@ -151,6 +151,12 @@ impl FleetRepo {
         Ok(report)
     }
 
+    /// Whether a task run has been given the commit that it begins from.
+    pub fn has_begun(&self, run_id: &str) -> bool {
+        let folders = self.home().names_in(WORKTREES);
+        folders.iter().any(|it| token_of(it, run_id).is_some())
+    }
+
     /// The folders of a task run that has ended.
     pub(crate) fn remove_places(&self, name: &TaskRunName, cancel: &Cancel) -> Result<()> {
         let home = self.private_home()?;

@@ -4,16 +4,17 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::script::{CONFLICT, KILLED, parts, plan, tool};
+use super::check::git;
+use super::script::{CONFLICT, KILLED, SIGN, parts, plan, tool};
 
 /// How long the session lasts that is to be killed; long enough for somebody to do it.
 const LONG: Duration = Duration::from_secs(60);
-/// How long the session lasts during which the user writes to the same file.
-const WHILE: Duration = Duration::from_secs(4);
+/// How often a session looks whether the user has committed.
+const LOOK: Duration = Duration::from_millis(100);
 /// What the provider says; the quota is there again soon.
 const QUOTA: &str = "You've hit your usage limit. Try again in 5 seconds.";
 
@@ -99,7 +100,7 @@ impl DemoSession {
                 tool(name, true)
             }
             CONFLICT if place == 1 => {
-                std::thread::sleep(WHILE);
+                self.wait_for_the_user();
                 tool(name, false)
             }
             "count" => tool(name, number > 1),
@@ -116,6 +117,24 @@ impl DemoSession {
             _ => format!("Wrote {}.", files[0].0),
         };
         Some(json!({"status": "done", "summary": summary}))
+    }
+
+    /// Lasts until the user has committed to the same file.
+    fn wait_for_the_user(&self) {
+        let file = std::env::temp_dir().join("sign");
+        let path = file.display().to_string();
+        let sign = std::fs::write(&file, SIGN)
+            .ok()
+            .and_then(|()| git(&self.project, &["hash-object", &path]).ok());
+        let Some(sign) = sign else {
+            return;
+        };
+        let until = Instant::now() + LONG;
+        while git(&self.project, &["cat-file", "-e", sign.trim()]).is_err()
+            && Instant::now() < until
+        {
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// First with a bug, then, when the guard has spoken, without it.

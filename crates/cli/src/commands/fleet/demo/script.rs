@@ -30,6 +30,11 @@ exit $status
 /// What \"the user\" commits while the fleet works on the same file.
 pub(super) const BY_HAND: &str = "#!/bin/sh\n# Sorts lines; written by hand.\nLC_ALL=C sort\n";
 
+/// An object that the project has as soon as the user has committed.
+pub(super) const SIGN: &str = "the user has committed\n";
+/// The file that it is made of.
+pub(super) const SIGN_FILE: &str = ".runner/fleet/committed";
+
 /// Whose worker is killed.
 pub(super) const KILLED: &str = "reverse";
 /// Where the user writes, too.
