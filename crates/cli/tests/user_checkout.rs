@@ -6,6 +6,7 @@
 mod scenario;
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use runner_testkit::{TestRepo, eventually};
@@ -251,4 +252,46 @@ fn a_run_of_an_earlier_version_goes_on() {
     assert_eq!(repo.read("half.txt"), "half\n");
     assert_eq!(repo.node("b")["passes"], true);
     assert!(repo.run_dir().join("3.stale-1/journal.jsonl").is_file());
+}
+
+/// Whoever cleans the repository up all the time takes nothing away: neither from the run, nor from
+/// what it commits, nor from a landing.
+#[test]
+fn a_clean_up_at_any_moment_takes_nothing_away() {
+    let leaves: Vec<String> = (1..=12).map(|n| format!("leaf{n:02}")).collect();
+    let names: Vec<&str> = leaves.iter().map(String::as_str).collect();
+    let mut repo = bare();
+    repo.commit_all("Mine");
+    repo.start_run(
+        GOAL,
+        &["sh", "-c", "git rev-parse HEAD && git status --short"],
+    );
+    plan(&repo, &names);
+    repo.agent("echo \"$RUNNER_NODE_ID\" > \"$RUNNER_NODE_ID.txt\"; out done x");
+    let stop = AtomicBool::new(false);
+    let times = std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| {
+            let mut times = 0;
+            while !stop.load(Ordering::SeqCst) {
+                repo.git(&["reflog", "expire", "--expire=now", "--all"]);
+                repo.git(&["gc", "-q", "--prune=now"]);
+                times += 1;
+            }
+            times
+        });
+        let ended = [repo.runner(&["loop"]), repo.runner(&["land"])];
+        stop.store(true, Ordering::SeqCst);
+        for run in ended {
+            run.success();
+        }
+        cleaner.join().unwrap()
+    });
+    assert!(times > 2, "{times} clean-ups");
+    repo.git(&["fsck", "--strict", "--no-dangling"]);
+    for name in names {
+        assert_eq!(repo.git(&["show", &format!("main:{name}.txt")]), name);
+    }
+    repo.git(&["gc", "-q", "--prune=now"]);
+    let packs = repo.git(&["count-objects", "-v"]);
+    assert!(packs.contains("packs: 1\n"), "{packs}");
 }

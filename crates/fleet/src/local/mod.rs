@@ -242,6 +242,7 @@ impl Workspaces for LocalWorkspaces {
                 base: &base,
                 result: &result,
                 message: &message.text(),
+                run_id: &run_id,
             })?;
             Ok(match merged {
                 ResultMergeOutcome::Commit(commit) => TaskMergeOutcome::Commit(commit),

@@ -11,7 +11,9 @@ use super::beside;
 use crate::error::{ErrorCode, Result};
 use crate::fault;
 use crate::files;
-use crate::git::{BorrowedRepo, Git, GitStatus, PendingProof, PendingWrite};
+use crate::git::{
+    BorrowedRepo, Git, GitStatus, PendingProof, PendingWrite, join_nul, split_nul, to_path,
+};
 use crate::step::file_image;
 
 /// The ending of the git folder beside such a folder.
@@ -177,8 +179,47 @@ impl IndexedTree {
 
     /// The tree of what is in the index.
     pub(crate) fn write_tree(&self) -> Result<String> {
-        let tree = self.git.write(&["write-tree"])?;
+        let write = || self.git.write(&["write-tree"]);
+        let tree = match write() {
+            Err(error) if error.code == ErrorCode::Git && self.take_missing()? => write()?,
+            tree => tree?,
+        };
         Ok(String::from_utf8_lossy(tree.trim_ascii_end()).into_owned())
+    }
+
+    /// Takes files again that are in the index and whose content is in the repository no more: it
+    /// had been there by chance, with nothing that led to it. Whether there were any.
+    fn take_missing(&self) -> Result<bool> {
+        let listed = self.git.read(&["ls-files", "--stage", "-z"])?;
+        let mut entries: Vec<(PathBuf, String)> = Vec::new();
+        for record in split_nul(&listed) {
+            // "100644 0123… 0\tpath"
+            let text = String::from_utf8_lossy(record);
+            let name = text.split(' ').nth(1).unwrap_or_default().to_owned();
+            let tab = record.iter().position(|byte| *byte == b'\t');
+            if let Some(tab) = tab.filter(|_| !text.starts_with("160000 ")) {
+                entries.push((to_path(&record[tab + 1..]), name));
+            }
+        }
+        let names: Vec<&str> = entries.iter().map(|(_, name)| name.as_str()).collect();
+        let asked = names.join("\n");
+        let check = ["cat-file", "--batch-check"];
+        let answer = self.git.ask_with(&check, asked.as_bytes())?;
+        let answer = answer.unwrap_or_default();
+        let missing: BTreeSet<PathBuf> = String::from_utf8_lossy(&answer)
+            .lines()
+            .zip(&entries)
+            .filter(|(said, _)| said.ends_with(" missing"))
+            .map(|(_, (path, _))| path.clone())
+            .collect();
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        // Git reads only files that it does not know.
+        let args = ["update-index", "--force-remove", "-z", "--stdin"];
+        self.git.write_with(&args, Some(&join_nul(&missing)), &[])?;
+        self.take(&missing)?;
+        Ok(true)
     }
 
     /// Makes these paths what the index has, or nothing where it has none.

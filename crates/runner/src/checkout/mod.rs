@@ -48,6 +48,9 @@ pub(crate) const SESSION: &str = "session";
 /// The ending of the folder that keeps what setup made.
 pub(crate) const MADE: &str = "made";
 
+/// The ending of the folder with objects of a run that nothing leads to yet.
+pub(crate) const OBJECTS: &str = "objects";
+
 /// The folder of clean checkouts below a home.
 pub(crate) const CHECKOUTS: &str = "checkouts";
 
@@ -278,6 +281,7 @@ impl CheckoutHome {
             checkout_lock.folder.clone(),
             beside(&checkout_lock.folder, INDEX),
             beside(&checkout_lock.folder, MADE),
+            beside(&checkout_lock.folder, OBJECTS),
         ] {
             file_image::remove_closed(&folder)?;
         }
@@ -352,7 +356,7 @@ impl CheckoutHome {
             .map(|name| {
                 let ending = name.rsplit_once('.');
                 match ending {
-                    Some((folder, LOCK | SESSION | INDEX | MADE)) => folder.to_owned(),
+                    Some((folder, LOCK | SESSION | INDEX | MADE | OBJECTS)) => folder.to_owned(),
                     _ => name,
                 }
             })

@@ -12,7 +12,7 @@ use runner_core::paths;
 use runner_exec::Cancel;
 
 use super::indexed_tree::KeptFiles;
-use super::{Checkout, CheckoutHome, CleanCheckout, VERDICTS, WORKSPACES};
+use super::{Checkout, CheckoutHome, CleanCheckout, OBJECTS, VERDICTS, WORKSPACES, beside};
 use crate::error::Result;
 use crate::files;
 use crate::git::{BorrowedRepo, Git, PendingStatus};
@@ -109,7 +109,8 @@ impl RunPlaces {
         run_id: &str,
         commit: &str,
     ) -> Result<CleanCheckout> {
-        let (home, _) = self.home(git, run_id, commit)?;
+        let (home, name) = self.home(git, run_id, commit)?;
+        self.hold_new_objects(git, &home, &name)?;
         home.clean_checkout(&self.user_project(git), self.source(git)?, commit)
     }
 
@@ -118,6 +119,8 @@ impl RunPlaces {
         self.workspaces.borrow_mut().remove(run_id);
         self.verdicts.borrow_mut().remove(run_id);
         let (home, name) = self.home(git, run_id, tip)?;
+        git.forget_new_objects();
+        *self.source.borrow_mut() = None;
         for kind in [WORKSPACES, VERDICTS] {
             home.remove_checkout((kind, &name), &Cancel::new()?, LIMIT)?;
         }
@@ -176,11 +179,23 @@ impl RunPlaces {
 
     fn open(&self, git: &Git, kind: &str, run_id: &str, tip: &str) -> Result<Checkout> {
         let (home, name) = self.home(git, run_id, tip)?;
+        self.hold_new_objects(git, &home, &name)?;
         // A fleet's task run is not seen where it lies, but where its project does.
         let seen = self.given.as_ref().map_or(git, |given| &given.project);
         let mut checkout = home.open(seen, (kind, &name), self.source(git)?)?;
         checkout.closed.push(git.root().to_owned());
         Ok(checkout)
+    }
+
+    /// Candidates are written to a folder that lives as long as the workspace: the index over that
+    /// leads to them.
+    fn hold_new_objects(&self, git: &Git, home: &CheckoutHome, name: &str) -> Result<()> {
+        let folder = beside(&home.checkout_folder(WORKSPACES, name), OBJECTS);
+        if git.hold_new_objects(&folder)? {
+            // What was looked at before does not know of it.
+            *self.source.borrow_mut() = None;
+        }
+        Ok(())
     }
 
     fn home(&self, git: &Git, run_id: &str, tip: &str) -> Result<(CheckoutHome, String)> {

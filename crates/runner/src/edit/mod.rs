@@ -183,6 +183,7 @@ impl LockedProject {
         let Some((run_id, tip)) = &self.run else {
             return Err(step::identity_error("no run has been started here"));
         };
+        let _held = self.git.hold_new_objects_for_now()?;
         let tree = self.git.tree_with_files(tip, &[(path, Some(bytes))])?;
         let (identity, commit) = self.git.commit_tree(&tree, &[tip], message)?;
         if identity == GitIdentity::Runner {

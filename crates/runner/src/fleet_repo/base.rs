@@ -194,6 +194,7 @@ impl FleetRepo {
     /// they do not fit, if so. No file: they have no commit in common.
     fn with_users_commits(&self) -> Result<(String, Option<Vec<String>>)> {
         let target = self.target()?;
+        let _held = self.git.hold_new_objects_for_now()?;
         for _ in 0..TRIES {
             let ours = self.tip(&target)?;
             let theirs = self.tip(&self.base)?;

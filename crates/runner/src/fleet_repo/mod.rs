@@ -41,7 +41,15 @@ pub use sweep::TaskRunName;
 const WORKTREES: &str = "worktrees";
 
 /// Components of refs and folders that mean something else already.
-const RESERVED: &[&str] = &["abandoned", "branch", "displaced", "keep", "lost", "run"];
+const RESERVED: &[&str] = &[
+    "abandoned",
+    "branch",
+    "displaced",
+    "keep",
+    "lost",
+    "merge",
+    "run",
+];
 
 /// A project whose results are merged into one base.
 #[derive(Debug)]
@@ -151,11 +159,20 @@ impl FleetRepo {
         CheckoutHome::of_project(&self.git, &self.config().unwrap_or_default())
     }
 
-    /// Where the refs of this project's runs are. Other work trees of the same repository
-    /// may have a fleet of their own.
+    /// Where the refs of this project's runs are.
     fn refs(&self) -> String {
+        format!("refs/fleet/{}/", self.number())
+    }
+
+    /// The ref that keeps what merging the result of a run came to, until it is the base.
+    fn merge_ref(&self, run_id: &str) -> String {
+        format!("refs/runner/merge/{}/{}", self.number(), safe_name(run_id))
+    }
+
+    /// Tells the fleets of several work trees of one repository apart.
+    fn number(&self) -> String {
         let root = self.project.root().as_os_str().as_encoded_bytes();
-        format!("refs/fleet/{}/", &sha256_hex(root)[..12])
+        sha256_hex(root)[..12].to_owned()
     }
 }
 

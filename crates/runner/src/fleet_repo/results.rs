@@ -55,6 +55,8 @@ pub struct ResultMerge<'a> {
     pub result: &'a str,
     /// The message, with its trailers.
     pub message: &'a str,
+    /// The run that it is for: a ref with its name keeps the commit.
+    pub run_id: &'a str,
 }
 
 impl FleetRepo {
@@ -114,7 +116,7 @@ impl FleetRepo {
         Ok(bytes.len() as u64)
     }
 
-    /// Merges a result into a base; no branch moves. The new commit has the base as its only
+    /// Merges a result into a base; no branch moves, and a ref keeps what came of it. The new commit has the base as its only
     /// parent, so that a history says once what was merged; the same arguments give the same
     /// commit.
     pub fn merge(&self, merge: ResultMerge<'_>) -> Result<ResultMergeOutcome> {
@@ -122,7 +124,9 @@ impl FleetRepo {
             base,
             result,
             message,
+            run_id,
         } = merge;
+        let _held = self.git.hold_new_objects_for_now()?;
         if !self.has(result)? {
             return Ok(ResultMergeOutcome::Missing);
         }
@@ -143,6 +147,8 @@ impl FleetRepo {
         let commit = self
             .git
             .commit_tree_like(result, secs, &tree, &[base], message)?;
+        let orders = format!("update {} {commit}\n", self.merge_ref(run_id));
+        self.git.update_refs("runner: candidate", &orders)?;
         Ok(ResultMergeOutcome::Commit(commit))
     }
 

@@ -134,6 +134,7 @@ impl FleetRepo {
         if report.end.status != LoopStatus::Interrupted || timed_out() {
             let complete = report.end.status == LoopStatus::Complete;
             let guard = report.guard.as_ref().filter(|_| complete);
+            let _held = self.git.hold_new_objects_for_now()?;
             let taken = self
                 .recovered_tip(&checkout, order.name, &run_id, context)
                 .and_then(|(git, tip)| self.git.take_over(&git, &tip, &begin).map(|()| tip));
@@ -185,6 +186,7 @@ impl FleetRepo {
             base,
             result,
             message: &message,
+            run_id: &order.name.run_id,
         })?;
         Ok(match merged {
             ResultMergeOutcome::Commit(commit) => commit,

@@ -113,10 +113,14 @@ impl FleetRepo {
                 continue;
             }
             self.remove_places(run, cancel)?;
+            let merge = self.merge_ref(&run.run_id);
+            if let Some(commit) = self.git.commit_of(&merge)? {
+                // Writing to a String cannot fail.
+                let _ = writeln!(orders, "delete {merge} {commit}");
+            }
             let Some(result) = kept.get(&run.ref_part()) else {
                 continue;
             };
-            // Writing to a String cannot fail.
             let _ = writeln!(orders, "delete {}{} {result}", self.refs(), run.ref_part());
             // Another owner of the same run may need it.
             let shared = kept.keys().any(|part| {

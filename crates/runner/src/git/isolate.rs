@@ -1,8 +1,8 @@
 //! Repositories that only the runner writes, and repositories for others to play with.
 //!
 //! An *isolated* repository looks at a folder in which others write: its git folder lies beside
-//! that folder, its config is written here and nothing else is read, objects go straight to the
-//! project. A [`BorrowedRepo`] is what is put into the folder as `.git`: it borrows the project's
+//! that folder, its config is written here and nothing else is read, objects go to where the
+//! project's new ones go. A [`BorrowedRepo`] is what is put into the folder as `.git`: it borrows the project's
 //! objects, and whatever is done to it counts for nothing.
 
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ const MAX_FOLDERS: usize = 16;
 /// What repositories that borrow from a project are made of.
 #[derive(Clone, Debug)]
 pub(crate) struct BorrowedRepo {
-    /// The project's own objects, then those that it borrows itself.
+    /// The project's new objects, its own, then those that it borrows itself.
     objects: Vec<PathBuf>,
     /// For the runner's eyes.
     isolated_config: Vec<u8>,
@@ -156,6 +156,7 @@ impl BorrowedRepo {
             submodules: RefCell::new(None),
             listed: super::drivers::ListedSettings::default(),
             ref_session: super::refs::RefSessionSlot::default(),
+            new_objects: super::new_objects::NewObjectsSlot::default(),
         })
     }
 
@@ -233,10 +234,11 @@ fn borrowed(folder: &Path, number: usize) -> PathBuf {
     folder.join(".git").join(BORROWED).join(number.to_string())
 }
 
-/// Where the objects of a project are: its own, and those that it borrows.
+/// Where the objects of a project are: new ones, its own, and those that it borrows.
 fn object_folders(project: &Git) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
-    let mut waiting = vec![project.common_dir().join("objects")];
+    let own = project.common_dir().join("objects");
+    let mut waiting = vec![project.new_objects.folder().unwrap_or(own)];
     while let Some(folder) = waiting.pop() {
         let folder = folder.canonicalize().unwrap_or(folder);
         if found.contains(&folder) || found.len() >= MAX_FOLDERS {

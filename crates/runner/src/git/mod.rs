@@ -15,6 +15,7 @@ mod index;
 mod isolate;
 mod loose_refs;
 mod merge;
+mod new_objects;
 mod pending;
 mod proven;
 mod refs;
@@ -64,6 +65,8 @@ pub struct Git {
     listed: drivers::ListedSettings,
     /// Whoever changes references for now (see [`refs`]).
     ref_session: refs::RefSessionSlot,
+    /// Where objects are written to that nothing leads to yet (see [`new_objects`]).
+    new_objects: new_objects::NewObjectsSlot,
 }
 
 /// How the state of everything is asked for.
@@ -128,6 +131,7 @@ impl Git {
             submodules: RefCell::new(None),
             listed: drivers::ListedSettings::default(),
             ref_session: refs::RefSessionSlot::default(),
+            new_objects: new_objects::NewObjectsSlot::default(),
         })
     }
 
@@ -183,6 +187,8 @@ impl Git {
                 .env("GIT_CONFIG_GLOBAL", "/dev/null")
                 .env("GIT_CONFIG_NOSYSTEM", "1")
                 .env("GIT_ATTR_NOSYSTEM", "1");
+        } else if let Some(folder) = self.new_objects.folder() {
+            command.env("GIT_OBJECT_DIRECTORY", folder);
         }
         command
     }

@@ -106,8 +106,22 @@ impl Git {
         Ok(is_made)
     }
 
-    /// Does what `git update-ref --stdin` is told, all or nothing.
+    /// Does what `git update-ref --stdin` is told, all or nothing. Objects that nothing led to so
+    /// far come along.
     pub(crate) fn update_refs(&self, reason: &str, orders: &str) -> Result<()> {
+        let Some(pack) = self.bring_new_objects()? else {
+            return self.change_refs(reason, orders);
+        };
+        match self.change_refs(reason, orders) {
+            Ok(()) => self.release(pack),
+            Err(error) => {
+                Git::give_up(&pack);
+                Err(error)
+            }
+        }
+    }
+
+    fn change_refs(&self, reason: &str, orders: &str) -> Result<()> {
         if self.update_in_session(orders)? {
             return Ok(());
         }

@@ -27,6 +27,7 @@ use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run::follow_branch;
 use crate::run::recover;
+use crate::run::refs;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::runs;
 use crate::state::runs::{KnownRun, LandingCommit, RunBase, full_name};
@@ -252,6 +253,7 @@ impl Lander<'_> {
             let commit = before.commit.clone();
             return self.already(trees, LandOutcome::Before, commit, context);
         }
+        let _held = self.git.hold_new_objects_for_now()?;
         let tree = self.merged(&earlier, options.keep_state)?;
         if tree == self.git.tree_of(&self.target.tip)? {
             let commit = self.target.tip.clone();
@@ -264,6 +266,7 @@ impl Lander<'_> {
         let (_, trial) = self
             .git
             .commit_tree(&tree, &parents, "runner: to be tried\n")?;
+        refs::keep(self.git, run_id, &trial)?;
         let _locks = self.lock_others(trees)?;
         self.follow(trees, &trial)?;
 
@@ -272,6 +275,7 @@ impl Lander<'_> {
         let guard = self.guard(&trial, context)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
+        refs::keep(self.git, run_id, &commit)?;
         // Time has passed: somebody may have begun to edit.
         let mut moves = self.follow(trees, &commit)?;
         moves.extend(self.switch(trees, &commit, context)?);

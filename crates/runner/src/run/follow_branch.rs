@@ -76,6 +76,7 @@ fn merge(
     branch: &str,
 ) -> Result<String> {
     let git = context.git;
+    let _held = git.hold_new_objects_for_now()?;
     match git.merge_commits(run, branch)? {
         GitMergeOutcome::Clean(tree) => {
             let message = format!("Merge what was committed on {}\n", branch_of(run_id));

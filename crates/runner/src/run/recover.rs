@@ -33,7 +33,7 @@ struct Unfinished {
 
 impl Unfinished {
     fn decided(&self) -> Option<&JournalDecision> {
-        self.records.iter().find_map(|record| match record {
+        self.records.iter().rev().find_map(|record| match record {
             JournalRecord::Decided(decided) => Some(&**decided),
             _ => None,
         })
@@ -62,7 +62,13 @@ fn settle_one(context: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Res
         return Ok(tell_of_earlier(context, started));
     }
     let refs = RunRefs::read(context.git, &started.run_id)?;
-    let decided = unfinished.decided();
+    let mut decided = unfinished.decided();
+    if let Some(commit) = decided.and_then(|it| it.commit.as_deref())
+        && context.git.commit_of(commit)?.is_none()
+    {
+        // Nothing kept it, and it was cleaned away. What the session left is still there.
+        decided = None;
+    }
     let commit = decided.and_then(|it| it.commit.as_deref());
     let is_here = refs
         .run

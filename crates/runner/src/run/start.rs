@@ -357,6 +357,7 @@ impl Begin<'_, '_> {
         self.check_name()?;
         self.try_base(head)?;
         self.write_files(true)?;
+        let _held = self.git.hold_new_objects_for_now()?;
         let commit = self.make_commit(base, head)?;
         self.check_out(&[(full_name(self.branch), commit)])?;
         Ok(self.report(base, true, true))
@@ -369,9 +370,7 @@ impl Begin<'_, '_> {
             .map(|(name, commit)| format!("create {name} {commit}\n"))
             .collect();
         let orders = orders.concat();
-        let made = self
-            .git
-            .write_with(&["update-ref", "--stdin"], Some(orders.as_bytes()), &[]);
+        let made = self.git.update_refs("runner: start", &orders);
         // Where git says no it has made none; then a branch of that name is not ours.
         if made
             .as_ref()
@@ -421,11 +420,13 @@ impl Begin<'_, '_> {
         }
         self.write_files(new_run)?;
         let full = full_name(self.branch);
+        let _held = self.git.hold_new_objects_for_now()?;
         let commit = self.make_commit(&base, head)?;
         let nothing_new = self.git.tree_of(&commit)? == self.git.tree_of(head)?;
         if !nothing_new {
             self.undo.moved_ref(&full, &commit, head);
-            self.git.write(&["update-ref", &full, &commit, head])?;
+            let orders = format!("update {full} {commit} {head}\n");
+            self.git.update_refs("runner: start", &orders)?;
         }
         // A start that was killed may have left no more than an old index.
         self.git.write(&["reset", "--quiet"])?;
