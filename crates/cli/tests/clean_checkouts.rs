@@ -251,6 +251,10 @@ fn a_pipe_in_the_place_of_a_lock_holds_nobody_up() {
 #[test]
 fn objects_that_are_missing_or_forged_are_no_verdict() {
     let repo = passed(&["sh", "-c", "test \"$(cat a.txt)\" = a"], "auto");
+    // Each object a file of its own.
+    let loose = "alias.loose=!mv .git/objects/pack packs && \
+                 for it in packs/*.pack; do git unpack-objects -q < $it; done; rm -r packs";
+    repo.git(&["-c", loose, "loose"]);
     let blob = repo.git(&["rev-parse", "HEAD:a.txt"]);
     let other = repo.git(&["rev-parse", "HEAD:README.md"]);
     let at = |id: &str| repo.path(".git/objects").join(&id[..2]).join(&id[2..]);

@@ -187,6 +187,12 @@ impl RunPlaces {
         Ok(checkout)
     }
 
+    /// Finds what a run has written and nothing leads to yet.
+    pub(crate) fn find_new_objects(&self, git: &Git, run_id: &str, tip: &str) -> Result<()> {
+        let (home, name) = self.home(git, run_id, tip)?;
+        self.hold_new_objects(git, &home, &name)
+    }
+
     /// Candidates are written to a folder that lives as long as the workspace: the index over that
     /// leads to them.
     fn hold_new_objects(&self, git: &Git, home: &CheckoutHome, name: &str) -> Result<()> {

@@ -104,7 +104,7 @@ impl FleetRepo {
                 Err(words) => return Ok(BranchUpdate::Behind(words)),
             }
             let step = WorkTreeMove::follow(&tree.git, &self.base, &from, &tip);
-            let blockers = step.blockers()?;
+            let blockers = step.blockers(&self.git)?;
             if !blockers.is_empty() {
                 return Ok(BranchUpdate::Behind(format!(
                     "{} is checked out in {}, and these files there are in the way: {}",

@@ -24,12 +24,12 @@ use crate::files;
 /// not was left by a runner that was killed.
 const KEPT_BY: &[u8] = b"runner\n";
 
-/// So many packs of one folder become one: git looks into every pack there is.
-const MAX_PACKS: usize = 24;
+/// So many packs of one size become one of the next.
+const MAX_PACKS: usize = 6;
 
-/// The file in the folder that lists what was brought into the project: a pack in each line, and
-/// its objects.
-const PACKS: &str = "packs";
+/// The files in the folder that list what was brought into the project, by size: a pack in each
+/// line, and its objects.
+const PACKS: &str = "packs.";
 
 /// The longest such list; a longer one is forgotten, and git's own clean-up does the rest.
 const MAX_LIST: u64 = 64 << 20;
@@ -119,6 +119,13 @@ impl Git {
         Ok(NewObjectsHold(Some(self.new_objects.clone())))
     }
 
+    /// Sees what another handle of the same repository has written, too.
+    #[must_use]
+    pub(crate) fn with_new_objects_of(mut self, other: &Git) -> Self {
+        self.new_objects = other.new_objects.clone();
+        self
+    }
+
     /// New objects are written into the project again.
     pub(crate) fn forget_new_objects(&self) {
         self.new_objects.set(None);
@@ -185,37 +192,41 @@ impl Git {
         Ok(())
     }
 
-    /// Takes note of a pack; many of them become one.
+    /// Takes note of a pack. Some of a size become one of the next size: git looks into every pack
+    /// there is.
     fn note_pack(&self, folder: &Path, pack: KeptPack) -> Result<()> {
-        let path = folder.join(PACKS);
-        let text = files::read_regular(&path, MAX_LIST).unwrap_or_default();
-        let mut packs = parse_list(&String::from_utf8_lossy(&text));
-        packs.push((pack.name, pack.objects));
-        if packs.len() >= MAX_PACKS {
-            let there = self.project_objects().join("pack");
+        let there = self.project_objects().join("pack");
+        let mut new = (pack.name, pack.objects);
+        for size in 0.. {
+            let path = folder.join(format!("{PACKS}{size}"));
+            let text = files::read_regular(&path, MAX_LIST).unwrap_or_default();
+            let mut packs = parse_list(&String::from_utf8_lossy(&text));
+            packs.push(new);
+            if packs.len() < MAX_PACKS {
+                fs::write(&path, list_text(&packs))?;
+                break;
+            }
+            // Git may have made another one of them all.
             packs.retain(|(name, _)| is_ours(&there, name));
-            packs = self.join_packs(folder, &packs);
+            fs::write(&path, "")?;
+            new = self.join_packs(folder, &packs)?;
         }
-        Ok(files::write_whole(&path, list_text(&packs).as_bytes())?)
+        Ok(())
     }
 
-    /// One pack instead of many; the many where that cannot be made.
-    fn join_packs(&self, folder: &Path, packs: &[(String, BTreeSet<String>)]) -> PackList {
+    /// One pack instead of some.
+    fn join_packs(&self, folder: &Path, packs: &[ListedPack]) -> Result<ListedPack> {
         let objects: BTreeSet<String> = packs.iter().flat_map(|(_, it)| it).cloned().collect();
         let there = self.project_objects().join("pack");
-        let joined = self
-            .pack(folder, &objects)
-            .and_then(|(name, made)| place(&made, &there, &name).map(|()| name));
-        let Ok(joined) = joined else {
-            return Vec::new();
-        };
+        let (joined, made) = self.pack(folder, &objects)?;
+        place(&made, &there, &joined)?;
         for (name, _) in packs.iter().filter(|(name, _)| *name != joined) {
             // Git finds what it had in the other one.
             for ending in ["idx", "pack"] {
                 let _ = fs::remove_file(there.join(format!("pack-{name}.{ending}")));
             }
         }
-        vec![(joined, objects)]
+        Ok((joined, objects))
     }
 
     /// A pack of these objects in the folder for new ones; its name, and where it is without its
@@ -255,9 +266,10 @@ impl Git {
     }
 }
 
-type PackList = Vec<(String, BTreeSet<String>)>;
+/// A pack and its objects.
+type ListedPack = (String, BTreeSet<String>);
 
-fn parse_list(text: &str) -> PackList {
+fn parse_list(text: &str) -> Vec<ListedPack> {
     let lines = text.lines().filter_map(|line| {
         let mut words = line.split(' ').map(str::to_owned);
         Some((words.next()?, words.collect()))
@@ -265,7 +277,7 @@ fn parse_list(text: &str) -> PackList {
     lines.collect()
 }
 
-fn list_text(packs: &[(String, BTreeSet<String>)]) -> String {
+fn list_text(packs: &[ListedPack]) -> String {
     let mut text = String::new();
     for (name, objects) in packs {
         text.push_str(name);
@@ -373,6 +385,9 @@ mod tests {
         git.commit_tree(&tree, &[parent], "next\n").unwrap().1
     }
 
+    /// Enough for packs of three sizes.
+    const COMMITS: usize = 75;
+
     #[test]
     fn what_nothing_leads_to_outlives_a_clean_up() {
         let (_root, git, folder) = repository();
@@ -380,7 +395,7 @@ mod tests {
         assert!(!git.hold_new_objects(&folder).unwrap());
         let mut tip = git.commit_of("HEAD").unwrap().unwrap();
         let packs = git.project_objects().join("pack");
-        for number in 0..3 * MAX_PACKS {
+        for number in 0..COMMITS {
             tip = commit_on(&git, &tip, &number.to_string());
             let plain = Git::open(git.root()).unwrap();
             assert_eq!(plain.commit_of(&tip).unwrap(), None, "only in its folder");
@@ -391,7 +406,7 @@ mod tests {
             git.update_refs("test", &orders).unwrap();
             plain.verify_objects(&tip, None).unwrap();
             assert!(loose_objects(&folder).unwrap().is_empty());
-            assert!(fs::read_dir(&packs).unwrap().count() <= 2 * (MAX_PACKS + 2));
+            assert!(fs::read_dir(&packs).unwrap().count() <= 2 * 3 * MAX_PACKS);
         }
         let left = fs::read_dir(&packs).unwrap().flatten();
         assert!(
@@ -404,7 +419,7 @@ mod tests {
             .verify_objects(&tip, None)
             .unwrap();
         let history = git.line(&["rev-list", "--count", "refs/x/tip"]).unwrap();
-        assert_eq!(history, (3 * MAX_PACKS + 1).to_string());
+        assert_eq!(history, (COMMITS + 1).to_string());
     }
 
     #[test]

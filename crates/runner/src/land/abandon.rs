@@ -108,7 +108,7 @@ fn leave(
     // What is checked out, which may be behind the run.
     let here = git.commit_of("HEAD")?.unwrap_or_else(|| run.tip.clone());
     let step = WorkTreeMove::switch(git, (&branch, &here), (&base.branch, &tip));
-    let blockers = step.blockers()?;
+    let blockers = step.blockers(git)?;
     if !blockers.is_empty() {
         return Err(Error::new(
             ErrorCode::Dirty,

@@ -27,7 +27,6 @@ use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run::follow_branch;
 use crate::run::recover;
-use crate::run::refs;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::runs;
 use crate::state::runs::{KnownRun, LandingCommit, RunBase, full_name};
@@ -266,7 +265,6 @@ impl Lander<'_> {
         let (_, trial) = self
             .git
             .commit_tree(&tree, &parents, "runner: to be tried\n")?;
-        refs::keep(self.git, run_id, &trial)?;
         let _locks = self.lock_others(trees)?;
         self.follow(trees, &trial)?;
 
@@ -275,7 +273,6 @@ impl Lander<'_> {
         let guard = self.guard(&trial, context)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
-        refs::keep(self.git, run_id, &commit)?;
         // Time has passed: somebody may have begun to edit.
         let mut moves = self.follow(trees, &commit)?;
         moves.extend(self.switch(trees, &commit, context)?);
@@ -412,7 +409,7 @@ impl Lander<'_> {
         let mut moves = Vec::new();
         for tree in self.on_target(trees) {
             let step = WorkTreeMove::follow(&tree.git, &self.target.branch, &self.target.tip, to);
-            let blockers = step.blockers()?;
+            let blockers = step.blockers(self.git)?;
             if !blockers.is_empty() {
                 return Err(Error::new(
                     ErrorCode::Dirty,
@@ -452,7 +449,7 @@ impl Lander<'_> {
         let here = here.unwrap_or_else(|| self.run.tip.clone());
         let from = (branch.as_str(), here.as_str());
         let step = WorkTreeMove::switch(self.git, from, (&self.target.branch, to));
-        let blockers = step.blockers()?;
+        let blockers = step.blockers(self.git)?;
         if blockers.is_empty() {
             return Ok(Some(step));
         }
@@ -547,9 +544,8 @@ impl Lander<'_> {
         let full = full_name(&self.target.branch);
         let reason = format!("runner: land {}", self.run.run_id);
         let old = &self.target.tip;
-        let moved = self
-            .git
-            .write(&["update-ref", "-m", &reason, &full, commit, old]);
+        let orders = format!("update {full} {commit} {old}\n");
+        let moved = self.git.update_refs(&reason, &orders);
         let Err(error) = moved else {
             return Ok(());
         };

@@ -64,8 +64,10 @@ impl WorkTreeMove {
 
     /// What of the user's is in the way: names for people, empty if there is
     /// nothing.
-    pub(crate) fn blockers(&self) -> Result<Vec<String>> {
-        let git = Git::open(&self.root)?.without_filters()?;
+    /// `known`: the repository that has both commits, which may be new.
+    pub(crate) fn blockers(&self, known: &Git) -> Result<Vec<String>> {
+        let git = Git::open(&self.root)?.with_new_objects_of(known);
+        let git = git.without_filters()?;
         self.blockers_in(&git, &git.status()?)
     }
 

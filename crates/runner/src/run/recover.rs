@@ -63,10 +63,15 @@ fn settle_one(context: &mut StepContext<'_, '_>, unfinished: &Unfinished) -> Res
     }
     let refs = RunRefs::read(context.git, &started.run_id)?;
     let mut decided = unfinished.decided();
+    if let Some(tip) = refs.run.as_deref() {
+        context
+            .places
+            .find_new_objects(context.git, &started.run_id, tip)?;
+    }
     if let Some(commit) = decided.and_then(|it| it.commit.as_deref())
         && context.git.commit_of(commit)?.is_none()
     {
-        // Nothing kept it, and it was cleaned away. What the session left is still there.
+        // It was cleaned away, or the disk never had it. What the session left is still there.
         decided = None;
     }
     let commit = decided.and_then(|it| it.commit.as_deref());

@@ -1,8 +1,8 @@
 //! Where a run is: the refs that say so, and the person's branch that follows them.
 //!
-//! `refs/runner/run/<id>` is the truth, `refs/runner/keep/<id>` keeps what the runner is about to
-//! make the truth, `runner/<id>` is the branch that people see, and `refs/runner/branch/<id>` says
-//! where the runner last put that branch: whoever moved it since was a person.
+//! `refs/runner/run/<id>` is the truth, and `refs/runner/keep/<id>` moves with it; `runner/<id>` is
+//! the branch that people see, and `refs/runner/branch/<id>` says where the runner last put that
+//! branch: whoever moved it since was a person.
 
 use std::fmt::Write as _;
 
@@ -125,12 +125,6 @@ pub(crate) fn keep_ref(run_id: &str) -> String {
 /// `refs/runner/branch/<id>`.
 pub(crate) fn mark_ref(run_id: &str) -> String {
     format!("{MARKS}{run_id}")
-}
-
-/// Lets a commit that nothing leads to yet outlive a `git gc`.
-pub(crate) fn keep(git: &Git, run_id: &str, commit: &str) -> Result<()> {
-    let orders = format!("update {} {commit}\n", keep_ref(run_id));
-    git.update_refs("runner: candidate", &orders)
 }
 
 /// Moves the truth about a run, if it is still what it was (`None`: there was none). `branch`:

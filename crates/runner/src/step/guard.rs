@@ -23,7 +23,6 @@ use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
 use crate::git::PendingWrite;
-use crate::run::refs;
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
 use crate::step::containment::{Containment, ContainmentInput};
@@ -101,11 +100,9 @@ pub(super) fn run_guard(
         CheckoutKind::Warm => {
             let kept = places.verdicts(git, run_id, head)?;
             let begun = WarmStart::new(&kept, &commit, head, candidate.cleaned)?;
-            refs::keep(git, run_id, &commit)?;
             (VerdictCheckout::Warm(kept), Some(begun))
         }
         CheckoutKind::Cold => {
-            refs::keep(git, run_id, &commit)?;
             let clean = places.clean_checkout(git, run_id, &commit)?;
             (VerdictCheckout::Cold(Box::new(clean)), None)
         }

@@ -207,7 +207,7 @@ fn meta_text(meta: &IterationMeta) -> Result<String> {
     Ok(text)
 }
 
-/// The commit that the decision will be. A ref keeps it, and nothing else leads to it yet.
+/// The commit that the decision will be. Nothing leads to it yet.
 fn make_commit(
     context: &mut StepContext<'_, '_>,
     it: &Iteration,
@@ -230,7 +230,6 @@ fn make_commit(
             .observer
             .progress(&RunProgress::Note(git::NAMELESS));
     }
-    refs::keep(context.git, &it.started.run_id, &commit)?;
     Ok(commit)
 }
 
