@@ -33,29 +33,76 @@ pub fn history_md(summary: &str) -> String {
     text
 }
 
+/// Why the guard said no after the last attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardFailure<'a> {
+    /// It ran and ended with this code, if it is known.
+    Guard {
+        /// Its argv.
+        command: &'a [String],
+        /// Its exit code; 0 where that did not count.
+        exit_code: Option<i32>,
+    },
+    /// It could not run, because setup failed.
+    Setup {
+        /// The argv of setup.
+        command: &'a [String],
+    },
+}
+
 /// `failure.md`: how the guard failed after the last attempt.
 ///
 /// Logs are local to the clone that made them: without one the text says so.
-pub fn failure_md(log: Option<&str>, guard_command: &[String], exit_code: Option<i32>) -> String {
-    let ended = match exit_code {
-        Some(code) => format!("with exit code {code}"),
-        None if log.is_some() => "without an exit code (a signal ended it)".to_owned(),
-        None => "(its exit code is not known here)".to_owned(),
+pub fn failure_md(log: Option<&str>, failure: GuardFailure<'_>) -> String {
+    let mut text = match failure {
+        GuardFailure::Guard { command, exit_code } => {
+            let ended = match exit_code {
+                Some(0) => {
+                    "ended with exit code 0, but that did not count: the end of its log says why"
+                        .to_owned()
+                }
+                Some(code) => format!("failed with exit code {code}"),
+                None if log.is_some() => {
+                    "failed without an exit code (a signal ended it)".to_owned()
+                }
+                None => "failed (its exit code is not known here)".to_owned(),
+            };
+            let command = argv(command);
+            format!("# The guard failed\n\nAfter the last attempt `{command}` {ended}.\n\n")
+        }
+        GuardFailure::Setup { command } => format!(
+            "# Setup failed\n\nAfter the last attempt the guard could not run: setup, `{}`, failed \
+             with what that attempt changed.\n\n",
+            argv(command)
+        ),
     };
-    let command = argv(guard_command);
-    let mut text =
-        format!("# The guard failed\n\nAfter the last attempt `{command}` failed {ended}.\n\n");
     match log.map(str::trim_end) {
         None => text.push_str(
             "Its log is not in this clone. Run the command yourself to see what is wrong.\n",
         ),
         Some("") => text.push_str("It printed nothing.\n"),
-        Some(log) => {
-            let fence = fence(log);
-            let _ = writeln!(text, "What it printed:\n\n{fence}text\n{log}\n{fence}");
-        }
+        Some(log) => push_log(&mut text, log),
     }
     text
+}
+
+/// `failure.md` where setup fails with the files that the session finds. `commit`: with the files
+/// of this one it works.
+pub fn setup_failure_md(command: &[String], commit: &str, log: &str) -> String {
+    let mut text = format!(
+        "# Setup fails\n\nSetup, `{}`, fails with the files that are committed now. This workspace was set \
+         up with those of commit {commit}, where it works. What has changed since in the files that \
+         setup reads is the reason. Mend it first: until setup works, no guard can run and nothing \
+         passes.\n\n",
+        argv(command)
+    );
+    push_log(&mut text, log.trim_end());
+    text
+}
+
+fn push_log(text: &mut String, log: &str) {
+    let fence = fence(log);
+    let _ = writeln!(text, "What it printed:\n\n{fence}text\n{log}\n{fence}");
 }
 
 /// A command as it is shown to agents: a JSON array, so that words with spaces stay
@@ -142,34 +189,52 @@ Node: `root`
             (
                 Some("a ... FAILED\n```\n"),
                 Some(1),
-                "with exit code 1.\n\nWhat it printed:\n\n````text\na ... FAILED\n```\n````\n",
+                "failed with exit code 1.\n\nWhat it printed:\n\n````text\na ... FAILED\n```\n````\n",
             ),
             (
                 Some("\n"),
                 None,
-                "without an exit code (a signal ended it).\n\nIt printed nothing.\n",
+                "failed without an exit code (a signal ended it).\n\nIt printed nothing.\n",
             ),
             (
                 None,
                 None,
-                "(its exit code is not known here).\n\nIts log is not in this clone. \
+                "failed (its exit code is not known here).\n\nIts log is not in this clone. \
                  Run the command yourself to see what is wrong.\n",
+            ),
+            (
+                Some("ok"),
+                Some(0),
+                "ended with exit code 0, but that did not count: the end of its log says why.\n\n\
+                 What it printed:\n\n```text\nok\n```\n",
             ),
             (
                 None,
                 Some(2),
-                "with exit code 2.\n\nIts log is not in this clone. \
+                "failed with exit code 2.\n\nIts log is not in this clone. \
                  Run the command yourself to see what is wrong.\n",
             ),
         ] {
-            let command = ["just".to_owned(), "ci".to_owned()];
+            let command = &["just".to_owned(), "ci".to_owned()];
             assert_eq!(
-                failure_md(log, &command, exit_code),
+                failure_md(log, GuardFailure::Guard { command, exit_code }),
                 format!(
-                    "# The guard failed\n\nAfter the last attempt `[\"just\",\"ci\"]` \
-                     failed {expected}"
+                    "# The guard failed\n\nAfter the last attempt `[\"just\",\"ci\"]` {expected}"
                 )
             );
+        }
+    }
+
+    #[test]
+    fn setup() {
+        let command = &["npm".to_owned(), "ci".to_owned()];
+        let log = "no such package\n";
+        let before = failure_md(Some(log), GuardFailure::Setup { command });
+        let now = setup_failure_md(command, "ab12", log);
+        for (text, title) in [(before, "# Setup failed\n"), (now, "# Setup fails\n")] {
+            assert!(text.starts_with(title), "{text}");
+            assert!(text.contains("`[\"npm\",\"ci\"]`"), "{text}");
+            assert!(text.ends_with("```text\nno such package\n```\n"), "{text}");
         }
     }
 }

@@ -174,15 +174,12 @@ pub fn conclude<'a>(
         facts,
         summary: Some(&accepted.summary),
     };
-    let (Some(exit), None) = (facts.guard_exit, &facts.runner_error) else {
-        return judge.runner_error_outcome();
-    };
     // What it judged is not what will be committed, or nothing shows that it judged anything.
     let counts = facts.changed_by_guard.is_empty() && facts.evidence_gaps.is_empty();
-    let guard = if exit == 0 && counts {
-        GuardResult::Pass
-    } else {
-        GuardResult::Fail
+    let guard = match (facts.guard_exit, facts.setup_failed, &facts.runner_error) {
+        (_, _, Some(_)) | (None, false, None) => return judge.runner_error_outcome(),
+        (Some(0), false, None) if counts => GuardResult::Pass,
+        _ => GuardResult::Fail,
     };
     let mut root = accepted.tree;
     let passed = transition::apply(&mut root, &accepted.node_id, AgentStatus::Done, guard);

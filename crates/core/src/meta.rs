@@ -259,6 +259,9 @@ pub struct StepFacts {
     pub changed_outside: bool,
     /// The guard's exit code (128 + n for a signal), if it ran.
     pub guard_exit: Option<i32>,
+    /// The guard did not run, because setup fails with what the session changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub setup_failed: bool,
     /// Owned or protected files, or the tree, that changed while the guard ran.
     pub changed_by_guard: Vec<String>,
     /// Why a green exit code is no evidence that tests ran.

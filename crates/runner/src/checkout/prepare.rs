@@ -17,7 +17,9 @@ use runner_core::config::Config;
 
 pub(crate) use include::copy_included;
 pub(crate) use moved_submodules::settle_submodules;
-pub(crate) use prepared::{CheckoutPreparer, WarmStart, begin_cleaning, included_files};
+pub(crate) use prepared::{
+    CheckoutPreparer, WarmStart, begin_cleaning, included_files, last_set_up,
+};
 pub(crate) use setup_key::setup_key;
 pub(crate) use submodules::fill_submodules;
 

@@ -85,7 +85,7 @@ pub(crate) fn make_ready(
         return Ok(None);
     }
     checkout.prepare(config, containment.is_some_and(Containment::has_mounts))?;
-    if let Some(failed) = set_up(&checkout.checkout, config, containment, context)? {
+    if let SetupEnd::Failed(failed) = set_up(&checkout.checkout, config, containment, context)? {
         return Ok(Some(failed));
     }
     if let Some(why) = changed_by_setup(&checkout.checkout, config)? {
@@ -95,16 +95,24 @@ pub(crate) fn make_ready(
     Ok(None)
 }
 
-/// Makes what a checkout lacks, as the config says. What is returned is how that failed.
+/// How setup went.
+pub(crate) enum SetupEnd {
+    /// It worked, and printed this; or there was nothing to do.
+    Done(Vec<u8>),
+    /// The guard cannot run.
+    Failed(GuardTrial),
+}
+
+/// Makes what a checkout lacks, as the config says.
 pub(crate) fn set_up(
     checkout: &Checkout,
     config: &Config,
     containment: Option<&Containment>,
     context: &mut RunContext<'_>,
-) -> Result<Option<GuardTrial>> {
+) -> Result<SetupEnd> {
     let argv = &config.workspace.setup;
     if argv.is_empty() {
-        return Ok(None);
+        return Ok(SetupEnd::Done(Vec::new()));
     }
     let setup = CheckoutCommand {
         what: "setup",
@@ -114,7 +122,7 @@ pub(crate) fn set_up(
     };
     let ran = run_command(checkout, setup, config, containment, context)?;
     let why = match &ran.end {
-        TrialEnd::Exited(0) => return Ok(None),
+        TrialEnd::Exited(0) => return Ok(SetupEnd::Done(ran.log)),
         TrialEnd::Exited(code) => format!("gave exit {code}"),
         TrialEnd::TimedOut => format!(
             "did not end within {} s",
@@ -126,7 +134,7 @@ pub(crate) fn set_up(
         [shell, option, script] if shell == "sh" && option == "-c" => script.clone(),
         words => words.join(" "),
     };
-    Ok(Some(GuardTrial {
+    Ok(SetupEnd::Failed(GuardTrial {
         end: TrialEnd::NotStarted(format!("cannot run: setup `{shown}` {why}")),
         ..ran
     }))

@@ -1,12 +1,13 @@
 //! What the agent reads: `.runner/context/` and the prompt.
 
-use runner_core::context;
+use runner_core::context::{self, GuardFailure};
 use runner_core::ids::REPAIR_NODE;
 use runner_core::meta::{GuardResult, IterationMeta, OutcomeClass};
 use runner_core::paths;
 use runner_core::prompt::{self, PromptInput, PromptMode};
 use runner_core::tree::{self, Node};
 
+use super::prepare::SetupFailure;
 use super::{Iteration, StepJob};
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
@@ -26,17 +27,18 @@ pub(super) fn write(
     it: &Iteration,
     state: &ProjectState,
     job: &StepJob<'_, '_>,
+    setup: Option<&SetupFailure>,
 ) -> Result<()> {
     let goal = context_goal(job);
     let history = state
         .run_state
         .history_for(&job.node_id)
         .map(context::history_md);
-    let failure = job
-        .repair
-        .is_none()
-        .then(|| failure(records, it, state, job))
-        .flatten();
+    let failure = match setup {
+        Some(setup) => Some(setup.words(&state.config)),
+        None if job.repair.is_some() => None,
+        None => failure(records, it, state, job),
+    };
     let project = &workspace.checkout.project;
 
     let folder = project.context();
@@ -163,13 +165,25 @@ fn failure(
     let Some((folder, meta)) =
         last.filter(|(_, meta)| meta.node_id == job.node_id && meta.guard == GuardResult::Fail)
     else {
-        return Some(context::failure_md(None, command, None));
+        let failure = GuardFailure::Guard {
+            command,
+            exit_code: None,
+        };
+        return Some(context::failure_md(None, failure));
     };
-    let exit = meta.guard_run.as_ref().and_then(|run| run.exit_code);
-    let command = meta.guard_run.as_ref().map_or(command, |run| &run.command);
+    let failure = if meta.facts.setup_failed {
+        GuardFailure::Setup {
+            command: &state.config.workspace.setup,
+        }
+    } else {
+        GuardFailure::Guard {
+            exit_code: meta.guard_run.as_ref().and_then(|run| run.exit_code),
+            command: meta.guard_run.as_ref().map_or(command, |run| &run.command),
+        }
+    };
     let log = files::read_regular(&folder.join("guard.log"), MAX_LOG).ok();
     let log = log.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Some(context::failure_md(log.as_deref(), command, exit))
+    Some(context::failure_md(log.as_deref(), failure))
 }
 
 /// Reads the record of an iteration.

@@ -49,6 +49,8 @@ pub(super) struct GuardRunOutcome {
     pub(super) changed: Vec<String>,
     /// What its report of tests lacks.
     pub(super) evidence: EvidenceFindings,
+    /// It did not run, because setup fails with what the candidate changed.
+    pub(super) setup_failed: bool,
 }
 
 /// A clean checkout for one verdict.
@@ -110,15 +112,16 @@ pub(super) fn run_guard(
     let checkout = verdict.checkout();
     let config = &state.config;
     let prepared = (&verdict, begun);
-    if let Some(log) = prepare::verdict(context, it, prepared, &commit, config, containment)? {
+    let judged = (candidate.workspace, commit.as_str());
+    if let Some(log) = prepare::verdict(context, it, prepared, judged, config, containment)? {
         child::replace_log(it, "guard.log", &log)?;
-        run.exit_code = Some(1);
         run.log_sha256 = sha256_hex(&log);
         return Ok(GuardRunOutcome {
             run,
             error: None,
             changed: Vec::new(),
             evidence: EvidenceFindings::default(),
+            setup_failed: true,
         });
     }
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
@@ -250,6 +253,7 @@ pub(super) fn run_guard(
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
         changed,
         evidence,
+        setup_failed: false,
     })
 }
 

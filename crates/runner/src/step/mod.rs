@@ -314,14 +314,14 @@ fn work(
     let (state, job, workspace) = (step.state, step.job, step.workspace);
     let containment = context.containment.for_config(&state.config)?;
     it.sandbox = containment.as_str();
-    prepare::workspace(context, it, workspace, &state.config, &containment)?;
+    let setup = prepare::workspace(context, it, workspace, &state.config, &containment)?;
     workspace.begin_session(
         &it.started.run_id,
         it.started.iter,
         &it.started.branch,
         &it.started.head,
     )?;
-    context::write(context.project, workspace, it, state, job)?;
+    context::write(context.project, workspace, it, state, job, setup.as_ref())?;
     let deadline =
         Instant::now() + std::time::Duration::from_secs(state.config.iteration_timeout_secs);
 
@@ -382,6 +382,7 @@ fn work(
             let guard =
                 guard::run_guard(context, it, ready, state, &containment, candidate, deadline)?;
             facts.guard_exit = guard.run.exit_code;
+            facts.setup_failed = guard.setup_failed;
             facts.runner_error = guard.error;
             facts.changed_by_guard = guard.changed;
             guard.evidence.into_facts(&mut facts);

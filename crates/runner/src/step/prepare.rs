@@ -1,22 +1,45 @@
 //! What a workspace and a clean checkout need before anything runs in them.
 
 use runner_core::config::Config;
+use runner_core::context::setup_failure_md;
 use runner_core::meta::IterationErrorKind;
 use runner_core::text::cut_front;
 
 use super::guard::VerdictCheckout;
 use super::{Iteration, StepContext};
 use crate::checkout::indexed_tree::KeptFiles;
-use crate::checkout::prepare::{CheckoutPreparer, WarmStart};
+use crate::checkout::prepare::{CheckoutPreparer, WarmStart, last_set_up};
 use crate::checkout::trial::{GuardTrial, TrialEnd};
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
+use crate::state::branch_record::BranchRecord;
 use crate::step::containment::Containment;
 
 /// How much of a failed setup's output is told.
 const TAIL_BYTES: usize = 4000;
+
+/// The largest `setup.log` that is added to.
+const MAX_LOG: u64 = 64 * 1024 * 1024;
+
+/// So much of a commit's name is shown.
+const SHORT: usize = 12;
+
+/// Setup fails with the files that are committed, and works with those of an earlier commit.
+pub(super) struct SetupFailure {
+    /// What it printed.
+    log: String,
+    /// The earlier commit, shortened.
+    commit: String,
+}
+
+impl SetupFailure {
+    /// For the session that shall mend it.
+    pub(super) fn words(&self, config: &Config) -> String {
+        setup_failure_md(&config.workspace.setup, &self.commit, &self.log)
+    }
+}
 
 fn preparer<'a, 'h>(
     context: &'a mut StepContext<'_, 'h>,
@@ -30,53 +53,81 @@ fn preparer<'a, 'h>(
         config,
         containment,
         context: context.run,
+        setup_log: Vec::new(),
     }
 }
 
-/// Makes what a workspace lacks.
+/// Makes what a workspace lacks. Where setup fails with what sessions have committed, the workspace
+/// is set up as it last worked, and the session hears it; any other failure is an error.
 pub(super) fn workspace(
     context: &mut StepContext<'_, '_>,
-    it: &Iteration,
+    it: &mut Iteration,
     workspace: &RunWorkspace,
     config: &Config,
     containment: &Containment,
-) -> Result<()> {
+) -> Result<Option<SetupFailure>> {
     let user = context.places.user_project(context.git);
-    let mut preparer = preparer(context, &user, config, containment);
-    match preparer.workspace(&workspace.checkout, &it.started.head)? {
-        None => Ok(()),
-        Some(ended) => Err(failed(it, &ended)?),
+    let head = it.started.head.clone();
+    let checkout = &workspace.checkout;
+    let mut run = preparer(context, &user, config, containment);
+    let ended = run.workspace(checkout, &head)?;
+    let log = std::mem::take(&mut run.setup_log);
+    append_log(it, "in the workspace", &log)?;
+    let Some(ended) = ended else { return Ok(None) };
+    let working = working_commit(context, it, workspace)?;
+    let mut run = preparer(context, &user, config, containment);
+    if !run.has_other_inputs(&working, &head)? {
+        return Err(failed(&ended));
     }
+    workspace.bring_to(&working)?;
+    let again = run.set_up_again(checkout, &working)?;
+    let log = std::mem::take(&mut run.setup_log);
+    let commit: String = working.chars().take(SHORT).collect();
+    append_log(it, &format!("in the workspace, at {commit}"), &log)?;
+    if again.is_some() {
+        return Err(failed(&ended));
+    }
+    workspace.bring_to(&head)?;
+    it.notes.push(format!(
+        "setup fails with the files of this commit; the workspace is as setup made it at {commit}"
+    ));
+    Ok(Some(SetupFailure {
+        log: told(&ended),
+        commit,
+    }))
 }
 
-/// Brings a clean checkout to a candidate; one that is kept with what was begun for it. What is returned is the log of a setup that failed
-/// because of what the candidate changed; any other failure is an error of the iteration.
+/// Brings a clean checkout to a candidate; one that is kept with what was begun for it. What is
+/// returned is the log of a setup that failed because of what sessions changed; any other failure
+/// is an error of the iteration.
 pub(super) fn verdict(
     context: &mut StepContext<'_, '_>,
-    it: &Iteration,
+    it: &mut Iteration,
     (verdict, begun): (&VerdictCheckout, Option<WarmStart>),
-    commit: &str,
+    (workspace, commit): (&RunWorkspace, &str),
     config: &Config,
     containment: &Containment,
 ) -> Result<Option<Vec<u8>>> {
     let user = context.places.user_project(context.git);
-    let mut preparer = preparer(context, &user, config, containment);
+    let mut run = preparer(context, &user, config, containment);
     let checkout = verdict.checkout();
     let ended = match begun {
-        Some(begun) => preparer.warm(checkout, commit, begun)?,
-        None => preparer.cold(checkout, commit)?,
+        Some(begun) => run.warm(checkout, commit, begun)?,
+        None => run.cold(checkout, commit)?,
     };
+    let log = std::mem::take(&mut run.setup_log);
+    append_log(it, "in the clean checkout", &log)?;
     let Some(ended) = ended else { return Ok(None) };
-    let head = it.started.head.as_str();
-    // Where setup works without the candidate's changes, they are the reason.
-    let is_theirs = preparer.has_other_inputs(head, commit)? && {
-        checkout.tree.bring_to(head, KeptFiles::NONE)?;
-        preparer.cold(checkout, head)?.is_none()
+    let working = working_commit(context, it, workspace)?;
+    let mut run = preparer(context, &user, config, containment);
+    // Where setup works without the sessions' changes, they are the reason.
+    let is_theirs = run.has_other_inputs(&working, commit)? && {
+        checkout.tree.bring_to(&working, KeptFiles::NONE)?;
+        run.cold(checkout, &working)?.is_none()
     };
     if !is_theirs {
-        return Err(failed(it, &ended)?);
+        return Err(failed(&ended));
     }
-    files::write_whole(&it.folder.join("setup.log"), &ended.log)?;
     let mut log = ended.log;
     if let TrialEnd::NotStarted(why) = &ended.end {
         log.extend(format!("\nrunner: the guard {why}\n").into_bytes());
@@ -84,18 +135,58 @@ pub(super) fn verdict(
     Ok(Some(log))
 }
 
+/// The last commit with whose files setup worked; before any, the one that began the run.
+fn working_commit(
+    context: &StepContext<'_, '_>,
+    it: &Iteration,
+    workspace: &RunWorkspace,
+) -> Result<String> {
+    if let Some(commit) = last_set_up(&workspace.checkout)
+        && context.git.commit_of(&commit)?.is_some()
+    {
+        return Ok(commit);
+    }
+    let start = BranchRecord::read(context.git, &it.started.run_id)?.start;
+    Ok(start.unwrap_or_else(|| it.started.head.clone()))
+}
+
+/// Adds what a setup printed to the iteration's `setup.log`.
+fn append_log(it: &Iteration, place: &str, log: &[u8]) -> Result<()> {
+    if log.is_empty() {
+        return Ok(());
+    }
+    let path = it.folder.join("setup.log");
+    let mut text = files::read_regular(&path, MAX_LOG).unwrap_or_default();
+    text.extend(format!("runner: setup {place}:\n").into_bytes());
+    text.extend(log);
+    if !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
+    Ok(files::write_whole(&path, &text)?)
+}
+
 /// A setup that failed, as the error of the iteration.
-fn failed(it: &Iteration, ended: &GuardTrial) -> Result<Error> {
-    files::write_whole(&it.folder.join("setup.log"), &ended.log)?;
+fn failed(ended: &GuardTrial) -> Error {
     let why = match &ended.end {
         TrialEnd::NotStarted(why) => why.clone(),
         TrialEnd::Exited(_) | TrialEnd::TimedOut => "cannot run".to_owned(),
     };
     let log = String::from_utf8_lossy(&ended.log);
     let tail = cut_front(log.trim_end(), TAIL_BYTES);
-    Ok(Error::new(
+    Error::new(
         ErrorCode::Step(IterationErrorKind::Setup),
         format!("a session {why}\n{tail}"),
     )
-    .hint("run [workspace] setup by hand in a fresh clone: it must work there"))
+    .hint("run [workspace] setup by hand in a fresh clone: it must work there")
+}
+
+/// What a setup that failed printed, and why it does not count where it printed nothing wrong.
+fn told(ended: &GuardTrial) -> String {
+    let log = String::from_utf8_lossy(&ended.log);
+    let mut text = cut_front(log.trim_end(), TAIL_BYTES).into_owned();
+    if let TrialEnd::NotStarted(why) = &ended.end {
+        text.push_str("\nrunner: the guard ");
+        text.push_str(why);
+    }
+    text
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::made_files::MadeFiles;
 use super::{FreshCheckout, PrepareReport, fill_submodules, prepare, setup_key};
 use crate::checkout::indexed_tree::KeptFiles;
-use crate::checkout::trial::{self, GuardTrial, not_started};
+use crate::checkout::trial::{self, GuardTrial, SetupEnd, not_started};
 use crate::checkout::{Checkout, MADE, beside};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -29,6 +29,9 @@ const MAX_BYTES: u64 = 16 << 20;
 struct PreparedState {
     /// What setup depended on; `None`: there was nothing to set up.
     setup_key: Option<String>,
+    /// The last commit in a workspace with which setup worked.
+    #[serde(default)]
+    commit: Option<String>,
     /// What lay there afterwards beside the files of the commit.
     made: Vec<String>,
     /// Submodules that were filled.
@@ -58,6 +61,8 @@ pub(crate) struct CheckoutPreparer<'a, 'h> {
     pub(crate) config: &'a Config,
     pub(crate) containment: &'a Containment,
     pub(crate) context: &'a mut RunContext<'h>,
+    /// What setup has printed, each time that it ran.
+    pub(crate) setup_log: Vec<u8>,
 }
 
 impl CheckoutPreparer<'_, '_> {
@@ -74,8 +79,9 @@ impl CheckoutPreparer<'_, '_> {
         if is_set_up && before.as_ref().is_some_and(|it| it.links == links) {
             return Ok(None);
         }
+        let is_new = before.is_none();
         let mut state = before.unwrap_or_default();
-        if state == PreparedState::default() {
+        if is_new {
             let report = self.prepare(checkout, commit)?;
             state.submodules = report.submodules;
             state.included = report.included;
@@ -86,10 +92,32 @@ impl CheckoutPreparer<'_, '_> {
             keep_submodules(checkout, &state)?;
         }
         state.links = links;
-        if !is_set_up && let Some(failed) = self.set_up(checkout, commit)? {
-            return Ok(Some(failed));
+        if !is_set_up {
+            // Whatever it leaves when it fails or is killed is not what it makes.
+            state.setup_key = None;
+            write(checkout, &state)?;
+            if let Some(failed) = self.set_up(checkout, commit)? {
+                return Ok(Some(failed));
+            }
         }
         state.setup_key = key;
+        state.commit = Some(commit.to_owned());
+        write(checkout, &state)?;
+        Ok(None)
+    }
+
+    /// Sets a workspace up for a commit that is checked out only for that.
+    pub(crate) fn set_up_again(
+        &mut self,
+        checkout: &Checkout,
+        commit: &str,
+    ) -> Result<Option<GuardTrial>> {
+        if let Some(failed) = self.set_up(checkout, commit)? {
+            return Ok(Some(failed));
+        }
+        let mut state = read(checkout).unwrap_or_default();
+        state.setup_key = setup_key(self.git, commit, self.config)?;
+        state.commit = Some(commit.to_owned());
         write(checkout, &state)?;
         Ok(None)
     }
@@ -136,6 +164,7 @@ impl CheckoutPreparer<'_, '_> {
         made.keep(&others)?;
         let state = PreparedState {
             setup_key: key,
+            commit: None,
             made: others,
             submodules: report.submodules,
             links: Vec::new(),
@@ -196,8 +225,12 @@ impl CheckoutPreparer<'_, '_> {
         }
         checkout.tree.write_git(None, commit)?;
         let contained = self.containment.is_on().then_some(self.containment);
-        if let Some(failed) = trial::set_up(checkout, self.config, contained, self.context)? {
-            return Ok(Some(failed));
+        match trial::set_up(checkout, self.config, contained, self.context)? {
+            SetupEnd::Done(log) => self.setup_log.extend(log),
+            SetupEnd::Failed(failed) => {
+                self.setup_log.extend(&failed.log);
+                return Ok(Some(failed));
+            }
         }
         Ok(trial::changed_by_setup(checkout, self.config)?.map(not_started))
     }
@@ -234,6 +267,11 @@ fn keep_submodules(checkout: &Checkout, state: &PreparedState) -> Result<()> {
     let kept = submodule_copies(checkout);
     files::make_folder(&kept)?;
     Ok(MadeFiles::new(checkout.path(), &kept).keep(&names(&state.submodules))?)
+}
+
+/// The last commit with which setup worked in a workspace.
+pub(crate) fn last_set_up(checkout: &Checkout) -> Option<String> {
+    read(checkout)?.commit
 }
 
 /// The submodules that were filled in a checkout.
