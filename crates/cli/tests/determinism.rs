@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 
 use runner_testkit::TestRepo;
@@ -136,46 +137,73 @@ fn replay_finds_a_single_changed_byte() {
     repo.runner(&["replay"])
         .success()
         .says("10 iterations derived again");
-    for (iter, name) in [
-        (1, "tree.before.json"),
-        (1, "tree.agent.json"),
-        (1, "tree.after.json"),
-        (2, "guard.log"),
-        (3, "tree.after.json"),
-        (4, "output.json"),
-        (5, "meta.json"),
-        (9, "tree.valid.json"),
-        (10, "tree.agent.json"),
-        (10, "meta.json"),
+    let (mut kinds, mut places) = (BTreeSet::new(), Vec::new());
+    for iter in 1..=10 {
+        for name in contents(&repo.iteration(iter)).into_keys() {
+            // Each kind of file once, and everything of two iterations.
+            let path = repo.iteration(iter).join(&name);
+            if kinds.insert(name) || [2, 9].contains(&iter) {
+                places.push((path, format!("iteration {iter}: ")));
+            }
+        }
+    }
+    let run_folder = repo.iteration(1).parent().unwrap().to_owned();
+    places.push((run_folder.join("events.jsonl"), "events.jsonl".to_owned()));
+    for name in [
+        "agent_error.log",
+        "argv.json",
+        "executor.log",
+        "guard.log",
+        "journal.jsonl",
+        "meta.json",
+        "output.json",
+        "prompt.md",
+        "quarantine/ci.sh",
+        "tree.after.json",
+        "tree.agent.json",
+        "tree.before.json",
+        "tree.valid.json",
     ] {
-        let path = repo.iteration(iter).join(name);
-        let original = std::fs::read(&path).unwrap();
-        // In an `output.json` a change that keeps the outcome is no difference.
-        let positions: Vec<usize> = if name == "output.json" {
-            vec![
-                original
-                    .windows(5)
-                    .position(|window| window == b"retry")
-                    .unwrap(),
-            ]
-        } else {
-            vec![0, original.len() / 2, original.len() - 1]
+        assert!(kinds.contains(name), "{name} in {kinds:?}");
+    }
+    for (path, words) in places {
+        let original = fs::read(&path).unwrap();
+        // A new file each time, so that hard-linked copies stay as they are.
+        let put = |bytes: &[u8]| {
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, bytes).unwrap();
         };
-        for at in positions {
+        let is_last_line_open = path.ends_with("events.jsonl");
+        let end = if is_last_line_open {
+            original.len() / 3
+        } else {
+            original.len().saturating_sub(1)
+        };
+        for at in BTreeSet::from([0, original.len() / 2, end]) {
             let mut changed = original.clone();
-            changed[at] ^= 1;
-            // A new file, so that hard-linked copies stay as they are.
-            std::fs::remove_file(&path).unwrap();
-            std::fs::write(&path, &changed).unwrap();
+            match changed.get_mut(at) {
+                Some(byte) => *byte ^= 1,
+                None => changed.push(b'x'),
+            }
+            put(&changed);
             let run = repo.runner(&["replay"]).code(1);
             assert!(
-                run.stdout.contains(&format!("iteration {iter}")),
-                "{name}@{at}: {}",
+                run.stdout.contains(&words),
+                "{}@{at}: {}",
+                path.display(),
                 run.describe()
             );
-            std::fs::remove_file(&path).unwrap();
-            std::fs::write(&path, &original).unwrap();
         }
+        fs::remove_file(&path).unwrap();
+        repo.runner(&["replay"]).code(1).says(&words);
+        fs::write(&path, original).unwrap();
+    }
+    for iter in [1, 5, 10] {
+        let (folder, aside) = (repo.iteration(iter), run_folder.join("aside"));
+        fs::rename(&folder, &aside).unwrap();
+        let words = format!("iteration {iter}: there are no logs of it in this clone");
+        repo.runner(&["replay"]).code(1).says(&words);
+        fs::rename(&aside, &folder).unwrap();
     }
     repo.runner(&["replay"]).success();
 }

@@ -35,7 +35,7 @@ pub fn history_md(summary: &str) -> String {
 
 /// Why the guard said no after the last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GuardFailure<'a> {
+pub enum FailedVerdict<'a> {
     /// It ran and ended with this code, if it is known.
     Guard {
         /// Its argv.
@@ -53,9 +53,9 @@ pub enum GuardFailure<'a> {
 /// `failure.md`: how the guard failed after the last attempt.
 ///
 /// Logs are local to the clone that made them: without one the text says so.
-pub fn failure_md(log: Option<&str>, failure: GuardFailure<'_>) -> String {
+pub fn failure_md(log: Option<&str>, failure: FailedVerdict<'_>) -> String {
     let mut text = match failure {
-        GuardFailure::Guard { command, exit_code } => {
+        FailedVerdict::Guard { command, exit_code } => {
             let ended = match exit_code {
                 Some(0) => {
                     "ended with exit code 0, but that did not count: the end of its log says why"
@@ -70,7 +70,7 @@ pub fn failure_md(log: Option<&str>, failure: GuardFailure<'_>) -> String {
             let command = argv(command);
             format!("# The guard failed\n\nAfter the last attempt `{command}` {ended}.\n\n")
         }
-        GuardFailure::Setup { command } => format!(
+        FailedVerdict::Setup { command } => format!(
             "# Setup failed\n\nAfter the last attempt the guard could not run: setup, `{}`, failed \
              with what that attempt changed.\n\n",
             argv(command)
@@ -217,7 +217,7 @@ Node: `root`
         ] {
             let command = &["just".to_owned(), "ci".to_owned()];
             assert_eq!(
-                failure_md(log, GuardFailure::Guard { command, exit_code }),
+                failure_md(log, FailedVerdict::Guard { command, exit_code }),
                 format!(
                     "# The guard failed\n\nAfter the last attempt `[\"just\",\"ci\"]` {expected}"
                 )
@@ -229,7 +229,7 @@ Node: `root`
     fn setup() {
         let command = &["npm".to_owned(), "ci".to_owned()];
         let log = "no such package\n";
-        let before = failure_md(Some(log), GuardFailure::Setup { command });
+        let before = failure_md(Some(log), FailedVerdict::Setup { command });
         let now = setup_failure_md(command, "ab12", log);
         for (text, title) in [(before, "# Setup failed\n"), (now, "# Setup fails\n")] {
             assert!(text.starts_with(title), "{text}");

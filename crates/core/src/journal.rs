@@ -30,7 +30,18 @@ pub enum JournalRecord {
     /// From here on the step is finished exactly as written here.
     Decided(Box<JournalDecision>),
     /// The iteration is in git.
-    Committed,
+    Committed {
+        /// SHA-256 of the journal up to here; earlier versions had none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        journal_sha256: Option<String>,
+    },
+}
+
+impl JournalRecord {
+    /// Whether it says that the iteration is in git.
+    pub fn is_end(&self) -> bool {
+        matches!(self, JournalRecord::Committed { .. })
+    }
 }
 
 /// How a step began.
@@ -131,7 +142,9 @@ mod tests {
         let records = vec![
             started(),
             JournalRecord::AgentEnded { exit_code: Some(0) },
-            JournalRecord::Committed,
+            JournalRecord::Committed {
+                journal_sha256: None,
+            },
         ];
         let text: String = records.iter().map(to_line).collect();
         assert_eq!(parse(text.as_bytes()), records);

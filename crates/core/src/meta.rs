@@ -1,5 +1,7 @@
 //! The record of an iteration as it lies in `meta.json`, and its vocabulary.
 
+use std::collections::BTreeMap;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -376,6 +378,24 @@ pub struct IterationMeta {
     pub head: String,
     /// What the decision used.
     pub facts: StepFacts,
+    /// The other files of the iteration's folder, by name: `sha256:` and the hash, or the name of
+    /// a tree with the same bytes. Earlier versions had none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// The part of `events.jsonl` since the iteration before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<RecordedEvents>,
+}
+
+/// A part of `events.jsonl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedEvents {
+    /// Its first byte.
+    pub from: u64,
+    /// The byte after its last.
+    pub to: u64,
+    /// Its hash.
+    pub sha256: String,
 }
 
 /// The version of `meta.json` that this code writes.
@@ -477,6 +497,8 @@ pub(crate) mod tests {
             sandbox: "none".to_owned(),
             head: "0".repeat(40),
             facts: StepFacts::default(),
+            files: std::collections::BTreeMap::new(),
+            events: None,
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::fault;
 
 /// Ending of files that are being written; `.runner/.gitignore` names it.
-const TEMP_SUFFIX: &str = ".runner-tmp";
+pub(crate) const TEMP_SUFFIX: &str = ".runner-tmp";
 
 /// What keeps a folder of local files out of git's sight.
 pub(crate) const IGNORE_FILE: &str = ".gitignore";

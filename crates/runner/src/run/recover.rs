@@ -145,7 +145,7 @@ fn find(project: &Project) -> Vec<Unfinished> {
         let ours = started.run_id == *run
             && started.iter == iter
             && started.branch == step::branch_of(run);
-        let ended = records.contains(&JournalRecord::Committed);
+        let ended = records.iter().any(JournalRecord::is_end);
         (ours && !ended).then_some(Unfinished { started, records })
     });
     unfinished.collect()

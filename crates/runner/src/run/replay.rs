@@ -1,11 +1,12 @@
 //! Deriving a recorded run again through the same pure functions.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use runner_core::decide::{self, AgentTree, Outcome, StepTask, TreeAfter};
 use runner_core::digest::sha256_hex;
 use runner_core::ids::REPAIR_NODE;
-use runner_core::journal::JournalRecord;
+use runner_core::journal::{self, JournalRecord};
 use runner_core::message;
 use runner_core::meta::IterationMeta;
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
@@ -15,11 +16,12 @@ use runner_core::tree::{self, TreeFinding};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::Git;
+use crate::git::{Git, GitCommit};
 use crate::project::Project;
 use crate::state;
 use crate::state::branch_record::BranchRecord;
 use crate::state::log::Journal;
+use crate::state::recorded_files;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,23 +69,21 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
     };
     let record = record_of(project, &run_id);
     let mut previous: Option<(u32, String)> = None;
-    for iter in numbers {
+    let last = numbers.last().copied();
+    let expected: BTreeSet<u32> = numbers
+        .into_iter()
+        .chain(record.iterations.keys().copied())
+        .collect();
+    for iter in expected {
         let folder = project.iteration(&run_id, iter);
-        if !is_finished(&folder) {
+        let commit = record.iterations.get(&iter);
+        if commit.is_none() && Some(iter) == last && !has_ended(&folder) {
             report
                 .notes
                 .push(format!("iteration {iter} is not finished"));
             continue;
         }
-        if let Some((last, _)) = &previous
-            && *last + 1 != iter
-        {
-            report.notes.push(format!(
-                "there are no logs between iteration {last} and {iter}"
-            ));
-        }
-        let message = record.iterations.get(&iter).map(|commit| &commit.message);
-        match one(&folder, iter, &run_id, message) {
+        match one(project, iter, &run_id, commit) {
             Ok(done) => {
                 report.iterations += 1;
                 let last = previous.as_ref();
@@ -104,10 +104,8 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
     Ok(report)
 }
 
-fn is_finished(folder: &Path) -> bool {
-    let records = Journal::read(folder);
-    records.contains(&JournalRecord::Committed)
-        || (records.is_empty() && folder.join("meta.json").exists())
+fn has_ended(folder: &Path) -> bool {
+    Journal::read(folder).iter().any(JournalRecord::is_end)
 }
 
 struct ReplayedIteration {
@@ -118,11 +116,20 @@ struct ReplayedIteration {
 
 /// Derives one iteration again; the first difference as the error.
 fn one(
-    folder: &Path,
+    project: &Project,
     iter: u32,
     run_id: &str,
-    commit: Option<&String>,
+    commit: Option<&GitCommit>,
 ) -> Result<ReplayedIteration, String> {
+    let folder = &project.iteration(run_id, iter);
+    if folder.symlink_metadata().is_err() {
+        let commit = commit.map_or("", |commit| commit.id.as_str());
+        return Err(format!(
+            "there are no logs of it in this clone, although it is in the run's branch ({})",
+            commit.get(..12).unwrap_or(commit)
+        ));
+    }
+    compare_end(folder)?;
     let read = |name: &str| files::read_regular(&folder.join(name), tree::MAX_BYTES).ok();
     let meta_bytes = read("meta.json").ok_or("meta.json is missing")?;
     let meta: IterationMeta =
@@ -186,11 +193,20 @@ fn one(
             return Err("guard.log is not the one that was recorded".to_owned());
         }
     }
+    if let Some(difference) = recorded_files::difference(folder, &meta.files) {
+        return Err(difference);
+    }
+    let run_folder = project.run_folder(run_id);
+    if let Some(events) = &meta.events
+        && !recorded_files::has_events(&run_folder, events)
+    {
+        return Err("events.jsonl is not what was recorded up to here".to_owned());
+    }
     compare_journal(folder, &meta, &meta_bytes, &outcome)?;
     let after_sha256 = after.as_deref().map(sha256_hex).unwrap_or_default();
-    if let Some(text) = commit {
-        let recorded =
-            message::trailer(text, "Runner-Tree").and_then(|value| value.strip_prefix("sha256:"));
+    if let Some(commit) = commit {
+        let recorded = message::trailer(&commit.message, "Runner-Tree")
+            .and_then(|value| value.strip_prefix("sha256:"));
         if recorded.unwrap_or_default() != after_sha256 {
             return Err(format!(
                 "tree.after.json is not the tree in the commit ({})",
@@ -253,6 +269,30 @@ fn compare_meta(meta: &IterationMeta, outcome: &Outcome<'_>) -> Result<(), Strin
     )
 }
 
+/// The journal is whole, and what its last line says of the others.
+fn compare_end(folder: &Path) -> Result<(), String> {
+    let bytes = files::read_regular(&Journal::path(folder), journal::MAX_BYTES as u64)
+        .map_err(|error| format!("journal.jsonl: {error}"))?;
+    let records = journal::parse(&bytes);
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    if records.len() < lines.len() {
+        return Err(format!(
+            "journal.jsonl cannot be read from line {}",
+            records.len() + 1
+        ));
+    }
+    let Some(JournalRecord::Committed { journal_sha256 }) = records.last() else {
+        return Err("journal.jsonl has no end".to_owned());
+    };
+    let before: usize = lines.iter().rev().skip(1).map(|line| line.len()).sum();
+    match journal_sha256 {
+        Some(recorded) if *recorded != sha256_hex(&bytes[..before]) => {
+            Err("journal.jsonl is not what its last line says".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The journal promised these very bytes.
 fn compare_journal(
     folder: &Path,
@@ -261,7 +301,7 @@ fn compare_journal(
     outcome: &Outcome<'_>,
 ) -> Result<(), String> {
     let records = Journal::read(folder);
-    let decided = records.iter().find_map(|record| match record {
+    let decided = records.iter().rev().find_map(|record| match record {
         JournalRecord::Decided(decided) => Some(decided),
         _ => None,
     });

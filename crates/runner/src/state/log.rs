@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use runner_core::digest::sha256_hex;
 use runner_core::journal::{self, JournalRecord};
 use serde_json::{Map, Value, json};
 
@@ -56,6 +57,12 @@ impl Journal {
             self.take_back(before);
         }
         written
+    }
+
+    /// Adds that the iteration is in git, and what everything before was.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
+        let journal_sha256 = Some(sha256_hex(self.text.as_bytes()));
+        self.note(&JournalRecord::Committed { journal_sha256 })
     }
 
     /// Adds a record that must be there after a crash. After an error it is not

@@ -5,6 +5,7 @@ pub(crate) mod branch_record;
 pub(crate) mod follow;
 pub(crate) mod log;
 pub(crate) mod node_history;
+pub(crate) mod recorded_files;
 pub(crate) mod repair;
 pub(crate) mod report;
 pub(crate) mod runs;

@@ -176,9 +176,7 @@ fn running(project: &Project, run_id: &str) -> Option<RunningLoop> {
     let started = newest.and_then(|iter| {
         let records = Journal::read(&project.iteration(run_id, iter));
         match records.first() {
-            Some(JournalRecord::Started(started))
-                if !records.contains(&JournalRecord::Committed) =>
-            {
+            Some(JournalRecord::Started(started)) if !records.iter().any(JournalRecord::is_end) => {
                 Some(started.clone())
             }
             _ => None,

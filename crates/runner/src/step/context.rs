@@ -1,6 +1,6 @@
 //! What the agent reads: `.runner/context/` and the prompt.
 
-use runner_core::context::{self, GuardFailure};
+use runner_core::context::{self, FailedVerdict};
 use runner_core::ids::REPAIR_NODE;
 use runner_core::meta::{GuardResult, IterationMeta, OutcomeClass};
 use runner_core::paths;
@@ -165,18 +165,18 @@ fn failure(
     let Some((folder, meta)) =
         last.filter(|(_, meta)| meta.node_id == job.node_id && meta.guard == GuardResult::Fail)
     else {
-        let failure = GuardFailure::Guard {
+        let failure = FailedVerdict::Guard {
             command,
             exit_code: None,
         };
         return Some(context::failure_md(None, failure));
     };
     let failure = if meta.facts.setup_failed {
-        GuardFailure::Setup {
+        FailedVerdict::Setup {
             command: &state.config.workspace.setup,
         }
     } else {
-        GuardFailure::Guard {
+        FailedVerdict::Guard {
             exit_code: meta.guard_run.as_ref().and_then(|run| run.exit_code),
             command: meta.guard_run.as_ref().map_or(command, |run| &run.command),
         }

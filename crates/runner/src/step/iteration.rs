@@ -9,6 +9,7 @@ use std::sync::Arc;
 use runner_core::config::BackendKind;
 use runner_core::digest::sha256_hex;
 use runner_core::journal::{JournalRecord, JournalStart};
+use runner_core::meta::RecordedEvents;
 use runner_core::paths;
 use serde_json::Value;
 
@@ -17,6 +18,8 @@ use crate::files::{self, FileBatch};
 use crate::project::Project;
 use crate::run_context::WallClock;
 use crate::state::log::{EventLog, Journal};
+use crate::state::recorded_files;
+use crate::step::context::read_meta;
 use crate::step::protected_files::{ProtectedFiles, blob_name};
 
 /// tree.json as HEAD has it.
@@ -190,6 +193,15 @@ impl Iteration {
     /// Whether the decision is in the journal.
     pub(crate) fn is_decided(&self) -> bool {
         self.decided
+    }
+
+    /// What was added to `events.jsonl` since the iteration before was decided.
+    pub(crate) fn record_events(&self, project: &Project) -> Option<RecordedEvents> {
+        let run_id = &self.started.run_id;
+        let earlier = self.started.iter.checked_sub(1);
+        let earlier = earlier.and_then(|iter| read_meta(&project.iteration(run_id, iter)));
+        let earlier = earlier.and_then(|meta| meta.events);
+        recorded_files::record_events(&project.run_folder(run_id), earlier.as_ref())
     }
 
     /// Adds to `events.jsonl`; viewers miss a line if that fails, nothing else.

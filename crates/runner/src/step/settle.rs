@@ -1,5 +1,6 @@
 //! From a decision to a commit, so that a crash in between changes nothing.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::files::{self, FileBatch};
 use crate::git::{self, GitIdentity};
 use crate::run::{follow_branch, refs};
 use crate::run_context::RunProgress;
+use crate::state::recorded_files;
 use crate::step::file_image;
 
 /// Everything that is to be recorded.
@@ -60,7 +62,7 @@ pub(crate) fn settle(
         }
     };
     save_trees(it, record.agent_bytes, after)?;
-    let meta = IterationMeta {
+    let mut meta = IterationMeta {
         schema_version: META_VERSION,
         run_id: it.started.run_id.clone(),
         iter: it.started.iter,
@@ -85,6 +87,8 @@ pub(crate) fn settle(
         sandbox: it.sandbox.to_owned(),
         head: it.started.head.clone(),
         facts: record.facts,
+        files: BTreeMap::new(),
+        events: None,
     };
     let tree_sha256 = after.map(sha256_hex);
     let run_state = record.run_state.after(&it.started.node_id, outcome);
@@ -116,6 +120,9 @@ pub(crate) fn settle(
     }
     .text();
     let commit = make_commit(context, it, workspace, after, &run_state, &message)?;
+    write_error_log(it, meta.class, &outcome.findings)?;
+    meta.files = recorded_files::record(&it.folder);
+    meta.events = it.record_events(context.project);
     let decided = JournalDecision {
         parent: it.started.head.clone(),
         commit: Some(commit),
@@ -124,7 +131,6 @@ pub(crate) fn settle(
         meta: meta_text(&meta)?,
         message,
     };
-    write_error_log(it, meta.class, &outcome.findings)?;
     it.journal
         .append_synced(&JournalRecord::Decided(Box::new(decided.clone())))?;
     it.set_decided();
@@ -257,7 +263,7 @@ fn record_commit(
     decided: &JournalDecision,
 ) -> Result<()> {
     files::write_whole(&it.folder.join("meta.json"), decided.meta.as_bytes())?;
-    it.journal.note(&JournalRecord::Committed)?;
+    it.journal.end()?;
     it.log_event(
         context.run.clock,
         "committed",
