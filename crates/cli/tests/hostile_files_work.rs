@@ -67,32 +67,32 @@ fn pipes_and_sockets() {
     let cases = [
         case(
             "untracked",
-            "ok",
-            "",
+            "agent_error",
+            "s/pipe (a named pipe) cannot be committed",
             "mkfifo pipe; mkdir s; mkfifo s/pipe; out retry x",
         ),
         case(
             "in the place of a tracked file",
-            "ok",
-            "",
+            "agent_error",
+            "README.md (a named pipe) cannot",
             "rm README.md; mkfifo README.md; out retry x",
         ),
         case(
             "a socket",
-            "ok",
-            "",
+            "agent_error",
+            "data.bin (a socket) cannot",
             "\"$(cat \"$AGENT_DIR/python\")\" -c 'import socket, os; os.remove(\"data.bin\"); socket.socket(socket.AF_UNIX).bind(\"data.bin\")'; out retry x",
         ),
         case(
             "rules that are pipes",
-            "ok",
-            "",
+            "agent_error",
+            "src/deep/.gitattributes (a pipe or the like) cannot",
             "mkfifo .gitignore .gitattributes .gitmodules .mailmap src/.gitignore src/deep/.gitattributes; out retry x",
         ),
         case(
             "attributes for a new file",
-            "ok",
-            "",
+            "agent_error",
+            "new/.gitattributes (a ",
             "mkdir new; mkfifo new/.gitattributes; echo x > new/file; out retry x",
         ),
         case(
@@ -103,17 +103,57 @@ fn pipes_and_sockets() {
         ),
         case(
             "a pipe named as a protected one",
-            "ok",
-            "",
+            "agent_error",
+            "checks/new (a named pipe) cannot",
             "mkdir -p checks; mkfifo checks/new; out retry x",
         ),
     ];
     play(&repo, &cases);
     assert_eq!(repo.git(&["show", "HEAD:new/file"]), "x");
-    assert!(
-        repo.git_try(&["cat-file", "-e", "HEAD:README.md"]).is_err(),
-        "it is gone"
-    );
+    for file in ["README.md", "data.bin"] {
+        let name = format!("HEAD:{file}");
+        assert!(repo.git_try(&["cat-file", "-e", &name]).is_ok(), "{file}");
+    }
+}
+
+#[test]
+fn names_that_git_leaves_out_without_a_word() {
+    let repo = repo();
+    let cases = [
+        case(
+            "git's own name in capitals",
+            "agent_error",
+            ".GIT/config cannot be committed",
+            "mkdir .GIT; echo x > .GIT/config; echo kept > kept.txt",
+        ),
+        case(
+            "deeper, as other systems spell it",
+            "agent_error",
+            "src/git~1/f cannot be committed",
+            "mkdir src/git~1; echo x > src/git~1/f",
+        ),
+        case(
+            "a list of submodules that is none",
+            "agent_error",
+            ".gitmodules (git cannot read it) cannot",
+            "printf '[submodule \"x\\npath' > .gitmodules",
+        ),
+        case(
+            "a list of submodules elsewhere",
+            "agent_error",
+            ".gitmodules (git cannot read it) cannot",
+            "ln -s README.md .gitmodules",
+        ),
+        case(
+            "sockets that are ignored",
+            "ok",
+            "",
+            "mkdir tmp; echo '/tmp' >> .gitignore; echo '*.sock' >> .gitignore; mkfifo tmp/a src/b.sock; out retry x",
+        ),
+    ];
+    play(&repo, &cases);
+    assert_eq!(repo.git(&["show", "HEAD:kept.txt"]), "kept");
+    assert!(repo.workspace("src/b.sock").exists());
 }
 
 #[test]
@@ -124,8 +164,8 @@ fn rules_that_are_pipes_where_only_git_looks() {
         &repo,
         &[case(
             "in a new folder",
-            "ok",
-            "",
+            "agent_error",
+            "new/deep/.gitignore (a pipe or the like) cannot",
             "mkdir -p new/deep; mkfifo new/deep/.gitignore; echo x > new/deep/file; out retry x",
         )],
     );

@@ -160,7 +160,7 @@ impl IndexedTree {
         }
         if !there.is_empty() {
             let args = ["update-index", "--add", "--replace", "-z", "--stdin"];
-            self.git.write_with(&args, Some(&there), &[])?;
+            self.git.write_quietly(&args, &there)?;
         }
         Ok(())
     }

@@ -261,6 +261,34 @@ impl Git {
         result
     }
 
+    /// The same where a warning is an error: git leaves a path such as `.GIT/config` out and says
+    /// no more than that.
+    pub(crate) fn write_quietly<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Result<()> {
+        let mut command = self.command(GitAccess::Write);
+        command.args(args);
+        fault::point("git")?;
+        let output = spawn(&command, Some(input))?;
+        fault::point("git-done")?;
+        if output.status.success() && output.stderr.is_empty() {
+            return Ok(());
+        }
+        Err(failed(&describe(&command), &output))
+    }
+
+    /// Whether a file can be read as a config by git.
+    pub(crate) fn reads_config(&self, file: &Path) -> Result<bool> {
+        let args: [&OsStr; 5] = [
+            "config".as_ref(),
+            "--no-includes".as_ref(),
+            "--file".as_ref(),
+            file.as_os_str(),
+            "--list".as_ref(),
+        ];
+        let mut command = self.command(GitAccess::Read);
+        command.args(args);
+        Ok(spawn(&command, None)?.status.success())
+    }
+
     /// Text of a call that only reads, without the newline at its end.
     pub(crate) fn line<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String> {
         let bytes = self.read(args)?;

@@ -4,6 +4,7 @@
 mod commits;
 mod long_paths;
 mod nested;
+mod special;
 mod traps;
 
 use std::collections::BTreeSet;
@@ -44,6 +45,9 @@ pub(crate) struct InspectFindings {
     pub(crate) ignored: Vec<PathBuf>,
 }
 
+/// A pipe, a socket or a device that was taken away: its path, and how it is called.
+type SpecialFile = (PathBuf, String);
+
 /// What putting things in order brought to light.
 struct CleanupFindings {
     /// Folders that were repositories of their own.
@@ -54,6 +58,8 @@ struct CleanupFindings {
     submodules: Vec<String>,
     /// Files that git cannot take.
     not_committable: Vec<String>,
+    /// Pipes and the like that were taken away, by path.
+    special: Vec<SpecialFile>,
     /// Everything that differs from the commit at which the iteration began.
     changed: BTreeSet<PathBuf>,
     status: GitStatus,
@@ -70,12 +76,13 @@ pub(crate) fn after_session(
     facts: &mut StepFacts,
 ) -> Result<InspectFindings> {
     let (root, tree) = (workspace.path(), &workspace.checkout.tree);
-    let rules = make_safe(root, it, protected)?;
+    let (rules, traps) = make_safe(root, it, protected)?;
     facts.owned_changed.extend(rules);
     let tree_bytes = take_tree(root, it, facts)?;
     let submodules =
         prepare::settle_submodules(&workspace.checkout, user, config, protected.links())?;
     let mut order = put_in_order(&tree.git, it, config, protected)?;
+    order.special.extend(traps);
     order.submodules.extend(submodules.undone);
     order.submodules.sort();
     order.submodules.dedup();
@@ -98,6 +105,8 @@ pub(crate) fn after_session(
     for path in prepare::included_files(&workspace.checkout) {
         order.changed.remove(&path);
     }
+    commits::undo_special(tree, it, &mut order)?;
+    commits::take_submodule_list(tree, it, &mut order)?;
     commits::take_collisions(root, it, protected, &mut order)?;
     commits::take(tree, it, &mut order)?;
     for moved in submodules.moved {
@@ -127,13 +136,30 @@ pub(crate) fn after_session(
 }
 
 /// Plain file I/O comes first: what would trap git is taken away, and the rules that keep git out
-/// of the logs are what they were. Returns which of those were not.
-fn make_safe(root: &Path, it: &Iteration, protected: &ProtectedFiles<'_>) -> Result<Vec<String>> {
+/// of the logs are what they were. Returns which of those were not, and what was taken away.
+fn make_safe(
+    root: &Path,
+    it: &Iteration,
+    protected: &ProtectedFiles<'_>,
+) -> Result<(Vec<String>, Vec<SpecialFile>)> {
     let quarantine = it.quarantine();
     traps::make_state_folders(root, &quarantine)?;
-    traps::remove(root, protected, &quarantine)?;
+    let taken = traps::remove(root, protected, &quarantine)?;
     let rules = protected.restore_rules(root, &quarantine)?;
-    Ok(rules.iter().map(FileChange::name).collect())
+    let rules = rules.iter().map(FileChange::name).collect();
+    Ok((rules, traps_taken(taken)))
+}
+
+/// Pipes in the place of git's rules, as they are told.
+fn traps_taken(paths: Vec<PathBuf>) -> Vec<SpecialFile> {
+    let outside = |path: &PathBuf| !paths::is_state_path(path.as_os_str().as_bytes());
+    let taken = paths.into_iter().filter(outside);
+    taken
+        .map(|path| {
+            let shown = format!("{} (a pipe or the like)", name(&path));
+            (path, shown)
+        })
+        .collect()
 }
 
 /// What git can put in order.
@@ -147,7 +173,7 @@ fn put_in_order(
     let quarantine = it.quarantine();
     let asked = git.ask_status()?;
     let deny = commits::CommitRules::new(config, protected)?;
-    let (mut status, was_blind) = status_of(git, it, asked)?;
+    let (mut status, was_blind, traps) = status_of(git, it, asked)?;
     let too_long = long_paths::take(git, protected, &status, was_blind, &quarantine)?;
     if !too_long.is_empty() {
         status = git.status()?;
@@ -158,6 +184,8 @@ fn put_in_order(
     let mut nested = nested::take(root, protected, &mut status, git, &quarantine)?;
     nested.sort();
     nested.dedup();
+    let mut special = special::take(git, protected, &status, &quarantine)?;
+    special.extend(traps_taken(traps));
     traps::make_addable(root, &status, &quarantine)?;
     let mut changed: BTreeSet<PathBuf> = status
         .entries
@@ -178,6 +206,7 @@ fn put_in_order(
         denied,
         submodules,
         not_committable: too_long,
+        special,
         changed,
         status,
     })
@@ -196,16 +225,20 @@ fn take_hidden_attributes(root: &Path, status: &GitStatus, quarantine: &Path) ->
 }
 
 /// Git's view; what keeps git from looking is cleared away. Also whether git could not look
-/// everywhere at first.
-fn status_of(git: &Git, it: &Iteration, asked: PendingStatus) -> Result<(GitStatus, bool)> {
+/// everywhere at first, and what was in the way.
+fn status_of(
+    git: &Git,
+    it: &Iteration,
+    asked: PendingStatus,
+) -> Result<(GitStatus, bool, Vec<PathBuf>)> {
     use crate::git::StallOutcome;
     let was_blind = match asked.answer_unless_stalled()? {
-        StallOutcome::Ended(status) => return Ok((status, false)),
+        StallOutcome::Ended(status) => return Ok((status, false, Vec::new())),
         StallOutcome::Blind => true,
         StallOutcome::Stalled => false,
     };
-    traps::clear_the_way(git.root(), &it.quarantine())?;
-    Ok((git.status()?, was_blind))
+    let taken = traps::clear_the_way(git.root(), &it.quarantine())?;
+    Ok((git.status()?, was_blind, taken))
 }
 
 fn read_tree(root: &Path) -> Result<Vec<u8>, ReadError> {

@@ -118,7 +118,52 @@ pub(super) fn take_collisions(
     Ok(())
 }
 
-/// Takes what has changed into the index. A file that git cannot take goes to the quarantine, and is told like one that must not be committed.
+/// Tells of pipes and the like, and brings files back in whose place they were.
+pub(super) fn undo_special(
+    tree: &IndexedTree,
+    it: &Iteration,
+    order: &mut CleanupFindings,
+) -> Result<()> {
+    let special = std::mem::take(&mut order.special);
+    // What is protected was brought back already, and told.
+    let is_away = |path: &Path| tree.folder().join(path).symlink_metadata().is_err();
+    let special: Vec<_> = special
+        .into_iter()
+        .filter(|(path, _)| is_away(path))
+        .collect();
+    let paths: Vec<PathBuf> = special.iter().map(|(path, _)| path.clone()).collect();
+    tree.undo(&paths, &it.quarantine())?;
+    for (path, shown) in special {
+        order.changed.remove(&path);
+        order.not_committable.push(shown);
+    }
+    Ok(())
+}
+
+/// The list of submodules must be one that git can read.
+pub(super) fn take_submodule_list(
+    tree: &IndexedTree,
+    it: &Iteration,
+    order: &mut CleanupFindings,
+) -> Result<()> {
+    let path = PathBuf::from(".gitmodules");
+    let full = tree.folder().join(&path);
+    let Ok(meta) = full.symlink_metadata() else {
+        return Ok(());
+    };
+    if !order.changed.contains(&path) || meta.is_file() && tree.git.reads_config(&full)? {
+        return Ok(());
+    }
+    tree.undo(std::slice::from_ref(&path), &it.quarantine())?;
+    order.changed.remove(&path);
+    order
+        .not_committable
+        .push(".gitmodules (git cannot read it)".to_owned());
+    Ok(())
+}
+
+/// Takes what has changed into the index. A file that git cannot take goes to the quarantine, and is
+/// told like one that must not be committed.
 pub(super) fn take(tree: &IndexedTree, it: &Iteration, order: &mut CleanupFindings) -> Result<()> {
     let local = |path: &&PathBuf| !paths::is_local_only(path.as_os_str().as_bytes());
     let filtered = tree.source.filtered(&tree.git, &order.changed)?;
@@ -131,28 +176,43 @@ pub(super) fn take(tree: &IndexedTree, it: &Iteration, order: &mut CleanupFindin
         ));
     }
     let wanted: BTreeSet<PathBuf> = order.changed.iter().filter(local).cloned().collect();
-    let error = match tree.take(&wanted) {
-        Ok(()) => return Ok(()),
+    let before = order.not_committable.len();
+    let failed = take_or_split(tree, it, wanted, &mut order.not_committable)?;
+    match failed {
+        // Every file can be taken by itself: it is not because of one of them.
+        Some(error) if order.not_committable.len() == before => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Takes files, and takes away those that cannot be taken, found by halves. What is returned is an
+/// error that came of none of them.
+fn take_or_split(
+    tree: &IndexedTree,
+    it: &Iteration,
+    mut paths: BTreeSet<PathBuf>,
+    refused: &mut Vec<String>,
+) -> Result<Option<Error>> {
+    let error = match tree.take(&paths) {
+        Ok(()) => return Ok(None),
         Err(error) if error.code != ErrorCode::Git || error.hint.is_some() => return Err(error),
         Err(error) => error,
     };
-    let mut any = false;
-    for path in &wanted {
-        if tree.take(&BTreeSet::from([path.clone()])).is_ok() {
-            continue;
-        }
-        let full = tree.folder().join(path);
-        // Whether it helped shows at once.
-        let _ = file_image::make_readable(&full);
-        if tree.take(&BTreeSet::from([path.clone()])).is_ok() {
-            continue;
-        }
-        file_image::move_to(tree.folder(), path, &it.quarantine())?;
-        order.not_committable.push(name(path));
-        any = true;
+    let Some(middle) = paths.iter().nth(paths.len() / 2).cloned() else {
+        return Ok(Some(error));
+    };
+    if paths.len() > 1 {
+        let second = paths.split_off(&middle);
+        let first = take_or_split(tree, it, paths, refused)?;
+        let second = take_or_split(tree, it, second, refused)?;
+        return Ok(first.or(second));
     }
-    if !any {
-        return Err(error);
+    // Whether it helped shows at once.
+    let _ = file_image::make_readable(&tree.folder().join(&middle));
+    if tree.take(&paths).is_err() {
+        file_image::move_to(tree.folder(), &middle, &it.quarantine())?;
+        refused.push(name(&middle));
+        tree.take(&paths)?;
     }
-    tree.take(&wanted)
+    Ok(None)
 }

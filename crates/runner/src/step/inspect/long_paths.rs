@@ -51,7 +51,7 @@ pub(super) fn take(
 }
 
 /// Those of the paths that no rule keeps out of commits.
-fn not_ignored(git: &Git, mut paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+pub(super) fn not_ignored(git: &Git, mut paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let input = join_nul(&paths);
     if input.is_empty() {
         return Ok(paths);

@@ -1,7 +1,6 @@
 //! Things that would make git wait for ever or give up: pipes in the place of
 //! files, folders that nobody may look into.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -25,12 +24,13 @@ pub(super) fn make_state_folders(root: &Path, quarantine: &Path) -> io::Result<(
 }
 
 /// Takes away pipes in the place of files that git reads, and opens closed
-/// folders, wherever there are files of HEAD.
+/// folders, wherever there are files of HEAD. Returns what was taken away.
 pub(super) fn remove(
     root: &Path,
     protected: &ProtectedFiles<'_>,
     quarantine: &Path,
-) -> io::Result<()> {
+) -> io::Result<Vec<PathBuf>> {
+    let mut taken = Vec::new();
     // Sorted: a folder is opened before those in it are looked at.
     for folder in &protected.folders {
         let full = root.join(folder);
@@ -41,23 +41,19 @@ pub(super) fn remove(
             // Whether it helped shows below, or when git comes along.
             let _ = file_image::make_readable(&full);
         }
-        remove_in(root, folder, quarantine)?;
-    }
-    Ok(())
-}
-
-fn remove_in(root: &Path, folder: &Path, quarantine: &Path) -> io::Result<()> {
-    for file in RULES {
-        let path = folder.join(file);
-        if is_special(&root.join(&path)) && file_image::parents_are_folders(root, &path) {
-            file_image::move_to(root, &path, quarantine)?;
+        for file in RULES {
+            let path = folder.join(file);
+            if is_special(&root.join(&path)) && file_image::parents_are_folders(root, &path) {
+                file_image::move_to(root, &path, quarantine)?;
+                taken.push(path);
+            }
         }
     }
-    Ok(())
+    Ok(taken)
 }
 
 /// The same in the whole work tree: git was stuck or could not look everywhere.
-pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
+pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = Vec::new();
     file_image::walk(root, Path::new(""), &mut |path, _| {
         let local = paths::is_local_only(path.as_os_str().as_bytes());
@@ -66,19 +62,17 @@ pub(super) fn clear_the_way(root: &Path, quarantine: &Path) -> io::Result<()> {
             found.push(path);
         }
     });
-    for path in found {
-        file_image::move_to(root, &path, quarantine)?;
+    for path in &found {
+        file_image::move_to(root, path, quarantine)?;
     }
-    Ok(())
+    Ok(found)
 }
 
 /// What is about to be added must be something that can be: a pipe in the place
-/// of a tracked file goes away, a file that its owner may not read is opened.
+/// of a file of the runner's goes away, a file that its owner may not read is opened.
 pub(super) fn make_addable(root: &Path, status: &GitStatus, quarantine: &Path) -> io::Result<()> {
-    let mut folders: BTreeSet<&Path> = BTreeSet::new();
     let local = |path: &Path| paths::is_local_only(path.as_os_str().as_bytes());
     for entry in status.entries.iter().filter(|entry| !local(&entry.path)) {
-        folders.extend(entry.path.ancestors().skip(1));
         let full = root.join(&entry.path);
         let Ok(meta) = full.symlink_metadata() else {
             continue;
@@ -91,9 +85,6 @@ pub(super) fn make_addable(root: &Path, status: &GitStatus, quarantine: &Path) -
             // Git says it if it does not help.
             let _ = file_image::make_readable(&full);
         }
-    }
-    for folder in folders {
-        remove_in(root, folder, quarantine)?;
     }
     Ok(())
 }
