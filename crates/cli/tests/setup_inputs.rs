@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+mod agent_support;
 mod scenario;
 
 use std::fs;
 
+use agent_support::contained::with_mechanism;
+use agent_support::hide_program;
 use runner_testkit::TestRepo;
 use scenario::{GOAL, bare, step};
 use serde_json::json;
@@ -103,4 +106,26 @@ fn a_setup_that_fails_with_what_worked_is_an_error_of_the_runner() {
     assert_eq!(told["class"], "runner_error", "{told:#}");
     assert!(told.to_string().contains("gave exit 9"), "{told:#}");
     assert_eq!(repo.agent_calls().len(), 1, "no session was spent on it");
+}
+
+#[test]
+fn what_was_made_where_it_was_seen_elsewhere_is_made_again() {
+    let mut repo = with_mechanism("bubblewrap");
+    repo.write(".gitignore", "made\n");
+    repo.commit_all("files");
+    repo.config(|config| {
+        config
+            .set("workspace.setup", "pwd > made")
+            .set("max_attempts_default", 9);
+    });
+    let check = "test \"$(cat made)\" = \"$(pwd)\"";
+    repo.agent(&format!(
+        "{check} && echo x >> work.txt && out retry 'as it should'"
+    ));
+    repo.start_run(GOAL, &["sh", "-c", &format!("{check} && test -e work.txt")]);
+    assert_eq!(step(&repo)["class"], "ok");
+    hide_program(&mut repo, "bwrap");
+    assert_eq!(step(&repo)["class"], "ok");
+    repo.agent(&format!("{check} && out done 'as it should'"));
+    assert_eq!(step(&repo)["guard"], "pass");
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use runner_testkit::{TestRepo, assert_no_process};
-use scenario::{BIN, GOAL, bare};
+use scenario::{BIN, GOAL, bare, step};
 use serde_json::Value;
 
 /// Starts with `--json`: what the guard said, and what people read about it.
@@ -405,4 +405,45 @@ fn a_person_who_checks_something_else_out_meanwhile_is_asked_again() {
         .says("another commit was checked out while the guard was tried");
     assert_eq!(repo.git(&["symbolic-ref", "--short", "HEAD"]), "other");
     assert_eq!(start(&repo, &[]).0, "pass");
+}
+
+#[test]
+fn what_the_guard_changes_on_the_base_is_told_at_the_start() {
+    let mut repo = bare();
+    repo.write("count.txt", "0\n");
+    repo.write("other.txt", "0\n");
+    repo.commit_all("files");
+    let script = "echo 1 > count.txt; test ! -e spoil || echo 1 > other.txt";
+    repo.init_run(GOAL, &["sh", "-c", script]);
+    let (word, told) = start(&repo, &[]);
+    let words = "the guard changes files of the commit that it judges: count.txt; in these";
+    assert!(word == "pass" && told.contains(words), "{told}");
+    repo.agent("touch spoil; out done x");
+    let told = step(&repo);
+    assert_eq!(told["guard"], "fail", "{told:#}");
+    assert_eq!(
+        repo.meta(1)["facts"]["changed_by_guard"],
+        serde_json::json!(["other.txt"])
+    );
+    let prompt =
+        |iter| fs::read_to_string(repo.iteration(iter).join("prompt.md")).expect("a prompt");
+    repo.agent("rm spoil; out done x");
+    let told = step(&repo);
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    assert!(
+        told["notes"]
+            .to_string()
+            .contains("where the run began, too: count.txt")
+    );
+    let words = "ended with exit code 0, but that did not count";
+    assert!(prompt(2).contains(words), "{}", prompt(2));
+}
+
+#[test]
+fn a_script_that_may_not_be_executed() {
+    let mut repo = bare();
+    repo.write("ci.sh", "#!/bin/sh\nexit 0\n");
+    repo.commit_all("a guard");
+    repo.init_run(GOAL, &["./ci.sh"]);
+    refused(&repo, &["permission denied", "chmod +x ./ci.sh"]);
 }

@@ -167,7 +167,7 @@ fn a_checkout_with_changes_that_is_behind() {
     repo.write("mine.txt", "edited\n");
     repo.runner(&["loop"]).success();
     assert_eq!(repo.node("a")["passes"], false, "the checkout is behind");
-    let words = "your checkout is 2 commits behind; `runner follow` brings it along";
+    let words = "your checkout is 2 iterations behind; `runner follow` brings it along";
     says(&ui, "checkout", &json!(words));
     assert_eq!(told_of_checkout(&repo), words);
     let run = ui.json("/api/run");

@@ -49,7 +49,7 @@ fn twenty_iterations_beside_a_busy_user() {
             4 => {
                 assert_eq!(repo.read("mine.txt"), "edited\n");
                 assert!(!repo.exists("leaf01.txt"), "both stay");
-                repo.runner(&["status"]).success().says("commits behind");
+                repo.runner(&["status"]).success().says("iterations behind");
                 repo.runner(&["follow"]).code(1).says("mine.txt");
                 repo.git(&["stash", "-q"]);
                 repo.runner(&["follow"]).success();

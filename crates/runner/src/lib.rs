@@ -49,7 +49,9 @@ pub use land::{
 pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;
 pub use run::detach::LoopLog;
-pub use run::position::{CatchUpReport, CheckoutPosition, catch_up, checkout_position};
+pub use run::position::{
+    CatchUpReport, CheckoutPosition, catch_up, checkout_position, position_words,
+};
 pub use run::reader::{RunReader, RunSnapshot};
 pub use run::replay::{ReplayReport, replay};
 pub use run::run_loop::{LoopOptions, LoopOutcome, LoopStatus, run_loop};

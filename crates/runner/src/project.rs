@@ -72,6 +72,11 @@ impl Project {
         })
     }
 
+    /// Whether what `.runner/` says is not what lies in the folder.
+    pub fn is_at_commit(&self) -> bool {
+        self.state.is_some()
+    }
+
     /// A file of `.runner/`.
     pub(crate) fn read(&self, path: &str, max: u64) -> Result<Vec<u8>, ReadError> {
         let Some(state) = &self.state else {

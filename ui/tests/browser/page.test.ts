@@ -278,8 +278,8 @@ describe('live', () => {
       fixture.world.run = { ...(fixture.world.run as Run), ...more };
       fixture.send({ event: 'phase_changed', data: { state: 'complete', phase: 'idle', iter: 12, node_id: null } });
     };
-    show({ checkout: 'your checkout is 2 commits behind; `runner follow` brings it along' });
-    await checkout.getByText('2 commits behind').waitFor();
+    show({ checkout: 'your checkout is 2 iterations behind; `runner follow` brings it along' });
+    await checkout.getByText('2 iterations behind').waitFor();
     expect(await checkout.locator('code').innerText()).toBe('runner follow');
     await expectAccessible(page, 'behind');
     show({ ...(worlds.complete(Date.now()).run as Run), needs_you: null, checkout: 'landed on main (0123456789ab)' });

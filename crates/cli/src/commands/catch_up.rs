@@ -17,7 +17,10 @@ pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
             "run_id": report.run_id,
             "behind": report.behind,
             "in_the_way": report.in_the_way,
+            "note": report.note,
         }));
+    } else if let Some(note) = &report.note {
+        out.say(&format!("run {}: {note}", report.run_id));
     } else if report.in_the_way.is_empty() {
         out.say(&format!(
             "run {}: branch and checkout are up to date",

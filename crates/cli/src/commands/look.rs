@@ -5,8 +5,8 @@ use std::path::Path;
 use runner::{Project, Result, SelectResult, StepLeaf};
 use serde_json::{Value, json};
 
-use super::Exit;
 use super::report::terminal;
+use super::{Exit, status};
 use crate::out::OutputGate;
 use crate::style::TextTone;
 
@@ -41,6 +41,7 @@ pub(crate) fn validate(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
 pub(crate) fn select(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::of_run(dir)?;
     let result = runner::select_next(&project)?;
+    status::tell_position(&project, out)?;
     Ok(print_selection(&result, out))
 }
 
@@ -112,6 +113,7 @@ pub(crate) fn selection_value(result: &SelectResult) -> Value {
 pub(crate) fn why(dir: &Path, node: Option<&str>, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::of_run(dir)?;
     let explained = runner::why(&project, node)?;
+    status::tell_position(&project, out)?;
     let why = &explained.why;
     if out.json {
         let mut value = json!({"path": why.path, "state": why.state, "reasons": why.reasons});

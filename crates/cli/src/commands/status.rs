@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use runner::{Project, Result, RunActivity, RunPhase, RunView, SelectResult};
+use runner::{CheckoutPosition, Project, Result, RunActivity, RunPhase, RunView, SelectResult};
 use runner_core::meta::IterationMeta;
 use runner_core::usage::{self, Usage};
 use serde_json::json;
@@ -17,9 +17,9 @@ pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let view = runner::run_view(&project)?;
     let position = runner::checkout_position(&project)?;
     if out.json {
-        print_json(&view, out);
+        print_json(&view, position.as_ref(), out);
     } else {
-        print_human(&view, out);
+        print_human(&view, position.as_ref(), out);
         if let Some(words) = position.and_then(|position| position.words()) {
             out.data(&format!("checkout:   {words}"));
         }
@@ -39,18 +39,39 @@ pub(crate) fn state_word(view: &RunView, now: &RunActivity) -> &'static str {
     }
 }
 
+/// The same, and what became of a run that has ended.
+fn word_of(view: &RunView, position: Option<&CheckoutPosition>) -> &'static str {
+    match position {
+        Some(CheckoutPosition::Landed { .. }) => "landed",
+        Some(CheckoutPosition::Left(_)) => "abandoned",
+        _ => state_word(view, &view.activity),
+    }
+}
+
+/// Says where the run is, for commands that show something else of it than what is checked out.
+pub(crate) fn tell_position(project: &Project, out: &mut OutputGate) -> Result<()> {
+    if !project.is_at_commit() || out.json {
+        return Ok(());
+    }
+    if let Some(words) = runner::position_words(project)? {
+        out.say(&words);
+    }
+    Ok(())
+}
+
 /// What is recorded of the run.
 pub(crate) fn metas(view: &RunView) -> impl Iterator<Item = &IterationMeta> {
     view.iterations.iter().filter_map(|it| it.meta.as_ref())
 }
 
-fn print_json(view: &RunView, out: &mut OutputGate) {
+fn print_json(view: &RunView, position: Option<&CheckoutPosition>, out: &mut OutputGate) {
     let totals = Usage::of(metas(view));
     out.object(json!({
         "run_id": view.run_id,
         "branch": view.branch,
         "title": view.title,
-        "state": state_word(view, &view.activity),
+        "state": word_of(view, position),
+        "checkout": position.and_then(CheckoutPosition::words),
         "passed": view.progress.map(|it| it.passed),
         "leaves": view.progress.map(|it| it.leaves),
         "next": view.next.as_ref().ok().map(look::selection_value),
@@ -76,16 +97,16 @@ fn print_json(view: &RunView, out: &mut OutputGate) {
     }));
 }
 
-fn print_human(view: &RunView, out: &mut OutputGate) {
+fn print_human(view: &RunView, position: Option<&CheckoutPosition>, out: &mut OutputGate) {
     let title = style::one_line(&view.title, 100);
     out.data(&out.paint.paint(TextTone::Strong, title));
     let Some(run_id) = &view.run_id else {
         out.data("no run has been started here; `runner start` begins one");
         return;
     };
-    let word = state_word(view, &view.activity);
+    let word = word_of(view, position);
     let tone = match word {
-        "complete" => TextTone::Good,
+        "complete" | "landed" => TextTone::Good,
         "stuck" | "invalid" => TextTone::Bad,
         _ => TextTone::Busy,
     };

@@ -149,8 +149,8 @@ fn print_end(end: LoopOutcome, out: &mut OutputGate) -> Exit {
         LoopStatus::Complete => {
             let word = out.paint_err.paint(TextTone::Good, "complete");
             out.say(&format!(
-                "{word}: every leaf has passed ({} steps)",
-                end.steps
+                "{word}: every leaf has passed ({})",
+                style::counted(end.steps, "step")
             ));
             out.say("next: `runner report` tells what was done, `runner land` brings it home");
         }

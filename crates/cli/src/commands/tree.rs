@@ -7,13 +7,14 @@ use runner_core::select::{Selection, select};
 use runner_core::tree::Node;
 use serde_json::json;
 
-use super::Exit;
+use super::{Exit, status};
 use crate::out::OutputGate;
 use crate::style::{self, TextPaint, TextTone};
 
 /// Draws the tree.
 pub(crate) fn run(dir: &Path, out: &mut OutputGate) -> Result<Exit> {
     let project = Project::of_run(dir)?;
+    status::tell_position(&project, out)?;
     let paint = out.paint;
     if out.json {
         let value = runner::load_tree(&project, |root| json!({"tree": root}))?;

@@ -1,4 +1,5 @@
-//! What the guard reported of tests where runs begin: what later verdicts are compared with. Kept in
+//! What the guard reported of tests where runs begin, and which files of the commit it changed: what
+//! later verdicts are compared with. Kept in
 //! the project's private folder, which no session can write to.
 
 use std::path::PathBuf;
@@ -17,6 +18,10 @@ use crate::git::Git;
 /// Names of some hundred thousand tests.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// How the names of the files end.
+const TESTS: &str = "tests";
+const CHANGED: &str = "changed";
+
 /// Where the report of a base is kept.
 pub(crate) struct BaseEvidence {
     path: PathBuf,
@@ -30,7 +35,7 @@ impl BaseEvidence {
             "{base} {:?} {:?}",
             config.guard.command, config.workspace.setup
         );
-        let name = format!("{}.tests", sha256_hex(name.as_bytes()));
+        let name = format!("{}.{TESTS}", sha256_hex(name.as_bytes()));
         Ok(BaseEvidence {
             path: root.folder().join(FOLDER).join(name),
         })
@@ -42,14 +47,28 @@ impl BaseEvidence {
         serde_json::from_slice(&bytes).ok()
     }
 
+    /// The files of the commit that the guard changes there, where that is known.
+    pub(crate) fn changed(&self) -> Option<Vec<String>> {
+        let bytes = files::read_regular(&self.path.with_extension(CHANGED), MAX_BYTES).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Keeps them.
+    pub(crate) fn write_changed(&self, changed: &[String]) -> Result<()> {
+        self.put(CHANGED, &serde_json::to_vec(changed).unwrap_or_default())
+    }
+
     /// Keeps a report.
     pub(super) fn write(&self, tests: &TestEvidence) -> Result<()> {
+        // Names and numbers: there is nothing that could fail.
+        self.put(TESTS, &serde_json::to_vec(tests).unwrap_or_default())
+    }
+
+    fn put(&self, kind: &str, bytes: &[u8]) -> Result<()> {
         if let Some(folder) = self.path.parent() {
             make_real_folder(folder)?;
         }
-        // Names and numbers: there is nothing that could fail.
-        let bytes = serde_json::to_vec(tests).unwrap_or_default();
-        Ok(files::write_shared(&self.path, &bytes)?)
+        Ok(files::write_shared(&self.path.with_extension(kind), bytes)?)
     }
 
     /// Compares a report with that of the base; nothing is missing where that is unknown.

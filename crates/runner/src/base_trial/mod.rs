@@ -49,8 +49,14 @@ impl BaseTrial<'_> {
         if let Some(known) = cache.get(&key, context.clock.now()) {
             return Ok(known);
         }
-        let (end, log, tests) = self.try_in(&self.checkout()?, self.config, context)?;
-        BaseEvidence::at(self.git, self.config, self.history)?.write(&tests)?;
+        let checkout = self.checkout()?;
+        let (end, log, tests) = self.try_in(&checkout, self.config, context)?;
+        let evidence = self.evidence()?;
+        evidence.write(&tests)?;
+        if let BaseTrialEnd::Exited(_) = end {
+            evidence.write_changed(&checkout.checkout.tree.changed_files()?)?;
+        }
+        drop(checkout);
         let lacking = trial::lacking(self.git);
         let command = &self.config.guard.command;
         let mut verdict = verdict::judge(&BaseFacts {
@@ -71,6 +77,11 @@ impl BaseTrial<'_> {
         // The next trial is as good as what could not be kept.
         let _ = cache.put(&key, &verdict, context.clock.now());
         Ok(verdict)
+    }
+
+    /// What the guard showed there, once it was tried.
+    pub(crate) fn evidence(&self) -> Result<BaseEvidence> {
+        BaseEvidence::at(self.git, self.config, self.history)
     }
 
     fn checkout(&self) -> Result<CleanCheckout> {

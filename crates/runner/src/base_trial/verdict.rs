@@ -45,6 +45,8 @@ impl BaseProblem {
     }
 }
 
+/// How the reason ends why a file cannot be started that may not be executed.
+const NOT_EXECUTABLE: &str = "`: permission denied";
 const SETUP: &str = "let [workspace] setup work in a fresh checkout: `runner edit config`";
 const PROGRAM: &str =
     "install it, or change [guard] command (`runner edit config`); `runner doctor` looks closer";
@@ -90,6 +92,12 @@ pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
         // A program that is missing is another matter than the file that it reads.
         (BaseTrialEnd::NoProgram(_), Some(file)) if is_program(&facts.config.guard, file) => {
             BaseVerdict::Undefined(file.clone())
+        }
+        (BaseTrialEnd::NoProgram(why), _) if why.ends_with(NOT_EXECUTABLE) => {
+            let program = facts.config.guard.command.first();
+            let program = program.map_or("", String::as_str);
+            let hint = format!("make it executable, and commit that: `chmod +x {program}`");
+            unable(why, hint)
         }
         (BaseTrialEnd::NoProgram(why), _) => unable(why, PROGRAM.to_owned()),
         (_, Some(file)) => BaseVerdict::Undefined(file.clone()),

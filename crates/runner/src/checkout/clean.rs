@@ -1,19 +1,22 @@
 //! `runner clean`: removes what crashes left in the private folders of projects.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runner_core::config::Config;
+use runner_core::paths;
 use runner_exec::Cancel;
 
 use super::root::{self, WorkspaceRoot};
+use super::temp_folder::TempFolder;
 use super::{CHECKOUTS, CheckoutHome, LOCK, VERDICTS, WORKSPACES};
 use crate::error::Result;
 use crate::files;
 use crate::git::Git;
 use crate::project::Project;
 use crate::run::refs;
-use crate::state;
+use crate::state::{self, runs};
 
 /// How long processes that are about to end may take.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -62,9 +65,10 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
     let mut report = WorkspaceCleanReport::default();
     if !options.all {
         let git = Git::open(project?.root())?;
-        let root = WorkspaceRoot::of(&git, &config)?;
         let living = living(&git)?;
-        clean_home(root.folder(), Some(&living), options.dry_run, &mut report)?;
+        for folder in folders_of(&git, &config)? {
+            clean_home(&folder, Some(&living), options.dry_run, &mut report)?;
+        }
         return Ok(report);
     }
     let base = project.as_ref().map_or(start, Project::root);
@@ -100,7 +104,11 @@ fn clean_home(
         let names = home.names_in(kind).into_iter();
         names.map(move |name| (kind, name))
     });
-    let ended = of_runs.filter(|(_, name)| living.is_some_and(|living| !living.contains(name)));
+    let (going_on, ended): (Vec<_>, Vec<_>) =
+        of_runs.partition(|(_, name)| living.is_none_or(|living| living.contains(name)));
+    for (kind, name) in going_on {
+        clean_temp(&home, (kind, &name), dry_run, report)?;
+    }
     let checkouts = home.names_in(CHECKOUTS).into_iter();
     let all = checkouts.map(|name| (CHECKOUTS, name)).chain(ended);
     for (kind, name) in all {
@@ -118,6 +126,44 @@ fn clean_home(
         }
     }
     Ok(())
+}
+
+/// Removes the temp folder that a child in the folder of a run left when it was killed, unless
+/// anything runs there.
+fn clean_temp(
+    home: &CheckoutHome,
+    (kind, name): (&str, &str),
+    dry_run: bool,
+    report: &mut WorkspaceCleanReport,
+) -> Result<()> {
+    let checkout = home.checkout_folder(kind, name);
+    let left = TempFolder::left_of(&checkout);
+    if left.is_empty() || !home.is_free((kind, name), &Cancel::new()?, LIMIT)? {
+        return Ok(());
+    }
+    for path in left {
+        let bytes = files::folder_bytes(&path);
+        report.removed.push(RemovedFolder { path, bytes });
+    }
+    if !dry_run {
+        TempFolder::remove_left(&checkout);
+    }
+    Ok(())
+}
+
+/// The private folders of a project: as the checkout's config says, and as those of its runs do.
+fn folders_of(git: &Git, config: &Config) -> Result<BTreeSet<PathBuf>> {
+    let mut folders = BTreeSet::from([WorkspaceRoot::of(git, config)?.folder().to_owned()]);
+    for run in runs::known(git)? {
+        let text = git.file_at(&run.tip, paths::CONFIG)?.unwrap_or_default();
+        let Ok(config) = Config::parse(&String::from_utf8_lossy(&text)) else {
+            continue;
+        };
+        // A place that is not there any more has nothing to be removed.
+        let root = WorkspaceRoot::of(git, &config);
+        folders.extend(root.ok().map(|root| root.folder().to_owned()));
+    }
+    Ok(folders)
 }
 
 /// The names of folders that belong to runs, or to task runs of a fleet, that have not ended.

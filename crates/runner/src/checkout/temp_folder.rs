@@ -53,14 +53,22 @@ impl TempFolder {
         &self.0.inner
     }
 
-    /// Removes what a crash left of the temp folder of a checkout.
+    /// What a crash left of the temp folders of a checkout.
+    pub(crate) fn left_of(checkout: &Path) -> Vec<PathBuf> {
+        let own = Self::own_of(checkout);
+        own.map(|paths| paths.outer).collect()
+    }
+
+    /// Removes that.
     pub(crate) fn remove_left(checkout: &Path) {
-        for number in 0..NAMES {
-            let paths = TempPaths::of(checkout, number);
-            if paths.is_own() {
-                drop(TempFolder(paths));
-            }
+        for paths in Self::own_of(checkout) {
+            drop(TempFolder(paths));
         }
+    }
+
+    fn own_of(checkout: &Path) -> impl Iterator<Item = TempPaths> {
+        let all = (0..NAMES).map(|number| TempPaths::of(checkout, number));
+        all.filter(TempPaths::is_own)
     }
 }
 

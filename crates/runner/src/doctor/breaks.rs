@@ -206,7 +206,7 @@ fn check(planted: &[PlantedBreak], all: usize) -> DoctorCheck {
             "it cannot fail: it stays green with a syntax error in {}",
             shown(&green)
         );
-        return DoctorCheck::warn(NAME, message, remedy);
+        return DoctorCheck::fail(NAME, message, remedy);
     }
     if !green.is_empty() {
         let message = format!("it stays green with a syntax error in {}", shown(&green));
@@ -384,7 +384,7 @@ mod tests {
             (
                 vec![planted("a.go", Some(0))],
                 1,
-                DoctorVerdict::Warn,
+                DoctorVerdict::Fail,
                 "it cannot fail: it stays green with a syntax error in a.go (Go)",
             ),
             (

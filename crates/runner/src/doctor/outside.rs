@@ -208,6 +208,20 @@ fn line_mounts(line: &str) -> bool {
     mounts_path || line.contains("--mount") && line.contains("type=bind")
 }
 
+/// Whether an entry of a compose file mounts a path.
+fn is_path(entry: &str) -> bool {
+    entry.starts_with(['.', '/', '~', '$']) && entry.contains(':')
+}
+
+/// Whether a list in one line does, as `[".:/app", "data:/data"]`.
+fn inline_mounts(list: &str) -> bool {
+    let entries = list.strip_prefix('[').unwrap_or_default().split(',');
+    entries
+        .map(|entry| entry.trim_matches([' ', '"', '\'', ']']))
+        .any(is_path)
+        || list.contains("type: bind")
+}
+
 /// Whether a compose file mounts a path.
 fn compose_mounts(text: &str) -> bool {
     let mut in_volumes = None;
@@ -221,13 +235,18 @@ fn compose_mounts(text: &str) -> bool {
             let entry = words
                 .strip_prefix("- ")
                 .map(|it| it.trim_matches(['"', '\'']));
-            let is_path = |it: &str| it.starts_with(['.', '/', '~', '$']) && it.contains(':');
             if indent >= depth && entry.is_some_and(|it| is_path(it) || it == "type: bind") {
                 return true;
             }
             if indent <= depth && entry.is_none() {
                 in_volumes = None;
             }
+        }
+        if words
+            .strip_prefix("volumes:")
+            .is_some_and(|it| inline_mounts(it.trim()))
+        {
+            return true;
         }
         if words.trim_end() == "volumes:" {
             in_volumes = Some(indent);
@@ -387,6 +406,22 @@ mod tests {
                 &[(
                     "docker-compose.yml",
                     "services:\n  app:\n    volumes:\n      - data:/data\nvolumes:\n  data:\n",
+                )],
+                "",
+            ),
+            (
+                &["docker-compose", "run", "app"],
+                &[(
+                    "docker-compose.yml",
+                    "services:\n  app:\n    volumes: [\"data:/data\", \"./src:/app\"]\n",
+                )],
+                "[guard] command: the daemon of `docker-compose` mounts volumes (docker-compose.yml): it",
+            ),
+            (
+                &["docker-compose", "run", "app"],
+                &[(
+                    "docker-compose.yml",
+                    "services:\n  app:\n    volumes: [data:/data]\n",
                 )],
                 "",
             ),

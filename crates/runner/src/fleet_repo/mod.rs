@@ -43,6 +43,7 @@ const WORKTREES: &str = "worktrees";
 /// Components of refs and folders that mean something else already.
 const RESERVED: &[&str] = &[
     "abandoned",
+    "left",
     "branch",
     "displaced",
     "keep",

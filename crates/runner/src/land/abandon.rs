@@ -8,7 +8,7 @@ use super::{check_free, enter};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, WorkTree};
 use crate::project::Project;
-use crate::run::follow_branch;
+use crate::run::{follow_branch, refs};
 use crate::run_context::RunContext;
 use crate::state::runs;
 use crate::state::runs::{KnownRun, RunBase, abandoned_name, full_name};
@@ -64,6 +64,9 @@ pub fn abandon(
         follow_branch::end_run(&project, &git, &run.run_id)?;
         if options.delete {
             kept_as = Some(delete(&git, &run)?);
+            refs::return_to(&git, &run.run_id)?;
+        } else if runs::landing_of(&git, &run.run_id)?.is_none() {
+            refs::leave(&git, &run.run_id, &run.tip)?;
         }
     }
     let here = git.head_ref()?;

@@ -27,6 +27,7 @@ use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run::follow_branch;
 use crate::run::recover;
+use crate::run::refs;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::runs;
 use crate::state::runs::{KnownRun, LandingCommit, RunBase, full_name};
@@ -159,6 +160,7 @@ pub fn land(
     let report = landing.land(base.as_ref(), &trees, options, context)?;
     if !report.partial {
         follow_branch::end_run(&project, &git, &run.run_id)?;
+        refs::return_to(&git, &run.run_id)?;
     }
     Ok(report)
 }

@@ -15,6 +15,8 @@ use crate::step::branch_of;
 pub(crate) const RUNS: &str = "refs/runner/run/";
 const KEEP: &str = "refs/runner/keep/";
 pub(crate) const MARKS: &str = "refs/runner/branch/";
+/// Runs that a person has left, whose branches stay.
+pub(crate) const LEFT: &str = "refs/runner/left/";
 
 /// Where the refs of a run stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,6 +149,26 @@ pub(crate) fn advance(
         let _ = writeln!(orders, "update {} {branch}", mark_ref(run_id));
     }
     git.update_refs("runner: iteration", &orders)
+}
+
+/// Takes note that a person has left a run.
+pub(crate) fn leave(git: &Git, run_id: &str, tip: &str) -> Result<()> {
+    git.update_refs("runner: abandon", &format!("update {LEFT}{run_id} {tip}\n"))
+}
+
+/// A person goes on with a run, or has landed it.
+pub(crate) fn return_to(git: &Git, run_id: &str) -> Result<()> {
+    let name = format!("{LEFT}{run_id}");
+    if git.commit_of(&name)?.is_none() {
+        return Ok(());
+    }
+    git.update_refs("runner: return", &format!("delete {name}\n"))
+}
+
+/// Whether a person has left a run, and nothing has gone on since.
+pub(crate) fn is_left(git: &Git, run_id: &str) -> Result<bool> {
+    let left = git.commit_of(&format!("{LEFT}{run_id}"))?;
+    Ok(left.is_some() && git.commit_of(&run_ref(run_id))?.is_none())
 }
 
 /// Forgets everything about a run but its branch.

@@ -11,7 +11,7 @@ use runner_core::select::{Selection, select};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, GitHistory};
-use crate::run::refs::{MARKS, RUNS};
+use crate::run::refs::{LEFT, MARKS, RUNS};
 use crate::state;
 use crate::step::branch_of;
 
@@ -32,6 +32,8 @@ pub(crate) struct KnownRun {
     pub(crate) tip_secs: i64,
     /// Its branch was deleted by `abandon`.
     pub(crate) abandoned: bool,
+    /// It was left by `abandon`, and its branch stays.
+    pub(crate) left: bool,
 }
 
 impl KnownRun {
@@ -43,7 +45,15 @@ impl KnownRun {
 /// Every run, the one with the newest commit first.
 pub(crate) fn known(git: &Git) -> Result<Vec<KnownRun>> {
     let format = "--format=%(refname) %(objectname) %(committerdate:unix)";
-    let list = git.read(&["for-each-ref", format, BRANCHES, ABANDONED, RUNS, MARKS])?;
+    let list = git.read(&[
+        "for-each-ref",
+        format,
+        BRANCHES,
+        ABANDONED,
+        RUNS,
+        MARKS,
+        LEFT,
+    ])?;
     let list = String::from_utf8_lossy(&list);
     let mut found: Vec<KnownRun> = list.lines().filter_map(parse_known).collect();
     // A run that is under way may be further than its branch, which people see.
@@ -62,6 +72,13 @@ pub(crate) fn known(git: &Git) -> Result<Vec<KnownRun>> {
             None => found.push(run),
         }
     }
+    for run in &mut found {
+        let has = |place: &str| {
+            let name = format!("{place}{} ", run.run_id);
+            list.lines().any(|line| line.starts_with(&name))
+        };
+        run.left = !run.abandoned && has(LEFT) && !has(RUNS);
+    }
     found.sort_by(|a, b| (b.tip_secs, &a.run_id).cmp(&(a.tip_secs, &b.run_id)));
     Ok(found)
 }
@@ -79,6 +96,7 @@ fn parse_known(line: &str) -> Option<KnownRun> {
         tip: words.next()?.to_owned(),
         tip_secs: words.next()?.parse().ok()?,
         abandoned,
+        left: false,
     })
 }
 

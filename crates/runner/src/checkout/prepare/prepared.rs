@@ -29,6 +29,10 @@ const MAX_BYTES: u64 = 16 << 20;
 struct PreparedState {
     /// What setup depended on; `None`: there was nothing to set up.
     setup_key: Option<String>,
+    /// Whether children saw the checkout at the project's own path: what setup makes, and what is
+    /// copied, may name the path.
+    #[serde(default)]
+    has_mounts: bool,
     /// The last commit in a workspace with which setup worked.
     #[serde(default)]
     commit: Option<String>,
@@ -72,7 +76,16 @@ impl CheckoutPreparer<'_, '_> {
         checkout: &Checkout,
         commit: &str,
     ) -> Result<Option<GuardTrial>> {
-        let before = read(checkout);
+        let has_mounts = self.containment.has_mounts();
+        let mut before = read(checkout);
+        if before
+            .as_ref()
+            .is_some_and(|it| it.has_mounts != has_mounts)
+        {
+            // It is seen elsewhere now, and what was made in it may name the place.
+            checkout.tree.bring_to(commit, KeptFiles::NONE)?;
+            before = None;
+        }
         let key = setup_key(self.git, commit, self.config)?;
         let links = self.links(checkout, commit)?;
         let is_set_up = before.as_ref().is_some_and(|it| it.setup_key == key);
@@ -92,6 +105,7 @@ impl CheckoutPreparer<'_, '_> {
             keep_submodules(checkout, &state)?;
         }
         state.links = links;
+        state.has_mounts = has_mounts;
         if !is_set_up {
             // Whatever it leaves when it fails or is killed is not what it makes.
             state.setup_key = None;
@@ -134,7 +148,9 @@ impl CheckoutPreparer<'_, '_> {
         let kept = beside(checkout.path(), MADE);
         let made = MadeFiles::new(checkout.path(), &kept);
         let key = setup_key(self.git, commit, self.config)?;
-        let state = read(checkout).filter(|it| it.setup_key == key);
+        let has_mounts = self.containment.has_mounts();
+        let is_same = |it: &PreparedState| it.setup_key == key && it.has_mounts == has_mounts;
+        let state = read(checkout).filter(is_same);
         begun.proof.answer()?;
         let is_cleaned = begun.cleaned.is_some_and(|it| it.end().is_ok());
         match &state {
@@ -164,6 +180,7 @@ impl CheckoutPreparer<'_, '_> {
         made.keep(&others)?;
         let state = PreparedState {
             setup_key: key,
+            has_mounts,
             commit: None,
             made: others,
             submodules: report.submodules,

@@ -1,7 +1,10 @@
 //! Whether the guard can run, and is green, where a run begins: tried before anything is written.
 
+use runner_core::paths::is_state_path;
+
 use super::{Begin, StartUndo, check_outside};
 use crate::base_trial::{BaseTrial, BaseVerdict};
+use crate::checkout::trial::some_of;
 use crate::error::{Error, ErrorCode, Result};
 use crate::run_context::{RunContext, RunProgress};
 
@@ -82,10 +85,24 @@ fn try_guard(trial: &BaseTrial<'_>, context: &mut RunContext<'_>) -> Result<Guar
         },
     })?;
     let (answer, note) = decide(verdict, &trial.config.guard.command)?;
-    if let Some(note) = note {
+    let changed = trial.evidence()?.changed().unwrap_or_default();
+    for note in note.into_iter().chain(about_changed(&changed)) {
         context.observer.progress(&RunProgress::Note(&note));
     }
     Ok(answer)
+}
+
+/// What a person should know of a guard that changes what it judges.
+fn about_changed(changed: &[String]) -> Option<String> {
+    let outside = |name: &&String| !is_state_path(name.as_bytes());
+    let names: Vec<String> = changed.iter().filter(outside).cloned().collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the guard changes files of the commit that it judges: {}; in these, where it does so already, it is \
+             not held against a session",
+            some_of(&names)
+        )
+    })
 }
 
 const SKIP: &str = "`runner start --no-guard-check` does not ask the guard";

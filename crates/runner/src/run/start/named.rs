@@ -14,6 +14,7 @@ use crate::init;
 use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run::recover;
+use crate::run::refs;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::runs;
 use crate::state::runs::{KnownRun, full_name};
@@ -70,6 +71,7 @@ pub fn go_to_run(
         new_run: false,
         guard_at_base: GuardAtBase::Skipped,
     };
+    refs::return_to(&git, &report.run_id)?;
     super::note_current(&git, &report, stay)?;
     Ok(report)
 }

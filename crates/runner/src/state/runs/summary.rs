@@ -74,7 +74,7 @@ pub enum RunStanding {
     Complete,
     /// All of it is on another branch.
     Landed,
-    /// Its branch was deleted; the commits are kept.
+    /// A person has left it; the commits are kept, with or without its branch.
     Abandoned,
     /// The tree waits to be repaired.
     Repair,
@@ -139,7 +139,7 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &KnownRun) -> 
         branch: landing.branch,
         commit: landing.commit,
     });
-    let standing = if run.abandoned {
+    let standing = if run.abandoned || run.left && tree.is_none() {
         RunStanding::Abandoned
     } else if tree.is_some() && ProjectLock::holder(&place).is_some() {
         RunStanding::Running
