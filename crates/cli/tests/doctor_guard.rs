@@ -246,7 +246,7 @@ fn a_guard_that_cannot_fail_is_told() {
         "node --check PROJECT/src/index.js && node --check PROJECT/lib/index.js",
     ] {
         let value = run_guard(&sources(guard));
-        expect(&value, "guard_breaks", "warn", "it cannot fail");
+        expect(&value, "guard_breaks", "fail", "it cannot fail");
     }
     // One that is red anyway shows nothing by a break.
     let value = run_guard(&sources("false"));
