@@ -72,7 +72,7 @@ impl FloorFolder {
         FloorFolder {
             files: user.with_extension(name),
             git_dir: user.with_extension(format!("{name}.git")),
-            objects: user.join(".git/objects"),
+            objects: user.with_extension("objects"),
         }
     }
 
@@ -132,6 +132,13 @@ impl FloorPlaces {
     /// Makes them for a project as it is now.
     pub(super) fn make(project: &BenchProject) -> TaskResult<Self> {
         let places = Self::of(&project.dir);
+        let project = project.dir.join(".git/objects");
+        let alternates = places.work.objects.join("info/alternates");
+        for folder in ["info", "pack"] {
+            let folder = places.work.objects.join(folder);
+            fs::create_dir_all(&folder).context(folder.display())?;
+        }
+        write_plain(&alternates, format!("{}\n", project.display()).as_bytes())?;
         let head = places.git("rev-parse HEAD", b"")?;
         places.git(&format!("update-ref {RUN} {head}"), b"")?;
         for folder in [&places.work, &places.verdict] {
@@ -151,15 +158,44 @@ impl FloorPlaces {
     }
 
     fn commit(&self, tree: &str, parent: &str) -> TaskResult<String> {
-        let commit = self.git(
-            &format!("commit-tree {tree} -p {parent}"),
-            b"one more step\n",
-        )?;
-        self.git(
-            "update-ref --stdin",
-            format!("update {KEEP} {commit}\n").as_bytes(),
-        )?;
-        Ok(commit)
+        let words = format!("commit-tree {tree} -p {parent}");
+        let command = base_git(&words).words(&words).dir(&self.user);
+        let command = command.env("GIT_OBJECT_DIRECTORY", &self.work.objects);
+        text_of(command, b"one more step\n")
+    }
+
+    /// Brings what is new into the project, as one pack.
+    fn bring_objects(&self) -> TaskResult<()> {
+        let objects = &self.work.objects;
+        let (mut names, mut loose) = (String::new(), Vec::new());
+        for folder in fs::read_dir(objects).context(objects.display())?.flatten() {
+            let first = folder.file_name().to_string_lossy().into_owned();
+            if first.len() != 2 {
+                continue;
+            }
+            let files = fs::read_dir(folder.path()).context(objects.display())?;
+            for file in files.flatten() {
+                names.extend([&first, &*file.file_name().to_string_lossy(), "\n"]);
+                loose.push(file.path());
+            }
+        }
+        let words = format!(
+            "-c pack.writeReverseIndex=false -c pack.threads=1 pack-objects --quiet --window=0 {}",
+            objects.join("pack/new").display()
+        );
+        let name = self.work.git(&words, names.as_bytes())?;
+        let there = self.user.join(".git/objects/pack");
+        let keep = there.join(format!("pack-{name}.keep"));
+        write_plain(&keep, b"floor\n")?;
+        for ending in ["pack", "idx"] {
+            let from = objects.join(format!("pack/new-{name}.{ending}"));
+            fs::rename(&from, there.join(format!("pack-{name}.{ending}")))
+                .context(from.display())?;
+        }
+        for file in loose {
+            fs::remove_file(&file).context(file.display())?;
+        }
+        fs::remove_file(&keep).context(keep.display())
     }
 
     fn step(&self, sandbox: BenchSandbox, guard: BenchGuard) -> TaskResult<()> {
@@ -215,6 +251,7 @@ impl FloorPlaces {
         let commit = self.commit(&tree, &head)?;
         append_durably(&journal, "{\"phase\":\"decided\"}\n")?;
         event("decided")?;
+        self.bring_objects()?;
         let orders = format!("update {RUN} {commit} {head}\nupdate {KEEP} {commit}\n");
         self.git("update-ref --stdin", orders.as_bytes())?;
         write_durably(&log.join("meta.json"), &[b'm'; 900])?;
