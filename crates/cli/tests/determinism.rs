@@ -74,7 +74,11 @@ fn messages(repo: &TestRepo) -> Vec<String> {
         .map(|message| {
             let lines = message
                 .lines()
-                .filter(|line| !line.starts_with("Runner-Last-Valid: "));
+                .filter(|line| !line.starts_with("Runner-Last-Valid: "))
+                // Those of the machine that made them.
+                .filter(|line| {
+                    !line.starts_with("Runner-Key: ") && !line.starts_with("Runner-Proof: ")
+                });
             lines.collect::<Vec<_>>().join("\n")
         })
         .collect()

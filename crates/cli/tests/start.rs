@@ -38,9 +38,16 @@ fn takes_the_id_from_the_goal() {
     );
     assert_eq!(branch(&repo), "runner/demo");
     assert_eq!(repo.subjects(), ["Begin", "chore(loop): start run demo"]);
+    let text = message(&repo, "HEAD");
+    let (words, key) = text.split_once("\nRunner-Key: ed25519 ").unwrap();
     assert_eq!(
-        message(&repo, "HEAD").trim_end(),
+        words,
         format!("chore(loop): start run demo\n\nRunner-Base: main {base}")
+    );
+    assert_eq!(
+        key.trim().split(' ').count(),
+        2,
+        "its id and its public half"
     );
     assert_eq!(
         repo.git(&["rev-parse", "main"]),

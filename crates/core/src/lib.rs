@@ -22,6 +22,7 @@ pub mod meta;
 pub mod output;
 pub mod paths;
 pub mod prompt;
+pub mod proof;
 pub mod protected_value;
 pub mod report;
 pub mod run_state;

@@ -4,6 +4,7 @@ use crate::config::CheckoutKind;
 use crate::ids;
 use crate::meta::{GuardResult, IterationMode};
 use crate::output::AgentStatus;
+use crate::proof;
 
 /// Names the commit at which a session began that committed by itself: whatever
 /// lies in between was not said by the runner.
@@ -102,9 +103,39 @@ impl IterationMessage<'_> {
 }
 
 /// The message of the commit that begins a run.
-pub fn start_message(run_id: &str, base_branch: &str, base_commit: &str) -> String {
+///
+/// `key`: the public key that passes are signed with.
+pub fn start_message(
+    run_id: &str,
+    base_branch: &str,
+    base_commit: &str,
+    key: Option<&str>,
+) -> String {
     let subject = start_subject(run_id);
-    format!("{subject}\n\nRunner-Base: {base_branch} {base_commit}\n")
+    let mut text = format!("{subject}\n\nRunner-Base: {base_branch} {base_commit}\n");
+    if let Some(key) = key {
+        add_trailer(&mut text, proof::KEY, key);
+    }
+    text
+}
+
+/// Adds a trailer at the end of a message.
+pub fn add_trailer(message: &mut String, name: &str, value: &str) {
+    message.push_str(name);
+    message.push_str(": ");
+    message.push_str(value);
+    message.push('\n');
+}
+
+/// A message without the lines of a trailer, as it is compared: without blank lines at its end.
+pub fn without_trailer(message: &str, name: &str) -> String {
+    let is_it = |line: &&str| {
+        line.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with(": "))
+    };
+    let lines: Vec<&str> = message.lines().filter(|line| !is_it(line)).collect();
+    let text = lines.join("\n");
+    format!("{}\n", text.trim_end())
 }
 
 /// The subject line of that commit.

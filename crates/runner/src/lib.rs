@@ -23,6 +23,7 @@ mod lock;
 mod notes;
 mod programs;
 mod project;
+mod proof_key;
 mod run;
 mod run_context;
 mod state;
@@ -48,6 +49,7 @@ pub use land::{
 };
 pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;
+pub use proof_key::ProofSigner;
 pub use run::detach::LoopLog;
 pub use run::position::{
     CatchUpReport, CheckoutPosition, catch_up, checkout_position, position_words,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use runner::{Project, Result};
+use runner::{Project, ProofSigner, Result};
 use serde_json::json;
 
 use super::{Exit, with_context};
@@ -65,6 +65,7 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
             "same_log": result.same_log,
             "same_setup": result.same_setup,
             "tree_proven": result.tree_proven,
+            "signed_by": result.signer.as_str(),
             "holds": holds,
         }));
     } else {
@@ -87,6 +88,7 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
         if !result.tree_proven {
             out.data("the tree in that commit is not the one that its proof names");
         }
+        print_signer(&result.signer, out);
         if !result.same_setup {
             out.say("note: the setup of that verdict was another one: [workspace] setup, its variables or its inputs differ");
         }
@@ -101,4 +103,24 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
         }
     }
     Ok(if holds { Exit::Success } else { Exit::Error })
+}
+
+/// Says whose word the proof is.
+fn print_signer(signer: &ProofSigner, out: &mut OutputGate) {
+    let only_now = "it shows only that the guard passes there now";
+    match signer {
+        ProofSigner::Machine(id) => out.data(&format!("signed by this machine's key ({id})")),
+        ProofSigner::Start(id) => out.data(&format!(
+            "signed by the key that the first commit of the run names ({id})"
+        )),
+        ProofSigner::Unknown(id) => {
+            out.data(&format!(
+                "signed by a key that is not known here ({id}): {only_now}"
+            ));
+        }
+        ProofSigner::Nobody => out.data(&format!("not signed: {only_now}")),
+        ProofSigner::Forged => {
+            out.data("its signature is about another commit: somebody rewrote it");
+        }
+    }
 }

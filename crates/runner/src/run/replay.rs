@@ -6,7 +6,7 @@ use std::path::Path;
 use runner_core::decide::{self, AgentTree, Outcome, StepTask, TreeAfter};
 use runner_core::digest::sha256_hex;
 use runner_core::ids::REPAIR_NODE;
-use runner_core::journal::{self, JournalRecord};
+use runner_core::journal::{self, JournalDecision, JournalRecord};
 use runner_core::message;
 use runner_core::meta::IterationMeta;
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
@@ -88,6 +88,11 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
                 report.iterations += 1;
                 let last = previous.as_ref();
                 report.notes.extend(by_hand(&record, last, iter, &done));
+                if done.made_again {
+                    report.notes.push(format!(
+                        "the commit of iteration {iter} is not the one that was made then: somebody rewrote it"
+                    ));
+                }
                 if done.uncommitted {
                     report.notes.push(format!(
                         "iteration {iter} is not in the run's branch (any more)"
@@ -112,6 +117,7 @@ struct ReplayedIteration {
     before_sha256: String,
     after_sha256: String,
     uncommitted: bool,
+    made_again: bool,
 }
 
 /// Derives one iteration again; the first difference as the error.
@@ -202,7 +208,12 @@ fn one(
     {
         return Err("events.jsonl is not what was recorded up to here".to_owned());
     }
-    compare_journal(folder, &meta, &meta_bytes, &outcome)?;
+    let decided = compare_journal(folder, &meta, &meta_bytes, &outcome)?;
+    if let Some(commit) = commit
+        && decided.message.trim_end() != commit.message.trim_end()
+    {
+        return Err("the commit's message is not what the journal promised".to_owned());
+    }
     let after_sha256 = after.as_deref().map(sha256_hex).unwrap_or_default();
     if let Some(commit) = commit {
         let recorded = message::trailer(&commit.message, "Runner-Tree")
@@ -218,6 +229,9 @@ fn one(
         before_sha256,
         after_sha256,
         uncommitted: commit.is_none(),
+        made_again: commit
+            .zip(decided.commit.as_ref())
+            .is_some_and(|(commit, made)| commit.id != *made),
     })
 }
 
@@ -299,9 +313,9 @@ fn compare_journal(
     meta: &IterationMeta,
     meta_bytes: &[u8],
     outcome: &Outcome<'_>,
-) -> Result<(), String> {
+) -> Result<Box<JournalDecision>, String> {
     let records = Journal::read(folder);
-    let decided = records.iter().rev().find_map(|record| match record {
+    let decided = records.into_iter().rev().find_map(|record| match record {
         JournalRecord::Decided(decided) => Some(decided),
         _ => None,
     });
@@ -322,7 +336,7 @@ fn compare_journal(
             "run_state.json comes out differently from what the journal promised".to_owned(),
         );
     }
-    Ok(())
+    Ok(decided)
 }
 
 fn first(findings: &[TreeFinding]) -> String {

@@ -24,6 +24,7 @@ use crate::files;
 use crate::git::{self, Git, GitIdentity, GitStatus};
 use crate::lock::ProjectLock;
 use crate::project::Project;
+use crate::proof_key;
 use crate::run::current::{self, CurrentRun};
 use crate::run::recover;
 use crate::run_context::{RunContext, RunProgress};
@@ -527,7 +528,9 @@ impl Begin<'_, '_> {
         // For a second start: where the first one began.
         let begun = base_at(self.git, self.run_id, parent)
             .map_or_else(|| parent.to_owned(), |base| base.commit);
-        let message = message::start_message(self.run_id, base, &begun);
+        let key = proof_key::of_machine().map(|key| key.public().value());
+        let key = key.ok();
+        let message = message::start_message(self.run_id, base, &begun, key.as_deref());
         self.commit_state(parent, &message)
     }
 

@@ -15,9 +15,11 @@ use crate::checkout::{missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, GitCommit, GitHistory};
 use crate::project::Project;
+use crate::proof_key::{self, ProofSigner};
 use crate::run::refs::RunRefs;
 use crate::run_context::RunContext;
 use crate::state;
+use crate::state::branch_record::BranchRecord;
 use crate::state::validate::unknown_node;
 
 /// What running the guard again showed.
@@ -42,6 +44,8 @@ pub struct VerifyReport {
     pub tree_proven: bool,
     /// Whether setup, its inputs and the variables that it gets are those that the proof names.
     pub same_setup: bool,
+    /// Who signed the proof.
+    pub signer: ProofSigner,
     /// The end of the output.
     pub output_tail: String,
     /// What may help where it is not green.
@@ -51,7 +55,10 @@ pub struct VerifyReport {
 impl VerifyReport {
     /// Whether the proof holds.
     pub fn holds(&self) -> bool {
-        self.exit == Some(self.recorded_exit) && self.recorded_exit == 0 && self.tree_proven
+        self.exit == Some(self.recorded_exit)
+            && self.recorded_exit == 0
+            && self.tree_proven
+            && self.signer != ProofSigner::Forged
     }
 }
 
@@ -64,6 +71,7 @@ struct ProvenCommit {
     log_sha256: String,
     tree_proven: bool,
     setup_sha256: Option<String>,
+    message: String,
 }
 
 /// Runs the guard again at the commit that passed a node, in a work tree of its
@@ -113,6 +121,7 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     let hint = || missing_variable::remedy_for(&log, &state.config);
     let setup = setup_key(&git, &proof.commit, &state.config)?;
     Ok(VerifyReport {
+        signer: signer_of(&git, &run_id, &proof)?,
         same_setup: setup == proof.setup_sha256,
         hint: (!is_green).then(hint).flatten(),
         node_id: node.to_owned(),
@@ -125,6 +134,19 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
         exit,
         output_tail: cut_front(&text, 4000).into_owned(),
     })
+}
+
+/// Who signed the commit of a pass.
+fn signer_of(git: &Git, run_id: &str, proof: &ProvenCommit) -> Result<ProofSigner> {
+    let start = BranchRecord::read(git, run_id)?.start;
+    let start = match start {
+        Some(start) => git.line(&["log", "-1", "--format=%B", &start, "--"])?,
+        None => String::new(),
+    };
+    let parent = git.commit_of(&format!("{}^", proof.commit))?;
+    let tree = git.tree_of(&proof.commit)?;
+    let parent = parent.unwrap_or_default();
+    Ok(proof_key::signer(&parent, &tree, &proof.message, &start))
 }
 
 /// The guard by the config of a commit.
@@ -191,6 +213,7 @@ fn find_proof(git: &Git, run_id: &str, node: &str) -> Result<ProvenCommit> {
             log_sha256: log_sha256.to_owned(),
             tree_proven: tree == Some(&sha256_hex(&bytes)),
             setup_sha256: message::sha256_trailer(text, message::SETUP).map(str::to_owned),
+            message: text.clone(),
         });
     }
     if !known {

@@ -9,7 +9,7 @@ use runner_core::digest::sha256_hex;
 use runner_core::journal::{JournalDecision, JournalRecord};
 use runner_core::message::{GuardProof, IterationMessage};
 use runner_core::meta::{
-    ExecutorRun, GuardRun, IterationMeta, META_VERSION, OutcomeClass, StepFacts,
+    ExecutorRun, GuardResult, GuardRun, IterationMeta, META_VERSION, OutcomeClass, StepFacts,
 };
 use runner_core::paths;
 use runner_core::run_state::RunState;
@@ -23,6 +23,7 @@ use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::git::{self, GitIdentity};
+use crate::proof_key;
 use crate::run::{follow_branch, refs};
 use crate::run_context::RunProgress;
 use crate::state::recorded_files;
@@ -119,7 +120,10 @@ pub(crate) fn settle(
         session_head: None,
     }
     .text();
-    let commit = make_commit(context, it, workspace, after, &run_state, &message)?;
+    let tree = write_commit_tree(it, workspace, after, &run_state)?;
+    let message = signed(it, &tree, meta.guard, message);
+    meta.notes.clone_from(&it.notes);
+    let commit = make_commit(context, it, &tree, &message)?;
     write_error_log(it, meta.class, &outcome.findings)?;
     meta.files = recorded_files::record(&it.folder);
     meta.events = it.record_events(context.project);
@@ -213,23 +217,44 @@ fn meta_text(meta: &IterationMeta) -> Result<String> {
     Ok(text)
 }
 
-/// The commit that the decision will be. Nothing leads to it yet.
-fn make_commit(
-    context: &mut StepContext<'_, '_>,
+/// The files of the commit that the decision will be.
+fn write_commit_tree(
     it: &Iteration,
     workspace: &RunWorkspace,
     after: Option<&[u8]>,
     run_state: &RunState,
-    message: &str,
 ) -> Result<String> {
     let run_state = run_state.to_bytes();
     let state = [(paths::TREE, after), (paths::RUN_STATE, Some(&*run_state))];
     write_state(workspace.path(), it, &state)?;
     let tree = &workspace.checkout.tree;
     tree.take(&state.iter().map(|(path, _)| PathBuf::from(path)).collect())?;
-    let tree = tree.write_tree()?;
+    tree.write_tree()
+}
+
+/// The message of a pass is signed. Where there is no key it is not, and a person is told.
+fn signed(it: &mut Iteration, tree: &str, guard: GuardResult, mut message: String) -> String {
+    if guard != GuardResult::Pass {
+        return message;
+    }
+    match proof_key::of_machine() {
+        Ok(key) => key.sign(&it.started.head, tree, &mut message),
+        Err(error) => it
+            .notes
+            .push(format!("the proof is not signed: {}", error.message)),
+    }
+    message
+}
+
+/// The commit that the decision will be. Nothing leads to it yet.
+fn make_commit(
+    context: &mut StepContext<'_, '_>,
+    it: &Iteration,
+    tree: &str,
+    message: &str,
+) -> Result<String> {
     let parents = [it.started.head.as_str()];
-    let (identity, commit) = context.git.commit_tree(&tree, &parents, message)?;
+    let (identity, commit) = context.git.commit_tree(tree, &parents, message)?;
     if identity == GitIdentity::Runner {
         context
             .run
