@@ -528,8 +528,7 @@ impl Begin<'_, '_> {
         // For a second start: where the first one began.
         let begun = base_at(self.git, self.run_id, parent)
             .map_or_else(|| parent.to_owned(), |base| base.commit);
-        let key = proof_key::of_machine().map(|key| key.public().value());
-        let key = key.ok();
+        let key = proof_key::of_machine().ok().map(|key| key.public().value());
         let message = message::start_message(self.run_id, base, &begun, key.as_deref());
         self.commit_state(parent, &message)
     }
