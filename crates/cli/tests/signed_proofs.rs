@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+mod agent_support;
 mod scenario;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use agent_support::contained::with_mechanism;
 use runner_testkit::TestRepo;
 use scenario::{GOAL, bare, step};
 
@@ -63,15 +65,18 @@ fn a_pass_is_signed_and_a_key_is_private() {
         1,
         "{pass}"
     );
-    // What is not a pass proves nothing.
-    repo.agent("out retry 'not yet'");
-    let other = bare();
-    assert!(
-        !other
-            .root()
-            .join("home/.local/state/runner/proof.key")
-            .exists()
-    );
+}
+
+#[test]
+fn neither_agent_nor_guard_can_read_the_key_in_bubblewrap() {
+    let mut repo = with_mechanism("bubblewrap");
+    let look = "test -z \"$(cat ~/.local/state/runner/proof.key 2>/dev/null)\"";
+    repo.agent(&format!(
+        "{look} && echo x > work.txt && out done 'nothing there'"
+    ));
+    repo.start_run(GOAL, &["sh", "-c", &format!("{look} && test -e work.txt")]);
+    assert!(key_file(&repo).exists());
+    assert_eq!(step(&repo)["guard"], "pass");
 }
 
 #[test]
