@@ -175,7 +175,9 @@ pub fn conclude<'a>(
         summary: Some(&accepted.summary),
     };
     // What it judged is not what will be committed, or nothing shows that it judged anything.
-    let counts = facts.changed_by_guard.is_empty() && facts.evidence_gaps.is_empty();
+    let counts = facts.changed_by_guard.is_empty()
+        && facts.evidence_gaps.is_empty()
+        && facts.original_tests_failed.is_none();
     let guard = match (facts.guard_exit, facts.setup_failed, &facts.runner_error) {
         (_, _, Some(_)) | (None, false, None) => return judge.runner_error_outcome(),
         (Some(0), false, None) if counts => GuardResult::Pass,

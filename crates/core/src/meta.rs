@@ -275,6 +275,12 @@ pub struct StepFacts {
     /// Tests that passed where the run began and were skipped now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests_skipped: Vec<String>,
+    /// Test files that were changed or deleted since the run began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub test_files_changed: Vec<String>,
+    /// What the guard did not prove with the tests as they were when the run began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_tests_failed: Option<String>,
     /// SHA-256 of the tree before the session.
     pub tree_before_sha256: String,
 }

@@ -21,6 +21,7 @@ mod init;
 mod land;
 mod lock;
 mod notes;
+mod original_tests;
 mod programs;
 mod project;
 mod proof_key;

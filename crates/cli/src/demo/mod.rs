@@ -72,6 +72,7 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
         protected: &["ci.sh".to_owned()],
         protected_values: &[],
         watched: &[],
+        tests: &[],
         keep: &[],
         backend: BackendKind::Command,
         command: &agent,

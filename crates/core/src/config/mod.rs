@@ -96,6 +96,12 @@ pub struct GuardConfig {
     pub keep: Vec<String>,
     /// Whether anything stays.
     pub checkout: CheckoutKind,
+    /// Globs of the files that are tests.
+    pub tests: Vec<String>,
+    /// Those of them that a person lets sessions change.
+    pub released_tests: Vec<String>,
+    /// What counts for tests that sessions changed.
+    pub original_tests: OriginalTests,
 }
 
 /// How the loop deals with errors.
@@ -268,6 +274,18 @@ words! {
 }
 
 words! {
+    /// What counts for tests that sessions changed since the run began.
+    OriginalTests {
+        /// Nothing is said about them.
+        Off = "off",
+        /// They are pointed out.
+        Report = "report",
+        /// The guard must be green with the tests of the run's start, too.
+        Require = "require",
+    }
+}
+
+words! {
     /// How strictly writes are confined.
     SandboxMode {
         /// Not at all.
@@ -349,6 +367,9 @@ impl Default for GuardConfig {
             env: Vec::new(),
             keep: Vec::new(),
             checkout: CheckoutKind::Warm,
+            tests: Vec::new(),
+            released_tests: Vec::new(),
+            original_tests: OriginalTests::Report,
         }
     }
 }

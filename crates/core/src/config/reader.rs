@@ -63,6 +63,9 @@ const KNOWN: &KnownKeys = &[
             "env",
             "keep",
             "checkout",
+            "tests",
+            "released_tests",
+            "original_tests",
         ],
     ),
     (

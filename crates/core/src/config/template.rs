@@ -17,6 +17,8 @@ pub struct NewProject<'a> {
     pub protected_values: &'a [String],
     /// Globs whose changes are pointed out.
     pub watched: &'a [String],
+    /// Globs of the files that are tests.
+    pub tests: &'a [String],
     /// Globs of build outputs that stay from one verdict to the next.
     pub keep: &'a [String],
     /// The agent.
@@ -55,6 +57,7 @@ pub fn template(project: NewProject<'_>) -> String {
     let protected = array(project.protected);
     let protected_values = array(project.protected_values);
     let watched = array(project.watched);
+    let tests = array(project.tests);
     let command = array(project.command);
     let backend = project.backend;
     let deny = array(&deny);
@@ -109,6 +112,13 @@ env = []
 keep = {keep}
 # "warm" keeps them, "cold" begins every verdict with nothing but what setup makes.
 checkout = "{checkout}"
+# Globs of the files that are tests. Agents may change them, and you are told which.
+tests = {tests}
+# What counts for tests that were changed since the run began: "off", "report" tells of them, "require" wants the
+# guard green with the tests of the run's start, too (a fleet takes "report" for "require").
+original_tests = "{original_tests}"
+# Globs of tests that may change all the same under "require".
+released_tests = []
 
 [loop]
 # Passing troubles (network, overload, a missing report) are tried again so often.
@@ -192,6 +202,7 @@ port = {port}
         submodules = workspace.submodules,
         submodules_may_move = workspace.submodules_may_move,
         checkout = guard_default.checkout,
+        original_tests = guard_default.original_tests,
         max_consecutive_errors = run_loop.max_consecutive_errors,
         on_timeout = run_loop.on_timeout,
         wait_quota = run_loop.wait_quota,

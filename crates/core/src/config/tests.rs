@@ -53,6 +53,9 @@ protected_values = ["package.json:/scripts"]
 watched = ["tests/**"]
 keep = ["target/"]
 checkout = "cold"
+tests = ["tests/**", "**/*_test.py"]
+released_tests = ["tests/old.py"]
+original_tests = "require"
 [loop]
 max_consecutive_errors = 0
 on_timeout = "retry"
@@ -111,6 +114,9 @@ writable = []
             env: strings(&["DATABASE_URL"]),
             keep: strings(&["target"]),
             checkout: CheckoutKind::Cold,
+            tests: strings(&["tests/**", "**/*_test.py"]),
+            released_tests: strings(&["tests/old.py"]),
+            original_tests: OriginalTests::Require,
         },
         run_loop: LoopConfig {
             max_consecutive_errors: 0,
@@ -403,6 +409,7 @@ fn the_template_is_the_default_configuration() {
         protected: &default.guard.protected,
         protected_values: &default.guard.protected_values,
         watched: &default.guard.watched,
+        tests: &[],
         keep: &[],
         backend: BackendKind::Codex,
         command: &[],
@@ -486,6 +493,7 @@ proptest! {
             protected: &protected,
             protected_values: &[],
             watched: &watched,
+            tests: &[],
             keep: &include,
             backend: BackendKind::ALL[index],
             command: &command,

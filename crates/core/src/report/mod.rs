@@ -265,8 +265,8 @@ pub struct TouchedFiles {
     pub iter: u32,
     /// The node.
     pub node_id: String,
-    /// `watched`, `protected`, `owned`, `denied`, `nested_repository` or
-    /// `changed_by_guard`.
+    /// `watched`, `protected`, `guard_written`, `owned`, `denied`, `nested_repository`,
+    /// `changed_by_guard`, `tests_missing`, `tests_skipped` or `test_files_changed`.
     pub kind: &'static str,
     /// The files.
     pub files: Vec<String>,
@@ -281,6 +281,10 @@ impl TouchedFiles {
             "owned" => "the runner's, put back",
             "denied" => "not for commits, taken away",
             "nested_repository" => "a repository of its own, its .git taken away",
+            "guard_written" => "defines the guard, and was not there before",
+            "tests_missing" => "tests that passed where the run began, not reported any more",
+            "tests_skipped" => "tests that passed where the run began, skipped now",
+            "test_files_changed" => "tests, not as they were where the run began",
             _ => "changed while the guard ran, put back",
         }
     }
@@ -523,6 +527,7 @@ fn touched(meta: &IterationMeta) -> impl Iterator<Item = TouchedFiles> {
         ("changed_by_guard", &facts.changed_by_guard),
         ("tests_missing", &facts.tests_missing),
         ("tests_skipped", &facts.tests_skipped),
+        ("test_files_changed", &facts.test_files_changed),
     ];
     kinds
         .into_iter()

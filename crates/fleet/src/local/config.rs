@@ -1,14 +1,30 @@
 //! The config of one run's loop: the project's own, with what a fleet decides itself.
 
+use runner_core::config::OriginalTests;
 use toml::{Table, Value};
 
-/// Derives it. What a run reports, waits for and spends is the fleet's to decide.
+/// Derives it. What a run reports, waits for and spends is the fleet's to decide; and nobody looks
+/// at each change of a test, so the tests of the base count, unless the task says otherwise.
 pub(super) fn of_run(
     project: &str,
     model: Option<&str>,
     timebox_secs: u32,
+    tests_may_change: bool,
 ) -> Result<String, toml::de::Error> {
     let mut table: Table = project.parse()?;
+    if let Value::Table(guard) = table
+        .entry("guard")
+        .or_insert_with(|| Value::Table(Table::new()))
+    {
+        let off = OriginalTests::Off.as_str();
+        let asked = guard.get("original_tests").and_then(Value::as_str);
+        let mode = match tests_may_change {
+            _ if asked == Some(off) => OriginalTests::Off,
+            true => OriginalTests::Report,
+            false => OriginalTests::Require,
+        };
+        guard.insert("original_tests".to_owned(), mode.as_str().into());
+    }
     table.remove("fleet");
     table.remove("notify");
     if let Some(Value::Table(settings)) = table.get_mut("loop") {
@@ -41,7 +57,7 @@ mod tests {
              [notify]\ncommand = [\"x\"]\n[fleet]\nbase = \"main\"\n\
              [executor]\nbackend = \"claude\"\nmodel = \"a\"\n[executor.env]\nK = \"v\"\n\
              [prices.\"m.1\"]\ninput = 1.5\n";
-        let text = of_run(project, Some("b \"c\""), 600).unwrap();
+        let text = of_run(project, Some("b \"c\""), 600, false).unwrap();
         let config = Config::parse(&text).unwrap();
         assert_eq!(config.max_iterations, 7);
         assert!(!config.run_loop.wait_quota);
@@ -52,10 +68,29 @@ mod tests {
         assert_eq!(config.iteration_timeout_secs, 600);
         assert!((config.prices["m.1"].input - 1.5).abs() < 1e-9);
 
-        let plain = Config::parse(&of_run("", None, 7200).unwrap()).unwrap();
+        let plain = Config::parse(&of_run("", None, 7200, true).unwrap()).unwrap();
         assert_eq!(plain, Config::default());
-        let named = Config::parse(&of_run("", Some("m"), 7200).unwrap()).unwrap();
+        let named = Config::parse(&of_run("", Some("m"), 7200, true).unwrap()).unwrap();
         assert_eq!(named.executor.model, "m");
-        assert!(of_run("= 1", None, 1).is_err());
+        assert!(of_run("= 1", None, 1, true).is_err());
+    }
+
+    #[test]
+    fn which_tests_count() {
+        let asked = |mode: &str, may_change| {
+            let project = format!("[guard]\noriginal_tests = \"{mode}\"\n");
+            let text = of_run(&project, None, 1, may_change).unwrap();
+            Config::parse(&text).unwrap().guard.original_tests.as_str()
+        };
+        for (mode, may_change, expected) in [
+            ("report", false, "require"),
+            ("require", false, "require"),
+            ("off", false, "off"),
+            ("report", true, "report"),
+            ("require", true, "report"),
+            ("off", true, "off"),
+        ] {
+            assert_eq!(asked(mode, may_change), expected, "{mode} {may_change}");
+        }
     }
 }

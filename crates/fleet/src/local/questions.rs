@@ -7,6 +7,7 @@ use runner_core::text::cut_chars;
 
 use super::threads::ThreadCall;
 use super::{LocalWorkspaces, error};
+use crate::rules::goal::TESTS_MAY_CHANGE;
 use crate::rules::{plan, verdict};
 use crate::workspaces::{PlanOrder, ReviewOrder, ReviewReply, WorkspaceError};
 use runner_lifecycle::Timestamp;
@@ -113,7 +114,8 @@ fn plan_prompt(order: &PlanOrder) -> String {
     let mut text = format!(
         "Make a plan of tasks for this requirement. The project is checked out here. Tasks that may \
          be done at the same time change different paths; a task that needs another one names it as \
-         a dependency.\n\n# The requirement\n\n{}\n",
+         a dependency. A task passes only with the tests that are there now; one that has to change them \
+         says so in its goal, in a line of its own: `{TESTS_MAY_CHANGE}`.\n\n# The requirement\n\n{}\n",
         order.requirement.trim()
     );
     if !order.findings.is_empty() {

@@ -10,7 +10,7 @@ use runner_lifecycle::retry::LoopEnding;
 use super::threads::ThreadCall;
 use super::{LocalWorkspaces, check_outcomes, config, error};
 use crate::rules::answers::GUARD;
-use crate::rules::goal::goal_text;
+use crate::rules::goal::{goal_text, tests_may_change};
 use crate::workspaces::{
     CheckEnd, CheckOutcome, LoopUsage, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
 };
@@ -74,8 +74,9 @@ impl LocalWorkspaces {
     fn config_of(&self, order: &WorkOrder) -> Result<(String, Config), WorkspaceError> {
         let project = self.repo()?.config_text().map_err(error)?;
         let model = order.model.as_deref();
-        let text =
-            config::of_run(&project, model, order.task.timebox_seconds).map_err(|error| {
+        let timebox = order.task.timebox_seconds;
+        let text = config::of_run(&project, model, timebox, tests_may_change(&order.task))
+            .map_err(|error| {
                 WorkspaceError(format!("the config is no TOML: {}", error.message()))
             })?;
         let config = Config::parse(&text).map_err(|findings| {

@@ -50,6 +50,18 @@ pub fn goal_text(task: &Task, run_id: &str, context: &str) -> String {
     text
 }
 
+/// Whether a task says that it may change tests which are there: by a line `Tests: may change`.
+pub fn tests_may_change(task: &Task) -> bool {
+    let is_it = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.join(" ").eq_ignore_ascii_case(TESTS_MAY_CHANGE)
+    };
+    task.goal.lines().any(is_it)
+}
+
+/// The line that says so.
+pub const TESTS_MAY_CHANGE: &str = "Tests: may change";
+
 /// The tree that the loop begins with: one leaf that is the task. Sessions split it where
 /// it is too much for one of them.
 pub fn first_tree(task: &Task, max_attempts: u32) -> Node<'static> {

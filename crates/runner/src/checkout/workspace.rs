@@ -49,6 +49,9 @@ pub(crate) struct GivenPlace {
     pub(crate) name: String,
     /// The project at whose path the folders are seen.
     pub(crate) project: Git,
+    /// The commit whose tests are the original ones: an earlier attempt may have changed those that
+    /// the run begins with.
+    pub(crate) base: Option<String>,
 }
 
 /// A folder in which sessions work.
@@ -131,6 +134,11 @@ impl RunPlaces {
     pub(crate) fn user_project(&self, git: &Git) -> Git {
         let given = self.given.as_ref().map(|given| &given.project);
         given.unwrap_or(git).clone()
+    }
+
+    /// The commit whose tests are the original ones, where that is not the one that began the run.
+    pub(crate) fn base_of_tests(&self) -> Option<String> {
+        self.given.as_ref().and_then(|given| given.base.clone())
     }
 
     /// The repository for calls that look at the user's checkout (see [`Git::without_filters`]).

@@ -110,7 +110,7 @@ impl FleetRepo {
         let mut quota_until = None;
         let end = run_loop_in(
             &checkout.project,
-            self.places(order.name)?,
+            self.places(order.name, Some(&base))?,
             context,
             &LoopOptions::default(),
             &mut |step| {
@@ -168,11 +168,12 @@ impl FleetRepo {
     }
 
     /// Where the sessions of a task run work: in folders of the fleet's project, seen at its path.
-    fn places(&self, name: &TaskRunName) -> Result<RunPlaces> {
+    fn places(&self, name: &TaskRunName, base: Option<&str>) -> Result<RunPlaces> {
         Ok(RunPlaces::given(GivenPlace {
             home: self.private_home()?,
             name: name.folder(),
             project: self.git.clone(),
+            base: base.map(str::to_owned),
         }))
     }
 
@@ -212,7 +213,7 @@ impl FleetRepo {
             git: &git,
             run: context,
             containment: &ContainmentChoice::default(),
-            places: &self.places(name)?,
+            places: &self.places(name, None)?,
         };
         recover::recover(&mut context)?;
         let refs = RunRefs::read(&git, run_id)?;

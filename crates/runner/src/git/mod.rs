@@ -16,6 +16,7 @@ mod isolate;
 mod loose_refs;
 mod merge;
 mod new_objects;
+mod overlay;
 mod pending;
 mod proven;
 mod refs;

@@ -108,6 +108,7 @@ impl InitChoice {
             &found.folder,
             watched_files::watched(&root.join(&found.folder)),
         );
+        let tests = watched_files::tests_of(&watched);
         let project = NewProject {
             setup: &setup,
             include: &include,
@@ -115,6 +116,7 @@ impl InitChoice {
             protected: &protected,
             protected_values: &protected_values,
             watched: &watched,
+            tests: &tests,
             keep: &keep,
             backend,
             command: &[],

@@ -57,6 +57,15 @@ pub(super) fn watched(root: &Path) -> Vec<String> {
     globs
 }
 
+/// Those of the watched globs that are about tests, and not about files in which they can be
+/// switched off among other things.
+pub(super) fn tests_of(watched: &[String]) -> Vec<String> {
+    let is_manifest =
+        |glob: &&String| glob.ends_with("pyproject.toml") || glob.ends_with("pom.xml");
+    let tests = watched.iter().filter(|glob| !is_manifest(glob));
+    tests.cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +82,7 @@ mod tests {
         assert!(globs.contains(&"**/test_*.py".to_owned()), "{globs:?}");
         let twice = globs.iter().filter(|glob| *glob == "tests/**").count();
         assert_eq!(twice, 1, "{globs:?}");
+        assert!(globs.contains(&"pyproject.toml".to_owned()), "{globs:?}");
+        assert_eq!(tests_of(&globs).len() + 1, globs.len());
     }
 }

@@ -3,6 +3,7 @@
 //! compare-and-set: until then nothing that anybody sees has changed.
 
 mod abandon;
+mod judge;
 mod pending;
 mod remedies;
 mod target;
@@ -11,17 +12,13 @@ mod work_tree;
 
 use std::path::{Path, PathBuf};
 
-use runner_core::digest::sha256_hex;
 use runner_core::landing::{LandMessage, LandedLeaf};
 use runner_core::message::GuardProof;
 use runner_core::paths;
-use runner_core::text::cut_front;
 
-use crate::checkout::trial::TrialEnd;
+use crate::checkout::trial;
 use crate::checkout::workspace::RunPlaces;
-use crate::checkout::{missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
-use crate::files;
 use crate::git::{Git, GitIdentity, GitMergeOutcome, GitStatus, WorkTree};
 use crate::lock::ProjectLock;
 use crate::project::Project;
@@ -273,6 +270,7 @@ impl Lander<'_> {
         self.tell_of_protected(base, context)?;
         self.tell_of_own_guard(base, context)?;
         let guard = self.guard(&trial, context)?;
+        self.judge_by_original_tests(&trial, context)?;
         let message = self.message(&guard);
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
         // Time has passed: somebody may have begun to edit.
@@ -464,63 +462,6 @@ impl Lander<'_> {
             ),
         );
         Ok(None)
-    }
-
-    /// Runs the guard on the result.
-    fn guard(&self, commit: &str, context: &mut RunContext<'_>) -> Result<GreenGuard> {
-        let config = &self.work.config;
-        let command = &config.guard.command;
-        let ran = trial::run_at_commit(self.git, commit, command, config, context);
-        let trial = ran.map_err(|error| match error.code {
-            ErrorCode::Interrupted => Error::new(
-                ErrorCode::Interrupted,
-                "interrupted while the guard ran; nothing was changed",
-            ),
-            _ => error,
-        })?;
-        let folder = pending::make_run_folder(self.project, &self.run.run_id)?;
-        let path = folder.join("land-guard.log");
-        files::remove_if_there(&path)?;
-        files::write_whole(&path, &trial.log)?;
-        let what = match &trial.end {
-            TrialEnd::Exited(0) => {
-                self.check_evidence(&trial.tests, context)?;
-                return Ok(GreenGuard {
-                    command: command.clone(),
-                    log: path,
-                    log_sha256: sha256_hex(&trial.log),
-                });
-            }
-            TrialEnd::Exited(code) => format!("gave exit {code}"),
-            TrialEnd::TimedOut => {
-                format!("did not end within {} s", config.iteration_timeout_secs)
-            }
-            TrialEnd::NotStarted(message) => message.clone(),
-        };
-        let mut message = format!(
-            "the guard does not pass on the result: `{}` {what}; nothing was changed",
-            command.join(" ")
-        );
-        let text = String::from_utf8_lossy(&trial.log);
-        if !text.trim().is_empty() {
-            message.push('\n');
-            message.push_str(cut_front(text.trim_end(), SHOWN_BYTES).as_ref());
-        }
-        let lacking = trial::lacking_under(self.git, config);
-        let fresh = if lacking.is_empty() {
-            String::new()
-        } else {
-            let names = trial::some_of(&lacking);
-            format!(" (it ran in a fresh checkout, without {names})")
-        };
-        if let Some(remedy) = missing_variable::remedy_for(&trial.log, config) {
-            return Err(Error::new(ErrorCode::GuardFailed, message).hint(remedy));
-        }
-        Err(Error::new(ErrorCode::GuardFailed, message).hint(format!(
-            "all of its output is in {}{fresh}; {}",
-            path.display(),
-            self.how_to_fix()?
-        )))
     }
 
     fn message(&self, guard: &GreenGuard) -> String {

@@ -17,6 +17,7 @@ use super::captured_child::WholeOutput;
 use super::child::{self, GRACE, interrupted, millis};
 use super::evidence::EvidenceFindings;
 use super::left_out::{self, LeftOutInput};
+use super::original_tests::OriginalTestsFinding;
 use super::{Iteration, StepContext, prepare};
 use crate::checkout::prepare::{WarmStart, setup_key};
 use crate::checkout::workspace::RunWorkspace;
@@ -49,6 +50,8 @@ pub(super) struct GuardRunOutcome {
     pub(super) changed: Vec<String>,
     /// What its report of tests lacks.
     pub(super) evidence: EvidenceFindings,
+    /// What was found about tests that sessions changed.
+    pub(super) original_tests: OriginalTestsFinding,
     /// It did not run, because setup fails with what the candidate changed.
     pub(super) setup_failed: bool,
 }
@@ -121,6 +124,7 @@ pub(super) fn run_guard(
             error: None,
             changed: Vec::new(),
             evidence: EvidenceFindings::default(),
+            original_tests: OriginalTestsFinding::default(),
             setup_failed: true,
         });
     }
@@ -212,8 +216,18 @@ pub(super) fn run_guard(
         log.extend_from_slice(evidence.words().as_bytes());
         child::replace_log(it, "guard.log", &log)?;
     }
+    let is_green = run.exit_code == Some(0) && changed.is_empty() && evidence.gaps.is_empty();
+    let mut original_tests = OriginalTestsFinding::default();
+    if is_green {
+        original_tests =
+            OriginalTestsFinding::of(context, it, config, containment, &commit, deadline)?;
+        if !original_tests.log.is_empty() {
+            log.append(&mut original_tests.log);
+            child::replace_log(it, "guard.log", &log)?;
+        }
+    }
     run.log_sha256 = sha256_hex(&log);
-    if run.exit_code == Some(0) && changed.is_empty() && evidence.gaps.is_empty() {
+    if is_green && original_tests.failed.is_none() {
         run.setup_sha256 = setup_key(context.git, &commit, config)?;
     }
     if run.exit_code.is_some_and(|code| code != 0)
@@ -253,6 +267,7 @@ pub(super) fn run_guard(
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
         changed,
         evidence,
+        original_tests,
         setup_failed: false,
     })
 }

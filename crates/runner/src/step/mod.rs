@@ -15,6 +15,7 @@ mod guard;
 mod inspect;
 mod iteration;
 mod left_out;
+mod original_tests;
 mod own_guard;
 mod prepare;
 pub(crate) mod protected_files;
@@ -386,6 +387,7 @@ fn work(
             facts.runner_error = guard.error;
             facts.changed_by_guard = guard.changed;
             guard.evidence.into_facts(&mut facts);
+            guard.original_tests.into_facts(&mut facts);
             guard_run = Some(guard.run);
             decide::conclude(*accepted, task, &facts)
         }

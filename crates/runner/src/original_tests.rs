@@ -1,0 +1,166 @@
+//! Tests that a run changed, and the same work judged by the tests of the run's start.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_core::config::Config;
+use runner_core::paths::{GlobList, is_state_path};
+use runner_core::text::escape_path;
+
+use crate::base_trial::evidence::BaseEvidence;
+use crate::checkout::trial::{GuardTrial, TrialEnd, some_of};
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::Git;
+
+/// Which files are tests.
+pub(crate) struct TestFiles {
+    tests: GlobList,
+    released: GlobList,
+}
+
+/// What became of test files between two commits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TestFileChanges {
+    /// Those that were there, as they are told.
+    pub(crate) told: Vec<String>,
+    /// Whether any differs, a new one too, that a person has not released.
+    pub(crate) counts: bool,
+    /// Whether any differs that a person has released.
+    pub(crate) has_released: bool,
+}
+
+impl TestFiles {
+    /// As the config says.
+    pub(crate) fn of(config: &Config) -> Result<Self> {
+        let globs = |list: &[String], key: &str| {
+            GlobList::new(list)
+                .map_err(|error| Error::new(ErrorCode::Config, format!("[guard] {key}: {error}")))
+        };
+        Ok(TestFiles {
+            tests: globs(&config.guard.tests, "tests")?,
+            released: globs(&config.guard.released_tests, "released_tests")?,
+        })
+    }
+
+    fn is_test(&self, path: &Path) -> bool {
+        let bytes = path.as_os_str().as_bytes();
+        self.tests.is_match(bytes) && !is_state_path(bytes)
+    }
+
+    /// What became of them from one commit to another.
+    pub(crate) fn changes(&self, git: &Git, start: &str, commit: &str) -> Result<TestFileChanges> {
+        let changed = git.changed_between(start, commit)?;
+        let tests: Vec<&PathBuf> = changed.iter().filter(|path| self.is_test(path)).collect();
+        if tests.is_empty() {
+            return Ok(TestFileChanges::default());
+        }
+        let files = |commit: &str| -> Result<BTreeSet<PathBuf>> {
+            let files = git.files_of(commit)?;
+            Ok(files.into_iter().map(|entry| entry.path).collect())
+        };
+        let (before, after) = (files(start)?, files(commit)?);
+        let mut found = TestFileChanges::default();
+        for path in tests {
+            if self.released.is_match(path.as_os_str().as_bytes()) {
+                found.has_released = true;
+            } else {
+                found.counts = true;
+            }
+            let name = escape_path(path.as_os_str().as_bytes());
+            match (before.contains(path), after.contains(path)) {
+                (true, true) => found.told.push(name),
+                (true, false) => found.told.push(format!("{name} (deleted)")),
+                (false, _) => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// A commit with the work of one and the tests of the run's start; nothing leads to it.
+    pub(crate) fn restored(&self, git: &Git, start: &str, commit: &str) -> Result<String> {
+        let is_taken = |path: &Path| {
+            self.is_test(path) && !self.released.is_match(path.as_os_str().as_bytes())
+        };
+        let tree = git.overlay(commit, start, &is_taken)?;
+        let message = "runner: with the tests of the run's start\n";
+        let (_, commit) = git.commit_tree(&tree, &[commit], message)?;
+        Ok(commit)
+    }
+}
+
+/// Why a verdict with the tests of the run's start is no pass. `has_released`: some of them are not
+/// as they were then, with a person's leave.
+pub(crate) fn failure(
+    trial: &GuardTrial,
+    base: Option<&BaseEvidence>,
+    has_released: bool,
+) -> Option<String> {
+    match &trial.end {
+        TrialEnd::Exited(0) => {}
+        TrialEnd::Exited(code) => return Some(format!("the guard gave exit {code}")),
+        TrialEnd::TimedOut => return Some("the guard did not end in time".to_owned()),
+        TrialEnd::NotStarted(why) => return Some(format!("the guard {why}")),
+    }
+    let (gaps, difference) = base?.compare(&trial.tests);
+    if let Some(gap) = gaps.first() {
+        return Some(gap.words());
+    }
+    if has_released {
+        return None;
+    }
+    [
+        (&difference.missing, "were not reported"),
+        (&difference.skipped, "were skipped"),
+    ]
+    .into_iter()
+    .find(|(names, _)| !names.is_empty())
+    .map(|(names, what)| format!("tests that passed there {what}: {}", some_of(names)))
+}
+
+/// What a run of the guard printed, under a line that says what it was about.
+pub(crate) fn log_with_title(trial: &GuardTrial, failure: Option<&str>) -> Vec<u8> {
+    let how = failure.unwrap_or("the guard passed");
+    let mut log =
+        format!("\nrunner: with the tests as they were when the run began, {how}:\n").into_bytes();
+    log.extend_from_slice(&trial.log);
+    if !log.ends_with(b"\n") {
+        log.push(b'\n');
+    }
+    log
+}
+
+#[cfg(test)]
+mod tests {
+    use runner_core::evidence::TestEvidence;
+
+    use super::*;
+
+    fn trial(end: TrialEnd) -> GuardTrial {
+        GuardTrial {
+            end,
+            duration_ms: 1,
+            log: b"words".to_vec(),
+            tests: TestEvidence::default(),
+        }
+    }
+
+    #[test]
+    fn what_counts_as_a_failure() {
+        for (end, expected) in [
+            (TrialEnd::Exited(0), None),
+            (TrialEnd::Exited(2), Some("the guard gave exit 2")),
+            (TrialEnd::TimedOut, Some("the guard did not end in time")),
+            (
+                TrialEnd::NotStarted("cannot run".to_owned()),
+                Some("the guard cannot run"),
+            ),
+        ] {
+            let trial = trial(end);
+            let found = failure(&trial, None, false);
+            assert_eq!(found.as_deref(), expected);
+            let log = String::from_utf8(log_with_title(&trial, found.as_deref())).unwrap();
+            assert!(log.ends_with(":\nwords\n"), "{log}");
+        }
+    }
+}
