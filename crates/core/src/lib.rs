@@ -16,6 +16,7 @@ pub mod goal;
 pub mod ids;
 pub mod journal;
 pub mod landing;
+pub mod linked_globs;
 pub mod mask;
 pub mod message;
 pub mod meta;

@@ -484,6 +484,9 @@ fn is_nameless(error: &Error) -> bool {
 /// The mode of a submodule in commits and in the index.
 pub(crate) const SUBMODULE: &str = "160000";
 
+/// The mode of a symbolic link in a tree.
+pub(crate) const LINK: &str = "120000";
+
 /// A file in a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEntry {

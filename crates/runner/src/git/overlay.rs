@@ -1,11 +1,11 @@
-//! Trees that are put together of two commits.
+//! Trees that are put together of two commits, and attributes as a commit has them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Git, TreeEntry};
+use super::{Git, TreeEntry, join_nul};
 use crate::error::Result;
 
 impl Git {
@@ -49,4 +49,39 @@ impl Git {
         let tree = self.write_with(&["write-tree"], None, &env)?;
         Ok(String::from_utf8_lossy(tree.trim_ascii_end()).into_owned())
     }
+
+    /// What attributes say about how files are written, one text for each path: by those of a commit,
+    /// or by those that lie in the work tree.
+    pub(crate) fn attributes_of(
+        &self,
+        paths: &[&PathBuf],
+        commit: Option<&str>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let temp = tempfile::Builder::new().prefix("runner-tree-").tempdir()?;
+        let index = temp.path().join("index");
+        let env: [(&str, &OsStr); 1] = [("GIT_INDEX_FILE", index.as_os_str())];
+        let mut args = vec!["check-attr", "-z", "--stdin"];
+        if let Some(commit) = commit {
+            self.write_with(&["read-tree", commit], None, &env)?;
+            args.push("--cached");
+        }
+        args.extend(WRITING);
+        let input = join_nul(paths.iter().copied());
+        // Not the private index, whose attributes may be those of nobody.
+        let answer = self.write_with(&args, Some(&input), &env)?;
+        let fields: Vec<&[u8]> = answer.split(|byte| *byte == 0).collect();
+        // For each path and attribute: path, attribute, value.
+        let answers = fields.chunks_exact(3 * WRITING.len());
+        Ok(answers.map(|of_path| of_path.join(&b' ')).collect())
+    }
 }
+
+/// The attributes that change how a file is written.
+const WRITING: [&str; 6] = [
+    "text",
+    "crlf",
+    "eol",
+    "working-tree-encoding",
+    "ident",
+    "filter",
+];

@@ -4,12 +4,14 @@
 //! Taken down before the session and proven to be what HEAD has; compared and
 //! put back afterwards. Contents are compared, never the index or ignore rules.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
 use runner_core::digest::hex;
+use runner_core::linked_globs::{TreeLink, through_links};
 use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree::Node;
@@ -147,6 +149,7 @@ impl<'t> ProtectedFiles<'t> {
         };
         git.remember_submodules(&protected.tracked);
         let reader = FileReader { git, source };
+        protected.follow_links(&reader)?;
         for name in paths::OWNED {
             let path = PathBuf::from(name);
             let entry = protected.entry(&path);
@@ -172,6 +175,43 @@ impl<'t> ProtectedFiles<'t> {
             }
         }
         Ok(protected)
+    }
+
+    /// What protected paths lead to through links of HEAD is protected as well.
+    fn follow_links(&mut self, reader: &FileReader<'_>) -> Result<()> {
+        if self.globs.is_empty() {
+            return Ok(());
+        }
+        let mut links = Vec::new();
+        for entry in self.tracked.iter().filter(|entry| entry.mode == git::LINK) {
+            let Some(path) = entry.path.to_str() else {
+                continue;
+            };
+            if let FileImage::Link(content) = reader.image(&entry.path, Some(entry))? {
+                let content = content.to_str().unwrap_or("/");
+                links.extend(TreeLink::new(path, content));
+            }
+        }
+        if links.is_empty() {
+            return Ok(());
+        }
+        let known: RefCell<HashMap<String, Option<GlobList>>> = RefCell::default();
+        let is_match = |pattern: &str, path: &str| {
+            let mut known = known.borrow_mut();
+            let globs = known
+                .entry(pattern.to_owned())
+                .or_insert_with(|| GlobList::new(&[pattern]).ok());
+            globs.as_ref().is_some_and(|globs| globs.is_match(path))
+        };
+        let more = through_links(self.globs.patterns(), &links, &is_match);
+        if more.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<&String> = self.globs.patterns().iter().chain(&more).collect();
+        self.globs = GlobList::new(&all).map_err(|error| {
+            Error::new(ErrorCode::Config, format!("[guard] protected: {error}"))
+        })?;
+        Ok(())
     }
 
     /// Takes down what is hidden before the session. `ignored`: what git ignores.
@@ -373,6 +413,18 @@ impl<'t> ProtectedFiles<'t> {
         Ok(hidden
             .into_iter()
             .filter(|path| !by_old_rule.contains(path))
+            .collect())
+    }
+
+    /// Protected files that attributes which changed would write in another way.
+    pub(crate) fn recoded(&self, git: &Git) -> Result<Vec<String>> {
+        let paths: Vec<&PathBuf> = self.protected.keys().collect();
+        let before = git.attributes_of(&paths, Some(&self.head))?;
+        let now = git.attributes_of(&paths, None)?;
+        let differ = paths.iter().zip(before.iter().zip(&now));
+        let differ = differ.filter(|(_, (before, now))| before != now);
+        Ok(differ
+            .map(|(path, _)| escape_path(path.as_os_str().as_bytes()))
             .collect())
     }
 

@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use runner_core::config::Config;
+use runner_core::linked_globs::concerns;
+use runner_core::paths::GlobList;
 use runner_core::text::escape_path;
 
 use super::prepared::{filled_submodules, restore_submodules};
@@ -79,6 +81,21 @@ pub(crate) fn settle_submodules<'l>(
     Ok(found)
 }
 
+/// Whether a protected entry means a submodule, or something in it.
+fn is_protected(config: &Config, path: &Path) -> bool {
+    let Some(name) = path.to_str() else {
+        return true;
+    };
+    let globs = GlobList::new(&config.guard.protected);
+    globs.is_ok_and(|globs| {
+        globs
+            .patterns()
+            .iter()
+            .any(|pattern| concerns(pattern, globs.is_match(name), name))
+            || globs.is_match(&format!("{name}/x"))
+    })
+}
+
 /// Why a submodule may not be at that commit; `None`: it may.
 fn refusal(
     checkout: &Checkout,
@@ -87,6 +104,9 @@ fn refusal(
     moved: &MovedSubmodule,
 ) -> Result<Option<String>> {
     let MovedSubmodule { path, commit } = moved;
+    if is_protected(config, path) {
+        return Ok(Some("[guard] protected names it".to_owned()));
+    }
     let may_move = config.workspace.submodules_may_move;
     // The names as the user has them, not as the session left them.
     let names = names_by_path(user, &user.root().join(".gitmodules")).unwrap_or_default();

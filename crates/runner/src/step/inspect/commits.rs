@@ -12,6 +12,7 @@ use runner_core::text::escape_path;
 
 use super::{CleanupFindings, name};
 use crate::checkout::indexed_tree::IndexedTree;
+use crate::checkout::trial::some_of;
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::to_path;
 use crate::step::Iteration;
@@ -159,6 +160,34 @@ pub(super) fn take_submodule_list(
     order
         .not_committable
         .push(".gitmodules (git cannot read it)".to_owned());
+    Ok(())
+}
+
+/// Attributes must leave protected files as they are.
+pub(super) fn undo_attributes(
+    tree: &IndexedTree,
+    it: &Iteration,
+    protected: &ProtectedFiles<'_>,
+    order: &mut CleanupFindings,
+) -> Result<()> {
+    let is_one = |path: &&PathBuf| path.file_name().is_some_and(|it| it == ".gitattributes");
+    let changed: Vec<PathBuf> = order.changed.iter().filter(is_one).cloned().collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let recoded = protected.recoded(&tree.git)?;
+    if recoded.is_empty() {
+        return Ok(());
+    }
+    tree.undo(&changed, &it.quarantine())?;
+    for path in changed {
+        order.not_committable.push(format!(
+            "{} (it changes how protected files are checked out: {})",
+            name(&path),
+            some_of(&recoded)
+        ));
+        order.changed.remove(&path);
+    }
     Ok(())
 }
 

@@ -1,0 +1,79 @@
+//! Ways to a protected file that are not its path: links that lead to it, attributes that rewrite it.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+mod scenario;
+
+use std::os::unix::fs::symlink;
+
+use runner_testkit::TestRepo;
+use scenario::{GOAL, bare};
+use serde_json::{Value, json};
+
+fn step(repo: &TestRepo, script: &str) -> Value {
+    repo.agent(&format!("{script}\nout done 'did it'"));
+    repo.runner(&["step", "--json"]).success().json()
+}
+
+fn started(mut repo: TestRepo, protected: &[&str], guard: &[&str]) -> TestRepo {
+    repo.config(|config| {
+        config
+            .set("guard.protected", json!(protected))
+            .set("max_attempts_default", 50);
+    });
+    repo.start_run(GOAL, guard);
+    repo
+}
+
+#[test]
+fn what_a_protected_link_leads_to_is_protected() {
+    let repo = bare();
+    repo.write("tools/real/check.sh", "grep -q right product\n");
+    repo.write("tools/real/more/lib.sh", "\n");
+    repo.write("product", "wrong\n");
+    symlink("tools/real/check.sh", repo.path("ci.sh")).unwrap();
+    symlink("tools/real", repo.path("ci")).unwrap();
+    repo.commit_all("files");
+    let repo = started(repo, &["ci.sh", "ci/more/**"], &["sh", "ci.sh"]);
+    for (script, file) in [
+        ("echo true > tools/real/check.sh", "tools/real/check.sh"),
+        ("rm tools/real/check.sh", "tools/real/check.sh"),
+        ("ln -sf product ci.sh", "ci.sh"),
+        ("echo x >> tools/real/more/lib.sh", "tools/real/more/lib.sh"),
+        ("echo x > tools/real/more/new.sh", "tools/real/more/new.sh"),
+    ] {
+        let told = step(&repo, script);
+        assert_eq!(told["class"], "agent_error", "{script}: {told:#}");
+        let words = format!("{file} is protected");
+        assert!(told["findings"].to_string().contains(&words), "{told:#}");
+    }
+    // Beside it there is nothing to protect.
+    let told = step(&repo, "echo x > tools/real/other; echo right > product");
+    assert_eq!(told["guard"], "pass", "{told:#}");
+}
+
+#[test]
+fn attributes_that_rewrite_a_protected_file() {
+    let guard = "test \"$(wc -c < expected)\" -gt 8 || grep -q right product";
+    let repo = bare();
+    repo.write("expected", "a\nb\nc\nd\n");
+    repo.write("product", "wrong\n");
+    repo.commit_all("files");
+    let repo = started(repo, &["expected"], &["sh", "-c", guard]);
+    for attributes in [
+        "expected text eol=crlf",
+        "expected working-tree-encoding=UTF-16",
+    ] {
+        let told = step(&repo, &format!("echo '{attributes}' > .gitattributes"));
+        assert_eq!(told["class"], "agent_error", "{attributes}: {told:#}");
+        let words = ".gitattributes (it changes how protected files are checked out: expected)";
+        assert!(told["findings"].to_string().contains(words), "{told:#}");
+        assert!(!repo.workspace(".gitattributes").exists());
+    }
+    let told = step(
+        &repo,
+        "echo '*.png binary' > .gitattributes; echo right > product",
+    );
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    repo.runner(&["replay"]).success();
+}
