@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::{Git, SUBMODULE, parse_tree_listing, split_nul};
 use crate::error::{Error, ErrorCode, Result};
-use crate::step::protected_files::blob_name;
+use crate::step::head_files::blob_name;
 
 /// Larger files are read when they are needed.
 const SMALL_FILE: u64 = 64 << 10;

@@ -20,7 +20,8 @@ use crate::run_context::WallClock;
 use crate::state::log::{EventLog, Journal};
 use crate::state::recorded_files;
 use crate::step::context::read_meta;
-use crate::step::protected_files::{ProtectedFiles, blob_name};
+use crate::step::head_files::blob_name;
+use crate::step::protected_files::ProtectedFiles;
 
 /// tree.json as HEAD has it.
 #[derive(Clone, Debug)]

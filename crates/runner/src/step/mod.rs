@@ -12,6 +12,7 @@ pub(crate) mod environment;
 mod evidence;
 pub(crate) mod file_image;
 mod guard;
+pub(crate) mod head_files;
 mod inspect;
 mod iteration;
 mod left_out;

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::files;
 use crate::git::Git;
 use crate::project::Project;
-use crate::step::protected_files::blob_name;
+use crate::step::head_files::blob_name;
 
 /// Takes what the run's first commit has of `.runner/` out of the checkout, where that is not what
 /// is checked out: the run has it now, and nothing is lost.
