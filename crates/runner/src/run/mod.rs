@@ -1,5 +1,6 @@
 //! A run from start to end: start, loop, stop, recovery, and what looks at it again afterwards.
 
+pub(crate) mod beginning;
 pub(crate) mod current;
 pub(crate) mod detach;
 pub(crate) mod follow_branch;

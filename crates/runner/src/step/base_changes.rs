@@ -1,6 +1,7 @@
 //! Files that the guard changes on the commit that the run began from, too: they say nothing about
 //! a candidate.
 
+use std::path::Path;
 use std::time::Duration;
 
 use runner_core::config::Config;
@@ -10,13 +11,14 @@ use super::{Iteration, StepContext};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::trial::{self, TrialEnd};
 use crate::error::Result;
-use crate::state::branch_record::BranchRecord;
+use crate::run::beginning::RunBeginning;
 use crate::step::containment::Containment;
 
 /// Those of the changed files that the guard leaves alone where the run began.
 pub(super) fn without_those_of_base(
     context: &mut StepContext<'_, '_>,
     it: &mut Iteration,
+    workspace: &Path,
     config: &Config,
     containment: &Containment,
     changed: Vec<String>,
@@ -25,8 +27,8 @@ pub(super) fn without_those_of_base(
         return Ok(changed);
     }
     let run_id = it.started.run_id.clone();
-    let record = BranchRecord::read(context.git, &run_id)?;
-    let (Some(start), Some((_, base))) = (record.start, record.base) else {
+    let begun = RunBeginning::of(context.git, &run_id, workspace)?;
+    let (Some(start), Some(base)) = (begun.start, begun.base) else {
         return Ok(changed);
     };
     let project = context.places.user_project(context.git);

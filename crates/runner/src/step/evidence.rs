@@ -1,5 +1,7 @@
 //! Whether a green guard reported the tests that passed where the run began.
 
+use std::path::Path;
+
 use runner_core::config::Config;
 use runner_core::evidence::{EvidenceGap, TestEvidence};
 use runner_core::meta::StepFacts;
@@ -11,8 +13,8 @@ use super::{Iteration, StepContext};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::trial;
 use crate::error::Result;
+use crate::run::beginning::RunBeginning;
 use crate::run_context::ProgressObserver;
-use crate::state::branch_record::BranchRecord;
 
 /// What a report of tests lacks.
 #[derive(Debug, Default)]
@@ -28,11 +30,12 @@ impl EvidenceFindings {
     pub(super) fn of(
         context: &StepContext<'_, '_>,
         it: &mut Iteration,
+        workspace: &Path,
         config: &Config,
         tests: &TestEvidence,
     ) -> Result<Self> {
-        let run_id = it.started.run_id.clone();
-        let Some((_, base)) = BranchRecord::read(context.git, &run_id)?.base else {
+        let run_id = &it.started.run_id;
+        let Some(base) = RunBeginning::of(context.git, run_id, workspace)?.base else {
             return Ok(EvidenceFindings::default());
         };
         let project = context.places.user_project(context.git);

@@ -116,6 +116,7 @@ pub(super) fn run_guard(
     let config = &state.config;
     let prepared = (&verdict, begun);
     let judged = (candidate.workspace, commit.as_str());
+    let workspace = candidate.workspace.path();
     if let Some(log) = prepare::verdict(context, it, prepared, judged, config, containment)? {
         child::replace_log(it, "guard.log", &log)?;
         run.log_sha256 = sha256_hex(&log);
@@ -179,7 +180,7 @@ pub(super) fn run_guard(
         Ended::Exited(_) | Ended::Signaled(_) => checkout.tree.changed_files()?,
         _ => Vec::new(),
     };
-    let changed = without_those_of_base(context, it, config, containment, changed)?;
+    let changed = without_those_of_base(context, it, workspace, config, containment, changed)?;
     if !changed.is_empty() {
         // Where the next session looks for what was wrong.
         log.extend_from_slice(about_changes(&changed).as_bytes());
@@ -200,7 +201,7 @@ pub(super) fn run_guard(
         it.notes.extend(left_out::note(&left_out));
     }
     let evidence = match run.exit_code {
-        Some(0) => EvidenceFindings::of(context, it, config, &output.tests())?,
+        Some(0) => EvidenceFindings::of(context, it, workspace, config, &output.tests())?,
         _ => EvidenceFindings::default(),
     };
     if !evidence.gaps.is_empty() && kind == CheckoutKind::Warm {
@@ -216,11 +217,12 @@ pub(super) fn run_guard(
         log.extend_from_slice(evidence.words().as_bytes());
         child::replace_log(it, "guard.log", &log)?;
     }
+    let judged = (workspace, commit.as_str());
     let is_green = run.exit_code == Some(0) && changed.is_empty() && evidence.gaps.is_empty();
     let mut original_tests = OriginalTestsFinding::default();
     if is_green {
         original_tests =
-            OriginalTestsFinding::of(context, it, config, containment, &commit, deadline)?;
+            OriginalTestsFinding::of(context, it, judged, config, containment, deadline)?;
         if !original_tests.log.is_empty() {
             log.append(&mut original_tests.log);
             child::replace_log(it, "guard.log", &log)?;

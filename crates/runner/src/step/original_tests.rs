@@ -1,5 +1,6 @@
 //! Whether a candidate that passed also passes with the tests of the run's start.
 
+use std::path::Path;
 use std::time::Instant;
 
 use runner_core::config::{Config, OriginalTests};
@@ -10,7 +11,7 @@ use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::trial;
 use crate::error::Result;
 use crate::original_tests::{self, TestFiles};
-use crate::state::branch_record::BranchRecord;
+use crate::run::beginning::RunBeginning;
 use crate::step::containment::Containment;
 
 /// What was found about the tests of a candidate.
@@ -29,9 +30,9 @@ impl OriginalTestsFinding {
     pub(super) fn of(
         context: &mut StepContext<'_, '_>,
         it: &mut Iteration,
+        (workspace, commit): (&Path, &str),
         config: &Config,
         containment: &Containment,
-        commit: &str,
         deadline: Instant,
     ) -> Result<Self> {
         let guard = &config.guard;
@@ -39,8 +40,8 @@ impl OriginalTestsFinding {
             return Ok(Self::default());
         }
         let run_id = it.started.run_id.clone();
-        let record = BranchRecord::read(context.git, &run_id)?;
-        let Some(start) = context.places.base_of_tests().or(record.start) else {
+        let begun = RunBeginning::of(context.git, &run_id, workspace)?;
+        let Some(start) = context.places.base_of_tests().or(begun.start) else {
             return Ok(Self::default());
         };
         let files = TestFiles::of(config)?;
@@ -66,9 +67,9 @@ impl OriginalTestsFinding {
         let command = &guard.command;
         let trial = trial::run(&clean, command, config, contained, limit, context.run)?;
         let project = places.user_project(context.git);
-        let base = record
+        let base = begun
             .base
-            .map(|(_, base)| BaseEvidence::at(&project, config, &base))
+            .map(|base| BaseEvidence::at(&project, config, &base))
             .transpose()?;
         finding.failed = original_tests::failure(&trial, base.as_ref(), changes.has_released);
         finding.log = original_tests::log_with_title(&trial, finding.failed.as_deref());

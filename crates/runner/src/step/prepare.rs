@@ -14,7 +14,7 @@ use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
-use crate::state::branch_record::BranchRecord;
+use crate::run::beginning::RunBeginning;
 use crate::step::containment::Containment;
 
 /// How much of a failed setup's output is told.
@@ -146,7 +146,8 @@ fn working_commit(
     {
         return Ok(commit);
     }
-    let start = BranchRecord::read(context.git, &it.started.run_id)?.start;
+    let begun = RunBeginning::of(context.git, &it.started.run_id, workspace.path())?;
+    let start = begun.start;
     Ok(start.unwrap_or_else(|| it.started.head.clone()))
 }
 
