@@ -31,6 +31,8 @@ fn a_guard_that_passes() {
     expect(&value, "guard_outside", "ok", "passes at HEAD");
     expect(&value, "guard_inside", "ok", "");
     expect(&value, "guard_leaves", "ok", "nothing");
+    expect(&value, "guard_tests", "warn", "its exit code alone says");
+    expect(&value, "guard_cost", "ok", "land takes about 0.");
     let ran = &value["run_guard"];
     assert_eq!(ran["commit"], repo.head());
     assert_eq!(ran["command"], json!(["test", "-e", "README.md"]));

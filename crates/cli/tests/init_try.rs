@@ -178,6 +178,23 @@ fn a_repository_without_a_commit_has_nothing_to_try() {
 }
 
 #[test]
+fn a_guard_that_cannot_fail_is_told_at_once() {
+    let repo = bare();
+    repo.write("src/main.py", "print(1)\n");
+    repo.commit_all("Sources");
+    let value = init(&repo, &["--guard", "true"]);
+    expect(&value, "green");
+    let words = value["trial"]["cannot_fail"].as_str().unwrap_or_default();
+    let says = "it cannot fail: it stays green with a syntax error in src/main.py (Python)";
+    assert!(words.contains(says), "{value:#}");
+    let again = repo
+        .runner(&["init", "--force", "--guard", "true"])
+        .success();
+    let says = "warning:   the guard proves nothing: it cannot fail";
+    assert!(again.stderr.contains(says), "{}", again.describe());
+}
+
+#[test]
 fn an_interrupt_ends_the_try_and_keeps_the_files() {
     let repo = bare();
     let guard = "sh -c 'sleep 600'";

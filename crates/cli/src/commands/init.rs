@@ -159,6 +159,9 @@ fn tell(trial: &InitTrial, out: &mut OutputGate) {
         }
         InitTrialEnd::Skipped(why) => format!("tried:     nothing: {why}"),
     });
+    if let Some(why) = &trial.cannot_fail {
+        out.say(&format!("warning:   the guard proves nothing: {why}"));
+    }
     for name in &trial.included {
         out.say(&format!(
             "include:   {name} (the guard is green with it and not without; checkouts get a copy)"
@@ -189,6 +192,7 @@ fn trial_json(trial: &InitTrial) -> Value {
         "duration_ms": trial.duration_ms,
         "output_tail": trial.output_tail,
         "hint": trial.hint,
+        "cannot_fail": trial.cannot_fail,
         "included": trial.included,
     })
 }

@@ -110,7 +110,7 @@ struct SourceFile {
 }
 
 /// Plants one break after the other in a checkout of a commit at which the guard passes.
-pub(super) fn run(
+pub(crate) fn run(
     git: &Git,
     commit: &str,
     config: &Config,

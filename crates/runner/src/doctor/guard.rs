@@ -10,6 +10,7 @@ use runner_sandbox::ProgramError;
 
 use super::blocked::{self, FolderContext, PathKind};
 use super::breaks::{self, PlantedBreak};
+use super::guard_report;
 use super::{DoctorCheck, DoctorVerdict};
 use crate::checkout::trial;
 use crate::checkout::trial::{GuardTrial, TrialEnd};
@@ -159,6 +160,10 @@ pub(super) fn run(
     checks.extend(red.and_then(|ran| variables_check(&ran.trial.log, config)));
     let mut planted = Vec::new();
     if red.is_none() {
+        if let Some(ran) = runs.into_iter().flatten().last() {
+            checks.push(guard_report::tests_check(&ran.trial.tests));
+            checks.push(guard_report::cost_check(config, ran.trial.duration_ms));
+        }
         let (check, breaks) = breaks::run(&git, &commit, config, containment.as_ref(), context)?;
         checks.push(check);
         planted = breaks;

@@ -5,8 +5,9 @@
 
 mod agent;
 mod blocked;
-mod breaks;
+pub(crate) mod breaks;
 mod guard;
+mod guard_report;
 mod login;
 mod machine;
 mod outside;

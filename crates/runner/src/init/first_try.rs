@@ -10,6 +10,7 @@ use runner_core::text::cut_front;
 use super::InitReport;
 use crate::checkout::trial::{self, GuardTrial, TrialEnd};
 use crate::checkout::{CleanCheckout, missing_variable};
+use crate::doctor::{DoctorVerdict, breaks};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
@@ -18,6 +19,9 @@ use crate::step::containment::Containment;
 
 /// Nobody waits longer for a first look.
 const LIMIT_SECS: u64 = 600;
+
+/// A guard that takes no longer is also tried with breaks planted, each for one more run.
+const QUICK_MS: u64 = 3000;
 
 /// How much of an output is shown.
 const TAIL: usize = 2000;
@@ -36,6 +40,8 @@ pub struct InitTrial {
     pub output_tail: String,
     /// What to do, where it is not green.
     pub hint: Option<String>,
+    /// Why it proves nothing although it is green, where there was time to find out.
+    pub cannot_fail: Option<String>,
     /// Files that were added to `[workspace] include`, because only with them it is green.
     pub included: Vec<String>,
 }
@@ -74,6 +80,7 @@ impl InitTrial {
             duration_ms: 0,
             output_tail: String::new(),
             hint,
+            cannot_fail: None,
             included: Vec::new(),
         }
     }
@@ -106,6 +113,9 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
     let config = &report.config;
     let (trial, mut found) = once(&git, &commit, config, context)?;
     if found.end == InitTrialEnd::Green {
+        if found.duration_ms <= QUICK_MS {
+            found.cannot_fail = cannot_fail(&git, &commit, config, context)?;
+        }
         return Ok(found);
     }
     for secret in secrets(&git).into_iter().take(MAX_SECRETS) {
@@ -122,6 +132,19 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
     }
     found.hint = Some(remedy(&git, config, &trial));
     Ok(found)
+}
+
+/// Whether a guard that is green stays so whatever is broken, and what was.
+fn cannot_fail(
+    git: &Git,
+    commit: &str,
+    config: &Config,
+    context: &mut RunContext<'_>,
+) -> Result<Option<String>> {
+    let containment = Containment::choose(config)?;
+    let contained = containment.is_on().then_some(&containment);
+    let (check, _) = breaks::run(git, commit, config, contained, context)?;
+    Ok((check.verdict == DoctorVerdict::Fail).then_some(check.message))
 }
 
 fn once(
@@ -143,6 +166,7 @@ fn once(
         duration_ms: trial.duration_ms,
         output_tail: cut_front(text.trim_end(), TAIL).into_owned(),
         hint: None,
+        cannot_fail: None,
         included: Vec::new(),
     };
     Ok((trial, found))

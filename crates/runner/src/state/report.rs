@@ -12,6 +12,7 @@ use runner_core::report::{
 };
 use runner_core::run_state::RunState;
 
+use crate::base_trial::evidence::BaseEvidence;
 use crate::error::Result;
 use crate::git::Git;
 use crate::lock::ProjectLock;
@@ -67,6 +68,9 @@ pub fn report(project: &Project) -> Result<RunReport> {
             (leaf.id.to_string(), history)
         })
         .collect();
+    if let (Some(git), Some((_, base))) = (git, record.and_then(|it| it.base.as_ref())) {
+        missing.extend(no_evidence(project, git, base));
+    }
     let start = record.and_then(|record| record.start.as_deref());
     let added = |path: &str| added_lines(project, git, start, path);
     let wall_ms = wall_ms(&metas);
@@ -96,6 +100,17 @@ pub fn report(project: &Project) -> Result<RunReport> {
         missing,
         run_id,
     }))
+}
+
+/// Says so where nothing is known of the tests that a guard ran: what it printed on the base is not
+/// understood.
+fn no_evidence(project: &Project, git: &Git, base: &str) -> Option<String> {
+    let config = state::load_config(project).ok()?;
+    let known = BaseEvidence::at(git, &config, base).ok()?.read()?;
+    known.is_empty().then(|| {
+        "evidence of tests: the guard's report is not understood, and its exit code alone says that they ran"
+            .to_owned()
+    })
 }
 
 /// The reference that leads to the last commit of a run, for people to type.
