@@ -440,3 +440,20 @@ fn a_guard_sees_nothing_of_the_session_but_the_commit() {
     assert_eq!(report["guard"], "fail", "{report}");
     assert_eq!(repo.meta(1)["guard_run"]["exit_code"], 7);
 }
+
+#[test]
+fn git_has_nothing_to_complain_about_in_sessions_and_verdicts() {
+    for mechanism in ["bubblewrap", "landlock", "none"] {
+        let ask = "out=$(git status --porcelain 2>&1 && git log --oneline 2>&1 >/dev/null && git fsck 2>&1)";
+        let guard = format!("{ask} && test -z \"$out\" || {{ echo \"$out\"; exit 1; }}");
+        let agent = format!("{guard}\necho x > work.txt; out done 'looked'");
+        let repo = started(mechanism, &agent, &["sh", "-c", &guard], |config| {
+            if mechanism == "none" {
+                config.set("sandbox.mode", "off");
+            }
+        });
+        step(&repo, mechanism);
+        let log = std::fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
+        assert_eq!(repo.meta(1)["guard"], "pass", "{mechanism}: {log}");
+    }
+}

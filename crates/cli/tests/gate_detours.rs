@@ -66,7 +66,7 @@ fn attributes_that_rewrite_a_protected_file() {
     ] {
         let told = step(&repo, &format!("echo '{attributes}' > .gitattributes"));
         assert_eq!(told["class"], "agent_error", "{attributes}: {told:#}");
-        let words = ".gitattributes (it changes how protected files are checked out: expected)";
+        let words = ".gitattributes (it changes how files are checked out that are protected, or meant for a filter: expected)";
         assert!(told["findings"].to_string().contains(words), "{told:#}");
         assert!(!repo.workspace(".gitattributes").exists());
     }
@@ -76,4 +76,28 @@ fn attributes_that_rewrite_a_protected_file() {
     );
     assert_eq!(told["guard"], "pass", "{told:#}");
     repo.runner(&["replay"]).success();
+}
+
+#[test]
+fn a_file_that_is_meant_for_a_filter_stays_so() {
+    let repo = bare();
+    repo.git(&["config", "filter.crypt.clean", "tr a-z A-Z"]);
+    repo.git(&["config", "filter.crypt.smudge", "tr A-Z a-z"]);
+    repo.write(".gitattributes", "secret.txt filter=crypt\n");
+    repo.write("secret.txt", "word\n");
+    repo.commit_all("files");
+    let repo = started(repo, &[], &["true"]);
+    for script in [
+        "echo > .gitattributes; echo plain > secret.txt",
+        "echo plain > secret.txt",
+        "echo '*.png binary' >> .gitattributes; echo '* -filter' >> .gitattributes",
+        "rm .gitattributes; echo plain > secret.txt",
+    ] {
+        let told = step(&repo, script);
+        assert_eq!(told["class"], "agent_error", "{script}: {told:#}");
+        let content = repo.git(&["show", "refs/runner/run/demo:secret.txt"]);
+        assert_eq!(content, "WORD", "{script}");
+    }
+    let told = step(&repo, "echo '*.png binary' >> .gitattributes");
+    assert_eq!(told["guard"], "pass", "{told:#}");
 }

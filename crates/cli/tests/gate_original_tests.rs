@@ -49,22 +49,36 @@ fn step(repo: &TestRepo, script: &str) -> Value {
 #[test]
 fn a_weakened_test_decides_nothing_where_the_old_ones_are_required() {
     let repo = python("require", &[]);
-    for script in [
-        WEAKENED.to_owned(),
-        format!("git checkout -q HEAD -- .; {PATCHED}"),
-        "git checkout -q HEAD -- .; rm -r tests; mkdir tests; touch tests/__init__.py; \
-         printf 'import unittest\\nclass A(unittest.TestCase):\\n    def test_it(self):\\n        pass\\n' > tests/test_new.py"
-            .to_owned(),
+    let by_the_old = "with the tests as they were when the run began, the guard gave exit 1:";
+    let gone =
+        "tests that passed where the run began were not reported: tests.test_sums.Sums.test_add";
+    for (script, failed, words) in [
+        (WEAKENED.to_owned(), "the guard gave exit 1", by_the_old),
+        (
+            format!("git checkout -q HEAD -- .; {PATCHED}"),
+            "the guard gave exit 1",
+            by_the_old,
+        ),
+        (
+            "git checkout -q HEAD -- .; rm -r tests; mkdir tests; touch tests/__init__.py; \
+             printf 'import unittest\\nclass A(unittest.TestCase):\\n    def test_it(self):\\n        pass\\n' > tests/test_new.py"
+                .to_owned(),
+            gone,
+            gone,
+        ),
     ] {
         let told = step(&repo, &script);
-        assert_eq!((&told["guard"], &told["passes"]), (&json!("fail"), &json!(false)), "{told:#}");
+        assert_eq!(
+            (&told["guard"], &told["passes"]),
+            (&json!("fail"), &json!(false)),
+            "{told:#}"
+        );
         let iter = told["iter"].as_u64().unwrap();
         let meta = repo.meta(iter);
         assert_eq!(meta["facts"]["guard_exit"], 0, "{meta:#}");
-        assert_eq!(meta["facts"]["original_tests_failed"], "the guard gave exit 1", "{meta:#}");
+        assert_eq!(meta["facts"]["original_tests_failed"], failed, "{meta:#}");
         let log = std::fs::read_to_string(repo.iteration(iter).join("guard.log")).unwrap();
-        let words = "runner: with the tests as they were when the run began, the guard gave exit 1:";
-        assert!(log.contains(words) && log.contains("FAIL: test_sub"), "{log}");
+        assert!(log.contains(words), "{log}");
         // What the session did is left to the next one, which hears why it was not enough.
         repo.agent("git checkout -q HEAD~1 -- . 2>/dev/null; out retry 'undone'");
         repo.runner(&["step"]).success();
@@ -77,6 +91,22 @@ fn a_weakened_test_decides_nothing_where_the_old_ones_are_required() {
     );
     assert_eq!(told["guard"], "pass", "{told:#}");
     repo.runner(&["replay"]).success();
+}
+
+#[test]
+fn product_code_cannot_take_old_tests_out() {
+    let repo = python("require", &[]);
+    let told = step(
+        &repo,
+        "printf '\nimport unittest\nraise unittest.SkipTest(1)\n' >> sums.py",
+    );
+    assert_eq!(told["guard"], "fail", "{told:#}");
+    let skip = "printf 'import unittest\ndef add(a, b):\n    raise unittest.SkipTest(1)\n\ndef sub(a, b):\n    return a - b\n' > sums.py";
+    let told = step(&repo, skip);
+    assert_eq!(told["guard"], "fail", "{told:#}");
+    let failed = repo.meta(2)["facts"]["original_tests_failed"].clone();
+    let words = "tests that passed where the run began were skipped: tests.test_sums.Sums.test_add";
+    assert_eq!(failed, words);
 }
 
 #[test]

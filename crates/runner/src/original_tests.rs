@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
+use runner_core::evidence::TestDifference;
 use runner_core::paths::{GlobList, is_state_path};
 use runner_core::text::escape_path;
 
@@ -109,13 +110,28 @@ pub(crate) fn failure(
     if has_released {
         return None;
     }
-    [
+    shortfall(&difference)
+}
+
+/// Which tests of the base did not pass now, in words.
+pub(crate) fn shortfall(difference: &TestDifference) -> Option<String> {
+    let named = [
         (&difference.missing, "were not reported"),
         (&difference.skipped, "were skipped"),
-    ]
-    .into_iter()
-    .find(|(names, _)| !names.is_empty())
-    .map(|(names, what)| format!("tests that passed there {what}: {}", some_of(names)))
+    ];
+    let named = named.into_iter().find(|(names, _)| !names.is_empty());
+    if let Some((names, what)) = named {
+        let names = some_of(names);
+        return Some(format!(
+            "tests that passed where the run began {what}: {names}"
+        ));
+    }
+    (difference.fewer > 0).then(|| {
+        format!(
+            "{} fewer tests passed than where the run began",
+            difference.fewer
+        )
+    })
 }
 
 /// What a run of the guard printed, under a line that says what it was about.

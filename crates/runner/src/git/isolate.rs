@@ -19,6 +19,9 @@ use crate::error::Result;
 use crate::fault;
 use crate::files;
 
+/// An empty file, to hide what borrowed objects borrow themselves.
+const NO_ALTERNATES: &str = "no-alternates";
+
 /// The folder in a borrowed repository's `.git` with one folder for each that has objects of the
 /// project: these are mounted there, or found through its `info/alternates`.
 const BORROWED: &str = "borrowed";
@@ -97,11 +100,16 @@ impl BorrowedRepo {
             let more = place.join(ALTERNATES);
             lent.push((objects.clone(), place));
             if objects.join(ALTERNATES).is_file() {
-                // They are all here by themselves.
-                lent.push((PathBuf::from("/dev/null"), more));
+                // They are all here by themselves. Not /dev/null: nobody may open a device there.
+                lent.push((folder.join(".git").join(NO_ALTERNATES), more));
             }
         }
         lent
+    }
+
+    /// Whether the user has filter drivers that do not run here.
+    pub(crate) fn has_filters(&self) -> bool {
+        !self.filters.is_empty()
     }
 
     /// Those of the paths that are meant for a filter driver of the user's, by the attributes in
@@ -191,6 +199,7 @@ impl BorrowedRepo {
             let _ = writeln!(places, "../{BORROWED}/{number}");
         }
         fs::write(own.join("objects").join(ALTERNATES), places)?;
+        fs::write(own.join(NO_ALTERNATES), "")?;
         let head = match branch {
             Some(branch) => {
                 let path = own.join("refs/heads").join(branch);

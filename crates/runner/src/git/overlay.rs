@@ -56,7 +56,7 @@ impl Git {
         &self,
         paths: &[&PathBuf],
         commit: Option<&str>,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Vec<WritingAttributes>> {
         let temp = tempfile::Builder::new().prefix("runner-tree-").tempdir()?;
         let index = temp.path().join("index");
         let env: [(&str, &OsStr); 1] = [("GIT_INDEX_FILE", index.as_os_str())];
@@ -72,11 +72,24 @@ impl Git {
         let fields: Vec<&[u8]> = answer.split(|byte| *byte == 0).collect();
         // For each path and attribute: path, attribute, value.
         let answers = fields.chunks_exact(3 * WRITING.len());
-        Ok(answers.map(|of_path| of_path.join(&b' ')).collect())
+        let of_path = |fields: &[&[u8]]| WritingAttributes {
+            all: fields.join(&b' '),
+            filter: fields.last().copied().unwrap_or_default().to_vec(),
+        };
+        Ok(answers.map(of_path).collect())
     }
 }
 
-/// The attributes that change how a file is written.
+/// What attributes say about how a file is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WritingAttributes {
+    /// All of them, as one text.
+    pub(crate) all: Vec<u8>,
+    /// The filter driver.
+    pub(crate) filter: Vec<u8>,
+}
+
+/// The attributes that change how a file is written, the filter last.
 const WRITING: [&str; 6] = [
     "text",
     "crlf",

@@ -57,9 +57,26 @@ pub(super) fn watched(root: &Path) -> Vec<String> {
     globs
 }
 
+/// What tests are called in most languages.
+const USUAL_TESTS: [&str; 8] = [
+    "**/tests/**",
+    "**/test/**",
+    "**/spec/**",
+    "**/*_test.*",
+    "**/*.test.*",
+    "**/*_spec.*",
+    "**/*.spec.*",
+    "**/test_*",
+];
+
 /// Those of the watched globs that are about tests, and not about files in which they can be
 /// switched off among other things.
+///
+/// Where nothing says what kind of project it is, the usual names.
 pub(super) fn tests_of(watched: &[String]) -> Vec<String> {
+    if watched.is_empty() {
+        return USUAL_TESTS.iter().map(|glob| (*glob).to_owned()).collect();
+    }
     let is_manifest =
         |glob: &&String| glob.ends_with("pyproject.toml") || glob.ends_with("pom.xml");
     let tests = watched.iter().filter(|glob| !is_manifest(glob));
@@ -74,6 +91,7 @@ mod tests {
     fn tests_are_watched() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(watched(dir.path()), Vec::<String>::new());
+        assert!(tests_of(&[]).contains(&"**/tests/**".to_owned()));
         for name in ["package.json", "pyproject.toml"] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }

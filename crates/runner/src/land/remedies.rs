@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
+use runner_core::config::OriginalTests;
 use runner_core::evidence::{TestEvidence, compare};
 use runner_core::paths::{self, GlobList};
 
@@ -11,6 +12,7 @@ use crate::base_trial::evidence::BaseEvidence;
 use crate::base_trial::guard_file;
 use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
+use crate::original_tests;
 use crate::run_context::RunContext;
 use crate::state::branch_record::BranchRecord;
 use crate::state::runs::RunBase;
@@ -105,6 +107,17 @@ impl Lander<'_> {
                     "the guard is green on the result, but {}; nothing was changed",
                     gap.words()
                 ),
+            )
+            .hint(self.how_to_fix()?));
+        }
+        let guard = &self.work.config.guard;
+        if guard.original_tests == OriginalTests::Require
+            && guard.released_tests.is_empty()
+            && let Some(why) = original_tests::shortfall(&difference)
+        {
+            return Err(Error::new(
+                ErrorCode::GuardFailed,
+                format!("the guard is green on the result, but {why}; nothing was changed"),
             )
             .hint(self.how_to_fix()?));
         }

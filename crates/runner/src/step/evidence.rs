@@ -13,6 +13,7 @@ use super::{Iteration, StepContext};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::trial;
 use crate::error::Result;
+use crate::original_tests;
 use crate::run::beginning::RunBeginning;
 use crate::run_context::ProgressObserver;
 
@@ -23,6 +24,8 @@ pub(super) struct EvidenceFindings {
     pub(super) gaps: Vec<String>,
     missing: Vec<String>,
     skipped: Vec<String>,
+    /// What of the tests of the base did not pass now, in words.
+    pub(super) shortfall: Option<String>,
 }
 
 impl EvidenceFindings {
@@ -65,6 +68,7 @@ impl EvidenceFindings {
             ));
         }
         Ok(EvidenceFindings {
+            shortfall: original_tests::shortfall(&difference),
             gaps: gaps.iter().map(EvidenceGap::words).collect(),
             missing: difference.missing,
             skipped: difference.skipped,

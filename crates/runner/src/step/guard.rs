@@ -221,8 +221,8 @@ pub(super) fn run_guard(
     let is_green = run.exit_code == Some(0) && changed.is_empty() && evidence.gaps.is_empty();
     let mut original_tests = OriginalTestsFinding::default();
     if is_green {
-        original_tests =
-            OriginalTestsFinding::of(context, it, judged, config, containment, deadline)?;
+        let more = (evidence.shortfall.clone(), deadline);
+        original_tests = OriginalTestsFinding::of(context, it, judged, config, containment, more)?;
         if !original_tests.log.is_empty() {
             log.append(&mut original_tests.log);
             child::replace_log(it, "guard.log", &log)?;

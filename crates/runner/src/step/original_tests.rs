@@ -33,10 +33,15 @@ impl OriginalTestsFinding {
         (workspace, commit): (&Path, &str),
         config: &Config,
         containment: &Containment,
-        deadline: Instant,
+        (shortfall, deadline): (Option<String>, Instant),
     ) -> Result<Self> {
         let guard = &config.guard;
-        if guard.original_tests == OriginalTests::Off || guard.tests.is_empty() {
+        let is_asked = match guard.original_tests {
+            OriginalTests::Off => false,
+            OriginalTests::Report => !guard.tests.is_empty(),
+            OriginalTests::Require => true,
+        };
+        if !is_asked {
             return Ok(Self::default());
         }
         let run_id = it.started.run_id.clone();
@@ -56,7 +61,14 @@ impl OriginalTestsFinding {
             changed: changes.told,
             ..Self::default()
         };
-        if guard.original_tests != OriginalTests::Require || !changes.counts {
+        if guard.original_tests != OriginalTests::Require {
+            return Ok(finding);
+        }
+        finding.failed = shortfall.filter(|_| !changes.has_released);
+        if let Some(why) = &finding.failed {
+            finding.log = format!("\nrunner: {why}\n").into_bytes();
+        }
+        if !changes.counts || finding.failed.is_some() {
             return Ok(finding);
         }
         let restored = files.restored(context.git, &start, commit)?;

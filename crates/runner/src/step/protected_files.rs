@@ -414,13 +414,21 @@ impl<'t> ProtectedFiles<'t> {
             .collect())
     }
 
-    /// Protected files that attributes which changed would write in another way.
-    pub(crate) fn recoded(&self, git: &Git) -> Result<Vec<String>> {
-        let paths: Vec<&PathBuf> = self.protected.keys().collect();
+    /// Files that attributes which changed would write in another way: protected ones, and with
+    /// `has_filters` those that a filter driver of the user's was meant for.
+    pub(crate) fn recoded(&self, git: &Git, has_filters: bool) -> Result<Vec<String>> {
+        let paths: Vec<&PathBuf> = if has_filters {
+            self.tracked.iter().map(|entry| &entry.path).collect()
+        } else {
+            self.protected.keys().collect()
+        };
         let before = git.attributes_of(&paths, Some(&self.head))?;
         let now = git.attributes_of(&paths, None)?;
         let differ = paths.iter().zip(before.iter().zip(&now));
-        let differ = differ.filter(|(_, (before, now))| before != now);
+        let differ = differ.filter(|(path, (before, now))| {
+            let is_protected = self.protected.contains_key(**path);
+            before.filter != now.filter || is_protected && before != now
+        });
         Ok(differ
             .map(|(path, _)| escape_path(path.as_os_str().as_bytes()))
             .collect())

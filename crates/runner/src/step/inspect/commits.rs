@@ -175,14 +175,14 @@ pub(super) fn undo_attributes(
     if changed.is_empty() {
         return Ok(());
     }
-    let recoded = protected.recoded(&tree.git)?;
+    let recoded = protected.recoded(&tree.git, tree.source.has_filters())?;
     if recoded.is_empty() {
         return Ok(());
     }
     tree.undo(&changed, &it.quarantine())?;
     for path in changed {
         order.not_committable.push(format!(
-            "{} (it changes how protected files are checked out: {})",
+            "{} (it changes how files are checked out that are protected, or meant for a filter: {})",
             name(&path),
             some_of(&recoded)
         ));
