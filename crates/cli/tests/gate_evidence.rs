@@ -218,3 +218,23 @@ fn a_proof_that_contradicts_its_config() {
         run.describe()
     );
 }
+
+#[test]
+fn a_guard_that_a_person_changed_is_measured_anew() {
+    let mut repo = python(true);
+    repo.config(|config| {
+        config.set(
+            "guard.command",
+            json!(["python3", "-W", "ignore", "-m", "unittest", "-v"]),
+        );
+    });
+    repo.write_config();
+    repo.commit_all("Another guard");
+    refused(
+        &repo,
+        "printf 'import os\\nos._exit(0)\\n' > sums.py",
+        "the guard printed no report of unittest",
+    );
+    let report = step(&repo, RIGHT);
+    assert_eq!(report["passes"], true, "{report}");
+}

@@ -25,6 +25,8 @@ const CHANGED: &str = "changed";
 /// Where the report of a base is kept.
 pub(crate) struct BaseEvidence {
     path: PathBuf,
+    /// There where the base was tried with any guard.
+    tried: PathBuf,
 }
 
 impl BaseEvidence {
@@ -36,8 +38,10 @@ impl BaseEvidence {
             config.guard.command, config.workspace.setup
         );
         let name = format!("{}.{TESTS}", sha256_hex(name.as_bytes()));
+        let tried = format!("{}.tried", sha256_hex(base.as_bytes()));
         Ok(BaseEvidence {
             path: root.folder().join(FOLDER).join(name),
+            tried: root.folder().join(FOLDER).join(tried),
         })
     }
 
@@ -58,10 +62,16 @@ impl BaseEvidence {
         self.put(CHANGED, &serde_json::to_vec(changed).unwrap_or_default())
     }
 
+    /// Whether the base was tried, with another guard or setup: then it is to be tried again.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.tried.exists() && self.read().is_none()
+    }
+
     /// Keeps a report.
-    pub(super) fn write(&self, tests: &TestEvidence) -> Result<()> {
+    pub(crate) fn write(&self, tests: &TestEvidence) -> Result<()> {
         // Names and numbers: there is nothing that could fail.
-        self.put(TESTS, &serde_json::to_vec(tests).unwrap_or_default())
+        self.put(TESTS, &serde_json::to_vec(tests).unwrap_or_default())?;
+        Ok(files::write_shared(&self.tried, b"")?)
     }
 
     fn put(&self, kind: &str, bytes: &[u8]) -> Result<()> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use runner_core::config::Config;
+use runner_core::evidence::TestEvidence;
 use runner_core::paths::is_state_path;
 
 use super::{Iteration, StepContext};
@@ -37,7 +38,7 @@ pub(super) fn without_those_of_base(
         known
     } else {
         // The base was not tried, or with another guard.
-        let found = find(context, &run_id, &start, config, containment)?;
+        let (_, found) = measure(context, &run_id, &start, config, containment)?;
         evidence.write_changed(&found)?;
         found
     };
@@ -53,20 +54,22 @@ pub(super) fn without_those_of_base(
     Ok(rest)
 }
 
-fn find(
+/// Runs the guard where the run began: what it reports of tests, and which files it changes.
+pub(super) fn measure(
     context: &mut StepContext<'_, '_>,
     run_id: &str,
     start: &str,
     config: &Config,
     containment: &Containment,
-) -> Result<Vec<String>> {
+) -> Result<(TestEvidence, Vec<String>)> {
     let clean = context.places.clean_checkout(context.git, run_id, start)?;
     let limit = Duration::from_secs(config.iteration_timeout_secs);
     let contained = containment.is_on().then_some(containment);
     let command = &config.guard.command;
     let trial = trial::run(&clean, command, config, contained, limit, context.run)?;
-    match trial.end {
-        TrialEnd::Exited(_) => clean.checkout.tree.changed_files(),
-        TrialEnd::TimedOut | TrialEnd::NotStarted(_) => Ok(Vec::new()),
-    }
+    let changed = match trial.end {
+        TrialEnd::Exited(_) => clean.checkout.tree.changed_files()?,
+        TrialEnd::TimedOut | TrialEnd::NotStarted(_) => Vec::new(),
+    };
+    Ok((trial.tests, changed))
 }

@@ -7,6 +7,7 @@ use runner_core::evidence::{EvidenceGap, TestEvidence};
 use runner_core::meta::StepFacts;
 use runner_exec::{Flow, Stream};
 
+use super::base_changes::measure;
 use super::captured_child::WholeOutput;
 use super::child::OutputListener;
 use super::{Iteration, StepContext};
@@ -16,6 +17,7 @@ use crate::error::Result;
 use crate::original_tests;
 use crate::run::beginning::RunBeginning;
 use crate::run_context::ProgressObserver;
+use crate::step::containment::Containment;
 
 /// What a report of tests lacks.
 #[derive(Debug, Default)]
@@ -31,18 +33,26 @@ pub(super) struct EvidenceFindings {
 impl EvidenceFindings {
     /// Compares the report of a verdict with that of the base.
     pub(super) fn of(
-        context: &StepContext<'_, '_>,
+        context: &mut StepContext<'_, '_>,
         it: &mut Iteration,
         workspace: &Path,
-        config: &Config,
+        (config, containment): (&Config, &Containment),
         tests: &TestEvidence,
     ) -> Result<Self> {
         let run_id = &it.started.run_id;
-        let Some(base) = RunBeginning::of(context.git, run_id, workspace)?.base else {
+        let begun = RunBeginning::of(context.git, run_id, workspace)?;
+        let (Some(base), Some(start)) = (begun.base, begun.start) else {
             return Ok(EvidenceFindings::default());
         };
         let project = context.places.user_project(context.git);
-        let (gaps, difference) = BaseEvidence::at(&project, config, &base)?.compare(tests);
+        let known = BaseEvidence::at(&project, config, &base)?;
+        if known.is_outdated() {
+            // A person has changed the guard since.
+            let (tests, changed) = measure(context, run_id, &start, config, containment)?;
+            known.write(&tests)?;
+            known.write_changed(&changed)?;
+        }
+        let (gaps, difference) = known.compare(tests);
         for (names, what) in [
             (&difference.missing, "not reported any more"),
             (&difference.skipped, "skipped now"),

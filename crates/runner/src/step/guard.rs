@@ -201,7 +201,13 @@ pub(super) fn run_guard(
         it.notes.extend(left_out::note(&left_out));
     }
     let evidence = match run.exit_code {
-        Some(0) => EvidenceFindings::of(context, it, workspace, config, &output.tests())?,
+        Some(0) => EvidenceFindings::of(
+            context,
+            it,
+            workspace,
+            (config, containment),
+            &output.tests(),
+        )?,
         _ => EvidenceFindings::default(),
     };
     if !evidence.gaps.is_empty() && kind == CheckoutKind::Warm {
