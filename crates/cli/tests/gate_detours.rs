@@ -66,7 +66,7 @@ fn attributes_that_rewrite_a_protected_file() {
     ] {
         let told = step(&repo, &format!("echo '{attributes}' > .gitattributes"));
         assert_eq!(told["class"], "agent_error", "{attributes}: {told:#}");
-        let words = ".gitattributes (it changes how files are checked out that are protected, or meant for a filter: expected)";
+        let words = ".gitattributes (it changes how files are checked out that are protected, tests, or meant for a filter: expected)";
         assert!(told["findings"].to_string().contains(words), "{told:#}");
         assert!(!repo.workspace(".gitattributes").exists());
     }
@@ -100,4 +100,48 @@ fn a_file_that_is_meant_for_a_filter_stays_so() {
     }
     let told = step(&repo, "echo '*.png binary' >> .gitattributes");
     assert_eq!(told["guard"], "pass", "{told:#}");
+}
+
+#[test]
+fn tests_may_not_be_written_in_another_way_either() {
+    let mut repo = bare();
+    repo.write("tests/check.sh", "test -f good || exit 1\n");
+    repo.commit_all("files");
+    repo.config(|config| {
+        config
+            .set("guard.tests", json!(["tests/**"]))
+            .set("guard.original_tests", "require");
+    });
+    let repo = started(repo, &[], &["sh", "tests/check.sh"]);
+    let script =
+        "echo 'tests/*.sh working-tree-encoding=UTF-7' > .gitattributes; echo : > tests/new.sh";
+    let told = step(&repo, script);
+    assert_eq!(told["class"], "agent_error", "{told:#}");
+    assert_eq!(step(&repo, "touch good")["guard"], "pass");
+}
+
+#[test]
+fn what_git_does_not_clean_up_reaches_no_later_verdict() {
+    let repo = bare();
+    repo.write("src/t", "x\n");
+    repo.write("code.sh", "exit 1\n");
+    repo.commit_all("files");
+    let mut repo = repo;
+    repo.config(|config| {
+        config
+            .set("guard.protected", json!([]))
+            .set("max_attempts_default", 50);
+    });
+    repo.start_run(GOAL, &["sh", "code.sh"]);
+    scenario::plan(&repo, &["a", "b", "c"]);
+    let plant = "printf 'mkdir -p src/.git; echo ok > src/.git/planted; mkfifo src/pipe src/.gitattributes; exit 0\\n' > code.sh";
+    assert_eq!(step(&repo, plant)["guard"], "pass");
+    for wanted in [
+        "-f src/.git/planted",
+        "-e src/pipe",
+        "-e src/.gitattributes",
+    ] {
+        let told = step(&repo, &format!("echo 'test {wanted}' > code.sh"));
+        assert_eq!(told["guard"], "fail", "{wanted}: {told:#}");
+    }
 }

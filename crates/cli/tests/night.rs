@@ -194,7 +194,7 @@ fn from_the_goal_to_merged_work() {
         })
         .collect();
     assert!(states.contains(&(&first, "landed")), "{states:?}");
-    assert!(states.contains(&(&second, "complete")), "{states:?}");
+    assert!(states.contains(&(&second, "abandoned")), "{states:?}");
 }
 
 /// Two goals at the same time, each in a work tree of its own: neither waits for the other.

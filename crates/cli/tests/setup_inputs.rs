@@ -89,7 +89,7 @@ fn a_broken_lock_file_is_the_sessions_to_mend() {
             .lines()
             .filter(|it| it.starts_with("runner: "))
             .collect();
-        assert_eq!(parts.len(), 3, "{log}");
+        assert_eq!(parts.len(), 4, "{log}");
     }
     repo.agent("echo one > deps.lock; out done mended");
     assert_eq!(step(&repo)["guard"], "pass");
@@ -127,5 +127,41 @@ fn what_was_made_where_it_was_seen_elsewhere_is_made_again() {
     hide_program(&mut repo, "bwrap");
     assert_eq!(step(&repo)["class"], "ok");
     repo.agent(&format!("{check} && out done 'as it should'"));
+    assert_eq!(step(&repo)["guard"], "pass");
+}
+
+#[test]
+fn what_a_session_left_in_the_way_of_setup_goes() {
+    let repo = with_lock_file();
+    repo.agent(
+        "echo two >> deps.lock; rm -rf made; mkdir made; chmod 0 made; out retry 'left a mess'",
+    );
+    step(&repo);
+    repo.agent(
+        "test \"$(cat made/names)\" = \"one\ntwo\" && touch work.txt && out done 'all there'",
+    );
+    let told = step(&repo);
+    assert_eq!(told["guard"], "pass", "{told:#}");
+}
+
+#[test]
+fn setup_that_a_session_broke_by_another_file_is_its_own_fault() {
+    let mut repo = with_lock_file();
+    repo.config(|config| {
+        config.set("max_attempts_default", 9);
+    });
+    // A file that setup is about to make, in the commit.
+    repo.agent(
+        "echo other > .gitignore; echo junk > made/junk; touch work.txt; out done 'slipped'",
+    );
+    for _ in 0..2 {
+        let told = step(&repo);
+        assert_eq!(
+            (&told["class"], &told["guard"]),
+            (&json!("ok"), &json!("fail")),
+            "{told:#}"
+        );
+    }
+    repo.agent("echo made/ > .gitignore; rm -rf made; out done 'undone'");
     assert_eq!(step(&repo)["guard"], "pass");
 }

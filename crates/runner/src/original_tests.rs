@@ -44,7 +44,8 @@ impl TestFiles {
         })
     }
 
-    fn is_test(&self, path: &Path) -> bool {
+    /// Whether a path is that of a test.
+    pub(crate) fn is_test(&self, path: &Path) -> bool {
         let bytes = path.as_os_str().as_bytes();
         self.tests.is_match(bytes) && !is_state_path(bytes)
     }

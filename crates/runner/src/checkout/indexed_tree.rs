@@ -252,8 +252,45 @@ impl IndexedTree {
         self.git.status()
     }
 
-    /// The files of the commit that are not as it has them, as names for people.
+    /// Takes away what git leaves where it is: pipes and the like, for which it may also wait, and
+    /// folders with the name of its own. `is_kept`: folders that are not looked into.
+    pub(crate) fn remove_unseen(&self, is_kept: &dyn Fn(&Path) -> bool) -> Result<()> {
+        self.remove_found(is_kept, true)
+    }
+
+    fn remove_found(&self, is_kept: &dyn Fn(&Path) -> bool, with_gits: bool) -> Result<()> {
+        let mut found = Vec::new();
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            let entries = std::fs::read_dir(self.folder().join(&folder));
+            for entry in entries.into_iter().flatten().flatten() {
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
+                let name = entry.file_name();
+                let is_gits = name == ".git";
+                if !is_gits && (kind.is_file() || kind.is_symlink()) {
+                    continue;
+                }
+                let path = folder.join(name);
+                let is_own = path.as_os_str() == ".git";
+                if is_gits && !is_own && with_gits || !is_gits && !kind.is_dir() {
+                    found.push(path);
+                } else if kind.is_dir() && !is_own && !is_kept(&path) {
+                    folders.push(path);
+                }
+            }
+        }
+        for path in found {
+            file_image::remove_closed(&self.folder().join(path))?;
+        }
+        Ok(())
+    }
+
+    /// The files of the commit that are not as it has them, as names for people. What runs there no
+    /// more may have left a pipe, for which git would wait.
     pub(crate) fn changed_files(&self) -> Result<Vec<String>> {
+        self.remove_found(&|_| false, false)?;
         let changed = self.git.changed_since("HEAD")?;
         Ok(changed
             .iter()

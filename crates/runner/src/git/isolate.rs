@@ -107,9 +107,9 @@ impl BorrowedRepo {
         lent
     }
 
-    /// Whether the user has filter drivers that do not run here.
-    pub(crate) fn has_filters(&self) -> bool {
-        !self.filters.is_empty()
+    /// The filter drivers of the user's that do not run here.
+    pub(crate) fn filters(&self) -> &[Vec<u8>] {
+        &self.filters
     }
 
     /// Those of the paths that are meant for a filter driver of the user's, by the attributes in

@@ -72,9 +72,12 @@ impl Git {
         let fields: Vec<&[u8]> = answer.split(|byte| *byte == 0).collect();
         // For each path and attribute: path, attribute, value.
         let answers = fields.chunks_exact(3 * WRITING.len());
-        let of_path = |fields: &[&[u8]]| WritingAttributes {
-            all: fields.join(&b' '),
-            filter: fields.last().copied().unwrap_or_default().to_vec(),
+        let of_path = |fields: &[&[u8]]| {
+            let (filter, others) = fields.split_at(3);
+            WritingAttributes {
+                others: others.join(&b' '),
+                filter: filter[2].to_vec(),
+            }
         };
         Ok(answers.map(of_path).collect())
     }
@@ -83,18 +86,18 @@ impl Git {
 /// What attributes say about how a file is written.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WritingAttributes {
-    /// All of them, as one text.
-    pub(crate) all: Vec<u8>,
+    /// Line ends, encoding and keywords, as one text.
+    pub(crate) others: Vec<u8>,
     /// The filter driver.
     pub(crate) filter: Vec<u8>,
 }
 
-/// The attributes that change how a file is written, the filter last.
+/// The attributes that change how a file is written, the filter first.
 const WRITING: [&str; 6] = [
+    "filter",
     "text",
     "crlf",
     "eol",
     "working-tree-encoding",
     "ident",
-    "filter",
 ];

@@ -136,7 +136,16 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<St
     let status = tree.git.ask_status()?;
     let files = tree.git.ask_files_of(&head);
     let mut seen = look(&workspace.checkout.project);
-    let mut status = status.answer()?;
+    let status = status.answer();
+    // An index that a power failure left half written is made again.
+    let mut status = match status {
+        Err(error) if error.code == ErrorCode::Git => {
+            workspace.bring_to(&head)?;
+            seen = look(&workspace.checkout.project);
+            tree.git.status()?
+        }
+        other => other?,
+    };
     if !status.is_clean() {
         // Somebody was here: only what is committed counts.
         workspace.bring_to(&head)?;

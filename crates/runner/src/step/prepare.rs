@@ -74,9 +74,21 @@ pub(super) fn workspace(
     let log = std::mem::take(&mut run.setup_log);
     append_log(it, "in the workspace", &log)?;
     let Some(ended) = ended else { return Ok(None) };
+    // What sessions left there, and git ignores, may be what is in the way.
+    let mut run = preparer(context, &user, config, containment);
+    let again = run.workspace_anew(checkout, &head)?;
+    let log = std::mem::take(&mut run.setup_log);
+    append_log(it, "in the workspace, made anew", &log)?;
+    if again.is_none() {
+        it.notes.push(
+            "setup failed with what sessions had left beside the commit: the workspace was made anew"
+                .to_owned(),
+        );
+        return Ok(None);
+    }
     let working = working_commit(context, it, workspace)?;
     let mut run = preparer(context, &user, config, containment);
-    if !run.has_other_inputs(&working, &head)? {
+    if working == head {
         return Err(failed(&ended));
     }
     workspace.bring_to(&working)?;
@@ -120,11 +132,16 @@ pub(super) fn verdict(
     let Some(ended) = ended else { return Ok(None) };
     let working = working_commit(context, it, workspace)?;
     let mut run = preparer(context, &user, config, containment);
-    // Where setup works without the sessions' changes, they are the reason.
-    let is_theirs = run.has_other_inputs(&working, commit)? && {
-        checkout.tree.bring_to(&working, KeptFiles::NONE)?;
-        run.cold(checkout, &working)?.is_none()
-    };
+    // Where setup works without the sessions' changes, and still not with them, they are the reason.
+    let is_theirs = run.git.tree_of(&working)? != run.git.tree_of(commit)?
+        && {
+            checkout.tree.bring_to(&working, KeptFiles::NONE)?;
+            run.cold(checkout, &working)?.is_none()
+        }
+        && {
+            checkout.tree.bring_to(commit, KeptFiles::NONE)?;
+            run.cold(checkout, commit)?.is_some()
+        };
     if !is_theirs {
         return Err(failed(&ended));
     }

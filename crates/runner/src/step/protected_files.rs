@@ -18,6 +18,7 @@ use runner_core::tree::Node;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::git::{self, Git, PendingFiles, TreeEntry};
+use crate::original_tests::TestFiles;
 use crate::step::file_image;
 use crate::step::file_image::FileImage;
 use crate::step::head_files::FileReader;
@@ -414,20 +415,25 @@ impl<'t> ProtectedFiles<'t> {
             .collect())
     }
 
-    /// Files that attributes which changed would write in another way: protected ones, and with
-    /// `has_filters` those that a filter driver of the user's was meant for.
-    pub(crate) fn recoded(&self, git: &Git, has_filters: bool) -> Result<Vec<String>> {
-        let paths: Vec<&PathBuf> = if has_filters {
-            self.tracked.iter().map(|entry| &entry.path).collect()
-        } else {
-            self.protected.keys().collect()
-        };
+    /// Files that attributes which changed would write in another way: protected ones, tests, and
+    /// those that one of these filter drivers was meant for.
+    pub(crate) fn recoded(
+        &self,
+        git: &Git,
+        tests: &TestFiles,
+        filters: &[Vec<u8>],
+    ) -> Result<Vec<String>> {
+        let is_meant = |path: &Path| self.protected.contains_key(path) || tests.is_test(path);
+        let tracked = self.tracked.iter().map(|entry| &entry.path);
+        let paths: Vec<&PathBuf> = tracked
+            .filter(|path| !filters.is_empty() || is_meant(path))
+            .collect();
         let before = git.attributes_of(&paths, Some(&self.head))?;
         let now = git.attributes_of(&paths, None)?;
         let differ = paths.iter().zip(before.iter().zip(&now));
         let differ = differ.filter(|(path, (before, now))| {
-            let is_protected = self.protected.contains_key(**path);
-            before.filter != now.filter || is_protected && before != now
+            filters.contains(&before.filter) && before.filter != now.filter
+                || is_meant(path) && before.others != now.others
         });
         Ok(differ
             .map(|(path, _)| escape_path(path.as_os_str().as_bytes()))

@@ -56,7 +56,31 @@ impl FileMark {
 /// The files and folders that setup made, from the root of the checkout.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct SeenFiles {
-    marks: Vec<(String, FileMark)>,
+    marks: Vec<SeenFile>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SeenFile {
+    #[serde(with = "file_image::path_bytes")]
+    path: PathBuf,
+    mark: FileMark,
+}
+
+impl SeenFiles {
+    fn of(found: Vec<(PathBuf, Metadata)>) -> Self {
+        let marks = found.into_iter().map(|(path, meta)| SeenFile {
+            path,
+            mark: FileMark::of(&meta),
+        });
+        SeenFiles {
+            marks: marks.collect(),
+        }
+    }
+
+    fn by_path(self) -> BTreeMap<PathBuf, FileMark> {
+        let marks = self.marks.into_iter();
+        marks.map(|it| (it.path, it.mark)).collect()
+    }
 }
 
 /// The made files of one checkout.
@@ -84,27 +108,18 @@ impl<'a> MadeFiles<'a> {
     pub(super) fn keep(&self, paths: &[String]) -> io::Result<()> {
         self.forget()?;
         fault::point("keep-made")?;
-        let mut marks = Vec::new();
-        for (path, meta) in self.listed(paths)? {
-            Self::copy(self.folder, &self.kept.join(COPIES), &path, &meta)?;
-            let Some(name) = path.to_str() else {
-                continue;
-            };
-            marks.push((name.to_owned(), FileMark::of(&meta)));
+        let found = self.listed(paths)?;
+        for (path, meta) in &found {
+            Self::copy(self.folder, &self.kept.join(COPIES), path, meta)?;
         }
-        self.save(&SeenFiles { marks })
+        self.save(&SeenFiles::of(found))
     }
 
     /// Whether anything at these paths is not what it was.
     pub(super) fn differs(&self, paths: &[String]) -> io::Result<bool> {
-        let is_below = |name: &str| paths.iter().any(|it| Path::new(name).starts_with(it));
-        let seen: BTreeMap<PathBuf, FileMark> = self
-            .load()?
-            .marks
-            .into_iter()
-            .filter(|(name, _)| is_below(name))
-            .map(|(name, mark)| (PathBuf::from(name), mark))
-            .collect();
+        let is_below = |path: &PathBuf| paths.iter().any(|it| path.starts_with(it));
+        let mut seen = self.load()?.by_path();
+        seen.retain(|path, _| is_below(path));
         let now = self.listed(paths)?;
         let same = |(path, meta): &(PathBuf, Metadata)| seen.get(path) == Some(&FileMark::of(meta));
         Ok(now.len() != seen.len() || !now.iter().all(same))
@@ -112,12 +127,7 @@ impl<'a> MadeFiles<'a> {
 
     /// Makes everything at these paths what it was.
     pub(super) fn restore(&self, paths: &[String]) -> io::Result<()> {
-        let seen: BTreeMap<PathBuf, FileMark> = self
-            .load()?
-            .marks
-            .into_iter()
-            .map(|(name, mark)| (PathBuf::from(name), mark))
-            .collect();
+        let seen = self.load()?.by_path();
         let mut left: BTreeSet<&PathBuf> = seen.keys().collect();
         let mut gone: Vec<PathBuf> = Vec::new();
         let mut is_changed = false;
@@ -145,16 +155,34 @@ impl<'a> MadeFiles<'a> {
         fault::point("restore-made")?;
         let copies = self.kept.join(COPIES);
         for path in left {
+            // A commit may have a link, or a file, where there was a folder: nothing is brought
+            // through it, for who knows where it leads.
+            if is_blocked(self.folder, path) {
+                continue;
+            }
             let meta = copies.join(path).symlink_metadata()?;
             Self::copy(&copies, self.folder, path, &meta)?;
         }
-        let marks = self
-            .listed(paths)?
-            .into_iter()
-            .filter_map(|(path, meta)| Some((path.to_str()?.to_owned(), FileMark::of(&meta))));
-        self.save(&SeenFiles {
-            marks: marks.collect(),
-        })
+        self.save(&SeenFiles::of(self.listed(paths)?))
+    }
+
+    /// Makes every folder above these paths a real one: what is there instead goes.
+    pub(super) fn make_way(&self, paths: &[String]) -> io::Result<()> {
+        for path in paths {
+            let mut folder = self.folder.to_owned();
+            for part in Path::new(path)
+                .parent()
+                .into_iter()
+                .flat_map(Path::components)
+            {
+                folder.push(part);
+                let meta = folder.symlink_metadata();
+                if meta.is_ok_and(|meta| !meta.is_dir()) {
+                    files::remove_if_there(&folder)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Everything at and below these paths, parents first.
@@ -163,6 +191,9 @@ impl<'a> MadeFiles<'a> {
         let mut waiting: Vec<PathBuf> = paths.iter().rev().map(PathBuf::from).collect();
         while let Some(path) = waiting.pop() {
             let full = self.folder.join(&path);
+            if !file_image::parents_are_folders(self.folder, &path) {
+                continue;
+            }
             let Ok(mut meta) = full.symlink_metadata() else {
                 continue;
             };
@@ -215,6 +246,17 @@ impl<'a> MadeFiles<'a> {
     }
 }
 
+/// Whether anything but a folder lies above a path.
+fn is_blocked(root: &Path, path: &Path) -> bool {
+    let mut folder = root.to_owned();
+    let above = path.parent().into_iter().flat_map(Path::components);
+    above.into_iter().any(|part| {
+        folder.push(part);
+        let meta = folder.symlink_metadata();
+        meta.is_ok_and(|meta| !meta.is_dir())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,5 +301,54 @@ mod tests {
         fs::remove_dir_all(folder.join("node_modules")).unwrap();
         made.restore(&paths).unwrap();
         assert_eq!(fs::read_to_string(module.join("index.js")).unwrap(), "real");
+    }
+
+    #[test]
+    fn nothing_is_looked_at_or_written_through_a_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let place = |name: &str| temp.path().join(name);
+        let (folder, kept) = (place("checkout"), place("kept"));
+        fs::create_dir_all(folder.join("app/made")).unwrap();
+        fs::create_dir_all(&kept).unwrap();
+        fs::create_dir_all(place("other/made/deep")).unwrap();
+        fs::write(folder.join("app/made/f"), "ours").unwrap();
+        fs::write(place("other/made/deep/mine"), "mine").unwrap();
+        let paths = ["app/made".to_owned()];
+        let made = MadeFiles::new(&folder, &kept);
+        made.keep(&paths).unwrap();
+        fs::remove_dir_all(folder.join("app")).unwrap();
+        symlink(place("other"), folder.join("app")).unwrap();
+        assert!(made.differs(&paths).unwrap());
+        made.restore(&paths).unwrap();
+        let mine = fs::read_to_string(place("other/made/deep/mine")).unwrap();
+        assert_eq!(mine, "mine");
+        assert!(!place("other/made/f").exists());
+
+        made.make_way(&paths).unwrap();
+        assert!(!folder.join("app").is_symlink());
+        let seen = SeenFiles::of(Vec::new());
+        made.save(&seen).unwrap();
+        assert!(place("other/made/deep/mine").exists());
+    }
+
+    #[test]
+    fn names_that_are_no_text() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let temp = tempfile::tempdir().unwrap();
+        let (folder, kept) = (temp.path().join("checkout"), temp.path().join("kept"));
+        let odd = folder
+            .join("made")
+            .join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        fs::create_dir_all(folder.join("made")).unwrap();
+        fs::create_dir_all(&kept).unwrap();
+        fs::write(&odd, "x").unwrap();
+        let made = MadeFiles::new(&folder, &kept);
+        let paths = ["made".to_owned()];
+        made.keep(&paths).unwrap();
+        made.restore(&paths).unwrap();
+        assert!(odd.exists());
+        fs::remove_file(&odd).unwrap();
+        made.restore(&paths).unwrap();
+        assert!(odd.exists());
     }
 }

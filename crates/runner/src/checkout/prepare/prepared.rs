@@ -1,7 +1,7 @@
 //! Preparing checkouts that are used more than once: what was done is written down beside them,
 //! and done again only where its inputs have changed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
 use runner_core::paths::FolderGlobs;
@@ -17,6 +17,7 @@ use crate::files;
 use crate::git::{Git, PendingProof, PendingWrite, SUBMODULE};
 use crate::run_context::RunContext;
 use crate::step::containment::Containment;
+use crate::step::file_image;
 
 /// The file that says what was done.
 const FILE: &str = "prepared.json";
@@ -120,6 +121,25 @@ impl CheckoutPreparer<'_, '_> {
         Ok(None)
     }
 
+    /// The same with nothing there but the files of the commit.
+    pub(crate) fn workspace_anew(
+        &mut self,
+        checkout: &Checkout,
+        commit: &str,
+    ) -> Result<Option<GuardTrial>> {
+        let last = last_set_up(checkout);
+        checkout.tree.bring_to(commit, KeptFiles::NONE)?;
+        files::remove_if_there(&beside(checkout.path(), MADE).join(FILE))?;
+        let failed = self.workspace(checkout, commit)?;
+        if failed.is_some() {
+            // It is still known where it worked.
+            let mut state = read(checkout).unwrap_or_default();
+            state.commit = last;
+            write(checkout, &state)?;
+        }
+        Ok(failed)
+    }
+
     /// Sets a workspace up for a commit that is checked out only for that.
     pub(crate) fn set_up_again(
         &mut self,
@@ -153,6 +173,7 @@ impl CheckoutPreparer<'_, '_> {
         let state = read(checkout).filter(is_same);
         begun.proof.answer()?;
         let is_cleaned = begun.cleaned.is_some_and(|it| it.end().is_ok());
+        self.remove_unseen(checkout, state.as_ref())?;
         match &state {
             Some(_) if is_cleaned => tree.bring_cleaned_to(commit)?,
             // What setup made of other inputs goes, too.
@@ -162,6 +183,7 @@ impl CheckoutPreparer<'_, '_> {
             }
         }
         if let Some(state) = state {
+            self.empty_submodules(checkout, commit, &state)?;
             made.restore(&state.made)?;
             if !state.submodules.is_empty() {
                 fill_submodules(self.user, self.config, self.fresh(checkout, commit))?;
@@ -189,6 +211,47 @@ impl CheckoutPreparer<'_, '_> {
         };
         write(checkout, &state)?;
         Ok(None)
+    }
+
+    /// Takes away what git does not clean up: earlier guards ran code of sessions.
+    fn remove_unseen(&self, checkout: &Checkout, state: Option<&PreparedState>) -> Result<()> {
+        let keep = FolderGlobs::new(&self.config.guard.keep).ok();
+        let made = state.map_or(&[][..], |it| &it.made);
+        checkout.tree.remove_unseen(&|path| {
+            let is_made = made.iter().any(|it| Path::new(it) == path);
+            let name = path.to_string_lossy();
+            is_made
+                || keep
+                    .as_ref()
+                    .is_some_and(|globs| globs.is_match(name.as_bytes()))
+        })
+    }
+
+    /// Nothing lies in the folder of a submodule that was not filled.
+    fn empty_submodules(
+        &self,
+        checkout: &Checkout,
+        commit: &str,
+        state: &PreparedState,
+    ) -> Result<()> {
+        if checkout
+            .path()
+            .join(".gitmodules")
+            .symlink_metadata()
+            .is_err()
+        {
+            return Ok(());
+        }
+        let files = self.git.files_of(commit)?;
+        for link in files.iter().filter(|entry| entry.mode == SUBMODULE) {
+            let is_filled = state.submodules.contains(&link.path);
+            if !is_filled && file_image::parents_are_folders(checkout.path(), &link.path) {
+                let folder = checkout.path().join(&link.path);
+                file_image::remove_closed(&folder)?;
+                files::make_folder(&folder)?;
+            }
+        }
+        Ok(())
     }
 
     /// The submodules of a commit that is checked out.
@@ -228,12 +291,6 @@ impl CheckoutPreparer<'_, '_> {
         let failed = self.set_up(checkout, commit)?;
         checkout.tree.write_git(None, commit)?;
         Ok(failed)
-    }
-
-    /// Whether setup depends on anything in which two commits differ.
-    pub(crate) fn has_other_inputs(&self, one: &str, other: &str) -> Result<bool> {
-        let key = |commit| setup_key(self.git, commit, self.config);
-        Ok(key(one)? != key(other)?)
     }
 
     fn set_up(&mut self, checkout: &Checkout, commit: &str) -> Result<Option<GuardTrial>> {
@@ -341,6 +398,7 @@ pub(super) fn restore_submodules(checkout: &Checkout) -> Result<Vec<String>> {
         }
     }
     if !changed.is_empty() {
+        made.make_way(&names(&state.submodules))?;
         made.restore(&names(&state.submodules))?;
     }
     Ok(changed)

@@ -15,6 +15,7 @@ use crate::checkout::indexed_tree::IndexedTree;
 use crate::checkout::trial::some_of;
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::to_path;
+use crate::original_tests::TestFiles;
 use crate::step::Iteration;
 use crate::step::file_image;
 use crate::step::protected_files::ProtectedFiles;
@@ -167,7 +168,7 @@ pub(super) fn take_submodule_list(
 pub(super) fn undo_attributes(
     tree: &IndexedTree,
     it: &Iteration,
-    protected: &ProtectedFiles<'_>,
+    (config, protected): (&Config, &ProtectedFiles<'_>),
     order: &mut CleanupFindings,
 ) -> Result<()> {
     let is_one = |path: &&PathBuf| path.file_name().is_some_and(|it| it == ".gitattributes");
@@ -175,14 +176,15 @@ pub(super) fn undo_attributes(
     if changed.is_empty() {
         return Ok(());
     }
-    let recoded = protected.recoded(&tree.git, tree.source.has_filters())?;
+    let tests = TestFiles::of(config)?;
+    let recoded = protected.recoded(&tree.git, &tests, tree.source.filters())?;
     if recoded.is_empty() {
         return Ok(());
     }
     tree.undo(&changed, &it.quarantine())?;
     for path in changed {
         order.not_committable.push(format!(
-            "{} (it changes how files are checked out that are protected, or meant for a filter: {})",
+            "{} (it changes how files are checked out that are protected, tests, or meant for a filter: {})",
             name(&path),
             some_of(&recoded)
         ));
