@@ -1,7 +1,5 @@
 //! Globs that lead through symbolic links: what a protected path stands for is protected, too.
 
-use crate::paths::plain_prefix;
-
 /// A symbolic link of a commit: its path, and the path that it leads to, both from the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeLink {
@@ -33,12 +31,6 @@ impl TreeLink {
             target: parts.join("/"),
         })
     }
-}
-
-/// Whether a glob may mean something that a link at this path leads to.
-pub fn concerns(pattern: &str, is_match: bool, link: &str) -> bool {
-    let prefix = plain_prefix(pattern);
-    is_match || prefix == link || prefix.starts_with(&format!("{link}/"))
 }
 
 /// The globs that mean the same as these where links lead to. `is_match`: whether a glob means a

@@ -68,12 +68,7 @@ impl IterationMessage<'_> {
     pub fn text(&self) -> String {
         let mut text = self.subject();
         text.push_str("\n\n");
-        let mut trailer = |name: &str, value: &str| {
-            text.push_str(name);
-            text.push_str(": ");
-            text.push_str(value);
-            text.push('\n');
-        };
+        let mut trailer = |name: &str, value: &str| add_trailer(&mut text, name, value);
         if let Some(proof) = &self.proof {
             let argv = serde_json::to_string(proof.command).unwrap_or_default();
             trailer("Runner-Guard", &format!("{argv} exit={}", proof.exit));

@@ -1,7 +1,6 @@
 //! The record of an iteration as it lies in `meta.json`, and its vocabulary.
 
 use std::collections::BTreeMap;
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

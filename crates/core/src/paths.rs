@@ -173,6 +173,15 @@ impl GlobList {
         self.patterns.is_empty()
     }
 
+    /// Whether any glob names the folder, or something below it, before its first wildcard.
+    pub fn leads_into(&self, folder: &str) -> bool {
+        let inside = format!("{folder}/");
+        self.patterns.iter().any(|pattern| {
+            let prefix = plain_prefix(pattern);
+            prefix == folder || prefix.starts_with(&inside)
+        })
+    }
+
     /// Whether any glob matches the path.
     pub fn is_match<P: AsRef<[u8]> + ?Sized>(&self, path: &P) -> bool {
         self.set.is_match_candidate(&Candidate::from_bytes(path))

@@ -337,6 +337,13 @@ pub(crate) fn kind_of(meta: &fs::Metadata) -> &'static str {
     }
 }
 
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Appends to a file that only ever grows.
 pub(crate) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = open_to_append(path)?;

@@ -1,8 +1,8 @@
 //! The key that passes are signed with: made at first use, kept with the runner's state, never in a
 //! project.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{Read as _, Write as _};
+use std::fs::{OpenOptions, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -59,8 +59,7 @@ pub(crate) fn of_machine() -> Result<ProofKey> {
     if let Some(key) = read(&path)? {
         return Ok(key);
     }
-    let mut seed = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let seed: [u8; 32] = files::random_bytes()?;
     if let Some(folder) = path.parent() {
         files::make_folder(folder)?;
     }

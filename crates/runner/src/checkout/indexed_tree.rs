@@ -259,29 +259,15 @@ impl IndexedTree {
     }
 
     fn remove_found(&self, is_kept: &dyn Fn(&Path) -> bool, with_gits: bool) -> Result<()> {
-        let mut found = Vec::new();
-        let mut folders = vec![PathBuf::new()];
-        while let Some(folder) = folders.pop() {
-            let entries = std::fs::read_dir(self.folder().join(&folder));
-            for entry in entries.into_iter().flatten().flatten() {
-                let Ok(kind) = entry.file_type() else {
-                    continue;
-                };
-                let name = entry.file_name();
-                let is_gits = name == ".git";
-                if !is_gits && (kind.is_file() || kind.is_symlink()) {
-                    continue;
-                }
-                let path = folder.join(name);
-                let is_own = path.as_os_str() == ".git";
-                if is_gits && !is_own && with_gits || !is_gits && !kind.is_dir() {
-                    found.push(path);
-                } else if kind.is_dir() && !is_own && !is_kept(&path) {
-                    folders.push(path);
-                }
+        let wanted = |folder: &Path, name: &OsStr, kind: std::fs::FileType| {
+            if name == ".git" {
+                with_gits && !folder.as_os_str().is_empty()
+            } else {
+                file_image::is_special(kind)
             }
-        }
-        for path in found {
+        };
+        let enters = |path: &Path| path.as_os_str() != ".git" && !is_kept(path);
+        for path in file_image::find(self.folder(), &wanted, &enters) {
             file_image::remove_closed(&self.folder().join(path))?;
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Where the private folders of a project lie: outside of it, in one folder that belongs to the
 //! project's id and that nobody else can look into.
 
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read as _};
+use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -241,8 +241,7 @@ fn read_identity(path: &Path) -> Option<ProjectIdentity> {
 }
 
 fn new_id() -> Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let bytes: [u8; 16] = files::random_bytes()?;
     Ok(sha256_hex(&bytes)[..ID_LENGTH].to_owned())
 }
 

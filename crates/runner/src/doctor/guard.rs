@@ -230,7 +230,7 @@ fn lacking(git: &Git, config: &Config) -> Vec<String> {
 }
 
 /// `0.3 s`.
-fn seconds(millis: u64) -> String {
+pub(super) fn seconds(millis: u64) -> String {
     format!("{}.{} s", millis / 1000, millis % 1000 / 100)
 }
 

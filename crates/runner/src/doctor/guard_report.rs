@@ -4,6 +4,7 @@ use runner_core::config::{Config, OriginalTests};
 use runner_core::evidence::TestEvidence;
 
 use super::DoctorCheck;
+use super::guard::seconds;
 
 /// Whether the tests that ran can be told from what the guard printed.
 pub(super) fn tests_check(tests: &TestEvidence) -> DoctorCheck {
@@ -25,10 +26,9 @@ pub(super) fn tests_check(tests: &TestEvidence) -> DoctorCheck {
 /// How long a landing takes, by the guard's own time.
 pub(super) fn cost_check(config: &Config, millis: u64) -> DoctorCheck {
     const NAME: &str = "guard_cost";
-    let secs = |millis: u64| format!("{}.{} s", millis / 1000, millis % 1000 / 100);
     let guard = &config.guard;
     if guard.original_tests == OriginalTests::Off || guard.tests.is_empty() {
-        let message = format!("land takes about {}: your guard, once", secs(millis));
+        let message = format!("land takes about {}: your guard, once", seconds(millis));
         return DoctorCheck::ok(NAME, message);
     }
     let leaf = if guard.original_tests == OriginalTests::Require {
@@ -41,7 +41,7 @@ pub(super) fn cost_check(config: &Config, millis: u64) -> DoctorCheck {
         format!(
             "land takes about {}, or 2 × that where tests were changed: once more with those of the run's \
              start{leaf}",
-            secs(millis)
+            seconds(millis)
         ),
     )
 }

@@ -100,31 +100,36 @@ pub fn checkout_position(project: &Project) -> Result<Option<CheckoutPosition>> 
     let Some(run_id) = current::to_look_at(&Project::at(project.root().to_owned()), &git)? else {
         return Ok(None);
     };
-    if current::on_branch(&git)?.as_deref() == Some(&run_id) {
-        return on_branch(&git, &run_id).map(Some);
-    }
-    if refs::is_left(&git, &run_id)? {
-        return Ok(Some(CheckoutPosition::Left(run_id)));
-    }
-    if let Some(landing) = runs::landing_of(&git, &run_id)? {
-        return Ok(Some(CheckoutPosition::Landed {
-            branch: landing.branch,
-            commit: landing.commit,
-        }));
-    }
-    let head = git.head_ref()?;
-    let branch = head.and_then(|it| it.strip_prefix("refs/heads/").map(str::to_owned));
-    Ok(Some(CheckoutPosition::Elsewhere(branch)))
+    position_of(&git, &run_id).map(Some)
 }
 
 /// The same in a line that names the run.
 pub fn position_words(project: &Project) -> Result<Option<String>> {
     let git = Git::open(project.root())?;
-    let run_id = current::to_look_at(&Project::at(project.root().to_owned()), &git)?;
-    let words = checkout_position(project)?.and_then(|position| position.words());
-    Ok(run_id
-        .zip(words)
-        .map(|(run_id, words)| format!("run {run_id}: {words}")))
+    let Some(run_id) = current::to_look_at(&Project::at(project.root().to_owned()), &git)? else {
+        return Ok(None);
+    };
+    let words = position_of(&git, &run_id)?.words();
+    Ok(words.map(|words| format!("run {run_id}: {words}")))
+}
+
+/// Where a checkout stands, seen from a run.
+fn position_of(git: &Git, run_id: &str) -> Result<CheckoutPosition> {
+    if current::on_branch(git)?.as_deref() == Some(run_id) {
+        return on_branch(git, run_id);
+    }
+    if refs::is_left(git, run_id)? {
+        return Ok(CheckoutPosition::Left(run_id.to_owned()));
+    }
+    if let Some(landing) = runs::landing_of(git, run_id)? {
+        return Ok(CheckoutPosition::Landed {
+            branch: landing.branch,
+            commit: landing.commit,
+        });
+    }
+    let head = git.head_ref()?;
+    let branch = head.and_then(|it| it.strip_prefix("refs/heads/").map(str::to_owned));
+    Ok(CheckoutPosition::Elsewhere(branch))
 }
 
 /// Where a checkout of the run's branch stands.

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use runner_core::config::Config;
-use runner_core::evidence::TestEvidence;
 use runner_core::paths::is_state_path;
 
 use super::{Iteration, StepContext};
@@ -38,9 +37,7 @@ pub(super) fn without_those_of_base(
         known
     } else {
         // The base was not tried, or with another guard.
-        let (_, found) = measure(context, &run_id, &start, config, containment)?;
-        evidence.write_changed(&found)?;
-        found
+        measure(context, (&run_id, &start), &evidence, config, containment)?
     };
     let (exempt, rest): (Vec<_>, Vec<_>) = changed
         .into_iter()
@@ -54,14 +51,15 @@ pub(super) fn without_those_of_base(
     Ok(rest)
 }
 
-/// Runs the guard where the run began: what it reports of tests, and which files it changes.
+/// Runs the guard where the run began, and keeps what that shows: the files that it changes, which
+/// are returned, and where an earlier guard was tried there what it reports of tests.
 pub(super) fn measure(
     context: &mut StepContext<'_, '_>,
-    run_id: &str,
-    start: &str,
+    (run_id, start): (&str, &str),
+    evidence: &BaseEvidence,
     config: &Config,
     containment: &Containment,
-) -> Result<(TestEvidence, Vec<String>)> {
+) -> Result<Vec<String>> {
     let clean = context.places.clean_checkout(context.git, run_id, start)?;
     let limit = Duration::from_secs(config.iteration_timeout_secs);
     let contained = containment.is_on().then_some(containment);
@@ -71,5 +69,9 @@ pub(super) fn measure(
         TrialEnd::Exited(_) => clean.checkout.tree.changed_files()?,
         TrialEnd::TimedOut | TrialEnd::NotStarted(_) => Vec::new(),
     };
-    Ok((trial.tests, changed))
+    if evidence.is_outdated() {
+        evidence.write(&trial.tests)?;
+    }
+    evidence.write_changed(&changed)?;
+    Ok(changed)
 }

@@ -48,9 +48,7 @@ impl EvidenceFindings {
         let known = BaseEvidence::at(&project, config, &base)?;
         if known.is_outdated() {
             // A person has changed the guard since.
-            let (tests, changed) = measure(context, run_id, &start, config, containment)?;
-            known.write(&tests)?;
-            known.write_changed(&changed)?;
+            measure(context, (run_id, &start), &known, config, containment)?;
         }
         let (gaps, difference) = known.compare(tests);
         for (names, what) in [

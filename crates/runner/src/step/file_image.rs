@@ -4,6 +4,7 @@
 //! session that replaces `.runner/state` by a link must not make the runner
 //! read or write elsewhere.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -292,6 +293,43 @@ pub(crate) fn list(root: &Path, folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// is opened on the way; what cannot be read all the same is passed over.
 pub(crate) fn walk(root: &Path, start: &Path, visit: &mut dyn FnMut(PathBuf, fs::FileType)) {
     walk_all(root, start, visit, &mut |_, _| {});
+}
+
+/// Everything below a folder that is `wanted` by its folder, name and kind, and not what is in it.
+/// `enters`: the other folders that are looked into.
+pub(crate) fn find(
+    root: &Path,
+    wanted: &dyn Fn(&Path, &OsStr, fs::FileType) -> bool,
+    enters: &dyn Fn(&Path) -> bool,
+) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        // Whoever cannot look here is told so by git.
+        let entries = fs::read_dir(root.join(&folder)).into_iter().flatten();
+        for entry in entries.flatten() {
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let name = entry.file_name();
+            // Most are files that nobody wants: no path is made of them.
+            if wanted(&folder, &name, kind) {
+                found.push(folder.join(name));
+            } else if kind.is_dir() {
+                let path = folder.join(name);
+                if enters(&path) {
+                    folders.push(path);
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether it is a pipe, a socket or a device.
+pub(crate) fn is_special(kind: fs::FileType) -> bool {
+    !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
 }
 
 /// The folders that lie too deep for their paths to be used.

@@ -309,11 +309,7 @@ impl<'t> ProtectedFiles<'t> {
         let Some(name) = path.to_str().filter(|_| is_new) else {
             return false;
         };
-        let inside = format!("{name}/");
-        let below = self.globs.patterns().iter().any(|pattern| {
-            let folder = paths::plain_prefix(pattern);
-            folder == name || folder.starts_with(&inside)
-        });
+        let below = self.globs.leads_into(name);
         let as_folder = format!("{name}/__init__.py");
         let mut folders = self.module_folders.iter();
         below || folders.any(|folder| paths::is_python_module(as_folder.as_bytes(), folder))

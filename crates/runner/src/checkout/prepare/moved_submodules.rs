@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use runner_core::config::Config;
-use runner_core::linked_globs::concerns;
 use runner_core::paths::GlobList;
 use runner_core::text::escape_path;
 
@@ -88,11 +87,7 @@ fn is_protected(config: &Config, path: &Path) -> bool {
     };
     let globs = GlobList::new(&config.guard.protected);
     globs.is_ok_and(|globs| {
-        globs
-            .patterns()
-            .iter()
-            .any(|pattern| concerns(pattern, globs.is_match(name), name))
-            || globs.is_match(&format!("{name}/x"))
+        globs.is_match(name) || globs.leads_into(name) || globs.is_match(&format!("{name}/x"))
     })
 }
 

@@ -2,7 +2,6 @@
 //! mention them.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use runner_core::paths;
@@ -43,29 +42,7 @@ pub(super) fn take(
 fn find(root: &Path, submodules: &BTreeSet<&Path>, status: &GitStatus) -> Vec<PathBuf> {
     let ignored: HashSet<&Path> = status.ignored.iter().map(PathBuf::as_path).collect();
     let own = [Path::new(".git"), Path::new(paths::ROOT)];
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        // What cannot be read here git could not read, either, and said so.
-        let entries = fs::read_dir(root.join(&folder)).into_iter().flatten();
-        for entry in entries.flatten() {
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            if kind.is_file() || kind.is_symlink() {
-                continue;
-            }
-            let path = folder.join(entry.file_name());
-            if !kind.is_dir() {
-                found.push(path);
-            } else if !own.contains(&path.as_path())
-                && !ignored.contains(path.as_path())
-                && !submodules.contains(path.as_path())
-            {
-                folders.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
+    let enters =
+        |path: &Path| !own.contains(&path) && !ignored.contains(path) && !submodules.contains(path);
+    file_image::find(root, &|_, _, kind| file_image::is_special(kind), &enters)
 }

@@ -92,5 +92,5 @@ pub(super) fn make_addable(root: &Path, status: &GitStatus, quarantine: &Path) -
 /// A pipe, a socket, a device.
 fn is_special(path: &Path) -> bool {
     path.symlink_metadata()
-        .is_ok_and(|meta| !meta.is_file() && !meta.is_dir() && !meta.is_symlink())
+        .is_ok_and(|meta| file_image::is_special(meta.file_type()))
 }
