@@ -287,6 +287,10 @@ pub(crate) struct LandArgs {
     /// The run is not complete: land what the guard has passed so far
     #[arg(long)]
     pub(crate) partial: bool,
+    /// The result passes only with tests or settings that the run changed: land it all the same, and
+    /// record that
+    #[arg(long)]
+    pub(crate) accept_changed_judge: bool,
 }
 
 /// Options of `ui`.

@@ -72,7 +72,7 @@ fn what_landed_is_said_as_json() {
         "schema_version": 1, "run_id": "demo", "branch": "runner/demo", "into": "main",
         "landed": "now", "commit": repo.head(), "tip": tip, "how": "squash", "partial": false,
         "passed": ["a", "b"], "open": [], "left_out": 0, "here": "main", "followed": [],
-        "guard": {"command": GUARD, "exit": 0, "log": log},
+        "guard": {"command": GUARD, "exit": 0, "log": log}, "accepted": [],
     });
     assert_eq!(value, expected);
 }

@@ -14,6 +14,9 @@ const TASK: &str = "Runner-Task";
 /// Names the result that a commit merged.
 const RESULT: &str = "Runner-Result";
 
+/// Says what a person took although a verdict was against it.
+const ACCEPTED: &str = "Runner-Accepted";
+
 /// So many leaves are listed; of the rest there is the number.
 const MAX_LISTED: usize = 100;
 /// The longest title of a leaf, in characters.
@@ -45,6 +48,9 @@ pub struct LandMessage<'a> {
     pub open: &'a [LandedLeaf],
     /// What the guard said of the result.
     pub guard: GuardProof<'a>,
+    /// Why it does not pass with the tests and settings of the branch, and what the run changed about
+    /// them: a person took it all the same.
+    pub accepted: Option<(&'a str, &'a [String])>,
 }
 
 impl LandMessage<'_> {
@@ -67,12 +73,29 @@ impl LandMessage<'_> {
             text.push_str("\nNot in here, because it has not passed:\n\n");
             list(&mut text, self.open);
         }
+        if let Some((why, files)) = self.accepted {
+            let _ = write!(
+                text,
+                "\nAccepted by a person: with the tests and settings of the branch it does not pass ({}).\n\
+                 The run changed about them:\n\n",
+                one_line(why)
+            );
+            for file in files.iter().take(MAX_LISTED) {
+                let _ = writeln!(text, "- {}", one_line(file));
+            }
+            if files.len() > MAX_LISTED {
+                let _ = writeln!(text, "- and {} more", files.len() - MAX_LISTED);
+            }
+        }
         let argv = serde_json::to_string(self.guard.command).unwrap_or_default();
         let _ = write!(
             text,
             "\n{RUN}: {}\n{TIP}: {}\nRunner-Guard: {argv} exit={}\nRunner-Guard-Log: sha256:{}\n",
             self.run_id, self.tip, self.guard.exit, self.guard.log_sha256
         );
+        if self.accepted.is_some() {
+            let _ = writeln!(text, "{ACCEPTED}: changed-judge");
+        }
         text
     }
 }
@@ -187,8 +210,42 @@ mod tests {
                 checkout: None,
                 setup_sha256: None,
             },
+            accepted: None,
         }
         .text()
+    }
+
+    #[test]
+    fn what_a_person_accepted_is_recorded() {
+        let files = ["tests/a.py".to_owned(), "x\nRunner-Tip: forged".to_owned()];
+        let text = LandMessage {
+            title: "T",
+            run_id: "demo",
+            tip: "tip1",
+            passed: &[],
+            open: &[],
+            guard: GuardProof {
+                command: &["true".to_owned()],
+                exit: 0,
+                log_sha256: "ab",
+                checkout: None,
+                setup_sha256: None,
+            },
+            accepted: Some(("the guard gave exit 1", &files)),
+        }
+        .text();
+        assert!(
+            text.contains(
+                "\nAccepted by a person: with the tests and settings of the branch it does not pass \
+                 (the guard gave exit 1).\nThe run changed about them:\n\n- tests/a.py\n- x Runner-Tip: forged\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\nRunner-Accepted: changed-judge\n"),
+            "{text}"
+        );
+        assert_eq!(landed_tip(&text, "demo"), Some("tip1"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod files;
 pub mod fleet_repo;
 mod git;
 mod init;
+mod inversion;
 mod land;
 mod lock;
 mod notes;
@@ -46,7 +47,8 @@ pub use init::{
     split_words, try_out,
 };
 pub use land::{
-    AbandonOptions, AbandonReport, GreenGuard, LandOptions, LandOutcome, LandReport, abandon, land,
+    AbandonOptions, AbandonReport, ChangedJudge, GreenGuard, LandOptions, LandOutcome, LandReport,
+    abandon, land,
 };
 pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;

@@ -50,6 +50,11 @@ impl TestFiles {
         self.tests.is_match(bytes) && !is_state_path(bytes)
     }
 
+    /// Whether a person lets sessions change the test at a path.
+    pub(crate) fn is_released(&self, path: &Path) -> bool {
+        self.released.is_match(path.as_os_str().as_bytes())
+    }
+
     /// What became of them from one commit to another.
     pub(crate) fn changes(&self, git: &Git, start: &str, commit: &str) -> Result<TestFileChanges> {
         let changed = git.changed_between(start, commit)?;
@@ -64,7 +69,7 @@ impl TestFiles {
         let (before, after) = (files(start)?, files(commit)?);
         let mut found = TestFileChanges::default();
         for path in tests {
-            if self.released.is_match(path.as_os_str().as_bytes()) {
+            if self.is_released(path) {
                 found.has_released = true;
             } else {
                 found.counts = true;
@@ -81,9 +86,7 @@ impl TestFiles {
 
     /// A commit with the work of one and the tests of the run's start; nothing leads to it.
     pub(crate) fn restored(&self, git: &Git, start: &str, commit: &str) -> Result<String> {
-        let is_taken = |path: &Path| {
-            self.is_test(path) && !self.released.is_match(path.as_os_str().as_bytes())
-        };
+        let is_taken = |path: &Path| self.is_test(path) && !self.is_released(path);
         let tree = git.overlay(commit, start, &is_taken)?;
         let message = "runner: with the tests of the run's start\n";
         let (_, commit) = git.commit_tree(&tree, &[commit], message)?;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use runner::{AbandonOptions, LandOptions, LandOutcome, LandReport, Result};
+use runner::{AbandonOptions, ChangedJudge, LandOptions, LandOutcome, LandReport, Result};
 use serde_json::{Value, json};
 
 use super::{Exit, with_context};
@@ -20,6 +20,11 @@ pub(crate) fn land(dir: &Path, args: &LandArgs, out: &mut OutputGate) -> Result<
         merge: args.merge,
         keep_state: args.keep_state,
         partial: args.partial,
+        changed_judge: if args.accept_changed_judge {
+            ChangedJudge::Accept
+        } else {
+            ChangedJudge::Refuse
+        },
     };
     let cell = RefCell::new(&mut *out);
     let report = with_context(&cell, false, |context| runner::land(dir, &options, context))?;
@@ -65,6 +70,7 @@ fn print_json(report: &LandReport, merge: bool, out: &mut OutputGate) {
         "open": ids(&report.open),
         "left_out": report.left_out,
         "guard": guard,
+        "accepted": report.accepted,
         "here": report.here,
         "followed": followed,
     }));
@@ -105,6 +111,12 @@ fn print_human(report: &LandReport, merge: bool, out: &mut OutputGate) {
         }
         for leaf in &report.open {
             out.say(&format!("  not in:  {}", leaf_line(leaf)));
+        }
+        if !report.accepted.is_empty() {
+            out.say(&format!(
+                "accepted by you: it passes only with what the run changed in {}",
+                report.accepted.join(", ")
+            ));
         }
         if report.left_out > 0 {
             out.say(&format!(

@@ -12,6 +12,8 @@ mod template;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::product::USUAL_PRODUCT;
+
 pub use fleet::FleetConfig;
 pub use template::{NewProject, template};
 
@@ -102,6 +104,8 @@ pub struct GuardConfig {
     pub released_tests: Vec<String>,
     /// What counts for tests that sessions changed.
     pub original_tests: OriginalTests,
+    /// Which files are product, as [`crate::product::ProductFiles`] reads them.
+    pub product: Vec<String>,
 }
 
 /// How the loop deals with errors.
@@ -370,6 +374,7 @@ impl Default for GuardConfig {
             tests: Vec::new(),
             released_tests: Vec::new(),
             original_tests: OriginalTests::Report,
+            product: strings(&USUAL_PRODUCT),
         }
     }
 }

@@ -114,6 +114,7 @@ fn guard(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> GuardConfig {
         tests: reader.globs(table, "tests", default.tests),
         released_tests: reader.globs(table, "released_tests", default.released_tests),
         original_tests: reader.word(table, "original_tests", default.original_tests),
+        product: reader.product(table, "product", default.product),
     }
 }
 

@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{ConfigFinding, ConfigWord, fleet};
 use crate::paths;
+use crate::product::ProductFiles;
 use crate::protected_value::ProtectedValue;
 use crate::text::{ALIKE, cut_chars, escape_path, nearest};
 
@@ -66,6 +67,7 @@ const KNOWN: &KnownKeys = &[
             "tests",
             "released_tests",
             "original_tests",
+            "product",
         ],
     ),
     (
@@ -440,6 +442,21 @@ impl<'s> TomlReader<'s> {
             }
         }
         globs
+    }
+
+    /// Which files are product.
+    pub fn product(
+        &mut self,
+        table: TomlTable<'_, '_>,
+        key: &str,
+        default: Vec<String>,
+    ) -> Vec<String> {
+        let entries = self.strings(table, key, default);
+        if let Err(error) = ProductFiles::new(&entries) {
+            let message = format!("glob `{}`: {}", shown(&error.pattern), error.message);
+            self.find(table, key, message, error.hint);
+        }
+        entries
     }
 
     /// A list of values inside files.

@@ -119,6 +119,9 @@ tests = {tests}
 original_tests = "{original_tests}"
 # Globs of tests that may change all the same under "require".
 released_tests = []
+# Globs of the files that are the product: `runner land` tries them with the tests and settings of your branch. `!` takes
+# files out again, "@settings" means CI, manifests, lock files and the settings of tools.
+product = {product}
 
 [loop]
 # Passing troubles (network, overload, a missing report) are tried again so often.
@@ -203,6 +206,7 @@ port = {port}
         submodules_may_move = workspace.submodules_may_move,
         checkout = guard_default.checkout,
         original_tests = guard_default.original_tests,
+        product = array(&guard_default.product),
         max_consecutive_errors = run_loop.max_consecutive_errors,
         on_timeout = run_loop.on_timeout,
         wait_quota = run_loop.wait_quota,

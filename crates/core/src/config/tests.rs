@@ -56,6 +56,7 @@ checkout = "cold"
 tests = ["tests/**", "**/*_test.py"]
 released_tests = ["tests/old.py"]
 original_tests = "require"
+product = ["src/**", "!src/gen/**"]
 [loop]
 max_consecutive_errors = 0
 on_timeout = "retry"
@@ -117,6 +118,7 @@ writable = []
             tests: strings(&["tests/**", "**/*_test.py"]),
             released_tests: strings(&["tests/old.py"]),
             original_tests: OriginalTests::Require,
+            product: strings(&["src/**", "!src/gen/**"]),
         },
         run_loop: LoopConfig {
             max_consecutive_errors: 0,

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use runner_core::product::USUAL_TESTS;
+
 use super::detect::{PYTHON_PROJECT, has};
 
 /// Tests, and files where they can be switched off: agents write them, and people want to know.
@@ -56,18 +58,6 @@ pub(super) fn watched(root: &Path) -> Vec<String> {
     }
     globs
 }
-
-/// What tests are called in most languages.
-const USUAL_TESTS: [&str; 8] = [
-    "**/tests/**",
-    "**/test/**",
-    "**/spec/**",
-    "**/*_test.*",
-    "**/*.test.*",
-    "**/*_spec.*",
-    "**/*.spec.*",
-    "**/test_*",
-];
 
 /// Those of the watched globs that are about tests, and not about files in which they can be
 /// switched off among other things.

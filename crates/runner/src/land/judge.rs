@@ -1,13 +1,16 @@
 //! The verdicts about a result before it lands.
 
+use std::path::PathBuf;
+
 use runner_core::config::OriginalTests;
 use runner_core::digest::sha256_hex;
 use runner_core::text::cut_front;
 
+use super::inversion::OldTestsVerdict;
 use super::{GreenGuard, Lander, SHOWN_BYTES, note, pending};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::missing_variable;
-use crate::checkout::trial::{self, TrialEnd};
+use crate::checkout::trial::{self, GuardTrial, TrialEnd};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::original_tests::{self, TestFiles};
@@ -15,8 +18,13 @@ use crate::run_context::RunContext;
 use crate::state::branch_record::BranchRecord;
 
 impl Lander<'_> {
-    /// Runs the guard on the result.
-    pub(super) fn guard(&self, commit: &str, context: &mut RunContext<'_>) -> Result<GreenGuard> {
+    /// Runs the guard at a commit, and keeps what it prints in a file of the run.
+    pub(super) fn try_at(
+        &self,
+        commit: &str,
+        log: &str,
+        context: &mut RunContext<'_>,
+    ) -> Result<(GuardTrial, PathBuf)> {
         let config = &self.work.config;
         let command = &config.guard.command;
         let ran = trial::run_at_commit(self.git, commit, command, config, context);
@@ -28,9 +36,17 @@ impl Lander<'_> {
             _ => error,
         })?;
         let folder = pending::make_run_folder(self.project, &self.run.run_id)?;
-        let path = folder.join("land-guard.log");
+        let path = folder.join(log);
         files::remove_if_there(&path)?;
         files::write_whole(&path, &trial.log)?;
+        Ok((trial, path))
+    }
+
+    /// Runs the guard on the result.
+    pub(super) fn guard(&self, commit: &str, context: &mut RunContext<'_>) -> Result<GreenGuard> {
+        let config = &self.work.config;
+        let command = &config.guard.command;
+        let (trial, path) = self.try_at(commit, "land-guard.log", context)?;
         let what = match &trial.end {
             TrialEnd::Exited(0) => {
                 self.check_evidence(&trial.tests, context)?;
@@ -78,16 +94,16 @@ impl Lander<'_> {
         &self,
         commit: &str,
         context: &mut RunContext<'_>,
-    ) -> Result<()> {
+    ) -> Result<Option<OldTestsVerdict>> {
         let config = &self.work.config;
         let mode = config.guard.original_tests;
         let run_id = &self.run.run_id;
         if mode == OriginalTests::Off || config.guard.tests.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let record = BranchRecord::read(self.git, run_id)?;
         let Some(start) = record.start else {
-            return Ok(());
+            return Ok(None);
         };
         let files = TestFiles::of(config)?;
         // What others changed on the branch meanwhile is none of the run's.
@@ -100,26 +116,26 @@ impl Lander<'_> {
             );
         }
         if !changes.counts {
-            return Ok(());
+            return Ok(None);
         }
         let restored = files.restored(self.git, &start, commit)?;
-        let command = &config.guard.command;
-        let trial = trial::run_at_commit(self.git, &restored, command, config, context)?;
+        let (trial, path) = self.try_at(&restored, "land-original-tests.log", context)?;
         let base = record
             .base
             .map(|(_, base)| BaseEvidence::at(self.git, config, &base))
             .transpose()?;
         let failure = original_tests::failure(&trial, base.as_ref(), changes.has_released);
-        let folder = pending::make_run_folder(self.project, run_id)?;
-        let path = folder.join("land-original-tests.log");
-        files::remove_if_there(&path)?;
-        files::write_whole(&path, &trial.log)?;
+        let verdict = OldTestsVerdict {
+            tree: self.git.tree_of(&restored)?,
+            failure: failure.clone(),
+            log: path.clone(),
+        };
         let Some(why) = failure else {
             note(
                 context,
                 "the guard also passes with the tests as they were when the run began",
             );
-            return Ok(());
+            return Ok(Some(verdict));
         };
         let place = path.display();
         if mode == OriginalTests::Report {
@@ -127,7 +143,7 @@ impl Lander<'_> {
                 "with the tests as they were when the run began it would not pass: {why}; all of its output is in {place}"
             );
             note(context, &words);
-            return Ok(());
+            return Ok(Some(verdict));
         }
         Err(Error::new(
             ErrorCode::GuardFailed,

@@ -3,6 +3,7 @@
 //! compare-and-set: until then nothing that anybody sees has changed.
 
 mod abandon;
+mod inversion;
 mod judge;
 mod pending;
 mod remedies;
@@ -32,6 +33,7 @@ use crate::step::containment::ContainmentChoice;
 use crate::step::{self, StepContext};
 
 pub use abandon::{AbandonOptions, AbandonReport, abandon};
+use inversion::AcceptedJudge;
 pub(crate) use pending::{PendingLanding, finish, finish_at};
 use target::LandTarget;
 use work::LandWork;
@@ -53,6 +55,18 @@ pub struct LandOptions {
     pub keep_state: bool,
     /// Take what has passed so far.
     pub partial: bool,
+    /// What to do where the result passes only with tests or settings that the run changed.
+    pub changed_judge: ChangedJudge,
+}
+
+/// What a person says of a judge that a run changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangedJudge {
+    /// Nothing yet: it is told, and nothing lands.
+    #[default]
+    Refuse,
+    /// It is right: the result lands, and that is recorded.
+    Accept,
 }
 
 impl LandOptions {
@@ -65,6 +79,10 @@ impl LandOptions {
             (self.merge, "--merge"),
             (self.keep_state, "--keep-state"),
             (self.partial, "--partial"),
+            (
+                self.changed_judge == ChangedJudge::Accept,
+                "--accept-changed-judge",
+            ),
         ] {
             words.extend(is_set.then(|| word.to_owned()));
         }
@@ -108,6 +126,8 @@ pub struct LandReport {
     pub left_out: usize,
     /// The guard, if it ran.
     pub guard: Option<GreenGuard>,
+    /// The result passes only with these files of the run, and a person took it all the same.
+    pub accepted: Vec<String>,
     /// The branch that is checked out here now.
     pub here: Option<String>,
     /// Work trees elsewhere that were brought along.
@@ -270,8 +290,9 @@ impl Lander<'_> {
         self.tell_of_protected(base, context)?;
         self.tell_of_own_guard(base, context)?;
         let guard = self.guard(&trial, context)?;
-        self.judge_by_original_tests(&trial, context)?;
-        let message = self.message(&guard);
+        let by_old_tests = self.judge_by_original_tests(&trial, context)?;
+        let accepted = self.judge_by_inversion(&trial, by_old_tests, options, context)?;
+        let message = self.message(&guard, accepted.as_ref());
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
         // Time has passed: somebody may have begun to edit.
         let mut moves = self.follow(trees, &commit)?;
@@ -290,7 +311,9 @@ impl Lander<'_> {
             .map(|step| step.root().to_owned())
             .filter(|root| root != self.project.root())
             .collect();
-        self.report(LandOutcome::Now, commit, Some(guard), followed)
+        let accepted = accepted.map(|it| it.left_out).unwrap_or_default();
+        let report = self.report(LandOutcome::Now, commit, Some(guard), followed)?;
+        Ok(LandReport { accepted, ..report })
     }
 
     /// The branch has it: only the checkout here may have to follow.
@@ -464,7 +487,7 @@ impl Lander<'_> {
         Ok(None)
     }
 
-    fn message(&self, guard: &GreenGuard) -> String {
+    fn message(&self, guard: &GreenGuard, accepted: Option<&AcceptedJudge>) -> String {
         LandMessage {
             title: &self.work.title,
             run_id: &self.run.run_id,
@@ -478,6 +501,7 @@ impl Lander<'_> {
                 checkout: None,
                 setup_sha256: None,
             },
+            accepted: accepted.map(|it| (it.why.as_str(), it.left_out.as_slice())),
         }
         .text()
     }
@@ -530,6 +554,7 @@ impl Lander<'_> {
             open: self.work.open,
             left_out: self.work.left_out,
             guard,
+            accepted: Vec::new(),
             here,
             followed,
         })

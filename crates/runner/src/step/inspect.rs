@@ -21,6 +21,7 @@ use runner_core::tree;
 
 use super::Iteration;
 use super::iteration::has_content;
+use super::replaced_packages;
 use crate::checkout::prepare;
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
@@ -101,6 +102,9 @@ pub(crate) fn after_session(
         };
         list.push(change.name());
     }
+    let replaced =
+        replaced_packages::restore(&tree.git, protected, &order.changed, &it.quarantine())?;
+    facts.protected_changed.extend(replaced);
     grow_notes(it, root, protected)?;
     for path in prepare::included_files(&workspace.checkout) {
         order.changed.remove(&path);

@@ -21,6 +21,7 @@ mod own_guard;
 mod prepare;
 pub(crate) mod protected_files;
 mod protected_values;
+mod replaced_packages;
 mod settle;
 mod stream;
 

@@ -1,0 +1,236 @@
+//! The judge by inversion: what passes only with the tests and settings of the run does not land
+//! without a person.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+mod scenario;
+
+use runner_testkit::TestRepo;
+use scenario::{GOAL, bare};
+use serde_json::{Value, json};
+
+const SUMS: &str = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return 0\n";
+const TESTS: &str = "import unittest\nimport sums\n\nclass Sums(unittest.TestCase):\n    \
+    def test_add(self):\n        self.assertEqual(sums.add(1, 2), 3)\n\n    \
+    def test_sub(self):\n        self.assertEqual(sums.sub(3, 2), 1)\n";
+/// The work that the goal asks for.
+const RIGHT: &str = "sed -i 's/return 0/return a - b/' sums.py";
+
+/// A project whose guard reads a setting that no list knows.
+fn project(change: impl FnOnce(&mut TestRepo)) -> TestRepo {
+    let mut repo = bare();
+    repo.machine_toolchains();
+    repo.write(".gitignore", "__pycache__/\n");
+    repo.write("sums.py", SUMS);
+    repo.write("tests/__init__.py", "");
+    repo.write("tests/test_sums.py", TESTS);
+    repo.write("check.config.json", "{\"strict\": true}\n");
+    repo.write(
+        "ci.sh",
+        "#!/bin/sh\nset -e\ngrep -q '\"strict\": true' check.config.json || exit 0\npython3 -m unittest -v\n",
+    );
+    repo.commit_all("Add the project");
+    repo.config(|config| {
+        config
+            .set("max_attempts_default", 50)
+            .set("guard.protected", json!(["ci.sh"]))
+            .set("guard.tests", json!(["tests/**"]));
+    });
+    change(&mut repo);
+    repo.init_run(GOAL, &["sh", "ci.sh"]);
+    repo
+}
+
+fn begun() -> TestRepo {
+    let repo = project(|_| ());
+    // The report of the tests would find the gap before `land` does.
+    repo.runner(&["start", "--no-guard-check"]).success();
+    repo
+}
+
+fn step(repo: &TestRepo, script: &str) -> Value {
+    repo.agent(&format!("{script}\nout done 'did it'"));
+    repo.runner(&["step", "--json"]).success().json()
+}
+
+const SWITCHED_OFF: &str = "echo '{\"strict\": false}' > check.config.json";
+
+#[test]
+fn a_setting_that_no_list_knows_does_not_land() {
+    let repo = begun();
+    let told = step(&repo, SWITCHED_OFF);
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    let main = repo.git(&["rev-parse", "main"]);
+    let refused = repo.runner(&["land"]).code(1);
+    for words in [
+        "the result passes only with tests or settings that the run changed: with those of main, the guard gave exit 1; nothing was changed",
+        "check.config.json",
+        "runner land --accept-changed-judge",
+        "FAIL: test_sub",
+    ] {
+        assert!(refused.stderr.contains(words), "{}", refused.describe());
+    }
+    assert_eq!(repo.git(&["rev-parse", "main"]), main);
+
+    let landed = repo
+        .runner(&["land", "--accept-changed-judge", "--json"])
+        .success()
+        .json();
+    assert_eq!(
+        landed["accepted"],
+        json!(["check.config.json"]),
+        "{landed:#}"
+    );
+    let message = repo.git(&["log", "-1", "--format=%B", "main"]);
+    for words in [
+        "Accepted by a person: with the tests and settings of the branch it does not pass (the guard gave exit 1).",
+        "- check.config.json",
+        "Runner-Accepted: changed-judge",
+    ] {
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn honest_work_beside_changed_settings_lands() {
+    let repo = begun();
+    let told = step(
+        &repo,
+        &format!(
+            "{RIGHT}; echo '{{\"strict\": true, \"more\": 1}}' > check.config.json; echo '# Sums' > README.md; \
+             printf 'import unittest\\n\\nclass More(unittest.TestCase):\\n    def test_it(self):\\n        pass\\n' > tests/test_more.py"
+        ),
+    );
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    let landed = repo.runner(&["land"]).success();
+    let words = "the guard also passes with the tests and settings of main";
+    assert!(landed.stderr.contains(words), "{}", landed.describe());
+    let message = repo.git(&["log", "-1", "--format=%B", "main"]);
+    assert!(!message.contains("Accepted"), "{message}");
+    assert!(
+        repo.git(&["show", "main:check.config.json"])
+            .contains("more")
+    );
+}
+
+#[test]
+fn product_alone_takes_no_second_verdict() {
+    let repo = project(|repo| {
+        let judged = repo.agent_dir().join("judged");
+        let script = format!(
+            "#!/bin/sh\necho x >> {}\npython3 -m unittest -v\n",
+            judged.display()
+        );
+        repo.write("ci.sh", script);
+        repo.commit_all("Count verdicts");
+        repo.config(|config| {
+            config.set("sandbox.mode", "off");
+        });
+    });
+    repo.runner(&["start", "--no-guard-check"]).success();
+    assert_eq!(step(&repo, RIGHT)["guard"], "pass");
+    let judged = || {
+        let path = repo.agent_dir().join("judged");
+        std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+    };
+    let before = judged();
+    let landed = repo.runner(&["land"]).success();
+    assert_eq!(judged() - before, 1, "{}", landed.describe());
+    assert!(
+        !landed.stderr.contains("also passes"),
+        "{}",
+        landed.describe()
+    );
+}
+
+#[test]
+fn what_others_changed_on_the_branch_is_theirs() {
+    let repo = begun();
+    assert_eq!(step(&repo, RIGHT)["guard"], "pass");
+    repo.git(&["switch", "-q", "main"]);
+    repo.write("check.config.json", "{\"strict\": true, \"theirs\": 1}\n");
+    repo.commit_all("Set more");
+    repo.runner(&["land"]).success();
+    assert!(
+        repo.git(&["show", "main:check.config.json"])
+            .contains("theirs")
+    );
+}
+
+#[test]
+fn without_product_files_it_is_said() {
+    let repo = project(|repo| {
+        repo.config(|config| {
+            config.set("guard.product", json!([]));
+        });
+    });
+    repo.runner(&["start", "--no-guard-check"]).success();
+    assert_eq!(step(&repo, SWITCHED_OFF)["guard"], "pass");
+    let landed = repo.runner(&["land"]).success();
+    let words = "nobody can say which files are the product ([guard] product is empty)";
+    assert!(landed.stderr.contains(words), "{}", landed.describe());
+}
+
+#[test]
+fn a_branch_without_a_judge_is_said() {
+    let mut repo = bare();
+    repo.machine_toolchains();
+    repo.write("README.md", "# To come\n");
+    repo.commit_all("Begin");
+    repo.config(|config| {
+        config.set("guard.protected", json!(["ci.sh"]));
+    });
+    repo.init_run(GOAL, &["sh", "ci.sh"]);
+    repo.runner(&["start"]).success();
+    let told = step(
+        &repo,
+        "printf '#!/bin/sh\\ngrep -q right product.txt\\n' > ci.sh; echo right > product.txt",
+    );
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    let landed = repo.runner(&["land"]).success();
+    let words = "main has no tests and no settings of its own yet";
+    assert!(landed.stderr.contains(words), "{}", landed.describe());
+}
+
+#[test]
+fn a_package_that_becomes_another_is_undone_at_once() {
+    let package = "{\"name\": \"app\", \"devDependencies\": {\"jest\": \"^29\"}}\n";
+    let repo = project(|repo| {
+        repo.write("package.json", package);
+        repo.commit_all("Add packages");
+    });
+    repo.runner(&["start", "--no-guard-check"]).success();
+    for (script, words) in [
+        (
+            "sed -i 's/\\^29/file:.\\/tools\\/jest/' package.json",
+            "package.json (jest is file:./tools/jest now)",
+        ),
+        (
+            "mkdir -p tools/jest; echo '{\"name\": \"jest\"}' > tools/jest/package.json",
+            "tools/jest/package.json (jest is a part of the project now)",
+        ),
+        (
+            "rm package.json; echo '{}' > other.json; ln -s other.json package.json",
+            "package.json (a link)",
+        ),
+    ] {
+        let told = step(&repo, &format!("{RIGHT}; {script}"));
+        assert_eq!(told["class"], "agent_error", "{told:#}");
+        let iter = told["iter"].as_u64().unwrap();
+        let facts = &repo.meta(iter)["facts"]["protected_changed"];
+        assert_eq!(facts, &json!([words]), "{told:#}");
+        assert_eq!(repo.git(&["show", "HEAD:package.json"]), package.trim_end());
+        let tools = repo.git(&["ls-tree", "-r", "--name-only", "HEAD"]);
+        assert!(!tools.contains("tools/jest/package.json"), "{tools}");
+    }
+    // Adding one is honest work.
+    let told = step(
+        &repo,
+        &format!(
+            "{RIGHT}; sed -i 's/\"devDependencies\"/\"dependencies\": {{\"zod\": \"^3\"}}, \"devDependencies\"/' package.json"
+        ),
+    );
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    repo.runner(&["land"]).success();
+    assert!(repo.git(&["show", "main:package.json"]).contains("zod"));
+}

@@ -1,0 +1,257 @@
+//! The judge by inversion: the product of a result with the tests and settings of the base.
+//!
+//! Lists of files that redefine a guard are never complete. So the question is turned round: not
+//! what a session may have changed about its judge, but whether its product passes before the judge
+//! that was there.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use runner_core::config::{Config, OriginalTests};
+use runner_core::packages::{PackageFile, PackageFiles, ReplacedPackage, replaced_packages};
+use runner_core::paths::{GlobList, PYTHON_MODULES, is_state_path};
+use runner_core::product::{ProductFiles, USUAL_TESTS};
+use runner_core::text::escape_path;
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::git::{Git, TreeEntry, to_path};
+use crate::original_tests::TestFiles;
+
+/// Larger manifests and lock files are not read.
+const MAX_PACKAGE_FILE: usize = 32 << 20;
+
+/// What the base with only the product of a result is.
+pub(crate) enum Inversion {
+    /// The same as the result: the guard has judged it.
+    Same,
+    /// Nobody can say which files are the product.
+    NoProduct,
+    /// Another tree.
+    Differs(InvertedResult),
+}
+
+/// The product of a result, on its base.
+pub(crate) struct InvertedResult {
+    /// A commit with it; nothing leads to it.
+    pub(crate) commit: String,
+    /// What of the result is not in it, for people.
+    pub(crate) left_out: Vec<String>,
+    /// Packages that the result takes from elsewhere than the base.
+    pub(crate) replaced: Vec<String>,
+}
+
+/// Whether tests of the result may judge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TestsTaken {
+    /// Those that a person has released, and no other.
+    Released,
+    /// All of them.
+    All,
+}
+
+impl TestsTaken {
+    /// As the config says.
+    pub(crate) fn of(config: &Config) -> Self {
+        match config.guard.original_tests {
+            OriginalTests::Off => TestsTaken::All,
+            OriginalTests::Report | OriginalTests::Require => TestsTaken::Released,
+        }
+    }
+}
+
+/// Puts the product of a result on its base.
+pub(crate) fn invert(
+    git: &Git,
+    config: &Config,
+    base: &str,
+    result: &str,
+    tests: TestsTaken,
+) -> Result<Inversion> {
+    let judge = JudgeFiles::of(config, tests)?;
+    if judge.product.is_empty() {
+        return Ok(Inversion::NoProduct);
+    }
+    let mut changed = git.changed_between(base, result)?;
+    changed.retain(|path| !is_state_path(path.as_os_str().as_bytes()));
+    let (product, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        changed.into_iter().partition(|path| judge.is_taken(path));
+    if others.is_empty() {
+        return Ok(Inversion::Same);
+    }
+    let settings = PackageChoice::of(git, (base, result), &others)?;
+    let left_out: Vec<String> = others
+        .iter()
+        .filter(|path| !settings.is_whole(path))
+        .map(|path| settings.shown(path))
+        .collect();
+    if left_out.is_empty() && settings.replaced.is_empty() {
+        return Ok(Inversion::Same);
+    }
+    let taken: std::collections::BTreeSet<&PathBuf> = product.iter().collect();
+    let is_taken = |path: &Path| taken.contains(&path.to_path_buf());
+    let mut tree = git.overlay(base, result, &is_taken)?;
+    if !settings.files.is_empty() {
+        let files = settings.files.iter();
+        let files: Vec<(&str, Option<&[u8]>)> = files
+            .map(|(path, bytes)| (path.as_str(), Some(bytes.as_slice())))
+            .collect();
+        tree = git.tree_with_files(&tree, &files)?;
+    }
+    let message = "runner: the product, with the tests and settings of the base\n";
+    let (_, commit) = git.commit_tree(&tree, &[base], message)?;
+    Ok(Inversion::Differs(InvertedResult {
+        commit,
+        left_out,
+        replaced: settings
+            .replaced
+            .iter()
+            .map(ReplacedPackage::words)
+            .collect(),
+    }))
+}
+
+/// Which files judge, and which are judged.
+struct JudgeFiles {
+    product: ProductFiles,
+    protected: GlobList,
+    tests: TestFiles,
+    usual_tests: Option<GlobList>,
+    taken: TestsTaken,
+}
+
+impl JudgeFiles {
+    fn of(config: &Config, taken: TestsTaken) -> Result<Self> {
+        let guard = &config.guard;
+        let wrong = |key: &str, error: &dyn std::fmt::Display| {
+            Error::new(ErrorCode::Config, format!("[guard] {key}: {error}"))
+        };
+        let entries = guard.protected.iter();
+        let protected: Vec<&String> = entries
+            .filter(|entry| !entry.ends_with(PYTHON_MODULES))
+            .collect();
+        let usual = guard.tests.is_empty().then(|| GlobList::new(&USUAL_TESTS));
+        Ok(JudgeFiles {
+            product: ProductFiles::new(&guard.product).map_err(|it| wrong("product", &it))?,
+            protected: GlobList::new(&protected).map_err(|it| wrong("protected", &it))?,
+            tests: TestFiles::of(config)?,
+            usual_tests: usual.transpose().map_err(|it| wrong("tests", &it))?,
+            taken,
+        })
+    }
+
+    /// Whether a file of the result counts.
+    fn is_taken(&self, path: &Path) -> bool {
+        let bytes = path.as_os_str().as_bytes();
+        if self.protected.is_match(bytes) {
+            return false;
+        }
+        let is_usual = || {
+            self.usual_tests
+                .as_ref()
+                .is_some_and(|it| it.is_match(bytes))
+        };
+        if self.tests.is_test(path) || is_usual() {
+            return self.taken == TestsTaken::All || self.tests.is_released(path);
+        }
+        self.product.is_product(bytes)
+    }
+}
+
+/// Whether any of these files would judge a result: a test, a setting, something protected.
+pub(crate) fn any_judges(config: &Config, paths: &[&[u8]]) -> Result<bool> {
+    // What says nothing about how a project is built or checked.
+    const SILENT: [&str; 4] = [
+        ".gitignore",
+        ".gitattributes",
+        ".editorconfig",
+        ".gitmodules",
+    ];
+    let judge = JudgeFiles::of(config, TestsTaken::Released)?;
+    let mut judges = paths.iter().filter(|path| {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        !SILENT.iter().any(|silent| silent.as_bytes() == name)
+    });
+    Ok(judges.any(|path| !judge.is_taken(&to_path(path))))
+}
+
+/// What becomes of manifests and lock files: the base's, with added packages.
+#[derive(Default)]
+struct PackageChoice {
+    /// Those that are not the base's.
+    files: BTreeMap<String, Vec<u8>>,
+    /// Those that are just the result's.
+    whole: Vec<PathBuf>,
+    replaced: Vec<ReplacedPackage>,
+}
+
+impl PackageChoice {
+    fn of(git: &Git, (base, result): (&str, &str), changed: &[PathBuf]) -> Result<Self> {
+        let mut choice = PackageChoice::default();
+        let names = changed.iter().filter_map(|path| path.to_str());
+        let files: Vec<PackageFile<'_>> = names.filter_map(package_file).collect();
+        if files.is_empty() {
+            return Ok(choice);
+        }
+        let before = package_files(git, &git.files_of(base)?)?;
+        let now = package_files(git, &git.files_of(result)?)?;
+        choice.replaced = replaced_packages(&before, &now);
+        for file in files {
+            let path = file.path();
+            let (old, new) = (before.get(path), now.get(path));
+            let bytes = file.with_additions(old.map(Vec::as_slice), new.map(Vec::as_slice));
+            let Some(bytes) = bytes else {
+                continue;
+            };
+            if new == Some(&bytes) {
+                choice.whole.push(PathBuf::from(path));
+            }
+            if old != Some(&bytes) {
+                choice.files.insert(path.to_owned(), bytes);
+            }
+        }
+        Ok(choice)
+    }
+
+    /// Whether a file is as the result has it.
+    fn is_whole(&self, path: &Path) -> bool {
+        self.whole.iter().any(|it| it == path)
+    }
+
+    /// A path for people, with what of it was taken.
+    fn shown(&self, path: &Path) -> String {
+        let name = escape_path(path.as_os_str().as_bytes());
+        let is_merged = path.to_str().is_some_and(|it| self.files.contains_key(it));
+        if is_merged {
+            format!("{name} (but for added packages)")
+        } else {
+            name
+        }
+    }
+}
+
+/// A file that names packages of the project, and not one of an installed package.
+pub(crate) fn package_file(path: &str) -> Option<PackageFile<'_>> {
+    let is_installed = |part: &str| matches!(part, "node_modules" | "site-packages" | ".venv");
+    PackageFile::of(path).filter(|_| !path.split('/').any(is_installed))
+}
+
+/// All files of a commit that name packages.
+pub(crate) fn package_files(git: &Git, entries: &[TreeEntry]) -> Result<PackageFiles> {
+    let entries: Vec<(&str, &TreeEntry)> = entries
+        .iter()
+        .filter(|entry| entry.mode.starts_with("100"))
+        .filter_map(|entry| Some((entry.path.to_str()?, entry)))
+        .filter(|(path, _)| package_file(path).is_some())
+        .collect();
+    let oids: Vec<&str> = entries
+        .iter()
+        .map(|(_, entry)| entry.oid.as_str())
+        .collect();
+    let blobs = git.proven_blobs(&oids)?;
+    let named = entries.iter().zip(blobs);
+    Ok(named
+        .filter(|(_, bytes)| bytes.len() <= MAX_PACKAGE_FILE)
+        .map(|((path, _), bytes)| ((*path).to_owned(), bytes))
+        .collect())
+}
