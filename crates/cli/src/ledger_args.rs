@@ -93,6 +93,14 @@ pub(crate) enum TaskCommand {
         #[arg(long)]
         reason: String,
     },
+    /// Accept a result that passes only with tests or settings that it changed itself
+    Accept {
+        /// The task
+        id: String,
+        /// Why
+        #[arg(long)]
+        reason: String,
+    },
     /// Go on with a blocked task, or make a successor of one that has ended
     Retry(RetryArgs),
     /// Print the events of a task, oldest first

@@ -178,6 +178,22 @@ pub enum ReviewReply {
     },
 }
 
+/// What a merge comes to before the judge that the base had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InvertedCheck {
+    /// Only product files differ, or the guard passes with the tests and settings of the base, too.
+    Same,
+    /// It passes only with these files of the result; why not without them.
+    Changed {
+        /// What the result changed about its judge.
+        files: Vec<String>,
+        /// Why it does not pass before the base's.
+        why: String,
+    },
+    /// It could not be tried; why.
+    Unable(String),
+}
+
 /// What merging a result came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskMergeOutcome {
@@ -252,6 +268,16 @@ pub trait Workspaces: Send + Sync {
         task: Option<Task>,
         stop: StopSign,
     ) -> WorkspaceFuture<'_, Vec<CheckOutcome>>;
+
+    /// Runs the guard on a base with only the product files of a merge, and everything else as the base
+    /// has it.
+    fn check_inverted(
+        &self,
+        base: String,
+        merge: String,
+        task: Task,
+        stop: StopSign,
+    ) -> WorkspaceFuture<'_, InvertedCheck>;
 
     /// Asks a reviewer.
     fn review(&self, order: ReviewOrder, stop: StopSign) -> WorkspaceFuture<'_, ReviewReply>;

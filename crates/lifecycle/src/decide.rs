@@ -213,6 +213,7 @@ pub fn decide(
         }
         Request::Replan(packet) => manage::replan(draft, packet),
         Request::Cancel { reason } => manage::cancel(draft, reason),
+        Request::AcceptJudge { reason } => manage::accept_judge(draft, reason),
         Request::Pause { paused } => Ok(manage::pause(draft, *paused)),
         Request::Repair => repair::repair(draft),
         Request::Retry { .. } | Request::Reassert { .. } => Err(Refusal::new(

@@ -401,7 +401,7 @@ pub static TABLE: &[RecoveryRow] = &[
     },
     RecoveryRow {
         name: "parked",
-        reasons: &[BlockReason::InvalidTransition],
+        reasons: &[BlockReason::InvalidTransition, BlockReason::ChangedJudge],
         bound: RecoveryBound::Waits,
         applies: |_| true,
         action: |_| RecoveryAction::Park(None),

@@ -110,6 +110,11 @@ pub enum Request {
         /// Why.
         reason: String,
     },
+    /// A person takes a result that passes only with tests or settings that it changed itself.
+    AcceptJudge {
+        /// Why.
+        reason: String,
+    },
     /// Say again that it ended so.
     Reassert {
         /// How it ended.
@@ -319,6 +324,11 @@ pub enum JudgeEnding {
         reset_at: Option<Timestamp>,
         /// Which account.
         account: String,
+    },
+    /// The result passes only with tests or settings that it changed itself: a person decides.
+    ChangedJudge {
+        /// What it changed, for people.
+        reason: String,
     },
     /// It is not this task's turn, or not its fault: it keeps its place.
     StepBack {

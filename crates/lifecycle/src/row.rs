@@ -340,6 +340,8 @@ task_row! {
     rework_cause: Option<ReworkCause> = |_| None;
     /// The merge that is under way.
     intent: Option<Intent> = |_| None;
+    /// The run whose changes to its own judge a person has accepted.
+    accepted_judge: Option<String> = |_| None;
     /// The commit that work starts from, if it is not the base.
     start_from: Option<String> = |_| None;
     /// The chain of successors.
@@ -374,6 +376,15 @@ impl Task {
             TaskKind::Review => true,
             TaskKind::Research => false,
         }
+    }
+
+    /// Whether a result of the task waits for its merge, and what changes the same paths waits behind
+    /// it. One that waits for a person holds back nobody.
+    pub fn has_unmerged_result(&self) -> bool {
+        self.phase == TaskPhase::Judge
+            && !self.state.is_terminal()
+            && self.needs_merge()
+            && self.blocked_on() != Some(BlockReason::ChangedJudge)
     }
 
     /// Whether a judge must see it before it is done.

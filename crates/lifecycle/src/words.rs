@@ -185,6 +185,8 @@ words! {
         NeedsRework = "needs_rework",
         /// An issue that does not say which role it is for.
         IssueLinking = "issue_linking",
+        /// A person: the result passes only with tests or settings that it changed itself.
+        ChangedJudge = "changed_judge",
         /// The time of its next attempt.
         Cooldown = "cooldown",
         /// See [`RefusalCode::InvalidTransition`].
@@ -508,8 +510,8 @@ mod tests {
             .iter()
             .filter(|r| r.code().is_none())
             .count();
-        assert_eq!(without_code, 5);
-        assert_eq!(BlockReason::ALL.len(), RefusalCode::ALL.len() + 5);
+        assert_eq!(without_code, 6);
+        assert_eq!(BlockReason::ALL.len(), RefusalCode::ALL.len() + 6);
     }
 
     #[test]

@@ -14,8 +14,10 @@ use runner_core::paths::{GlobList, PYTHON_MODULES, is_state_path};
 use runner_core::product::{ProductFiles, USUAL_TESTS};
 use runner_core::text::escape_path;
 
+use crate::base_trial::guard_file;
+use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
-use crate::git::{Git, TreeEntry, to_path};
+use crate::git::{Git, TreeEntry};
 use crate::original_tests::TestFiles;
 
 /// Larger manifests and lock files are not read.
@@ -39,6 +41,14 @@ pub(crate) struct InvertedResult {
     pub(crate) left_out: Vec<String>,
     /// Packages that the result takes from elsewhere than the base.
     pub(crate) replaced: Vec<String>,
+}
+
+impl InvertedResult {
+    /// What is said of packages that come from elsewhere.
+    pub(crate) fn packages_words(&self) -> String {
+        let names = trial::some_of(&self.replaced);
+        format!("packages come from elsewhere now: {names}")
+    }
 }
 
 /// Whether tests of the result may judge it.
@@ -158,8 +168,9 @@ impl JudgeFiles {
     }
 }
 
-/// Whether any of these files would judge a result: a test, a setting, something protected.
-pub(crate) fn any_judges(config: &Config, paths: &[&[u8]]) -> Result<bool> {
+/// Whether a commit has anything that could judge: the file that defines the guard, or where none
+/// does, any test or setting.
+pub(crate) fn has_judge(git: &Git, config: &Config, commit: &str) -> Result<bool> {
     // What says nothing about how a project is built or checked.
     const SILENT: [&str; 4] = [
         ".gitignore",
@@ -167,12 +178,20 @@ pub(crate) fn any_judges(config: &Config, paths: &[&[u8]]) -> Result<bool> {
         ".editorconfig",
         ".gitmodules",
     ];
+    let files = git.files_of(commit)?;
+    let defining = guard_file::candidates(&config.guard.command);
+    if !defining.is_empty() {
+        let is_there = |name: &String| files.iter().any(|it| it.path == Path::new(name));
+        return Ok(defining.iter().any(is_there));
+    }
     let judge = JudgeFiles::of(config, TestsTaken::Released)?;
-    let mut judges = paths.iter().filter(|path| {
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        !SILENT.iter().any(|silent| silent.as_bytes() == name)
-    });
-    Ok(judges.any(|path| !judge.is_taken(&to_path(path))))
+    let judges = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        !is_state_path(path.as_os_str().as_bytes())
+            && !SILENT.iter().any(|silent| name == *silent)
+            && !judge.is_taken(path)
+    };
+    Ok(files.iter().any(|entry| judges(&entry.path)))
 }
 
 /// What becomes of manifests and lock files: the base's, with added packages.

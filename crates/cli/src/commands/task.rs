@@ -144,6 +144,11 @@ pub(crate) async fn dispatch(ledger: &Ledger, args: &TaskArgs, out: &mut OutputG
             )
             .await
         }
+        TaskCommand::Accept { id, reason } => {
+            let reason = reason.clone();
+            let request = Request::AcceptJudge { reason };
+            call(ledger, args, &task_id(id)?, None, request, out).await
+        }
         TaskCommand::Retry(retry) => retry::retry(ledger, args, retry, out).await,
         TaskCommand::Events { id } => show::events(ledger, &task_id(id)?, out).await,
         TaskCommand::Why { id } => show::why(ledger, &task_id(id)?, out).await,

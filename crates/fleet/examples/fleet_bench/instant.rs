@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use runner_fleet::rules::answers::GUARD;
 use runner_fleet::workspaces::{
-    BaseUpdate, CheckEnd, CheckOutcome, LeftoverRun, LoopUsage, PlanOrder, ReviewOrder,
-    ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
-    WorkspaceFuture, Workspaces,
+    BaseUpdate, CheckEnd, CheckOutcome, InvertedCheck, LeftoverRun, LoopUsage, PlanOrder,
+    ReviewOrder, ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult,
+    WorkspaceError, WorkspaceFuture, Workspaces,
 };
 use runner_lifecycle::packet::{ChangeAction, PacketExtra, ResourceChange};
 use runner_lifecycle::retry::LoopEnding;
@@ -108,6 +108,16 @@ impl Workspaces for InstantWorkspaces {
         _: StopSign,
     ) -> WorkspaceFuture<'_, Vec<CheckOutcome>> {
         now(vec![green()])
+    }
+
+    fn check_inverted(
+        &self,
+        _: String,
+        _: String,
+        _: Task,
+        _: StopSign,
+    ) -> WorkspaceFuture<'_, InvertedCheck> {
+        now(InvertedCheck::Same)
     }
 
     fn review(&self, _: ReviewOrder, _: StopSign) -> WorkspaceFuture<'_, ReviewReply> {

@@ -1,5 +1,6 @@
 //! Guard and commands, run on a commit.
 
+use runner::fleet_repo::InvertedVerdict;
 use runner::{BaseVerdict, SystemWallClock};
 use runner_core::config::Config;
 use runner_lifecycle::Task;
@@ -7,7 +8,8 @@ use runner_lifecycle::Task;
 use super::threads::ThreadCall;
 use super::{LocalWorkspaces, check_outcomes, error};
 use crate::rules::answers::{GUARD, planned_checks};
-use crate::workspaces::{CheckEnd, CheckOutcome, WorkspaceError};
+use crate::rules::goal::tests_may_change;
+use crate::workspaces::{CheckEnd, CheckOutcome, InvertedCheck, WorkspaceError};
 
 impl LocalWorkspaces {
     /// The guard of the base's config, then the task's commands, in one checkout.
@@ -32,6 +34,32 @@ impl LocalWorkspaces {
             let _ = repo.note_green(commit, &config, &SystemWallClock);
         }
         Ok(checks)
+    }
+
+    /// The guard on the base with only the product of a merge.
+    pub(super) fn check_inverted_at(
+        &self,
+        base: &str,
+        merge: &str,
+        task: &Task,
+        call: &ThreadCall,
+    ) -> Result<InvertedCheck, WorkspaceError> {
+        let repo = self.repo()?;
+        let config = repo.config().map_err(error)?;
+        let may_change = tests_may_change(task);
+        let verdict = self
+            .with_context(task.id.as_str(), &call.cancel, |context| {
+                repo.check_inverted((base, merge), may_change, &config, context)
+            })
+            .map_err(error)?;
+        Ok(match verdict {
+            InvertedVerdict::Same | InvertedVerdict::Green => InvertedCheck::Same,
+            InvertedVerdict::Red { left_out, why } => InvertedCheck::Changed {
+                files: left_out,
+                why,
+            },
+            InvertedVerdict::Unable(why) => InvertedCheck::Unable(why),
+        })
     }
 
     /// Tries setup and guard on a commit of the base, unless the answer is known.

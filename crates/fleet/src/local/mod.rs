@@ -24,8 +24,9 @@ use runner_lifecycle::row::Intent;
 use runner_lifecycle::{BasePosition, Task, TaskId};
 
 use crate::workspaces::{
-    BaseUpdate, CheckOutcome, LeftoverRun, PlanOrder, ReviewOrder, ReviewReply, StopSign,
-    TaskMergeOutcome, WorkOrder, WorkOutcome, WorkspaceError, WorkspaceFuture, Workspaces,
+    BaseUpdate, CheckOutcome, InvertedCheck, LeftoverRun, PlanOrder, ReviewOrder, ReviewReply,
+    StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkspaceError, WorkspaceFuture,
+    Workspaces,
 };
 use threads::{on_thread, supervised};
 
@@ -213,6 +214,19 @@ impl Workspaces for LocalWorkspaces {
         let workspaces = self.clone();
         Box::pin(supervised(stop, None, move |call| {
             workspaces.check_at(&commit, task.as_ref(), call)
+        }))
+    }
+
+    fn check_inverted(
+        &self,
+        base: String,
+        merge: String,
+        task: Task,
+        stop: StopSign,
+    ) -> WorkspaceFuture<'_, InvertedCheck> {
+        let workspaces = self.clone();
+        Box::pin(supervised(stop, None, move |call| {
+            workspaces.check_inverted_at(&base, &merge, &task, call)
         }))
     }
 

@@ -7,14 +7,14 @@ use runner_ledger::LedgerError;
 use runner_lifecycle::packet::ResultPacket;
 use runner_lifecycle::request::JudgeEnding;
 use runner_lifecycle::row::{Intent, ReviewRemark};
-use runner_lifecycle::{BasePosition, RefusalCode, ReworkCause};
+use runner_lifecycle::{BasePosition, RefusalCode, ReworkCause, TaskKind};
 
 use super::judge::{JudgeCase, JudgeError, JudgeMemory, JudgeRole};
 use super::red_base::make_base_fix;
 use super::{RoleRule, insist};
 use crate::ledger_port::LedgerResult;
 use crate::rules::answers::merge_packet;
-use crate::rules::judge::{conflict, not_green};
+use crate::rules::judge::{changed_judge, conflict, not_green};
 use crate::workspaces::{CheckEnd, CheckOutcome, StopSign, TaskMergeOutcome};
 
 /// How often a base that should have moved is asked to.
@@ -140,6 +140,13 @@ impl JudgeRole {
                 None => Round::Ends(unable(&format!("the guard cannot run on the base {base}"))),
             });
         }
+        if let Some(ending) = self.inverted(&base, &merge_commit, case, sign).await? {
+            return Ok(if sign.is_raised() {
+                Round::Again
+            } else {
+                Round::Ends(ending)
+            });
+        }
         let packet = match self.packet(case, &result, &checks).await? {
             Ok(packet) => packet,
             Err(why) => return Ok(Round::Ends(unable(&why))),
@@ -232,6 +239,30 @@ impl JudgeRole {
             return Ok(check().await?);
         }
         Ok(checks)
+    }
+
+    /// The guard before the judge that the base had, unless a person has accepted the changes. What people
+    /// wrote themselves may change what it likes.
+    async fn inverted(
+        &self,
+        base: &str,
+        merge_commit: &str,
+        case: &JudgeCase,
+        sign: &StopSign,
+    ) -> Result<Option<JudgeEnding>, JudgeError> {
+        let context = &self.context;
+        let is_accepted = case.task.accepted_judge.as_ref() == Some(&case.run.id);
+        let is_of_people = case.task.kind == TaskKind::Review;
+        if is_accepted || is_of_people || !context.keeps(RoleRule::Inversion) {
+            return Ok(None);
+        }
+        let verdict = context.workspaces.check_inverted(
+            base.to_owned(),
+            merge_commit.to_owned(),
+            case.task.clone(),
+            sign.clone(),
+        );
+        Ok(changed_judge(&verdict.await?))
     }
 
     /// The answers, made on the merge commit itself.

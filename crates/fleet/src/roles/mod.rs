@@ -126,6 +126,8 @@ pub(crate) enum RoleRule {
     Fencing,
     /// The guard runs on the merge commit.
     GuardOnMerge,
+    /// A result is judged by what the base had, too.
+    Inversion,
     /// A dead dependency is said.
     DeadDependency,
     /// The cycle manager looks at what needs rework.

@@ -13,7 +13,7 @@ use super::answers::{command_answers, done_packet, pass, recorded_answers};
 use super::classify::words_of;
 use super::policy::PolicyFinding;
 use super::verdict::{ReviewDecision, ReviewVerdict};
-use crate::workspaces::{CheckEnd, CheckOutcome, ReviewReply};
+use crate::workspaces::{CheckEnd, CheckOutcome, InvertedCheck, ReviewReply};
 
 /// The longest reason, in characters.
 const REASON_CHARS: usize = 600;
@@ -176,6 +176,23 @@ pub fn not_green(checks: &[CheckOutcome]) -> Option<JudgeEnding> {
         .collect();
     let reason = joined(&remarks);
     (!remarks.is_empty()).then(|| reject(ReworkCause::Verdict, remarks, &reason))
+}
+
+/// What a verdict before the base's own judge comes to; none: nothing is against it.
+pub fn changed_judge(verdict: &InvertedCheck) -> Option<JudgeEnding> {
+    match verdict {
+        InvertedCheck::Same => None,
+        InvertedCheck::Unable(why) => Some(unable(why)),
+        InvertedCheck::Changed { files, why } => {
+            let reason = format!(
+                "it passes only with tests or settings that it changed itself ({why}): {}",
+                files.join(", ")
+            );
+            Some(JudgeEnding::ChangedJudge {
+                reason: cut_chars(&reason, REASON_CHARS).into_owned(),
+            })
+        }
+    }
 }
 
 /// The ending for a result that does not merge with the base.

@@ -9,8 +9,8 @@ use runner_lifecycle::event::TaskEvent;
 use runner_lifecycle::request::{Dependency, DependencyChain};
 use runner_lifecycle::run::TaskRun;
 use runner_lifecycle::{
-    BlockReason, Facts, JudgeVerdict, Policy, Task, TaskId, TaskRunStatus, TaskState, Timestamp,
-    recovery,
+    BlockReason, Facts, JudgeVerdict, Policy, Task, TaskId, TaskKind, TaskRunStatus, TaskState,
+    Timestamp, recovery,
 };
 
 use super::shared::SimShared;
@@ -99,6 +99,7 @@ impl SimLedger {
                 .map(|lease| format!("a lease is left: {lease}")),
         );
         self.merges(shared, &mut faults);
+        self.own_judges(shared, &mut faults);
         self.thrown_away(&mut faults);
         self.issues(shared, &mut faults);
         self.pulls(shared, &mut faults);
@@ -164,6 +165,25 @@ impl SimLedger {
     fn succeeded(&self, task: &TaskId, run_id: &str, commit: &str) -> bool {
         let mut runs = self.runs.get(task).into_iter().flatten();
         runs.any(|run| run.id == run_id && run.result.as_deref() == Some(commit))
+    }
+
+    /// Nothing that changed its own judge is in the base without a person.
+    fn own_judges(&self, shared: &SimShared, faults: &mut Vec<String>) {
+        let merged = |task: &&Task| {
+            let behaviour = shared.script.behaviours.get(&task.lineage.root);
+            let own_judge = behaviour.is_some_and(|behaviour| behaviour.own_judge);
+            let is_fix = task.fixes_base() || task.kind == TaskKind::Review;
+            own_judge && !is_fix && task.state == TaskState::Done && task.needs_merge()
+        };
+        for task in self.tasks.iter().filter(merged) {
+            let run = self.runs.get(&task.id).and_then(|runs| runs.last());
+            if task.accepted_judge.as_ref() != run.map(|run| &run.id) {
+                faults.push(format!(
+                    "{} changed its own judge, is merged, and nobody accepted that",
+                    task.id
+                ));
+            }
+        }
     }
 
     /// Every event, by task.

@@ -381,6 +381,13 @@ impl Simulation {
                             // It may have ended, or be in the middle of its merge.
                             drop(runtime.block_on(ledger.call(&call)));
                         }
+                        PersonAction::Accept(id) => {
+                            let reason = "read and right".to_owned();
+                            let accept = Request::AcceptJudge { reason };
+                            // It may not wait for that, or not yet.
+                            let call = LedgerCall::new(id, "person", accept);
+                            drop(runtime.block_on(ledger.call(&call)));
+                        }
                         PersonAction::Pause(paused) => {
                             drop(runtime.block_on(ledger.set_paused(paused)));
                         }

@@ -14,6 +14,9 @@ use crate::roles::LOOK_EVERY_SECS;
 /// The file that says whether the base is healthy.
 pub(super) const HEALTH: &str = "health";
 
+/// What a result says that changed its own judge.
+pub(super) const OWN_JUDGE: &str = "own-judge";
+
 /// What sessions make of the tasks of one lineage, attempt by attempt.
 #[derive(Clone, Debug, Default)]
 pub struct SimBehaviour {
@@ -33,6 +36,8 @@ pub struct SimBehaviour {
     pub clash: Option<char>,
     /// So often the reviewer rejects first.
     pub rejections: u32,
+    /// Results pass only with what they changed about their own judge.
+    pub own_judge: bool,
 }
 
 /// How often things go wrong by chance: once in so many times; 0 is never.
@@ -66,6 +71,8 @@ pub enum PersonAction {
     },
     /// Calls a task off.
     Cancel(TaskId),
+    /// Accepts a result that changed its own judge, if the task waits for that.
+    Accept(TaskId),
     /// Lets nothing new start, or lets it start again.
     Pause(bool),
     /// Says that the ledger contradicts itself about a task.
@@ -242,6 +249,16 @@ impl SimScript {
             let at = usize::try_from(chance.below(count)).unwrap_or(0);
             self.actions
                 .push((chance.below(600), PersonAction::Distrust(id(at))));
+        }
+        if chance.one_in(4) {
+            let count = u64::try_from(self.tasks.len()).unwrap_or(1);
+            let at = usize::try_from(chance.below(count)).unwrap_or(0);
+            let behaviour = self.behaviours.entry(id(at)).or_default();
+            behaviour.own_judge = true;
+            for _ in 0..chance.below(4) {
+                let when = chance.between(100, 3000);
+                self.actions.push((when, PersonAction::Accept(id(at))));
+            }
         }
         if chance.one_in(3) {
             for _ in 0..chance.between(1, 3) {

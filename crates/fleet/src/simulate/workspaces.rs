@@ -11,13 +11,13 @@ use runner_lifecycle::{BasePosition, Task, Timestamp};
 use serde_json::json;
 
 use super::git::{SimCommit, SimMergeOutcome};
-use super::script::HEALTH;
+use super::script::{HEALTH, OWN_JUDGE};
 use super::shared::{SimFlaw, SimSession, SimShared};
 use super::world::{START, SimClock, SimWorld, reach};
 use crate::workspaces::{
-    BaseUpdate, CheckEnd, CheckOutcome, LeftoverRun, LoopUsage, PlanOrder, ReviewOrder,
-    ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult, WorkspaceError,
-    WorkspaceFuture, Workspaces,
+    BaseUpdate, CheckEnd, CheckOutcome, InvertedCheck, LeftoverRun, LoopUsage, PlanOrder,
+    ReviewOrder, ReviewReply, StopSign, TaskMergeOutcome, WorkOrder, WorkOutcome, WorkResult,
+    WorkspaceError, WorkspaceFuture, Workspaces,
 };
 
 /// The account of every session.
@@ -139,7 +139,8 @@ impl SimWorkspaces {
         if attempt > behaviour.empty {
             let clash = behaviour.clash.filter(|_| attempt == 1);
             let tag = clash.map_or(String::new(), |letter| format!(" clash-{letter}"));
-            let content = format!("{} {}{tag}", order.run_id, order.token);
+            let own = if behaviour.own_judge { OWN_JUDGE } else { "" };
+            let content = format!("{} {}{tag}{own}", order.run_id, order.token);
             if task.fixes_base() {
                 tree.insert(HEALTH.to_owned(), format!("good by {}", order.run_id));
             } else {
@@ -314,6 +315,39 @@ impl Workspaces for SimWorkspaces {
                 CheckEnd::Red
             };
             Ok(vec![checked(end)])
+        })
+    }
+
+    fn check_inverted(
+        &self,
+        base: String,
+        merge: String,
+        _task: Task,
+        mut stop: StopSign,
+    ) -> WorkspaceFuture<'_, InvertedCheck> {
+        Box::pin(async move {
+            self.point("check_inverted", false).await;
+            self.error()?;
+            let odds = self.odds();
+            let secs = self.world.draw(|chance| chance.between(1, 60));
+            let stopped = self.take(secs, &mut stop).await;
+            if stopped || self.world.draw(|chance| chance.one_in(odds.unable)) {
+                return Ok(InvertedCheck::Unable("the guard does not start".to_owned()));
+            }
+            let files: Vec<String> = {
+                let shared = self.shared();
+                let (before, after) = (shared.repo.tree(&base), shared.repo.tree(&merge));
+                let changed = after.iter().filter(|(path, content)| {
+                    content.contains(OWN_JUDGE) && before.get(*path) != Some(*content)
+                });
+                changed.map(|(path, _)| path.clone()).collect()
+            };
+            self.point("check_inverted", true).await;
+            if files.is_empty() {
+                return Ok(InvertedCheck::Same);
+            }
+            let why = "the guard gave exit 1".to_owned();
+            Ok(InvertedCheck::Changed { files, why })
         })
     }
 

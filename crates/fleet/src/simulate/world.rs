@@ -208,7 +208,8 @@ fn rarity(call: &str) -> u64 {
     match call {
         "intent" | "move_base" | "settle" | "create" | "create_all" | "set_red_base" => 6,
         "finish" | "judge" | "claim" | "recover" | "merge" | "bury" => 12,
-        "work" | "check" | "review" | "keep" | "record_spending" | "register" => 40,
+        "work" | "check" | "check_inverted" | "review" | "keep" | "record_spending"
+        | "register" => 40,
         _ => 250,
     }
 }

@@ -168,8 +168,8 @@ impl StoreChange {
         self.expected = decision.expected_version.map(int);
         self.numbers = Some(columns.numbers(task));
         self.texts = Some(columns.texts(task));
-        let is = records::is_unmerged(task);
-        let was = before.is_some_and(|loaded| records::is_unmerged(&loaded.task));
+        let is = task.has_unmerged_result();
+        let was = before.is_some_and(|loaded| loaded.task.has_unmerged_result());
         if is && !was {
             self.result = Some(ResultWrite::Put);
             self.result_scope = Some(texts(&task.lock_scope));

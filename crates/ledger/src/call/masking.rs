@@ -37,7 +37,9 @@ pub(crate) fn masked(ledger_call: &LedgerCall) -> LedgerCall {
             mask(reason);
             waits_for.iter_mut().for_each(mask);
         }
-        Request::Cancel { reason } | Request::Reassert { reason, .. } => mask(reason),
+        Request::Cancel { reason }
+        | Request::AcceptJudge { reason }
+        | Request::Reassert { reason, .. } => mask(reason),
         _ => {}
     }
     ledger_call
@@ -88,7 +90,9 @@ fn mask_judge(ending: &mut JudgeEnding) {
                 mask(&mut remark.text);
             }
         }
-        JudgeEnding::Unable { reason } | JudgeEnding::StepBack { reason } => mask(reason),
+        JudgeEnding::Unable { reason }
+        | JudgeEnding::ChangedJudge { reason }
+        | JudgeEnding::StepBack { reason } => mask(reason),
         JudgeEnding::Quota { account, .. } => mask(account),
     }
 }

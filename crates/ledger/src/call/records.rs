@@ -126,11 +126,6 @@ pub(crate) fn awaits(task: &Task, run: Option<&TaskRun>) -> Option<LeasePurpose>
     }
 }
 
-/// Whether a result of the task waits for its merge.
-pub(crate) fn is_unmerged(task: &Task) -> bool {
-    task.phase == TaskPhase::Judge && !task.state.is_terminal() && task.needs_merge()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

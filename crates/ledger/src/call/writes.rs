@@ -319,7 +319,7 @@ pub(crate) async fn insert_row(
         let sql = "INSERT INTO dependencies (task_id, dependency, met) VALUES ($1, $2, $3)";
         later(tx, sql, &args).await?;
     }
-    if records::is_unmerged(task) {
+    if task.has_unmerged_result() {
         put_result(tx, task).await?;
     }
     Ok(())
@@ -445,8 +445,8 @@ async fn mark_result(
     let Some(loaded) = before else {
         return Ok(None);
     };
-    let was = records::is_unmerged(&loaded.task);
-    let is = records::is_unmerged(task);
+    let was = loaded.task.has_unmerged_result();
+    let is = task.has_unmerged_result();
     if is && !was {
         put_result(tx, task).await?;
     } else if was && !is {

@@ -58,6 +58,11 @@ pub(super) fn end(draft: Draft<'_>, ending: &JudgeEnding) -> Result<Decision, Re
                 row.counters.quota_waits += 1;
             })?;
         }
+        JudgeEnding::ChangedJudge { reason } => {
+            in_progress(&draft, |purpose| purpose == LeasePurpose::Merge)?;
+            let block = Block::on(BlockReason::ChangedJudge, reason);
+            draft.block(&block, "judge_changed", |_| ())?;
+        }
         JudgeEnding::StepBack { reason } => step_back(&mut draft, reason)?,
     }
     Ok(draft.moved())

@@ -321,6 +321,31 @@ pub(super) fn cancel(mut draft: Draft<'_>, reason: &str) -> Result<Decision, Ref
     Ok(draft.moved())
 }
 
+/// A person has read what a result changed about its own judge: it goes back to the merge queue.
+pub(super) fn accept_judge(mut draft: Draft<'_>, reason: &str) -> Result<Decision, Refusal> {
+    let run = draft.facts.run.as_ref().filter(|run| run.is_approved());
+    let run = run.map(|run| run.id.clone());
+    let waits = draft.row.blocked_on() == Some(BlockReason::ChangedJudge);
+    let Some(run) = run.filter(|_| waits) else {
+        return Err(Refusal::new(
+            RefusalCode::InvalidTransition,
+            format!(
+                "task {} does not wait for anybody to accept a changed judge",
+                draft.row.id
+            ),
+        ));
+    };
+    let block = Block::on(
+        BlockReason::AwaitingJudge,
+        "its changed judge was accepted, waits for its merge",
+    );
+    let details = Map::from_iter([("why".to_owned(), json!(reason))]);
+    draft.block_with(&block, "judge_accepted", details, |row| {
+        row.accepted_judge = Some(run);
+    })?;
+    Ok(draft.moved())
+}
+
 pub(super) fn pause(mut draft: Draft<'_>, paused: bool) -> Decision {
     if draft.row.paused == paused {
         return draft.replay(Answer::Unchanged);

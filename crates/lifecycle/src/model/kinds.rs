@@ -32,6 +32,7 @@ kinds! {
     Request::Judge { ending: JudgeEnding::Unable { .. }, .. } => "judge: unable",
     Request::Judge { ending: JudgeEnding::Quota { .. }, .. } => "judge: quota",
     Request::Judge { ending: JudgeEnding::StepBack { .. }, .. } => "judge: step back",
+    Request::Judge { ending: JudgeEnding::ChangedJudge { .. }, .. } => "judge: changed judge",
     Request::RecordIntent { .. } => "record intent",
     Request::SettleIntent { .. } => "settle intent",
     Request::Block { .. } => "block",
@@ -43,6 +44,7 @@ kinds! {
     Request::Replan(_) => "replan",
     Request::Retry { .. } => "retry",
     Request::Cancel { .. } => "cancel",
+    Request::AcceptJudge { .. } => "accept judge",
     Request::Reassert { .. } => "reassert",
     Request::Pause { .. } => "pause",
 }

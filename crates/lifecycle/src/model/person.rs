@@ -16,6 +16,8 @@ pub(super) enum Wish {
     Pause,
     Replan,
     Retry,
+    /// Take a result that changed its own judge.
+    AcceptJudge,
     /// Say again how it ended.
     Reassert,
     /// A new task that needs the first one.
@@ -76,6 +78,9 @@ impl Fleet {
             }),
             Wish::Retry => Request::Retry {
                 successor: roles::fresh_id(world, task),
+            },
+            Wish::AcceptJudge => Request::AcceptJudge {
+                reason: "read and right".to_owned(),
             },
             Wish::Reassert => Request::Reassert {
                 state: task.state,

@@ -122,13 +122,15 @@ impl Fleet {
             }
             LeasePurpose::Merge if world.detours_left > 0 => {
                 merge(world, who, work, offers);
-                let ending = step_back();
-                offers.push(message(
-                    who,
-                    work.slot,
-                    None,
-                    Request::Judge { token, ending },
-                ));
+                let changed = JudgeEnding::ChangedJudge {
+                    reason: "it wrote its own tests".to_owned(),
+                };
+                // Whoever has intended a merge has judged before.
+                let changed = task.intent.is_none().then_some(changed);
+                for ending in [Some(step_back()), changed].into_iter().flatten() {
+                    let request = Request::Judge { token, ending };
+                    offers.push(message(who, work.slot, None, request));
+                }
             }
             LeasePurpose::Merge => merge(world, who, work, offers),
         }
@@ -338,7 +340,9 @@ pub(super) fn is_detour(request: &Request) -> bool {
         ),
         Request::Judge { ending, .. } => matches!(
             ending,
-            JudgeEnding::Quota { .. } | JudgeEnding::StepBack { .. }
+            JudgeEnding::Quota { .. }
+                | JudgeEnding::StepBack { .. }
+                | JudgeEnding::ChangedJudge { .. }
         ),
         _ => false,
     }

@@ -103,6 +103,16 @@ fn detours() -> Fleet {
     }
 }
 
+/// A result that changed its own judge, and a person who takes it.
+fn changed_judge() -> Fleet {
+    Fleet {
+        policy: without_successors(),
+        detours: 2,
+        wishes: vec![Wish::AcceptJudge, Wish::Cancel],
+        ..a_couple()
+    }
+}
+
 /// An orchestrator that says what is in the way.
 fn blocks() -> Fleet {
     Fleet {
@@ -138,7 +148,7 @@ fn a_damaged_result() -> Fleet {
     }
 }
 
-fn spaces() -> [(&'static str, Fleet); 9] {
+fn spaces() -> [(&'static str, Fleet); 10] {
     [
         ("slow workers", slow_workers()),
         ("slow judges", slow_judges()),
@@ -146,6 +156,7 @@ fn spaces() -> [(&'static str, Fleet); 9] {
         ("retry", retry()),
         ("creation", creation()),
         ("detours", detours()),
+        ("changed judge", changed_judge()),
         ("blocks", blocks()),
         ("a damaged store", a_damaged_store()),
         ("a damaged result", a_damaged_result()),

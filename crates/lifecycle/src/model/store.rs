@@ -385,8 +385,7 @@ pub(super) fn locks(world: &World) -> Vec<ScopeLock> {
 }
 
 fn unmerged(world: &World) -> Vec<UnmergedResult> {
-    let waits =
-        |slot: &&Slot| slot.task.phase == TaskPhase::Judge && !slot.task.state.is_terminal();
+    let waits = |slot: &&Slot| slot.task.has_unmerged_result();
     let result = |slot: &Slot| UnmergedResult {
         task_id: slot.task.id.clone(),
         lineage: slot.task.lineage.root.clone(),
@@ -400,6 +399,7 @@ pub(super) fn is_merge_head(world: &World, at: usize) -> bool {
     let queued = |slot: &Slot| {
         !slot.task.state.is_terminal()
             && slot.task.phase == TaskPhase::Judge
+            && slot.task.blocked_on() != Some(BlockReason::ChangedJudge)
             && (!slot.task.paused || slot.task.intent.is_some())
             && slot.run.as_ref().is_some_and(TaskRun::is_approved)
     };

@@ -8,6 +8,7 @@
 
 mod ask;
 mod base;
+mod inverted;
 mod results;
 mod run;
 mod sweep;
@@ -33,6 +34,7 @@ use crate::state::runs::full_name;
 pub use crate::checkout::check::{CommandEnd, CommandRun};
 pub use ask::{SessionAnswer, SessionQuestion};
 pub use base::{BaseAt, BranchUpdate};
+pub use inverted::InvertedVerdict;
 pub use results::{ResultChange, ResultChangeKind, ResultMerge, ResultMergeOutcome};
 pub use run::{TaskRunOrder, TaskRunReport, TaskRunUsage};
 pub use sweep::TaskRunName;

@@ -1,16 +1,12 @@
 //! Whether a result also passes with the tests and settings of the branch that it lands on.
 
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use runner_core::paths::is_state_path;
 use runner_core::text::cut_front;
 
 use super::{ChangedJudge, LandOptions, Lander, SHOWN_BYTES, note, work_tree};
 use crate::base_trial::evidence::BaseEvidence;
-use crate::base_trial::guard_file;
-use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
 use crate::inversion::{self, Inversion, InvertedResult, TestsTaken};
 use crate::original_tests;
@@ -59,7 +55,7 @@ impl Lander<'_> {
             }
             Inversion::Differs(inverted) => inverted,
         };
-        if !self.has_judge()? {
+        if !inversion::has_judge(self.git, config, &self.target.tip)? {
             note(
                 context,
                 &format!(
@@ -82,10 +78,7 @@ impl Lander<'_> {
                 return Ok(None);
             }
             (Some(why), true) => why.clone(),
-            (_, false) => format!(
-                "packages come from elsewhere now: {}",
-                trial::some_of(&inverted.replaced)
-            ),
+            (_, false) => inverted.packages_words(),
         };
         if options.changed_judge == ChangedJudge::Accept {
             note(
@@ -118,27 +111,6 @@ impl Lander<'_> {
             failure: original_tests::failure(&trial, base.as_ref(), has_released),
             log,
         })
-    }
-
-    /// Whether there is anything on the branch that could judge: the file that defines the guard, and
-    /// any test or setting.
-    fn has_judge(&self) -> Result<bool> {
-        let tip = &self.target.tip;
-        let files = self.git.files_of(tip)?;
-        let paths: Vec<&[u8]> = files
-            .iter()
-            .map(|entry| entry.path.as_os_str().as_bytes())
-            .filter(|path| !is_state_path(*path))
-            .collect();
-        let defining = guard_file::candidates(&self.work.config.guard.command);
-        let is_there = |name: &String| paths.contains(&name.as_bytes());
-        if !defining.is_empty() && !defining.iter().any(is_there) {
-            return Ok(false);
-        }
-        if !defining.is_empty() {
-            return Ok(true);
-        }
-        inversion::any_judges(&self.work.config, &paths)
     }
 
     fn changed_judge(

@@ -68,6 +68,21 @@ pub(crate) struct CancelBody {
     actor: Option<String>,
 }
 
+/// That a result is right although it changed its own judge.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"reason": "the old test described a mistake"}))]
+pub(crate) struct AcceptBody {
+    /// Why.
+    #[schema(min_length = 1, max_length = 2000)]
+    reason: String,
+    /// The version that was read; another one refuses the request.
+    expected_version: Option<u64>,
+    /// Who asks; `http` if not said.
+    #[schema(pattern = "^[!-~]{1,64}$")]
+    actor: Option<String>,
+}
+
 /// That a task shall be done after all.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -272,6 +287,32 @@ pub(crate) async fn cancel(
         expected_version: body.expected_version,
     };
     let outcome = asking.of(&fleet, Request::Cancel { reason }).await?;
+    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
+}
+
+/// Accepts a result that passes only with tests or settings that it changed itself
+#[utoipa::path(post, path = "/tasks/{id}/accept", tag = "tasks", request_body = AcceptBody,
+    params(("id" = String, Path, pattern = "^[A-Za-z0-9._-]{1,64}$", description = "the task"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,128}$",
+        description = "a name for this request: a repeat gets the same answer")),
+    responses((status = 200, description = "where it stands now", body = ChangeView)))]
+pub(crate) async fn accept(
+    State(fleet): State<FleetState>,
+    TaskPath(id): TaskPath,
+    headers: HeaderMap,
+    _: KnownQuery<NoQuery>,
+    JsonBody(body): JsonBody<AcceptBody>,
+) -> FleetResult<Response> {
+    known(&fleet, &id).await?;
+    let reason = reason(body.reason)?;
+    let asking = Asking {
+        id,
+        name: request_name(&headers)?,
+        actor: body.actor,
+        expected_version: body.expected_version,
+    };
+    let request = Request::AcceptJudge { reason };
+    let outcome = asking.of(&fleet, request).await?;
     Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
 }
 

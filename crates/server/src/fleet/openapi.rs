@@ -31,6 +31,7 @@ pub(crate) fn router(state: &FleetState) -> Router<FleetState> {
         .routes(routes!(tasks::events))
         .routes(routes!(changes::transition))
         .routes(routes!(changes::cancel))
+        .routes(routes!(changes::accept))
         .routes(routes!(changes::retry))
         .routes(routes!(changes::pause))
         .routes(routes!(lists::runs))

@@ -15,6 +15,7 @@ fn words(ending: &JudgeEnding) -> String {
         }
         JudgeEnding::Unable { .. } => "unable".to_owned(),
         JudgeEnding::Quota { account, .. } => format!("quota {account}"),
+        JudgeEnding::ChangedJudge { reason } => format!("changed judge: {reason}"),
         JudgeEnding::StepBack { .. } => "step back".to_owned(),
     }
 }
@@ -205,4 +206,20 @@ fn a_review_criterion_without_reviewer_is_not_passed() {
 fn conflicts_name_their_paths() {
     let end = conflict(&["a".to_owned(), "b".to_owned()]);
     assert_eq!(words(&end), "reject conflict conflict:a conflict:b");
+}
+
+#[test]
+fn a_changed_judge_is_named_with_what_changed() {
+    assert!(changed_judge(&InvertedCheck::Same).is_none());
+    let unable = changed_judge(&InvertedCheck::Unable("no git".to_owned()));
+    assert_eq!(words(&unable.unwrap()), "unable");
+    let changed = changed_judge(&InvertedCheck::Changed {
+        files: vec!["tests/a.py".to_owned(), "x.config.js".to_owned()],
+        why: "the guard gave exit 1".to_owned(),
+    });
+    assert_eq!(
+        words(&changed.unwrap()),
+        "changed judge: it passes only with tests or settings that it changed itself (the guard gave exit 1): \
+         tests/a.py, x.config.js"
+    );
 }

@@ -77,6 +77,16 @@ fn a_guard_on_something_else_than_what_is_merged() {
 }
 
 #[test]
+fn results_that_are_judged_by_themselves() {
+    let script = one_task(SimBehaviour {
+        own_judge: true,
+        ..SimBehaviour::default()
+    });
+    let options = without(RoleRule::Inversion, calm(script));
+    is_found(&options, "changed its own judge, is merged");
+}
+
+#[test]
 fn dead_dependencies_that_nobody_notices() {
     let mut script = one_task(SimBehaviour {
         no_change: 100,

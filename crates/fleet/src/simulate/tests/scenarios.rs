@@ -4,7 +4,7 @@ use runner_lifecycle::lock::Resource;
 use runner_lifecycle::request::NewTask;
 use runner_lifecycle::retry::LoopEnding;
 
-use super::super::script::{HEALTH, SimBehaviour, SimOdds, id};
+use super::super::script::{HEALTH, PersonAction, SimBehaviour, SimOdds, id};
 use super::*;
 
 pub(super) fn task(at: usize) -> NewTask {
@@ -52,6 +52,28 @@ pub(super) fn ends(script: SimScript, expected: &[&str]) -> SimReport {
 pub(super) fn happened(report: &SimReport, event: &str) -> usize {
     let events = report.history.iter();
     events.filter(|one| one.as_str() == event).count()
+}
+
+#[test]
+fn a_result_that_changed_its_own_judge_waits_for_a_person() {
+    let own_judge = SimBehaviour {
+        own_judge: true,
+        ..SimBehaviour::default()
+    };
+    ends(
+        one_task(own_judge.clone()),
+        &["t0 blocked changed_judge: task 0"],
+    );
+    let mut script = one_task(own_judge);
+    script.actions.push((3000, PersonAction::Accept(id(0))));
+    let report = ends(script, &["t0 done -: task 0"]);
+    assert_eq!(
+        happened(&report, "t0 judge_accepted"),
+        2,
+        "{:?}",
+        report.history
+    );
+    assert_eq!(report.model_calls, 1, "the same result");
 }
 
 #[test]

@@ -118,6 +118,52 @@ fn an_inconsistent_ledger_keeps_a_task_from_being_done() {
 }
 
 #[test]
+fn a_result_that_changed_its_own_judge_waits_for_a_person() {
+    let accept = || Request::AcceptJudge {
+        reason: "read and right".to_owned(),
+    };
+    let changed = |token| Request::Judge {
+        token,
+        ending: JudgeEnding::ChangedJudge {
+            reason: "tests/a.py".to_owned(),
+        },
+    };
+    let mut store = OneTaskStore::new();
+    store.work();
+    let token = store.claim("j", LeasePurpose::Judge);
+    let early = store.refused("j", changed(token));
+    assert_eq!(early, RefusalCode::InvalidTransition, "only at its merge");
+
+    let mut store = OneTaskStore::new();
+    store.approve();
+    assert_eq!(
+        store.refused("person", accept()),
+        RefusalCode::InvalidTransition
+    );
+    let token = store.claim("j", LeasePurpose::Merge);
+    store.ask("j", changed(token));
+    assert_eq!(store.stands(), "blocked(changed_judge)");
+    assert!(
+        store.locks.is_empty() && store.recover().is_empty(),
+        "parked"
+    );
+    let merge = claim("j", LeasePurpose::Merge, "k");
+    assert_eq!(store.refused("j", merge), RefusalCode::InvalidTransition);
+    let accepted = store.ask("person", accept());
+    let last = accepted.events.last().unwrap();
+    assert_eq!(
+        (last.reason.as_str(), last.actor.as_str()),
+        ("judge_accepted", "person")
+    );
+    assert_eq!(store.stands(), "blocked(awaiting_judge)");
+    assert_eq!(
+        store.task.accepted_judge,
+        store.facts.run.as_ref().map(|run| run.id.clone())
+    );
+    store.claim("j", LeasePurpose::Merge);
+}
+
+#[test]
 fn an_open_intent_stops_everything_else() {
     let mut store = OneTaskStore::new();
     let token = store.intend();

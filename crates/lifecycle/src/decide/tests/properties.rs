@@ -75,6 +75,7 @@ fn request(store: &OneTaskStore, kind: usize, n: usize) -> (&'static str, Reques
         14..=16 => (holder, judge(JudgeEnding::Approve { packet })),
         17 => (holder, judge(rejection(cause))),
         18 => (holder, judge(JudgeEnding::Unable { reason })),
+        19 if n.is_multiple_of(3) => (holder, judge(JudgeEnding::ChangedJudge { reason })),
         19 => (holder, judge(JudgeEnding::StepBack { reason })),
         20..=22 => (holder, store_intent(store, token)),
         23 | 24 => {
@@ -93,6 +94,7 @@ fn request(store: &OneTaskStore, kind: usize, n: usize) -> (&'static str, Reques
             },
         ),
         29 if n.is_multiple_of(5) => ("person", Request::Cancel { reason }),
+        29 => ("person", Request::AcceptJudge { reason }),
         30 if n.is_multiple_of(5) => (
             "person",
             Request::Retry {
