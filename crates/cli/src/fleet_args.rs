@@ -52,6 +52,14 @@ pub(crate) enum FleetCommand {
         #[arg(long, default_value = "called off by a person")]
         reason: String,
     },
+    /// Accept a result that passes only with tests or settings that it changed itself
+    Accept {
+        /// The task
+        id: String,
+        /// Why
+        #[arg(long, default_value = "read and accepted by a person")]
+        reason: String,
+    },
     /// Go on with a blocked task, or make a successor of one that has ended
     Retry(RetryArgs),
     /// Let the roles of a fleet run in memory with crashes, lost answers and bad luck, by a

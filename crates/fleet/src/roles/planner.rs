@@ -161,6 +161,7 @@ pub fn is_parked(state: TaskState, blocked_on: Option<BlockReason>) -> bool {
                     | BlockReason::DependencyNotMet
                     | BlockReason::LedgerInconsistent
                     | BlockReason::InvalidTransition
+                    | BlockReason::ChangedJudge
             )
         )
 }

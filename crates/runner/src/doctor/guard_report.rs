@@ -27,7 +27,9 @@ pub(super) fn tests_check(tests: &TestEvidence) -> DoctorCheck {
 pub(super) fn cost_check(config: &Config, millis: u64) -> DoctorCheck {
     const NAME: &str = "guard_cost";
     let guard = &config.guard;
-    if guard.original_tests == OriginalTests::Off || guard.tests.is_empty() {
+    if guard.product.is_empty()
+        && (guard.original_tests == OriginalTests::Off || guard.tests.is_empty())
+    {
         let message = format!("land takes about {}: your guard, once", seconds(millis));
         return DoctorCheck::ok(NAME, message);
     }
@@ -39,8 +41,8 @@ pub(super) fn cost_check(config: &Config, millis: u64) -> DoctorCheck {
     DoctorCheck::ok(
         NAME,
         format!(
-            "land takes about {}, or 2 × that where tests were changed: once more with those of the run's \
-             start{leaf}",
+            "land takes about {}, or 2 × that where tests or settings were changed: once more with those of your \
+             branch{leaf}",
             seconds(millis)
         ),
     )
@@ -61,9 +63,10 @@ mod tests {
         assert_eq!(check.message, "cargo: 1 test passed");
         let mut config = Config::default();
         let said = |config: &Config| cost_check(config, 2300).message;
+        config.guard.product.clear();
         assert_eq!(said(&config), "land takes about 2.3 s: your guard, once");
         config.guard.tests = vec!["tests/**".to_owned()];
-        assert!(said(&config).contains("or 2 × that where tests were changed"));
+        assert!(said(&config).contains("or 2 × that where tests or settings were changed"));
         config.guard.original_tests = OriginalTests::Require;
         assert!(said(&config).ends_with("so does a leaf that changes tests"));
     }

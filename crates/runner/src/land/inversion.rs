@@ -13,13 +13,30 @@ use crate::original_tests;
 use crate::run_context::RunContext;
 use crate::state::branch_record::BranchRecord;
 
-/// A verdict with the tests of the run's start.
-pub(super) struct OldTestsVerdict {
+/// What the guard said of a tree that is not the result itself.
+pub(super) struct OtherVerdict {
     /// What was judged.
     pub(super) tree: String,
     pub(super) failure: Option<String>,
     /// Where its output is kept.
     pub(super) log: PathBuf,
+}
+
+/// What came of the product alone, with everything else as the branch has it.
+pub(super) enum InversionOutcome {
+    /// There was nothing to try.
+    NotTried,
+    /// It passes.
+    Green,
+    /// It does not.
+    Red(ChangedJudgeFinding),
+}
+
+/// A result that passes only with what the run changed about its judge.
+pub(super) struct ChangedJudgeFinding {
+    why: String,
+    inverted: InvertedResult,
+    pub(super) verdict: OtherVerdict,
 }
 
 /// A judge that a run changed, and a person who took the result all the same.
@@ -30,28 +47,35 @@ pub(super) struct AcceptedJudge {
     pub(super) left_out: Vec<String>,
 }
 
+impl InversionOutcome {
+    /// What the guard said, where it was asked and was red.
+    pub(super) fn verdict(&self) -> Option<&OtherVerdict> {
+        match self {
+            InversionOutcome::Red(finding) => Some(&finding.verdict),
+            InversionOutcome::NotTried | InversionOutcome::Green => None,
+        }
+    }
+}
+
 impl Lander<'_> {
-    /// Judges the product alone, with everything else as the branch has it. Red there: not without a
-    /// person.
+    /// Judges the product alone, with everything else as the branch has it.
     pub(super) fn judge_by_inversion(
         &self,
         result: &str,
-        by_old_tests: Option<OldTestsVerdict>,
-        options: &LandOptions,
         context: &mut RunContext<'_>,
-    ) -> Result<Option<AcceptedJudge>> {
+    ) -> Result<InversionOutcome> {
         let config = &self.work.config;
         let branch = &self.target.branch;
         let tests = TestsTaken::of(config);
         let inverted = match inversion::invert(self.git, config, &self.target.tip, result, tests)? {
-            Inversion::Same => return Ok(None),
+            Inversion::Same => return Ok(InversionOutcome::NotTried),
             Inversion::NoProduct => {
                 note(
                     context,
                     "nobody can say which files are the product ([guard] product is empty): only the result as a \
                      whole was judged",
                 );
-                return Ok(None);
+                return Ok(InversionOutcome::NotTried);
             }
             Inversion::Differs(inverted) => inverted,
         };
@@ -63,62 +87,70 @@ impl Lander<'_> {
                      run alone; read them before you trust what passed"
                 ),
             );
-            return Ok(None);
+            return Ok(InversionOutcome::NotTried);
         }
-        let verdict = match by_old_tests {
-            Some(verdict) if verdict.tree == self.git.tree_of(&inverted.commit)? => verdict,
-            _ => self.try_inverted(&inverted, context)?,
-        };
+        let verdict = self.try_inverted(&inverted, context)?;
         let why = match (&verdict.failure, inverted.replaced.is_empty()) {
             (None, true) => {
                 note(
                     context,
                     &format!("the guard also passes with the tests and settings of {branch}"),
                 );
-                return Ok(None);
+                return Ok(InversionOutcome::Green);
             }
             (Some(why), true) => why.clone(),
             (_, false) => inverted.packages_words(),
         };
-        if options.changed_judge == ChangedJudge::Accept {
-            note(
-                context,
-                &format!(
-                    "accepted: with the tests and settings of {branch} it does not pass: {why}"
-                ),
-            );
-            return Ok(Some(AcceptedJudge {
-                why,
-                left_out: inverted.left_out,
-            }));
+        Ok(InversionOutcome::Red(ChangedJudgeFinding {
+            why,
+            inverted,
+            verdict,
+        }))
+    }
+
+    /// What a person says to a changed judge; without a word of theirs nothing lands.
+    pub(super) fn accepted(
+        &self,
+        outcome: InversionOutcome,
+        options: &LandOptions,
+        context: &mut RunContext<'_>,
+    ) -> Result<Option<AcceptedJudge>> {
+        let InversionOutcome::Red(finding) = outcome else {
+            return Ok(None);
+        };
+        let (branch, why) = (&self.target.branch, finding.why.clone());
+        if options.changed_judge == ChangedJudge::Refuse {
+            return Err(self.changed_judge(&why, &finding.inverted, &finding.verdict));
         }
-        Err(self.changed_judge(&why, &inverted, &verdict))
+        note(
+            context,
+            &format!("accepted: with the tests and settings of {branch} it does not pass: {why}"),
+        );
+        Ok(Some(AcceptedJudge {
+            why,
+            left_out: finding.inverted.left_out,
+        }))
     }
 
     fn try_inverted(
         &self,
         inverted: &InvertedResult,
         context: &mut RunContext<'_>,
-    ) -> Result<OldTestsVerdict> {
+    ) -> Result<OtherVerdict> {
         let (trial, log) = self.try_at(&inverted.commit, "land-inversion.log", context)?;
         let base = BranchRecord::read(self.git, &self.run.run_id)?.base;
         let base = base
             .map(|(_, base)| BaseEvidence::at(self.git, &self.work.config, &base))
             .transpose()?;
         let has_released = !self.work.config.guard.released_tests.is_empty();
-        Ok(OldTestsVerdict {
+        Ok(OtherVerdict {
             tree: self.git.tree_of(&inverted.commit)?,
             failure: original_tests::failure(&trial, base.as_ref(), has_released),
             log,
         })
     }
 
-    fn changed_judge(
-        &self,
-        why: &str,
-        inverted: &InvertedResult,
-        verdict: &OldTestsVerdict,
-    ) -> Error {
+    fn changed_judge(&self, why: &str, inverted: &InvertedResult, verdict: &OtherVerdict) -> Error {
         let branch = &self.target.branch;
         let mut message = format!(
             "the result passes only with tests or settings that the run changed: with those of {branch}, {why}; \

@@ -6,7 +6,7 @@ use runner_core::config::OriginalTests;
 use runner_core::digest::sha256_hex;
 use runner_core::text::cut_front;
 
-use super::inversion::OldTestsVerdict;
+use super::inversion::InversionOutcome;
 use super::{GreenGuard, Lander, SHOWN_BYTES, note, pending};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::missing_variable;
@@ -93,17 +93,18 @@ impl Lander<'_> {
     pub(super) fn judge_by_original_tests(
         &self,
         commit: &str,
+        inverted: &InversionOutcome,
         context: &mut RunContext<'_>,
-    ) -> Result<Option<OldTestsVerdict>> {
+    ) -> Result<()> {
         let config = &self.work.config;
         let mode = config.guard.original_tests;
         let run_id = &self.run.run_id;
         if mode == OriginalTests::Off || config.guard.tests.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let record = BranchRecord::read(self.git, run_id)?;
         let Some(start) = record.start else {
-            return Ok(None);
+            return Ok(());
         };
         let files = TestFiles::of(config)?;
         // What others changed on the branch meanwhile is none of the run's.
@@ -115,27 +116,30 @@ impl Lander<'_> {
                 &format!("tests are not as they were when the run began: {names}"),
             );
         }
-        if !changes.counts {
-            return Ok(None);
+        // What passes with the tests and the settings of the branch has passed the harder test.
+        if !changes.counts || matches!(inverted, InversionOutcome::Green) {
+            return Ok(());
         }
         let restored = files.restored(self.git, &start, commit)?;
-        let (trial, path) = self.try_at(&restored, "land-original-tests.log", context)?;
-        let base = record
-            .base
-            .map(|(_, base)| BaseEvidence::at(self.git, config, &base))
-            .transpose()?;
-        let failure = original_tests::failure(&trial, base.as_ref(), changes.has_released);
-        let verdict = OldTestsVerdict {
-            tree: self.git.tree_of(&restored)?,
-            failure: failure.clone(),
-            log: path.clone(),
+        let tree = self.git.tree_of(&restored)?;
+        let known = inverted.verdict().filter(|verdict| verdict.tree == tree);
+        let (failure, path) = if let Some(verdict) = known {
+            (verdict.failure.clone(), verdict.log.clone())
+        } else {
+            let (trial, path) = self.try_at(&restored, "land-original-tests.log", context)?;
+            let base = record
+                .base
+                .map(|(_, base)| BaseEvidence::at(self.git, config, &base))
+                .transpose()?;
+            let failure = original_tests::failure(&trial, base.as_ref(), changes.has_released);
+            (failure, path)
         };
         let Some(why) = failure else {
             note(
                 context,
                 "the guard also passes with the tests as they were when the run began",
             );
-            return Ok(Some(verdict));
+            return Ok(());
         };
         let place = path.display();
         if mode == OriginalTests::Report {
@@ -143,7 +147,7 @@ impl Lander<'_> {
                 "with the tests as they were when the run began it would not pass: {why}; all of its output is in {place}"
             );
             note(context, &words);
-            return Ok(Some(verdict));
+            return Ok(());
         }
         Err(Error::new(
             ErrorCode::GuardFailed,

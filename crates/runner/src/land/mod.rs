@@ -290,8 +290,9 @@ impl Lander<'_> {
         self.tell_of_protected(base, context)?;
         self.tell_of_own_guard(base, context)?;
         let guard = self.guard(&trial, context)?;
-        let by_old_tests = self.judge_by_original_tests(&trial, context)?;
-        let accepted = self.judge_by_inversion(&trial, by_old_tests, options, context)?;
+        let inverted = self.judge_by_inversion(&trial, context)?;
+        self.judge_by_original_tests(&trial, &inverted, context)?;
+        let accepted = self.accepted(inverted, options, context)?;
         let message = self.message(&guard, accepted.as_ref());
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
         // Time has passed: somebody may have begun to edit.

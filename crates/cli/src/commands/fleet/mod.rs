@@ -61,6 +61,13 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<
                 };
                 task::dispatch(ledger, &by_hand(args, command), out).await
             }
+            FleetCommand::Accept { id, reason } => {
+                let command = TaskCommand::Accept {
+                    id: id.clone(),
+                    reason: reason.clone(),
+                };
+                task::dispatch(ledger, &by_hand(args, command), out).await
+            }
             FleetCommand::Retry(retry) => {
                 let command = TaskCommand::Retry(retry.clone());
                 task::dispatch(ledger, &by_hand(args, command), out).await
