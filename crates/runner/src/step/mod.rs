@@ -209,7 +209,7 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<St
     context.containment.for_config(&state.config)?;
     let ready = child::prepare(context);
     let mut protected = ProtectedFiles::capture(
-        &tree.git,
+        (&tree.git, workspace.checkout.seen_at()),
         &head,
         &state.config,
         Some(job.root),
