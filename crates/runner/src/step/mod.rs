@@ -22,6 +22,7 @@ mod prepare;
 pub(crate) mod protected_files;
 mod protected_values;
 mod settle;
+mod setup_fault;
 mod stream;
 
 use std::os::unix::ffi::OsStrExt as _;
