@@ -499,7 +499,10 @@ fn files_of_the_home_folder_that_cannot_be_written_are_named() {
         assert!(!left.exists(), "{mechanism}: nothing is written there");
 
         // With the folder that the hint names it is green.
-        fs::create_dir(&left).expect("a folder");
+        let mut repo = with_mechanism(mechanism);
+        let home = repo.root().join("home");
+        fs::write(home.join(".settings"), "colour=never\n").expect("a file");
+        fs::create_dir(home.join(".tool")).expect("a folder");
         repo.config(|config| {
             config.set("sandbox.writable", serde_json::json!(["~/.tool"]));
         });
