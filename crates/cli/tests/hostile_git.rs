@@ -120,6 +120,23 @@ const DEEDS: &[(&str, &str)] = &[
     ("closed folders", "chmod 000 .git/objects .git"),
 ];
 
+/// The docs say how many were tried.
+#[test]
+fn the_docs_have_the_figures() {
+    let docs = include_str!("../../../docs/guards.md");
+    // A session, one that is killed, and a guard plant each of them.
+    let planted = 3 * PLANTED.len();
+    for (row, deeds) in [
+        ("| git: branches,", DEEDS.len()),
+        ("| git: planted", planted),
+    ] {
+        let line = docs.lines().find(|line| line.starts_with(row)).unwrap();
+        let count = deeds * all().len();
+        let figures = format!(" | {count} | {count} | 0 | 0 |");
+        assert!(line.ends_with(&figures), "{line} is not{figures}");
+    }
+}
+
 /// Everything of the project's repository that is not the run's.
 fn picture(repo: &TestRepo) -> String {
     let refs = repo.git(&["for-each-ref"]);

@@ -8,6 +8,8 @@ mod questions;
 mod sweep;
 mod work;
 
+use std::path::Path;
+
 use runner_testkit::TestRepo;
 use serde_json::{Value, json};
 
@@ -103,15 +105,14 @@ fn files(repo: &TestRepo, commit: &str) -> Vec<String> {
     listed.lines().map(str::to_owned).collect()
 }
 
-/// What lies in a folder of the fleet's.
-fn fleet_folder(repo: &TestRepo, name: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(repo.path(".runner/fleet").join(name));
-    let mut names: Vec<String> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    names.sort();
-    names
+/// What lies among the repositories of task runs: folders and locks.
+fn task_run_folders(repo: &TestRepo) -> Vec<String> {
+    let is_of_task_run = |path: &Path| {
+        let kind = path.parent().and_then(Path::file_name);
+        kind.is_some_and(|kind| kind.as_encoded_bytes().starts_with(b"task-runs-"))
+    };
+    let private = repo.private_checkouts();
+    let found = private.iter().filter(|path| is_of_task_run(path));
+    let names = found.filter_map(|path| path.file_name()?.to_str());
+    names.map(str::to_owned).collect()
 }

@@ -1,5 +1,7 @@
 //! What a trial of a base comes to, and what a person is told of it.
 
+use std::fmt::Write as _;
+
 use runner_core::config::Config;
 use runner_core::text::cut_front;
 
@@ -258,10 +260,8 @@ fn named_lacks(facts: &BaseFacts<'_>) -> String {
         ),
     ] {
         if !names.is_empty() {
-            said.push_str(&format!(
-                ", and its output names {}: {what}",
-                some_of(names)
-            ));
+            // Writing to a String cannot fail.
+            let _ = write!(said, ", and its output names {}: {what}", some_of(names));
         }
     }
     said
