@@ -24,8 +24,8 @@ fn assert_at_rest(repo: &TestRepo) {
     for task in status["tasks"].as_array().unwrap() {
         assert_ne!(task["task"]["state"], "in_progress", "{task}");
     }
-    let folder = std::fs::read_dir(repo.path(".runner/fleet/worktrees"));
-    let left: Vec<_> = folder.into_iter().flatten().flatten().collect();
+    assert!(!repo.exists(".runner/fleet/worktrees"));
+    let left = repo.task_run_folders();
     assert!(left.is_empty(), "{left:?}");
     assert!(repo.private_checkouts().is_empty());
     assert_no_process(&repo.root().display().to_string());

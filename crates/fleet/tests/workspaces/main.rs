@@ -8,8 +8,6 @@ mod questions;
 mod sweep;
 mod work;
 
-use std::path::Path;
-
 use runner_testkit::TestRepo;
 use serde_json::{Value, json};
 
@@ -107,12 +105,7 @@ fn files(repo: &TestRepo, commit: &str) -> Vec<String> {
 
 /// What lies among the repositories of task runs: folders and locks.
 fn task_run_folders(repo: &TestRepo) -> Vec<String> {
-    let is_of_task_run = |path: &Path| {
-        let kind = path.parent().and_then(Path::file_name);
-        kind.is_some_and(|kind| kind.as_encoded_bytes().starts_with(b"task-runs-"))
-    };
-    let private = repo.private_checkouts();
-    let found = private.iter().filter(|path| is_of_task_run(path));
-    let names = found.filter_map(|path| path.file_name()?.to_str());
+    let folders = repo.task_run_folders();
+    let names = folders.iter().filter_map(|path| path.file_name()?.to_str());
     names.map(str::to_owned).collect()
 }

@@ -89,28 +89,28 @@ mod tests {
 
     #[test]
     fn paths_that_could_not_be_written() {
-        let home = Path::new("/home/u");
+        let home = Path::new("/users/u");
         for (line, expected) in [
             (
-                "sh: 1: cannot create /home/u/.tool/state: Read-only file system",
+                "sh: 1: cannot create /users/u/.tool/state: Read-only file system",
                 &[".tool/state"][..],
             ),
             (
-                "OSError: [Errno 30] Read-only file system: '/home/u/.tool'",
+                "OSError: [Errno 30] Read-only file system: '/users/u/.tool'",
                 &[".tool"],
             ),
             (
-                "Error: EACCES: permission denied, mkdir '/home/u/.cache/x/'",
+                "Error: EACCES: permission denied, mkdir '/users/u/.cache/x/'",
                 &[".cache/x"],
             ),
             (
-                "mkdir: cannot create directory ‘/home/u/.tool’: Read-only file system",
+                "mkdir: cannot create directory ‘/users/u/.tool’: Read-only file system",
                 &[".tool"],
             ),
-            ("mkdir /home/u2/.x: read-only file system", &[]),
+            ("mkdir /users/u2/.x: read-only file system", &[]),
             ("cannot create /etc/x: Read-only file system", &[]),
-            ("/home/u/.tool was written", &[]),
-            ("/home/u/../x: Permission denied", &[]),
+            ("/users/u/.tool was written", &[]),
+            ("/users/u/../x: Permission denied", &[]),
         ] {
             let found = refused_in(line, home);
             let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
