@@ -74,3 +74,30 @@ fn the_temp_folder_of_a_killed_session() {
         !temp.exists()
     });
 }
+
+#[test]
+fn repositories_of_task_runs_that_a_killed_fleet_left() {
+    let mut repo = bare();
+    repo.agent("out retry 'not yet'");
+    repo.start_run(GOAL, &["true"]);
+    step(&repo);
+    let state = repo.root().join("home/.local/state/runner");
+    let mut projects = fs::read_dir(state).unwrap().flatten();
+    let private = projects.find(|it| it.path().is_dir()).unwrap().path();
+    let old = repo.path(".runner/fleet/worktrees");
+    let new = private.join("task-runs-0123456789ab");
+    for folder in [&old, &new] {
+        for name in ["a-1-2", "kept-1-2"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            fs::write(folder.join(name).join("file"), "left").unwrap();
+        }
+    }
+    // One whose result is still needed.
+    let head = repo.head();
+    repo.git(&["update-ref", "refs/fleet/0123456789ab/kept/kept-1-2", &head]);
+    repo.runner(&["clean"]).success();
+    for folder in [&old, &new] {
+        assert!(!folder.join("a-1-2").exists(), "{}", folder.display());
+        assert!(folder.join("kept-1-2/file").exists());
+    }
+}

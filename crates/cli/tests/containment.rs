@@ -12,7 +12,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use agent_support::contained::{MECHANISMS, TRY, started, step, tried, tried_in, with_mechanism};
+use agent_support::contained::{
+    ALL, MECHANISMS, TRY, started, step, tried, tried_in, with_mechanism,
+};
 use agent_support::{BIN, GOAL, assert_runner_error, put_first_on_path};
 use runner_sandbox::{SandboxSupport, UnavailableReason};
 use runner_testkit::{TestRepo, TestRun, assert_no_process, write_program};
@@ -77,7 +79,7 @@ fn what_belongs_to_the_runner_is_refused_at_once_or_found_out() {
         try git 'git config core.hooksPath planted'\n\
         try hook 'echo x > .git/hooks/post-commit'\n\
         echo work > work.txt\nout done changed";
-    for mechanism in MECHANISMS {
+    for mechanism in ALL {
         let repo = started(mechanism, agent, &["true"], |_| {});
         let before = repo.read(".runner/state/config.toml");
         let report = step(&repo, mechanism);
@@ -112,11 +114,11 @@ fn what_belongs_to_the_runner_is_refused_at_once_or_found_out() {
 #[test]
 fn a_guard_cannot_change_what_it_is_judged_by() {
     let guard = format!("{TRY}try config 'echo >> .runner/state/config.toml'");
-    for mechanism in MECHANISMS {
+    for mechanism in ALL {
         let repo = started(mechanism, "out done idle", &["sh", "-c", &guard], |_| {});
         let report = step(&repo, mechanism);
         let changed = tried(&repo, "config");
-        assert_eq!(changed, mechanism == "landlock");
+        assert_eq!(changed, mechanism != "bubblewrap");
         assert_eq!(report["class"], "ok", "{mechanism}");
         let guard = if changed { "fail" } else { "pass" };
         assert_eq!(report["guard"], guard, "{mechanism}");
@@ -127,7 +129,7 @@ fn a_guard_cannot_change_what_it_is_judged_by() {
 #[test]
 fn no_process_is_left_by_agent_or_guard() {
     let leave = "(setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' >/dev/null 2>&1 &)\nnohup sleep 1000 >/dev/null 2>&1 &\n";
-    for mechanism in MECHANISMS {
+    for mechanism in ALL {
         let agent = format!("{leave}out done left");
         // One that does not end when it is told to is waited for: once is enough.
         let guard = "nohup sleep 1000 >/dev/null 2>&1 &";
@@ -139,7 +141,7 @@ fn no_process_is_left_by_agent_or_guard() {
 
 #[test]
 fn a_guard_or_agent_that_cannot_be_started_is_a_runner_error() {
-    for mechanism in ["bubblewrap", "landlock", "none"] {
+    for mechanism in ALL {
         for guard in ["no-such-guard-here", "./not-executable", "./no-interpreter"] {
             let mut repo = with_mechanism(mechanism);
             repo.write("not-executable", "#!/bin/sh\n");
@@ -361,7 +363,7 @@ fn switched_off_it_leaves_everything_open() {
 /// A session that leaves something for the guard where both could reach it.
 #[test]
 fn nothing_left_in_temp_or_shared_memory_decides_a_verdict() {
-    for mechanism in ["bubblewrap", "landlock", "none"] {
+    for mechanism in ALL {
         // In a repository below the very folder that is replaced, as in /tmp.
         for around in [false, true] {
             let name = format!("runner-planted-{}-{mechanism}-{around}", std::process::id());
@@ -375,11 +377,6 @@ fn nothing_left_in_temp_or_shared_memory_decides_a_verdict() {
                  [ -e \"$place/{name}\" ] && exit 0; done; mktemp >/dev/null || exit 3; exit 1"
             );
             let mut repo = with_mechanism(mechanism);
-            if mechanism == "none" {
-                repo.config(|config| {
-                    config.set("sandbox.mode", "off");
-                });
-            }
             if around {
                 let root = repo.root().to_owned();
                 repo.env("TMPDIR", root);
@@ -443,15 +440,11 @@ fn a_guard_sees_nothing_of_the_session_but_the_commit() {
 
 #[test]
 fn git_has_nothing_to_complain_about_in_sessions_and_verdicts() {
-    for mechanism in ["bubblewrap", "landlock", "none"] {
+    for mechanism in ALL {
         let ask = "out=$(git status --porcelain 2>&1 && git log --oneline 2>&1 >/dev/null && git fsck 2>&1)";
         let guard = format!("{ask} && test -z \"$out\" || {{ echo \"$out\"; exit 1; }}");
         let agent = format!("{guard}\necho x > work.txt; out done 'looked'");
-        let repo = started(mechanism, &agent, &["sh", "-c", &guard], |config| {
-            if mechanism == "none" {
-                config.set("sandbox.mode", "off");
-            }
-        });
+        let repo = started(mechanism, &agent, &["sh", "-c", &guard], |_| {});
         step(&repo, mechanism);
         let log = std::fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
         assert_eq!(repo.meta(1)["guard"], "pass", "{mechanism}: {log}");

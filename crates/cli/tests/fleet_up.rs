@@ -24,11 +24,33 @@ fn assert_at_rest(repo: &TestRepo) {
     for task in status["tasks"].as_array().unwrap() {
         assert_ne!(task["task"]["state"], "in_progress", "{task}");
     }
-    let folder = std::fs::read_dir(repo.path(".runner/fleet/worktrees"));
-    let left: Vec<_> = folder.into_iter().flatten().flatten().collect();
+    assert!(!repo.exists(".runner/fleet/worktrees"));
+    let left = repo.task_run_folders();
     assert!(left.is_empty(), "{left:?}");
     assert!(repo.private_checkouts().is_empty());
     assert_no_process(&repo.root().display().to_string());
+}
+
+#[test]
+fn the_repository_of_a_task_run_lies_outside_the_project() {
+    let repo = repo();
+    let look = "ls \"$AGENT_DIR/../repo/.runner/fleet/worktrees\" > \"$AGENT_DIR/inside\"\n\
+         ls -d \"$HOME\"/.local/state/runner/*/task-runs-*/*/.git > \"$AGENT_DIR/outside\"\n";
+    repo.agent(&format!("{look}{WORKS}"));
+    issue(&repo, 1, "Agent: worker\nAllowed paths: issue-1/**");
+    // What a fleet of an earlier version left when it was killed.
+    let old = ".runner/fleet/worktrees/issue-9-1-4";
+    repo.write(format!("{old}/file"), "left");
+    let owner = json!({"task": "issue-9", "run_id": "issue-9-1", "token": 4});
+    repo.write(format!("{old}.lock"), owner.to_string());
+    repo.runner(&["fleet", "up", "--until-idle"]).success();
+    assert_eq!(merged(&repo, "main"), ["issue-1"]);
+    let read = |name: &str| std::fs::read_to_string(repo.agent_dir().join(name)).unwrap();
+    let (inside, outside) = (read("inside"), read("outside"));
+    assert!(!inside.contains("issue-1-"), "{inside}");
+    assert!(outside.contains("/issue-1-1-"), "{outside}");
+    assert!(!repo.exists(".runner/fleet/worktrees"), "it is removed");
+    assert_at_rest(&repo);
 }
 
 #[test]

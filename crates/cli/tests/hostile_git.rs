@@ -2,16 +2,14 @@
 //! is not touched, the files count as they lie there, and nothing that was planted ever runs.
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
-mod agent_support;
 mod hostile_support;
 
 use std::fs;
 
-use agent_support::contained::with_mechanism;
 use hostile_support::planted::{PLANTED, repo_with_a_filter, with_evil};
 use hostile_support::{
-    BIN, add_submodule, assert_never_ran, case, check, finish, linked_to, plant, play_one, repo,
-    started, step, with_guard_at_home,
+    BIN, add_submodule, all, assert_contained, assert_never_ran, case, check, finish, linked_to,
+    plant, play_one, repo_under, started, step, under, with_guard_at_home,
 };
 use runner_testkit::TestRepo;
 
@@ -122,6 +120,23 @@ const DEEDS: &[(&str, &str)] = &[
     ("closed folders", "chmod 000 .git/objects .git"),
 ];
 
+/// The docs say how many were tried.
+#[test]
+fn the_docs_have_the_figures() {
+    let docs = include_str!("../../../docs/guards.md");
+    // A session, one that is killed, and a guard plant each of them.
+    let planted = 3 * PLANTED.len();
+    for (row, deeds) in [
+        ("| git: branches,", DEEDS.len()),
+        ("| git: planted", planted),
+    ] {
+        let line = docs.lines().find(|line| line.starts_with(row)).unwrap();
+        let count = deeds * all().len();
+        let figures = format!(" | {count} | {count} | 0 | 0 |");
+        assert!(line.ends_with(&figures), "{line} is not{figures}");
+    }
+}
+
 /// Everything of the project's repository that is not the run's.
 fn picture(repo: &TestRepo) -> String {
     let refs = repo.git(&["for-each-ref"]);
@@ -138,17 +153,11 @@ fn picture(repo: &TestRepo) -> String {
 
 #[test]
 fn nothing_that_a_session_does_to_git_counts() {
-    play_deeds(&repo());
-}
-
-#[test]
-fn nor_in_bubblewrap() {
-    play_deeds(&started(with_mechanism("bubblewrap"), |_| {}));
-}
-
-#[test]
-fn nor_under_landlock() {
-    play_deeds(&started(with_mechanism("landlock"), |_| {}));
+    for mechanism in all() {
+        let repo = repo_under(mechanism);
+        play_deeds(&repo);
+        assert_contained(&repo, mechanism);
+    }
 }
 
 /// Plays all of them in one run, then a good session.
@@ -189,13 +198,10 @@ fn play_deeds(repo: &TestRepo) {
 
 #[test]
 fn what_a_session_plants_never_runs() {
-    plant_all(&repo_with_a_filter());
-}
-
-#[test]
-fn nor_what_it_plants_in_a_sandbox() {
-    for mechanism in ["bubblewrap", "landlock"] {
-        plant_all(&started(with_mechanism(mechanism), |_| {}));
+    for mechanism in all() {
+        let repo = repo_with_a_filter(mechanism);
+        plant_all(&repo);
+        assert_contained(&repo, mechanism);
     }
 }
 
@@ -221,179 +227,194 @@ fn plant_all(repo: &TestRepo) {
 
 #[test]
 fn what_a_guard_does_to_git_counts_for_nothing() {
-    let (repo, plant_file) = with_guard_at_home(|repo| {
-        repo.git(&["config", "--global", "filter.user.clean", "cat"]);
-    });
-    let agent_dir = repo.agent_dir().display().to_string();
-    repo.agent("echo work >> work.txt; out done x");
-    for (name, _, script) in PLANTED {
-        let before = picture(&repo);
-        let text = with_evil(&repo, script).replace("$AGENT_DIR", &agent_dir);
-        fs::write(
-            &plant_file,
-            format!("mkdir -p .git/hooks .git/info\n{text}\nexit 1\n"),
-        )
-        .unwrap();
-        let (run, json) = step(&repo);
-        assert_eq!(json["guard"], "fail", "{name}: {}", run.describe());
-        check(&repo, name);
-        assert_eq!(picture(&repo), before, "{name}");
-        for made in [".gitattributes", "new.txt", "new2.txt"] {
-            let found = repo.git_try(&["cat-file", "-e", &format!("HEAD:{made}")]);
+    for mechanism in all() {
+        let (repo, plant_file) = with_guard_at_home(mechanism, |repo| {
+            repo.git(&["config", "--global", "filter.user.clean", "cat"]);
+        });
+        let agent_dir = repo.agent_dir().display().to_string();
+        repo.agent("echo work >> work.txt; out done x");
+        for (name, _, script) in PLANTED {
+            let before = picture(&repo);
+            let text = with_evil(&repo, script).replace("$AGENT_DIR", &agent_dir);
+            fs::write(
+                &plant_file,
+                format!("mkdir -p .git/hooks .git/info\n{text}\nexit 1\n"),
+            )
+            .unwrap();
+            let (run, json) = step(&repo);
+            assert_eq!(json["guard"], "fail", "{name}: {}", run.describe());
+            check(&repo, name);
+            assert_eq!(picture(&repo), before, "{name}");
+            for made in [".gitattributes", "new.txt", "new2.txt"] {
+                let found = repo.git_try(&["cat-file", "-e", &format!("HEAD:{made}")]);
+                assert!(
+                    found.is_err(),
+                    "{name}: {made} is the guard's, not the session's"
+                );
+            }
+        }
+        for deed in [
+            "git checkout -q --detach; git branch -qD runner",
+            "rm -rf .git",
+            "echo SECRET > .env",
+        ] {
+            fs::write(&plant_file, format!("{deed}; exit 1\n")).unwrap();
+            let (run, json) = step(&repo);
+            assert_eq!(json["guard"], "fail", "{deed}: {}", run.describe());
+            check(&repo, deed);
             assert!(
-                found.is_err(),
-                "{name}: {made} is the guard's, not the session's"
+                repo.git_try(&["cat-file", "-e", "HEAD:.env"]).is_err(),
+                "{deed}"
             );
         }
+        fs::remove_file(&plant_file).unwrap();
+        finish(&repo);
+        assert_contained(&repo, mechanism);
     }
-    for deed in [
-        "git checkout -q --detach; git branch -qD runner",
-        "rm -rf .git",
-        "echo SECRET > .env",
-    ] {
-        fs::write(&plant_file, format!("{deed}; exit 1\n")).unwrap();
-        let (run, json) = step(&repo);
-        assert_eq!(json["guard"], "fail", "{deed}: {}", run.describe());
-        check(&repo, deed);
-        assert!(
-            repo.git_try(&["cat-file", "-e", "HEAD:.env"]).is_err(),
-            "{deed}"
-        );
-    }
-    fs::remove_file(&plant_file).unwrap();
-    finish(&repo);
 }
 
 #[test]
 fn a_guard_that_changes_what_it_judges_fails_with_the_list() {
-    let (repo, own) = with_guard_at_home(|_| {});
-    repo.agent("echo work >> work.txt; out done x");
-    // Not on the base: what it changes there, too, is not counted.
-    let fix = "[ ! -e work.txt ] || { echo fixed > src/main.txt; rm data.bin; }\n";
-    fs::write(&own, fix).unwrap();
-    let (run, json) = step(&repo);
-    assert_eq!(json["guard"], "fail", "{}", run.describe());
-    assert_eq!(json["attempts"], 1, "{}", run.describe());
-    let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
-    for word in ["src/main.txt", "data.bin", "let the check only check"] {
-        assert!(log.contains(word), "{word}: {log}");
+    for mechanism in all() {
+        let (repo, own) = with_guard_at_home(mechanism, |_| {});
+        repo.agent("echo work >> work.txt; out done x");
+        // Not on the base: what it changes there, too, is not counted.
+        let fix = "[ ! -e work.txt ] || { echo fixed > src/main.txt; rm data.bin; }\n";
+        fs::write(&own, fix).unwrap();
+        let (run, json) = step(&repo);
+        assert_eq!(json["guard"], "fail", "{}", run.describe());
+        assert_eq!(json["attempts"], 1, "{}", run.describe());
+        let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
+        for word in ["src/main.txt", "data.bin", "let the check only check"] {
+            assert!(log.contains(word), "{word}: {log}");
+        }
+        assert_eq!(repo.read("src/main.txt"), "one\ntwo\n");
+        check(&repo, "fixed");
+        // What is not of the commit may come and go.
+        fs::write(
+            &own,
+            "echo x > made.txt; mkdir -p target; echo y > target/out\n",
+        )
+        .unwrap();
+        let (run, json) = step(&repo);
+        assert_eq!(json["guard"], "pass", "{}", run.describe());
+        assert!(!repo.exists("made.txt"));
+        assert_contained(&repo, mechanism);
     }
-    assert_eq!(repo.read("src/main.txt"), "one\ntwo\n");
-    check(&repo, "fixed");
-    // What is not of the commit may come and go.
-    fs::write(
-        &own,
-        "echo x > made.txt; mkdir -p target; echo y > target/out\n",
-    )
-    .unwrap();
-    let (run, json) = step(&repo);
-    assert_eq!(json["guard"], "pass", "{}", run.describe());
-    assert!(!repo.exists("made.txt"));
 }
 
 #[test]
 fn a_linked_work_tree_has_sessions_of_its_own_too() {
-    let main = TestRepo::new(BIN);
-    main.write("src/main.txt", "one\n");
-    main.commit_all("files");
-    let mut repo = linked_to(&main);
-    plant(&repo);
-    repo.config(|config| {
-        config.set("max_attempts_default", 20);
-    });
-    repo.start_run("# Linked\n\nMake it good.\n", &["true"])
-        .success();
-    let (pointer, config) = (repo.read(".git"), main.read(".git/config"));
-    for (name, script) in [
-        (
-            "a filter",
-            "git config filter.x.clean \"$EVIL\"; echo '* filter=x' > .gitattributes; echo more >> src/main.txt",
-        ),
-        (
-            "a pointer",
-            "rm -rf .git; echo \"gitdir: $AGENT_DIR/evil/.git\" > .git; echo m >> src/main.txt",
-        ),
-        (
-            "another",
-            "rm -rf .git; git init -q; git config core.fsmonitor \"$EVIL\"; echo m >> src/main.txt",
-        ),
-    ] {
-        let iter = repo.run_state()["next_iter"].as_u64().unwrap();
-        repo.agent_at(
-            iter,
-            &with_evil(&repo, &format!("{script}\nout retry 'did it'")),
-        );
-        let (run, json) = step(&repo);
-        assert_eq!(json["class"], "ok", "{name}: {}", run.describe());
-        check(&repo, name);
-        assert_eq!(
-            (repo.read(".git"), main.read(".git/config")),
-            (pointer.clone(), config.clone()),
-            "{name}"
-        );
+    for mechanism in all() {
+        let main = TestRepo::new(BIN);
+        main.write("src/main.txt", "one\n");
+        main.commit_all("files");
+        let mut repo = linked_to(mechanism, &main);
+        plant(&repo);
+        repo.config(|config| {
+            config.set("max_attempts_default", 20);
+        });
+        repo.start_run("# Linked\n\nMake it good.\n", &["true"])
+            .success();
+        let (pointer, config) = (repo.read(".git"), main.read(".git/config"));
+        for (name, script) in [
+            (
+                "a filter",
+                "git config filter.x.clean \"$EVIL\"; echo '* filter=x' > .gitattributes; echo more >> src/main.txt",
+            ),
+            (
+                "a pointer",
+                "rm -rf .git; echo \"gitdir: $AGENT_DIR/evil/.git\" > .git; echo m >> src/main.txt",
+            ),
+            (
+                "another",
+                "rm -rf .git; git init -q; git config core.fsmonitor \"$EVIL\"; echo m >> src/main.txt",
+            ),
+        ] {
+            let iter = repo.run_state()["next_iter"].as_u64().unwrap();
+            repo.agent_at(
+                iter,
+                &with_evil(&repo, &format!("{script}\nout retry 'did it'")),
+            );
+            let (run, json) = step(&repo);
+            assert_eq!(json["class"], "ok", "{name}: {}", run.describe());
+            check(&repo, name);
+            assert_eq!(
+                (repo.read(".git"), main.read(".git/config")),
+                (pointer.clone(), config.clone()),
+                "{name}"
+            );
+        }
+        finish(&repo);
+        assert_contained(&repo, mechanism);
     }
-    finish(&repo);
 }
 
 #[test]
 fn what_changes_in_a_submodule_is_undone_and_said() {
-    let inner = TestRepo::new(BIN);
-    inner.write("lib.txt", "lib\n");
-    inner.commit_all("lib");
-    let repo = started(TestRepo::new(BIN), |repo| {
-        add_submodule(repo, &inner, "sub");
-        repo.git(&["commit", "-qm", "submodules"]);
-    });
-    let says = "sub is a submodule: what changed in it cannot be committed here";
-    for (name, class, says, script) in [
-        (
-            "it is there",
-            "ok",
-            "",
-            "test -f sub/lib.txt && out retry x",
-        ),
-        ("an edit", "agent_error", says, "echo more >> sub/lib.txt"),
-        (
-            "undone",
-            "ok",
-            "",
-            "grep -q more sub/lib.txt || out retry x",
-        ),
-        ("a new file", "agent_error", says, "echo new > sub/new.txt"),
-        (
-            "a repository",
-            "agent_error",
-            says,
-            "git init -q sub; git -C sub config core.fsmonitor \"$AGENT_DIR/evil.sh\"",
-        ),
-        ("all gone", "agent_error", says, "rm -rf sub"),
-        (
-            "a file instead",
-            "agent_error",
-            says,
-            "rm -rf sub; echo x > sub",
-        ),
-    ] {
-        play_one(&repo, &case(name, class, says, script));
-        assert_eq!(repo.read("sub/lib.txt"), "lib\n", "{name}");
+    for mechanism in all() {
+        let inner = TestRepo::new(BIN);
+        inner.write("lib.txt", "lib\n");
+        inner.commit_all("lib");
+        let repo = started(under(mechanism), |repo| {
+            add_submodule(repo, &inner, "sub");
+            repo.git(&["commit", "-qm", "submodules"]);
+        });
+        let says = "sub is a submodule: what changed in it cannot be committed here";
+        for (name, class, says, script) in [
+            (
+                "it is there",
+                "ok",
+                "",
+                "test -f sub/lib.txt && out retry x",
+            ),
+            ("an edit", "agent_error", says, "echo more >> sub/lib.txt"),
+            (
+                "undone",
+                "ok",
+                "",
+                "grep -q more sub/lib.txt || out retry x",
+            ),
+            ("a new file", "agent_error", says, "echo new > sub/new.txt"),
+            (
+                "a repository",
+                "agent_error",
+                says,
+                "git init -q sub; git -C sub config core.fsmonitor \"$AGENT_DIR/evil.sh\"",
+            ),
+            ("all gone", "agent_error", says, "rm -rf sub"),
+            (
+                "a file instead",
+                "agent_error",
+                says,
+                "rm -rf sub; echo x > sub",
+            ),
+        ] {
+            play_one(&repo, &case(name, class, says, script));
+            assert_eq!(repo.read("sub/lib.txt"), "lib\n", "{name}");
+        }
+        let recorded = repo.git(&["rev-parse", "HEAD:sub"]);
+        assert_eq!(recorded, repo.git(&["-C", "sub", "rev-parse", "HEAD"]));
+        finish(&repo);
+        assert_contained(&repo, mechanism);
     }
-    let recorded = repo.git(&["rev-parse", "HEAD:sub"]);
-    assert_eq!(recorded, repo.git(&["-C", "sub", "rev-parse", "HEAD"]));
-    finish(&repo);
 }
 
 #[test]
 fn objects_of_the_project_are_out_of_reach_of_git_in_a_session() {
-    let repo = repo();
-    repo.git(&["branch", "unmerged", "main"]);
-    let commit = repo.git(&["commit-tree", "-m", "loose", "HEAD^{tree}"]);
-    repo.agent_at(
+    for mechanism in all() {
+        let repo = repo_under(mechanism);
+        repo.git(&["branch", "unmerged", "main"]);
+        let commit = repo.git(&["commit-tree", "-m", "loose", "HEAD^{tree}"]);
+        repo.agent_at(
         1,
         "git branch -D unmerged 2>/dev/null; git gc -q --prune=now; git fsck >/dev/null; echo a > a.txt; out retry x",
     );
-    let (run, json) = step(&repo);
-    assert_eq!(json["class"], "ok", "{}", run.describe());
-    assert!(repo.git_try(&["cat-file", "-e", &commit]).is_ok());
-    assert!(repo.git_try(&["rev-parse", "--verify", "unmerged"]).is_ok());
-    finish(&repo);
+        let (run, json) = step(&repo);
+        assert_eq!(json["class"], "ok", "{}", run.describe());
+        assert!(repo.git_try(&["cat-file", "-e", &commit]).is_ok());
+        assert!(repo.git_try(&["rev-parse", "--verify", "unmerged"]).is_ok());
+        finish(&repo);
+        assert_contained(&repo, mechanism);
+    }
 }

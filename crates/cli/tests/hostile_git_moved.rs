@@ -4,7 +4,9 @@
 
 mod hostile_support;
 
-use hostile_support::{BIN, add_submodule, check, finish, started, step};
+use hostile_support::{
+    BIN, add_submodule, all, assert_contained, check, finish, started, step, under,
+};
 use runner_testkit::TestRepo;
 
 /// A run whose submodule `sub` is at the first of the commits of its remote, the second of which
@@ -17,7 +19,7 @@ struct MovingRun {
     third: String,
 }
 
-fn moving_run(may_move: bool) -> MovingRun {
+fn moving_run(mechanism: &str, may_move: bool) -> MovingRun {
     let inner = TestRepo::new(BIN);
     let commit = |text: &str| {
         inner.write("lib.txt", format!("{text}\n"));
@@ -26,7 +28,7 @@ fn moving_run(may_move: bool) -> MovingRun {
     };
     let first = commit("first");
     let mut others = (String::new(), String::new());
-    let repo = started(TestRepo::new(BIN), |repo| {
+    let repo = started(under(mechanism), |repo| {
         add_submodule(repo, &inner, "sub");
         repo.git(&["commit", "-qm", "submodule"]);
         others.0 = commit("second");
@@ -74,75 +76,83 @@ impl MovingRun {
 
 #[test]
 fn what_is_not_of_its_remote_is_undone() {
-    let run = moving_run(false);
-    let words = "commit OID is on no branch of its remote, as far as your clone knows; [workspace] submodules_may_move would allow it";
-    let undone =
-        ") is a submodule: what changed in it cannot be committed here and has been undone";
-    let cases = [
-        (&run.third, "", words.replace("OID", &run.third) + undone),
-        (
-            &run.second,
-            "git -C sub -c user.name=n -c user.email=e commit -q --allow-empty -m mine",
-            "your clone of it does not have commit".to_owned(),
-        ),
-        (
-            &run.second,
-            "echo edited > sub/lib.txt",
-            format!("its files are not those of commit {}", run.second),
-        ),
-        (
-            &run.second,
-            "echo more > sub/more.txt",
-            format!("its files are not those of commit {}", run.second),
-        ),
-        (
-            &run.first,
-            "echo edited > sub/lib.txt",
-            "sub is a submodule: what changed in it cannot be committed here".to_owned(),
-        ),
-    ];
-    for (commit, then, says) in cases {
-        run.play(commit, then, "agent_error", &says);
-        check(&run.repo, &says);
-        assert_eq!(run.recorded(), run.first, "{says}");
+    for mechanism in all() {
+        let run = moving_run(mechanism, false);
+        let words = "commit OID is on no branch of its remote, as far as your clone knows; [workspace] submodules_may_move would allow it";
+        let undone =
+            ") is a submodule: what changed in it cannot be committed here and has been undone";
+        let cases = [
+            (&run.third, "", words.replace("OID", &run.third) + undone),
+            (
+                &run.second,
+                "git -C sub -c user.name=n -c user.email=e commit -q --allow-empty -m mine",
+                "your clone of it does not have commit".to_owned(),
+            ),
+            (
+                &run.second,
+                "echo edited > sub/lib.txt",
+                format!("its files are not those of commit {}", run.second),
+            ),
+            (
+                &run.second,
+                "echo more > sub/more.txt",
+                format!("its files are not those of commit {}", run.second),
+            ),
+            (
+                &run.first,
+                "echo edited > sub/lib.txt",
+                "sub is a submodule: what changed in it cannot be committed here".to_owned(),
+            ),
+        ];
+        for (commit, then, says) in cases {
+            run.play(commit, then, "agent_error", &says);
+            check(&run.repo, &says);
+            assert_eq!(run.recorded(), run.first, "{says}");
+        }
+        finish(&run.repo);
+        assert_contained(&run.repo, mechanism);
     }
-    finish(&run.repo);
 }
 
 #[test]
 fn a_commit_of_its_remote_is_recorded_and_judged() {
-    let run = moving_run(false);
-    run.play(
-        &run.second,
-        "git -C sub config core.fsmonitor \"$AGENT_DIR/evil.sh\"",
-        "ok",
-        "",
-    );
-    assert_eq!(run.recorded(), run.second);
-    hostile_support::assert_never_ran(&run.repo, "moved");
-    let changed = run.repo.git(&["diff", "--name-only", "HEAD~1"]);
-    assert!(changed.contains("sub"), "{changed}");
-    // The next session and its verdict have those files, and no repository is left.
-    let iter = run.repo.run_state()["next_iter"].as_u64().unwrap();
-    let script =
-        "grep -q second sub/lib.txt && test ! -e sub/.git && echo good > good.txt && out done x";
-    run.repo.agent_at(iter, script);
-    let config = run.repo.read(".runner/state/config.toml");
-    let config = config.replace("\"true\"", "\"grep -q second sub/lib.txt\"");
-    run.repo.write(".runner/state/config.toml", config);
-    run.repo
-        .git(&["commit", "-qm", "guard", "--", ".runner/state/config.toml"]);
-    let (told, json) = step(&run.repo);
-    assert_eq!(json["guard"], "pass", "{}", told.describe());
-    assert_eq!(run.recorded(), run.second);
+    for mechanism in all() {
+        let run = moving_run(mechanism, false);
+        run.play(
+            &run.second,
+            "git -C sub config core.fsmonitor \"$AGENT_DIR/evil.sh\"",
+            "ok",
+            "",
+        );
+        assert_eq!(run.recorded(), run.second);
+        hostile_support::assert_never_ran(&run.repo, "moved");
+        let changed = run.repo.git(&["diff", "--name-only", "HEAD~1"]);
+        assert!(changed.contains("sub"), "{changed}");
+        // The next session and its verdict have those files, and no repository is left.
+        let iter = run.repo.run_state()["next_iter"].as_u64().unwrap();
+        let script = "grep -q second sub/lib.txt && test ! -e sub/.git && echo good > good.txt && out done x";
+        run.repo.agent_at(iter, script);
+        let config = run.repo.read(".runner/state/config.toml");
+        let config = config.replace("\"true\"", "\"grep -q second sub/lib.txt\"");
+        run.repo.write(".runner/state/config.toml", config);
+        run.repo
+            .git(&["commit", "-qm", "guard", "--", ".runner/state/config.toml"]);
+        let (told, json) = step(&run.repo);
+        assert_eq!(json["guard"], "pass", "{}", told.describe());
+        assert_eq!(run.recorded(), run.second);
+        assert_contained(&run.repo, mechanism);
+    }
 }
 
 #[test]
 fn a_person_may_allow_any_commit_of_the_clone() {
-    let run = moving_run(true);
-    run.play(&run.third, "", "ok", "");
-    assert_eq!(run.recorded(), run.third);
-    let says = format!("its files are not those of commit {}", run.second);
-    run.play(&run.second, "rm sub/lib.txt", "agent_error", &says);
-    assert_eq!(run.recorded(), run.third);
+    for mechanism in all() {
+        let run = moving_run(mechanism, true);
+        run.play(&run.third, "", "ok", "");
+        assert_eq!(run.recorded(), run.third);
+        let says = format!("its files are not those of commit {}", run.second);
+        run.play(&run.second, "rm sub/lib.txt", "agent_error", &says);
+        assert_eq!(run.recorded(), run.third);
+        assert_contained(&run.repo, mechanism);
+    }
 }

@@ -165,3 +165,70 @@ fn setup_that_a_session_broke_by_another_file_is_its_own_fault() {
     repo.agent("echo made/ > .gitignore; rm -rf made; out done 'undone'");
     assert_eq!(step(&repo)["guard"], "pass");
 }
+
+/// A step that is an error of kind `setup`: no session ran, and no attempt is used.
+#[track_caller]
+fn assert_charged_to_nobody(repo: &TestRepo, sessions: usize, says: &[&str]) {
+    let attempts = repo.node("root")["attempts"].clone();
+    let told = repo.runner(&["step", "--json"]).code(1).json();
+    assert_eq!(told["class"], "runner_error", "{told:#}");
+    assert_eq!(told["error"]["code"], "setup", "{told:#}");
+    for words in says {
+        assert!(told["error"].to_string().contains(words), "{told:#}");
+    }
+    assert_eq!(repo.agent_calls().len(), sessions, "{told:#}");
+    assert_eq!(repo.node("root")["attempts"], attempts, "{told:#}");
+}
+
+#[test]
+fn setup_that_a_person_broke_is_charged_to_no_session() {
+    let repo = with_lock_file();
+    repo.agent("echo work > work.txt; out retry 'more to do'");
+    step(&repo);
+    repo.write("deps.lock", "one\nfour\n");
+    repo.commit_all("Add four");
+    let commit: String = repo.head().chars().take(12).collect();
+    let by = format!("{commit} (Add four), which a person committed on the run's branch");
+    // However often.
+    for _ in 0..2 {
+        assert_charged_to_nobody(&repo, 1, &["no such package: four", &by]);
+    }
+    repo.write("deps.lock", "one\ntwo\n");
+    repo.commit_all("Take it back");
+    repo.agent("out done 'there it is'");
+    assert_eq!(step(&repo)["guard"], "pass");
+    repo.runner(&["replay", "demo"]).success();
+}
+
+#[test]
+fn who_broke_setup_is_told_where_both_have_changed_what_it_reads() {
+    // The session, and a person changed another line of it since.
+    let repo = with_lock_file();
+    repo.agent("echo three >> deps.lock; out retry 'more to do'");
+    step(&repo);
+    repo.write("deps.lock", "one\ntwo\nthree\n");
+    repo.commit_all("Add two");
+    repo.agent("printf 'one\\ntwo\\n' > deps.lock; touch work.txt; out done 'mended'");
+    assert_eq!(step(&repo)["guard"], "pass");
+
+    // A person, after a session had changed it rightly.
+    let repo = with_lock_file();
+    repo.agent("echo two >> deps.lock; out retry 'more to do'");
+    step(&repo);
+    repo.write("deps.lock", "one\ntwo\nfour\n");
+    repo.commit_all("Add four");
+    assert_charged_to_nobody(&repo, 1, &["no such package: four", "(Add four)"]);
+}
+
+#[test]
+fn a_file_in_the_way_of_setup_that_a_person_committed_is_charged_to_no_session() {
+    let repo = with_lock_file();
+    repo.agent("echo work > work.txt; out retry 'more to do'");
+    step(&repo);
+    // Setup does not read it, so the workspace is not set up again; the verdict is.
+    repo.write(".gitignore", "other\n");
+    repo.write("made/junk", "junk\n");
+    repo.commit_all("Slip");
+    repo.agent("out done 'there it is'");
+    assert_charged_to_nobody(&repo, 2, &["(Slip), which a person committed"]);
+}

@@ -1,11 +1,15 @@
 //! `runner start` tries setup and guard on the base first: a guard that cannot run there costs no
 //! session, a red one is told.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+mod agent_support;
 mod scenario;
 
 use std::fs;
 use std::time::Duration;
 
+use agent_support::contained::{MECHANISMS, with_mechanism};
 use runner_testkit::{TestRepo, assert_no_process};
 use scenario::{BIN, GOAL, bare, step};
 use serde_json::Value;
@@ -446,4 +450,63 @@ fn a_script_that_may_not_be_executed() {
     repo.commit_all("a guard");
     repo.init_run(GOAL, &["./ci.sh"]);
     refused(&repo, &["permission denied", "chmod +x ./ci.sh"]);
+}
+
+/// A guard that compares with the branch that was last fetched.
+#[test]
+fn remote_tracking_branches_that_a_clean_checkout_lacks_are_named() {
+    let mut repo = bare();
+    let (from, name) = (repo.head(), "refs/remotes/origin/main");
+    repo.git(&["update-ref", name, &from]);
+    repo.init_run(
+        GOAL,
+        &["sh", "-c", "git diff --quiet origin/main -- README.md"],
+    );
+    refused(
+        &repo,
+        &[
+            "is red in a clean checkout and green with remote-tracking branches of yours: origin/main\n",
+            "hint: let the guard do without origin/main: a clean checkout has no remotes",
+        ],
+    );
+
+    // It is red with them, too: then that is what is told.
+    let mut repo = bare();
+    repo.git(&["update-ref", name, &repo.head()]);
+    repo.init_run(GOAL, &["sh", "-c", "git log -1 origin/main; exit 3"]);
+    let (word, told) = start(&repo, &[]);
+    assert_eq!(word, "fail");
+    let words = "its output names origin/main: a clean checkout has no remote-tracking branches";
+    assert!(told.contains(words), "{told}");
+}
+
+/// A guard that keeps something in the home folder, which it can only where no sandbox is.
+#[test]
+fn files_of_the_home_folder_that_cannot_be_written_are_named() {
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        fs::write(repo.root().join("home/.settings"), "colour=never\n").expect("a file");
+        let guard = "grep -q never ~/.settings && mkdir -p ~/.tool && echo x > ~/.tool/state";
+        repo.init_run(GOAL, &["sh", "-c", guard]);
+        refused(
+            &repo,
+            &[
+                "is red in a clean checkout and green with a home folder in which it can write ~/.tool",
+                "hint: make the folder and name it with [sandbox] writable = [\"~/.tool\"]",
+            ],
+        );
+        let left = repo.root().join("home/.tool");
+        assert!(!left.exists(), "{mechanism}: nothing is written there");
+
+        // With the folder that the hint names it is green.
+        let mut repo = with_mechanism(mechanism);
+        let home = repo.root().join("home");
+        fs::write(home.join(".settings"), "colour=never\n").expect("a file");
+        fs::create_dir(home.join(".tool")).expect("a folder");
+        repo.config(|config| {
+            config.set("sandbox.writable", serde_json::json!(["~/.tool"]));
+        });
+        repo.init_run(GOAL, &["sh", "-c", guard]);
+        assert_eq!(start(&repo, &[]).0, "pass", "{mechanism}");
+    }
 }

@@ -15,9 +15,15 @@ impl TreeLink {
         if content.starts_with('/') {
             return None;
         }
-        let mut parts: Vec<&str> = path.split('/').collect();
-        parts.pop();
-        for part in content.split('/') {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        Self::below(path, folder, content)
+    }
+
+    /// A link at a path that leads along this way from a folder of the repository. `None`: it
+    /// leads out of the repository.
+    pub fn below(path: &str, folder: &str, way: &str) -> Option<Self> {
+        let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+        for part in way.split('/') {
             match part {
                 "" | "." => {}
                 ".." => {
@@ -30,6 +36,12 @@ impl TreeLink {
             path: path.to_owned(),
             target: parts.join("/"),
         })
+    }
+
+    /// Whether it leads to a folder that it lies in itself.
+    pub fn leads_around_itself(&self) -> bool {
+        let inside = self.path.strip_prefix(self.target.as_str());
+        self.target.is_empty() || inside.is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -109,6 +121,20 @@ mod tests {
         ] {
             let link = TreeLink::new(path, content);
             assert_eq!(link.map(|it| it.target).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn links_that_lead_around_themselves() {
+        for (path, content, expected) in [
+            ("tests/all", "..", true),
+            ("a/b/c", "../../b", false),
+            ("a/b/c", "..", true),
+            ("tests", "src/tests", false),
+            ("ab/c", "../a", false),
+        ] {
+            let link = TreeLink::new(path, content).unwrap();
+            assert_eq!(link.leads_around_itself(), expected, "{path} {content}");
         }
     }
 

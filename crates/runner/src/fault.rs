@@ -3,6 +3,7 @@
 //! Debug builds read `RUNNER_FAULT`; release builds contain none of it.
 //! - `trace:FILE` appends the name of every point that is passed to FILE
 //! - `kill@N` kills this process (SIGKILL) at the N-th point
+//! - `interrupt@N` interrupts it (SIGINT) there, as Ctrl-C would
 //! - `enospc@N` lets the N-th point fail as a full disk would, once
 //! - `erofs@N` lets the N-th point and all after it fail as a read-only disk would
 //! - `suspend@SECS` lets the wall clock jump by so much whenever it is read, as it does when a
@@ -46,6 +47,7 @@ mod planned {
         None,
         Trace(String),
         Kill(u64),
+        Interrupt(u64),
         Enospc(u64),
         Erofs(u64),
         Suspend(u64),
@@ -63,6 +65,7 @@ mod planned {
         }
         match text.split_once('@').map(|(kind, n)| (kind, n.parse())) {
             Some(("kill", Ok(n))) => Plan::Kill(n),
+            Some(("interrupt", Ok(n))) => Plan::Interrupt(n),
             Some(("enospc", Ok(n))) => Plan::Enospc(n),
             Some(("erofs", Ok(n))) => Plan::Erofs(n),
             Some(("suspend", Ok(n))) => Plan::Suspend(n),
@@ -90,6 +93,10 @@ mod planned {
                 writeln!(log, "{name}")
             }
             Plan::Kill(n) if *n == number => runner_exec::os::kill_self(),
+            Plan::Interrupt(n) if *n == number => {
+                use rustix::process::{Signal, getpid, kill_process};
+                Ok(kill_process(getpid(), Signal::INT)?)
+            }
             Plan::Enospc(n) if *n == number => Err(io::ErrorKind::StorageFull.into()),
             Plan::Erofs(n) if *n <= number => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
             _ => Ok(()),

@@ -17,8 +17,10 @@ use runner_core::text::escape_path;
 use crate::base_trial::guard_file;
 use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
+use crate::files;
 use crate::git::{Git, TreeEntry};
 use crate::original_tests::TestFiles;
+use crate::tree_links::{links_of, with_links};
 
 /// Larger manifests and lock files are not read.
 const MAX_PACKAGE_FILE: usize = 32 << 20;
@@ -78,7 +80,7 @@ pub(crate) fn invert(
     result: &str,
     tests: TestsTaken,
 ) -> Result<Inversion> {
-    let judge = JudgeFiles::of(config, tests)?;
+    let judge = JudgeFiles::of(git, config, base, tests)?;
     if judge.product.is_empty() {
         return Ok(Inversion::NoProduct);
     }
@@ -131,7 +133,8 @@ struct JudgeFiles {
 }
 
 impl JudgeFiles {
-    fn of(config: &Config, taken: TestsTaken) -> Result<Self> {
+    /// Links of the base are followed: what a test leads to is a test.
+    fn of(git: &Git, config: &Config, base: &str, taken: TestsTaken) -> Result<Self> {
         let guard = &config.guard;
         let wrong = |key: &str, error: &dyn std::fmt::Display| {
             Error::new(ErrorCode::Config, format!("[guard] {key}: {error}"))
@@ -140,11 +143,16 @@ impl JudgeFiles {
         let protected: Vec<&String> = entries
             .filter(|entry| !entry.ends_with(PYTHON_MODULES))
             .collect();
+        let protected = GlobList::new(&protected).map_err(|it| wrong("protected", &it))?;
+        let root = git.root();
+        let project = root.canonicalize().map_err(|it| files::at(root, it))?;
+        let mut links = links_of(git, base, &project)?;
+        links.retain(|link| !link.leads_around_itself());
         let usual = guard.tests.is_empty().then(|| GlobList::new(&USUAL_TESTS));
         Ok(JudgeFiles {
             product: ProductFiles::new(&guard.product).map_err(|it| wrong("product", &it))?,
-            protected: GlobList::new(&protected).map_err(|it| wrong("protected", &it))?,
-            tests: TestFiles::of(config)?,
+            protected: with_links(&protected, &links, "protected")?,
+            tests: TestFiles::of(config)?.through_links_of(git, base)?,
             usual_tests: usual.transpose().map_err(|it| wrong("tests", &it))?,
             taken,
         })
@@ -184,7 +192,7 @@ pub(crate) fn has_judge(git: &Git, config: &Config, commit: &str) -> Result<bool
         let is_there = |name: &String| files.iter().any(|it| it.path == Path::new(name));
         return Ok(defining.iter().any(is_there));
     }
-    let judge = JudgeFiles::of(config, TestsTaken::Released)?;
+    let judge = JudgeFiles::of(git, config, commit, TestsTaken::Released)?;
     let judges = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
         !is_state_path(path.as_os_str().as_bytes())

@@ -30,6 +30,7 @@ mod run;
 mod run_context;
 mod state;
 mod step;
+mod tree_links;
 
 pub use base_trial::{BaseProblem, BaseVerdict};
 pub use checkout::clean::{RemovedFolder, WorkspaceCleanOptions, WorkspaceCleanReport, clean};

@@ -12,12 +12,16 @@ use runner_core::text::escape_path;
 use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::trial::{GuardTrial, TrialEnd, some_of};
 use crate::error::{Error, ErrorCode, Result};
+use crate::files;
 use crate::git::Git;
+use crate::tree_links::{links_of, with_links};
 
 /// Which files are tests.
 pub(crate) struct TestFiles {
     tests: GlobList,
     released: GlobList,
+    /// The path of the project that checkouts are seen at, where that is not the repository's own.
+    project: Option<PathBuf>,
 }
 
 /// What became of test files between two commits.
@@ -41,6 +45,31 @@ impl TestFiles {
         Ok(TestFiles {
             tests: globs(&config.guard.tests, "tests")?,
             released: globs(&config.guard.released_tests, "released_tests")?,
+            project: None,
+        })
+    }
+
+    /// The same in checkouts that are seen at the path of a project.
+    pub(crate) fn seen_at(self, project: &Path) -> Self {
+        TestFiles {
+            project: Some(project.to_owned()),
+            ..self
+        }
+    }
+
+    /// The same with what paths of tests lead to through the links of a commit. A link to a folder
+    /// around itself leads to everything there is, which no test stands for.
+    pub(crate) fn through_links_of(&self, git: &Git, commit: &str) -> Result<TestFiles> {
+        let project = self.project.as_deref().unwrap_or(git.root());
+        let project = project
+            .canonicalize()
+            .map_err(|error| files::at(project, error))?;
+        let mut links = links_of(git, commit, &project)?;
+        links.retain(|link| !link.leads_around_itself());
+        Ok(TestFiles {
+            tests: with_links(&self.tests, &links, "tests")?,
+            released: with_links(&self.released, &links, "released_tests")?,
+            project: Some(project),
         })
     }
 
@@ -57,8 +86,12 @@ impl TestFiles {
 
     /// What became of them from one commit to another.
     pub(crate) fn changes(&self, git: &Git, start: &str, commit: &str) -> Result<TestFileChanges> {
+        if self.tests.is_empty() {
+            return Ok(TestFileChanges::default());
+        }
+        let linked = self.through_links_of(git, start)?;
         let changed = git.changed_between(start, commit)?;
-        let tests: Vec<&PathBuf> = changed.iter().filter(|path| self.is_test(path)).collect();
+        let tests: Vec<&PathBuf> = changed.iter().filter(|path| linked.is_test(path)).collect();
         if tests.is_empty() {
             return Ok(TestFileChanges::default());
         }
@@ -69,7 +102,7 @@ impl TestFiles {
         let (before, after) = (files(start)?, files(commit)?);
         let mut found = TestFileChanges::default();
         for path in tests {
-            if self.is_released(path) {
+            if linked.is_released(path) {
                 found.has_released = true;
             } else {
                 found.counts = true;
@@ -86,7 +119,8 @@ impl TestFiles {
 
     /// A commit with the work of one and the tests of the run's start; nothing leads to it.
     pub(crate) fn restored(&self, git: &Git, start: &str, commit: &str) -> Result<String> {
-        let is_taken = |path: &Path| self.is_test(path) && !self.is_released(path);
+        let linked = self.through_links_of(git, start)?;
+        let is_taken = |path: &Path| linked.is_test(path) && !linked.is_released(path);
         let tree = git.overlay(commit, start, &is_taken)?;
         let message = "runner: with the tests of the run's start\n";
         let (_, commit) = git.commit_tree(&tree, &[commit], message)?;

@@ -65,10 +65,21 @@ impl TestRepo {
 
     /// What lies among the private checkouts of all projects of this home: folders and locks.
     pub fn private_checkouts(&self) -> Vec<PathBuf> {
+        self.private_folders(|kind| kind == "checkouts")
+    }
+
+    /// What lies among the repositories of task runs of all fleets of this home: folders and locks.
+    pub fn task_run_folders(&self) -> Vec<PathBuf> {
+        self.private_folders(|kind| kind.starts_with("task-runs-"))
+    }
+
+    fn private_folders(&self, is_asked: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         let root = self.root().join("home/.local/state/runner");
         let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
         let mut found: Vec<PathBuf> = entries(root)
-            .flat_map(|project| entries(project.path().join("checkouts")))
+            .flat_map(|project| entries(project.path()))
+            .filter(|kind| kind.file_name().to_str().is_some_and(&is_asked))
+            .flat_map(|kind| entries(kind.path()))
             .map(|entry| entry.path())
             .collect();
         found.sort();

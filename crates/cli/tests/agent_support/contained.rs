@@ -11,15 +11,19 @@ use super::{BIN, GOAL, hide_program};
 /// Everything that can contain.
 pub(crate) const MECHANISMS: [&str; 2] = ["bubblewrap", "landlock"];
 
+/// Everything that a session can run under.
+pub(crate) const ALL: [&str; 3] = ["bubblewrap", "landlock", "none"];
+
 /// `try NAME COMMAND`: prints whether the command worked.
 pub(crate) const TRY: &str = r#"try() { name=$1; shift; if sh -c "$*" >/dev/null 2>&1; then echo "tried $name: yes"; else echo "tried $name: no"; fi; }
 "#;
 
-/// A repository in which this mechanism is the best there is.
+/// A repository in which this mechanism is the best there is; for `none`, one without any.
 pub(crate) fn with_mechanism(mechanism: &str) -> TestRepo {
     let mut repo = TestRepo::new(BIN);
+    let mode = if mechanism == "none" { "off" } else { "auto" };
     repo.config(|config| {
-        config.set("sandbox.mode", "auto");
+        config.set("sandbox.mode", mode);
     });
     if mechanism == "landlock" {
         hide_program(&mut repo, "bwrap");

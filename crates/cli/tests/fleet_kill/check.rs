@@ -185,9 +185,7 @@ impl Held {
 
 /// No folder, no ref but proofs, and a checkout that is where the base is.
 fn nothing_left(repo: &TestRepo, held: &Held, faults: &mut Vec<String>) {
-    let folder = std::fs::read_dir(repo.path(".runner/fleet/worktrees"));
-    let folders = folder.into_iter().flatten().flatten();
-    let left = folders.map(|entry| entry.path());
+    let left = repo.task_run_folders().into_iter();
     for path in left.chain(repo.private_checkouts()) {
         faults.push(format!("{} is left", path.display()));
     }

@@ -2,13 +2,17 @@
 //! one run, planted code that must never run, and what must hold after each.
 #![allow(dead_code)] // each test file uses its own part
 
+#[path = "../agent_support/mod.rs"]
+pub(crate) mod agent_support;
 pub(crate) mod planted;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use runner_testkit::{TestRepo, TestRun, write_program};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use agent_support::contained::{ALL, with_mechanism};
 
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_runner");
 
@@ -42,8 +46,8 @@ pub(crate) const fn case(
 }
 
 /// A work tree of another repository, in the place where a repository was.
-pub(crate) fn linked_to(main: &TestRepo) -> TestRepo {
-    let repo = TestRepo::new(BIN);
+pub(crate) fn linked_to(mechanism: &str, main: &TestRepo) -> TestRepo {
+    let repo = under(mechanism);
     fs::remove_dir_all(repo.path("")).unwrap();
     let place = repo.path("").display().to_string();
     main.git(&["worktree", "add", "-q", "-b", "work", &place]);
@@ -58,8 +62,11 @@ pub(crate) fn add_submodule(repo: &TestRepo, inner: &TestRepo, at: &str) {
 }
 
 /// A run whose guard plays `guard.sh` of the home folder once that is there.
-pub(crate) fn with_guard_at_home(prepare: impl FnOnce(&mut TestRepo)) -> (TestRepo, PathBuf) {
-    let repo = started(TestRepo::new(BIN), |repo| {
+pub(crate) fn with_guard_at_home(
+    mechanism: &str,
+    prepare: impl FnOnce(&mut TestRepo),
+) -> (TestRepo, PathBuf) {
+    let repo = started(under(mechanism), |repo| {
         prepare(repo);
         let script = "[ -f \"$HOME/guard.sh\" ] || exit 0\n. \"$HOME/guard.sh\"\nexit 0\n";
         repo.write("guard.sh", script);
@@ -73,9 +80,45 @@ pub(crate) fn with_guard_at_home(prepare: impl FnOnce(&mut TestRepo)) -> (TestRe
     (repo, script)
 }
 
-/// A repository with a few files and a run that has room for many attempts.
+/// What every hostile session is tried under, one after the other.
+pub(crate) fn all() -> [&'static str; 3] {
+    ALL
+}
+
+/// A repository whose sessions run under a mechanism. The agent's own folder can be written by
+/// each, so that a script can do the same under all.
+pub(crate) fn under(mechanism: &str) -> TestRepo {
+    let mut repo = with_mechanism(mechanism);
+    let writable = json!([repo.agent_dir()]);
+    repo.config(|config| {
+        config.set("sandbox.writable", writable);
+    });
+    repo
+}
+
+/// A repository with a few files and a run that has room for many attempts, without a sandbox.
 pub(crate) fn repo() -> TestRepo {
-    started(TestRepo::new(BIN), |_| {})
+    repo_under("none")
+}
+
+/// The same, whose sessions run under a mechanism.
+pub(crate) fn repo_under(mechanism: &str) -> TestRepo {
+    started(under(mechanism), |_| {})
+}
+
+/// Fails unless every session of the run was contained by this mechanism. What contained one that
+/// was killed with its runner is not known afterwards.
+#[track_caller]
+pub(crate) fn assert_contained(repo: &TestRepo, mechanism: &str) {
+    let next = repo.run_state()["next_iter"].as_u64().unwrap();
+    let metas = (1..next).map(|iter| repo.meta(iter));
+    let recorded: Vec<Value> = metas
+        .filter(|meta| meta["class"] != "runner_error")
+        .collect();
+    assert!(!recorded.is_empty(), "{mechanism}: no session ran");
+    for meta in recorded {
+        assert_eq!(meta["sandbox"], mechanism, "{meta:#}");
+    }
 }
 
 /// The same in this repository, with more done before the run starts.

@@ -2,7 +2,7 @@
 
 use runner_testkit::TestRepo;
 
-use super::{BIN, started};
+use super::{started, under};
 
 /// What a session does, and which file the runner must name. `$EVIL` is a program
 /// that leaves a mark.
@@ -118,8 +118,8 @@ pub(crate) fn with_evil(repo: &TestRepo, script: &str) -> String {
 }
 
 /// A repository whose user has a filter of their own, called `user`; it works.
-pub(crate) fn repo_with_a_filter() -> TestRepo {
-    started(TestRepo::new(BIN), |repo| {
+pub(crate) fn repo_with_a_filter(mechanism: &str) -> TestRepo {
+    started(under(mechanism), |repo| {
         repo.git(&[
             "config",
             "--global",

@@ -103,15 +103,9 @@ fn files(repo: &TestRepo, commit: &str) -> Vec<String> {
     listed.lines().map(str::to_owned).collect()
 }
 
-/// What lies in a folder of the fleet's.
-fn fleet_folder(repo: &TestRepo, name: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(repo.path(".runner/fleet").join(name));
-    let mut names: Vec<String> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
-    names.sort();
-    names
+/// What lies among the repositories of task runs: folders and locks.
+fn task_run_folders(repo: &TestRepo) -> Vec<String> {
+    let folders = repo.task_run_folders();
+    let names = folders.iter().filter_map(|path| path.file_name()?.to_str());
+    names.map(str::to_owned).collect()
 }

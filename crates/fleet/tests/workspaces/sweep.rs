@@ -5,7 +5,7 @@ use std::time::Duration;
 use runner_testkit::{assert_no_process, eventually, signal};
 use serde_json::json;
 
-use crate::{ask, fleet_folder, merge, project, refs, work, worked};
+use crate::{ask, merge, project, refs, task_run_folders, work, worked};
 
 #[test]
 fn after_a_kill_a_sweep_leaves_no_folder_no_ref_and_no_process() {
@@ -15,12 +15,12 @@ fn after_a_kill_a_sweep_leaves_no_folder_no_ref_and_no_process() {
     let running = repo.spawn_runner(&["work", &order]);
     let started = repo.agent_dir().join("started");
     eventually("the session", Duration::from_secs(30), || started.exists());
-    assert_eq!(fleet_folder(&repo, "worktrees").len(), 2);
+    assert_eq!(task_run_folders(&repo).len(), 2);
     assert!(signal("KILL", i64::from(running.pid())));
     running.wait();
     // It waits for those who are still being ended.
     ask(&repo, "sweep", &json!({}));
-    assert_eq!(fleet_folder(&repo, "worktrees"), Vec::<String>::new());
+    assert_eq!(task_run_folders(&repo), Vec::<String>::new());
     assert_no_process(&repo.root().display().to_string());
     assert_eq!(refs(&repo, "refs/runner/"), Vec::<String>::new());
     assert_eq!(refs(&repo, "refs/fleet/"), Vec::<String>::new());
@@ -53,7 +53,7 @@ fn a_run_that_is_killed_anywhere_can_be_made_again() {
         assert_eq!(again["changes"], json!(["created a/x"]), "{at}");
     }
     ask(&repo, "sweep", &json!({}));
-    assert_eq!(fleet_folder(&repo, "worktrees"), Vec::<String>::new());
+    assert_eq!(task_run_folders(&repo), Vec::<String>::new());
     assert_eq!(refs(&repo, "refs/runner/"), Vec::<String>::new());
     assert_eq!(refs(&repo, "refs/fleet/"), Vec::<String>::new());
     assert_no_process(&repo.root().display().to_string());
@@ -70,10 +70,7 @@ fn what_is_in_use_stays_and_so_does_the_proof_of_what_was_merged() {
     let in_use = json!({"in_use": [["waiting", "waiting-1", 1]]});
     for _ in 0..2 {
         ask(&repo, "sweep", &in_use);
-        assert_eq!(
-            fleet_folder(&repo, "worktrees"),
-            ["waiting-1-1", "waiting-1-1.lock"]
-        );
+        assert_eq!(task_run_folders(&repo), ["waiting-1-1", "waiting-1-1.lock"]);
         assert_eq!(
             refs(&repo, "refs/runner/"),
             ["merged/merged-1", "waiting/waiting-1"]
@@ -85,7 +82,7 @@ fn what_is_in_use_stays_and_so_does_the_proof_of_what_was_merged() {
     ask(&repo, "sweep", &json!({}));
     assert_eq!(refs(&repo, "refs/runner/"), ["merged/merged-1"]);
     assert_eq!(refs(&repo, "refs/fleet/"), Vec::<String>::new());
-    assert_eq!(fleet_folder(&repo, "worktrees"), Vec::<String>::new());
+    assert_eq!(task_run_folders(&repo), Vec::<String>::new());
 }
 
 #[test]
@@ -95,10 +92,7 @@ fn an_old_token_of_a_run_goes_and_the_new_one_stays() {
     work(&repo, "task", 1);
     work(&repo, "task", 2);
     ask(&repo, "sweep", &json!({"in_use": [["task", "task-1", 2]]}));
-    assert_eq!(
-        fleet_folder(&repo, "worktrees"),
-        ["task-1-2", "task-1-2.lock"]
-    );
+    assert_eq!(task_run_folders(&repo), ["task-1-2", "task-1-2.lock"]);
     assert_eq!(refs(&repo, "refs/runner/"), ["task/task-1"]);
     assert_eq!(refs(&repo, "refs/fleet/").len(), 1);
 }
@@ -114,7 +108,7 @@ fn the_living_are_left_alone() {
     let started = repo.agent_dir().join("started");
     eventually("the session", Duration::from_secs(30), || started.exists());
     ask(&repo, "sweep", &json!({}));
-    assert_eq!(fleet_folder(&repo, "worktrees").len(), 2);
+    assert_eq!(task_run_folders(&repo).len(), 2);
     std::fs::write(repo.agent_dir().join("go"), "").unwrap();
     let done = running.wait().success();
     assert!(done.stdout.contains("\"complete\""), "{done:?}");

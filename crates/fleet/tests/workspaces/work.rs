@@ -6,7 +6,7 @@ use runner_testkit::{assert_no_process, eventually, processes_with_env};
 use serde_json::json;
 
 use crate::{
-    ask, files, fleet_folder, merge, project, refs, refused, text, without_quota, work, worked,
+    ask, files, merge, project, refs, refused, task_run_folders, text, without_quota, work, worked,
 };
 
 #[test]
@@ -120,10 +120,7 @@ fn a_result_is_one_commit_with_its_trailers_and_the_loop_is_kept_for_proof() {
     let kept = refs(&repo, "refs/fleet/");
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert!(kept[0].ends_with("/task/task-1-9"), "{kept:?}");
-    assert_eq!(
-        fleet_folder(&repo, "worktrees"),
-        ["task-1-9", "task-1-9.lock"]
-    );
+    assert_eq!(task_run_folders(&repo), ["task-1-9", "task-1-9.lock"]);
 }
 
 #[test]

@@ -5,7 +5,9 @@ mod cache;
 mod comparison;
 pub(crate) mod evidence;
 pub(crate) mod guard_file;
+mod remote_refs;
 mod verdict;
+mod writable_home;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use runner_core::evidence::TestEvidence;
 
 use crate::checkout::CleanCheckout;
 use crate::checkout::missing_variable;
-use crate::checkout::trial::{self, TrialEnd};
+use crate::checkout::trial::{self, GuardCommand, TrialEnd};
 use crate::error::Result;
 use crate::fleet_repo::FleetRepo;
 use crate::git::Git;
@@ -25,8 +27,43 @@ use crate::step::containment::Containment;
 use crate::step::environment;
 use cache::BaseCache;
 use evidence::BaseEvidence;
+use remote_refs::RemoteRef;
 use verdict::{BaseFacts, BaseLack, BaseTrialEnd};
 pub use verdict::{BaseProblem, BaseVerdict};
+
+/// What a guard is given of the user's, to see whether it lacks that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct BaseExtras {
+    /// Ignored files, beside the commit.
+    ignored: Vec<PathBuf>,
+    /// Variables of the shell.
+    variables: Vec<String>,
+    /// Remote-tracking branches.
+    remote_refs: Vec<RemoteRef>,
+    /// Paths from the home folder that it may write, in a home of its own.
+    home_paths: Vec<PathBuf>,
+}
+
+impl BaseExtras {
+    /// How to leave each of them out.
+    const PARTS: [fn(&mut Self); 4] = [
+        |it| it.variables.clear(),
+        |it| it.ignored.clear(),
+        |it| it.remote_refs.clear(),
+        |it| it.home_paths.clear(),
+    ];
+}
+
+/// The user's home folder.
+fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from)
+}
+
+/// Paths from the home folder, for people.
+fn shown_at_home(paths: &[PathBuf]) -> Vec<String> {
+    let shown = paths.iter().map(|path| format!("~/{}", path.display()));
+    shown.collect()
+}
 
 /// A base to try.
 pub(crate) struct BaseTrial<'a> {
@@ -50,7 +87,7 @@ impl BaseTrial<'_> {
             return Ok(known);
         }
         let checkout = self.checkout()?;
-        let (end, log, tests) = self.try_in(&checkout, self.config, context)?;
+        let (end, log, tests) = self.try_in(&checkout, self.config, &[], context)?;
         let evidence = self.evidence()?;
         evidence.write(&tests)?;
         if let BaseTrialEnd::Exited(_) = end {
@@ -58,6 +95,8 @@ impl BaseTrial<'_> {
         }
         drop(checkout);
         let lacking = trial::lacking(self.git);
+        let named = self.named_lacks(&log)?;
+        let remote_refs: Vec<String> = named.remote_refs.into_iter().map(|it| it.name).collect();
         let command = &self.config.guard.command;
         let mut verdict = verdict::judge(&BaseFacts {
             end: &end,
@@ -66,6 +105,8 @@ impl BaseTrial<'_> {
             guard_file: guard_file::missing(command, |path| self.has_file(path)),
             lacking: &lacking,
             unpassed: &verdict::unpassed(&log, self.config),
+            remote_refs: &remote_refs,
+            home_paths: &shown_at_home(&named.home_paths),
         });
         if matches!(
             (&verdict, &end),
@@ -92,6 +133,7 @@ impl BaseTrial<'_> {
         &self,
         checkout: &CleanCheckout,
         config: &Config,
+        more_env: &[(OsString, OsString)],
         context: &mut RunContext<'_>,
     ) -> Result<(BaseTrialEnd, Vec<u8>, TestEvidence)> {
         let none = TestEvidence::default();
@@ -111,7 +153,11 @@ impl BaseTrial<'_> {
             return Ok((BaseTrialEnd::NoProgram(why), Vec::new(), none));
         }
         let limit = Duration::from_secs(config.iteration_timeout_secs);
-        let trial = trial::run(checkout, command, config, contained, limit, context)?;
+        let guard = GuardCommand {
+            argv: command,
+            more_env,
+        };
+        let trial = trial::run_with(checkout, guard, config, contained, limit, context)?;
         let end = match trial.end {
             TrialEnd::Exited(code) => BaseTrialEnd::Exited(code),
             TrialEnd::TimedOut => BaseTrialEnd::TimedOut,
@@ -135,48 +181,86 @@ impl BaseTrial<'_> {
         lacking: &[String],
         context: &mut RunContext<'_>,
     ) -> Result<Option<BaseLack>> {
-        let ignored = comparison::wanted(&self.git.ignored().unwrap_or_default());
         // The base may hold merged work of agents, so only what it asks for by name is handed to it,
         // and no secrets.
         let mut variables = self.named(log, &missing_variable::unpassed(self.config))?;
         variables.retain(|name| !missing_variable::looks_secret(name));
+        let named = self.named_lacks(log)?;
+        let mut given = BaseExtras {
+            ignored: comparison::wanted(&self.git.ignored().unwrap_or_default()),
+            variables,
+            ..named
+        };
         // Most often it is red with everything, too: that takes one more run and no more.
-        if !self.is_green_with(&ignored, &variables, context)? {
+        if !self.is_green_with(&given, context)? {
             return Ok(None);
         }
-        let files = lacking.to_vec();
-        if variables.is_empty() || self.is_green_with(&ignored, &[], context)? {
-            let variables = Vec::new();
-            return Ok(Some(BaseLack { files, variables }));
+        // Whatever it is green without is not what it lacks.
+        for leave_out in BaseExtras::PARTS {
+            let mut fewer = given.clone();
+            leave_out(&mut fewer);
+            if fewer != given && self.is_green_with(&fewer, context)? {
+                given = fewer;
+            }
         }
-        let alone = self.is_green_with(&[], &variables, context)?;
+        let files = if given.ignored.is_empty() {
+            Vec::new()
+        } else {
+            lacking.to_vec()
+        };
         Ok(Some(BaseLack {
-            files: if alone { Vec::new() } else { files },
-            variables,
+            files,
+            variables: given.variables,
+            remote_refs: given.remote_refs.into_iter().map(|it| it.name).collect(),
+            home_paths: shown_at_home(&given.home_paths),
         }))
     }
 
-    /// Whether the guard is green with these ignored files of the user's checkout beside the
-    /// commit, and these variables of the user's shell.
-    fn is_green_with(
-        &self,
-        ignored: &[PathBuf],
-        variables: &[String],
-        context: &mut RunContext<'_>,
-    ) -> Result<bool> {
-        if ignored.is_empty() && variables.is_empty() {
+    /// What the output of a guard names that only the user's own checkout, or the world outside
+    /// the sandbox, has.
+    fn named_lacks(&self, log: &[u8]) -> Result<BaseExtras> {
+        let mut text = String::from_utf8_lossy(log).into_owned();
+        let home_paths = match home().filter(|_| self.containment.is_on()) {
+            Some(home) => writable_home::refused_in(&text, &home),
+            None => Vec::new(),
+        };
+        text.push_str(&self.config.guard.command.join(" "));
+        Ok(BaseExtras {
+            remote_refs: remote_refs::named_in(self.git, &text)?,
+            home_paths,
+            ..BaseExtras::default()
+        })
+    }
+
+    /// Whether the guard is green with these things of the user's.
+    fn is_green_with(&self, given: &BaseExtras, context: &mut RunContext<'_>) -> Result<bool> {
+        if *given == BaseExtras::default() {
             return Ok(false);
         }
         let checkout = self.checkout()?;
-        let is_copied = ignored.is_empty()
-            || comparison::add_ignored(self.git.root(), checkout.path(), ignored)?;
+        let is_copied = given.ignored.is_empty()
+            || comparison::add_ignored(self.git.root(), checkout.path(), &given.ignored)?;
         if !is_copied {
             // More than a comparison is worth.
-            return self.is_green_with(&[], variables, context);
+            let ignored = Vec::new();
+            let fewer = BaseExtras {
+                ignored,
+                ..given.clone()
+            };
+            return self.is_green_with(&fewer, context);
+        }
+        remote_refs::add(checkout.path(), &given.remote_refs)?;
+        let mut env = Vec::new();
+        if let Some(home) = home().filter(|_| !given.home_paths.is_empty()) {
+            let folder = checkout.path().join(writable_home::FOLDER);
+            writable_home::make(&home, &folder, &given.home_paths)?;
+            let seen = self.containment.seen(&checkout.checkout);
+            let seen = seen.join(writable_home::FOLDER);
+            env.push(("HOME".into(), seen.into()));
         }
         let mut config = self.config.clone();
-        config.guard.env.extend_from_slice(variables);
-        let (end, ..) = self.try_in(&checkout, &config, context)?;
+        config.guard.env.extend_from_slice(&given.variables);
+        let (end, ..) = self.try_in(&checkout, &config, &env, context)?;
         Ok(end == BaseTrialEnd::Exited(0))
     }
 

@@ -1,5 +1,7 @@
 //! What a trial of a base comes to, and what a person is told of it.
 
+use std::fmt::Write as _;
+
 use runner_core::config::Config;
 use runner_core::text::cut_front;
 
@@ -75,6 +77,10 @@ pub(super) struct BaseFacts<'a> {
     pub(super) lacking: &'a [String],
     /// Variables that the output names, the shell has and nothing passes on.
     pub(super) unpassed: &'a [String],
+    /// Remote-tracking branches of the project that the output or the command names.
+    pub(super) remote_refs: &'a [String],
+    /// Paths in the home folder that the output says could not be written.
+    pub(super) home_paths: &'a [String],
 }
 
 /// Judges a trial. Only what says that something could not be run is no verdict; everything
@@ -109,7 +115,7 @@ pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
             ),
         ),
         (BaseTrialEnd::Exited(code), None) => {
-            BaseVerdict::Red(format!("`{shown}` gave exit {code}{}", passes_on(facts)))
+            BaseVerdict::Red(format!("`{shown}` gave exit {code}{}", named_lacks(facts)))
         }
         (BaseTrialEnd::TimedOut, None) => BaseVerdict::Red(format!(
             "`{shown}` did not end within {} s",
@@ -125,6 +131,10 @@ pub(super) struct BaseLack {
     pub(super) files: Vec<String>,
     /// Variables.
     pub(super) variables: Vec<String>,
+    /// Remote-tracking branches.
+    pub(super) remote_refs: Vec<String>,
+    /// Paths in the home folder that it writes.
+    pub(super) home_paths: Vec<String>,
 }
 
 /// The problem of a guard that is red in a clean checkout alone.
@@ -139,6 +149,19 @@ pub(super) fn green_elsewhere(command: &[String], lack: &BaseLack) -> BaseProble
         let names = some_of(&lack.variables);
         with.push(format!("variables of your shell: {names}"));
         hints.push(hint_variables(&lack.variables));
+    }
+    if !lack.remote_refs.is_empty() {
+        let names = some_of(&lack.remote_refs);
+        with.push(format!("remote-tracking branches of yours: {names}"));
+        hints.push(format!(
+            "let the guard do without {names}: a clean checkout has no remotes, and nothing in it \
+             may depend on when you last fetched"
+        ));
+    }
+    if !lack.home_paths.is_empty() {
+        let names = some_of(&lack.home_paths);
+        with.push(format!("a home folder in which it can write {names}"));
+        hints.push(hint_home(&lack.home_paths));
     }
     if hints.is_empty() {
         hints.push(DOCTOR.to_owned());
@@ -157,6 +180,21 @@ pub(super) fn green_elsewhere(command: &[String], lack: &BaseLack) -> BaseProble
 pub(super) fn unpassed(log: &[u8], config: &Config) -> Vec<String> {
     let names = missing_variable::unpassed(config);
     named_in(&String::from_utf8_lossy(log), &names)
+}
+
+fn hint_home(paths: &[String]) -> String {
+    // Only folders can be named.
+    let folders: std::collections::BTreeSet<String> = paths
+        .iter()
+        .map(|path| path.split('/').take(2).collect::<Vec<_>>().join("/"))
+        .map(|folder| format!("{folder:?}"))
+        .collect();
+    let folders: Vec<String> = folders.into_iter().collect();
+    format!(
+        "make the folder and name it with [sandbox] writable = [{}], or let the guard write below \
+         $TMPDIR",
+        folders.join(", ")
+    )
 }
 
 fn hint_variables(names: &[String]) -> String {
@@ -204,12 +242,29 @@ fn hint_lacking(lacking: &[String], unpassed: &[String]) -> Option<String> {
     (!hints.is_empty()).then(|| hints.join("; "))
 }
 
-fn passes_on(facts: &BaseFacts<'_>) -> String {
-    if facts.unpassed.is_empty() {
-        return String::new();
+/// What the output names that may be why it is red, although it is red with that, too.
+fn named_lacks(facts: &BaseFacts<'_>) -> String {
+    let mut said = String::new();
+    for (names, what) in [
+        (
+            facts.unpassed,
+            "your shell has it, [guard] env does not pass it on",
+        ),
+        (
+            facts.remote_refs,
+            "a clean checkout has no remote-tracking branches",
+        ),
+        (
+            facts.home_paths,
+            "it can be written only where [sandbox] writable names it",
+        ),
+    ] {
+        if !names.is_empty() {
+            // Writing to a String cannot fail.
+            let _ = write!(said, ", and its output names {}: {what}", some_of(names));
+        }
     }
-    let names = some_of(facts.unpassed);
-    format!(", and its output names {names}: your shell has it, [guard] env does not pass it on")
+    said
 }
 
 fn shown(command: &[String]) -> String {
@@ -247,6 +302,8 @@ mod tests {
         guard_file: Option<&'a str>,
         lacking: &'a [&'a str],
         unpassed: &'a [&'a str],
+        remote_refs: &'a [&'a str],
+        home_paths: &'a [&'a str],
     }
 
     const PLAIN: Case<'static> = Case {
@@ -255,6 +312,8 @@ mod tests {
         guard_file: None,
         lacking: &[],
         unpassed: &[],
+        remote_refs: &[],
+        home_paths: &[],
     };
 
     fn told(case: &Case<'_>) -> String {
@@ -268,6 +327,8 @@ mod tests {
             guard_file: case.guard_file.map(str::to_owned),
             lacking: &owned(case.lacking),
             unpassed: &owned(case.unpassed),
+            remote_refs: &owned(case.remote_refs),
+            home_paths: &owned(case.home_paths),
         });
         match verdict {
             BaseVerdict::Green => "green".to_owned(),
@@ -304,6 +365,16 @@ mod tests {
                 },
                 "red: `just ci` gave exit 1, and its output names DATABASE_URL: your shell has it, \
                  [guard] env does not pass it on",
+            ),
+            (
+                Case {
+                    remote_refs: &["origin/main"],
+                    home_paths: &["~/.tool/state"],
+                    ..PLAIN
+                },
+                "red: `just ci` gave exit 1, and its output names origin/main: a clean checkout has \
+                 no remote-tracking branches, and its output names ~/.tool/state: it can be written \
+                 only where [sandbox] writable names it",
             ),
             (
                 Case {
@@ -443,6 +514,7 @@ mod tests {
             let lack = BaseLack {
                 files: owned(files),
                 variables: owned(variables),
+                ..BaseLack::default()
             };
             let problem = green_elsewhere(&owned(&["just", "ci"]), &lack);
             let expected = format!("`just ci` is red in a clean checkout and green with {why}");

@@ -10,9 +10,10 @@ use runner_exec::Cancel;
 
 use super::root::{self, WorkspaceRoot};
 use super::temp_folder::TempFolder;
-use super::{CHECKOUTS, CheckoutHome, LOCK, VERDICTS, WORKSPACES};
+use super::{CHECKOUTS, CheckoutHome, LOCK, TASK_RUNS, VERDICTS, WORKSPACES};
 use crate::error::Result;
 use crate::files;
+use crate::fleet_repo::OLD_TASK_RUNS;
 use crate::git::Git;
 use crate::project::Project;
 use crate::run::refs;
@@ -66,6 +67,13 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
     if !options.all {
         let git = Git::open(project?.root())?;
         let living = living(&git)?;
+        // Where earlier versions kept the repositories of a fleet's task runs.
+        let old = git.root().join(paths::FLEET_DIR);
+        let old = CheckoutHome::new(old.clone(), old.join("yard.lock"));
+        let names = old.names_in(OLD_TASK_RUNS).into_iter();
+        let ended = names.filter(|name| !living.contains(name));
+        let ended = ended.map(|name| (OLD_TASK_RUNS.to_owned(), name)).collect();
+        remove_checkouts(&old, ended, options.dry_run, &mut report)?;
         for folder in folders_of(&git, &config)? {
             clean_home(&folder, Some(&living), options.dry_run, &mut report)?;
         }
@@ -100,24 +108,35 @@ fn clean_home(
     report: &mut WorkspaceCleanReport,
 ) -> Result<()> {
     let home = CheckoutHome::new(folder.to_owned(), folder.join(LOCK));
-    let of_runs = [WORKSPACES, VERDICTS].into_iter().flat_map(|kind| {
-        let names = home.names_in(kind).into_iter();
-        names.map(move |name| (kind, name))
+    let kinds = [WORKSPACES, VERDICTS].map(str::to_owned).into_iter();
+    let of_runs = kinds.chain(home.kinds(TASK_RUNS)).flat_map(|kind| {
+        let names = home.names_in(&kind).into_iter();
+        names.map(move |name| (kind.clone(), name))
     });
     let (going_on, ended): (Vec<_>, Vec<_>) =
         of_runs.partition(|(_, name)| living.is_none_or(|living| living.contains(name)));
     for (kind, name) in going_on {
-        clean_temp(&home, (kind, &name), dry_run, report)?;
+        clean_temp(&home, (&kind, &name), dry_run, report)?;
     }
     let checkouts = home.names_in(CHECKOUTS).into_iter();
-    let all = checkouts.map(|name| (CHECKOUTS, name)).chain(ended);
-    for (kind, name) in all {
-        let path = home.checkout_folder(kind, &name);
+    let all = checkouts.map(|name| (CHECKOUTS.to_owned(), name));
+    remove_checkouts(&home, all.chain(ended).collect(), dry_run, report)
+}
+
+/// Removes checkouts, by kind and name, in which nobody is at work.
+fn remove_checkouts(
+    home: &CheckoutHome,
+    named: Vec<(String, String)>,
+    dry_run: bool,
+    report: &mut WorkspaceCleanReport,
+) -> Result<()> {
+    for (kind, name) in named {
+        let path = home.checkout_folder(&kind, &name);
         let bytes = files::folder_bytes(&path);
         let is_free = if dry_run {
-            home.is_free((kind, &name), &Cancel::new()?, LIMIT)?
+            home.is_free((&kind, &name), &Cancel::new()?, LIMIT)?
         } else {
-            home.remove_checkout((kind, &name), &Cancel::new()?, LIMIT)?
+            home.remove_checkout((&kind, &name), &Cancel::new()?, LIMIT)?
         };
         if is_free {
             report.removed.push(RemovedFolder { path, bytes });

@@ -53,6 +53,8 @@ pub(crate) const OBJECTS: &str = "objects";
 
 /// The folder of clean checkouts below a home.
 pub(crate) const CHECKOUTS: &str = "checkouts";
+/// How the folder begins that has the repositories of the task runs of one fleet.
+pub(crate) const TASK_RUNS: &str = "task-runs-";
 
 /// The folder of workspaces below a home, by run.
 pub(crate) const WORKSPACES: &str = "workspaces";
@@ -341,6 +343,13 @@ impl CheckoutHome {
             self.remove_checkout((CHECKOUTS, &name), cancel, limit)?;
         }
         Ok(())
+    }
+
+    /// The kinds whose names begin like this.
+    pub(crate) fn kinds(&self, beginning: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter(|name| name.starts_with(beginning)).collect()
     }
 
     /// The checkouts of a kind that have a folder or a lock.

@@ -53,6 +53,14 @@ struct CheckoutCommand<'a> {
     limit: Duration,
 }
 
+/// A guard to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GuardCommand<'a> {
+    pub(crate) argv: &'a [String],
+    /// Variables beside those that every guard has; these win.
+    pub(crate) more_env: &'a [(OsString, OsString)],
+}
+
 /// Runs a guard in a clean checkout, contained or not, after the setup of the checkout.
 pub(crate) fn run(
     checkout: &CleanCheckout,
@@ -62,13 +70,32 @@ pub(crate) fn run(
     limit: Duration,
     context: &mut RunContext<'_>,
 ) -> Result<GuardTrial> {
+    let guard = GuardCommand {
+        argv: command,
+        more_env: &[],
+    };
+    run_with(checkout, guard, config, containment, limit, context)
+}
+
+/// The same with variables of the caller's.
+pub(crate) fn run_with(
+    checkout: &CleanCheckout,
+    guard: GuardCommand<'_>,
+    config: &Config,
+    containment: Option<&Containment>,
+    limit: Duration,
+    context: &mut RunContext<'_>,
+) -> Result<GuardTrial> {
     if let Some(failed) = make_ready(checkout, config, containment, context)? {
         return Ok(failed);
     }
+    let mut env = environment::for_checkout(seen(&checkout.checkout, containment), config);
+    env.retain(|(name, _)| !guard.more_env.iter().any(|(other, _)| other == name));
+    env.extend_from_slice(guard.more_env);
     let guard = CheckoutCommand {
         what: "guard",
-        argv: command,
-        env: environment::for_checkout(seen(&checkout.checkout, containment), config),
+        argv: guard.argv,
+        env,
         limit,
     };
     run_command(&checkout.checkout, guard, config, containment, context)

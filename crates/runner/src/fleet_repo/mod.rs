@@ -13,6 +13,7 @@ mod results;
 mod run;
 mod sweep;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use runner_core::goal::check_run_id;
 use runner_core::paths;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::checkout::{self, CheckoutHome};
+use crate::checkout::{self, CheckoutHome, TASK_RUNS};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
@@ -39,8 +40,8 @@ pub use results::{ResultChange, ResultChangeKind, ResultMerge, ResultMergeOutcom
 pub use run::{TaskRunOrder, TaskRunReport, TaskRunUsage};
 pub use sweep::TaskRunName;
 
-/// The folder of task runs below `.runner/fleet/`.
-const WORKTREES: &str = "worktrees";
+/// The folder below `.runner/fleet/` where earlier versions kept the repositories of task runs.
+pub(crate) const OLD_TASK_RUNS: &str = "worktrees";
 
 /// Components of refs and folders that mean something else already.
 const RESERVED: &[&str] = &[
@@ -152,12 +153,24 @@ impl FleetRepo {
         self.fleet_folder().join("yard.lock")
     }
 
-    /// Where task runs work.
-    fn home(&self) -> CheckoutHome {
+    /// Where earlier versions kept the repositories of task runs: inside the project.
+    fn old_home(&self) -> CheckoutHome {
         CheckoutHome::new(self.fleet_folder(), self.lock_path())
     }
 
-    /// Where checks and questions work.
+    /// The kind of the repositories of this fleet's task runs, among the private folders.
+    fn task_runs(&self) -> String {
+        format!("{TASK_RUNS}{}", self.number())
+    }
+
+    /// The names of the folders of all task runs, those of earlier versions too.
+    fn task_run_names(&self) -> Result<BTreeSet<String>> {
+        let mut names = self.private_home()?.names_in(&self.task_runs());
+        names.extend(self.old_home().names_in(OLD_TASK_RUNS));
+        Ok(names)
+    }
+
+    /// Where task runs, checks and questions work.
     fn private_home(&self) -> Result<CheckoutHome> {
         CheckoutHome::of_project(&self.git, &self.config().unwrap_or_default())
     }

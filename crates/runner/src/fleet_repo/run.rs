@@ -10,7 +10,7 @@ use runner_core::text::cut_front;
 use runner_exec::Cancel;
 
 use super::sweep::{TaskRunName, token_of};
-use super::{FleetRepo, ResultMerge, ResultMergeOutcome, WORKTREES, safe_name};
+use super::{FleetRepo, ResultMerge, ResultMergeOutcome, safe_name};
 use crate::checkout::workspace::{GivenPlace, RunPlaces};
 use crate::checkout::{ORPHANS, TaskRunFolder, VERDICTS, WORKSPACES};
 use crate::error::{Error, ErrorCode, Result};
@@ -92,9 +92,9 @@ impl FleetRepo {
         let base = self.base()?;
         let begin = self.beginning(&base, &order)?;
         self.refuse_if_replaced(order.name)?;
-        let checkout = self.home().task_run_folder(
+        let checkout = self.private_home()?.task_run_folder(
             &self.git,
-            (WORKTREES, &order.name.folder()),
+            (&self.task_runs(), &order.name.folder()),
             order.name,
             &begin,
         )?;
@@ -154,7 +154,7 @@ impl FleetRepo {
 
     /// Whether a task run has been given the commit that it begins from.
     pub fn has_begun(&self, run_id: &str) -> bool {
-        let folders = self.home().names_in(WORKTREES);
+        let folders = self.task_run_names().unwrap_or_default();
         folders.iter().any(|it| token_of(it, run_id).is_some())
     }
 
@@ -263,7 +263,7 @@ impl FleetRepo {
 
     /// An owner who was replaced writes nothing any more.
     fn refuse_if_replaced(&self, name: &TaskRunName) -> Result<()> {
-        let folders = self.home().names_in(WORKTREES);
+        let folders = self.task_run_names()?;
         let prefix = format!("{}{}/", self.refs(), safe_name(&name.task));
         let listed = self
             .git

@@ -8,7 +8,7 @@ use runner_core::landing::run_of;
 use runner_exec::Cancel;
 use serde::{Deserialize, Serialize};
 
-use super::{FleetRepo, WORKTREES, safe_name};
+use super::{FleetRepo, OLD_TASK_RUNS, safe_name};
 use crate::checkout::{LOCK, ORPHANS, beside};
 use crate::error::Result;
 use crate::files;
@@ -70,24 +70,28 @@ impl FleetRepo {
     /// The runs whose folders or refs are there, proof of merged ones left out. What is left
     /// of checks that were killed is removed on the way.
     pub fn leftover_runs(&self) -> Result<Vec<TaskRunName>> {
-        let home = self.home();
-        let private = self.private_home()?;
+        let (private, old) = (self.private_home()?, self.old_home());
         private.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         // Where they were before they were private.
-        home.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
+        old.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         let mut found = BTreeSet::new();
         let mut named = BTreeSet::new();
-        for name in home.names_in(WORKTREES) {
-            let path = beside(&home.checkout_folder(WORKTREES, &name), LOCK);
-            let owner = files::read_regular(&path, MAX_OWNER).unwrap_or_default();
-            match serde_json::from_slice::<TaskRunName>(&owner) {
-                Ok(owner) if owner.folder() == name => {
-                    named.insert(owner.ref_part());
-                    found.insert(owner);
-                }
-                // Cut off before it had said whose it is: nobody's.
-                _ => {
-                    home.remove_checkout((WORKTREES, &name), &Cancel::new()?, Duration::ZERO)?;
+        for (home, kind) in [
+            (&private, self.task_runs()),
+            (&old, OLD_TASK_RUNS.to_owned()),
+        ] {
+            for name in home.names_in(&kind) {
+                let path = beside(&home.checkout_folder(&kind, &name), LOCK);
+                let owner = files::read_regular(&path, MAX_OWNER).unwrap_or_default();
+                match serde_json::from_slice::<TaskRunName>(&owner) {
+                    Ok(owner) if owner.folder() == name => {
+                        named.insert(owner.ref_part());
+                        found.insert(owner);
+                    }
+                    // Cut off before it had said whose it is: nobody's.
+                    _ => {
+                        home.remove_checkout((&kind, &name), &Cancel::new()?, Duration::ZERO)?;
+                    }
                 }
             }
         }
@@ -102,14 +106,13 @@ impl FleetRepo {
     /// Removes the folders and refs of these runs, unless somebody is at work there. The
     /// proof of runs that were merged stays.
     pub fn sweep(&self, gone: &[TaskRunName], cancel: &Cancel) -> Result<()> {
-        let home = self.home();
         self.private_home()?.sweep_checkouts(cancel, ORPHANS)?;
-        home.sweep_checkouts(cancel, ORPHANS)?;
+        self.old_home().sweep_checkouts(cancel, ORPHANS)?;
         let kept = self.kept_refs()?;
         let parts: BTreeSet<String> = gone.iter().map(TaskRunName::ref_part).collect();
         let mut orders = String::new();
         for run in gone {
-            if !home.remove_checkout((WORKTREES, &run.folder()), cancel, ORPHANS)? {
+            if !self.remove_task_run(run, cancel)? {
                 continue;
             }
             self.remove_places(run, cancel)?;
@@ -142,6 +145,23 @@ impl FleetRepo {
         }
         let _lock = self.lock()?;
         self.git.update_refs("runner: sweep", &orders)
+    }
+
+    /// Removes the repository of a task run unless somebody is at work there. Whether it is gone.
+    fn remove_task_run(&self, run: &TaskRunName, cancel: &Cancel) -> Result<bool> {
+        let (name, kind) = (run.folder(), self.task_runs());
+        let private = self.private_home()?;
+        if !private.remove_checkout((&kind, &name), cancel, ORPHANS)? {
+            return Ok(false);
+        }
+        let old = self.old_home();
+        if !old.names_in(OLD_TASK_RUNS).contains(&name) {
+            return Ok(true);
+        }
+        let is_gone = old.remove_checkout((OLD_TASK_RUNS, &name), cancel, ORPHANS)?;
+        // Nothing is put there any more; one that is not empty stays.
+        let _ = std::fs::remove_dir(self.fleet_folder().join(OLD_TASK_RUNS));
+        Ok(is_gone)
     }
 
     /// The results that refs keep, by the part of the ref that names their run.

@@ -193,7 +193,7 @@ pub(crate) fn roll_up(
         workspace.bring_to(&head)?;
     }
     let protected = ProtectedFiles::capture(
-        &tree.git,
+        (&tree.git, workspace.checkout.seen_at()),
         &head,
         &config,
         Some(&root),

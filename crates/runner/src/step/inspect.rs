@@ -111,7 +111,7 @@ pub(crate) fn after_session(
     }
     commits::undo_special(tree, it, &mut order)?;
     commits::take_submodule_list(tree, it, &mut order)?;
-    commits::undo_attributes(tree, it, (config, protected), &mut order)?;
+    commits::undo_attributes(tree, it, (config, protected, user.root()), &mut order)?;
     commits::take_collisions(root, it, protected, &mut order)?;
     commits::take(tree, it, &mut order)?;
     for moved in submodules.moved {

@@ -1,5 +1,5 @@
-//! What a red verdict may have missed: files that the session made or changed, that git ignores,
-//! and that the judged checkout does not have.
+//! What a red verdict may have missed: files that the session, or one before it, made or changed,
+//! that git ignores, and that the judged checkout does not have.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -54,6 +54,8 @@ pub(super) struct LeftOutFiles {
     /// One of the files.
     first: PathBuf,
     count: usize,
+    /// All of them lay there before the session.
+    is_older: bool,
     /// The rule that ignores them, as `file:line`, if it is one of the project's.
     rule: Option<String>,
 }
@@ -72,16 +74,18 @@ pub(super) fn find(input: &LeftOutInput<'_>) -> Result<Vec<LeftOutFiles>> {
         keep.as_ref().is_some_and(|globs| globs.is_match(bytes))
     };
     let mut looked = 0;
+    // Nothing but sessions and setup leaves files in a workspace, and what setup makes the judged
+    // checkout has, too.
     let mut is_missed = |path: &Path| {
         looked += 1;
         looked <= MAX_LOOKED
             && !is_kept(path)
             && !included.iter().any(|it| path == it)
             && input.judged.join(path).symlink_metadata().is_err()
-            && root
-                .join(path)
-                .symlink_metadata()
-                .is_ok_and(|meta| changed_at(&meta) >= begun)
+    };
+    let is_new = |path: &PathBuf| {
+        let meta = root.join(path).symlink_metadata();
+        meta.is_ok_and(|meta| changed_at(&meta) >= begun)
     };
     let mut found = Vec::new();
     for path in input.ignored.iter().filter(|path| is_asked(path)) {
@@ -100,14 +104,17 @@ pub(super) fn find(input: &LeftOutInput<'_>) -> Result<Vec<LeftOutFiles>> {
             continue;
         };
         let is_one = files.len() == 1;
+        let is_older = !files.iter().any(is_new);
         found.push(LeftOutFiles {
             path: if is_one { first.clone() } else { path.clone() },
             first,
             count: files.len(),
+            is_older,
             rule: None,
         });
     }
-    found.sort_by(|one, other| one.path.cmp(&other.path));
+    // Only the first ones are told.
+    found.sort_by(|one, other| (one.is_older, &one.path).cmp(&(other.is_older, &other.path)));
     add_rules(&input.workspace.checkout.tree.git, &mut found)?;
     Ok(found)
 }
@@ -158,9 +165,14 @@ impl LeftOutFiles {
             .rule
             .as_deref()
             .unwrap_or("an ignore file of the user's");
+        let when = if self.is_older {
+            ", left by an earlier session"
+        } else {
+            ""
+        };
         match self.count {
-            1 => format!("{name} (ignored by {by})"),
-            count => format!("{name}/ ({count} files, ignored by {by})"),
+            1 => format!("{name} (ignored by {by}{when})"),
+            count => format!("{name}/ ({count} files, ignored by {by}{when})"),
         }
     }
 }
@@ -171,7 +183,7 @@ pub(super) fn about(found: &[LeftOutFiles]) -> Option<String> {
         return None;
     }
     let mut text = String::from(
-        "\nrunner: git ignores these files of the session, so the commit that was judged does not have them:\n",
+        "\nrunner: git ignores these files of sessions, so the commit that was judged does not have them:\n",
     );
     for it in found.iter().take(SHOWN) {
         // Writing to a String cannot fail.
@@ -208,6 +220,7 @@ mod tests {
             path: path.into(),
             first: path.into(),
             count,
+            is_older: false,
             rule: rule.map(str::to_owned),
         }
     }
@@ -218,13 +231,21 @@ mod tests {
         let one = [files("dist/schema.json", 1, Some(".gitignore:3"))];
         assert_eq!(
             about(&one).unwrap(),
-            "\nrunner: git ignores these files of the session, so the commit that was judged does not have them:\n  \
+            "\nrunner: git ignores these files of sessions, so the commit that was judged does not have them:\n  \
              dist/schema.json (ignored by .gitignore:3)\n\
              runner: if the guard needs them, change the ignore rule, or let the build make them\n"
         );
         assert_eq!(
             note(&one).unwrap(),
             "the judged commit does not have dist/schema.json (ignored by .gitignore:3)"
+        );
+        let older = [LeftOutFiles {
+            is_older: true,
+            ..files("dist", 2, Some(".gitignore:3"))
+        }];
+        assert_eq!(
+            note(&older).unwrap(),
+            "the judged commit does not have dist/ (2 files, ignored by .gitignore:3, left by an earlier session)"
         );
         let many: Vec<LeftOutFiles> = (0..11)
             .map(|n| files(&format!("d{n}"), n + 1, None))

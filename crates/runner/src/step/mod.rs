@@ -23,6 +23,7 @@ pub(crate) mod protected_files;
 mod protected_values;
 mod replaced_packages;
 mod settle;
+mod setup_fault;
 mod stream;
 
 use std::os::unix::ffi::OsStrExt as _;
@@ -210,7 +211,7 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<St
     context.containment.for_config(&state.config)?;
     let ready = child::prepare(context);
     let mut protected = ProtectedFiles::capture(
-        &tree.git,
+        (&tree.git, workspace.checkout.seen_at()),
         &head,
         &state.config,
         Some(job.root),

@@ -49,7 +49,8 @@ impl OriginalTestsFinding {
         let Some(start) = context.places.base_of_tests().or(begun.start) else {
             return Ok(Self::default());
         };
-        let files = TestFiles::of(config)?;
+        let project = context.places.user_project(context.git);
+        let files = TestFiles::of(config)?.seen_at(project.root());
         let changes = files.changes(context.git, &start, commit)?;
         if !changes.told.is_empty() {
             it.notes.push(format!(
@@ -78,7 +79,6 @@ impl OriginalTestsFinding {
         let contained = containment.is_on().then_some(containment);
         let command = &guard.command;
         let trial = trial::run(&clean, command, config, contained, limit, context.run)?;
-        let project = places.user_project(context.git);
         let base = begun
             .base
             .map(|base| BaseEvidence::at(&project, config, &base))

@@ -6,6 +6,7 @@ use runner_core::meta::IterationErrorKind;
 use runner_core::text::cut_front;
 
 use super::guard::VerdictCheckout;
+use super::setup_fault::SetupSearch;
 use super::{Iteration, StepContext};
 use crate::checkout::indexed_tree::KeptFiles;
 use crate::checkout::prepare::{CheckoutPreparer, WarmStart, last_set_up};
@@ -100,6 +101,10 @@ pub(super) fn workspace(
         return Err(failed(&ended));
     }
     workspace.bring_to(&head)?;
+    let commits = (head.as_str(), working.as_str(), None);
+    if let Some(commit) = person_commit(context, it, commits, config, containment)? {
+        return Err(failed_by_person(&ended, &commit));
+    }
     it.notes.push(format!(
         "setup fails with the files of this commit; the workspace is as setup made it at {commit}"
     ));
@@ -145,11 +150,41 @@ pub(super) fn verdict(
     if !is_theirs {
         return Err(failed(&ended));
     }
+    let head = it.started.head.clone();
+    let commits = (head.as_str(), working.as_str(), Some(commit));
+    if let Some(commit) = person_commit(context, it, commits, config, containment)? {
+        return Err(failed_by_person(&ended, &commit));
+    }
     let mut log = ended.log;
     if let TrialEnd::NotStarted(why) = &ended.end {
         log.extend(format!("\nrunner: the guard {why}\n").into_bytes());
     }
     Ok(Some(log))
+}
+
+/// The commit of a person's since which setup fails; `None`: sessions broke it. `commits`: the run's
+/// last one, one with which setup works, and what a session made since.
+fn person_commit(
+    context: &mut StepContext<'_, '_>,
+    it: &Iteration,
+    (head, working, candidate): (&str, &str, Option<&str>),
+    config: &Config,
+    containment: &Containment,
+) -> Result<Option<String>> {
+    let (git, places, run_id) = (context.git, context.places, &it.started.run_id);
+    let user = places.user_project(git);
+    let search = SetupSearch {
+        git,
+        run_id,
+        head,
+        working,
+        candidate,
+    };
+    search.person_commit(&mut |commit| {
+        let clean = places.clean_checkout(git, run_id, commit)?;
+        let mut run = preparer(context, &user, config, containment);
+        Ok(run.cold(&clean.checkout, commit)?.is_none())
+    })
 }
 
 /// The last commit with whose files setup worked; before any, the one that began the run.
@@ -181,6 +216,17 @@ fn append_log(it: &Iteration, place: &str, log: &[u8]) -> Result<()> {
         text.push(b'\n');
     }
     Ok(files::write_whole(&path, &text)?)
+}
+
+/// The same where a person broke it: no session is asked to repair that, or blamed for it.
+fn failed_by_person(ended: &GuardTrial, commit: &str) -> Error {
+    let why = format!("it fails since {commit}, which a person committed on the run's branch");
+    let mut error = failed(ended);
+    error.message = match error.message.split_once('\n') {
+        Some((first, tail)) => format!("{first}; {why}\n{tail}"),
+        None => format!("{}; {why}", error.message),
+    };
+    error.hint("commit what setup needs on the run's branch, or revert that commit")
 }
 
 /// A setup that failed, as the error of the iteration.

@@ -4,13 +4,11 @@
 //! Taken down before the session and proven to be what HEAD has; compared and
 //! put back afterwards. Contents are compared, never the index or ignore rules.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
-use runner_core::linked_globs::{TreeLink, through_links};
 use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree::Node;
@@ -24,6 +22,7 @@ use crate::step::file_image::FileImage;
 use crate::step::head_files::FileReader;
 use crate::step::own_guard;
 use crate::step::protected_values::ProtectedValues;
+use crate::tree_links::{tree_link, with_links};
 
 /// What must stay as it is.
 #[derive(Debug)]
@@ -105,9 +104,10 @@ impl FileChange {
 }
 
 impl<'t> ProtectedFiles<'t> {
-    /// Takes everything down. `asked`: the files of `head`, if git was asked before.
+    /// Takes everything down. `project`: the path of the project that the work tree is seen at;
+    /// `asked`: the files of `head`, if git was asked before.
     pub(crate) fn capture(
-        git: &Git,
+        (git, project): (&Git, &Path),
         head: &str,
         config: &Config,
         tree: Option<&'t Node<'t>>,
@@ -148,7 +148,7 @@ impl<'t> ProtectedFiles<'t> {
         };
         git.remember_submodules(&protected.tracked);
         let reader = FileReader { git, source };
-        protected.follow_links(&reader)?;
+        protected.follow_links(&reader, project)?;
         for name in paths::OWNED {
             let path = PathBuf::from(name);
             let entry = protected.entry(&path);
@@ -177,39 +177,19 @@ impl<'t> ProtectedFiles<'t> {
     }
 
     /// What protected paths lead to through links of HEAD is protected as well.
-    fn follow_links(&mut self, reader: &FileReader<'_>) -> Result<()> {
+    fn follow_links(&mut self, reader: &FileReader<'_>, project: &Path) -> Result<()> {
         if self.globs.is_empty() {
             return Ok(());
         }
         let mut links = Vec::new();
         for entry in self.tracked.iter().filter(|entry| entry.mode == git::LINK) {
-            let Some(path) = entry.path.to_str() else {
-                continue;
-            };
             if let FileImage::Link(content) = reader.image(&entry.path, Some(entry))? {
-                let content = content.to_str().unwrap_or("/");
-                links.extend(TreeLink::new(path, content));
+                links.extend(tree_link(&entry.path, &content, project));
             }
         }
-        if links.is_empty() {
-            return Ok(());
+        if !links.is_empty() {
+            self.globs = with_links(&self.globs, &links, "protected")?;
         }
-        let known: RefCell<HashMap<String, Option<GlobList>>> = RefCell::default();
-        let is_match = |pattern: &str, path: &str| {
-            let mut known = known.borrow_mut();
-            let globs = known
-                .entry(pattern.to_owned())
-                .or_insert_with(|| GlobList::new(&[pattern]).ok());
-            globs.as_ref().is_some_and(|globs| globs.is_match(path))
-        };
-        let more = through_links(self.globs.patterns(), &links, &is_match);
-        if more.is_empty() {
-            return Ok(());
-        }
-        let all: Vec<&String> = self.globs.patterns().iter().chain(&more).collect();
-        self.globs = GlobList::new(&all).map_err(|error| {
-            Error::new(ErrorCode::Config, format!("[guard] protected: {error}"))
-        })?;
         Ok(())
     }
 
@@ -217,6 +197,11 @@ impl<'t> ProtectedFiles<'t> {
     pub(crate) fn note_hidden(&mut self, git: &Git, ignored: &[PathBuf]) -> Result<()> {
         self.hidden = Some(self.hidden_now(git, &BTreeSet::new(), ignored)?);
         Ok(())
+    }
+
+    /// The commit that everything was taken down from.
+    pub(crate) fn head(&self) -> &str {
+        &self.head
     }
 
     /// What HEAD has at a path. As bytes: paths are compared part by part, which is slow in a large

@@ -168,7 +168,7 @@ pub(super) fn take_submodule_list(
 pub(super) fn undo_attributes(
     tree: &IndexedTree,
     it: &Iteration,
-    (config, protected): (&Config, &ProtectedFiles<'_>),
+    (config, protected, project): (&Config, &ProtectedFiles<'_>, &Path),
     order: &mut CleanupFindings,
 ) -> Result<()> {
     let is_one = |path: &&PathBuf| path.file_name().is_some_and(|it| it == ".gitattributes");
@@ -176,7 +176,9 @@ pub(super) fn undo_attributes(
     if changed.is_empty() {
         return Ok(());
     }
-    let tests = TestFiles::of(config)?;
+    let tests = TestFiles::of(config)?
+        .seen_at(project)
+        .through_links_of(&tree.git, protected.head())?;
     let recoded = protected.recoded(&tree.git, &tests, tree.source.filters())?;
     if recoded.is_empty() {
         return Ok(());
