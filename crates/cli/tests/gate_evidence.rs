@@ -1,4 +1,4 @@
-//! A green exit code without the tests that passed where the run began.
+//! A green exit code without the tests that ran where the run began.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
@@ -101,7 +101,7 @@ fn tests_that_are_gone_or_skipped_are_told() {
         &format!("{RIGHT}; printf '{gone}' > tests/test_sums.py"),
     );
     assert_eq!(report["passes"], true, "{report}");
-    let words = "a test that passed where the run began is not reported any more: \
+    let words = "a test that ran where the run began is not reported any more: \
                  tests.test_sums.Sums.test_add";
     let notes = report["notes"].to_string();
     assert!(notes.contains(words), "{notes}");

@@ -9,6 +9,7 @@ mod go;
 mod javascript;
 mod junit;
 mod nextest;
+mod node;
 mod pytest;
 mod unittest;
 
@@ -39,13 +40,15 @@ pub enum TestTool {
     Jest,
     /// vitest.
     Vitest,
+    /// `node --test`.
+    Node,
     /// A report in JUnit's format.
     Junit,
 }
 
 impl TestTool {
     /// All of them.
-    pub const ALL: [TestTool; 8] = [
+    pub const ALL: [TestTool; 9] = [
         TestTool::Cargo,
         TestTool::Nextest,
         TestTool::Pytest,
@@ -53,6 +56,7 @@ impl TestTool {
         TestTool::Go,
         TestTool::Jest,
         TestTool::Vitest,
+        TestTool::Node,
         TestTool::Junit,
     ];
 
@@ -66,6 +70,7 @@ impl TestTool {
             TestTool::Go => "go",
             TestTool::Jest => "jest",
             TestTool::Vitest => "vitest",
+            TestTool::Node => "node",
             TestTool::Junit => "junit",
         }
     }
@@ -171,7 +176,7 @@ impl TestEvidence {
     pub fn of_log(log: &[u8]) -> Self {
         let text = String::from_utf8_lossy(log);
         let text = without_colours(&text);
-        let readers: [(TestTool, LogReader); 7] = [
+        let readers: [(TestTool, LogReader); 8] = [
             (TestTool::Cargo, cargo::read),
             (TestTool::Nextest, nextest::read),
             (TestTool::Pytest, pytest::read),
@@ -179,6 +184,7 @@ impl TestEvidence {
             (TestTool::Go, go::read),
             (TestTool::Jest, javascript::read_jest),
             (TestTool::Vitest, javascript::read_vitest),
+            (TestTool::Node, node::read),
         ];
         let found = readers
             .into_iter()

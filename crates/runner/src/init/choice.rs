@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use runner_core::config::{self, BackendKind, Config, NewProject};
 
-use super::guard_files::guard_files;
+use super::guard_files::{GuardedFiles, guard_files};
 use super::setup::{SetupGuess, SetupInput};
 use super::{
     InitOptions, detect, earlier, keep, package, parse_backend, setup, split_words, watched_files,
@@ -101,7 +101,12 @@ impl InitChoice {
             Path::new("")
         };
         let read = |path: &str| std::fs::read_to_string(root.join(guards).join(path)).ok();
-        let files = guard_files(&found.argv, &read);
+        let asked = GuardedFiles {
+            read: &read,
+            is_there: &|path| root.join(guards).join(path).exists(),
+            has_modules: git.as_ref().is_some_and(|git| has_go_modules(git, guards)),
+        };
+        let files = guard_files(&found.argv, &asked);
         let protected = below(guards, files.protected);
         let protected_values = below(guards, files.values);
         let watched = below(
@@ -142,6 +147,15 @@ impl InitChoice {
             text: text.into_bytes(),
         })
     }
+}
+
+/// Whether folders below this one have a go.mod of their own.
+fn has_go_modules(git: &Git, folder: &Path) -> bool {
+    let files = git.files_of("HEAD").unwrap_or_default();
+    files.iter().any(|entry| {
+        let inside = entry.path.strip_prefix(folder).ok();
+        inside.is_some_and(|path| path.ends_with("go.mod") && path.components().count() > 1)
+    })
 }
 
 /// The guard that was asked for, that of the package that `start` is in, that of the root, or

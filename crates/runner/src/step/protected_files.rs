@@ -161,8 +161,9 @@ impl<'t> ProtectedFiles<'t> {
             let image = reader.image(&path, entry)?;
             protected.notes.push((path, image));
         }
-        protected.values =
-            ProtectedValues::capture(config, |path| reader.image(path, protected.entry(path)))?;
+        protected.values = ProtectedValues::capture(config, &protected.tracked, |path| {
+            reader.image(path, protected.entry(path))
+        })?;
         for entry in &protected.tracked {
             let bytes = entry.path.as_os_str().as_bytes();
             if protected.is_passed_sidecar(&entry.path) {
@@ -309,11 +310,8 @@ impl<'t> ProtectedFiles<'t> {
         let Some(name) = path.to_str().filter(|_| is_new) else {
             return false;
         };
-        let inside = format!("{name}/");
-        let below = self.globs.patterns().iter().any(|pattern| {
-            let folder = paths::plain_prefix(pattern);
-            folder == name || folder.starts_with(&inside)
-        });
+        let mut patterns = self.globs.patterns().iter();
+        let below = patterns.any(|pattern| paths::names_folder(pattern, name));
         let as_folder = format!("{name}/__init__.py");
         let mut folders = self.module_folders.iter();
         below || folders.any(|folder| paths::is_python_module(as_folder.as_bytes(), folder))
