@@ -23,6 +23,7 @@ pub(super) struct InitChoice {
     pub(super) protected: Vec<String>,
     pub(super) protected_values: Vec<String>,
     pub(super) watched: Vec<String>,
+    pub(super) tests: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) config: Config,
     /// The file.
@@ -52,6 +53,7 @@ impl InitChoice {
             protected: config.guard.protected.clone(),
             protected_values: config.guard.protected_values.clone(),
             watched: config.guard.watched.clone(),
+            tests: config.guard.tests.clone(),
             notes: Vec::new(),
             config,
             text: earlier.text.clone().into_bytes(),
@@ -142,6 +144,7 @@ impl InitChoice {
             protected,
             protected_values,
             watched,
+            tests,
             notes,
             config,
             text: text.into_bytes(),
