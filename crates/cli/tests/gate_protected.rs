@@ -9,7 +9,7 @@ mod gate_support;
 mod init_support;
 mod scenario;
 
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use gate_support::{GuardedProject, go, javascript, python, recipes, rust};
@@ -130,34 +130,40 @@ fn has_program(name: &str) -> bool {
 /// The table in the docs says what is tried here.
 #[test]
 fn the_docs_count_the_same() {
-    let mut counts: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
+    let mut rows: Vec<(&str, [usize; 4])> = Vec::new();
     for project in PROJECTS {
-        let row = counts.entry(project.kind).or_default();
-        row[0] += project.redefined.len();
-        row[1] += project.unproven.len();
-        row[2] += project.told.len();
-        row[3] += project.honest.len();
-    }
-    let cheats: usize = PROJECTS.iter().map(|project| project.cheats()).sum();
-    assert!(cheats >= 40, "{cheats}");
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guards.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let mut all = [0; 4];
-    for (kind, row) in counts {
-        let line = format!(
-            "| {kind} | {} | {} | {} | {} |",
-            row[0], row[1], row[2], row[3]
-        );
-        assert!(page.contains(&line), "docs/guards.md lacks the row\n{line}");
-        for (sum, number) in all.iter_mut().zip(row) {
-            *sum += number;
+        if rows.last().is_none_or(|(kind, _)| *kind != project.kind) {
+            rows.push((project.kind, [0; 4]));
+        }
+        let lists = [
+            project.redefined,
+            project.unproven,
+            project.told,
+            project.honest,
+        ];
+        let (_, counts) = rows.last_mut().unwrap();
+        for (count, list) in counts.iter_mut().zip(lists) {
+            *count += list.len();
         }
     }
-    let line = format!(
-        "| all | {} | {} | {} | {} |",
-        all[0], all[1], all[2], all[3]
+    let all: Vec<usize> = (0..4)
+        .map(|column| rows.iter().map(|(_, counts)| counts[column]).sum())
+        .collect();
+    let cheats: usize = PROJECTS.iter().map(|project| project.cheats()).sum();
+    assert!(cheats >= 40 && all[3] >= 40, "{all:?}");
+    rows.push(("all", [all[0], all[1], all[2], all[3]]));
+    let mut table = String::from(
+        "| guard | redefined | unproven | told | honest changes |\n|---|---|---|---|---|\n",
     );
-    assert!(page.contains(&line), "docs/guards.md lacks the row\n{line}");
+    for (kind, [redefined, unproven, told, honest]) in rows {
+        let _ = writeln!(
+            table,
+            "| {kind} | {redefined} | {unproven} | {told} | {honest} |"
+        );
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guards.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains(&table), "docs/guards.md should have\n{table}");
 }
 
 fn step(repo: &TestRepo, script: &str) -> Value {

@@ -128,8 +128,12 @@ impl GuardScan<'_> {
             .filter(|word| !word.starts_with('-') && !word.contains('='))
             .collect();
         let found = MAKEFILES.iter().find_map(|name| self.read(name));
-        let found = found.unwrap_or_default();
-        for name in targets_that_files_stand_for(&found, &wanted) {
+        let mut text = found.unwrap_or_default();
+        for path in included(&text) {
+            text.push('\n');
+            text.push_str(&self.read(&path).unwrap_or_default());
+        }
+        for name in targets_that_files_stand_for(&text, &wanted) {
             if !(self.project.is_there)(&name) {
                 add(&mut self.files.protected, &format!("{name}/**"));
                 add(&mut self.files.protected, &name);

@@ -150,11 +150,7 @@ pub(super) const TOOLS: &[GuardTool] = &[
     GuardTool {
         words: &["go"],
         protected: &["go.work", "vendor/**"],
-        values: &[
-            "**/go.mod:/module",
-            "**/go.mod:/replace",
-            "**/go.mod:/ignore",
-        ],
+        values: &["**/go.mod:/replace", "**/go.mod:/ignore"],
     },
     GuardTool {
         words: &["make", "gmake"],
