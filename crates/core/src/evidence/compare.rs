@@ -104,9 +104,17 @@ fn compare_tool(
     let mut named = 0;
     // A flood of output may leave nothing but the figures.
     let has_names = !now.tests.is_empty();
+    let is_complete = names_all(now);
+    let has_details = !has_only_files(tool) || now.tests.keys().any(|name| name.contains(" > "));
     for (name, outcome) in before.tests.iter().filter(|_| has_names) {
         let passed = *outcome == TestOutcome::Passed;
-        if *outcome == TestOutcome::Skipped || is_placeholder(name) {
+        // Some tools name the tests that fail and no others.
+        let counts = match outcome {
+            TestOutcome::Passed => true,
+            TestOutcome::Failed => is_complete && !is_placeholder(name),
+            TestOutcome::Skipped => false,
+        };
+        if !counts || (name.contains(" > ") && !has_details) {
             continue;
         }
         named += u64::from(passed);
@@ -122,6 +130,13 @@ fn compare_tool(
     if named < before.passed || has_only_files(tool) {
         difference.fewer += ran(tool, before).saturating_sub(ran(tool, now));
     }
+}
+
+/// Whether every test that passed is named.
+fn names_all(evidence: &ToolEvidence) -> bool {
+    let outcomes = evidence.tests.values();
+    let passed = outcomes.filter(|outcome| **outcome == TestOutcome::Passed);
+    passed.count() as u64 >= evidence.passed
 }
 
 /// Whether a tool names files, and single tests only sometimes.
@@ -234,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_package_of_go_is_no_test() {
-        let base = evidence("--- FAIL: TestAdds (0.00s)\nFAIL\nFAIL\tp\t0.003s\n");
+        let base =
+            evidence("=== RUN   TestAdds\n--- FAIL: TestAdds (0.00s)\nFAIL\nFAIL\tp\t0.003s\n");
         let exited = evidence("ok  \tp\t0.003s\n");
         assert_eq!(
             compare(&base, &exited).0,
@@ -242,6 +258,28 @@ mod tests {
         );
         let quiet = evidence("ok  \tp\t0.003s\nok  \tq\t0.003s\n");
         assert!(compare(&exited, &quiet).0.is_empty());
+        // Without `-v` the tests that fail are named, and after the fix nothing is.
+        let red = evidence("--- FAIL: TestAdds (0.00s)\nFAIL\nFAIL\tp\t0.003s\n");
+        assert_eq!(
+            compare(&red, &exited),
+            (Vec::new(), TestDifference::default())
+        );
+    }
+
+    /// jest names single tests where there is one file, and files where there are more.
+    #[test]
+    fn names_that_a_tool_gives_up() {
+        let one = evidence(
+            "PASS a.test.js\n  ✓ adds\n  ✕ subs\n\nTests:       1 failed, 1 passed, 2 total\n",
+        );
+        let two = evidence("PASS a.test.js\nPASS b.test.js\n\nTests:       3 passed, 3 total\n");
+        assert_eq!(compare(&one, &two), (Vec::new(), TestDifference::default()));
+        let vitest = "   × sums > subs 3ms\n ❯ a.test.ts (1 test | 1 failed) 7ms\n      Tests  1 failed (1)\n";
+        let fixed = " ✓ a.test.ts (1 test) 7ms\n      Tests  1 passed (1)\n";
+        assert_eq!(
+            compare(&evidence(vitest), &evidence(fixed)),
+            (Vec::new(), TestDifference::default())
+        );
     }
 
     #[test]

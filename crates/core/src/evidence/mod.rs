@@ -11,6 +11,8 @@ mod junit;
 mod nextest;
 mod node;
 mod pytest;
+#[cfg(test)]
+mod recorded;
 mod unittest;
 
 use std::collections::BTreeMap;
@@ -226,17 +228,24 @@ impl TestEvidence {
 /// A text without the escape sequences of terminals, and with plain line ends.
 fn without_colours(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
+    let mut rest = text.chars();
     while let Some(letter) = rest.next() {
         match letter {
-            '\u{1b}' if rest.peek() == Some(&'[') => {
-                rest.next();
-                for letter in rest.by_ref() {
-                    if ('@'..='~').contains(&letter) {
-                        break;
-                    }
+            '\u{1b}' => match rest.next() {
+                // Most end with a letter, the choice of a character set has one more, and a link
+                // or a title ends with a bell or another sequence.
+                Some('[') => {
+                    rest.by_ref().find(|letter| ('@'..='~').contains(letter));
                 }
-            }
+                Some('(' | ')') => {
+                    rest.next();
+                }
+                Some(']') => {
+                    rest.by_ref()
+                        .find(|letter| matches!(letter, '\u{7}' | '\\' | '\n'));
+                }
+                _ => {}
+            },
             '\r' => {}
             letter => plain.push(letter),
         }
@@ -261,6 +270,11 @@ mod tests {
     #[test]
     fn colours_are_taken_away() {
         assert_eq!(without_colours("\u{1b}[1;32mok\u{1b}[0m\r\n"), "ok\n");
+        assert_eq!(without_colours("\u{1b}[32mok\u{1b}(B\u{1b}[m\n"), "ok\n");
+        assert_eq!(
+            without_colours("\u{1b}]8;;file\u{1b}\\a.rs\u{1b}]8;;\u{7} x\n"),
+            "a.rs x\n"
+        );
         assert_eq!(without_colours("\u{1b}[2K\u{1b}[1Gx"), "x");
     }
 
