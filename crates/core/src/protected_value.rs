@@ -73,6 +73,7 @@ impl ProtectedValue {
     }
 
     /// The same value in one of the files that the glob means.
+    #[must_use]
     pub fn in_file(&self, path: &str) -> Self {
         ProtectedValue {
             path: path.to_owned(),

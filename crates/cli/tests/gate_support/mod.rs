@@ -69,14 +69,14 @@ impl GuardedProject {
     /// With nothing protected and nothing known of the base every cheat passes.
     fn check_what_cheats_are_worth(&self) {
         let mut repo = self.committed();
-        self.configure(&mut repo, &json!({}), "off");
+        configure(&mut repo, &json!({}), "off");
         repo.start_run(GOAL, self.guard);
         self.plan(&repo);
-        let report = self.step(&repo, "echo x > notes.txt");
+        let report = step(&repo, "echo x > notes.txt");
         assert_eq!(report["guard"], "fail", "{}: {report:#}", self.kind);
         let lists = [self.redefined, self.unproven, self.told];
         for (name, script) in lists.into_iter().flatten() {
-            let report = self.step(&repo, script);
+            let report = step(&repo, script);
             let log = guard_log(&repo, &report);
             assert_eq!(
                 report["passes"], true,
@@ -90,7 +90,7 @@ impl GuardedProject {
     fn check_what_becomes_of_them(&self) {
         let repo = self.begun("report");
         for (name, script) in self.redefined {
-            let report = self.step(&repo, script);
+            let report = step(&repo, script);
             let what = format!("{}: {name}: {report:#}", self.kind);
             assert_eq!(report["class"], "agent_error", "{what}");
             assert!(
@@ -101,7 +101,7 @@ impl GuardedProject {
             assert!(report["notes"].to_string().contains(remedy), "{what}");
         }
         for (name, script) in self.unproven {
-            let report = self.step(&repo, script);
+            let report = step(&repo, script);
             let log = guard_log(&repo, &report);
             let what = format!("{}: {name}: {report:#}\n{log}", self.kind);
             assert_eq!(report["guard"], "fail", "{what}");
@@ -112,7 +112,7 @@ impl GuardedProject {
         // What is refused is tried again at the same leaf, which has attempts for all of it.
         self.plan(&repo);
         for (name, script) in self.told {
-            let report = self.step(&repo, script);
+            let report = step(&repo, script);
             let what = format!("{}: {name}: {report:#}", self.kind);
             assert_eq!(report["passes"], true, "{what}");
             assert!(
@@ -121,12 +121,12 @@ impl GuardedProject {
             );
         }
         for (name, script) in self.honest {
-            let report = self.step(&repo, &format!("{script}\n{}", self.fix));
+            let report = step(&repo, &format!("{script}\n{}", self.fix));
             let log = guard_log(&repo, &report);
             let what = format!("{}: {name}: {report:#}\n{log}", self.kind);
             assert_eq!(report["passes"], true, "{what}");
         }
-        let report = self.step(&repo, self.fix);
+        let report = step(&repo, self.fix);
         assert_eq!(report["passes"], true, "{}: {report:#}", self.kind);
         let notes = report["notes"].to_string();
         assert!(
@@ -139,13 +139,13 @@ impl GuardedProject {
     fn check_with_the_tests_of_the_start(&self) {
         let repo = self.begun("require");
         for (name, script) in self.told {
-            let report = self.step(&repo, script);
+            let report = step(&repo, script);
             let what = format!("{}: {name}: {report:#}", self.kind);
             assert_eq!(report["guard"], "fail", "{what}");
             let iter = report["iter"].as_u64().unwrap_or(0);
             assert_eq!(repo.meta(iter)["facts"]["guard_exit"], 0, "{what}");
         }
-        let report = self.step(&repo, self.fix);
+        let report = step(&repo, self.fix);
         assert_eq!(report["passes"], true, "{}: {report:#}", self.kind);
     }
 
@@ -164,26 +164,10 @@ impl GuardedProject {
         ];
         let found = repo.runner(&args).success().json();
         std::fs::remove_dir_all(repo.path(".runner")).expect("init made the folder");
-        self.configure(&mut repo, &found, original_tests);
+        configure(&mut repo, &found, original_tests);
         repo.init_run(GOAL, self.guard);
         repo.runner(&["start"]).success();
         repo
-    }
-
-    fn configure(&self, repo: &mut TestRepo, found: &Value, original_tests: &str) {
-        let list = |key: &str| match &found[key] {
-            Value::Null => json!([]),
-            list => list.clone(),
-        };
-        repo.config(|config| {
-            config
-                .set("guard.protected", list("protected"))
-                .set("guard.protected_values", list("protected_values"))
-                .set("guard.tests", list("tests"))
-                .set("guard.original_tests", original_tests)
-                .set("max_attempts_default", 100)
-                .set("max_iterations", 300);
-        });
     }
 
     fn committed(&self) -> TestRepo {
@@ -216,16 +200,32 @@ impl GuardedProject {
         repo.agent(&format!("{script}out decomposed 'split it'"));
         repo.runner(&["step"]).success();
     }
+}
 
-    /// A session that begins with the files as they were.
-    fn step(&self, repo: &TestRepo, script: &str) -> Value {
-        repo.agent(&format!(
-            "find . -mindepth 1 -maxdepth 1 ! -name .git ! -name .runner -exec rm -rf {{}} +\n\
-             git checkout -q {} -- . ':(exclude).runner'\n{script}\nout done 'did it'",
-            repo.git(&["rev-parse", "main"]).trim()
-        ));
-        repo.runner(&["step", "--json"]).success().json()
-    }
+fn configure(repo: &mut TestRepo, found: &Value, original_tests: &str) {
+    let list = |key: &str| match &found[key] {
+        Value::Null => json!([]),
+        list => list.clone(),
+    };
+    repo.config(|config| {
+        config
+            .set("guard.protected", list("protected"))
+            .set("guard.protected_values", list("protected_values"))
+            .set("guard.tests", list("tests"))
+            .set("guard.original_tests", original_tests)
+            .set("max_attempts_default", 100)
+            .set("max_iterations", 300);
+    });
+}
+
+/// A session that begins with the files as they were.
+fn step(repo: &TestRepo, script: &str) -> Value {
+    repo.agent(&format!(
+        "find . -mindepth 1 -maxdepth 1 ! -name .git ! -name .runner -exec rm -rf {{}} +\n\
+         git checkout -q {} -- . ':(exclude).runner'\n{script}\nout done 'did it'",
+        repo.git(&["rev-parse", "main"]).trim()
+    ));
+    repo.runner(&["step", "--json"]).success().json()
 }
 
 /// What the guard printed, for whoever reads why a test failed.

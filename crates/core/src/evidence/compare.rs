@@ -119,10 +119,9 @@ fn compare_tool(
         }
         named += u64::from(passed);
         match now.tests.get(name) {
-            Some(TestOutcome::Passed) => {}
             Some(TestOutcome::Skipped) => difference.skipped.push(name.clone()),
             Some(TestOutcome::Failed) if passed => difference.failed.push(name.clone()),
-            Some(TestOutcome::Failed) => {}
+            Some(TestOutcome::Passed | TestOutcome::Failed) => {}
             None => difference.missing.push(name.clone()),
         }
     }
