@@ -1,4 +1,5 @@
-//! The package managers that tests set projects up with: which ones, and where `setup` put them.
+//! The package managers that tests set projects up with, and the test tools that they judge them
+//! with: which ones, and where `setup` put them.
 //!
 //! Each has a folder of its own with a `bin/` that holds its program and nothing else, so that a
 //! test takes one without the others. Those of the system (go, bundle, composer) are on the PATH.
@@ -38,6 +39,8 @@ enum ToolSource {
     Environment(&'static str),
     /// Packages of the Python index as files, for projects to install.
     Wheels,
+    /// Packages of the npm registry that tests put above their projects.
+    Packages,
 }
 
 pub(crate) const PNPM: ProjectTool = ProjectTool {
@@ -83,6 +86,23 @@ pub(crate) const WHEELS: ProjectTool = ProjectTool {
     source: ToolSource::Wheels,
     packages: &["pytest==9.2.0", "setuptools==84.2.1"],
 };
+pub(crate) const PYTEST: ProjectTool = ProjectTool {
+    name: "pytest",
+    source: ToolSource::Environment("pytest"),
+    packages: &["pytest==9.2.0"],
+};
+pub(crate) const JEST: ProjectTool = ProjectTool {
+    name: "jest",
+    source: ToolSource::Packages,
+    packages: &["jest@30.5.2"],
+};
+// The newest that Node.js 20 runs.
+pub(crate) const VITEST: ProjectTool = ProjectTool {
+    name: "vitest",
+    source: ToolSource::Packages,
+    packages: &["vitest@4.1.12"],
+};
+
 impl ProjectTool {
     /// Whether it is there in the wanted versions.
     pub(crate) fn is_there(&self) -> bool {
@@ -116,6 +136,7 @@ impl ProjectTool {
                 self.fill_environment(&folder.join("environment"))?;
                 self.link(Some(folder.join("environment/bin").join(program)))?;
             }
+            ToolSource::Packages => self.install_with_npm()?,
             ToolSource::Wheels => {
                 let pip = pinned::pip("download --quiet --dest")
                     .arg(&folder)

@@ -23,8 +23,9 @@ RUNNER_CODEX; the packages that the page of `runner ui` is built with come from
 there too, as locked, into ui/node_modules. Both take Node.js with npm. The tool
 that checks the fleet's API comes from the Python index, in one version. The package
 managers that tests set projects up with come from both (pnpm, two yarns, bun; uv, poetry,
-pipenv, and pytest as files), each in one version, and the tests are told their folder
-by RUNNER_MANAGERS; go, bundler and composer are packages of the system. Also tells
+pipenv, and pytest as files), and so do test tools (jest, vitest; pytest), each in one
+version, and the tests are told their folder by RUNNER_MANAGERS; go, bundler and composer
+are packages of the system. Also tells
 the git of this checkout that `git blame` shall look through the commits that only
 renamed things (.git-blame-ignore-revs).";
 
@@ -57,6 +58,9 @@ enum SetupSource {
 
 /// Why the package managers are there.
 const SETS_UP: &str = "tests set projects up with it, as `runner init` proposes";
+
+/// Why the test tools are there.
+const JUDGES: &str = "tests try what redefines a guard with it";
 
 const TOOLS: &[SetupTool] = &[
     SetupTool {
@@ -118,9 +122,14 @@ const TOOLS: &[SetupTool] = &[
         why: "the fleet's API is checked against its OpenAPI with it",
     },
     SetupTool {
+        command: "make",
+        source: SetupSource::Apt("make"),
+        why: "guards of tests are recipes of it",
+    },
+    SetupTool {
         command: "go",
         source: SetupSource::Apt("golang-go"),
-        why: SETS_UP,
+        why: "tests set projects up with it, and judge them",
     },
     SetupTool {
         command: "bundle",
@@ -172,6 +181,21 @@ const TOOLS: &[SetupTool] = &[
         command: "wheels",
         source: SetupSource::Project(managers::WHEELS),
         why: "projects of tests install pytest from these, without a network",
+    },
+    SetupTool {
+        command: "pytest",
+        source: SetupSource::Project(managers::PYTEST),
+        why: JUDGES,
+    },
+    SetupTool {
+        command: "jest",
+        source: SetupSource::Project(managers::JEST),
+        why: JUDGES,
+    },
+    SetupTool {
+        command: "vitest",
+        source: SetupSource::Project(managers::VITEST),
+        why: JUDGES,
     },
 ];
 

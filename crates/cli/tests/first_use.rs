@@ -114,6 +114,7 @@ fn in_a_node_project() {
         ".pnpmfile.cjs",
         "pnpm-workspace.yaml",
         "bunfig.toml",
+        "**/node_modules/**",
     ];
     works(&repo, &["npm", "test"], &npm, "**/*.test.*");
 }
@@ -134,16 +135,18 @@ fn in_a_python_project() {
         "echo 'HELLO = 1' >hello.py",
     );
     let protected = [
-        "pytest.ini",
-        ".pytest.ini",
-        "pytest.toml",
-        ".pytest.toml",
+        "**/pytest.ini",
+        "**/.pytest.ini",
+        "**/pytest.toml",
+        "**/.pytest.toml",
         "tox.ini",
         "noxfile.py",
         "setup.cfg",
         "conftest.py",
         "sitecustomize.py",
         "usercustomize.py",
+        "**/*.egg-info/entry_points.txt",
+        "**/*.dist-info/entry_points.txt",
         "@python-modules",
     ];
     works(
@@ -171,7 +174,7 @@ fn in_a_go_project() {
     works(
         &repo,
         &["go", "test", "./..."],
-        &["go.work", "vendor/**"],
+        &["go.work", "vendor/**", "*/**/go.mod"],
         "**/*_test.go",
     );
 }

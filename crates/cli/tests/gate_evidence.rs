@@ -1,4 +1,4 @@
-//! A green exit code without the tests that passed where the run began.
+//! A green exit code without the tests that ran where the run began.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
@@ -101,7 +101,7 @@ fn tests_that_are_gone_or_skipped_are_told() {
         &format!("{RIGHT}; printf '{gone}' > tests/test_sums.py"),
     );
     assert_eq!(report["passes"], true, "{report}");
-    let words = "a test that passed where the run began is not reported any more: \
+    let words = "a test that ran where the run began is not reported any more: \
                  tests.test_sums.Sums.test_add";
     let notes = report["notes"].to_string();
     assert!(notes.contains(words), "{notes}");
@@ -237,4 +237,63 @@ fn a_guard_that_a_person_changed_is_measured_anew() {
     );
     let report = step(&repo, RIGHT);
     assert_eq!(report["passes"], true, "{report}");
+}
+
+/// Tells nothing but in a report on disk.
+const CHECK: &str = "import os, sys\nimport sums\nos.makedirs('reports', exist_ok=True)\nfailed = []\ncases = ''\n\
+    for name, right in [('add', sums.add(1, 2) == 3), ('sub', sums.sub(3, 2) == 1)]:\n    \
+    cases += f'<testcase classname=\"sums\" name=\"{name}\">' + ('' if right else '<failure/>') + '</testcase>'\n    \
+    failed += [] if right else [name]\nopen('reports/junit.xml', 'w').write(f'<testsuite>{cases}</testsuite>')\nsys.exit(bool(failed))\n";
+
+#[test]
+fn reports_on_disk() {
+    let mut repo = bare();
+    repo.machine_toolchains();
+    repo.write(".gitignore", "__pycache__/\n");
+    repo.write("sums.py", SUMS);
+    repo.write("check.py", CHECK);
+    repo.commit_all("Add the project");
+    repo.config(|config| {
+        config
+            .set("guard.junit", json!(["reports/**/*.xml"]))
+            // What an earlier verdict left there does not count either.
+            .set("guard.keep", json!(["reports"]));
+    });
+    begin(&mut repo, &["python3", "check.py"]);
+    let words = "the guard printed no report of junit";
+    let exit = "printf 'import os\\nos._exit(0)\\n' > sums.py";
+    refused(&repo, exit, words);
+    let report = "<testsuite><testcase classname=\"sums\" name=\"add\"/><testcase classname=\"sums\" name=\"sub\"/></testsuite>";
+    let committed = format!("{exit}; mkdir -p reports; echo '{report}' > reports/junit.xml");
+    refused(&repo, &committed, words);
+    let linked = format!(
+        "rm -rf reports; echo '{report}' > fake.xml; printf 'import os\\nos.makedirs(\"reports\")\\n\
+         os.symlink(\"../fake.xml\", \"reports/junit.xml\")\\nos._exit(0)\\n' > sums.py"
+    );
+    refused(&repo, &linked, words);
+    let to_a_folder = format!(
+        "mkdir more; echo '{report}' > more/junit.xml; printf 'import os\\nos.symlink(\"more\", \"reports\")\\nos._exit(0)\\n' > sums.py"
+    );
+    refused(&repo, &to_a_folder, words);
+    let empty = "printf 'import os\\nos.makedirs(\"reports\", exist_ok=True)\\nopen(\"reports/a.xml\", \"w\").write(\"<testsuite/>\")\\nos._exit(0)\\n' > sums.py";
+    refused(&repo, empty, "junit reported no test that passed");
+
+    repo.agent("for leaf in a b; do add_child root $leaf 1 $leaf; done; out decomposed 'in two'");
+    repo.runner(&["step"]).success();
+    let one = "s/('add', sums.add(1, 2) == 3), //";
+    let report = step(&repo, &format!("{RIGHT}; sed -i \"{one}\" check.py"));
+    assert_eq!(report["passes"], true, "{report:#}");
+    let told = "a test that ran where the run began is not reported any more: sums add";
+    assert!(report["notes"].to_string().contains(told), "{report:#}");
+    let base = repo.git(&["rev-parse", "main"]);
+    let report = step(
+        &repo,
+        &format!("git checkout -q {} -- check.py", base.trim()),
+    );
+    assert_eq!(report["passes"], true, "{report:#}");
+    assert!(
+        !report["notes"].to_string().contains("the run began"),
+        "{report:#}"
+    );
+    repo.runner(&["land"]).success();
 }

@@ -27,6 +27,7 @@ pub mod product;
 pub mod prompt;
 pub mod proof;
 pub mod protected_value;
+mod python_modules;
 pub mod report;
 pub mod run_state;
 pub mod schema;

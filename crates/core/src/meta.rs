@@ -268,10 +268,10 @@ pub struct StepFacts {
     /// Why a green exit code is no evidence that tests ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence_gaps: Vec<String>,
-    /// Tests that passed where the run began and were not reported now.
+    /// Tests that ran where the run began and were not reported now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests_missing: Vec<String>,
-    /// Tests that passed where the run began and were skipped now.
+    /// Tests that ran where the run began and were skipped now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests_skipped: Vec<String>,
     /// Test files that were changed or deleted since the run began.

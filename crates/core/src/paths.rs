@@ -4,6 +4,7 @@
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::ids;
+pub use crate::python_modules::{PYTHON_MODULES, is_python_module};
 
 /// The folder that holds everything of the runner.
 pub const ROOT: &str = ".runner";
@@ -81,59 +82,9 @@ pub fn sidecar_node<P: AsRef<[u8]> + ?Sized>(path: &P) -> Option<&str> {
 }
 
 /// What follows `dir/` in the path, if that is anything.
-fn below<'p>(path: &'p [u8], dir: &str) -> Option<&'p [u8]> {
+pub(crate) fn below<'p>(path: &'p [u8], dir: &str) -> Option<&'p [u8]> {
     let rest = path.strip_prefix(dir.as_bytes())?.strip_prefix(b"/")?;
     (!rest.is_empty()).then_some(rest)
-}
-
-/// The entry of `[guard] protected` that means new modules with the name of one of Python's own,
-/// or of a test tool: made at the root of a project they are found first.
-pub const PYTHON_MODULES: &str = "@python-modules";
-
-const PYTHON_MODULE_NAMES: &str = "_pytest abc aifc argparse array ast asynchat asyncio asyncore atexit audioop base64 bdb binascii \
-    bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd code codecs codeop collections \
-    colorsys compileall concurrent configparser contextlib contextvars copy copyreg coverage crypt \
-    csv ctypes curses dataclasses datetime dbm decimal difflib dis distutils doctest email encodings \
-    ensurepip enum errno exceptiongroup faulthandler fcntl filecmp fileinput fnmatch fractions \
-    ftplib functools gc genericpath getopt getpass gettext glob graphlib grp gzip hashlib heapq hmac \
-    html http hypothesis imaplib imghdr imp importlib iniconfig inspect io ipaddress itertools json \
-    keyword linecache locale logging lzma mailbox mailcap marshal math mimetypes mmap mock \
-    modulefinder msilib msvcrt multiprocessing netrc nis nntplib nose nose2 nox nt ntpath nturl2path \
-    numbers opcode operator optparse os ossaudiodev packaging pathlib pdb pickle pickletools pip \
-    pipes pkg_resources pkgutil platform plistlib pluggy poplib posix posixpath pprint profile \
-    pstats pty pwd py py_compile pyclbr pydoc pydoc_data pyexpat pytest pytest_cov queue quopri \
-    random re readline reprlib resource rlcompleter runpy sched secrets select selectors setuptools \
-    shelve shlex shutil signal site smtpd smtplib sndhdr socket socketserver spwd sqlite3 \
-    sre_compile sre_constants sre_parse ssl stat statistics string stringprep struct subprocess \
-    sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios textwrap \
-    threading time timeit tkinter token tokenize tomli tomllib tox trace traceback tracemalloc tty \
-    turtle types typing typing_extensions unicodedata unittest urllib uu uuid venv warnings wave \
-    weakref webbrowser wheel winreg winsound wsgiref xdist xdrlib xml xmlrpc zipapp zipfile \
-    zipimport zlib zoneinfo";
-
-/// Whether a path is a module at the root of a project, or in a folder of it, that takes the place
-/// of one of Python's own or of a test tool's.
-pub fn is_python_module<P: AsRef<[u8]> + ?Sized>(path: &P, folder: &str) -> bool {
-    let rest = match folder {
-        "" => Some(path.as_ref()),
-        folder => below(path.as_ref(), folder),
-    };
-    let Some(rest) = rest.and_then(|rest| std::str::from_utf8(rest).ok()) else {
-        return false;
-    };
-    let first = rest.split('/').next().unwrap_or(rest);
-    let name = if first.len() == rest.len() {
-        // Compiled ones and extensions count as well: `json.cpython-311-x86_64-linux-gnu.so`.
-        let mut parts = first.split('.');
-        let name = parts.next().unwrap_or(first);
-        if !matches!(parts.next_back(), Some("py" | "pyc" | "so")) {
-            return false;
-        }
-        name
-    } else {
-        first
-    };
-    PYTHON_MODULE_NAMES.split(' ').any(|known| known == name)
 }
 
 /// A glob that cannot work.
@@ -351,6 +302,18 @@ pub fn starts_with_double_star(pattern: &str) -> bool {
     pattern == "**" || pattern.starts_with("**/")
 }
 
+/// Whether a pattern names a folder on its way: a link there would bring other files to where it
+/// looks for some.
+pub fn names_folder(pattern: &str, folder: &str) -> bool {
+    let parts: Vec<&str> = pattern.split('/').collect();
+    (1..parts.len()).any(|end| {
+        // Wildcards alone mean every folder, and what is in it is seen by its own path.
+        let has_name = parts[end - 1].contains(|letter| !matches!(letter, '*' | '?'));
+        let above = || GlobList::new(&[parts[..end].join("/")]);
+        has_name && above().is_ok_and(|globs| globs.is_match(folder))
+    })
+}
+
 /// The folder in which everything lies that the glob can match: its leading parts
 /// without wildcards, the file name excluded. Empty for the repo root.
 pub fn plain_prefix(pattern: &str) -> &str {
@@ -365,24 +328,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_in_the_place_of_others() {
-        for (path, folder, expected) in [
-            ("unittest.py", "", true),
-            ("unittest/__init__.py", "", true),
-            ("json.cpython-311-x86_64-linux-gnu.so", "", true),
-            ("pytest.pyc", "", true),
-            ("sums.py", "", false),
-            ("unittest.md", "", false),
-            ("src/unittest.py", "", false),
-            ("api/unittest.py", "api", true),
-            ("api2/unittest.py", "api", false),
-            ("test/__init__.py", "", false),
-            ("unittest", "", false),
+    fn folders_on_the_way_of_a_pattern() {
+        for (pattern, folder, expected) in [
+            (".cargo/config.toml", ".cargo", true),
+            ("tests/golden/**", "tests", true),
+            ("tests/golden/**", "tests/golden", true),
+            ("tests/golden/**", "tests/other", false),
+            ("**/node_modules/**", "node_modules", true),
+            ("**/node_modules/**", "src/node_modules", true),
+            ("**/*.egg-info/entry_points.txt", "x.egg-info", true),
+            ("**/pytest.ini", "src", false),
+            ("*/**/go.mod", "src", false),
+            ("Makefile", "Makefile", false),
         ] {
             assert_eq!(
-                is_python_module(path, folder),
+                names_folder(pattern, folder),
                 expected,
-                "{path} in {folder:?}"
+                "{pattern} {folder}"
             );
         }
     }

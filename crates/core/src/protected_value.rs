@@ -1,14 +1,17 @@
-//! Values inside JSON and TOML files that must stay as they are, while the rest may change.
+//! Values inside JSON and TOML files, and of go.mod, that must stay as they are, while the rest may
+//! change.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
+use crate::paths::check_glob;
+
 /// One entry of `[guard] protected_values`, such as `package.json:/scripts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProtectedValue {
-    /// The file, from the root of the project.
+    /// The file, from the root of the project, or a glob of such files.
     pub path: String,
     /// The way to the value; `*` stands for any key or place in a list.
     pointer: Vec<String>,
@@ -19,6 +22,7 @@ pub struct ProtectedValue {
 enum ValueFormat {
     Json,
     Toml,
+    GoMod,
 }
 
 impl fmt::Display for ProtectedValue {
@@ -43,7 +47,12 @@ impl ProtectedValue {
             return Err(format!("`{text}` does not name a file of the project"));
         }
         if ValueFormat::of(path).is_none() {
-            return Err(format!("`{path}` is neither JSON nor TOML by its name"));
+            return Err(format!(
+                "`{path}` is neither JSON nor TOML by its name, nor go.mod"
+            ));
+        }
+        if is_glob(path) {
+            check_glob(path).map_err(|error| format!("`{text}`: {error}"))?;
         }
         let parts = pointer.split('/');
         let pointer: Vec<String> = parts
@@ -56,6 +65,20 @@ impl ProtectedValue {
             path: path.to_owned(),
             pointer,
         })
+    }
+
+    /// Whether the entry is about every file that a glob means.
+    pub fn is_glob(&self) -> bool {
+        is_glob(&self.path)
+    }
+
+    /// The same value in one of the files that the glob means.
+    #[must_use]
+    pub fn in_file(&self, path: &str) -> Self {
+        ProtectedValue {
+            path: path.to_owned(),
+            pointer: self.pointer.clone(),
+        }
     }
 
     /// Whether the value is the same in two versions of the file; `None` stands for no file. One
@@ -79,6 +102,7 @@ impl ProtectedValue {
         let root: Value = match ValueFormat::of(&self.path)? {
             ValueFormat::Json => serde_json::from_slice(file).ok()?,
             ValueFormat::Toml => toml::from_str(std::str::from_utf8(file).ok()?).ok()?,
+            ValueFormat::GoMod => directives(std::str::from_utf8(file).ok()?),
         };
         let mut found = BTreeMap::new();
         collect(&root, &self.pointer, String::new(), &mut found);
@@ -89,12 +113,42 @@ impl ProtectedValue {
 impl ValueFormat {
     fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
+        if name == "go.mod" {
+            return Some(ValueFormat::GoMod);
+        }
         match name.rsplit_once('.')?.1 {
             "json" => Some(ValueFormat::Json),
             "toml" => Some(ValueFormat::Toml),
             _ => None,
         }
     }
+}
+
+fn is_glob(path: &str) -> bool {
+    path.contains(['*', '?', '[', '{'])
+}
+
+/// The directives of a go.mod, each with its lines, in one line or in brackets.
+fn directives(text: &str) -> Value {
+    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut open: Option<&str> = None;
+    for line in text.lines() {
+        let line = line.split("//").next().unwrap_or_default().trim();
+        let words = line.split_whitespace().collect::<Vec<_>>();
+        match (open, words.as_slice()) {
+            (_, []) => {}
+            (Some(_), [")"]) => open = None,
+            (Some(name), words) => found.entry(name).or_default().push(words.join(" ")),
+            (None, [name, "("]) => open = Some(name),
+            (None, [word]) if word.ends_with('(') => open = Some(word.trim_end_matches('(')),
+            (None, [name, rest @ ..]) => found.entry(name).or_default().push(rest.join(" ")),
+        }
+    }
+    let lists = found.into_iter().map(|(name, mut lines)| {
+        lines.sort();
+        (name.to_owned(), Value::from(lines))
+    });
+    Value::Object(lists.collect())
 }
 
 fn collect(value: &Value, pointer: &[String], place: String, found: &mut BTreeMap<String, Value>) {
@@ -176,6 +230,29 @@ mod tests {
     }
 
     #[test]
+    fn directives_of_go() {
+        let replace = "go.mod:/replace";
+        let before = "module example.test/sums\n\ngo 1.19\n\nrequire a.test/x v1.0.0\n";
+        let more = "module example.test/sums\n\ngo 1.21\n\nrequire (\n\ta.test/x v1.0.0\n\tb.test/y v1.0.0 // indirect\n)\n";
+        assert!(same(replace, before, more));
+        for line in [
+            "replace a.test/x => ./x\n",
+            "replace (\n\ta.test/x => ./x\n)\n",
+            "replace(\n\ta.test/x => ./x\n)\n",
+        ] {
+            assert!(!same(replace, before, &format!("{before}{line}")), "{line}");
+        }
+        let one = format!("{before}replace a.test/x => ./x\n");
+        let same_in_brackets = format!("{before}replace (\n\ta.test/x  =>  ./x // why\n)\n");
+        assert!(same(replace, &one, &same_in_brackets));
+        assert!(!same(
+            "go.mod:/ignore",
+            before,
+            &format!("{before}ignore ./sums\n")
+        ));
+    }
+
+    #[test]
     fn a_file_that_comes_or_goes() {
         let entry = ProtectedValue::parse("package.json:/scripts").unwrap();
         assert!(!entry.is_same(None, Some(br#"{"scripts": {}}"#)));
@@ -186,7 +263,12 @@ mod tests {
 
     #[test]
     fn entries() {
-        for text in ["package.json:/a~1b/*", "a/b/pyproject.toml:/tool/pytest"] {
+        for text in [
+            "package.json:/a~1b/*",
+            "a/b/pyproject.toml:/tool/pytest",
+            "**/Cargo.toml:/lib/test",
+            "sub/go.mod:/replace",
+        ] {
             assert_eq!(ProtectedValue::parse(text).unwrap().to_string(), text);
         }
         for (text, words) in [
@@ -195,6 +277,7 @@ mod tests {
             ("/etc/x.json:/a", "a file of the project"),
             ("../x.json:/a", "a file of the project"),
             ("setup.cfg:/tool", "neither JSON nor TOML"),
+            ("[/x.json:/a", "unclosed"),
         ] {
             let error = ProtectedValue::parse(text).unwrap_err();
             assert!(error.contains(words), "{error}");

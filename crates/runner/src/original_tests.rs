@@ -161,12 +161,12 @@ pub(crate) fn shortfall(difference: &TestDifference) -> Option<String> {
     if let Some((names, what)) = named {
         let names = some_of(names);
         return Some(format!(
-            "tests that passed where the run began {what}: {names}"
+            "tests that ran where the run began {what}: {names}"
         ));
     }
     (difference.fewer > 0).then(|| {
         format!(
-            "{} fewer tests passed than where the run began",
+            "{} fewer tests ran than where the run began",
             difference.fewer
         )
     })

@@ -41,6 +41,7 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             "protected": report.protected,
             "protected_values": report.protected_values,
             "watched": report.watched,
+            "tests": report.tests,
             "keep": report.keep,
             "missing_program": report.missing,
             "config_from": report.config_from,

@@ -98,6 +98,8 @@ pub struct GuardConfig {
     pub keep: Vec<String>,
     /// Whether anything stays.
     pub checkout: CheckoutKind,
+    /// Globs of reports in JUnit's format that the guard writes.
+    pub junit: Vec<String>,
     /// Globs of the files that are tests.
     pub tests: Vec<String>,
     /// Those of them that a person lets sessions change.
@@ -371,6 +373,7 @@ impl Default for GuardConfig {
             env: Vec::new(),
             keep: Vec::new(),
             checkout: CheckoutKind::Warm,
+            junit: Vec::new(),
             tests: Vec::new(),
             released_tests: Vec::new(),
             original_tests: OriginalTests::Report,

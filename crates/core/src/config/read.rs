@@ -111,6 +111,7 @@ fn guard(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> GuardConfig {
         env: reader.variable_names(table, "env"),
         keep: reader.folder_globs(table, "keep"),
         checkout: reader.word(table, "checkout", default.checkout),
+        junit: reader.globs(table, "junit", default.junit),
         tests: reader.globs(table, "tests", default.tests),
         released_tests: reader.globs(table, "released_tests", default.released_tests),
         original_tests: reader.word(table, "original_tests", default.original_tests),

@@ -64,6 +64,7 @@ const KNOWN: &KnownKeys = &[
             "env",
             "keep",
             "checkout",
+            "junit",
             "tests",
             "released_tests",
             "original_tests",

@@ -112,6 +112,9 @@ env = []
 keep = {keep}
 # "warm" keeps them, "cold" begins every verdict with nothing but what setup makes.
 checkout = "{checkout}"
+# Globs of reports in JUnit's format that the guard writes, such as "reports/**/*.xml": they show which tests ran
+# where its output does not.
+junit = []
 # Globs of the files that are tests. Agents may change them, and you are told which.
 tests = {tests}
 # What counts for tests that were changed since the run began: "off", "report" tells of them, "require" wants the

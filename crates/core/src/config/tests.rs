@@ -53,6 +53,7 @@ protected_values = ["package.json:/scripts"]
 watched = ["tests/**"]
 keep = ["target/"]
 checkout = "cold"
+junit = ["reports/**/*.xml"]
 tests = ["tests/**", "**/*_test.py"]
 released_tests = ["tests/old.py"]
 original_tests = "require"
@@ -115,6 +116,7 @@ writable = []
             env: strings(&["DATABASE_URL"]),
             keep: strings(&["target"]),
             checkout: CheckoutKind::Cold,
+            junit: strings(&["reports/**/*.xml"]),
             tests: strings(&["tests/**", "**/*_test.py"]),
             released_tests: strings(&["tests/old.py"]),
             original_tests: OriginalTests::Require,

@@ -23,14 +23,14 @@ impl EvidenceGap {
                 tool.as_str()
             ),
             EvidenceGap::NoTests(tool) => format!(
-                "{} reported no test that passed, and some did where the run began",
+                "{} reported no test that passed, and it reported tests where the run began",
                 tool.as_str()
             ),
         }
     }
 }
 
-/// Tests that passed at the base and are not reported passed now.
+/// Tests that ran at the base and are not reported passed now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestDifference {
     /// No longer reported.
@@ -65,18 +65,19 @@ pub fn compare(base: &TestEvidence, now: &TestEvidence) -> (Vec<EvidenceGap>, Te
     let mut gaps = Vec::new();
     let mut difference = TestDifference::default();
     for (tool, before) in &base.tools {
-        if before.passed == 0 {
+        // A test that failed there counts as well: a green guard is to show that it passes.
+        if before.passed == 0 && before.failed == 0 {
             continue;
         }
         let Some(now) = now.tools.get(tool) else {
             gaps.push(EvidenceGap::NoReport(*tool));
             continue;
         };
-        if now.passed == 0 {
+        if now.passed == 0 || (names_tests(*tool, before) && !names_tests(*tool, now)) {
             gaps.push(EvidenceGap::NoTests(*tool));
             continue;
         }
-        compare_tool(before, now, &mut difference);
+        compare_tool(*tool, before, now, &mut difference);
     }
     for names in [
         &mut difference.missing,
@@ -88,27 +89,75 @@ pub fn compare(base: &TestEvidence, now: &TestEvidence) -> (Vec<EvidenceGap>, Te
     (gaps, difference)
 }
 
-fn compare_tool(before: &ToolEvidence, now: &ToolEvidence, difference: &mut TestDifference) {
-    let passed = before
-        .tests
-        .iter()
-        .filter(|(_, outcome)| **outcome == TestOutcome::Passed);
+/// Whether a report of go, where a package counts as passed without any test, names single tests.
+fn names_tests(tool: TestTool, evidence: &ToolEvidence) -> bool {
+    // A package, a space, a test.
+    tool == TestTool::Go && evidence.tests.keys().any(|name| name.contains(' '))
+}
+
+fn compare_tool(
+    tool: TestTool,
+    before: &ToolEvidence,
+    now: &ToolEvidence,
+    difference: &mut TestDifference,
+) {
     let mut named = 0;
     // A flood of output may leave nothing but the figures.
     let has_names = !now.tests.is_empty();
-    for (name, _) in passed.filter(|_| has_names) {
-        named += 1;
+    let is_complete = names_all(now);
+    let has_details = !has_only_files(tool) || now.tests.keys().any(|name| name.contains(" > "));
+    for (name, outcome) in before.tests.iter().filter(|_| has_names) {
+        let passed = *outcome == TestOutcome::Passed;
+        // Some tools name the tests that fail and no others.
+        let counts = match outcome {
+            TestOutcome::Passed => true,
+            TestOutcome::Failed => is_complete && !is_placeholder(name),
+            TestOutcome::Skipped => false,
+        };
+        if !counts || (name.contains(" > ") && !has_details) {
+            continue;
+        }
+        named += u64::from(passed);
         match now.tests.get(name) {
-            Some(TestOutcome::Passed) => {}
             Some(TestOutcome::Skipped) => difference.skipped.push(name.clone()),
-            Some(TestOutcome::Failed) => difference.failed.push(name.clone()),
+            Some(TestOutcome::Failed) if passed => difference.failed.push(name.clone()),
+            Some(TestOutcome::Passed | TestOutcome::Failed) => {}
             None => difference.missing.push(name.clone()),
         }
     }
     // Where names stand for files, or there are none, only the figures tell of single tests.
-    if named < before.passed {
-        difference.fewer += before.passed.saturating_sub(now.passed);
+    if named < before.passed || has_only_files(tool) {
+        difference.fewer += ran(tool, before).saturating_sub(ran(tool, now));
     }
+}
+
+/// Whether every test that passed is named.
+fn names_all(evidence: &ToolEvidence) -> bool {
+    let outcomes = evidence.tests.values();
+    let passed = outcomes.filter(|outcome| **outcome == TestOutcome::Passed);
+    passed.count() as u64 >= evidence.passed
+}
+
+/// Whether a tool names files, and single tests only sometimes.
+fn has_only_files(tool: TestTool) -> bool {
+    matches!(tool, TestTool::Jest | TestTool::Vitest)
+}
+
+/// How many tests ran. Where a test that fails may be counted more than once, only those that
+/// passed.
+fn ran(tool: TestTool, evidence: &ToolEvidence) -> u64 {
+    let failed = if has_only_files(tool) {
+        evidence.failed
+    } else {
+        0
+    };
+    evidence.passed.saturating_add(failed)
+}
+
+/// What unittest reports for a file that cannot be imported.
+fn is_placeholder(name: &str) -> bool {
+    name.contains("unittest.loader._FailedTest")
+        || name.contains("unittest.loader.ModuleImportFailure")
 }
 
 #[cfg(test)]
@@ -168,8 +217,68 @@ mod tests {
             compare(&base, &none).0,
             [EvidenceGap::NoTests(TestTool::Cargo)]
         );
+        let red =
+            evidence("test a ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\n");
+        assert_eq!(
+            compare(&red, &silent).0,
+            [EvidenceGap::NoReport(TestTool::Cargo)]
+        );
         // Where there were none before, there need be none.
         assert!(compare(&none, &silent).0.is_empty());
+    }
+
+    #[test]
+    fn tests_that_failed_and_do_not_run_any_more() {
+        let base = cargo("test a ... ok\ntest b ... FAILED\ntest c ... FAILED", 1);
+        let now = cargo("test a ... ok\ntest c ... ignored", 1);
+        let (gaps, difference) = compare(&base, &now);
+        assert!(gaps.is_empty());
+        assert_eq!(difference.missing, ["b"]);
+        assert_eq!(difference.skipped, ["c"]);
+        assert_eq!(difference.fewer, 0);
+        let base = evidence(
+            "tests.test_sums (unittest.loader._FailedTest.tests.test_sums) ... ERROR\n\nRan 1 test in 0.1s\n\nFAILED (errors=1)\n",
+        );
+        let now = evidence("test_a (t.A.test_a) ... ok\n\nRan 1 test in 0.1s\n\nOK\n");
+        assert_eq!(
+            compare(&base, &now),
+            (Vec::new(), TestDifference::default())
+        );
+    }
+
+    #[test]
+    fn a_package_of_go_is_no_test() {
+        let base =
+            evidence("=== RUN   TestAdds\n--- FAIL: TestAdds (0.00s)\nFAIL\nFAIL\tp\t0.003s\n");
+        let exited = evidence("ok  \tp\t0.003s\n");
+        assert_eq!(
+            compare(&base, &exited).0,
+            [EvidenceGap::NoTests(TestTool::Go)]
+        );
+        let quiet = evidence("ok  \tp\t0.003s\nok  \tq\t0.003s\n");
+        assert!(compare(&exited, &quiet).0.is_empty());
+        // Without `-v` the tests that fail are named, and after the fix nothing is.
+        let red = evidence("--- FAIL: TestAdds (0.00s)\nFAIL\nFAIL\tp\t0.003s\n");
+        assert_eq!(
+            compare(&red, &exited),
+            (Vec::new(), TestDifference::default())
+        );
+    }
+
+    /// jest names single tests where there is one file, and files where there are more.
+    #[test]
+    fn names_that_a_tool_gives_up() {
+        let one = evidence(
+            "PASS a.test.js\n  ✓ adds\n  ✕ subs\n\nTests:       1 failed, 1 passed, 2 total\n",
+        );
+        let two = evidence("PASS a.test.js\nPASS b.test.js\n\nTests:       3 passed, 3 total\n");
+        assert_eq!(compare(&one, &two), (Vec::new(), TestDifference::default()));
+        let vitest = "   × sums > subs 3ms\n ❯ a.test.ts (1 test | 1 failed) 7ms\n      Tests  1 failed (1)\n";
+        let fixed = " ✓ a.test.ts (1 test) 7ms\n      Tests  1 passed (1)\n";
+        assert_eq!(
+            compare(&evidence(vitest), &evidence(fixed)),
+            (Vec::new(), TestDifference::default())
+        );
     }
 
     #[test]
@@ -183,5 +292,7 @@ mod tests {
             ))
         };
         assert_eq!(compare(&jest(5), &jest(2)).1.fewer, 3);
+        let red = evidence("FAIL a.test.js\nTests:       1 failed, 4 passed, 5 total\n");
+        assert_eq!(compare(&red, &jest(4)).1.fewer, 1);
     }
 }

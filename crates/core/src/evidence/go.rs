@@ -9,13 +9,15 @@ pub(super) fn read(text: &str) -> Option<ToolEvidence> {
     let mut evidence = ToolEvidence::default();
     let mut tests: Vec<(String, TestOutcome)> = Vec::new();
     let mut has_package = false;
+    // Else only tests that failed are named.
+    let is_verbose = text.lines().any(|line| line.starts_with("=== RUN "));
     for line in text.lines().map(str::trim_end) {
         if let Some(event) = json_event(line) {
             has_package |= event.test.is_none();
             if let Some((name, outcome)) = event.named() {
                 evidence.note_again(&name, outcome);
             }
-        } else if let Some((name, outcome)) = test_line(line) {
+        } else if let Some((name, outcome)) = test_line(line).filter(|_| is_verbose) {
             tests.push((name.to_owned(), outcome));
         } else if let Some((package, outcome)) = package_line(line) {
             has_package = true;

@@ -96,7 +96,7 @@ fn marked(line: &str) -> Option<(&str, TestOutcome)> {
     let mut letters = line.chars();
     let outcome = match letters.next()? {
         '✓' | '√' => TestOutcome::Passed,
-        '○' | '✎' | '↓' => TestOutcome::Skipped,
+        '○' | '✎' | '↓' | '□' => TestOutcome::Skipped,
         '✕' | '×' | '✗' | '❯' => TestOutcome::Failed,
         _ => return None,
     };

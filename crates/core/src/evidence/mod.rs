@@ -9,7 +9,10 @@ mod go;
 mod javascript;
 mod junit;
 mod nextest;
+mod node;
 mod pytest;
+#[cfg(test)]
+mod recorded;
 mod unittest;
 
 use std::collections::BTreeMap;
@@ -39,13 +42,15 @@ pub enum TestTool {
     Jest,
     /// vitest.
     Vitest,
+    /// `node --test`.
+    Node,
     /// A report in JUnit's format.
     Junit,
 }
 
 impl TestTool {
     /// All of them.
-    pub const ALL: [TestTool; 8] = [
+    pub const ALL: [TestTool; 9] = [
         TestTool::Cargo,
         TestTool::Nextest,
         TestTool::Pytest,
@@ -53,6 +58,7 @@ impl TestTool {
         TestTool::Go,
         TestTool::Jest,
         TestTool::Vitest,
+        TestTool::Node,
         TestTool::Junit,
     ];
 
@@ -66,6 +72,7 @@ impl TestTool {
             TestTool::Go => "go",
             TestTool::Jest => "jest",
             TestTool::Vitest => "vitest",
+            TestTool::Node => "node",
             TestTool::Junit => "junit",
         }
     }
@@ -171,7 +178,7 @@ impl TestEvidence {
     pub fn of_log(log: &[u8]) -> Self {
         let text = String::from_utf8_lossy(log);
         let text = without_colours(&text);
-        let readers: [(TestTool, LogReader); 7] = [
+        let readers: [(TestTool, LogReader); 8] = [
             (TestTool::Cargo, cargo::read),
             (TestTool::Nextest, nextest::read),
             (TestTool::Pytest, pytest::read),
@@ -179,6 +186,7 @@ impl TestEvidence {
             (TestTool::Go, go::read),
             (TestTool::Jest, javascript::read_jest),
             (TestTool::Vitest, javascript::read_vitest),
+            (TestTool::Node, node::read),
         ];
         let found = readers
             .into_iter()
@@ -220,17 +228,24 @@ impl TestEvidence {
 /// A text without the escape sequences of terminals, and with plain line ends.
 fn without_colours(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
+    let mut rest = text.chars();
     while let Some(letter) = rest.next() {
         match letter {
-            '\u{1b}' if rest.peek() == Some(&'[') => {
-                rest.next();
-                for letter in rest.by_ref() {
-                    if ('@'..='~').contains(&letter) {
-                        break;
-                    }
+            '\u{1b}' => match rest.next() {
+                // Most end with a letter, the choice of a character set has one more, and a link
+                // or a title ends with a bell or another sequence.
+                Some('[') => {
+                    rest.by_ref().find(|letter| ('@'..='~').contains(letter));
                 }
-            }
+                Some('(' | ')') => {
+                    rest.next();
+                }
+                Some(']') => {
+                    rest.by_ref()
+                        .find(|letter| matches!(letter, '\u{7}' | '\\' | '\n'));
+                }
+                _ => {}
+            },
             '\r' => {}
             letter => plain.push(letter),
         }
@@ -255,6 +270,11 @@ mod tests {
     #[test]
     fn colours_are_taken_away() {
         assert_eq!(without_colours("\u{1b}[1;32mok\u{1b}[0m\r\n"), "ok\n");
+        assert_eq!(without_colours("\u{1b}[32mok\u{1b}(B\u{1b}[m\n"), "ok\n");
+        assert_eq!(
+            without_colours("\u{1b}]8;;file\u{1b}\\a.rs\u{1b}]8;;\u{7} x\n"),
+            "a.rs x\n"
+        );
         assert_eq!(without_colours("\u{1b}[2K\u{1b}[1Gx"), "x");
     }
 

@@ -6,7 +6,9 @@ use super::{TestOutcome, ToolEvidence, figures};
 pub(super) fn read(text: &str) -> Option<ToolEvidence> {
     let mut evidence = ToolEvidence::default();
     let mut has_end = false;
+    let mut has_summary = false;
     for line in text.lines().map(str::trim_end) {
+        has_summary |= line.trim_matches('=') == " short test summary info ";
         if let Some(counted) = closing_line(line) {
             has_end = true;
             for (number, word) in figures(counted) {
@@ -23,7 +25,11 @@ pub(super) fn read(text: &str) -> Option<ToolEvidence> {
             evidence.note_again(name, outcome);
         }
     }
-    has_end.then_some(evidence)
+    if has_summary && !has_end {
+        // With `-qq` there is no closing line.
+        evidence.count_tests();
+    }
+    (has_end || has_summary).then_some(evidence)
 }
 
 /// `==== 3 passed, 1 skipped in 0.02s ====`, without the frame when it is quiet.

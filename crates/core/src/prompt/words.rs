@@ -158,7 +158,8 @@ fn push_protected(text: &mut String, input: &PromptInput<'_>) {
             "\n\n## Protected files\n\n\
              The guard relies on them: do not change, make or remove files that match one of these globs, \
              whether they exist or not. Only where the file that defines the guard itself is missing may you \
-             make that one.\n",
+             make that one. If the work needs another version of such a file, write that into questions.md: a \
+             person can change it.\n",
         );
         for glob in input.protected {
             let _ = match glob.strip_suffix(PYTHON_MODULES) {

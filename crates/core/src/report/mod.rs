@@ -282,8 +282,8 @@ impl TouchedFiles {
             "denied" => "not for commits, taken away",
             "nested_repository" => "a repository of its own, its .git taken away",
             "guard_written" => "defines the guard, and was not there before",
-            "tests_missing" => "tests that passed where the run began, not reported any more",
-            "tests_skipped" => "tests that passed where the run began, skipped now",
+            "tests_missing" => "tests that ran where the run began, not reported any more",
+            "tests_skipped" => "tests that ran where the run began, skipped now",
             "test_files_changed" => "tests, not as they were where the run began",
             _ => "changed while the guard ran, put back",
         }

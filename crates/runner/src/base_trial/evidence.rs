@@ -2,6 +2,7 @@
 //! later verdicts are compared with. Kept in
 //! the project's private folder, which no session can write to.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use runner_core::config::Config;
@@ -33,10 +34,13 @@ impl BaseEvidence {
     /// The report of a guard at a commit that runs begin from.
     pub(crate) fn at(project: &Git, config: &Config, base: &str) -> Result<Self> {
         let root = WorkspaceRoot::of(project, config)?;
-        let name = format!(
+        let mut name = format!(
             "{base} {:?} {:?}",
             config.guard.command, config.workspace.setup
         );
+        if !config.guard.junit.is_empty() {
+            let _ = write!(name, " {:?}", config.guard.junit);
+        }
         let name = format!("{}.{TESTS}", sha256_hex(name.as_bytes()));
         let tried = format!("{}.tried", sha256_hex(base.as_bytes()));
         Ok(BaseEvidence {

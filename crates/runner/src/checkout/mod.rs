@@ -5,6 +5,7 @@
 pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod indexed_tree;
+pub(crate) mod junit_reports;
 pub(crate) mod missing_variable;
 pub(crate) mod prepare;
 pub(crate) mod root;

@@ -10,6 +10,7 @@ use runner_core::evidence::TestEvidence;
 use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
+use crate::checkout::junit_reports::JunitReports;
 use crate::checkout::{Checkout, CleanCheckout};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
@@ -98,7 +99,11 @@ pub(crate) fn run_with(
         env,
         limit,
     };
-    run_command(&checkout.checkout, guard, config, containment, context)
+    let seen = seen(&checkout.checkout, containment);
+    let reports = JunitReports::begin(&checkout.checkout, seen, config)?;
+    let mut trial = run_command(&checkout.checkout, guard, config, containment, context)?;
+    reports.add_to(&mut trial.tests)?;
+    Ok(trial)
 }
 
 /// Runs the setup of a clean checkout, once. What is returned is why the guard cannot run.

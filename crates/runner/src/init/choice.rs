@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use runner_core::config::{self, BackendKind, Config, NewProject};
 
-use super::guard_files::guard_files;
+use super::guard_files::{GuardedFiles, guard_files};
 use super::setup::{SetupGuess, SetupInput};
 use super::{
     InitOptions, detect, earlier, keep, package, parse_backend, setup, split_words, watched_files,
@@ -23,6 +23,7 @@ pub(super) struct InitChoice {
     pub(super) protected: Vec<String>,
     pub(super) protected_values: Vec<String>,
     pub(super) watched: Vec<String>,
+    pub(super) tests: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) config: Config,
     /// The file.
@@ -52,6 +53,7 @@ impl InitChoice {
             protected: config.guard.protected.clone(),
             protected_values: config.guard.protected_values.clone(),
             watched: config.guard.watched.clone(),
+            tests: config.guard.tests.clone(),
             notes: Vec::new(),
             config,
             text: earlier.text.clone().into_bytes(),
@@ -101,7 +103,12 @@ impl InitChoice {
             Path::new("")
         };
         let read = |path: &str| std::fs::read_to_string(root.join(guards).join(path)).ok();
-        let files = guard_files(&found.argv, &read);
+        let asked = GuardedFiles {
+            read: &read,
+            is_there: &|path| root.join(guards).join(path).exists(),
+            has_modules: git.as_ref().is_some_and(|git| has_go_modules(git, guards)),
+        };
+        let files = guard_files(&found.argv, &asked);
         let protected = below(guards, files.protected);
         let protected_values = below(guards, files.values);
         let watched = below(
@@ -137,11 +144,21 @@ impl InitChoice {
             protected,
             protected_values,
             watched,
+            tests,
             notes,
             config,
             text: text.into_bytes(),
         })
     }
+}
+
+/// Whether folders below this one have a go.mod of their own.
+fn has_go_modules(git: &Git, folder: &Path) -> bool {
+    let files = git.files_of("HEAD").unwrap_or_default();
+    files.iter().any(|entry| {
+        let inside = entry.path.strip_prefix(folder).ok();
+        inside.is_some_and(|path| path.ends_with("go.mod") && path.components().count() > 1)
+    })
 }
 
 /// The guard that was asked for, that of the package that `start` is in, that of the root, or

@@ -7,161 +7,16 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use runner_core::paths::PYTHON_MODULES;
-
 use super::detect::MAKEFILES;
+use super::guard_recipes::{imported, included, targets_that_files_stand_for};
+use super::guard_settings::{code_settings, pytest_plugins};
+use super::guard_tools::{GuardTool, JUSTFILES, TOOLS};
 
 /// How deep scripts that call scripts are looked into.
 const DEPTH: usize = 4;
 
-const JUSTFILES: &[&str] = &["justfile", "Justfile", "JUSTFILE", ".justfile", ".Justfile"];
-
-/// A tool that a guard runs tests with, and what says how.
-struct GuardTool {
-    /// Words that give it away.
-    words: &'static [&'static str],
-    protected: &'static [&'static str],
-    values: &'static [&'static str],
-}
-
-const TOOLS: &[GuardTool] = &[
-    GuardTool {
-        words: &["cargo"],
-        protected: &[
-            ".cargo/config",
-            ".cargo/config.toml",
-            "rust-toolchain",
-            "rust-toolchain.toml",
-            ".config/nextest.toml",
-        ],
-        values: &[
-            "Cargo.toml:/profile",
-            "Cargo.toml:/lib/test",
-            "Cargo.toml:/lib/doctest",
-            "Cargo.toml:/lib/harness",
-            "Cargo.toml:/lib/path",
-            "Cargo.toml:/bin/*/test",
-            "Cargo.toml:/bin/*/harness",
-            "Cargo.toml:/test",
-            "Cargo.toml:/package/autotests",
-            "Cargo.toml:/package/build",
-            "Cargo.toml:/workspace/members",
-            "Cargo.toml:/workspace/default-members",
-            "Cargo.toml:/workspace/exclude",
-            "Cargo.toml:/patch",
-        ],
-    },
-    GuardTool {
-        words: &["pytest", "py.test", "unittest", "tox", "nox"],
-        protected: &[
-            "pytest.ini",
-            ".pytest.ini",
-            "pytest.toml",
-            ".pytest.toml",
-            "tox.ini",
-            "noxfile.py",
-            "setup.cfg",
-            "conftest.py",
-            "sitecustomize.py",
-            "usercustomize.py",
-            PYTHON_MODULES,
-        ],
-        values: &[
-            "pyproject.toml:/tool/pytest",
-            "pyproject.toml:/tool/tox",
-            "pyproject.toml:/project/entry-points/pytest11",
-        ],
-    },
-    GuardTool {
-        words: &["npm", "pnpm", "yarn", "bun", "npx"],
-        protected: &[
-            ".npmrc",
-            ".yarnrc",
-            ".yarnrc.yml",
-            ".pnpmfile.cjs",
-            "pnpm-workspace.yaml",
-            "bunfig.toml",
-        ],
-        values: &[
-            "package.json:/scripts",
-            "package.json:/workspaces",
-            "package.json:/overrides",
-            "package.json:/resolutions",
-            "package.json:/pnpm",
-            "package.json:/packageManager",
-        ],
-    },
-    GuardTool {
-        words: &["jest"],
-        protected: &["jest.config.*", "babel.config.*", ".babelrc", ".babelrc.*"],
-        values: &["package.json:/jest", "package.json:/babel"],
-    },
-    GuardTool {
-        words: &["vitest"],
-        protected: &["vitest.config.*", "vitest.workspace.*", "vite.config.*"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["mocha"],
-        protected: &[".mocharc.*"],
-        values: &["package.json:/mocha"],
-    },
-    GuardTool {
-        words: &["ava"],
-        protected: &["ava.config.*"],
-        values: &["package.json:/ava"],
-    },
-    GuardTool {
-        words: &["tsc", "ts-node", "tsx", "ts-jest", "vue-tsc"],
-        protected: &["tsconfig.json", "tsconfig.*.json"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["turbo"],
-        protected: &["turbo.json"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["nx"],
-        protected: &["nx.json"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["go"],
-        protected: &["go.work", "vendor/**"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["make", "gmake"],
-        protected: &MAKEFILES,
-        values: &[],
-    },
-    GuardTool {
-        words: &["just"],
-        protected: JUSTFILES,
-        values: &[],
-    },
-    GuardTool {
-        words: &["mvn", "mvnw"],
-        protected: &["mvnw", ".mvn/**"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["gradle", "gradlew"],
-        protected: &["gradlew", "gradle/wrapper/**", "gradle.properties"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["rspec", "rake", "rails", "bundle"],
-        protected: &[".rspec", "Rakefile", ".bundle/config"],
-        values: &[],
-    },
-    GuardTool {
-        words: &["phpunit", "composer"],
-        protected: &["phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml"],
-        values: &["composer.json:/scripts"],
-    },
-];
+/// Options of pytest that take the next word.
+const PYTEST_OPTIONS: [&str; 8] = ["-k", "-m", "-p", "-n", "-c", "-o", "-W", "-r"];
 
 /// What must stay as it is for a guard to mean what it meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -172,10 +27,20 @@ pub(super) struct GuardFiles {
     pub(super) values: Vec<String>,
 }
 
-/// All files that redefine a guard. `read`: the text of a file of the project.
-pub(super) fn guard_files(command: &[String], read: &dyn Fn(&str) -> Option<String>) -> GuardFiles {
+/// What can be asked about the project that a guard judges.
+pub(super) struct GuardedFiles<'r> {
+    /// The text of a file.
+    pub(super) read: &'r dyn Fn(&str) -> Option<String>,
+    /// Whether there is a file or folder.
+    pub(super) is_there: &'r dyn Fn(&str) -> bool,
+    /// Whether folders have a go.mod of their own.
+    pub(super) has_modules: bool,
+}
+
+/// All files that redefine a guard.
+pub(super) fn guard_files(command: &[String], project: &GuardedFiles<'_>) -> GuardFiles {
     let mut scan = GuardScan {
-        read,
+        project,
         files: GuardFiles::default(),
         seen: BTreeSet::new(),
     };
@@ -184,12 +49,16 @@ pub(super) fn guard_files(command: &[String], read: &dyn Fn(&str) -> Option<Stri
 }
 
 struct GuardScan<'r> {
-    read: &'r dyn Fn(&str) -> Option<String>,
+    project: &'r GuardedFiles<'r>,
     files: GuardFiles,
     seen: BTreeSet<String>,
 }
 
 impl GuardScan<'_> {
+    fn read(&self, path: &str) -> Option<String> {
+        (self.project.read)(path)
+    }
+
     fn command(&mut self, command: &[String]) {
         match command {
             [shell, option, script] if is_shell(shell) && option.starts_with('-') => {
@@ -203,24 +72,29 @@ impl GuardScan<'_> {
     fn text(&mut self, text: &str, depth: usize) {
         for line in text.lines() {
             let line = line.split(" #").next().unwrap_or(line);
-            let words = line.split(|letter: char| {
-                letter.is_whitespace() || "\"'`;|&()<>{}$,=@".contains(letter)
-            });
-            self.words(words.filter(|word| !word.is_empty()), depth);
+            for command in line.split([';', '|', '&']) {
+                let words = command.split(|letter: char| {
+                    letter.is_whitespace() || "\"'`()<>{}$,=@".contains(letter)
+                });
+                self.words(words.filter(|word| !word.is_empty()), depth);
+            }
         }
     }
 
+    /// One command line.
     fn words<'w>(&mut self, words: impl Iterator<Item = &'w str>, depth: usize) {
-        for word in words {
+        let words: Vec<&str> = words.collect();
+        for (at, word) in words.iter().enumerate() {
             let name = word.rsplit('/').next().unwrap_or(word);
             for tool in TOOLS.iter().filter(|tool| tool.words.contains(&name)) {
-                self.tool(tool, name, depth);
+                self.tool(tool, name, &words[at + 1..], depth);
             }
             self.script(word, depth);
         }
     }
 
-    fn tool(&mut self, tool: &GuardTool, name: &str, depth: usize) {
+    /// A tool with the words behind it.
+    fn tool(&mut self, tool: &GuardTool, name: &str, rest: &[&str], depth: usize) {
         for glob in tool.protected {
             add(&mut self.files.protected, glob);
         }
@@ -228,10 +102,94 @@ impl GuardScan<'_> {
             add(&mut self.files.values, value);
         }
         match name {
-            "make" | "gmake" => self.definitions(&MAKEFILES, depth, included),
+            "make" | "gmake" => {
+                self.definitions(&MAKEFILES, depth, included);
+                self.make_targets(rest);
+            }
             "just" => self.definitions(JUSTFILES, depth, imported),
             "npm" | "pnpm" | "yarn" | "bun" => self.package(depth),
+            "jest" => self.settings("jest.config", Some("jest"), depth),
+            "vitest" => {
+                self.settings("vitest.config", None, depth);
+                self.settings("vite.config", None, depth);
+            }
+            "pytest" | "py.test" => self.pytest(rest, depth),
+            // A folder with one of its own is left out of `./...`.
+            "go" if !self.project.has_modules => add(&mut self.files.protected, "*/**/go.mod"),
             _ => {}
+        }
+    }
+
+    /// Files that would stand for the targets that make is asked for.
+    fn make_targets(&mut self, rest: &[&str]) {
+        let wanted: Vec<&str> = rest
+            .iter()
+            .copied()
+            .filter(|word| !word.starts_with('-') && !word.contains('='))
+            .collect();
+        let found = MAKEFILES.iter().find_map(|name| self.read(name));
+        let mut text = found.unwrap_or_default();
+        for path in included(&text) {
+            text.push('\n');
+            text.push_str(&self.read(&path).unwrap_or_default());
+        }
+        for name in targets_that_files_stand_for(&text, &wanted) {
+            if !(self.project.is_there)(&name) {
+                add(&mut self.files.protected, &format!("{name}/**"));
+                add(&mut self.files.protected, &name);
+            }
+        }
+    }
+
+    /// Code that the settings of jest or vitest name, in a file of their own or in package.json.
+    fn settings(&mut self, name: &str, key: Option<&str>, depth: usize) {
+        if depth == 0 || !self.seen.insert(name.to_owned()) {
+            return;
+        }
+        let endings = ["js", "cjs", "mjs", "ts", "cts", "mts", "json"];
+        let files = endings.map(|ending| self.read(&format!("{name}.{ending}")));
+        let mut texts: Vec<String> = files.into_iter().flatten().collect();
+        if let Some(key) = key {
+            let package = self.read("package.json").unwrap_or_default();
+            let package: serde_json::Value = serde_json::from_str(&package).unwrap_or_default();
+            texts.push(package[key].to_string());
+        }
+        for value in texts.iter().flat_map(|text| code_settings(text)) {
+            self.text(&value, depth - 1);
+        }
+    }
+
+    /// Plugins of the project, and settings beside tests that the command names.
+    fn pytest(&mut self, rest: &[&str], depth: usize) {
+        let settings = [
+            "pytest.ini",
+            "pyproject.toml",
+            "setup.cfg",
+            "tox.ini",
+            "conftest.py",
+        ];
+        let files = settings.map(|name| self.read(name));
+        let mut texts: Vec<String> = files.into_iter().flatten().collect();
+        texts.push(rest.join(" "));
+        for path in texts.iter().flat_map(|text| pytest_plugins(text)) {
+            if self.read(&path).is_some() {
+                add(&mut self.files.protected, &path);
+                self.file(&path, depth, None);
+            }
+        }
+        let before = [""].iter().chain(rest);
+        let named = rest.iter().zip(before).filter(|(word, before)| {
+            let is_value = before.starts_with("--") || PYTEST_OPTIONS.contains(before);
+            is_inside(word) && !is_value
+        });
+        for path in named.map(|(word, _)| word.trim_end_matches('/')) {
+            for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
+                let folder = &path[..at];
+                add(&mut self.files.protected, &format!("{folder}/tox.ini"));
+                add(&mut self.files.protected, &format!("{folder}/setup.cfg"));
+                let value = format!("{folder}/pyproject.toml:/tool/pytest");
+                add(&mut self.files.values, &value);
+            }
         }
     }
 
@@ -247,7 +205,7 @@ impl GuardScan<'_> {
         if !self.seen.insert("package.json".to_owned()) || depth == 0 {
             return;
         }
-        let text = (self.read)("package.json").unwrap_or_default();
+        let text = self.read("package.json").unwrap_or_default();
         let package: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         let scripts = package["scripts"].as_object().into_iter().flatten();
         let texts: Vec<String> = scripts
@@ -261,11 +219,6 @@ impl GuardScan<'_> {
     /// A word that names a script of the project.
     fn script(&mut self, word: &str, depth: usize) {
         let path = word.strip_prefix("./").unwrap_or(word);
-        let is_inside = !path.is_empty()
-            && !path.starts_with(['/', '-', '~'])
-            && path
-                .split('/')
-                .all(|part| !matches!(part, "" | "." | ".." | "..."));
         let is_called = word.starts_with("./");
         let has_ending = path.rsplit_once('.').is_some_and(|(_, ending)| {
             [
@@ -273,7 +226,7 @@ impl GuardScan<'_> {
             ]
             .contains(&ending)
         });
-        if !is_inside || !(is_called || has_ending) || path.contains('*') {
+        if !is_inside(path) || !(is_called || has_ending) {
             return;
         }
         // Tests that a command names are for agents to write; a shell script is how it calls them.
@@ -289,7 +242,7 @@ impl GuardScan<'_> {
                         .iter()
                         .any(|it| part.contains(it))
             });
-        if !is_test && ((self.read)(path).is_some() || is_called || depth == DEPTH) {
+        if !is_test && (self.read(path).is_some() || is_called || depth == DEPTH) {
             add(&mut self.files.protected, path);
             self.file(path, depth, None);
         }
@@ -300,7 +253,7 @@ impl GuardScan<'_> {
         if depth == 0 || !self.seen.insert(path.to_owned()) {
             return;
         }
-        let Some(text) = (self.read)(path) else {
+        let Some(text) = self.read(path) else {
             return;
         };
         for other in others.map(|others| others(&text)).unwrap_or_default() {
@@ -317,53 +270,26 @@ fn add(list: &mut Vec<String>, entry: &str) {
     }
 }
 
+/// Whether a word can be the path of a file of the project.
+fn is_inside(path: &str) -> bool {
+    !path.is_empty()
+        && !path.starts_with(['/', '-', '~'])
+        && !path.contains(['*', ':', '[', '{', '?'])
+        && path
+            .trim_end_matches('/')
+            .split('/')
+            .all(|part| !matches!(part, "" | "." | ".." | "..."))
+}
+
 fn is_shell(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
     matches!(name, "sh" | "bash" | "dash" | "zsh")
 }
 
-/// The files that a Makefile includes, as far as they are named.
-fn included(text: &str) -> Vec<String> {
-    let lines = text.lines().filter_map(|line| {
-        let line = line.trim_start();
-        ["include ", "-include ", "sinclude "]
-            .iter()
-            .find_map(|word| line.strip_prefix(word))
-    });
-    lines
-        .flat_map(str::split_whitespace)
-        .filter(|path| !path.contains('$') && !path.starts_with(['/', '.']))
-        .map(str::to_owned)
-        .collect()
-}
-
-/// The files that a justfile imports.
-fn imported(text: &str) -> Vec<String> {
-    let lines = text.lines().map(str::trim);
-    let named = lines.clone().filter_map(|line| {
-        let rest = line
-            .strip_prefix("import? ")
-            .or_else(|| line.strip_prefix("import "))?;
-        let path = rest.trim().trim_matches(['\'', '"']);
-        Some(path.strip_prefix("./").unwrap_or(path).to_owned())
-    });
-    let modules = lines.filter_map(|line| {
-        let rest = line
-            .strip_prefix("mod? ")
-            .or_else(|| line.strip_prefix("mod "))?;
-        let name = rest.split_whitespace().next()?;
-        Some([
-            format!("{name}.just"),
-            format!("{name}/mod.just"),
-            format!("{name}/justfile"),
-        ])
-    });
-    let modules: Vec<String> = modules.flatten().collect();
-    named.chain(modules).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use runner_core::paths::PYTHON_MODULES;
+
     use super::*;
 
     fn check(line: &[&str], files: &[(&str, &str)], expected: &[&str]) {
@@ -372,7 +298,12 @@ mod tests {
             let found = files.iter().find(|(name, _)| *name == path);
             found.map(|(_, text)| (*text).to_owned())
         };
-        let found = guard_files(&command, &read);
+        let project = GuardedFiles {
+            read: &read,
+            is_there: &|path| read(path).is_some() || path == "folder",
+            has_modules: false,
+        };
+        let found = guard_files(&command, &project);
         let all: Vec<&String> = found.protected.iter().chain(&found.values).collect();
         for name in expected {
             match name.strip_prefix('!') {
@@ -403,14 +334,14 @@ mod tests {
                 ".cargo/config.toml",
                 "rust-toolchain",
                 ".config/nextest.toml",
-                "Cargo.toml:/lib/test",
+                "**/Cargo.toml:/lib/test",
             ],
         );
         check(
             &["python3", "-m", "pytest"],
             &[],
             &[
-                "pytest.ini",
+                "**/pytest.ini",
                 "conftest.py",
                 "sitecustomize.py",
                 PYTHON_MODULES,
@@ -425,7 +356,13 @@ mod tests {
         check(
             &["go", "test", "./..."],
             &[],
-            &["go.work", "vendor/**", "!..."],
+            &[
+                "go.work",
+                "vendor/**",
+                "*/**/go.mod",
+                "**/go.mod:/replace",
+                "!...",
+            ],
         );
         check(&["sh", "ci.sh"], &[], &["ci.sh"]);
         check(&["./check", "--all"], &[], &["check"]);
@@ -438,11 +375,11 @@ mod tests {
             &["npm", "test"],
             &[("package.json", package)],
             &[
-                "package.json:/scripts",
+                "**/package.json:/scripts",
                 ".npmrc",
-                "jest.config.*",
+                "**/jest.config.*",
                 "tsconfig.json",
-                "!vitest.config.*",
+                "!**/vitest.config.*",
                 "!package.json",
             ],
         );
@@ -450,7 +387,7 @@ mod tests {
         check(
             &["pnpm", "test"],
             &[("package.json", package), ("scripts/run-tests.mjs", "")],
-            &["scripts/run-tests.mjs", "vitest.config.*"],
+            &["scripts/run-tests.mjs", "**/vitest.config.*"],
         );
     }
 
@@ -460,10 +397,10 @@ mod tests {
             &["sh", "-c", "cargo test && npm test && sh tools/check.sh"],
             &[("tools/check.sh", "#!/bin/sh\npython3 -m pytest -q\n")],
             &[
-                "Cargo.toml:/profile",
-                "package.json:/scripts",
+                "**/Cargo.toml:/profile",
+                "**/package.json:/scripts",
                 "tools/check.sh",
-                "pytest.ini",
+                "**/pytest.ini",
             ],
         );
         check(
@@ -489,6 +426,53 @@ mod tests {
                 "web/mod.just",
                 ".config/nextest.toml",
             ],
+        );
+    }
+
+    #[test]
+    fn what_settings_and_options_name() {
+        check(
+            &["npm", "test"],
+            &[
+                (
+                    "package.json",
+                    r#"{"scripts": {"test": "jest"}, "jest": {"globalSetup": "./tools/up.js"}}"#,
+                ),
+                (
+                    "jest.config.js",
+                    "module.exports = {\n  setupFiles: ['<rootDir>/jest.setup.js'],\n  roots: ['./src/main.js'],\n};\n",
+                ),
+                ("jest.setup.js", ""),
+                ("src/main.js", ""),
+            ],
+            &["jest.setup.js", "tools/up.js", "!src/main.js"],
+        );
+        check(
+            &[
+                "sh",
+                "-c",
+                "python3 -m pytest -q -k fast checks/unit && echo done",
+            ],
+            &[
+                ("pytest.ini", "[pytest]\naddopts = -p tools.plugin\n"),
+                ("tools/plugin.py", ""),
+            ],
+            &[
+                "tools/plugin.py",
+                "checks/tox.ini",
+                "checks/unit/setup.cfg",
+                "checks/unit/pyproject.toml:/tool/pytest",
+                "!fast/tox.ini",
+                "!done/tox.ini",
+            ],
+        );
+        check(
+            &["make", "test"],
+            &[(
+                "Makefile",
+                "test: unit folder\nunit:\n\t./run\n.PHONY: unit\nfolder:\n\tmkdir folder\n",
+            )],
+            &["test", "test/**", "!unit", "!folder/**"],
         );
     }
 

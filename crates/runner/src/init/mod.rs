@@ -19,6 +19,9 @@ mod detect;
 mod earlier;
 mod first_try;
 mod guard_files;
+mod guard_recipes;
+mod guard_settings;
+mod guard_tools;
 mod keep;
 mod package;
 mod python;
@@ -72,6 +75,8 @@ pub struct InitReport {
     pub protected_values: Vec<String>,
     /// Globs whose changes are pointed out.
     pub watched: Vec<String>,
+    /// Globs of files that are tests.
+    pub tests: Vec<String>,
     /// The guard's program, where it is not installed.
     pub missing: Option<String>,
     /// Whether GOAL.md says something already.
@@ -131,6 +136,7 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         protected: choice.protected,
         protected_values: choice.protected_values,
         watched: choice.watched,
+        tests: choice.tests,
         has_goal: options.goal.is_some(),
         config_from: earlier.map(|earlier| earlier.run_id),
         notes: choice.notes,

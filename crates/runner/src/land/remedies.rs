@@ -129,13 +129,13 @@ impl Lander<'_> {
                 let names = trial::some_of(names);
                 note(
                     context,
-                    &format!("tests that passed where the run began {what}: {names}"),
+                    &format!("tests that ran where the run began {what}: {names}"),
                 );
             }
         }
         if difference.fewer > 0 {
             let text = format!(
-                "{} fewer tests passed than where the run began",
+                "{} fewer tests ran than where the run began",
                 difference.fewer
             );
             note(context, &text);

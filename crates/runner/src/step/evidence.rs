@@ -1,4 +1,4 @@
-//! Whether a green guard reported the tests that passed where the run began.
+//! Whether a green guard reported the tests that ran where the run began.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ impl EvidenceFindings {
         ] {
             if !names.is_empty() {
                 it.notes.push(format!(
-                    "{} that passed where the run began {} {what}: {}",
+                    "{} that ran where the run began {} {what}: {}",
                     if names.len() == 1 { "a test" } else { "tests" },
                     if names.len() == 1 { "is" } else { "are" },
                     trial::some_of(names)
@@ -66,7 +66,7 @@ impl EvidenceFindings {
         }
         if difference.fewer > 0 {
             it.notes.push(format!(
-                "{} fewer {} passed than where the run began",
+                "{} fewer {} ran than where the run began",
                 difference.fewer,
                 if difference.fewer == 1 {
                     "test"

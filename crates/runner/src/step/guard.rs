@@ -19,6 +19,7 @@ use super::evidence::EvidenceFindings;
 use super::left_out::{self, LeftOutInput};
 use super::original_tests::OriginalTestsFinding;
 use super::{Iteration, StepContext, prepare};
+use crate::checkout::junit_reports::JunitReports;
 use crate::checkout::prepare::{WarmStart, setup_key};
 use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
@@ -153,6 +154,7 @@ pub(super) fn run_guard(
         monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
     };
+    let reports = JunitReports::begin(checkout, containment.seen(checkout), config)?;
     it.log_event(
         context.run.clock,
         "guard_started",
@@ -200,15 +202,12 @@ pub(super) fn run_guard(
         }
         it.notes.extend(left_out::note(&left_out));
     }
-    let evidence = match run.exit_code {
-        Some(0) => EvidenceFindings::of(
-            context,
-            it,
-            workspace,
-            (config, containment),
-            &output.tests(),
-        )?,
-        _ => EvidenceFindings::default(),
+    let evidence = if run.exit_code == Some(0) {
+        let mut tests = output.tests();
+        reports.add_to(&mut tests)?;
+        EvidenceFindings::of(context, it, workspace, (config, containment), &tests)?
+    } else {
+        EvidenceFindings::default()
     };
     if !evidence.gaps.is_empty() && kind == CheckoutKind::Warm {
         // Build outputs that were kept may have told a tool that there is nothing to do.

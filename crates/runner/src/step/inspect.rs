@@ -94,6 +94,9 @@ pub(crate) fn after_session(
         path.symlink_metadata().is_ok()
     });
     facts.guard_written.extend(written.map(FileChange::name));
+    if forbidden.iter().any(|change| change.protected) {
+        it.notes.push(ABOUT_PROTECTED.to_owned());
+    }
     for change in forbidden {
         let list = if change.protected {
             &mut facts.protected_changed
@@ -273,6 +276,10 @@ fn take_tree(root: &Path, it: &Iteration, facts: &mut StepFacts) -> Result<Optio
         }
     }
 }
+
+/// What a person can do where a session was right to change a protected file.
+const ABOUT_PROTECTED: &str = "if the work needs another version of a protected file, change it on the run's branch, \
+     or take it off [guard] protected or protected_values (`runner edit config`)";
 
 /// Puts back what must stay; what that was, and what may stay although it is protected.
 fn restore_protected(

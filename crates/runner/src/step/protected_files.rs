@@ -161,8 +161,9 @@ impl<'t> ProtectedFiles<'t> {
             let image = reader.image(&path, entry)?;
             protected.notes.push((path, image));
         }
-        protected.values =
-            ProtectedValues::capture(config, |path| reader.image(path, protected.entry(path)))?;
+        protected.values = ProtectedValues::capture(config, &protected.tracked, |path| {
+            reader.image(path, protected.entry(path))
+        })?;
         for entry in &protected.tracked {
             let bytes = entry.path.as_os_str().as_bytes();
             if protected.is_passed_sidecar(&entry.path) {
@@ -289,15 +290,19 @@ impl<'t> ProtectedFiles<'t> {
     /// Whether a link at this path would bring files to where protected ones are looked for: it
     /// stands for a folder that an entry names, or for a module without an ending.
     fn may_lead_to_protected(&self, path: &Path) -> bool {
-        // Where HEAD has something, that is compared by itself.
-        let is_new = self.entry(path).is_none() && !self.folders.contains(path);
+        // A link of HEAD is compared by itself. One in the place of a folder of HEAD is new.
+        let is_new = self.entry(path).is_none();
         let Some(name) = path.to_str().filter(|_| is_new) else {
             return false;
         };
-        let below = self.globs.leads_into(name);
+        let mut patterns = self.globs.patterns().iter();
+        let below = patterns.any(|pattern| paths::names_folder(pattern, name));
         let as_folder = format!("{name}/__init__.py");
+        let is_known = self.entry(Path::new(&as_folder)).is_some();
         let mut folders = self.module_folders.iter();
-        below || folders.any(|folder| paths::is_python_module(as_folder.as_bytes(), folder))
+        below
+            || !is_known
+                && folders.any(|folder| paths::is_python_module(as_folder.as_bytes(), folder))
     }
 
     /// Whether a protected entry means this path, and HEAD does not have it.
