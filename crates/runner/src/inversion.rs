@@ -26,7 +26,7 @@ use crate::tree_links::{links_of, with_links};
 const MAX_PACKAGE_FILE: usize = 32 << 20;
 
 /// What the base with only the product of a result is.
-pub(crate) enum Inversion {
+pub(crate) enum InvertedBase {
     /// The same as the result: the guard has judged it.
     Same,
     /// Nobody can say which files are the product.
@@ -79,17 +79,17 @@ pub(crate) fn invert(
     base: &str,
     result: &str,
     tests: TestsTaken,
-) -> Result<Inversion> {
+) -> Result<InvertedBase> {
     let judge = JudgeFiles::of(git, config, base, tests)?;
     if judge.product.is_empty() {
-        return Ok(Inversion::NoProduct);
+        return Ok(InvertedBase::NoProduct);
     }
     let mut changed = git.changed_between(base, result)?;
     changed.retain(|path| !is_state_path(path.as_os_str().as_bytes()));
     let (product, others): (Vec<PathBuf>, Vec<PathBuf>) =
         changed.into_iter().partition(|path| judge.is_taken(path));
     if others.is_empty() {
-        return Ok(Inversion::Same);
+        return Ok(InvertedBase::Same);
     }
     let settings = PackageChoice::of(git, (base, result), &others)?;
     let left_out: Vec<String> = others
@@ -98,7 +98,7 @@ pub(crate) fn invert(
         .map(|path| settings.shown(path))
         .collect();
     if left_out.is_empty() && settings.replaced.is_empty() {
-        return Ok(Inversion::Same);
+        return Ok(InvertedBase::Same);
     }
     let taken: std::collections::BTreeSet<&PathBuf> = product.iter().collect();
     let is_taken = |path: &Path| taken.contains(&path.to_path_buf());
@@ -112,7 +112,7 @@ pub(crate) fn invert(
     }
     let message = "runner: the product, with the tests and settings of the base\n";
     let (_, commit) = git.commit_tree(&tree, &[base], message)?;
-    Ok(Inversion::Differs(InvertedResult {
+    Ok(InvertedBase::Differs(InvertedResult {
         commit,
         left_out,
         replaced: settings

@@ -1,3 +1,5 @@
+//! Packages that become others, manifests and lock files of which only additions are taken over.
+
 use super::*;
 
 fn files(list: &[(&str, &str)]) -> PackageFiles {

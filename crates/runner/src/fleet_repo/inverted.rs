@@ -6,7 +6,7 @@ use super::FleetRepo;
 use crate::base_trial::evidence::BaseEvidence;
 use crate::checkout::trial::{self, TrialEnd};
 use crate::error::Result;
-use crate::inversion::{self, Inversion, TestsTaken};
+use crate::inversion::{self, InvertedBase, TestsTaken};
 use crate::original_tests;
 use crate::run_context::RunContext;
 
@@ -43,8 +43,8 @@ impl FleetRepo {
             TestsTaken::of(config)
         };
         let inverted = match inversion::invert(&self.git, config, base, merge, tests)? {
-            Inversion::Same | Inversion::NoProduct => return Ok(InvertedVerdict::Same),
-            Inversion::Differs(inverted) => inverted,
+            InvertedBase::Same | InvertedBase::NoProduct => return Ok(InvertedVerdict::Same),
+            InvertedBase::Differs(inverted) => inverted,
         };
         if !inversion::has_judge(&self.git, config, base)? {
             return Ok(InvertedVerdict::Same);

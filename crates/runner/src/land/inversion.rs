@@ -8,7 +8,7 @@ use runner_core::text::cut_front;
 use super::{ChangedJudge, LandOptions, Lander, SHOWN_BYTES, note, work_tree};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::error::{Error, ErrorCode, Result};
-use crate::inversion::{self, Inversion, InvertedResult, TestsTaken};
+use crate::inversion::{self, InvertedBase, InvertedResult, TestsTaken};
 use crate::original_tests;
 use crate::run_context::RunContext;
 use crate::state::branch_record::BranchRecord;
@@ -68,8 +68,8 @@ impl Lander<'_> {
         let branch = &self.target.branch;
         let tests = TestsTaken::of(config);
         let inverted = match inversion::invert(self.git, config, &self.target.tip, result, tests)? {
-            Inversion::Same => return Ok(InversionOutcome::NotTried),
-            Inversion::NoProduct => {
+            InvertedBase::Same => return Ok(InversionOutcome::NotTried),
+            InvertedBase::NoProduct => {
                 note(
                     context,
                     "nobody can say which files are the product ([guard] product is empty): only the result as a \
@@ -77,7 +77,7 @@ impl Lander<'_> {
                 );
                 return Ok(InversionOutcome::NotTried);
             }
-            Inversion::Differs(inverted) => inverted,
+            InvertedBase::Differs(inverted) => inverted,
         };
         if !inversion::has_judge(self.git, config, &self.target.tip)? {
             note(
