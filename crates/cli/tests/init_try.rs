@@ -48,7 +48,7 @@ fn a_package_in_a_subfolder() {
     );
     let values = value["protected_values"].as_array().unwrap();
     assert!(
-        values.contains(&json!("web/package.json:/scripts")),
+        values.contains(&json!("web/**/package.json:/scripts")),
         "{value}"
     );
     expect(&value, "green");
