@@ -34,6 +34,21 @@ fn packages_without_a_lock_file_are_copied() {
     );
 }
 
+/// What setup makes would count as made by every session.
+#[test]
+fn packages_that_git_would_see_are_not_protected() {
+    let repo = node("");
+    run(&repo, "", NPM);
+    repo.commit_all("Lock the packages");
+    let glob = json!("**/node_modules/**");
+    for (ignored, expected) in [("node_modules/\n", true), ("\n", false)] {
+        repo.write(".gitignore", ignored);
+        let value = init(&repo, &["--no-try", "--force"]);
+        let protected = value["protected"].as_array().unwrap();
+        assert_eq!(protected.contains(&glob), expected, "{value}");
+    }
+}
+
 #[test]
 fn a_package_in_a_subfolder() {
     let repo = node("web/");
@@ -48,7 +63,7 @@ fn a_package_in_a_subfolder() {
     );
     let values = value["protected_values"].as_array().unwrap();
     assert!(
-        values.contains(&json!("web/package.json:/scripts")),
+        values.contains(&json!("web/**/package.json:/scripts")),
         "{value}"
     );
     expect(&value, "green");

@@ -1,10 +1,12 @@
 //! What `init` chooses for a project, with the reasons.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::{self, BackendKind, Config, NewProject};
 
 use super::guard_files::{GuardedFiles, guard_files};
+use super::guard_tools::PACKAGES;
 use super::setup::{SetupGuess, SetupInput};
 use super::{
     InitOptions, detect, earlier, keep, package, parse_backend, setup, split_words, watched_files,
@@ -108,7 +110,15 @@ impl InitChoice {
             is_there: &|path| root.join(guards).join(path).exists(),
             has_modules: git.as_ref().is_some_and(|git| has_go_modules(git, guards)),
         };
-        let files = guard_files(&found.argv, &asked);
+        let mut files = guard_files(&found.argv, &asked);
+        // What setup makes there would count as made by every session.
+        if !setup.is_empty()
+            && !git
+                .as_ref()
+                .is_some_and(|git| ignores_packages(git, guards))
+        {
+            files.protected.retain(|glob| glob != PACKAGES);
+        }
         let protected = below(guards, files.protected);
         let protected_values = below(guards, files.values);
         let watched = below(
@@ -150,6 +160,17 @@ impl InitChoice {
             text: text.into_bytes(),
         })
     }
+}
+
+/// Whether git ignores what package managers of Node.js install in a folder.
+fn ignores_packages(git: &Git, folder: &Path) -> bool {
+    let path = folder.join("node_modules/x");
+    let args = [
+        OsStr::new("check-ignore"),
+        OsStr::new("--quiet"),
+        path.as_os_str(),
+    ];
+    matches!(git.ask(&args), Ok(Some(_)))
 }
 
 /// Whether folders below this one have a go.mod of their own.

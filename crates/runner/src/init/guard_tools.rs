@@ -7,6 +7,9 @@ use super::detect::MAKEFILES;
 pub(super) const JUSTFILES: &[&str] =
     &["justfile", "Justfile", "JUSTFILE", ".justfile", ".Justfile"];
 
+/// What package managers of Node.js install.
+pub(super) const PACKAGES: &str = "**/node_modules/**";
+
 /// A tool that a guard runs tests with, and what says how.
 pub(super) struct GuardTool {
     /// Words that give it away.
@@ -87,7 +90,7 @@ pub(super) const TOOLS: &[GuardTool] = &[
             "pnpm-workspace.yaml",
             "bunfig.toml",
             // Programs are looked up there first, and only setup fills it.
-            "**/node_modules/**",
+            PACKAGES,
         ],
         values: &[
             "**/package.json:/scripts",

@@ -290,8 +290,10 @@ impl<'t> ProtectedFiles<'t> {
     /// Whether a link at this path would bring files to where protected ones are looked for: it
     /// stands for a folder that an entry names, or for a module without an ending.
     fn may_lead_to_protected(&self, path: &Path) -> bool {
-        // A link of HEAD is compared by itself. One in the place of a folder of HEAD is new.
-        let is_new = self.entry(path).is_none();
+        // A link of HEAD is compared by itself, and so are protected files of a folder in whose
+        // place there is one now.
+        let holds_protected = || self.protected.keys().any(|known| known.starts_with(path));
+        let is_new = self.entry(path).is_none() && !holds_protected();
         let Some(name) = path.to_str().filter(|_| is_new) else {
             return false;
         };
@@ -469,8 +471,11 @@ impl<'t> ProtectedFiles<'t> {
     ) -> Result<()> {
         let mut batch = FileBatch::new();
         let mut restored = BTreeSet::new();
+        // What stands in the place of a folder goes before files are put back into that.
+        let mut changes: Vec<&FileChange> = changes.iter().collect();
+        changes.sort_by(|one, other| one.path.cmp(&other.path));
         // Several values of one file may have changed.
-        for change in changes.iter().filter(|it| restored.insert(&it.path)) {
+        for change in changes.into_iter().filter(|it| restored.insert(&it.path)) {
             let list = if change.protected {
                 &self.protected
             } else {
