@@ -149,7 +149,6 @@ fn in_turn(fault: &str) {
             .collect();
         trials.into_iter().map(|it| it.join().unwrap()).collect()
     });
-    println!("{fault}: {counts:?} points after the session");
     assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
 }
 
