@@ -114,6 +114,8 @@ pub struct TaskMessage<'a> {
     pub result: Option<&'a str>,
     /// What the guard said in the run.
     pub guard: Option<GuardProof<'a>>,
+    /// A person has accepted what the result changed about its own judge.
+    pub accepted: bool,
 }
 
 impl TaskMessage<'_> {
@@ -139,6 +141,9 @@ impl TaskMessage<'_> {
                 "Runner-Guard: {argv} exit={}\nRunner-Guard-Log: sha256:{}\n",
                 guard.exit, guard.log_sha256
             );
+        }
+        if self.accepted {
+            let _ = writeln!(text, "{ACCEPTED}: changed-judge");
         }
         text
     }
@@ -279,6 +284,7 @@ mod tests {
                 checkout: None,
                 setup_sha256: None,
             }),
+            accepted: false,
         };
         assert_eq!(
             message.text(),
@@ -288,10 +294,12 @@ mod tests {
         message.title = "";
         message.guard = None;
         message.result = Some("0123");
+        message.accepted = true;
         let text = message.text();
         assert_eq!(
             text,
-            "Task parser\n\nRunner-Task: parser\nRunner-Run: parser-2\nRunner-Result: 0123\n"
+            "Task parser\n\nRunner-Task: parser\nRunner-Run: parser-2\nRunner-Result: 0123\n\
+             Runner-Accepted: changed-judge\n"
         );
         assert_eq!(run_of(&text), Some("parser-2"));
         assert_eq!(landed_tip(&text, "parser-2"), None);

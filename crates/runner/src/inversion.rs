@@ -176,9 +176,9 @@ impl JudgeFiles {
     }
 }
 
-/// Whether a commit has anything that could judge: the file that defines the guard, or where none
-/// does, any test or setting.
-pub(crate) fn has_judge(git: &Git, config: &Config, commit: &str) -> Result<bool> {
+/// Whether a base has anything that could judge a result: not where the result brings the file that
+/// defines the guard; where no file does (a tool that is installed), any test or setting.
+pub(crate) fn has_judge(git: &Git, config: &Config, (base, result): (&str, &str)) -> Result<bool> {
     // What says nothing about how a project is built or checked.
     const SILENT: [&str; 4] = [
         ".gitignore",
@@ -186,13 +186,19 @@ pub(crate) fn has_judge(git: &Git, config: &Config, commit: &str) -> Result<bool
         ".editorconfig",
         ".gitmodules",
     ];
-    let files = git.files_of(commit)?;
+    let files = git.files_of(base)?;
     let defining = guard_file::candidates(&config.guard.command);
-    if !defining.is_empty() {
+    let has_one = |files: &[TreeEntry]| {
         let is_there = |name: &String| files.iter().any(|it| it.path == Path::new(name));
-        return Ok(defining.iter().any(is_there));
+        defining.iter().any(is_there)
+    };
+    if has_one(&files) {
+        return Ok(true);
     }
-    let judge = JudgeFiles::of(git, config, commit, TestsTaken::Released)?;
+    if has_one(&git.files_of(result)?) {
+        return Ok(false);
+    }
+    let judge = JudgeFiles::of(git, config, base, TestsTaken::Released)?;
     let judges = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
         !is_state_path(path.as_os_str().as_bytes())

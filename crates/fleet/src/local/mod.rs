@@ -251,6 +251,7 @@ impl Workspaces for LocalWorkspaces {
                 run_id: &run_id,
                 result: Some(&result),
                 guard: None,
+                accepted: task.accepted_judge.as_ref() == Some(&run_id),
             };
             let merged = repo.merge(ResultMerge {
                 base: &base,

@@ -140,7 +140,8 @@ impl JudgeRole {
                 None => Round::Ends(unable(&format!("the guard cannot run on the base {base}"))),
             });
         }
-        if let Some(ending) = self.inverted(&base, &merge_commit, case, sign).await? {
+        let commits = [base.as_str(), &merge_commit, &result];
+        if let Some(ending) = self.inverted(commits, case, sign).await? {
             return Ok(if sign.is_raised() {
                 Round::Again
             } else {
@@ -245,8 +246,7 @@ impl JudgeRole {
     /// wrote themselves may change what it likes.
     async fn inverted(
         &self,
-        base: &str,
-        merge_commit: &str,
+        [base, merge_commit, result]: [&str; 3],
         case: &JudgeCase,
         sign: &StopSign,
     ) -> Result<Option<JudgeEnding>, JudgeError> {
@@ -262,7 +262,7 @@ impl JudgeRole {
             case.task.clone(),
             sign.clone(),
         );
-        Ok(changed_judge(&verdict.await?))
+        Ok(changed_judge(&verdict.await?, result))
     }
 
     /// The answers, made on the merge commit itself.

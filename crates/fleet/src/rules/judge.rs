@@ -178,14 +178,16 @@ pub fn not_green(checks: &[CheckOutcome]) -> Option<JudgeEnding> {
     (!remarks.is_empty()).then(|| reject(ReworkCause::Verdict, remarks, &reason))
 }
 
-/// What a verdict before the base's own judge comes to; none: nothing is against it.
-pub fn changed_judge(verdict: &InvertedCheck) -> Option<JudgeEnding> {
+/// What a verdict before the base's own judge comes to; none: nothing is against it. `result`: the
+/// commit that a person reads.
+pub fn changed_judge(verdict: &InvertedCheck, result: &str) -> Option<JudgeEnding> {
     match verdict {
         InvertedCheck::Same => None,
         InvertedCheck::Unable(why) => Some(unable(why)),
         InvertedCheck::Changed { files, why } => {
             let reason = format!(
-                "it passes only with tests or settings that it changed itself ({why}): {}",
+                "it passes only with tests or settings that it changed itself ({why}); read `git show {}`: {}",
+                result.get(..12).unwrap_or(result),
                 files.join(", ")
             );
             Some(JudgeEnding::ChangedJudge {

@@ -62,6 +62,9 @@ fn telling_lines(text: &str) -> Vec<String> {
     let mut telling: Vec<String> = Vec::new();
     for line in &lines {
         let lower = line.to_lowercase();
+        if counts_only(&lower) {
+            continue;
+        }
         if TELLING.iter().any(|word| lower.contains(word)) && !telling.contains(line) {
             telling.push(line.clone());
         }
@@ -73,6 +76,16 @@ fn telling_lines(text: &str) -> Vec<String> {
     telling.sort();
     telling.truncate(LINES);
     telling
+}
+
+/// Whether a line does nothing but count failures, as summaries of test tools do: `# fail #`.
+fn counts_only(lower: &str) -> bool {
+    const COUNTED: [&str; 6] = ["fail", "failed", "failures", "failure", "errors", "error"];
+    let mut words = lower
+        .split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let only = words.next().filter(|_| words.next().is_none());
+    lower.contains('#') && only.is_some_and(|word| COUNTED.contains(&word))
 }
 
 /// The lines of a text without what differs from run to run.

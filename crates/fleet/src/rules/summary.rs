@@ -226,6 +226,12 @@ fn blocked(input: &SummaryInput<'_>) -> String {
     } else {
         blocker.reason.as_str()
     };
+    if input.parked && blocker.code == BlockReason::ChangedJudge {
+        let id = &input.task.id;
+        return format!(
+            "parked, waits for a person (right: `runner fleet accept {id}`, wrong: `runner fleet cancel {id}`): {reason}"
+        );
+    }
     if input.parked {
         return format!("parked, waits for a person: {reason}");
     }

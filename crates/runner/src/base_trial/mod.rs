@@ -98,11 +98,16 @@ impl BaseTrial<'_> {
         let named = self.named_lacks(&log)?;
         let remote_refs: Vec<String> = named.remote_refs.into_iter().map(|it| it.name).collect();
         let command = &self.config.guard.command;
+        // What git ignores is installed, and no session can write it into a commit.
+        let guard_file = match guard_file::missing(command, |path| self.has_file(path)) {
+            Some(file) if self.git.ignores(&file)? => None,
+            file => file,
+        };
         let mut verdict = verdict::judge(&BaseFacts {
             end: &end,
             log: &log,
             config: self.config,
-            guard_file: guard_file::missing(command, |path| self.has_file(path)),
+            guard_file,
             lacking: &lacking,
             unpassed: &verdict::unpassed(&log, self.config),
             remote_refs: &remote_refs,

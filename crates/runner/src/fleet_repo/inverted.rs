@@ -46,7 +46,7 @@ impl FleetRepo {
             InvertedBase::Same | InvertedBase::NoProduct => return Ok(InvertedVerdict::Same),
             InvertedBase::Differs(inverted) => inverted,
         };
-        if !inversion::has_judge(&self.git, config, base)? {
+        if !inversion::has_judge(&self.git, config, (base, merge))? {
             return Ok(InvertedVerdict::Same);
         }
         let command = &config.guard.command;

@@ -248,6 +248,7 @@ impl FleetRepo {
                 checkout: run.checkout,
                 setup_sha256: run.setup_sha256.as_deref(),
             }),
+            accepted: false,
         };
         let commit = self.squash(base, tip, &message.text())?;
         let _lock = self.lock()?;

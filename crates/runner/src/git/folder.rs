@@ -25,6 +25,12 @@ impl Git {
         }
     }
 
+    /// Whether the rules of the work tree ignore a path, be it there or not.
+    pub(crate) fn ignores(&self, path: &str) -> Result<bool> {
+        let args = ["check-ignore", "--quiet", "--no-index", "--", path];
+        Ok(self.ask(&args)?.is_some())
+    }
+
     /// What git ignores in the work tree; a folder that is ignored as a whole is
     /// one entry with a `/` at its end.
     pub(crate) fn ignored(&self) -> Result<Vec<String>> {

@@ -79,7 +79,7 @@ impl Lander<'_> {
             }
             InvertedBase::Differs(inverted) => inverted,
         };
-        if !inversion::has_judge(self.git, config, &self.target.tip)? {
+        if !inversion::has_judge(self.git, config, (&self.target.tip, result))? {
             note(
                 context,
                 &format!(
@@ -120,7 +120,7 @@ impl Lander<'_> {
         };
         let (branch, why) = (&self.target.branch, finding.why.clone());
         if options.changed_judge == ChangedJudge::Refuse {
-            return Err(self.changed_judge(&why, &finding.inverted, &finding.verdict));
+            return Err(self.changed_judge(&why, &finding.inverted, &finding.verdict)?);
         }
         note(
             context,
@@ -150,7 +150,12 @@ impl Lander<'_> {
         })
     }
 
-    fn changed_judge(&self, why: &str, inverted: &InvertedResult, verdict: &OtherVerdict) -> Error {
+    fn changed_judge(
+        &self,
+        why: &str,
+        inverted: &InvertedResult,
+        verdict: &OtherVerdict,
+    ) -> Result<Error> {
         let branch = &self.target.branch;
         let mut message = format!(
             "the result passes only with tests or settings that the run changed: with those of {branch}, {why}; \
@@ -165,11 +170,13 @@ impl Lander<'_> {
             let _ = write!(message, "\n{shown}");
         }
         let run_branch = self.run.branch();
-        Error::new(ErrorCode::GuardFailed, message).hint(format!(
-            "read them (`git diff {branch}...{run_branch} -- FILE`); where they are right, `{} \
-             --accept-changed-judge` lands the result and records that; all of its output is in {}",
+        Ok(Error::new(ErrorCode::GuardFailed, message).hint(format!(
+            "read them (`git diff {branch}...{run_branch} -- FILE`). If they are right, `{} \
+             --accept-changed-judge` lands the result and records that. If they are wrong: {}. All of the guard's \
+             output is in {}",
             self.again,
+            self.how_to_fix()?,
             verdict.log.display()
-        ))
+        )))
     }
 }

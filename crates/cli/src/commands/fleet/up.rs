@@ -503,7 +503,7 @@ async fn say_the_end(
     }
     if !undone.is_empty() {
         out.say(&format!(
-            "{} not done; `runner why TASK` tells more, `runner fleet retry TASK` tries again",
+            "{} not done; `runner why TASK` tells more, `runner fleet retry TASK` tries one again that is not parked",
             style::counted(u32::try_from(undone.len()).unwrap_or(u32::MAX), "task"),
         ));
     }

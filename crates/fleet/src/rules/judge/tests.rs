@@ -210,16 +210,17 @@ fn conflicts_name_their_paths() {
 
 #[test]
 fn a_changed_judge_is_named_with_what_changed() {
-    assert!(changed_judge(&InvertedCheck::Same).is_none());
-    let unable = changed_judge(&InvertedCheck::Unable("no git".to_owned()));
+    assert!(changed_judge(&InvertedCheck::Same, "c").is_none());
+    let unable = changed_judge(&InvertedCheck::Unable("no git".to_owned()), "c");
     assert_eq!(words(&unable.unwrap()), "unable");
-    let changed = changed_judge(&InvertedCheck::Changed {
+    let verdict = InvertedCheck::Changed {
         files: vec!["tests/a.py".to_owned(), "x.config.js".to_owned()],
         why: "the guard gave exit 1".to_owned(),
-    });
+    };
+    let changed = changed_judge(&verdict, "0123456789abcdef");
     assert_eq!(
         words(&changed.unwrap()),
-        "changed judge: it passes only with tests or settings that it changed itself (the guard gave exit 1): \
-         tests/a.py, x.config.js"
+        "changed judge: it passes only with tests or settings that it changed itself (the guard gave exit 1); \
+         read `git show 0123456789ab`: tests/a.py, x.config.js"
     );
 }
