@@ -210,6 +210,10 @@ fn a_package_that_becomes_another_is_undone_at_once() {
             "tools/jest/package.json (jest is a part of the project now)",
         ),
         (
+            "printf '{\"packages\": {}, \"note\": \"\\\\ud800\"}' > npm-shrinkwrap.json",
+            "npm-shrinkwrap.json (it cannot be read now)",
+        ),
+        (
             "rm package.json; echo '{}' > other.json; ln -s other.json package.json",
             "package.json (a link)",
         ),
@@ -233,4 +237,116 @@ fn a_package_that_becomes_another_is_undone_at_once() {
     assert_eq!(told["guard"], "pass", "{told:#}");
     repo.runner(&["land"]).success();
     assert!(repo.git(&["show", "main:package.json"]).contains("zod"));
+}
+
+/// Ways around a judge that a list of tests and settings does not name.
+#[test]
+fn what_stands_in_the_place_of_a_judge_does_not_land() {
+    for (name, files, script, left_out) in [
+        (
+            "a link in the place of the tests",
+            &[][..],
+            "rm -rf tests; mkdir checks; touch checks/__init__.py; ln -s checks tests",
+            "tests",
+        ),
+        (
+            "a test that the globs do not mean",
+            &[
+                (
+                    "lib/sums-test.py",
+                    "import sums\nassert sums.sub(3, 2) == 1\n",
+                ),
+                ("ci.sh", "python3 lib/sums-test.py\n"),
+                ("tests/test_sums.py", ""),
+            ],
+            "echo > lib/sums-test.py",
+            "lib/sums-test.py",
+        ),
+        (
+            "a module beside the guard's script",
+            &[
+                ("tools/run.py", "from checklib import check\ncheck()\n"),
+                (
+                    "tools/checklib.py",
+                    "import sys\nsys.path.insert(0, '.')\nimport sums\ndef check():\n    assert sums.sub(3, 2) == 1\n",
+                ),
+                ("ci.sh", "python3 tools/run.py\n"),
+            ],
+            "printf 'def check():\\n    pass\\n' > tools/checklib.py",
+            "tools/checklib.py",
+        ),
+        (
+            "a module in the place of a package",
+            &[
+                ("requirements.txt", "parametrize-it==1\n"),
+                (
+                    "env/parametrize_it.py",
+                    "def same(a, b):\n    assert a == b\n",
+                ),
+                (
+                    "ci.sh",
+                    "PYTHONPATH=.:env python3 -c 'import parametrize_it as p, sums; p.same(sums.sub(3, 2), 1)'\n",
+                ),
+            ],
+            "printf 'def same(a, b):\\n    pass\\n' > parametrize_it.py",
+            "parametrize_it.py",
+        ),
+    ] {
+        let repo = project(|repo| {
+            for (path, text) in files {
+                repo.write(path, text);
+            }
+            repo.commit_all("As it is judged");
+            repo.config(|config| {
+                config.set("guard.protected", json!(["ci.sh", "tools/run.py"]));
+            });
+        });
+        repo.runner(&["start", "--no-guard-check"]).success();
+        let told = step(&repo, script);
+        assert_eq!(told["guard"], "pass", "{name}: {told:#}");
+        let refused = repo.runner(&["land"]).code(1);
+        for words in [
+            "passes only with tests or settings that the run changed",
+            left_out,
+        ] {
+            let described = refused.describe();
+            assert!(
+                refused.stderr.contains(words),
+                "{name}: {words}: {described}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_git_ignores_is_no_judge_that_is_missing() {
+    let mut repo = bare();
+    repo.machine_toolchains();
+    repo.write(".gitignore", "env/\n__pycache__/\n");
+    repo.write("sums.py", SUMS);
+    repo.write("tests/test_sums.py", TESTS);
+    repo.commit_all("Add the project");
+    repo.write(
+        "env/run",
+        "#!/bin/sh\nexec python3 -m unittest discover -s tests -t .\n",
+    );
+    repo.write("tests/__init__.py", "");
+    repo.commit_all("Add a package");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(repo.path("env/run"), mode).unwrap();
+    repo.config(|config| {
+        config.set("guard.protected", json!([]));
+        config.set("guard.tests", json!(["tests/**"]));
+        config.set("workspace.include", json!(["env"]));
+    });
+    repo.init_run(GOAL, &["env/run"]);
+    repo.runner(&["start"]).success();
+    let told = step(
+        &repo,
+        "sed -i 's/sums.sub(3, 2), 1/sums.sub(3, 2), 0/' tests/test_sums.py",
+    );
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    let refused = repo.runner(&["land"]).code(1);
+    let words = "passes only with tests or settings that the run changed";
+    assert!(refused.stderr.contains(words), "{}", refused.describe());
 }

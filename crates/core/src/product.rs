@@ -11,15 +11,24 @@ pub const SETTINGS: &str = "@settings";
 pub const USUAL_PRODUCT: [&str; 2] = ["**", "!@settings"];
 
 /// What tests are called in most languages.
-pub const USUAL_TESTS: [&str; 8] = [
+pub const USUAL_TESTS: [&str; 17] = [
     "**/tests/**",
     "**/test/**",
     "**/spec/**",
+    "**/__tests__/**",
+    "**/__mocks__/**",
+    "**/__snapshots__/**",
+    "**/testdata/**",
     "**/*_test.*",
+    "**/*-test.*",
     "**/*.test.*",
     "**/*_spec.*",
     "**/*.spec.*",
     "**/test_*",
+    "**/test-*",
+    "**/test.*",
+    "**/tests.*",
+    "**/*Test.{java,kt,php,cs,scala,swift}",
 ];
 
 /// CI, recipes of builds and checks, manifests that are not read, settings of tools, and packages
@@ -39,6 +48,8 @@ const SETTINGS_GLOBS: &[&str] = &[
     "**/bitbucket-pipelines.{yml,yaml}",
     "**/{Jenkinsfile,appveyor.yml,.appveyor.yml,cloudbuild.yaml,Earthfile}",
     "{.ci,ci}/**",
+    // scripts that checks are made of
+    "{scripts,script,hack,xtask}/**",
     // recipes
     "**/{GNUmakefile,makefile,Makefile,*.mk}",
     "**/{justfile,Justfile,JUSTFILE,.justfile,.Justfile,*.just}",
@@ -145,7 +156,7 @@ mod tests {
             "build.rs",
             "internal/config.go",
             "src/config.ts",
-            "scripts/x.sh",
+            "src/scripts/x.sh",
             "data/settings.json",
             "web/index.html",
             "app/tasks.py",
@@ -177,6 +188,7 @@ mod tests {
             "node_modules/jest/index.js",
             "pkg/vendor/x/y.go",
             "ci/check.sh",
+            "scripts/lib.sh",
             ".gitattributes",
             ".runner/state/tree.json",
             "docker-compose.yml",

@@ -4,12 +4,14 @@
 //! what a session may have changed about its judge, but whether its product passes before the judge
 //! that was there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::{Config, OriginalTests};
-use runner_core::packages::{PackageFile, PackageFiles, ReplacedPackage, replaced_packages};
+use runner_core::packages::{
+    PackageFile, PackageFiles, ReplacedPackage, python_imports, replaced_packages,
+};
 use runner_core::paths::{GlobList, PYTHON_MODULES, is_state_path};
 use runner_core::product::{ProductFiles, USUAL_TESTS};
 use runner_core::text::escape_path;
@@ -86,8 +88,10 @@ pub(crate) fn invert(
     }
     let mut changed = git.changed_between(base, result)?;
     changed.retain(|path| !is_state_path(path.as_os_str().as_bytes()));
-    let (product, others): (Vec<PathBuf>, Vec<PathBuf>) =
-        changed.into_iter().partition(|path| judge.is_taken(path));
+    let standing = StandingFiles::of(git, &judge, base)?;
+    let (product, others): (Vec<PathBuf>, Vec<PathBuf>) = changed
+        .into_iter()
+        .partition(|path| judge.is_taken(path) && !standing.gives_way_to(path));
     if others.is_empty() {
         return Ok(InvertedBase::Same);
     }
@@ -100,7 +104,7 @@ pub(crate) fn invert(
     if left_out.is_empty() && settings.replaced.is_empty() {
         return Ok(InvertedBase::Same);
     }
-    let taken: std::collections::BTreeSet<&PathBuf> = product.iter().collect();
+    let taken: BTreeSet<&PathBuf> = product.iter().collect();
     let is_taken = |path: &Path| taken.contains(&path.to_path_buf());
     let mut tree = git.overlay(base, result, &is_taken)?;
     if !settings.files.is_empty() {
@@ -123,12 +127,59 @@ pub(crate) fn invert(
     }))
 }
 
+/// What of a base may not be put aside by product files, whatever they are called.
+struct StandingFiles {
+    /// The files that judge, and the folders that they are in.
+    judges: BTreeSet<PathBuf>,
+    folders: BTreeSet<PathBuf>,
+    /// Names under which its code imports packages.
+    imports: BTreeSet<String>,
+    /// Everything at the root.
+    roots: BTreeSet<PathBuf>,
+}
+
+impl StandingFiles {
+    fn of(git: &Git, judge: &JudgeFiles, base: &str) -> Result<Self> {
+        let files = git.files_of(base)?;
+        let paths = files.iter().map(|entry| &entry.path);
+        let judges: BTreeSet<PathBuf> = paths
+            .filter(|path| !judge.is_taken(path))
+            .cloned()
+            .collect();
+        let above = judges.iter().flat_map(|path| path.ancestors().skip(1));
+        let folders = above.map(Path::to_owned).collect();
+        let roots = files.iter().filter_map(|entry| entry.path.iter().next());
+        Ok(StandingFiles {
+            folders,
+            imports: python_imports(&package_files(git, &files)?),
+            roots: roots.map(PathBuf::from).collect(),
+            judges,
+        })
+    }
+
+    /// Whether a file of a result would stand in the place of a judge: of the folder that it is in
+    /// (by a link, say), of the file itself, or of a package that code imports.
+    fn gives_way_to(&self, path: &Path) -> bool {
+        let is_folder = self.folders.contains(path);
+        let is_below = path.ancestors().any(|above| self.judges.contains(above));
+        let first = path.iter().next().map(PathBuf::from).unwrap_or_default();
+        let module = first.with_extension("");
+        let is_python = path.extension().is_some_and(|ending| ending == "py");
+        let is_import = module
+            .to_str()
+            .is_some_and(|name| self.imports.contains(name));
+        is_folder || is_below || (is_python && is_import && !self.roots.contains(&first))
+    }
+}
+
 /// Which files judge, and which are judged.
 struct JudgeFiles {
     product: ProductFiles,
     protected: GlobList,
     tests: TestFiles,
-    usual_tests: Option<GlobList>,
+    usual_tests: GlobList,
+    /// Folders of protected scripts: what lies beside them is theirs.
+    script_folders: Vec<Vec<u8>>,
     taken: TestsTaken,
 }
 
@@ -148,12 +199,16 @@ impl JudgeFiles {
         let project = root.canonicalize().map_err(|it| files::at(root, it))?;
         let mut links = links_of(git, base, &project)?;
         links.retain(|link| !link.leads_around_itself());
-        let usual = guard.tests.is_empty().then(|| GlobList::new(&USUAL_TESTS));
         Ok(JudgeFiles {
             product: ProductFiles::new(&guard.product).map_err(|it| wrong("product", &it))?,
             protected: with_links(&protected, &links, "protected")?,
             tests: TestFiles::of(config)?.through_links_of(git, base)?,
-            usual_tests: usual.transpose().map_err(|it| wrong("tests", &it))?,
+            usual_tests: GlobList::new(&USUAL_TESTS).map_err(|it| wrong("tests", &it))?,
+            script_folders: guard
+                .protected
+                .iter()
+                .filter_map(|entry| script_folder(entry))
+                .collect(),
             taken,
         })
     }
@@ -161,19 +216,35 @@ impl JudgeFiles {
     /// Whether a file of the result counts.
     fn is_taken(&self, path: &Path) -> bool {
         let bytes = path.as_os_str().as_bytes();
-        if self.protected.is_match(bytes) {
+        let is_beside = |folder: &Vec<u8>| bytes.starts_with(folder);
+        if self.protected.is_match(bytes) || self.script_folders.iter().any(is_beside) {
             return false;
         }
-        let is_usual = || {
-            self.usual_tests
-                .as_ref()
-                .is_some_and(|it| it.is_match(bytes))
-        };
-        if self.tests.is_test(path) || is_usual() {
+        if self.tests.is_test(path) || self.usual_tests.is_match(bytes) {
             return self.taken == TestsTaken::All || self.tests.is_released(path);
         }
         self.product.is_product(bytes)
     }
+}
+
+/// The folder of a protected script, with what ends it, where its name says that scripts are what it
+/// is for: the product may have a script that is protected, too.
+fn script_folder(entry: &str) -> Option<Vec<u8>> {
+    const SCRIPTS: [&str; 10] = [
+        "sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "php",
+    ];
+    const FOLDERS: [&str; 13] = [
+        "scripts", "script", "tools", "tool", "ci", ".ci", "hack", "dev", "devtools", "checks",
+        "check", "tasks", "build",
+    ];
+    let (folder, name) = entry.rsplit_once('/')?;
+    let is_for_scripts = folder.split('/').any(|part| FOLDERS.contains(&part));
+    let is_script = match name.rsplit_once('.') {
+        Some((_, ending)) => SCRIPTS.contains(&ending),
+        None => true,
+    };
+    let is_plain = !entry.contains(['*', '?', '[', '{']);
+    (is_script && is_plain && is_for_scripts).then(|| format!("{folder}/").into_bytes())
 }
 
 /// Whether a base has anything that could judge a result: not where the result brings the file that

@@ -267,6 +267,7 @@ fn full(meta: &IterationMeta) -> wire::IterationMetaView {
         guard_untracked: meta.guard_untracked.clone(),
         owned_changed: meta.facts.owned_changed.clone(),
         protected_changed: meta.facts.protected_changed.clone(),
+        guard_written: meta.facts.guard_written.clone(),
         denied_files: meta.facts.denied_files.clone(),
         notes: meta.notes.clone(),
         sandbox: meta.sandbox.clone(),

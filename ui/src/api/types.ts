@@ -368,6 +368,8 @@ export type Meta = {
   owned_changed: Array<string>;
   /** Protected files that it changed, and that were put back. */
   protected_changed: Array<string>;
+  /** Files that define the guard and that the session was allowed to make, because none was there. */
+  guard_written: Array<string>;
   /** New files that did not go into the commit. */
   denied_files: Array<string>;
   /** Remarks of the runner. */

@@ -12,6 +12,8 @@ pub enum EvidenceGap {
     NoReport(TestTool),
     /// It reported, but no test passed.
     NoTests(TestTool),
+    /// The guard is that tool, and it reported nothing at all.
+    Silent(TestTool),
 }
 
 impl EvidenceGap {
@@ -20,6 +22,10 @@ impl EvidenceGap {
         match self {
             EvidenceGap::NoReport(tool) => format!(
                 "the guard printed no report of {}, as it did where the run began: nothing shows that tests ran",
+                tool.as_str()
+            ),
+            EvidenceGap::Silent(tool) => format!(
+                "the guard printed no report of {}: nothing shows that tests ran",
                 tool.as_str()
             ),
             EvidenceGap::NoTests(tool) => format!(
@@ -87,6 +93,13 @@ pub fn compare(base: &TestEvidence, now: &TestEvidence) -> (Vec<EvidenceGap>, Te
         names.sort();
     }
     (gaps, difference)
+}
+
+/// Why a green guard is no evidence, whatever is known of the base: it is a test tool itself, and its
+/// report is not there.
+pub fn silence(command: &[String], now: &TestEvidence) -> Option<EvidenceGap> {
+    let tool = TestTool::called_by(command)?;
+    now.tools.is_empty().then_some(EvidenceGap::Silent(tool))
 }
 
 /// Whether a report of go, where a package counts as passed without any test, names single tests.

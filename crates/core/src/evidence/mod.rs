@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use compare::{EvidenceGap, TestDifference, compare};
+pub use compare::{EvidenceGap, TestDifference, compare, silence};
 
 /// Finds the report of one tool in the output of a guard.
 type LogReader = fn(&str) -> Option<ToolEvidence>;
@@ -74,6 +74,47 @@ impl TestTool {
             TestTool::Vitest => "vitest",
             TestTool::Node => "node",
             TestTool::Junit => "junit",
+        }
+    }
+}
+
+impl TestTool {
+    /// The tool that a guard's command calls by itself, where it always reports something. A script may
+    /// call others, or none.
+    pub fn called_by(command: &[String]) -> Option<Self> {
+        let names = command
+            .iter()
+            .map(|word| word.rsplit('/').next().unwrap_or(word));
+        let names: Vec<&str> = names.collect();
+        let is_shell = matches!(names.first(), Some(&("sh" | "bash" | "dash" | "zsh")));
+        let is_quiet = |word: &&str| {
+            matches!(
+                *word,
+                "--collect-only" | "--co" | "--no-run" | "no:terminal"
+            )
+        };
+        if is_shell || names.iter().any(is_quiet) {
+            return None;
+        }
+        let after = |first: &str| {
+            let mut rest = names.iter().skip_while(|name| **name != first).skip(1);
+            rest.find(|name| !name.starts_with(['-', '+'])).copied()
+        };
+        match () {
+            () if names
+                .iter()
+                .any(|name| matches!(*name, "pytest" | "py.test")) =>
+            {
+                Some(TestTool::Pytest)
+            }
+            () if names.windows(2).any(|pair| pair == ["-m", "unittest"]) => {
+                Some(TestTool::Unittest)
+            }
+            () if matches!(after("cargo"), Some("test" | "t")) => Some(TestTool::Cargo),
+            () if after("cargo") == Some("nextest") => Some(TestTool::Nextest),
+            () if names.contains(&"jest") => Some(TestTool::Jest),
+            () if names.contains(&"vitest") => Some(TestTool::Vitest),
+            () => None,
         }
     }
 }
@@ -266,6 +307,30 @@ fn figures(text: &str) -> impl Iterator<Item = (u64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn which_tool_a_command_calls() {
+        for (line, expected) in [
+            ("python3 -m pytest -q", Some(TestTool::Pytest)),
+            (".venv/bin/pytest", Some(TestTool::Pytest)),
+            ("uv run --frozen pytest tests", Some(TestTool::Pytest)),
+            ("pytest --collect-only", None),
+            ("python3 -m unittest -v", Some(TestTool::Unittest)),
+            ("cargo +nightly test --all", Some(TestTool::Cargo)),
+            ("cargo nextest run", Some(TestTool::Nextest)),
+            ("cargo build", None),
+            ("npx jest", Some(TestTool::Jest)),
+            ("npm test", None),
+            ("go test ./...", None),
+            ("make test", None),
+            ("sh -c pytest", None),
+        ] {
+            let command: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(TestTool::called_by(&command), expected, "{line}");
+            let silent = silence(&command, &TestEvidence::default());
+            assert_eq!(silent, expected.map(EvidenceGap::Silent), "{line}");
+        }
+    }
 
     #[test]
     fn colours_are_taken_away() {

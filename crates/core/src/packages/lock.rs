@@ -73,7 +73,6 @@ pub(super) fn read(file: &PackageFile<'_>, bytes: &[u8]) -> Option<NamedPackages
                 named.add(name, PackageSource::USUAL);
             }
         }
-        // Formats of which only the manifests are read.
         _ => return None,
     }
     Some(named)
@@ -194,7 +193,33 @@ pub(super) fn keeps(file: &PackageFile<'_>, base: &[u8], now: &[u8]) -> bool {
     let (Some(before), Some(after)) = (before, after) else {
         return false;
     };
-    before.is_subset(&after)
+    before.is_subset(&after) && adds_from_registries(file, base, now)
+}
+
+/// Formats of which only the manifests are read.
+pub(super) fn is_opaque(file: &PackageFile<'_>) -> bool {
+    matches!(file.name(), "pnpm-lock.yaml" | "bun.lock" | "pdm.lock")
+}
+
+/// Whether all that is new comes from where packages usually do.
+fn adds_from_registries(file: &PackageFile<'_>, base: &str, now: &str) -> bool {
+    let (Some(before), Some(after)) = (read(file, base.as_bytes()), read(file, now.as_bytes()))
+    else {
+        let known = line_entries(base);
+        let is_place = |line: &String| {
+            ["file:", "link:", "portal:"]
+                .iter()
+                .any(|it| line.contains(it))
+        };
+        return !line_entries(now).difference(&known).any(is_place);
+    };
+    after.asked.iter().all(|(name, sources)| {
+        let known = before.asked.get(name);
+        sources
+            .iter()
+            .filter(|source| !known.is_some_and(|known| known.contains(source)))
+            .all(|source| file.may_add(source))
+    })
 }
 
 /// What npm would install, each with its place.

@@ -108,6 +108,22 @@ fn known_as(file: &PackageFile<'_>, name: &str) -> String {
     }
 }
 
+/// Where an entry of a table takes a package from. `None`: it does not say.
+fn source_of(file: &PackageFile<'_>, name: &str, value: &Value) -> Option<PackageSource> {
+    match (file.manager, value) {
+        (PackageManager::Npm, Value::String(text)) => Some(PackageSource::of_npm(name, text)),
+        // Several places for one name, each with a condition.
+        (_, Value::Array(list)) => {
+            let mut sources = list
+                .iter()
+                .filter_map(|it| PackageSource::of_table(name, it));
+            let other = sources.find(|source| !source.is_registry());
+            Some(other.unwrap_or(PackageSource::USUAL))
+        }
+        (_, value) => PackageSource::of_table(name, value),
+    }
+}
+
 pub(super) fn read(file: &PackageFile<'_>, bytes: &[u8]) -> Option<NamedPackages> {
     let root = parse(file, bytes)?;
     let shape = shape_of(file);
@@ -117,19 +133,7 @@ pub(super) fn read(file: &PackageFile<'_>, bytes: &[u8]) -> Option<NamedPackages
     named.own = own.next().map(|name| known_as(file, name));
     let tables = shape.tables.iter().flat_map(|keys| find(&root, keys));
     for (name, value) in tables.filter_map(Value::as_object).flatten() {
-        let source = match (file.manager, value) {
-            (PackageManager::Npm, Value::String(text)) => Some(PackageSource::of_npm(name, text)),
-            // Several places for one name, each with a condition.
-            (_, Value::Array(list)) => {
-                let mut sources = list
-                    .iter()
-                    .filter_map(|it| PackageSource::of_table(name, it));
-                let other = sources.find(|source| !source.is_registry());
-                Some(other.unwrap_or(PackageSource::USUAL))
-            }
-            (_, value) => PackageSource::of_table(name, value),
-        };
-        if let Some(source) = source {
+        if let Some(source) = source_of(file, name, value) {
             named.add(&known_as(file, name), source);
         }
     }
@@ -192,19 +196,21 @@ fn add_new(file: &PackageFile<'_>, base: &mut Value, now: &Value, keys: &[&str])
         (Value::Object(base), Value::Object(now)) => {
             let known: BTreeSet<String> = base.keys().map(|name| known_as(file, name)).collect();
             for (name, value) in now {
-                if !known.contains(&known_as(file, name)) {
+                let source = source_of(file, name, value);
+                let may_add = source.is_none_or(|source| file.may_add(&source));
+                if may_add && !known.contains(&known_as(file, name)) {
                     base.insert(name.clone(), value.clone());
                 }
             }
         }
         (Value::Array(base), Value::Array(now)) => {
-            let name_of = |value: &Value| {
-                let text = value.as_str()?;
-                PackageSource::of_requirement(text).map(|(name, _)| name)
+            let read = |value: &Value| PackageSource::of_requirement(value.as_str()?);
+            let known: BTreeSet<String> = base.iter().filter_map(|it| Some(read(it)?.0)).collect();
+            let is_added = |(name, source): (String, PackageSource)| {
+                !known.contains(&name) && file.may_add(&source)
             };
-            let known: BTreeSet<String> = base.iter().filter_map(name_of).collect();
             for value in now {
-                if name_of(value).is_some_and(|name| !known.contains(&name)) {
+                if read(value).is_some_and(is_added) {
                     base.push(value.clone());
                 }
             }
@@ -262,16 +268,20 @@ pub(super) fn with_added_lines(file: &PackageFile<'_>, base: &[u8], now: &[u8]) 
             }
         }
         PackageManager::Bundler => {
-            let lines = text
-                .lines()
-                .filter(|line| gem_line(line).is_some_and(|(name, _)| !known.contains_key(name)));
+            let is_added = |(name, source): (&str, PackageSource)| {
+                !known.contains_key(name) && file.may_add(&source)
+            };
+            let lines = text.lines();
+            let lines = lines.filter(|line| gem_line(line).is_some_and(is_added));
             added.extend(lines.map(|line| line.trim().to_owned()));
         }
         _ => {
-            let lines = text.lines().filter(|line| {
-                PackageSource::of_requirement(line)
-                    .is_some_and(|(name, _)| !known.contains_key(&name))
-            });
+            let is_added = |(name, source): (String, PackageSource)| {
+                !known.contains_key(&name) && file.may_add(&source)
+            };
+            let lines = text.lines();
+            let lines =
+                lines.filter(|line| PackageSource::of_requirement(line).is_some_and(is_added));
             added.extend(lines.map(str::to_owned));
         }
     }

@@ -84,11 +84,14 @@ impl<'p> PackageFile<'p> {
     }
 
     /// The version of the file for a verdict by the base's rules: the base's, with the packages that
-    /// the other version adds. A lock file is the other one where that keeps everything which the
-    /// base's had found.
+    /// the other version adds from a registry. A lock file is the other one where that keeps everything
+    /// which the base's had found, and adds nothing from elsewhere.
     pub fn with_additions(&self, base: Option<&[u8]>, now: Option<&[u8]>) -> Option<Vec<u8>> {
         let (Some(base), Some(now)) = (base, now) else {
-            // A manifest in a folder that had none belongs to a new part of the project.
+            // A manifest in a folder that had none belongs to a new part of the project. A new lock file
+            // may take the place of another one.
+            let is_new_part = self.format != PackageFormat::Lock;
+            let now = now.filter(|now| is_new_part && self.is_readable(now));
             return base.or(now).map(<[u8]>::to_vec);
         };
         let merged = match self.format {
@@ -99,14 +102,38 @@ impl<'p> PackageFile<'p> {
         Some(merged.unwrap_or_else(|| base.to_vec()))
     }
 
-    /// Everything that it names; nothing where it cannot be read.
-    fn packages(&self, bytes: &[u8]) -> NamedPackages {
-        let found = match self.format {
+    /// Everything that it names; `None` where it cannot be read.
+    fn packages(&self, bytes: &[u8]) -> Option<NamedPackages> {
+        match self.format {
             PackageFormat::Manifest => manifest::read(self, bytes),
             PackageFormat::ManifestLines => manifest::read_lines(self, bytes),
             PackageFormat::Lock => lock::read(self, bytes),
-        };
-        found.unwrap_or_default()
+        }
+    }
+
+    /// Whether its packages are understood, or need not be.
+    fn is_readable(&self, bytes: &[u8]) -> bool {
+        self.packages(bytes).is_some() || lock::is_opaque(self)
+    }
+
+    /// Whether a version of a project has it, or a file of the same tool beside it.
+    fn belongs_to(&self, files: &PackageFiles) -> bool {
+        let folder = |path: &'_ str| path.rsplit_once('/').map_or("", |(it, _)| it).to_owned();
+        let own = folder(self.path);
+        files_of(files).any(|(other, bytes)| {
+            other.manager == self.manager
+                && folder(other.path) == own
+                && (other.path != self.path || other.is_readable(bytes))
+        })
+    }
+
+    /// Whether a package that is added from such a source may judge: one that is installed from a
+    /// folder of the project runs code when it is.
+    fn may_add(&self, source: &PackageSource) -> bool {
+        match self.manager {
+            PackageManager::Cargo | PackageManager::Go => true,
+            _ => source.is_registry(),
+        }
     }
 }
 
@@ -154,8 +181,19 @@ pub struct ReplacedPackage {
 }
 
 impl ReplacedPackage {
+    fn unreadable(path: &str) -> Self {
+        ReplacedPackage {
+            path: path.to_owned(),
+            name: String::new(),
+            source: PackageSource::other("unreadable"),
+        }
+    }
+
     /// The same for people: `package.json (jest is ./tools/jest now)`.
     pub fn words(&self) -> String {
+        if self.name.is_empty() {
+            return format!("{} (it cannot be read now)", self.path);
+        }
         format!("{} ({} is {} now)", self.path, self.name, self.source)
     }
 }
@@ -166,7 +204,7 @@ pub fn replaced_packages(before: &PackageFiles, now: &PackageFiles) -> Vec<Repla
     let mut known: BTreeMap<(PackageManager, String), BTreeSet<PackageSource>> = BTreeMap::new();
     let mut own = BTreeSet::new();
     for (file, bytes) in files_of(before) {
-        let named = file.packages(bytes);
+        let named = file.packages(bytes).unwrap_or_default();
         for (name, sources) in named.asked {
             let entry = known.entry((file.manager, name)).or_default();
             entry.extend(sources);
@@ -185,6 +223,13 @@ pub fn replaced_packages(before: &PackageFiles, now: &PackageFiles) -> Vec<Repla
         if before.get(file.path).is_some_and(|before| before == bytes) {
             continue;
         }
+        if !file.is_readable(bytes) {
+            // A tool may read it otherwise than we do. What no tool of the project reads is no matter.
+            if file.belongs_to(before) {
+                found.push(ReplacedPackage::unreadable(file.path));
+            }
+            continue;
+        }
         let mut is_replaced = |name: &str, source: &PackageSource| {
             found.push(ReplacedPackage {
                 path: file.path.to_owned(),
@@ -192,7 +237,7 @@ pub fn replaced_packages(before: &PackageFiles, now: &PackageFiles) -> Vec<Repla
                 source: source.clone(),
             });
         };
-        let named = file.packages(bytes);
+        let named = file.packages(bytes).unwrap_or_default();
         if let Some(name) = &named.own {
             let key = (file.manager, name.clone());
             if known.contains_key(&key) && !own.contains(&key) {
@@ -226,6 +271,19 @@ pub fn replaced_packages(before: &PackageFiles, now: &PackageFiles) -> Vec<Repla
         }
     }
     found
+}
+
+/// The names under which code of Python imports packages that the manifests and lock files name, as
+/// far as those are their own.
+pub fn python_imports(files: &PackageFiles) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (file, bytes) in files_of(files) {
+        if file.manager == PackageManager::Python {
+            let named = file.packages(bytes).unwrap_or_default();
+            names.extend(named.asked.into_keys().map(|name| name.replace('-', "_")));
+        }
+    }
+    names
 }
 
 fn files_of(files: &PackageFiles) -> impl Iterator<Item = (PackageFile<'_>, &[u8])> {

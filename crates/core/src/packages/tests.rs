@@ -268,6 +268,52 @@ fn only_additions_are_taken_over() {
 }
 
 #[test]
+fn what_is_installed_from_the_project_is_not_added() {
+    let base = r#"{"dependencies": {"a": "1"}}"#;
+    let cheat = r#"{"dependencies": {"a": "1", "zzz": "file:./tools/zzz"}}"#;
+    assert_eq!(merged("package.json", base, cheat), base);
+    let local = "a\n./tools/nicelib\n-e ./x\n";
+    assert_eq!(merged("requirements.txt", "a\n", local), "a\n");
+    let base = "[project]\ndependencies = [\"a\"]\n";
+    let cheat = "[project]\ndependencies = [\"a\", \"b @ file:./b\"]\n";
+    assert_eq!(merged("pyproject.toml", base, cheat), base);
+    let base = r#"{"packages": {"node_modules/a": {"version": "1"}}}"#;
+    let cheat = r#"{"packages": {"node_modules/a": {"version": "1"}, "node_modules/z": {"resolved": "tools/z", "link": true}}}"#;
+    assert_eq!(merged("package-lock.json", base, cheat), base);
+    let cheat = "a: 1\nz: file:tools/z\n";
+    assert_eq!(merged("pnpm-lock.yaml", "a: 1\n", cheat), "a: 1\n");
+    // A part of a workspace is product like any other code.
+    let base = "[dependencies]\na = \"1\"\n";
+    let more = "[dependencies]\na = \"1\"\nb = { path = \"b\" }\n";
+    assert_eq!(merged("Cargo.toml", base, more), more);
+}
+
+#[test]
+fn what_cannot_be_read_replaces_what_could() {
+    let package = r#"{"devDependencies": {"mocha": "1"}}"#;
+    let odd = "{\"note\": \"\\ud800\", \"packages\": {}}";
+    let before = [("package.json", package)];
+    check_replaced(
+        &before,
+        &[before[0], ("npm-shrinkwrap.json", odd)],
+        &["npm-shrinkwrap.json (it cannot be read now)"],
+    );
+    check_replaced(
+        &before,
+        &[("package.json", "{oops")],
+        &["package.json (it cannot be read now)"],
+    );
+    // A fixture of tests.
+    check_replaced(
+        &before,
+        &[before[0], ("tests/broken/package.json", "{oops")],
+        &[],
+    );
+    let file = PackageFile::of("npm-shrinkwrap.json").unwrap();
+    assert_eq!(file.with_additions(None, Some(b"{\"packages\": {}}")), None);
+}
+
+#[test]
 fn added_lines() {
     let base = "module a\n\ngo 1.20\n\nrequire x.io/a v1.0.0\n";
     let now = "module a\n\ngo 1.20\n\nrequire x.io/a v1.0.0\n\nrequire (\n\tx.io/b v1.0.0\n)\n";

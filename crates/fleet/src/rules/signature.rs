@@ -47,6 +47,11 @@ pub fn signature(category: FailureCategory, text: &str) -> String {
 
 /// One line that says what went wrong, as it was written; empty if nothing does.
 pub fn gist(text: &str) -> String {
+    // What the runner itself says is the reason.
+    let said = text.lines().find_map(|line| line.strip_prefix("runner: "));
+    if let Some(said) = said {
+        return cut_chars(said.trim(), GIST_CHARS).into_owned();
+    }
     let Some(normal) = telling_lines(text).into_iter().next() else {
         return String::new();
     };

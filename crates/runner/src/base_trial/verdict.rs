@@ -114,6 +114,14 @@ pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
                 hint_lacking(facts.lacking, facts.unpassed).unwrap_or_else(|| DOCTOR.to_owned())
             ),
         ),
+        (BaseTrialEnd::Exited(_), None)
+            if let Some(tool) = missing_tool(&facts.config.guard.command, facts.log) =>
+        {
+            unable(
+                &format!("`{shown}` lacks a program: {tool}"),
+                PROGRAM.to_owned(),
+            )
+        }
         (BaseTrialEnd::Exited(code), None) => {
             BaseVerdict::Red(format!("`{shown}` gave exit {code}{}", named_lacks(facts)))
         }
@@ -122,6 +130,23 @@ pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
             facts.config.iteration_timeout_secs
         )),
     }
+}
+
+/// What a tool says that could not start a program, in the words of that tool.
+fn missing_tool(command: &[String], log: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(log);
+    let module = command.iter().skip_while(|word| *word != "-m").nth(1);
+    text.lines().rev().take(40).find_map(|line| {
+        let line = line.trim();
+        // make, for a recipe whose shell did not find it.
+        let by_make = line.contains("*** [")
+            && (line.ends_with("] Error 127") || line.ends_with("] Error 126"));
+        let by_just = line.starts_with("error: ")
+            && (line.ends_with("with exit code 127") || line.ends_with("with exit code 126"));
+        let by_python = module.is_some_and(|it| line.ends_with(&format!("No module named {it}")));
+        let by_cargo = line.starts_with("error: no such command: ");
+        (by_make || by_just || by_python || by_cargo).then(|| line.to_owned())
+    })
 }
 
 /// What a guard has in the user's own checkout and shell, and lacks in a clean checkout.

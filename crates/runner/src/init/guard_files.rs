@@ -11,6 +11,7 @@ use super::detect::MAKEFILES;
 use super::guard_recipes::{imported, included, targets_that_files_stand_for};
 use super::guard_settings::{code_settings, pytest_plugins};
 use super::guard_tools::{GuardTool, JUSTFILES, TOOLS};
+use super::script_imports::{join, taken_in};
 
 /// How deep scripts that call scripts are looked into.
 const DEPTH: usize = 4;
@@ -260,7 +261,22 @@ impl GuardScan<'_> {
             add(&mut self.files.protected, &other);
             self.file(&other, depth - 1, others);
         }
+        self.beside(path, &text, depth - 1);
         self.text(&text, depth - 1);
+    }
+
+    /// What a script takes in from its own folder, or from the root: by a path behind a variable or
+    /// `dirname`, by `import`, by `require`.
+    fn beside(&mut self, script: &str, text: &str, depth: usize) {
+        let folder = script.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for name in taken_in(script, text) {
+            for place in [join(folder, &name), name.clone()] {
+                if is_inside(&place) && self.read(&place).is_some() {
+                    add(&mut self.files.protected, &place);
+                    self.file(&place, depth, None);
+                }
+            }
+        }
     }
 }
 
@@ -496,6 +512,55 @@ mod tests {
             &["make", "ci"],
             &[("Makefile", "ci:\n\tsh tests.sh\n"), ("tests.sh", "")],
             &["tests.sh"],
+        );
+    }
+
+    #[test]
+    fn what_scripts_take_in() {
+        check(
+            &["sh", "scripts/ci.sh"],
+            &[
+                (
+                    "scripts/ci.sh",
+                    ". \"$(dirname \"$0\")/lib.sh\"\nsource \"$DIR/more.sh\"\ncd scripts; ./lint\n",
+                ),
+                ("scripts/lib.sh", ""),
+                ("scripts/more.sh", ""),
+                ("scripts/lint", ""),
+            ],
+            &["scripts/lib.sh", "scripts/more.sh", "scripts/lint"],
+        );
+        check(
+            &["python3", "tools/check.py"],
+            &[
+                (
+                    "tools/check.py",
+                    "import os, checklib\nfrom rules import core\n",
+                ),
+                ("tools/checklib.py", "import deeper\n"),
+                ("tools/deeper.py", ""),
+                ("rules/core.py", ""),
+            ],
+            &[
+                "tools/checklib.py",
+                "tools/deeper.py",
+                "rules/core.py",
+                "!os.py",
+            ],
+        );
+        let package = r#"{"scripts": {"test": "node scripts/ci.js"}}"#;
+        check(
+            &["npm", "test"],
+            &[
+                ("package.json", package),
+                (
+                    "scripts/ci.js",
+                    "const lib = require(\"./lib\");\nimport x from './m/y.js'\n",
+                ),
+                ("scripts/lib.js", ""),
+                ("scripts/m/y.js", ""),
+            ],
+            &["scripts/lib.js", "scripts/m/y.js"],
         );
     }
 

@@ -25,6 +25,7 @@ mod guard_tools;
 mod keep;
 mod package;
 mod python;
+mod script_imports;
 mod setup;
 mod watched_files;
 

@@ -18,17 +18,20 @@ pub(super) fn watched(root: &Path) -> Vec<String> {
             &[
                 "**/*.test.*",
                 "**/*.spec.*",
+                "**/*-test.*",
+                "**/test-*.*",
                 "**/__tests__/**",
-                "test/**",
-                "tests/**",
+                "**/__mocks__/**",
+                "**/test/**",
+                "**/tests/**",
             ],
         ),
         (
             &PYTHON_PROJECT,
             &[
-                "tests/**",
-                "test/**",
-                "**/test_*.py",
+                "**/tests/**",
+                "**/test/**",
+                "**/test*.py",
                 "**/*_test.py",
                 "**/conftest.py",
                 "pyproject.toml",
@@ -87,8 +90,8 @@ mod tests {
         }
         let globs = watched(dir.path());
         assert!(globs.contains(&"**/*.test.*".to_owned()), "{globs:?}");
-        assert!(globs.contains(&"**/test_*.py".to_owned()), "{globs:?}");
-        let twice = globs.iter().filter(|glob| *glob == "tests/**").count();
+        assert!(globs.contains(&"**/test*.py".to_owned()), "{globs:?}");
+        let twice = globs.iter().filter(|glob| *glob == "**/tests/**").count();
         assert_eq!(twice, 1, "{globs:?}");
         assert!(globs.contains(&"pyproject.toml".to_owned()), "{globs:?}");
         assert_eq!(tests_of(&globs).len() + 1, globs.len());

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use runner_core::config::OriginalTests;
-use runner_core::evidence::{TestEvidence, compare};
+use runner_core::evidence::{TestEvidence, compare, silence};
 use runner_core::paths::{self, GlobList};
 
 use super::{Lander, note, work_tree};
@@ -94,12 +94,16 @@ impl Lander<'_> {
         tests: &TestEvidence,
         context: &mut RunContext<'_>,
     ) -> Result<()> {
-        let Some((_, base)) = BranchRecord::read(self.git, &self.run.run_id)?.base else {
-            return Ok(());
+        let base = BranchRecord::read(self.git, &self.run.run_id)?.base;
+        let known = match base {
+            Some((_, base)) => BaseEvidence::at(self.git, &self.work.config, &base)?.read(),
+            None => None,
         };
-        let known = BaseEvidence::at(self.git, &self.work.config, &base)?.read();
         let known = known.unwrap_or_default();
-        let (gaps, difference) = compare(&known, tests);
+        let (mut gaps, difference) = compare(&known, tests);
+        if gaps.is_empty() {
+            gaps.extend(silence(&self.work.config.guard.command, tests));
+        }
         if let Some(gap) = gaps.first() {
             return Err(Error::new(
                 ErrorCode::GuardFailed,
@@ -140,7 +144,7 @@ impl Lander<'_> {
             );
             note(context, &text);
         }
-        if known.is_empty() {
+        if known.is_empty() && tests.is_empty() {
             note(
                 context,
                 "the guard's report of tests is not understood: its exit code alone says that they ran",

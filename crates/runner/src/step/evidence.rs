@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use runner_core::config::Config;
-use runner_core::evidence::{EvidenceGap, TestEvidence};
+use runner_core::evidence::{EvidenceGap, TestEvidence, silence};
 use runner_core::meta::StepFacts;
 use runner_exec::{Flow, Stream};
 
@@ -41,8 +41,12 @@ impl EvidenceFindings {
     ) -> Result<Self> {
         let run_id = &it.started.run_id;
         let begun = RunBeginning::of(context.git, run_id, workspace)?;
+        let silent = silence(&config.guard.command, tests);
         let (Some(base), Some(start)) = (begun.base, begun.start) else {
-            return Ok(EvidenceFindings::default());
+            return Ok(EvidenceFindings {
+                gaps: silent.iter().map(EvidenceGap::words).collect(),
+                ..EvidenceFindings::default()
+            });
         };
         let project = context.places.user_project(context.git);
         let known = BaseEvidence::at(&project, config, &base)?;
@@ -50,7 +54,10 @@ impl EvidenceFindings {
             // A person has changed the guard since.
             measure(context, (run_id, &start), &known, config, containment)?;
         }
-        let (gaps, difference) = known.compare(tests);
+        let (mut gaps, difference) = known.compare(tests);
+        if gaps.is_empty() {
+            gaps.extend(silent);
+        }
         for (names, what) in [
             (&difference.missing, "not reported any more"),
             (&difference.skipped, "skipped now"),

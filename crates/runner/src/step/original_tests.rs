@@ -88,7 +88,7 @@ impl OriginalTestsFinding {
         if finding.failed.is_some() {
             finding.log.extend_from_slice(
                 b"runner: make it pass with the old tests, too; a person may release single test files \
-                  ([guard] released_tests)\n",
+                  ([guard] released_tests), or in a fleet let the issue say `Tests: may change`\n",
             );
         }
         Ok(finding)

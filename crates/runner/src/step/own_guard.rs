@@ -55,5 +55,20 @@ pub(super) fn open_files<'p>(
             return Ok(BTreeSet::new());
         }
     }
-    Ok(concerned)
+    // One file, once: where an earlier session made one, it is that.
+    let made = git.files_of(head)?;
+    let made: Vec<&Path> = made
+        .iter()
+        .map(|entry| entry.path.as_path())
+        .filter(|path| is_one(path))
+        .collect();
+    let mut open = concerned;
+    if made.is_empty() {
+        let usual = candidates.iter().rev().map(Path::new);
+        let first = usual.into_iter().find(|path| open.contains(path));
+        open.retain(|path| Some(*path) == first);
+    } else {
+        open.retain(|path| made.contains(path));
+    }
+    Ok(open)
 }

@@ -192,6 +192,8 @@ pub struct IterationMetaView {
     pub owned_changed: Vec<String>,
     /// Protected files that it changed, and that were put back.
     pub protected_changed: Vec<String>,
+    /// Files that define the guard and that the session was allowed to make, because none was there.
+    pub guard_written: Vec<String>,
     /// New files that did not go into the commit.
     pub denied_files: Vec<String>,
     /// Remarks of the runner.
