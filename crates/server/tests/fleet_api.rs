@@ -262,6 +262,7 @@ fn everything_that_is_served_is_described() {
         "/system/preflight",
         "/tasks",
         "/tasks/{id}",
+        "/tasks/{id}/accept",
         "/tasks/{id}/cancel",
         "/tasks/{id}/events",
         "/tasks/{id}/pause",
