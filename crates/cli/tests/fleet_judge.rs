@@ -39,7 +39,7 @@ fn a_changed_judge_is_parked_until_a_person_accepts_it() {
     repo.runner(&accept).success();
     repo.runner(&accept)
         .code(1)
-        .says("does not wait for anybody");
+        .says("does not wait for a person");
     let calls = repo.agent_calls().len();
     repo.runner(&["fleet", "up", "--until-idle"]).success();
     assert_eq!(merged(&repo, "main"), ["issue-1"]);

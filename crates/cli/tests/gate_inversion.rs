@@ -167,7 +167,7 @@ fn without_product_files_it_is_said() {
     repo.runner(&["start", "--no-guard-check"]).success();
     assert_eq!(step(&repo, SWITCHED_OFF)["guard"], "pass");
     let landed = repo.runner(&["land"]).success();
-    let words = "nobody can say which files are the product ([guard] product is empty)";
+    let words = "no file counts as product ([guard] product is empty)";
     assert!(landed.stderr.contains(words), "{}", landed.describe());
 }
 

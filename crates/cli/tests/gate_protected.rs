@@ -226,6 +226,9 @@ fn an_agent_that_writes_its_own_guard() {
         (&json!("ok"), &json!("fail")),
         "{report}"
     );
+    // One file, and no second spelling of it.
+    let report = step(&repo, "printf 'test:\\n\\ttrue\\n' > GNUmakefile");
+    assert_eq!(report["class"], "agent_error", "{report}");
     repo.agent("add_child root a 1 A; add_child root b 2 B; out decomposed 'in two'");
     repo.runner(&["step"]).success();
     let report = step(&repo, "printf 'test:\\n\\ttrue\\n' > Makefile");

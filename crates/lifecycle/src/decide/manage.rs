@@ -330,7 +330,7 @@ pub(super) fn accept_judge(mut draft: Draft<'_>, reason: &str) -> Result<Decisio
         return Err(Refusal::new(
             RefusalCode::InvalidTransition,
             format!(
-                "task {} does not wait for anybody to accept a changed judge",
+                "task {} does not wait for a person to accept a changed judge",
                 draft.row.id
             ),
         ));

@@ -455,6 +455,45 @@ mod tests {
     }
 
     #[test]
+    fn programs_that_are_missing_behind_a_tool() {
+        let found = |line: &str, log: &str| {
+            let command: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            missing_tool(&command, log.as_bytes())
+        };
+        for (line, log, expected) in [
+            (
+                "make ci",
+                "make: nosuchtool: No such file\nmake: *** [Makefile:2: ci] Error 127\n",
+                Some("make: *** [Makefile:2: ci] Error 127"),
+            ),
+            ("make ci", "make: *** [Makefile:2: ci] Error 1\n", None),
+            (
+                "just ci",
+                "error: Recipe `ci` failed on line 2 with exit code 127\n",
+                Some("error: Recipe `ci` failed on line 2 with exit code 127"),
+            ),
+            (
+                "python3 -m pytest",
+                "/usr/bin/python3: No module named pytest\n",
+                Some("/usr/bin/python3: No module named pytest"),
+            ),
+            // A module of the project is the work.
+            (
+                "python3 -m pytest",
+                "E   ModuleNotFoundError: No module named 'calc'\n",
+                None,
+            ),
+            (
+                "cargo nextest run",
+                "error: no such command: `nextest`\n",
+                Some("error: no such command: `nextest`"),
+            ),
+        ] {
+            assert_eq!(found(line, log).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn a_guard_whose_own_file_is_missing_is_not_defined_yet() {
         let no_program = |why: &str| BaseTrialEnd::NoProgram(why.to_owned());
         let setup_failed = |why: &str| BaseTrialEnd::SetupFailed(why.to_owned());

@@ -72,8 +72,7 @@ impl Lander<'_> {
             InvertedBase::NoProduct => {
                 note(
                     context,
-                    "nobody can say which files are the product ([guard] product is empty): only the result as a \
-                     whole was judged",
+                    "no file counts as product ([guard] product is empty): only the result as a whole was judged",
                 );
                 return Ok(InversionOutcome::NotTried);
             }
