@@ -225,12 +225,19 @@ pub(super) fn read_lines(file: &PackageFile<'_>, bytes: &[u8]) -> Option<NamedPa
     let mut named = NamedPackages::default();
     match file.manager {
         PackageManager::Go => {
+            let mut required = Vec::new();
             for line in go_lines(text) {
                 match line {
                     GoLine::Module(name) => named.own = Some(name.to_owned()),
-                    GoLine::Require(name, _) => named.add(name, PackageSource::USUAL),
+                    GoLine::Require(name, _) => required.push(name),
                     GoLine::Replace(name, other) => named.add(name, PackageSource::other(other)),
                     GoLine::Else => {}
+                }
+            }
+            // What is replaced does not come from where it is required.
+            for name in required {
+                if !named.asked.contains_key(name) {
+                    named.add(name, PackageSource::USUAL);
                 }
             }
         }

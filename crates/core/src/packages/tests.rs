@@ -76,6 +76,9 @@ fn packages_of_npm_that_become_others() {
         ],
         &[],
     );
+    let replaced = "module a\nreplace x.io/left => ./left\n";
+    let required = "module a\nrequire x.io/left v0.0.0\nreplace x.io/left => ./left\n";
+    check_replaced(&[("go.mod", replaced)], &[("go.mod", required)], &[]);
     // Names of another package manager say nothing.
     check_replaced(
         before,

@@ -115,17 +115,24 @@ pub fn position_words(project: &Project) -> Result<Option<String>> {
 
 /// Where a checkout stands, seen from a run.
 fn position_of(git: &Git, run_id: &str) -> Result<CheckoutPosition> {
+    let landed = || -> Result<Option<CheckoutPosition>> {
+        let landing = runs::landing_of(git, run_id)?;
+        Ok(landing.map(|landing| CheckoutPosition::Landed {
+            branch: landing.branch,
+            commit: landing.commit,
+        }))
+    };
     if current::on_branch(git)?.as_deref() == Some(run_id) {
-        return on_branch(git, run_id);
+        return match on_branch(git, run_id)? {
+            CheckoutPosition::UpToDate => Ok(landed()?.unwrap_or(CheckoutPosition::UpToDate)),
+            position => Ok(position),
+        };
     }
     if refs::is_left(git, run_id)? {
         return Ok(CheckoutPosition::Left(run_id.to_owned()));
     }
-    if let Some(landing) = runs::landing_of(git, run_id)? {
-        return Ok(CheckoutPosition::Landed {
-            branch: landing.branch,
-            commit: landing.commit,
-        });
+    if let Some(landed) = landed()? {
+        return Ok(landed);
     }
     let head = git.head_ref()?;
     let branch = head.and_then(|it| it.strip_prefix("refs/heads/").map(str::to_owned));
