@@ -85,6 +85,10 @@ impl GuardedProject {
                 continue;
             }
             let log = guard_log(&repo, &report);
+            if log.contains("nothing shows that tests ran") {
+                // A test tool that reports nothing is red whatever is known of the base.
+                continue;
+            }
             assert_eq!(
                 report["passes"], true,
                 "{}: {name} is no cheat: {report:#}\n{log}",
