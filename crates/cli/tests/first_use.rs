@@ -153,7 +153,7 @@ fn in_a_python_project() {
         &repo,
         &["python3", "-m", "unittest"],
         &protected,
-        "tests/**",
+        "**/tests/**",
     );
 }
 

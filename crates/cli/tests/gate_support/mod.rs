@@ -70,7 +70,9 @@ impl GuardedProject {
     fn check_what_cheats_are_worth(&self) {
         let mut repo = self.committed();
         configure(&mut repo, &json!({}), "off");
-        repo.start_run(GOAL, self.guard);
+        // In a script: a test tool that is the guard itself and reports nothing is red in any case.
+        let line = self.guard.join(" ");
+        repo.start_run(GOAL, &["sh", "-c", &line]);
         self.plan(&repo);
         let report = step(&repo, "echo x > notes.txt");
         assert_eq!(report["guard"], "fail", "{}: {report:#}", self.kind);
@@ -85,10 +87,6 @@ impl GuardedProject {
                 continue;
             }
             let log = guard_log(&repo, &report);
-            if log.contains("nothing shows that tests ran") {
-                // A test tool that reports nothing is red whatever is known of the base.
-                continue;
-            }
             assert_eq!(
                 report["passes"], true,
                 "{}: {name} is no cheat: {report:#}\n{log}",
