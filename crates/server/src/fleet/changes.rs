@@ -286,8 +286,13 @@ pub(crate) async fn cancel(
         actor: body.actor,
         expected_version: body.expected_version,
     };
-    let outcome = asking.of(&fleet, Request::Cancel { reason }).await?;
-    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
+    asked(&fleet, asking, Request::Cancel { reason }).await
+}
+
+/// Asks something of a task, and says where it stands then.
+async fn asked(fleet: &FleetState, asking: Asking, request: Request) -> FleetResult<Response> {
+    let outcome = asking.of(fleet, request).await?;
+    Ok(OkReply(changed(fleet, &outcome).await?).into_response())
 }
 
 /// Accepts a result that passes only with tests or settings that it changed itself
@@ -311,9 +316,7 @@ pub(crate) async fn accept(
         actor: body.actor,
         expected_version: body.expected_version,
     };
-    let request = Request::AcceptJudge { reason };
-    let outcome = asking.of(&fleet, request).await?;
-    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
+    asked(&fleet, asking, Request::AcceptJudge { reason }).await
 }
 
 /// Tries a task again: an ended one by a new task, another one as the recovery table says
@@ -351,8 +354,7 @@ pub(crate) async fn retry(
         actor: body.actor,
         expected_version: body.expected_version,
     };
-    let outcome = asking.of(&fleet, request).await?;
-    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
+    asked(&fleet, asking, request).await
 }
 
 /// Holds a task back, or lets it go
@@ -376,6 +378,5 @@ pub(crate) async fn pause(
         expected_version: body.expected_version,
     };
     let paused = body.paused;
-    let outcome = asking.of(&fleet, Request::Pause { paused }).await?;
-    Ok(OkReply(changed(&fleet, &outcome).await?).into_response())
+    asked(&fleet, asking, Request::Pause { paused }).await
 }
