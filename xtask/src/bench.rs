@@ -22,7 +22,7 @@ use crate::args::XtaskArgs;
 use crate::cmd::ToolCommand;
 use crate::failure::{TaskFailure, TaskResult};
 
-const BENCHMARKS: &str = "the benchmarks are: loop, stream, ui, ledger, fleet";
+const BENCHMARKS: &str = "the benchmarks are: loop, stream, ui, ledger, fleet, proxy";
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--files N,N,...] [--json] [--check]
@@ -30,6 +30,7 @@ usage: cargo xtask bench loop [--runs N] [--nodes N,N,...] [--files N,N,...] [--
        cargo xtask bench ui [--runs N] [--json]
        cargo xtask bench ledger [--only PART] [--sizes N,N,...] [--json] [--check]
        cargo xtask bench fleet [--tasks N] [--json]
+       cargo xtask bench proxy [--runs N] [--json] [--check]
 
 loop: on generated trees, `runner select` and `runner validate` against a bare
 typed parse of the same bytes, and `runner step` against the same git commands
@@ -54,8 +55,12 @@ fleet: tasks a second through dispatcher, ten workers and judges: without git ag
 ledger's calls alone, with worktrees and merges against bare git that makes the same; from
 `todo` to started when idle.
 
+proxy: throughput of the proxy of a list of hosts, and the time to the first byte, against
+a bare relay that only passes bytes on.
+
   --runs N        measurements of each, at least 7 (default 9); medians count;
-                  stream: at least 5 (default 7); ui: at least 20 (default 60)
+                  stream: at least 5 (default 7); ui: at least 20 (default 60);
+                  proxy: default 7
   --lines N       how many events (default 1000000)
   --nodes LIST    sizes of the trees (default 1000,10000,100000)
   --files LIST    how many files the repositories have (default 10,2000,20000)
@@ -75,6 +80,7 @@ pub(crate) fn run(mut args: XtaskArgs) -> TaskResult<()> {
         Some("ui") => ui::run(args),
         Some("ledger") => ledger(args),
         Some("fleet") => fleet(args),
+        Some("proxy") => proxy(args),
         Some(other) => {
             Err(TaskFailure::usage(format!("there is no benchmark `{other}`")).hint(BENCHMARKS))
         }
@@ -124,6 +130,24 @@ fn fleet(mut args: XtaskArgs) -> TaskResult<()> {
     }
     if json {
         bench = bench.arg("--json");
+    }
+    bench.run()
+}
+
+/// A program of the proxy's own: it serves in its own process.
+fn proxy(mut args: XtaskArgs) -> TaskResult<()> {
+    let runs: Option<u32> = args.value("--runs")?;
+    let (json, check) = (args.flag("--json"), args.flag("--check"));
+    args.finish()?;
+    let mut bench =
+        ToolCommand::cargo("run --release --locked -q -p runner-proxy --example proxy_bench --");
+    if let Some(runs) = runs {
+        bench = bench.arg(format!("--runs={runs}"));
+    }
+    for (given, flag) in [(json, "--json"), (check, "--check")] {
+        if given {
+            bench = bench.arg(flag);
+        }
     }
     bench.run()
 }

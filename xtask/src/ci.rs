@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::args::XtaskArgs;
 use crate::cmd::ToolCommand;
 use crate::failure::{TaskFailure, TaskResult};
-use crate::{codex, demo, managers, out, schemathesis, setup, simulate, sweep, tidy, ui};
+use crate::{agent_clis, demo, managers, out, schemathesis, setup, simulate, sweep, tidy, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask ci [--only STAGE]
@@ -58,7 +58,7 @@ const STAGES: &[CiStage] = &[
         name: "test",
         run: || {
             let test = cargo("test --locked --workspace --no-fail-fast");
-            codex::named_to(managers::named_to(test))?
+            agent_clis::named_to(managers::named_to(test))?
                 .hint("run the failed test alone: `cargo test -p CRATE NAME -- --nocapture`")
                 .run()
         },

@@ -9,9 +9,11 @@ use std::sync::OnceLock;
 
 use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 
-/// Folders below `target/` that `setup` puts tools into; they come first on the
-/// PATH of every command.
-const TOOL_DIRS: [&str; 2] = ["tools/bin", "tools/python/bin"];
+/// Folders of [`tools_dir`] with programs; they come first on the PATH of every command.
+const TOOL_DIRS: [&str; 2] = ["bin", "python/bin"];
+
+/// Names another folder for the tools.
+const TOOLS_VARIABLE: &str = "RUNNER_TOOLS_DIR";
 
 /// A command in the workspace root, with the tools that `setup` installed.
 pub(crate) struct ToolCommand {
@@ -168,6 +170,26 @@ pub(crate) fn target_dir() -> PathBuf {
     built.unwrap_or_else(|| workspace_root().join("target"))
 }
 
+/// Where `setup` puts tools: one folder for all checkouts of this user, so that a second one
+/// installs nothing again. Root's is open to the users that tests become.
+pub(crate) fn tools_dir() -> PathBuf {
+    let named = env::var_os(TOOLS_VARIABLE).map(PathBuf::from);
+    if let Some(named) = named.filter(|path| path.is_absolute()) {
+        return named;
+    }
+    let cache = if crate::setup::is_root() {
+        Some(PathBuf::from("/var/cache"))
+    } else {
+        let own = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        own.filter(|path| path.is_absolute())
+            .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))
+    };
+    cache.map_or_else(
+        || target_dir().join("tools"),
+        |cache| cache.join("runner-xtask"),
+    )
+}
+
 /// The built release binary of that name.
 pub(crate) fn release_bin(name: &str) -> PathBuf {
     target_dir().join("release").join(name)
@@ -187,7 +209,7 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
 /// PATH with the folders of our own tools in front.
 fn tool_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
-    let own = TOOL_DIRS.map(|dir| target_dir().join(dir));
+    let own = TOOL_DIRS.map(|dir| tools_dir().join(dir));
     let all: Vec<PathBuf> = own.into_iter().chain(env::split_paths(&path)).collect();
     // A folder with a colon in its name cannot be on a PATH.
     env::join_paths(all).unwrap_or(path)

@@ -1,10 +1,11 @@
 //! `cargo xtask`: the developer commands of this workspace.
 
+mod agent_clis;
 mod args;
+mod attack;
 mod bench;
 mod ci;
 mod cmd;
-mod codex;
 mod demo;
 mod failure;
 mod fleet_kill;
@@ -52,6 +53,12 @@ const TASKS: &[XtaskCommand] = &[
         about: "measures against floors taken in the same run",
         help: bench::HELP,
         run: bench::run,
+    },
+    XtaskCommand {
+        name: "attack",
+        about: "tries the attacks on containment and writes the table of docs/containment.md",
+        help: attack::HELP,
+        run: attack::run,
     },
     XtaskCommand {
         name: "sweep",

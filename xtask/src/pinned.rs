@@ -4,13 +4,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cmd::{ToolCommand, find_program, target_dir};
+use crate::cmd::{ToolCommand, find_program, tools_dir};
 use crate::failure::{FailureContext as _, TaskFailure, TaskResult};
 use crate::out;
 
 /// The folder of the tools for one purpose.
 pub(crate) fn folder(purpose: &str) -> PathBuf {
-    target_dir().join("tools").join(purpose)
+    tools_dir().join(purpose)
 }
 
 /// Installs a package, such as `name@1.2.3`, into `node_modules` of a folder. None of its scripts run.
@@ -24,7 +24,7 @@ pub(crate) fn install_with_npm(folder: &Path, package: &str) -> TaskResult<()> {
     // Npm takes the nearest folder with a manifest; let that be this one.
     fs::create_dir_all(folder).context(folder.display())?;
     let npm = ToolCommand::new("npm")
-        .words("install --ignore-scripts --no-audit --no-fund --prefix")
+        .words("install --ignore-scripts --prefer-offline --no-audit --no-fund --prefix")
         .arg(folder)
         .arg(package)
         .hint("it takes a connection to the npm registry, once");

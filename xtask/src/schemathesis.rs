@@ -74,9 +74,16 @@ struct ApiProject(TempDir);
 impl ApiProject {
     fn new() -> TaskResult<ApiProject> {
         let project = ApiProject(tempfile::tempdir().context("no temporary folder".to_owned())?);
+        let folder = project.folder();
+        fs::create_dir(&folder).context(folder.display().to_string())?;
         project.git("init --quiet --initial-branch main")?;
         project.git("commit --quiet --allow-empty --message begin")?;
         Ok(project)
+    }
+
+    /// The repository, in the home of its user: private folders lie outside of it.
+    fn folder(&self) -> PathBuf {
+        self.0.path().join("project")
     }
 
     /// Makes tasks in every state that a command can lead to.
@@ -98,7 +105,7 @@ impl ApiProject {
             "changes": [{"resource": "a/x", "action": "created"}],
             "acceptance_check": [{"criterion": "guard", "status": "pass", "evidence": "0"}],
         });
-        let file = self.0.path().join("packet.json");
+        let file = self.folder().join("packet.json");
         fs::write(&file, packet.to_string()).context(file.display().to_string())?;
         for (task, ending) in [
             ("judged", "--success --result 1234567 --packet packet.json"),
@@ -128,7 +135,7 @@ impl ApiProject {
             .env("GIT_AUTHOR_EMAIL", name)
             .env("GIT_COMMITTER_NAME", name)
             .env("GIT_COMMITTER_EMAIL", name)
-            .dir(self.0.path())
+            .dir(self.folder())
     }
 
     fn git(&self, words: &str) -> TaskResult<()> {

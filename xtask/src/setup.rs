@@ -1,25 +1,27 @@
 //! `cargo xtask setup`: the tools that tests and benchmarks need.
 //!
 //! What is there is left alone and costs no network call. Packages of the system
-//! come from apt; the rest goes to `target/tools`, where nothing else sees it.
+//! come from apt; the rest goes to a folder of its own ([`tools_dir`]), where nothing else sees it.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use crate::agent_clis::{self, AgentCli};
 use crate::args::XtaskArgs;
-use crate::cmd::{ToolCommand, find_program, target_dir, workspace_root};
+use crate::cmd::{ToolCommand, find_program, tools_dir, workspace_root};
 use crate::failure::{TaskFailure, TaskResult};
 use crate::managers::ProjectTool;
-use crate::{codex, managers, out, pinned, schemathesis, ui};
+use crate::{managers, out, pinned, schemathesis, ui};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask setup
 
 Installs the tools that tests and benchmarks need and that are not there yet:
 packages of the system with apt (through sudo unless you are root), the others
-into target/tools, which every xtask has first on its PATH. The real codex for the
-tests comes from the npm registry, in one version, and is named to them by
-RUNNER_CODEX; the packages that the page of `runner ui` is built with come from
+into a folder that all checkouts share (~/.cache/runner-xtask, /var/cache/runner-xtask for
+root, or what RUNNER_TOOLS_DIR names), which every xtask has first on its PATH. The real codex, claude and
+opencode for the tests come from the npm registry, each in one version, and are named to
+them by RUNNER_CODEX, RUNNER_CLAUDE and RUNNER_OPENCODE; the packages that the page of `runner ui` is built with come from
 there too, as locked, into ui/node_modules. Both take Node.js with npm. The tool
 that checks the fleet's API comes from the Python index, in one version. The package
 managers that tests set projects up with come from both (pnpm, two yarns, bun; uv, poetry,
@@ -46,8 +48,8 @@ enum SetupSource {
         package: &'static str,
         or_crate: &'static str,
     },
-    /// The pinned npm package of [`codex`]; one on the PATH does not do.
-    Npm,
+    /// One of [`agent_clis`]; one on the PATH does not do.
+    Agent(AgentCli),
     /// The packages in ui/package-lock.json.
     UiPackages,
     /// The pinned package of [`schemathesis`]; one on the PATH does not do.
@@ -55,6 +57,9 @@ enum SetupSource {
     /// One of [`managers`]; one on the PATH does not do.
     Project(ProjectTool),
 }
+
+/// Why the agents are there.
+const RUNS_FOR_REAL: &str = "tests of its backend run the real one, against a scripted model";
 
 /// Why the package managers are there.
 const SETS_UP: &str = "tests set projects up with it, as `runner init` proposes";
@@ -103,8 +108,18 @@ const TOOLS: &[SetupTool] = &[
     },
     SetupTool {
         command: "codex",
-        source: SetupSource::Npm,
-        why: "the tests of the codex backend run the real one, against a scripted model",
+        source: SetupSource::Agent(agent_clis::CODEX),
+        why: RUNS_FOR_REAL,
+    },
+    SetupTool {
+        command: "claude",
+        source: SetupSource::Agent(agent_clis::CLAUDE),
+        why: RUNS_FOR_REAL,
+    },
+    SetupTool {
+        command: "opencode",
+        source: SetupSource::Agent(agent_clis::OPENCODE),
+        why: RUNS_FOR_REAL,
     },
     SetupTool {
         command: "chromium",
@@ -206,7 +221,7 @@ impl SetupTool {
     fn is_there(&self) -> bool {
         match &self.source {
             SetupSource::Project(tool) => tool.is_there(),
-            SetupSource::Npm => codex::binary().is_some(),
+            SetupSource::Agent(cli) => cli.binary().is_some(),
             SetupSource::UiPackages => ui::has_packages(),
             SetupSource::Schemathesis => schemathesis::is_there(),
             SetupSource::Apt(_) | SetupSource::Pip { .. } => {
@@ -263,7 +278,7 @@ pub(crate) fn ensure() -> TaskResult<()> {
             SetupSource::Project(tool) => tool.install()?,
             SetupSource::Apt(_) => {}
             SetupSource::Pip { package, or_crate } => install_program(package, or_crate)?,
-            SetupSource::Npm => codex::install()?,
+            SetupSource::Agent(cli) => cli.install()?,
             SetupSource::UiPackages => ui::install_packages()?,
             SetupSource::Schemathesis => schemathesis::install()?,
         }
@@ -297,8 +312,10 @@ fn say_where_tools_are() {
         managers::VARIABLE,
         managers::all().display()
     ));
-    if let Some(path) = codex::binary() {
-        out::note(&format!("{}={}", codex::VARIABLE, path.display()));
+    for cli in agent_clis::ALL {
+        if let Some(path) = cli.binary() {
+            out::note(&format!("{}={}", cli.variable, path.display()));
+        }
     }
 }
 
@@ -326,10 +343,10 @@ fn install_with_apt(packages: &[&str]) -> TaskResult<()> {
     out::step(&install.label(), || install.run())
 }
 
-/// Puts a program into `target/tools`: as a ready one from the Python index,
+/// Puts a program into the folder of tools: as a ready one from the Python index,
 /// which takes seconds, else built from source.
 fn install_program(package: &str, or_crate: &str) -> TaskResult<()> {
-    let tools = target_dir().join("tools");
+    let tools = tools_dir();
     match pinned::install_with_pip(&tools.join("python"), package) {
         Ok(()) => Ok(()),
         Err(failure) => {
@@ -343,7 +360,7 @@ fn install_program(package: &str, or_crate: &str) -> TaskResult<()> {
     }
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // The owner of our entry in /proc is our effective user.
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }

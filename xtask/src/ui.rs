@@ -74,8 +74,14 @@ pub(crate) fn has_packages() -> bool {
 /// Installs them from the npm registry, exactly as locked. None of their scripts run.
 pub(crate) fn install_packages() -> TaskResult<()> {
     node()?;
-    let npm = npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .hint("it takes a connection to the npm registry, once");
+    let npm = npm(&[
+        "ci",
+        "--ignore-scripts",
+        "--prefer-offline",
+        "--no-audit",
+        "--no-fund",
+    ])
+    .hint("it takes a connection to the npm registry, once");
     out::step("npm ci in ui/", || npm.stdout())?;
     Ok(())
 }

@@ -3,17 +3,20 @@
 use std::ffi::OsString;
 
 use jiff::Timestamp;
+use runner_core::config::InheritPart;
 use serde::Deserialize;
 
 use crate::LocalZone;
 use crate::event::{AgentEvent, FileChangeKind};
 use crate::failure::AgentFailure;
+use crate::home::{self, HomeContent, HomeInput};
+use crate::hosts::{self, AgentHostsInput};
 use crate::lax::{LaxInt, LaxList, LaxObject, LaxText};
 use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
 use crate::reader::{AgentReader, SessionEnding, StderrTail, bounded, is_object, kept};
 use crate::shell::unwrapped;
 use crate::usage::SessionUsage;
-use crate::{AgentSpec, Backend, Invocation, MovedHome, words};
+use crate::{AgentSpec, Backend, Invocation, LoginFile, MovedHome, words};
 
 /// Variables that codex reads. It takes the key for its own provider from
 /// `CODEX_API_KEY` alone; `OPENAI_API_KEY` is what configured providers commonly name.
@@ -48,12 +51,10 @@ const MOVED_HOMES: &[MovedHome] = &[
 /// Settings of every session. They are given as configuration, because an unknown
 /// feature flag ends codex at once, while an unknown setting is only remarked on.
 const SETTINGS: &[&str] = &[
-    // No traffic but the model's. Plugins are looked up at their vendor's and on
-    // GitHub at every start.
+    // No traffic but the model's.
     "analytics.enabled=false",
     "feedback.enabled=false",
     "check_for_update_on_startup=false",
-    "features.plugins=false",
     "history.persistence=\"none\"",
     // A connection that is refused shall end the session, not be tried for ever.
     "features.unbounded_connection_retries=false",
@@ -61,7 +62,18 @@ const SETTINGS: &[&str] = &[
     // does not fit is to fail instead.
     "model_context_window=100000000",
     "model_auto_compact_token_limit=9000000",
+    // A goal is the runner's to pursue.
+    "features.goals=false",
+    // The project's instructions are told in another way: those in its files may be an earlier
+    // session's.
+    "project_doc_max_bytes=0",
 ];
+
+/// Plugins are looked up at their vendor's and on GitHub at every start.
+const NO_PLUGINS: &str = "features.plugins=false";
+
+/// Those of the project may be an earlier session's.
+const NO_SKILLS: &str = "skills.include_instructions=false";
 
 /// The codex backend.
 pub(crate) struct Codex;
@@ -103,6 +115,24 @@ impl Backend for Codex {
         for setting in SETTINGS {
             argv.extend(words(["-c", setting]));
         }
+        // An earlier session may have written `.codex` there.
+        let project = toml::Value::String(spec.project_dir.to_string_lossy().into_owned());
+        let distrust = format!("projects={{{project}={{trust_level=\"untrusted\"}}}}");
+        argv.extend(words(["-c", &distrust]));
+        if spec.has(InheritPart::Hooks) {
+            // Which of them somebody trusts is noted by the path where they usually are.
+            argv.push("--dangerously-bypass-hook-trust".into());
+        } else {
+            argv.extend(words(["-c", NO_PLUGINS]));
+        }
+        if !spec.has(InheritPart::Instructions) {
+            argv.extend(words(["-c", NO_SKILLS]));
+        }
+        if let Some((_, text)) = spec.instructions {
+            let text = toml::Value::String(text.to_owned());
+            let setting = format!("developer_instructions={text}");
+            argv.extend(words(["-c", &setting]));
+        }
         argv.extend(spec.extra_args.iter().map(OsString::from));
         // The prompt is on stdin.
         argv.push("-".into());
@@ -110,8 +140,14 @@ impl Backend for Codex {
         Invocation {
             argv,
             env: home
-                .map(|home| ("CODEX_HOME".into(), home.into()))
                 .into_iter()
+                .flat_map(|home| {
+                    let database = home.join("sqlite");
+                    [
+                        ("CODEX_HOME".into(), home.into()),
+                        ("CODEX_SQLITE_HOME".into(), database.into()),
+                    ]
+                })
                 .collect(),
             passed_env: PASSED_ENV,
             writable_home: if home.is_some() {
@@ -133,6 +169,22 @@ impl Backend for Codex {
 
     fn reports_cost(&self) -> bool {
         false
+    }
+
+    fn hosts(&self, input: &AgentHostsInput<'_>) -> Vec<String> {
+        hosts::codex(input)
+    }
+
+    fn home(&self, input: &HomeInput<'_>) -> Option<HomeContent> {
+        Some(home::codex::content(input))
+    }
+
+    fn home_variables(&self) -> &'static [&'static str] {
+        &["CODEX_HOME"]
+    }
+
+    fn login_file(&self) -> Option<LoginFile> {
+        Some(home::login::CODEX)
     }
 
     fn probe(&self) -> CliProbe {

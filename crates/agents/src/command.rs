@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::LocalZone;
 use crate::event::{AgentEvent, FileChangeKind};
 use crate::failure::AgentFailure;
+use crate::hosts::AgentHostsInput;
 use crate::lax::{LaxFlag, LaxInt, LaxNumber, LaxText};
 use crate::probe::{CliLogin, CliProbe};
 use crate::reader::{AgentReader, SessionEnding, StderrTail, is_object, kept};
@@ -51,6 +52,11 @@ impl Backend for AnyCommand {
 
     fn reports_cost(&self) -> bool {
         false
+    }
+
+    /// Nobody knows where it goes; the config is refused before.
+    fn hosts(&self, _: &AgentHostsInput<'_>) -> Vec<String> {
+        Vec::new()
     }
 
     fn probe(&self) -> CliProbe {

@@ -15,6 +15,9 @@ mod codex;
 mod command;
 mod event;
 mod failure;
+mod home;
+mod hosts;
+mod jsonc;
 mod lax;
 mod opencode;
 mod probe;
@@ -25,10 +28,13 @@ mod usage;
 use std::ffi::OsString;
 use std::path::Path;
 
-use runner_core::config;
+use runner_core::config::{self, InheritPart};
 
 pub use event::{AgentEvent, FileChangeKind};
 pub use failure::{AgentFailure, FailureKind, LimitReset, LocalZone, classify};
+pub use home::login::{LoginFile, LoginPlace};
+pub use home::{HomeContent, HomeEntry, HomeInput};
+pub use hosts::AgentHostsInput;
 pub use probe::{CliHelp, CliLogin, CliProbe, CliVersion, VersionFit};
 pub use reader::{AgentReader, SessionEnding};
 pub use runner_core::mask::{mask_text, masked};
@@ -59,6 +65,20 @@ pub struct AgentSpec<'a> {
     pub is_root: bool,
     /// A folder that the CLI is to use instead of its own folders in HOME.
     pub agent_home: Option<&'a Path>,
+    /// A folder with the login that sessions share, if there is one.
+    pub login_folder: Option<&'a Path>,
+    /// What of the person's settings was let into that home.
+    pub inherit: &'a [InheritPart],
+    /// The project's own instructions for agents, where they are not in that home: a file with
+    /// them, and its text.
+    pub instructions: Option<(&'a Path, &'a str)>,
+}
+
+impl AgentSpec<'_> {
+    /// Whether a part of the person's settings is in the home.
+    fn has(&self, part: InheritPart) -> bool {
+        self.agent_home.is_some() && self.inherit.contains(&part)
+    }
 }
 
 /// How to start a CLI. The prompt goes to its stdin.
@@ -111,6 +131,25 @@ pub trait Backend: Send + Sync {
 
     /// How to find out whether it is there and fit.
     fn probe(&self) -> CliProbe;
+
+    /// The hosts that it cannot do without, as entries of a list of hosts: those of the service that
+    /// its own config names, else its vendor's.
+    fn hosts(&self, input: &AgentHostsInput<'_>) -> Vec<String>;
+
+    /// What is in the private home of a session; `None`: it uses the person's own folders.
+    fn home(&self, _input: &HomeInput<'_>) -> Option<HomeContent> {
+        None
+    }
+
+    /// Variables that name folders which take the place of a private home.
+    fn home_variables(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Where its login is kept.
+    fn login_file(&self) -> Option<LoginFile> {
+        None
+    }
 }
 
 /// The backend for a word of the configuration.

@@ -4,25 +4,24 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use runner_core::config::InheritPart;
 use serde::Deserialize;
 
 use crate::LocalZone;
 use crate::event::{AgentEvent, FileChangeKind};
 use crate::failure::AgentFailure;
+use crate::home::{self, HomeContent, HomeInput};
+use crate::hosts::{self, AgentHostsInput};
 use crate::lax::{LaxInt, LaxNumber, LaxObject, LaxText};
 use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
 use crate::reader::{AgentReader, SessionEnding, StderrTail, is_object, kept};
 use crate::usage::SessionUsage;
-use crate::{AgentSpec, Backend, Invocation, MovedHome, variables, words};
+use crate::{AgentSpec, Backend, Invocation, LoginFile, MovedHome, variables, words};
 
 /// Variables with the keys of the providers that opencode knows best, and with its
 /// configuration. Others can be named in `[executor.env]`.
 const PASSED_ENV: &[&str] = &[
     "OPENCODE_API_KEY",
-    "OPENCODE_CONFIG",
-    "OPENCODE_CONFIG_DIR",
-    "OPENCODE_CONFIG_CONTENT",
-    "OPENCODE_PERMISSION",
     "OPENCODE_ENABLE_EXPERIMENTAL_MODELS",
     "OPENCODE_DISABLE_CLAUDE_CODE",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS",
@@ -96,18 +95,29 @@ impl Backend for Opencode {
             ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
             ("OPENCODE_DISABLE_SHARE", "1"),
+            // What is in the project may be an earlier session's.
+            ("OPENCODE_DISABLE_PROJECT_CONFIG", "1"),
+            ("OPENCODE_DISABLE_CLAUDE_CODE", "1"),
+            ("OPENCODE_DISABLE_EXTERNAL_SKILLS", "1"),
         ]);
         let home = spec.agent_home;
         if let Some(home) = home {
+            let folders = home::opencode::FOLDERS.iter();
+            let folders = folders.map(|(name, _, folder)| (*name, *folder));
+            let known = [("OPENCODE_TEST_HOME", home::opencode::HOME)];
             env.extend(
-                [
-                    ("XDG_DATA_HOME", "data"),
-                    ("XDG_CONFIG_HOME", "config"),
-                    ("XDG_STATE_HOME", "state"),
-                    ("XDG_CACHE_HOME", "cache"),
-                ]
-                .map(|(name, folder)| (name.into(), home.join(folder).into())),
+                folders
+                    .chain(known)
+                    .map(|(name, folder)| (name.into(), home.join(folder).into())),
             );
+            if !spec.has(InheritPart::Hooks) {
+                env.extend(variables([("OPENCODE_PURE", "1")]));
+            }
+        }
+        if let Some((path, _)) = spec.instructions {
+            let content = serde_json::json!({"instructions": [path.to_string_lossy()]});
+            let content = content.to_string();
+            env.push(("OPENCODE_CONFIG_CONTENT".into(), content.into()));
         }
         Invocation {
             argv,
@@ -137,6 +147,27 @@ impl Backend for Opencode {
 
     fn reports_cost(&self) -> bool {
         true
+    }
+
+    fn hosts(&self, input: &AgentHostsInput<'_>) -> Vec<String> {
+        hosts::opencode(input)
+    }
+
+    fn home(&self, input: &HomeInput<'_>) -> Option<HomeContent> {
+        Some(home::opencode::content(input))
+    }
+
+    fn home_variables(&self) -> &'static [&'static str] {
+        &[
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+            "XDG_STATE_HOME",
+            "XDG_CACHE_HOME",
+        ]
+    }
+
+    fn login_file(&self) -> Option<LoginFile> {
+        Some(home::login::OPENCODE)
     }
 
     fn probe(&self) -> CliProbe {

@@ -22,6 +22,9 @@ fn session() -> AgentSpec<'static> {
         contained: true,
         is_root: false,
         agent_home: None,
+        login_folder: None,
+        inherit: &[],
+        instructions: None,
     }
 }
 
@@ -88,7 +91,14 @@ fn codex() {
     // After ours, where it wins, and before the mark of the prompt.
     assert!(words.ends_with(&[extra[0].clone(), extra[1].clone(), "-".to_owned()]));
     let invocation = invocation(BackendKind::Codex, &bare);
-    assert_eq!(invocation.env, [("CODEX_HOME".into(), "/agent".into())]);
+    let env = [
+        ("CODEX_HOME", "/agent"),
+        ("CODEX_SQLITE_HOME", "/agent/sqlite"),
+    ];
+    assert_eq!(
+        invocation.env,
+        env.map(|(name, value)| (name.into(), value.into()))
+    );
     assert!(invocation.writable_home.is_empty());
 }
 

@@ -177,6 +177,9 @@ fn play(codex: &Path, scenario: &Scenario) -> Played {
         contained: true,
         is_root: true,
         agent_home: None,
+        login_folder: None,
+        inherit: &[],
+        instructions: None,
     };
     let invocation = runner_agents::backend(BackendKind::Codex).invocation(&session);
 
@@ -294,6 +297,9 @@ fn the_prompt_and_the_schema_reach_the_model() {
         contained: false,
         is_root: true,
         agent_home: Some(temp.path()),
+        login_folder: None,
+        inherit: &[],
+        instructions: None,
     };
     let invocation = runner_agents::backend(BackendKind::Codex).invocation(&session);
     fs::write(temp.path().join("prompt"), "the very prompt").unwrap();

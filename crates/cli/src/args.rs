@@ -179,6 +179,18 @@ pub(crate) enum CliCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Move out of the way what a session left and no command gets past, and make workspaces anew
+    ///
+    /// The last resort: the workspace and the clean checkout of each run that goes on, and of the
+    /// task runs of a fleet, go to a quarantine beside them and are made anew from the branch. Every
+    /// record, commit and reference stays as it is. What git ignores is made again by setup.
+    Rescue {
+        /// One run; without it: all that go on
+        run: Option<String>,
+        /// Only say what would be moved
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Watch the run live in the terminal: j, k, g, G move, q leaves
     Watch,
     /// Say why a node is, or is not, next, or why a task of the fleet is not running

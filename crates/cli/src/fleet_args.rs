@@ -75,6 +75,10 @@ pub(crate) enum FleetCommand {
         #[arg(long)]
         log: bool,
     },
+    /// Print the token of the API, which lies outside the project where no session can read it
+    Token(TokenArgs),
+    /// Ask the API that `up` or `serve` serves here, over its socket, and print the answer
+    Api(AskArgs),
     /// Serve the API alone
     Serve {
         #[command(flatten)]
@@ -114,13 +118,38 @@ pub(crate) enum FleetCommand {
     },
 }
 
+/// What to print.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TokenArgs {
+    /// As the header that requests take: `runner fleet token --header | curl -H @- …` shows it to no
+    /// list of processes
+    #[arg(long, conflicts_with = "link")]
+    pub(crate) header: bool,
+    /// A link for a browser instead, which works once and within five minutes
+    #[arg(long)]
+    pub(crate) link: bool,
+}
+
+/// One request.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AskArgs {
+    /// What to ask, such as /tasks or '/events?after=0'
+    pub(crate) path: String,
+    /// The body, or @FILE; @- is standard input
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) data: Option<String>,
+    /// The method (default: GET, with a body POST)
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+}
+
 /// Where the API is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ApiArgs {
     /// The port of the API; 0 takes a free one (default: `[fleet] port`)
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// The address that the API listens on; beyond this machine every request takes the token
+    /// The address that the API listens on; beyond this machine /health takes the token too
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     pub(crate) bind: std::net::IpAddr,
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod credentials;
 mod demo;
 mod editor;
 mod fleet_args;
@@ -11,6 +12,7 @@ mod progress;
 mod style;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -24,9 +26,12 @@ fn main() -> ExitCode {
     // of what follows.
     let mut raw = std::env::args_os().skip(1);
     let mut detached = false;
-    match raw.next().as_deref().and_then(|word| word.to_str()) {
-        Some("__supervise") => return runner_exec::supervise_main(),
-        Some("__landlock") => return runner_sandbox::landlock_main(raw),
+    let first = raw.next().unwrap_or_default();
+    if let Some(code) = runner::launcher_main(&first, raw.by_ref()) {
+        return code;
+    }
+    match first.to_str() {
+        Some("__proxy") => return runner_proxy::proxy_main(raw),
         Some("__demo-agent") => return demo::agent::main(),
         Some("__fleet-demo-agent") => return commands::fleet::demo_agent(),
         Some(commands::detach::HIDDEN) => detached = true,
@@ -36,10 +41,22 @@ fn main() -> ExitCode {
         .enumerate()
         .filter(|(index, _)| !(detached && *index == 1))
         .map(|(_, word)| word);
+    let words: Vec<OsString> = words.collect();
+    // The words are copies: what is taken off the command line is in them.
+    let taken = credentials::take();
     let mut args = Args::parse_from(words);
     args.detached = detached;
     let mut out = OutputGate::new(&args.global);
-    let exit = match run(&args, &mut out) {
+    let ended = taken.and_then(|taken| {
+        if taken.had_password {
+            out.warning(
+                "the password of the ledger was on the command line, where other programs could read it \
+                 for a moment: name the ledger in RUNNER_STORE, or keep the password in ~/.pgpass",
+            );
+        }
+        run(&args, &mut out)
+    });
+    let exit = match ended {
         Ok(exit) => exit,
         Err(error) => {
             out.error(&error);
@@ -88,6 +105,10 @@ fn run(args: &Args, out: &mut OutputGate) -> runner::Result<Exit> {
         CliCommand::Clean { all, dry_run } => {
             let (all, dry_run) = (*all, *dry_run);
             commands::clean::run(dir, runner::WorkspaceCleanOptions { all, dry_run }, out)
+        }
+        CliCommand::Rescue { run, dry_run } => {
+            let (run, dry_run) = (run.clone(), *dry_run);
+            commands::rescue::run(dir, &runner::RescueOptions { run, dry_run }, out)
         }
         CliCommand::Log { follow: true, .. } => commands::follow::run(dir, out),
         CliCommand::Log { iter, node, .. } => commands::log::run(dir, *iter, node.as_deref(), out),

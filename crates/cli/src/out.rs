@@ -1,7 +1,7 @@
 //! The one gate through which everything is printed: data to stdout, the rest
 //! to stderr.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{BufRead, IsTerminal as _, Write as _};
 
 use runner::Error;
 use serde_json::{Value, json};
@@ -69,11 +69,43 @@ impl OutputGate {
         self.data(&value.to_string());
     }
 
+    /// What somebody else says, as data, as it comes.
+    pub(crate) fn pass_on(&mut self, from: &mut dyn BufRead) -> std::io::Result<()> {
+        self.clear_line();
+        let mut last = b'\n';
+        loop {
+            let bytes = match from.fill_buf() {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            let mut to = std::io::stdout().lock();
+            let Some(end) = bytes.last() else {
+                if last != b'\n' {
+                    let _ = writeln!(to);
+                }
+                return Ok(());
+            };
+            last = *end;
+            // Whoever closed the pipe has read enough.
+            if to.write_all(bytes).and_then(|()| to.flush()).is_err() {
+                return Ok(());
+            }
+            let length = bytes.len();
+            from.consume(length);
+        }
+    }
+
     /// A remark for people.
     pub(crate) fn say(&mut self, text: &str) {
         if !self.quiet {
             self.err(text);
         }
+    }
+
+    /// Something that people should know.
+    pub(crate) fn warning(&mut self, text: &str) {
+        let label = self.paint_err.paint(TextTone::Busy, "warning:");
+        self.say(&format!("{label} {}", style::harmless(text)));
     }
 
     /// What another process said on stderr; also for those who want quiet, as it was

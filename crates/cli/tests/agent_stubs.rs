@@ -101,6 +101,8 @@ fn the_flags_are_what_unattended_sessions_need() {
                 &["--verbose"],
                 &["--no-session-persistence"],
                 &["--model", "some/model"],
+                &["--setting-sources", "user"],
+                &["--strict-mcp-config"],
             ] {
                 assert!(has_words(&args, words), "{words:?} in {args:?}");
             }
@@ -138,6 +140,8 @@ fn the_flags_are_what_unattended_sessions_need() {
             &[
                 "OPENCODE_DISABLE_AUTOCOMPACT",
                 "OPENCODE_DISABLE_AUTOUPDATE",
+                "OPENCODE_DISABLE_PROJECT_CONFIG",
+                "OPENCODE_PURE",
             ]
         };
         for name in quiet {

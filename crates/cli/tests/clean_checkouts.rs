@@ -192,7 +192,12 @@ fn what_a_killed_runner_left_is_cleaned() {
     assert_eq!(all["removed"].as_array().unwrap().len(), 2, "{all}");
     let root = repo.root().join("home/.local/state/runner");
     let left = fs::read_dir(root).unwrap().flatten();
-    assert!(left.into_iter().all(|it| it.file_name() == "proof.key"));
+    // What is the user's, and no project's.
+    let own = ["proof.key", "limits", "logins"];
+    assert!(
+        left.into_iter()
+            .all(|it| own.iter().any(|own| it.file_name() == *own))
+    );
 }
 
 /// The private folder of the only project of this home.

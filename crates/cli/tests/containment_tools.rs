@@ -134,7 +134,8 @@ fn an_npm_guard_finds_its_cache() {
         fs::create_dir_all(repo.root().join("home/.npm")).unwrap();
         repo.agent("echo x > x; out done x");
         // It keeps its logs in the cache, and says so when it cannot.
-        let guard = "npm --version && npm cache verify && ls ~/.npm/_logs | grep -q log";
+        let guard =
+            "npm --version && npm cache verify && ls \"$npm_config_cache/_logs\" | grep -q log";
         repo.start_run(GOAL, &["sh", "-c", guard]);
         step(&repo, mechanism);
         let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();

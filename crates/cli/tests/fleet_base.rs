@@ -61,6 +61,8 @@ fn refused(repo: &TestRepo, words: &[&str]) {
     assert_eq!(repo.agent_calls(), Vec::<String>::new(), "sessions");
     assert_eq!(tasks(repo), Vec::<String>::new());
     assert_eq!(merged(repo, "main"), Vec::<String>::new());
+    let branches = repo.git(&["branch", "--format=%(refname:short)"]);
+    assert_eq!(branches, "main", "a refused fleet leaves nothing");
     assert!(repo.private_checkouts().is_empty());
 }
 
@@ -221,10 +223,31 @@ fn a_base_that_nobody_fixes_any_longer_waits_for_a_person() {
     repo.write("fixed", "yes\n");
     repo.git(&["add", "fixed"]);
     repo.git(&["commit", "--quiet", "-m", "Fix it"]);
-    repo.runner(&UP).code(3);
+    // The task that somebody called off has ended.
+    repo.runner(&UP).success();
     let mut sessions = lines(&repo, "sessions");
     sessions.sort();
     assert_eq!(sessions, ["issue-1", "issue-2", "issue-3"]);
+}
+
+/// What a person calls off has ended.
+#[test]
+fn a_task_that_is_called_off_is_not_left_to_do() {
+    let repo = with_guard(&json!(["true"]));
+    repo.runner(&["fleet", "pause"]).success();
+    // Somebody makes the tasks, and nobody may work on them.
+    repo.runner(&UP).code(3);
+    repo.runner(&["fleet", "cancel", "issue-2", "--reason", "no longer wanted"])
+        .success();
+    repo.runner(&["fleet", "resume"]).success();
+    let run = repo.runner(&UP).success();
+    assert!(
+        run.stdout.contains("no longer wanted"),
+        "{}",
+        run.describe()
+    );
+    assert!(!run.stderr.contains("not done"), "{}", run.describe());
+    assert_eq!(merged(&repo, "main"), ["issue-1", "issue-3"]);
 }
 
 #[test]

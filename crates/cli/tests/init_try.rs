@@ -142,7 +142,8 @@ fn what_it_finds_is_told_and_no_error() {
     repo.env("SERVICE_URL", "here");
     let run = repo.runner(&["init", "--guard", "sh ci.sh"]).success();
     for words in [
-        "tried:     the guard is red in a clean checkout: exit 2",
+        "tried:     the guard cannot run in a clean checkout: `sh ci.sh` is red in a clean checkout and \
+         green with variables of your shell: SERVICE_URL\n",
         "SERVICE_URL: not set",
         "hint: pass SERVICE_URL on with [guard] env = [\"SERVICE_URL\"]",
     ] {
@@ -176,6 +177,45 @@ fn what_it_finds_is_told_and_no_error() {
         "{}",
         run.describe()
     );
+}
+
+/// What `start` would refuse is told here, with what makes the difference.
+#[test]
+fn what_only_the_own_checkout_has_is_named() {
+    let mut repo = project(&[
+        (".gitignore", "gen/\n"),
+        (
+            "ci.sh",
+            "test -e gen/x && git rev-parse -q --verify origin/main\n",
+        ),
+    ]);
+    repo.write("gen/x", "made by hand\n");
+    let value = init(&repo, &["--guard", "sh ci.sh"]);
+    expect(&value, "red");
+    let head = repo.head();
+    repo.git(&["update-ref", "refs/remotes/origin/main", &head]);
+    let guard = "sh -c 'sh ci.sh || { echo no origin/main; false; }'";
+    let value = init(&repo, &["--force", "--guard", guard]);
+    expect(&value, "cannot_run");
+    let why = value["trial"]["why"].as_str().unwrap();
+    let words = "green with the ignored files of yours beside it: gen/, and remote-tracking branches of yours: origin/main";
+    assert!(why.contains(words), "{why}");
+    let hint = value["trial"]["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("let the guard do without origin/main"),
+        "{hint}"
+    );
+
+    // Red with everything is red.
+    let value = init(&repo, &["--force", "--guard", "sh -c 'sh ci.sh; exit 3'"]);
+    expect(&value, "red");
+    // What looks like a secret is not tried with its value.
+    repo.env("SERVICE_TOKEN", "yes");
+    let guard = "sh -c ': ${SERVICE_TOKEN:?must be set}; test $SERVICE_TOKEN = yes'";
+    let value = init(&repo, &["--force", "--guard", guard]);
+    expect(&value, "cannot_run");
+    let hint = value["trial"]["hint"].as_str().unwrap();
+    assert!(hint.contains("[guard] env = [\"SERVICE_TOKEN\"]"), "{hint}");
 }
 
 #[test]

@@ -213,23 +213,50 @@ fn a_variable_of_the_shell_that_nothing_passes_on_costs_no_session() {
     refused_without(repo, "SERVICE_URL");
 }
 
-/// The base may hold work of agents: what looks like a secret is never handed to it unasked.
+/// The base may hold work of agents: what looks like a secret is never handed to it unasked. It gets
+/// a stand-in, to see whether it asks for it.
 #[test]
 fn secrets_are_not_tried() {
-    let script = "env > \"$HOME/../out/env\"; test \"$SERVICE_TOKEN$DATABASE_URL\" != \"\"";
+    let script = "env >> \"$HOME/../out/env\"; test \"$SERVICE_TOKEN$DATABASE_URL\" != \"\"";
     let mut repo = fresh(&["sh", "-c", script]);
-    repo.env("SERVICE_TOKEN", "yes")
-        .env("UNNAMED", "yes")
-        .env("DATABASE_URL", "postgres://me:secret@host/db");
+    let address = "postgres://me:hidden@host/db";
+    repo.env("SERVICE_TOKEN", "hidden")
+        .env("UNNAMED", "hidden")
+        .env("DATABASE_URL", address);
     repo.config(|config| {
         config.set("sandbox.mode", "off");
     });
     repo.write_config();
-    assert_eq!(start(&repo, &[]).0, "fail");
+    refused(
+        &repo,
+        &[
+            "green with a stand-in for variables of your shell that look like secrets: DATABASE_URL, SERVICE_TOKEN\n",
+            "hint: pass DATABASE_URL, SERVICE_TOKEN on with [guard] env = [\"DATABASE_URL\", \"SERVICE_TOKEN\"]",
+        ],
+    );
     let seen = fs::read_to_string(repo.root().join("out/env")).unwrap();
-    for name in ["SERVICE_TOKEN", "UNNAMED", "DATABASE_URL"] {
-        assert!(!seen.contains(name), "{seen}");
-    }
+    assert!(seen.contains("SERVICE_TOKEN="), "{seen}");
+    assert!(!seen.contains("hidden"), "{seen}");
+}
+
+/// A stand-in is no good to this one: what it says itself counts.
+#[test]
+fn a_secret_that_the_guard_says_is_missing_costs_no_session() {
+    let script = ": \"${SERVICE_TOKEN:?must be set}\"; test \"$SERVICE_TOKEN\" = yes";
+    let mut repo = fresh(&["sh", "-c", script]);
+    repo.env("SERVICE_TOKEN", "yes");
+    refused(
+        &repo,
+        &[
+            "and says that a variable is missing which your shell has and which is not tried, because it looks like a secret: SERVICE_TOKEN\n",
+            "hint: pass SERVICE_TOKEN on with [guard] env = [\"SERVICE_TOKEN\"]",
+        ],
+    );
+    repo.config(|config| {
+        config.set("guard.env", serde_json::json!(["SERVICE_TOKEN"]));
+    });
+    repo.write_config();
+    assert_eq!(start(&repo, &[]).0, "pass");
 }
 
 #[test]
@@ -486,7 +513,9 @@ fn files_of_the_home_folder_that_cannot_be_written_are_named() {
     for mechanism in MECHANISMS {
         let mut repo = with_mechanism(mechanism);
         fs::write(repo.root().join("home/.settings"), "colour=never\n").expect("a file");
-        let guard = "grep -q never ~/.settings && mkdir -p ~/.tool && echo x > ~/.tool/state";
+        // What is not there yet can be made in the private home.
+        fs::create_dir(repo.root().join("home/.tool")).expect("a folder");
+        let guard = "grep -q never ~/.settings && mkdir -p ~/.new && echo x > ~/.new/state && echo x > ~/.tool/state";
         repo.init_run(GOAL, &["sh", "-c", guard]);
         refused(
             &repo,
@@ -495,8 +524,10 @@ fn files_of_the_home_folder_that_cannot_be_written_are_named() {
                 "hint: make the folder and name it with [sandbox] writable = [\"~/.tool\"]",
             ],
         );
-        let left = repo.root().join("home/.tool");
-        assert!(!left.exists(), "{mechanism}: nothing is written there");
+        for left in ["home/.tool/state", "home/.new"] {
+            let left = repo.root().join(left);
+            assert!(!left.exists(), "{mechanism}: nothing is written there");
+        }
 
         // With the folder that the hint names it is green.
         let mut repo = with_mechanism(mechanism);

@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{CheckoutKind, OnTimeout};
+use crate::config::CheckoutKind;
+pub use crate::iteration_error::{AfterError, IterationErrorKind};
 use crate::output::AgentStatus;
 use crate::tree::TreeChanges;
 
@@ -79,126 +80,6 @@ pub enum OutcomeClass {
     RepairRefused,
     /// The last allowed repair did not: the last valid tree is back.
     RepairRestored,
-}
-
-/// What went wrong around the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IterationErrorKind {
-    /// The agent's program could not be started.
-    Spawn,
-    /// The agent did not end in time.
-    Timeout,
-    /// The agent fell silent for too long.
-    Idle,
-    /// There is no `output.json`.
-    NoOutput,
-    /// `output.json` is not what the schema asks for.
-    MalformedOutput,
-    /// The guard's program could not be started.
-    GuardSpawn,
-    /// The guard did not end in time.
-    GuardTimeout,
-    /// What a workspace or a clean checkout needs could not be made.
-    Setup,
-    /// Earlier versions: the run's branch was left, reset or rewritten.
-    Branch,
-    /// A git command failed.
-    Git,
-    /// Reading or writing failed.
-    Io,
-    /// No space is left.
-    Disk,
-    /// A signal or a crash.
-    Interrupted,
-    /// The account's quota is used up.
-    Quota,
-    /// Too many requests in too short a time.
-    RateLimit,
-    /// No or a wrong key.
-    Auth,
-    /// The session filled the model's context.
-    ContextFull,
-    /// The model could not be reached.
-    Network,
-    /// The model's service is overloaded or broken.
-    Overloaded,
-    /// The agent failed for another reason.
-    Agent,
-    /// The budget of the run is used up.
-    Budget,
-}
-
-/// What the loop does after an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterError {
-    /// Try again after a pause.
-    Retry,
-    /// Wait until the quota is there again, if that is wanted.
-    WaitForQuota,
-    /// End with status `limit`.
-    Limit,
-    /// End with status `error`.
-    End,
-}
-
-impl IterationErrorKind {
-    /// The word that is printed and recorded.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            IterationErrorKind::Spawn => "spawn",
-            IterationErrorKind::Timeout => "timeout",
-            IterationErrorKind::Idle => "idle",
-            IterationErrorKind::NoOutput => "no_output",
-            IterationErrorKind::MalformedOutput => "malformed_output",
-            IterationErrorKind::GuardSpawn => "guard_spawn",
-            IterationErrorKind::GuardTimeout => "guard_timeout",
-            IterationErrorKind::Setup => "setup",
-            IterationErrorKind::Branch => "branch",
-            IterationErrorKind::Git => "git",
-            IterationErrorKind::Io => "io",
-            IterationErrorKind::Disk => "disk",
-            IterationErrorKind::Interrupted => "interrupted",
-            IterationErrorKind::Quota => "quota",
-            IterationErrorKind::RateLimit => "rate_limit",
-            IterationErrorKind::Auth => "auth",
-            IterationErrorKind::ContextFull => "context_full",
-            IterationErrorKind::Network => "network",
-            IterationErrorKind::Overloaded => "overloaded",
-            IterationErrorKind::Agent => "agent",
-            IterationErrorKind::Budget => "budget",
-        }
-    }
-
-    /// What the loop does after the error: transient ones are tried again.
-    pub fn after(self, on_timeout: OnTimeout) -> AfterError {
-        match self {
-            IterationErrorKind::NoOutput
-            | IterationErrorKind::MalformedOutput
-            | IterationErrorKind::RateLimit
-            | IterationErrorKind::ContextFull
-            | IterationErrorKind::Network
-            | IterationErrorKind::Overloaded
-            | IterationErrorKind::Agent => AfterError::Retry,
-            IterationErrorKind::Quota => AfterError::WaitForQuota,
-            IterationErrorKind::Budget => AfterError::Limit,
-            IterationErrorKind::Timeout
-            | IterationErrorKind::Idle
-            | IterationErrorKind::GuardTimeout => match on_timeout {
-                OnTimeout::Retry => AfterError::Retry,
-                OnTimeout::Stop => AfterError::End,
-            },
-            IterationErrorKind::Spawn
-            | IterationErrorKind::GuardSpawn
-            | IterationErrorKind::Setup
-            | IterationErrorKind::Branch
-            | IterationErrorKind::Git
-            | IterationErrorKind::Io
-            | IterationErrorKind::Disk
-            | IterationErrorKind::Auth
-            | IterationErrorKind::Interrupted => AfterError::End,
-        }
-    }
 }
 
 /// A recorded runner error.
@@ -377,6 +258,9 @@ pub struct IterationMeta {
     pub guard_untracked: Vec<String>,
     /// Remarks of the runner for people.
     pub notes: Vec<String>,
+    /// Sentences about the hosts that a child asked for and was refused; each is among the notes too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network_refused: Vec<String>,
     /// How agent and guard were contained.
     pub sandbox: String,
     /// HEAD when the step began.
@@ -390,6 +274,17 @@ pub struct IterationMeta {
     /// The part of `events.jsonl` since the iteration before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<RecordedEvents>,
+}
+
+/// What was refused in these iterations, each sentence once.
+pub fn network_refused<'a>(metas: impl Iterator<Item = &'a IterationMeta>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for sentence in metas.flat_map(|meta| &meta.network_refused) {
+        if !all.contains(sentence) {
+            all.push(sentence.clone());
+        }
+    }
+    all
 }
 
 /// A part of `events.jsonl`.
@@ -473,6 +368,8 @@ impl IterationMeta {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use crate::config::OnTimeout;
+
     use super::*;
 
     /// A record in which nothing happened yet.
@@ -499,6 +396,7 @@ pub(crate) mod tests {
             watched_changed: Vec::new(),
             guard_untracked: Vec::new(),
             notes: Vec::new(),
+            network_refused: Vec::new(),
             sandbox: "none".to_owned(),
             head: "0".repeat(40),
             facts: StepFacts::default(),
@@ -509,52 +407,48 @@ pub(crate) mod tests {
 
     #[test]
     fn one_word_for_each_class() {
+        use super::OutcomeClass as Class;
         let mut it = meta(1, "a");
         for (class, status, guard, word) in [
+            (Class::Ok, AgentStatus::Done, GuardResult::Pass, "passed"),
             (
-                OutcomeClass::Ok,
-                AgentStatus::Done,
-                GuardResult::Pass,
-                "passed",
-            ),
-            (
-                OutcomeClass::Ok,
+                Class::Ok,
                 AgentStatus::Done,
                 GuardResult::Fail,
                 "guard failed",
             ),
             (
-                OutcomeClass::Ok,
+                Class::Ok,
                 AgentStatus::Retry,
                 GuardResult::Skipped,
                 "wants another try",
             ),
             (
-                OutcomeClass::Ok,
+                Class::Ok,
                 AgentStatus::Decomposed,
                 GuardResult::Skipped,
                 "decomposed",
             ),
             (
-                OutcomeClass::AgentError,
+                Class::AgentError,
                 AgentStatus::Retry,
                 GuardResult::Skipped,
                 "not accepted",
             ),
             (
-                OutcomeClass::InvalidTree,
+                Class::InvalidTree,
                 AgentStatus::Retry,
                 GuardResult::Skipped,
                 "invalid tree",
             ),
             (
-                OutcomeClass::RepairRefused,
+                Class::RepairRefused,
                 AgentStatus::Retry,
                 GuardResult::Skipped,
                 "repair",
             ),
             (
-                OutcomeClass::RunnerError,
+                Class::RunnerError,
                 AgentStatus::Retry,
                 GuardResult::Skipped,
                 "runner error",
@@ -589,6 +483,7 @@ pub(crate) mod tests {
             (IterationErrorKind::Overloaded, Retry, Retry),
             (IterationErrorKind::Agent, Retry, Retry),
             (IterationErrorKind::Budget, Limit, Limit),
+            (IterationErrorKind::Resources, Retry, Retry),
         ] {
             assert_eq!(kind.after(OnTimeout::Stop), stop, "{kind:?}");
             assert_eq!(kind.after(OnTimeout::Retry), retry, "{kind:?}");

@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner::{Error, Result, TempFolder};
-use runner_core::config::{Config, SandboxMode};
+use runner::{ChildNetwork, Error, NetworkInput, NetworkSupport, Result, TempFolder};
+use runner_core::config::{ChildKind, Config, SandboxMode};
 use runner_exec::{Cancel, CappedLog, Ended, Flow, Sink, Spec, Stream, Supervisor};
-use runner_sandbox::{Mechanism, WritePolicy};
+use runner_sandbox::{Mechanism, NetworkAccess};
 
 /// Between SIGTERM and SIGKILL: for the runner, which settles its iteration meanwhile, and for
 /// everything else.
@@ -70,6 +70,13 @@ pub(crate) struct ChildContext<'a> {
     pub(crate) env: &'a BTreeMap<String, String>,
 }
 
+/// A command in containment.
+struct WrappedCheck {
+    argv: Vec<OsString>,
+    /// Variables that name private folders.
+    variables: Vec<(OsString, OsString)>,
+}
+
 impl ChildContext<'_> {
     /// Runs the runner in the workspace, with the whole environment of the harness, as from a
     /// shell. Each line of its stdout is handed over as it comes.
@@ -107,9 +114,36 @@ impl ChildContext<'_> {
         };
         let temp = TempFolder::make(self.workspace)?;
         let env = runner::with_temp_folder(&env, temp.path());
-        let argv = self.wrap(&mechanism, &argv, config, &temp)?;
+        let mut network = match mechanism {
+            Mechanism::None => ChildNetwork::open(),
+            _ => Self::network(&mechanism, config, &temp)?,
+        };
+        let env = network.environment(env);
+        let access = network.access.clone();
+        let WrappedCheck { argv, variables } =
+            self.wrap(&mechanism, &argv, config, (&temp, access))?;
+        let env = runner::with_private(&env, variables);
         let monitor = mechanism.has_monitor();
-        self.run(argv, env, limit, GRACE, monitor, &mut |_| {})
+        let mut output = self.run(argv, env, limit, GRACE, monitor, &mut |_| {})?;
+        for sentence in network.end() {
+            let line = format!("runner: {sentence}\n");
+            output.log.extend_from_slice(line.as_bytes());
+        }
+        Ok(output)
+    }
+
+    /// The rule for guards is that of checks, too: both run code that an agent wrote.
+    fn network(mechanism: &Mechanism, config: &Config, temp: &TempFolder) -> Result<ChildNetwork> {
+        let support = SUPPORT.get_or_init(runner_sandbox::detect);
+        let support = NetworkSupport::find(mechanism, support, &config.sandbox.network);
+        support.check(config)?;
+        ChildNetwork::begin(NetworkInput {
+            kind: ChildKind::Guard,
+            config,
+            support,
+            socket_folder: temp.path().with_file_name("net"),
+            refused: None,
+        })
     }
 
     fn add_to(&self, env: &mut Vec<(OsString, OsString)>) {
@@ -122,35 +156,17 @@ impl ChildContext<'_> {
         mechanism: &Mechanism,
         argv: &[OsString],
         config: &Config,
-        temp: &TempFolder,
-    ) -> Result<Vec<OsString>> {
-        let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
-        let writable = match (&config.sandbox.writable, &home) {
-            (Some(named), _) => named
-                .iter()
-                .filter_map(|text| {
-                    runner_sandbox::expand_home(text, home.as_deref(), self.workspace).ok()
-                })
-                .collect(),
-            (None, Some(home)) => {
-                runner_sandbox::default_caches(home, |name| std::env::var_os(name))
-            }
-            (None, None) => Vec::new(),
-        };
-        let policy = WritePolicy {
-            project: self.workspace.to_owned(),
-            mounted_at: None,
-            lent: Vec::new(),
-            writable,
-            // The run is over: its records are not for the code that it wrote.
-            read_only: vec![self.workspace.join(".git"), self.workspace.join(".runner")],
-            tmp: temp.path().to_owned(),
-            tmp_seen_at: None,
-            in_sight: Vec::new(),
-            hidden: Vec::new(),
-        };
+        (temp, network): (&TempFolder, NetworkAccess),
+    ) -> Result<WrappedCheck> {
+        let has_mounts = matches!(mechanism, Mechanism::Bubblewrap { .. });
+        let made = runner::foreign_policy(self.workspace, argv, config, temp, has_mounts)?;
+        let (mut policy, variables) = made;
+        policy.network = network;
+        // The run is over: its records are not for the code that it wrote.
+        policy.read_only = vec![self.workspace.join(".git"), self.workspace.join(".runner")];
         let launcher: [OsString; 2] = ["/proc/self/exe".into(), "__landlock".into()];
-        runner_sandbox::wrap(mechanism, &policy, &launcher, argv).map_err(refused)
+        let argv = runner_sandbox::wrap(mechanism, &policy, &launcher, argv).map_err(refused)?;
+        Ok(WrappedCheck { argv, variables })
     }
 
     fn run(

@@ -28,18 +28,24 @@ mod run;
 mod spec;
 mod supervise;
 mod sweep;
+mod usage;
 
 pub use cancel::{Cancel, HangUp};
 pub use capped::{CappedLog, Tail};
 pub use detach::{spawn_detached, take_stdin};
 pub use helper::{Helper, Input};
 pub use lock::wait_until_unlocked;
-pub use os::{become_subreaper, die_with_parent, kill_self};
+pub use os::{
+    become_subreaper, blank_argument, close_to_others, die_with_parent, kill_self, take_variable,
+};
 pub use pidfd::{Ask, OtherProcess, understands_stop};
 pub use ready::Ready;
 pub use run::Supervisor;
 pub use spec::{Ended, Flow, Report, Sink, SpawnFailure, Spec, Stream};
 pub use supervise::supervise_main;
+pub use usage::{
+    HeldFiles, ProcessUsage, UsingProcess, exact_memory_below, held_below, pids_below, usage_below,
+};
 
 /// The variable that marks every process below a supervisor.
 ///

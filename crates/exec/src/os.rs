@@ -218,6 +218,69 @@ unsafe fn open_signals() {
     }
 }
 
+/// Writes `*` over a part of an argument of this process, so that nobody reads it in the list of
+/// processes any more. Only before anything has started a thread.
+pub fn blank_argument(index: usize, part: std::ops::Range<usize>) -> io::Result<()> {
+    let unknown = || io::Error::other("the kernel does not say where the arguments lie");
+    let shown = std::fs::read("/proc/self/cmdline")?;
+    let arguments = shown.split_inclusive(|byte| *byte == 0);
+    let before: usize = arguments.take(index).map(<[u8]>::len).sum();
+    let argument = std::env::args_os().nth(index).ok_or_else(unknown)?;
+    let argument = std::os::unix::ffi::OsStrExt::as_bytes(argument.as_os_str());
+    let is_there = shown
+        .get(before..)
+        .is_some_and(|rest| rest.starts_with(argument) && rest.get(argument.len()) == Some(&0));
+    let (start, end) = arguments_of(&String::from_utf8_lossy(&std::fs::read("/proc/self/stat")?))
+        .filter(|(start, end)| is_there && end - start == shown.len())
+        .ok_or_else(unknown)?;
+    if part.start > part.end || part.end > argument.len() || only_thread().is_none() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for offset in part {
+        let address = start + before + offset;
+        debug_assert!(address < end);
+        // SAFETY: the kernel says that the arguments lie there, and what it shows of them is what the
+        // standard library knows. They are on the first stack, which can be written; nothing refers
+        // to them but the pointers from which the library makes copies when it is asked, and no
+        // other thread can ask.
+        unsafe { ptr::with_exposed_provenance_mut::<u8>(address).write_volatile(b'*') };
+    }
+    Ok(())
+}
+
+/// Where the arguments of a process begin and end, by its `stat`.
+fn arguments_of(stat: &str) -> Option<(usize, usize)> {
+    // Fields 48 and 49; the second one is a name that may hold anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(45);
+    let (start, end) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    (0 < start && start < end).then_some((start, end))
+}
+
+/// Takes a variable out of the environment of this process, so that nothing that it starts has it.
+/// Only before anything has started a thread; later it stays where it is.
+pub fn take_variable(name: &str) -> Option<std::ffi::OsString> {
+    let value = std::env::var_os(name)?;
+    if only_thread().is_some() {
+        // SAFETY: no other thread is there that could read or write the environment.
+        unsafe { std::env::remove_var(name) };
+    }
+    Some(value)
+}
+
+/// Whether this thread is the only one.
+fn only_thread() -> Option<()> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    (threads.count() == 1).then_some(())
+}
+
+/// Closes the environment, the memory and the open files of this process to others of the same
+/// user. What it starts is open again.
+pub fn close_to_others() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 /// Ends this very process by SIGKILL, as a crash would (fault injection).
 pub fn kill_self() -> ! {
     loop {
@@ -258,4 +321,19 @@ pub(crate) fn pid(raw: i32) -> Option<Pid> {
 /// This process, as the kernel's tables print it.
 pub(crate) fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_pid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_found_behind_any_name() {
+        let fields: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
+        let stat = format!("12 (a) b) {}", fields.join(" "));
+        assert_eq!(arguments_of(&stat), Some((48, 49)));
+        assert_eq!(arguments_of("12 (a) R 1 2"), None);
+        let hidden = format!("12 (a) {}", ["0"; 50].join(" "));
+        assert_eq!(arguments_of(&hidden), None);
+    }
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 
+use crate::os;
+
 /// The kernel's flag for a process that is past its last instruction.
 const PF_EXITING: u64 = 4;
 
@@ -70,7 +72,13 @@ fn parse_stat(pid: i32, stat: &[u8]) -> Option<Entry> {
 
 /// The children of this process. Empty where the kernel does not list them.
 pub(crate) fn own_children() -> Vec<Entry> {
-    let tasks = fs::read_dir("/proc/self/task");
+    let pids = children_of(os::own_pid());
+    pids.into_iter().filter_map(read).collect()
+}
+
+/// The children of a process, by number. Empty where the kernel does not list them.
+pub(crate) fn children_of(pid: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let lists = tasks
         .into_iter()
         .flatten()
@@ -79,9 +87,14 @@ pub(crate) fn own_children() -> Vec<Entry> {
     lists
         .flat_map(|list| {
             let pids = list.split_whitespace().filter_map(|pid| pid.parse().ok());
-            pids.filter_map(read).collect::<Vec<_>>()
+            pids.collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// Whether the kernel lists the children of a process.
+pub(crate) fn lists_children() -> bool {
+    fs::exists("/proc/thread-self/children").unwrap_or(false)
 }
 
 /// Those of `all` that `is_root` picks, and all their descendants.

@@ -84,7 +84,7 @@ impl Supervisor {
         if let Err(failure) = check(spec) {
             return Ok((Outcome::of(Ended::NotStarted(failure)), None));
         }
-        let session = self.start(ready, spec)?;
+        let session = self.start(ready, spec, sink)?;
         let mut watch = Watch::new(session, spec, cancel, sink);
         let outcome = watch.until_ended()?;
         let exit = match watch.program_end {
@@ -94,12 +94,18 @@ impl Supervisor {
         Ok((outcome, exit))
     }
 
-    fn start(&self, ready: Option<Ready>, spec: &Spec) -> io::Result<Session> {
+    fn start(&self, ready: Option<Ready>, spec: &Spec, sink: &mut dyn Sink) -> io::Result<Session> {
         let others = proc::own_children().iter().map(proc::Entry::key).collect();
-        let parts = match ready.map(|ready| ready.order(spec)) {
+        let announce = |ready: Ready, sink: &mut dyn Sink| {
+            if let Some(pid) = ready.id() {
+                sink.supervised(pid);
+            }
+            ready
+        };
+        let parts = match ready.map(|ready| announce(ready, sink).order(spec)) {
             Some(Ok(parts)) => parts,
             // None was asked for before, or somebody has killed it meanwhile.
-            Some(Err(_)) | None => self.prepare()?.order_or_lose(spec)?,
+            Some(Err(_)) | None => announce(self.prepare()?, sink).order_or_lose(spec)?,
         };
         Ok(Session {
             child: parts.child,
@@ -372,8 +378,11 @@ impl<'a> Watch<'a> {
     }
 
     fn follow(&mut self, flow: Flow) {
-        if flow == Flow::Stop && self.is_running() {
+        if flow != Flow::Go && self.is_running() {
             self.end_because(Ended::StoppedBySink);
+        }
+        if flow == Flow::Kill {
+            self.ask(Request::Kill);
         }
     }
 

@@ -94,6 +94,8 @@ pub enum Flow {
     Go,
     /// End the program: see [`Ended::StoppedBySink`].
     Stop,
+    /// The same without a grace: what it does must not go on for a moment.
+    Kill,
 }
 
 /// Where the output goes, as it arrives.
@@ -112,6 +114,12 @@ pub trait Sink {
     /// How often to call [`Sink::tick`]; `None` is never.
     fn tick_every(&self) -> Option<Duration> {
         None
+    }
+
+    /// Everything will run below this process, where nothing runs yet. Said again if that one is
+    /// lost before it could begin.
+    fn supervised(&mut self, pid: u32) {
+        let _ = pid;
     }
 
     /// The program runs under this process id.

@@ -310,6 +310,19 @@ pub async fn sentence(ledger: &Ledger, task: &Task) -> Result<String, LedgerErro
     }))
 }
 
+/// Why a task ends that a person calls off: by itself, or with its issue or pull request.
+const CALLED_OFF: [&str; 3] = ["canceled", "issue_closed", "pull_request_closed"];
+
+/// Whether a task was canceled because nobody wants it any more, not because the fleet gave up.
+pub async fn is_called_off(ledger: &Ledger, task: &Task) -> Result<bool, LedgerError> {
+    if task.state != TaskState::Canceled {
+        return Ok(false);
+    }
+    let events = ledger.events(&task.id).await?;
+    let last = events.last().map(|event| event.reason.as_str());
+    Ok(last.is_some_and(|reason| CALLED_OFF.contains(&reason)))
+}
+
 /// Those that came after a task, along `superseded_by`.
 pub async fn successors(ledger: &Ledger, task: &Task) -> Result<Vec<Task>, LedgerError> {
     let mut chain: Vec<Task> = Vec::new();

@@ -406,6 +406,21 @@ pub struct IssueFacts {
     pub role: Option<String>,
     /// Whether it is closed.
     pub closed: bool,
+    /// What it asks for with that role; `None`: what its task says already.
+    pub work: Option<IssueWork>,
+}
+
+/// What an issue asks for, as its task would have it if it were made now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IssueWork {
+    /// What may be changed.
+    pub lock_scope: Vec<Resource>,
+    /// What may not.
+    pub forbidden_scope: Vec<Resource>,
+    /// Which slots it competes for.
+    pub lane: Lane,
+    /// Whether a result without a change is none.
+    pub expects_change: bool,
 }
 
 /// What the caller read, in the same transaction as the row.

@@ -107,7 +107,16 @@ impl From<io::Error> for Error {
             io::ErrorKind::ReadOnlyFilesystem => {
                 "the file system is read-only; make it writable, then run the same command again"
             }
-            io::ErrorKind::PermissionDenied => "check who owns the files of this project",
+            io::ErrorKind::PermissionDenied => {
+                "check who owns the files of this project; `runner rescue` moves out of the way what a session left in its workspace"
+            }
+            io::ErrorKind::ResourceBusy
+            | io::ErrorKind::DirectoryNotEmpty
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidFilename => {
+                "`runner rescue` moves out of the way what a session left in its workspace"
+            }
             _ => return Error::new(ErrorCode::Io, error.to_string()),
         };
         Error::new(ErrorCode::Io, error.to_string()).hint(hint)

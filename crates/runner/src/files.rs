@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fault;
+use crate::file_flags;
+use crate::mounts;
 
 /// Ending of files that are being written; `.runner/.gitignore` names it.
 pub(crate) const TEMP_SUFFIX: &str = ".runner-tmp";
@@ -187,20 +189,54 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
     let result = match fs::symlink_metadata(path) {
         Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => Err(error),
-        Ok(meta) if meta.is_dir() => match fs::remove_dir_all(path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // A session may have closed folders in it.
-                crate::step::file_image::open_folders(path);
-                fs::remove_dir_all(path)
+        Ok(meta) if meta.is_dir() => {
+            refuse_mounts(path)?;
+            match fs::remove_dir_all(path) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    // A session may have closed folders in it.
+                    crate::step::file_image::open_folders(path);
+                    release(path);
+                    fs::remove_dir_all(path)
+                }
+                other => other,
+            }
+        }
+        Ok(_) => match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && release(path) => {
+                fs::remove_file(path)
             }
             other => other,
         },
-        Ok(_) => fs::remove_file(path),
     };
     match result {
         Err(error) if !is_absent(&error) => Err(at(path, error)),
         _ => Ok(()),
     }
+}
+
+/// What is mounted in a folder is somebody else's, and must not go with it.
+fn refuse_mounts(folder: &Path) -> io::Result<()> {
+    match mounts::at_or_below(folder).first() {
+        None => Ok(()),
+        Some(place) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            format!(
+                "{}: something is mounted there (`{}` takes it away)",
+                place.display(),
+                mounts::command(place)
+            ),
+        )),
+    }
+}
+
+/// Takes off flags that keep a path, or a name in its folder, from being removed. Whether there
+/// were any.
+pub(crate) fn release(path: &Path) -> bool {
+    if !file_flags::may_release() {
+        return false;
+    }
+    let above = path.parent().is_some_and(file_flags::release);
+    file_flags::release(path) || above
 }
 
 /// How many bytes the regular files of a folder hold; what cannot be read counts as nothing.

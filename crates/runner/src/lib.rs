@@ -7,12 +7,14 @@
 compile_error!("runner needs Linux: it relies on /proc, subreapers and flock");
 
 mod abilities;
+mod agent_home;
 mod base_trial;
 mod checkout;
 mod doctor;
 mod edit;
 mod error;
 mod fault;
+mod file_flags;
 mod file_id;
 pub mod files;
 pub mod fleet_repo;
@@ -20,12 +22,16 @@ mod git;
 mod init;
 mod inversion;
 mod land;
+mod launchers;
+mod limits;
 mod lock;
+mod mounts;
 mod notes;
 mod original_tests;
 mod programs;
 mod project;
 mod proof_key;
+mod rescue;
 mod run;
 mod run_context;
 mod state;
@@ -44,16 +50,18 @@ pub use error::{Error, ErrorCode, Result};
 pub use file_id::{ContentId, FileId};
 pub use git::{Git, TreeEntry};
 pub use init::{
-    InitGuess, InitOptions, InitReport, InitTrial, InitTrialEnd, detect_guard, guess, init,
-    split_words, try_out,
+    InitGuess, InitOptions, InitReport, InitTrial, InitTrialEnd, OfflineTrial, detect_guard, guess,
+    init, split_words, try_out,
 };
 pub use land::{
     AbandonOptions, AbandonReport, ChangedJudge, GreenGuard, LandOptions, LandOutcome, LandReport,
     abandon, land,
 };
+pub use launchers::launcher_main;
 pub use programs::{agent_is_there, guard_is_there};
 pub use project::Project;
 pub use proof_key::ProofSigner;
+pub use rescue::{RescueOptions, RescueReport, RescuedPath, StuckPath, rescue};
 pub use run::detach::LoopLog;
 pub use run::position::{
     CatchUpReport, CheckoutPosition, catch_up, checkout_position, position_words,
@@ -80,7 +88,9 @@ pub use state::view::{
     load_tree, meta_of, note_of, patch_of, run_state_of, run_view, running_pid,
 };
 pub use state::{ProjectProblem, tree_bytes};
-pub use step::environment::{inherited, resolve, with_temp_folder};
+pub use step::environment::{inherited, resolve, with_private, with_temp_folder};
+pub use step::foreign_policy::foreign_policy;
+pub use step::network::{ChildNetwork, NetworkInput, NetworkSupport};
 pub use step::{StepLeaf, StepReport, StepResult};
 
 /// Settles what is unfinished, then takes one step.

@@ -196,6 +196,7 @@ mod tests {
             duration_ms: 1,
             log: b"words".to_vec(),
             tests: TestEvidence::default(),
+            is_over_limit: false,
         }
     }
 

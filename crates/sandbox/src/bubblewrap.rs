@@ -43,13 +43,17 @@ pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsStrin
 pub(crate) struct SandboxView<'a> {
     pub(crate) mounts: &'a [BindMount],
     pub(crate) lent: &'a [(PathBuf, PathBuf)],
-    pub(crate) hidden: &'a [PathBuf],
 }
 
-/// Adds the mounts, the working directory and the program.
+/// What a hidden file is replaced by.
+pub(crate) const NOTHING: &str = "/dev/null";
+
+/// Adds the mounts, the last ones as the options that they are, the working directory and the
+/// program.
 pub(crate) fn complete(
     argv: &mut Vec<OsString>,
     shown: &SandboxView<'_>,
+    last: &[OsString],
     project: &Path,
     program: &[OsString],
 ) {
@@ -66,15 +70,18 @@ pub(crate) fn complete(
             SandboxAccess::Writable if is_device(path) => "--dev-bind-try",
             SandboxAccess::Writable => "--bind-try",
             SandboxAccess::ReadOnly => "--ro-bind-try",
+            SandboxAccess::Hidden if source == Path::new(NOTHING) => "--ro-bind-try",
+            SandboxAccess::Hidden => {
+                argv.extend(["--tmpfs".into(), path.into()]);
+                continue;
+            }
         };
         argv.extend([option.into(), source.into(), path.into()]);
     }
     for (folder, place) in shown.lent {
         argv.extend(["--ro-bind-try".into(), folder.into(), place.into()]);
     }
-    for folder in shown.hidden {
-        argv.extend(["--tmpfs".into(), folder.into()]);
-    }
+    argv.extend(last.iter().cloned());
     argv.extend(["--chdir".into(), project.into(), "--".into()]);
     argv.extend(program.iter().cloned());
 }
@@ -122,25 +129,33 @@ mod tests {
         ]
         .into_iter()
         .map(|(path, access)| BindMount::upon_itself(path.into(), access))
-        .chain([BindMount {
-            source: "/w/s".into(),
-            path: "/u".into(),
-            access: SandboxAccess::Writable,
-        }])
+        .chain([
+            BindMount::upon_itself("/h".into(), SandboxAccess::Hidden),
+            BindMount {
+                source: NOTHING.into(),
+                path: "/k".into(),
+                access: SandboxAccess::Hidden,
+            },
+            BindMount {
+                source: "/w/s".into(),
+                path: "/u".into(),
+                access: SandboxAccess::Writable,
+            },
+        ])
         .collect();
         let mut argv = Vec::new();
         let program: Vec<OsString> = ["-x", "--", "y"].map(OsString::from).to_vec();
         let shown = SandboxView {
             mounts: &mounts,
             lent: &[("/o".into(), "/p/o".into())],
-            hidden: &["/h".into()],
         };
-        complete(&mut argv, &shown, Path::new("/p"), &program);
+        let last = ["--ro-bind", "/r", "/dev/r"].map(OsString::from);
+        complete(&mut argv, &shown, &last, Path::new("/p"), &program);
         assert_eq!(
             line(&argv),
             "--dev-bind-try /dev/kvm /dev/kvm --bind-try /dev/shm /dev/shm --bind /p /p \
-             --ro-bind-try /p/a b /p/a b --bind-try /t /t --bind-try /w/s /u --ro-bind-try /o /p/o \
-             --tmpfs /h --chdir /p -- -x -- y"
+             --ro-bind-try /p/a b /p/a b --bind-try /t /t --tmpfs /h --ro-bind-try /dev/null /k --bind-try /w/s /u --ro-bind-try /o /p/o \
+             --ro-bind /r /dev/r --chdir /p -- -x -- y"
         );
     }
 }

@@ -1,7 +1,8 @@
 //! The launcher that confines itself with Landlock and becomes the program.
 //!
 //! Landlock grants rights to folders and what is below them, and cannot take any back further down:
-//! it keeps writes inside the project, but not off a single file in it.
+//! it keeps writes inside the project, but not off a single file in it. Reading is granted to
+//! everything beside what is hidden.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -15,7 +16,8 @@ use landlock::{
     path_beneath_rules,
 };
 
-use crate::privileges;
+use crate::network::NetworkLimits;
+use crate::{privileges, readable};
 
 /// What the launcher's own words begin with.
 pub(crate) const FAILURE_PREFIX: &str = "sandbox: ";
@@ -33,7 +35,7 @@ const DEVICES: &[&str] = &[
 ];
 
 /// Entry point of the hidden `__landlock` command: the arguments after the command's name,
-/// `[--rw PATH]… -- ARGV…`.
+/// `[--rw PATH]… [--hide PATH]… [--show PATH]… [--files-open] [--no-abstract] [--no-tcp] [--proxy SOCKET] -- ARGV…`.
 ///
 /// It does not return if all goes well. Else it says why on stderr: 127 if there is no such program,
 /// 126 for everything else, above all if the kernel does not confine it.
@@ -47,35 +49,76 @@ pub fn landlock_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// What a program may do where. Reading is confined only where something is hidden.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LandlockPaths {
+    writable: Vec<PathBuf>,
+    /// What cannot be read, but for what is writable or shown there.
+    hidden: Vec<PathBuf>,
+    shown: Vec<PathBuf>,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct LandlockOptions {
-    writable: Vec<PathBuf>,
+    paths: LandlockPaths,
+    network: NetworkLimits,
     program: OsString,
     args: Vec<OsString>,
 }
 
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<LandlockOptions, String> {
-    let mut writable = Vec::new();
+    let mut paths = LandlockPaths::default();
+    let mut network = NetworkLimits::default();
     while let Some(arg) = args.next() {
         if arg == "--" {
             let program = args.next().ok_or("no program given")?;
             return Ok(LandlockOptions {
-                writable,
+                paths,
+                network,
                 program,
                 args: args.collect(),
             });
         }
-        if arg != "--rw" {
-            return Err(format!("unknown option {}", arg.to_string_lossy()));
+        let flag = match arg.to_str() {
+            Some("--files-open") => Some(&mut network.files_open),
+            Some("--no-abstract") => Some(&mut network.no_abstract),
+            Some("--no-tcp") => Some(&mut network.no_tcp),
+            _ => None,
+        };
+        if let Some(flag) = flag {
+            *flag = true;
+            continue;
         }
-        writable.push(args.next().ok_or("--rw needs a value")?.into());
+        if arg == "--proxy" {
+            network.proxy = Some(args.next().ok_or("--proxy needs a value")?.into());
+            continue;
+        }
+        let list = match arg.to_str() {
+            Some("--rw") => &mut paths.writable,
+            Some("--hide") => &mut paths.hidden,
+            Some("--show") => &mut paths.shown,
+            _ => return Err(format!("unknown option {}", arg.to_string_lossy())),
+        };
+        let value = args.next();
+        let value = value.ok_or_else(|| format!("{} needs a value", arg.to_string_lossy()))?;
+        list.push(value.into());
     }
     Err("no program given".to_owned())
 }
 
 /// Returns only if it failed, with the exit code and the words.
 fn launch(options: &LandlockOptions) -> (u8, String) {
-    if let Err(message) = restrict(&options.writable) {
+    // Where the listeners are made nothing may be refused yet.
+    let variables = match options.network.enter() {
+        Ok(variables) => variables,
+        Err(message) => return (126, message),
+    };
+    let confined = if options.network.files_open {
+        options.network.restrict()
+    } else {
+        restrict(&options.paths, &options.network).map(|_| ())
+    };
+    if let Err(message) = confined {
         return (126, message);
     }
     if rustix::process::geteuid().is_root()
@@ -85,7 +128,10 @@ fn launch(options: &LandlockOptions) -> (u8, String) {
     }
     #[allow(clippy::disallowed_methods)]
     // This process becomes the program, and is supervised as such.
-    let error = Command::new(&options.program).args(&options.args).exec();
+    let error = Command::new(&options.program)
+        .args(&options.args)
+        .envs(variables)
+        .exec();
     let code = if error.kind() == io::ErrorKind::NotFound {
         127
     } else {
@@ -100,19 +146,17 @@ fn launch(options: &LandlockOptions) -> (u8, String) {
 pub(crate) fn probe() -> Result<u32, String> {
     // Only the calling thread is restricted, and what it starts from then on.
     std::thread::Builder::new()
-        .spawn(|| restrict(&[]))
+        .spawn(|| restrict(&LandlockPaths::default(), &NetworkLimits::default()))
         .map_err(|error| format!("cannot try it: {error}"))?
         .join()
         .map_err(|_| "cannot try it: the attempt panicked".to_owned())?
 }
 
 /// Lets this thread, and all it starts from now on, write only to the devices that all need and
-/// below `writable`. Paths that are not there are passed over. Returns the kernel's ABI.
-fn restrict(writable: &[PathBuf]) -> Result<u32, String> {
-    let handled = AccessFs::from_write(ABI::V3);
-    // Nodes of devices are doors to what lies behind them.
-    let granted = handled & !(AccessFs::MakeChar | AccessFs::MakeBlock);
-    let status = enforce(handled, granted, writable).map_err(|error| explain(&error))?;
+/// below the writable paths, and read no file that is hidden. Paths that are not there are passed
+/// over. Returns the kernel's ABI.
+fn restrict(paths: &LandlockPaths, network: &NetworkLimits) -> Result<u32, String> {
+    let status = enforce(paths, network).map_err(|error| explain(&error))?;
     let abi = match status.landlock {
         LandlockStatus::Available {
             effective_abi,
@@ -128,24 +172,42 @@ fn restrict(writable: &[PathBuf]) -> Result<u32, String> {
 }
 
 fn enforce(
-    handled: BitFlags<AccessFs>,
-    granted: BitFlags<AccessFs>,
-    writable: &[PathBuf],
+    paths: &LandlockPaths,
+    network: &NetworkLimits,
 ) -> Result<landlock::RestrictionStatus, RulesetError> {
     let devices = DEVICES.iter().map(PathBuf::from);
-    Ruleset::default()
+    let writes = AccessFs::from_write(ABI::V3);
+    // Nodes of devices are doors to what lies behind them.
+    let granted = writes & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    // Names can be listed everywhere: a folder whose files may be read only in part could not be
+    // listed otherwise, and the home folder is one.
+    let reads = if paths.hidden.is_empty() {
+        BitFlags::EMPTY
+    } else {
+        AccessFs::ReadFile.into()
+    };
+    let readable = if paths.hidden.is_empty() {
+        Vec::new()
+    } else {
+        readable::readable_roots(&paths.hidden, &paths.shown, &readable::entries_of)
+    };
+    let ruleset = Ruleset::default()
         // Before ABI 2 every rename between two folders is refused, also inside the project:
         // nothing ordinary works under it.
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_write(ABI::V2))?
         // Before ABI 3 files elsewhere can still be cut to nothing. Better than no confinement.
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(handled)?
-        // From ABI 6 on: a careless `pkill` reaches nothing outside.
-        .scope(Scope::Signal)?
+        .handle_access(writes | reads)?
+        // From ABI 6 on: a careless `pkill` reaches nothing outside, and sockets of other programs
+        // that have no path are out of reach.
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)?;
+    network
+        .without_tcp(ruleset)?
         .create()?
-        .add_rules(path_beneath_rules(devices, granted))?
-        .add_rules(path_beneath_rules(writable, granted))?
+        .add_rules(path_beneath_rules(devices, granted | reads))?
+        .add_rules(path_beneath_rules(&paths.writable, granted | reads))?
+        .add_rules(path_beneath_rules(readable, reads))?
         .restrict_self()
 }
 
@@ -170,11 +232,23 @@ mod tests {
     #[test]
     fn options_end_at_the_dashes() {
         let expected = LandlockOptions {
-            writable: vec!["/a".into(), "--".into()],
+            paths: LandlockPaths {
+                writable: vec!["/a".into(), "--".into()],
+                hidden: vec!["/h".into()],
+                shown: vec!["/h/x".into()],
+            },
+            network: NetworkLimits {
+                no_tcp: true,
+                proxy: Some("/s".into()),
+                ..NetworkLimits::default()
+            },
             program: "x".into(),
             args: vec!["--rw".into(), "y".into()],
         };
-        assert_eq!(check("--rw /a --rw -- -- x --rw y"), Ok(expected));
+        assert_eq!(
+            check("--rw /a --hide /h --rw -- --no-tcp --proxy /s --show /h/x -- x --rw y"),
+            Ok(expected)
+        );
     }
 
     #[test]
@@ -183,6 +257,7 @@ mod tests {
             ("", "no program given"),
             ("--", "no program given"),
             ("--rw", "--rw needs a value"),
+            ("--proxy", "--proxy needs a value"),
             ("--ro /a -- x", "unknown option --ro"),
         ] {
             assert_eq!(check(line).unwrap_err(), expected, "{line}");

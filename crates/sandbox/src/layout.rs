@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub(crate) enum SandboxAccess {
     ReadOnly,
     Writable,
+    /// Nothing is to be seen there: a folder is empty, a file has no content.
+    Hidden,
 }
 
 /// Why a path is in a layout.
@@ -20,6 +22,7 @@ enum WantedAccess {
     ReadOnly,
     /// Read-only where it would be hidden; elsewhere it changes nothing.
     InSight,
+    Hidden,
 }
 
 /// A path and what is mounted upon it, most often itself.
@@ -47,10 +50,12 @@ pub(crate) struct LayoutInput<'a> {
     pub(crate) project: &'a Path,
     pub(crate) writable: &'a [PathBuf],
     pub(crate) read_only: &'a [PathBuf],
-    /// A folder and the place that it is mounted upon: what lies below that place is hidden.
-    pub(crate) temp: Option<(&'a Path, &'a Path)>,
-    /// What stays in sight below that place.
+    /// Folders and the places that they are mounted upon: what lies below such a place is hidden.
+    pub(crate) private: &'a [(PathBuf, PathBuf)],
+    /// What stays in sight below such a place, and where something around it is hidden.
     pub(crate) in_sight: &'a [PathBuf],
+    /// What is not to be seen.
+    pub(crate) hidden: &'a [PathBuf],
 }
 
 /// The mounts, parents first, above a root that is read-only.
@@ -64,25 +69,35 @@ pub(crate) fn layout(input: &LayoutInput<'_>) -> Vec<BindMount> {
     let LayoutInput { project, .. } = *input;
     // Ordered by components: whatever lies below a path follows it directly. Later ones win.
     let mut wanted: BTreeMap<&Path, WantedAccess> = BTreeMap::new();
-    for path in input.in_sight {
-        wanted.insert(path, WantedAccess::InSight);
+    for path in input.read_only {
+        wanted.insert(path, WantedAccess::ReadOnly);
     }
-    let place = input.temp.map(|(_, place)| place);
-    if let Some(place) = place {
+    // What is hidden cannot be written either.
+    for path in input.hidden {
+        wanted.insert(path, WantedAccess::Hidden);
+    }
+    for path in input.in_sight {
+        let entry = wanted.entry(path).or_insert(WantedAccess::InSight);
+        if *entry == WantedAccess::Hidden {
+            *entry = WantedAccess::InSight;
+        }
+    }
+    for (_, place) in input.private {
         wanted.insert(place, WantedAccess::Writable);
     }
     for path in input.writable {
-        wanted.insert(path, WantedAccess::Writable);
-    }
-    for path in input.read_only {
-        wanted.insert(path, WantedAccess::ReadOnly);
+        let entry = wanted.entry(path).or_insert(WantedAccess::Writable);
+        if *entry != WantedAccess::ReadOnly {
+            *entry = WantedAccess::Writable;
+        }
     }
     wanted.insert(project, WantedAccess::Writable);
     // Somebody named the very place: then it is what it is.
     let named = |place: &Path| input.writable.iter().any(|path| path == place);
-    let temp = input
-        .temp
-        .filter(|(_, place)| !named(place) && *place != project);
+    let private = |path: &Path| {
+        let found = input.private.iter().find(|(_, place)| place == path);
+        found.filter(|(_, place)| !named(place) && place != project)
+    };
 
     let mut mounts: Vec<BindMount> = Vec::new();
     for (path, wanted) in wanted {
@@ -91,18 +106,21 @@ pub(crate) fn layout(input: &LayoutInput<'_>) -> Vec<BindMount> {
             .rev()
             .find(|mount| path.starts_with(&mount.path));
         let around_access = around.map_or(SandboxAccess::ReadOnly, |mount| mount.access);
-        let is_hidden = around.is_some_and(|mount| temp.is_some_and(|it| it.1 == mount.path));
+        let is_hidden = around_access == SandboxAccess::Hidden
+            || around.is_some_and(|mount| private(&mount.path).is_some());
         let access = match wanted {
             WantedAccess::Writable => SandboxAccess::Writable,
             WantedAccess::ReadOnly | WantedAccess::InSight => SandboxAccess::ReadOnly,
+            WantedAccess::Hidden => SandboxAccess::Hidden,
         };
         let changes_nothing = match wanted {
             WantedAccess::InSight => !is_hidden,
             // Nothing is there that could be protected.
             WantedAccess::ReadOnly => is_hidden || access == around_access,
+            WantedAccess::Hidden => is_hidden,
             WantedAccess::Writable => !is_hidden && access == around_access,
         };
-        let source = temp.filter(|it| it.1 == path).map(|it| it.0);
+        let source = private(path).map(|it| it.0.as_path());
         if changes_nothing && path != project && source.is_none() {
             continue;
         }
@@ -161,6 +179,7 @@ mod tests {
             let mark = match mount.access {
                 SandboxAccess::ReadOnly => "-",
                 SandboxAccess::Writable => "",
+                SandboxAccess::Hidden => "!",
             };
             let source = if mount.source == mount.path {
                 String::new()
@@ -178,8 +197,9 @@ mod tests {
             project: Path::new(project),
             writable: &pick(paths, false),
             read_only: &pick(paths, true),
-            temp: None,
+            private: &[],
             in_sight: &[],
+            hidden: &[],
         });
         assert_eq!(shown(&mounts), expected, "{project}: {paths}");
         let found: Vec<_> = writable_roots(&mounts)
@@ -260,8 +280,9 @@ mod tests {
             project: Path::new(project),
             writable: &pick(paths, false),
             read_only: &pick(paths, true),
-            temp: Some((Path::new("/w"), Path::new("/t"))),
+            private: &[("/w".into(), "/t".into())],
             in_sight: &pick(in_sight, false),
+            hidden: &[],
         });
         assert_eq!(shown(&mounts), expected, "{project}: {paths}");
     }
@@ -274,6 +295,66 @@ mod tests {
         check_temp("/p", "/t/x/y", "/t/x", "/p /t=/w -/t/x /t/x/y");
         check_temp("/p", "/t/x", "", "/p /t=/w /t/x");
         check_temp("/p", "/t", "/t/x", "/p /t");
+    }
+
+    fn check_hidden(paths: &str, hidden: &str, in_sight: &str, expected: &str) {
+        let mounts = layout(&LayoutInput {
+            project: Path::new("/h/p"),
+            writable: &pick(paths, false),
+            read_only: &pick(paths, true),
+            private: &[("/w".into(), "/t".into())],
+            in_sight: &pick(in_sight, false),
+            hidden: &pick(hidden, false),
+        });
+        assert_eq!(shown(&mounts), expected, "{paths}: {hidden}");
+    }
+
+    #[test]
+    fn what_is_hidden_but_for_what_is_named() {
+        check_hidden("", "/h/.ssh", "", "!/h/.ssh /h/p /t=/w");
+        check_hidden("", "/h/.ssh /h/.ssh/id", "", "!/h/.ssh /h/p /t=/w");
+        check_hidden(
+            "",
+            "/h/.ssh",
+            "/h/.ssh/known",
+            "!/h/.ssh -/h/.ssh/known /h/p /t=/w",
+        );
+        check_hidden("", "/h/.ssh", "/h/.ssh", "/h/p /t=/w");
+        check_hidden("/h/.ssh", "/h/.ssh", "", "/h/.ssh /h/p /t=/w");
+        // The runner's own folders: closed and hidden, but for the caches of the child.
+        check_hidden(
+            "/s/r/c -/s/r -/s/r/id",
+            "/s/r",
+            "",
+            "/h/p !/s/r /s/r/c /t=/w",
+        );
+        check_hidden("/s/c -/s/c", "", "", "/h/p /t=/w");
+        // Inside a folder that can be written, and in the hidden temp folder.
+        check_hidden(
+            "/h/.codex",
+            "/h/.codex/auth",
+            "",
+            "/h/.codex !/h/.codex/auth /h/p /t=/w",
+        );
+        check_hidden("", "/t/.X11-unix", "", "/h/p /t=/w");
+        // The project is seen whatever is hidden around it.
+        check_hidden("", "/h", "", "!/h /h/p /t=/w");
+    }
+
+    #[test]
+    fn a_private_home_folder_beside_a_private_temp_folder() {
+        let mounts = layout(&LayoutInput {
+            project: Path::new("/h/code/p"),
+            writable: &pick("/h/.codex", false),
+            read_only: &[],
+            private: &[("/w/t".into(), "/t".into()), ("/w/h".into(), "/h".into())],
+            in_sight: &pick("/h/code /h/.config /h/.codex", false),
+            hidden: &pick("/h/.ssh /h/.config/gh", false),
+        });
+        assert_eq!(
+            shown(&mounts),
+            "/h=/w/h /h/.codex -/h/.config !/h/.config/gh -/h/code /h/code/p /t=/w/t"
+        );
     }
 
     #[test]

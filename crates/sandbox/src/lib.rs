@@ -1,4 +1,5 @@
-//! Containment of agents and guards: where they can write, decided before they start.
+//! Containment of agents and guards: where they can write and what they can read, decided before they
+//! start.
 //!
 //! Both mechanisms are wrappers around an argv, so that whoever starts programs starts the wrapped
 //! one like any other:
@@ -15,7 +16,10 @@
 //! | runner-owned files inside the project | read-only | writable: it cannot subtract |
 //! | what is left running | ends with its pid namespace | for the supervisor to end |
 //! | signals to processes outside | cannot see them | refused from ABI 6 on |
-//! | network, sockets, reading | left alone | left alone |
+//! | hidden files and folders ([`WritePolicy::hidden`]) | not there, or empty | not to be read; sockets can be used |
+//! | folders for changes ([`WritePolicy::layered`]) | laid over | none |
+//! | sockets without a path | refused from Landlock's ABI 6 on | refused from ABI 6 on |
+//! | network ([`NetworkAccess`]) | open, off, or by way of a proxy | open, or no TCP from ABI 4 on |
 //!
 //! Whoever starts the wrapped argv hands down nothing but the three standard streams (through an open
 //! folder bubblewrap is left again), and leaves the monitor alone when it asks for an end
@@ -34,16 +38,23 @@
 mod bubblewrap;
 mod folders;
 mod landlock;
+mod layer;
 mod layout;
 mod mechanism;
+mod network;
 mod policy;
 mod privileges;
 mod program;
+mod readable;
+mod secrets;
 mod support;
 
-pub use folders::{default_caches, expand_home};
+pub use folders::expand_home;
 pub use landlock::landlock_main;
+pub use layer::{layer_main, layers_work};
 pub use mechanism::{Mechanism, SandboxRefusal, choose};
-pub use policy::{LeftOutPath, MountPlan, WritePolicy, wrap};
+pub use network::{NetworkAccess, PROXY_VARIABLES};
+pub use policy::{LayeredFolder, LeftOutPath, MountPlan, WritePolicy, wrap};
 pub use program::{ProgramError, resolve_program};
-pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect};
+pub use secrets::{SecretPlaces, without_tokens};
+pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect, network_namespace};

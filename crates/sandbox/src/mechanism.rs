@@ -51,14 +51,19 @@ impl Mechanism {
     /// tell them apart: the words must be the whole output. A program can fake them, and gains
     /// nothing but to have not been started.
     pub fn setup_failure(&self, exit_code: i32, output: &[u8]) -> Option<String> {
-        let (prefix, codes): (&str, &[i32]) = match self {
-            Self::Bubblewrap { .. } => ("bwrap: ", &[1]),
-            Self::Landlock => (FAILURE_PREFIX, &[126, 127]),
+        // The launcher that both have in front of the program.
+        let launcher: (&str, &[i32]) = (FAILURE_PREFIX, &[126, 127]);
+        let wrappers: &[(&str, &[i32])] = match self {
+            Self::Bubblewrap { .. } => &[("bwrap: ", &[1]), launcher],
+            Self::Landlock => &[launcher],
             Self::None => return None,
         };
         let text = std::str::from_utf8(output).ok()?.trim_end_matches('\n');
-        let words = text.strip_prefix(prefix)?;
-        (codes.contains(&exit_code) && !words.contains('\n')).then(|| words.to_owned())
+        let words = wrappers.iter().find_map(|(prefix, codes)| {
+            let words = text.strip_prefix(prefix)?;
+            codes.contains(&exit_code).then_some(words)
+        })?;
+        (!words.contains('\n')).then(|| words.to_owned())
     }
 }
 
@@ -172,6 +177,7 @@ mod tests {
             ),
             (&bubblewrap, 1, "bwrap: a", Some("a")),
             (&bubblewrap, 2, "bwrap: a\n", None),
+            (&bubblewrap, 126, "sandbox: a\n", Some("a")),
             (&bubblewrap, 1, "bwrap: a\nmore\n", None),
             (&bubblewrap, 1, "1 test failed\n", None),
             (&bubblewrap, 1, "", None),

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::bubblewrap::SandboxView;
-use crate::layout::{self, BindMount, LayoutInput};
+use crate::layout::{self, BindMount, LayoutInput, SandboxAccess};
 use crate::mechanism::{Mechanism, SandboxRefusal};
-use crate::{bubblewrap, privileges};
+use crate::network::NetworkAccess;
+use crate::{bubblewrap, layer, privileges};
 
 /// What a child may write to. The most specific entry counts, and of two for the same path the
 /// read-only one, so that folders may be nested in each other in any way.
@@ -30,10 +31,32 @@ pub struct WritePolicy {
     /// Where the child sees it, if that is another place (bubblewrap only). What lies there
     /// otherwise is hidden from the child, but for `in_sight`.
     pub tmp_seen_at: Option<PathBuf>,
-    /// What stays readable at the place that the temp folder hides.
+    /// The same for other folders, such as a private home: the folder, and the place.
+    pub private: Vec<(PathBuf, PathBuf)>,
+    /// Folders to which nothing that the child writes comes: it goes to the other folder
+    /// (bubblewrap only, where [`crate::layers_work`]).
+    pub layered: Vec<LayeredFolder>,
+    /// What stays readable at the places that the private folders hide, and where something around
+    /// it is hidden.
     pub in_sight: Vec<PathBuf>,
-    /// Folders that the child sees empty (bubblewrap only).
+    /// Folders and files that the child cannot read, but for what is in sight or writable there.
+    /// Under bubblewrap they are empty; under Landlock their names can still be seen, and sockets
+    /// can be used.
     pub hidden: Vec<PathBuf>,
+    /// Files that the child sees another content in (bubblewrap only; under Landlock they are
+    /// hidden): the file with the content, and the place.
+    pub replaced: Vec<(PathBuf, PathBuf)>,
+    /// What it can reach.
+    pub network: NetworkAccess,
+}
+
+/// A folder that a child sees with its own changes, which lie elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayeredFolder {
+    /// The folder. It does not change.
+    pub folder: PathBuf,
+    /// Where the changes go. It is made, on the file system of its parent.
+    pub changes: PathBuf,
 }
 
 /// A writable path that the child will not have.
@@ -60,8 +83,12 @@ pub struct MountPlan {
     seen: PathBuf,
     mounts: Vec<BindMount>,
     lent: Vec<(PathBuf, PathBuf)>,
-    hidden: Vec<PathBuf>,
+    layered: Vec<LayeredFolder>,
+    /// What Landlock does not let the child read, and what it does all the same.
+    unread: Vec<PathBuf>,
+    read: Vec<PathBuf>,
     kept_by_root: Option<Vec<&'static str>>,
+    network: NetworkAccess,
 }
 
 impl WritePolicy {
@@ -109,44 +136,71 @@ impl WritePolicy {
             });
             shown.collect()
         };
-        let tmp = self.tmp.canonicalize().ok();
-        let place = self.tmp_seen_at.as_ref();
-        let place = place.and_then(|place| look_up(place).ok());
+        let temp = self.tmp_seen_at.iter().map(|place| (&self.tmp, place));
+        let others = self.private.iter().map(|(folder, place)| (folder, place));
+        let private: Vec<(PathBuf, PathBuf)> = temp
+            .chain(others)
+            .filter_map(|(folder, place)| Some((folder.canonicalize().ok()?, look_up(place).ok()?)))
+            .collect();
         let in_sight = self.in_sight.iter().filter_map(|it| it.canonicalize().ok());
+        let in_sight: Vec<PathBuf> = in_sight.collect();
+        let hidden = self.hidden.iter().filter_map(|it| it.canonicalize().ok());
+        // What lies where the project is mounted is not seen anyway.
+        let is_covered = |it: &Path| self.mounted_at.is_some() && it.starts_with(&seen);
+        let hidden: Vec<PathBuf> = hidden
+            .filter(|it| it != Path::new("/") && !is_covered(it))
+            .collect();
         let mut mounts = layout::layout(&LayoutInput {
             project: &seen,
             writable: &see(writable),
             read_only: &see(read_only),
-            temp: tmp.as_deref().zip(place.as_deref()),
-            in_sight: &in_sight.collect::<Vec<_>>(),
+            private: &private,
+            in_sight: &in_sight,
+            hidden: &hidden,
         });
         let shown = mounts.iter_mut().filter(|it| it.source == it.path);
         for mount in shown {
             if let Ok(rest) = mount.path.strip_prefix(&seen) {
                 mount.source = below(&project, rest);
+            } else if mount.access == SandboxAccess::Hidden && !mount.path.is_dir() {
+                mount.source = bubblewrap::NOTHING.into();
+            }
+        }
+        let is_open = |place: &PathBuf| !hidden.iter().any(|it| place.starts_with(it));
+        for (content, place) in &self.replaced {
+            if let (Ok(content), Ok(place)) = (content.canonicalize(), place.canonicalize())
+                && is_open(&place)
+            {
+                mounts.push(BindMount {
+                    source: content,
+                    path: place,
+                    access: SandboxAccess::ReadOnly,
+                });
             }
         }
         let lent = self.lent.iter().filter_map(|(folder, place)| {
             let rest = place.strip_prefix(&self.project).ok()?;
             Some((folder.canonicalize().ok()?, seen.join(rest)))
         });
-        // What is inside of another one is hidden with it.
-        let mut hidden: Vec<PathBuf> = Vec::new();
-        for folder in self.hidden.iter().filter_map(|it| it.canonicalize().ok()) {
-            let is_around = seen.starts_with(&folder);
-            if !is_around && !hidden.iter().any(|other| folder.starts_with(other)) {
-                hidden.push(folder);
-            }
-        }
+        // Without mounts nothing can be put in their place.
+        let replaced = self.replaced.iter();
+        let replaced = replaced.filter_map(|(_, place)| place.canonicalize().ok());
+        let unread = hidden.iter().cloned().chain(replaced).collect();
+        let lent: Vec<(PathBuf, PathBuf)> = lent.collect();
+        let read = in_sight.into_iter();
+        let read = read.chain(lent.iter().map(|(folder, _)| folder.clone()));
         Ok(MountPlan {
-            hidden,
+            unread,
+            read: read.collect(),
             left_out,
             unprotected,
-            lent: lent.collect(),
+            lent,
+            layered: self.layered.clone(),
             mounts,
             project,
             seen,
             kept_by_root: privileges::kept_by_root(),
+            network: self.network.clone(),
         })
     }
 
@@ -234,7 +288,8 @@ impl MountPlan {
     }
 
     /// The argv that runs `argv` in containment. `launcher` is how to call
-    /// [`crate::landlock_main`], as in `["/proc/self/exe", "__landlock"]`.
+    /// [`crate::landlock_main`], as in `["/proc/self/exe", "__landlock"]`; the same program has
+    /// [`crate::layer_main`] as `__layer`.
     pub fn wrap(
         &self,
         mechanism: &Mechanism,
@@ -248,18 +303,35 @@ impl MountPlan {
                 for root in layout::writable_roots(&self.mounts) {
                     wrapped.extend(["--rw".into(), root.into()]);
                 }
+                for path in &self.unread {
+                    wrapped.extend(["--hide".into(), path.into()]);
+                }
+                for path in &self.read {
+                    // What nobody hides is read anyway.
+                    if self.unread.iter().any(|it| path.starts_with(it)) {
+                        wrapped.extend(["--show".into(), path.into()]);
+                    }
+                }
+                if self.network == NetworkAccess::WithoutTcp {
+                    wrapped.push("--no-tcp".into());
+                }
                 wrapped.push("--".into());
                 wrapped.extend(argv.iter().cloned());
                 wrapped
             }
             Mechanism::Bubblewrap { program } => {
-                let mut wrapped = bubblewrap::base(program, self.kept_by_root.as_deref());
+                let mut wrapped = layer::prelude(launcher, &self.layered);
+                wrapped.extend(bubblewrap::base(program, self.kept_by_root.as_deref()));
                 let shown = SandboxView {
                     mounts: &self.mounts,
                     lent: &self.lent,
-                    hidden: &self.hidden,
                 };
-                bubblewrap::complete(&mut wrapped, &shown, &self.seen, argv);
+                if self.network.is_namespace() {
+                    wrapped.push("--unshare-net".into());
+                }
+                let (mounts, mut inside) = self.network.inside_bubblewrap(launcher);
+                inside.extend(argv.iter().cloned());
+                bubblewrap::complete(&mut wrapped, &shown, &mounts, &self.seen, &inside);
                 wrapped
             }
         }

@@ -84,10 +84,26 @@ fn find(path_var: &OsStr) -> Option<PathBuf> {
 
 /// Contains the one program that is surely there, `bwrap` itself. Its version, or why it failed.
 fn try_out(program: &Path) -> Result<String, String> {
+    try_with(program, &[])
+}
+
+/// Whether bubblewrap can give a child a network of its own, found out by having it do so.
+pub fn network_namespace(program: &Path) -> Result<(), UnavailableReason> {
+    let tried = try_with(program, &["--unshare-net"]);
+    tried.map(|_| ()).map_err(|reason| UnavailableReason {
+        remedy: remedy(&reason).map(str::to_owned),
+        reason,
+    })
+}
+
+/// The same with further options.
+fn try_with(program: &Path, options: &[&str]) -> Result<String, String> {
     let kept = privileges::kept_by_root();
     let mut argv = bubblewrap::base(program, kept.as_deref());
+    argv.extend(options.iter().map(OsString::from));
     let version: [OsString; 2] = [program.into(), "--version".into()];
-    bubblewrap::complete(&mut argv, &SandboxView::default(), Path::new("/"), &version);
+    let shown = SandboxView::default();
+    bubblewrap::complete(&mut argv, &shown, &[], Path::new("/"), &version);
     #[allow(clippy::disallowed_methods)] // A probe that ends by itself, and with this process.
     let mut cmd = Command::new(program);
     cmd.args(&argv[1..])

@@ -159,7 +159,9 @@ fn check(
         pairs.find_map(|(name, value)| (name == "token").then_some(value))
     });
     match word {
-        Some(word) if token.is(word) && !is_data => Ok(Some(page::admitted(&token.set_cookie()))),
+        Some(word) if token.is(word) && !is_data => {
+            Ok(Some(page::admitted(&token.set_cookie(), "/")))
+        }
         _ => Err(ApiRefusal::new(
             StatusCode::UNAUTHORIZED,
             "token",

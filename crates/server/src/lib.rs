@@ -31,7 +31,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 
-pub use serve::{BoundListener, ListenAddress, ServeError, bind, random_token};
+pub use serve::{BoundListener, BoundSocket, ListenAddress, ServeError, bind, random_token};
 
 /// What is shown, and to whom.
 #[derive(Clone, Debug)]

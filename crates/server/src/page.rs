@@ -84,11 +84,13 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-/// Sets the cookie and goes on without the token in the address. Not a redirect:
+/// Sets the cookie and goes on to `next`, without the token in the address. Not a redirect:
 /// after one, a browser that came from another site would not send the cookie.
-pub(crate) fn admitted(cookie: &str) -> Response {
-    let text = "<!doctype html>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"refresh\" \
-                content=\"0; url=/\">\n<title>runner</title>\n<a href=\"/\">go on</a>\n";
+pub(crate) fn admitted(cookie: &str, next: &str) -> Response {
+    let text = format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"refresh\" \
+         content=\"0; url={next}\">\n<title>runner</title>\n<a href=\"{next}\">go on</a>\n"
+    );
     let mut response = Response::new(Body::from(text));
     reply::set(&mut response, header::CONTENT_TYPE, content_type("x.html"));
     reply::set(&mut response, header::CACHE_CONTROL, "no-store");

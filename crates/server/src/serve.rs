@@ -1,11 +1,16 @@
 //! On a socket: bound first, so that the address can be told, then served until
 //! somebody says stop.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 
 use axum::Router;
+use axum::serve::ListenerExt as _;
 
 use crate::ServerConfig;
 use crate::stall::StallListener;
@@ -104,12 +109,50 @@ impl BoundListener {
         ended: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        // Events are small and wanted at once.
+        let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let serving =
             std::future::IntoFuture::into_future(axum::serve(StallListener(listener), app));
         tokio::select! {
             result = serving => Ok(result?),
             () = ended => Ok(()),
         }
+    }
+}
+
+/// A socket in a folder that nobody else can look into, bound and not served yet. It goes with this
+/// value.
+#[derive(Debug)]
+pub struct BoundSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl BoundSocket {
+    /// Binds a socket of that name.
+    pub fn bind(folder: &Path, name: &str) -> Result<BoundSocket, ServeError> {
+        let opened = File::open(folder)?;
+        // The address of a socket is short, the folder's path may not be.
+        let near = format!("/proc/self/fd/{}/{name}", opened.as_raw_fd());
+        let listener = UnixListener::bind(near)?;
+        let path = folder.join(name);
+        let bound = BoundSocket { listener, path };
+        std::fs::set_permissions(&bound.path, Permissions::from_mode(0o600))?;
+        bound.listener.set_nonblocking(true)?;
+        Ok(bound)
+    }
+
+    /// Serves that in the runtime of the caller, for as long as it is waited for.
+    pub(crate) async fn serve_router(self, app: Router) -> Result<(), ServeError> {
+        let listener = tokio::net::UnixListener::from_std(self.listener.try_clone()?)?;
+        Ok(axum::serve(StallListener(listener), app).await?)
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        // One that stays answers nobody, and is removed by the next who binds one.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

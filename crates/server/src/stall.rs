@@ -2,29 +2,26 @@
 //! that does not read must not hold memory for ever.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
 
 /// How long a client may take nothing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Accepts connections that are watched for stalling.
-pub(crate) struct StallListener(pub(crate) TcpListener);
+pub(crate) struct StallListener<L>(pub(crate) L);
 
-impl axum::serve::Listener for StallListener {
-    type Io = StallConnection;
-    type Addr = SocketAddr;
+impl<L: Listener<Io: Unpin>> Listener for StallListener<L> {
+    type Io = StallConnection<L::Io>;
+    type Addr = L::Addr;
 
-    async fn accept(&mut self) -> (StallConnection, SocketAddr) {
-        let (stream, address) = axum::serve::Listener::accept(&mut self.0).await;
-        // Events are small and wanted at once.
-        let _ = stream.set_nodelay(true);
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let (stream, address) = self.0.accept().await;
         let connection = StallConnection {
             stream,
             patience: PATIENCE,
@@ -33,19 +30,19 @@ impl axum::serve::Listener for StallListener {
         (connection, address)
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
+    fn local_addr(&self) -> io::Result<Self::Addr> {
         self.0.local_addr()
     }
 }
 
 /// A connection with the time that is left to take something.
-pub(crate) struct StallConnection {
-    stream: TcpStream,
+pub(crate) struct StallConnection<S> {
+    stream: S,
     patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl StallConnection {
+impl<S> StallConnection<S> {
     /// Passes the result of a write on, but not a wait that lasts too long.
     fn judge<T>(
         &mut self,
@@ -67,7 +64,7 @@ impl StallConnection {
     }
 }
 
-impl AsyncRead for StallConnection {
+impl<S: AsyncRead + Unpin> AsyncRead for StallConnection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -77,7 +74,7 @@ impl AsyncRead for StallConnection {
     }
 }
 
-impl AsyncWrite for StallConnection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallConnection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -113,6 +110,7 @@ impl AsyncWrite for StallConnection {
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncWriteExt as _;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 

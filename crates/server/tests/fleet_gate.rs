@@ -5,7 +5,8 @@
 mod fleet_support;
 mod support;
 
-use fleet_support::{ManualClock, TOKEN, Told, open, seed, state};
+use fleet_support::{INSTANCE, ManualClock, TOKEN, Told, open, options, seed, state};
+use runner_server::fleet::{FleetState, login_word};
 use support::Server;
 
 const HOST: (&str, &str) = ("host", "localhost:7878");
@@ -42,6 +43,74 @@ fn server(folder: &tempfile::TempDir, beyond_loopback: bool) -> Server {
         seed(&ledger, |secs| clock.advance_secs(secs)).await;
         runner_server::fleet::router(state(&ledger, &Told::new(), beyond_loopback))
     })
+}
+
+/// One that sessions and guards can reach.
+fn reachable(folder: &tempfile::TempDir) -> Server {
+    Server::of(async || {
+        let clock = ManualClock::new();
+        let ledger = open(folder.path(), clock.clone()).await;
+        seed(&ledger, |secs| clock.advance_secs(secs)).await;
+        let mut options = options(false);
+        options.open_reads = false;
+        runner_server::fleet::router(FleetState::new(ledger, Told::new(), options))
+    })
+}
+
+#[test]
+fn reads_take_the_token_where_sessions_reach_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = reachable(&folder);
+    let bearer = format!("Bearer {TOKEN}");
+    for path in READS {
+        let expected = if path == "/health" { 200 } else { 401 };
+        assert_eq!(server.ask("GET", path, &[HOST]).status, expected, "{path}");
+        assert_eq!(server.ask("HEAD", path, &[HOST]).status, expected, "{path}");
+        let answer = server.ask("GET", path, &[HOST, ("authorization", bearer.as_str())]);
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    for path in ["/events", "/", "/none", "/health/", "/health/../tasks"] {
+        server.ask("GET", path, &[HOST]).is(401, "UNAUTHORIZED");
+    }
+    let query = format!("/tasks?token={TOKEN}");
+    server.ask("GET", &query, &[HOST]).is(401, "UNAUTHORIZED");
+    server
+        .ask("POST", "/health", &[HOST])
+        .is(401, "UNAUTHORIZED");
+}
+
+#[test]
+fn a_link_gives_a_browser_a_cookie_once_and_that_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = reachable(&folder);
+    let link = format!("/?token={}", login_word(TOKEN, INSTANCE).unwrap());
+    // Only looked at, from another place, or as another place: it is not used up.
+    assert_eq!(server.ask("HEAD", &link, &[HOST]).status, 401);
+    let evil = ("host", "evil.test");
+    server.ask("GET", &link, &[evil]).is(403, "FORBIDDEN");
+    let page = server.ask("GET", &link, &[HOST]);
+    assert_eq!(page.status, 200);
+    let cookie = page.header("set-cookie").to_owned();
+    for words in ["; HttpOnly", "; SameSite=Strict", "; Max-Age=43200"] {
+        assert!(cookie.contains(words), "{cookie}");
+    }
+    assert!(!page.text().contains(TOKEN) && !cookie.contains(TOKEN));
+    let pair = cookie.split(';').next().unwrap();
+    let with = ("cookie", pair);
+    for path in READS {
+        assert_eq!(server.ask("GET", path, &[HOST, with]).status, 200, "{path}");
+    }
+    // It writes nothing.
+    let json = ("content-type", "application/json");
+    for path in WRITES {
+        server
+            .send("POST", path, &[HOST, with, json], "{}")
+            .is(401, "UNAUTHORIZED");
+    }
+    for used in [link, format!("/?token={TOKEN}"), "/?token=".to_owned()] {
+        let again = server.ask("GET", &used, &[HOST]).is(401, "UNAUTHORIZED");
+        assert_eq!(again.header("set-cookie"), "");
+    }
 }
 
 #[test]

@@ -94,6 +94,26 @@ impl TestPostgres {
         run(create.arg(name));
     }
 
+    /// From now on nobody is let in without this password.
+    pub fn ask_for_password(&self, password: &str) {
+        let port = self.port.to_string();
+        let sql = format!("ALTER USER postgres PASSWORD '{password}'");
+        run(command(self.bin.join("psql"))
+            .args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port])
+            .args(["-q", "-c", &sql, "postgres"]));
+        let rules = "local all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n";
+        fs::write(self.folder.join("data/pg_hba.conf"), rules).expect("the server's rules");
+        run(admin(&self.bin, "pg_ctl")
+            .args(["-s", "-D"])
+            .arg(self.folder.join("data"))
+            .arg("reload"));
+    }
+
+    /// The port of loopback that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The address of a database.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)

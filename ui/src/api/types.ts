@@ -413,7 +413,7 @@ export type GuardVerdict = "pass" | "fail" | "skipped";
 export type Class = "ok" | "agent_error" | "invalid_tree" | "runner_error" | "repaired" | "repair_refused" | "repair_restored";
 
 /** What went wrong around the agent. */
-export type ErrorKind = "spawn" | "timeout" | "idle" | "no_output" | "malformed_output" | "guard_spawn" | "guard_timeout" | "setup" | "branch" | "git" | "io" | "disk" | "interrupted" | "quota" | "rate_limit" | "auth" | "context_full" | "network" | "overloaded" | "agent" | "budget";
+export type ErrorKind = "spawn" | "timeout" | "idle" | "no_output" | "malformed_output" | "guard_spawn" | "guard_timeout" | "setup" | "branch" | "git" | "io" | "disk" | "interrupted" | "quota" | "rate_limit" | "auth" | "context_full" | "network" | "overloaded" | "agent" | "budget" | "resources";
 
 /** `GET /api/tree` and `/api/iterations/{run}/{iter}/tree`: the root of the tree. The bytes are those of the file, which has been checked. */
 export type TreeNode = {

@@ -48,6 +48,7 @@ const ERROR_WORDS: Record<ErrorKind, string> = {
   overloaded: 'service overloaded',
   agent: 'the agent failed',
   budget: 'budget used up',
+  resources: 'limits passed',
 };
 
 /** `live` is the iteration that a runner is at right now. */

@@ -4,13 +4,17 @@ mod reader;
 
 use std::ffi::OsString;
 
+use runner_core::config::InheritPart;
+
+use crate::home::{self, HomeContent, HomeInput};
+use crate::hosts::{self, AgentHostsInput};
 use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
 use crate::reader::AgentReader;
-use crate::{AgentSpec, Backend, Invocation, MovedHome, variables, words};
+use crate::{AgentSpec, Backend, Invocation, LoginFile, MovedHome, variables, words};
 
 /// Variables that claude reads to find its login, its provider and its models. The
 /// keys of a whole cloud account are not among them.
-const PASSED_ENV: &[&str] = &[
+pub(crate) const PASSED_ENV: &[&str] = &[
     "CLAUDE_CONFIG_DIR",
     "CLAUDE_CODE_OAUTH_TOKEN",
     "ANTHROPIC_API_KEY",
@@ -56,11 +60,18 @@ const PASSED_ENV: &[&str] = &[
     "all_proxy",
 ];
 
-const MOVED_HOMES: &[MovedHome] = &[MovedHome {
-    variable: "CLAUDE_CONFIG_DIR",
-    below: "",
-    instead_of: &[".claude", ".claude.json"],
-}];
+const MOVED_HOMES: &[MovedHome] = &[
+    MovedHome {
+        variable: "CLAUDE_CONFIG_DIR",
+        below: "",
+        instead_of: &[".claude", ".claude.json"],
+    },
+    MovedHome {
+        variable: "CLAUDE_SECURESTORAGE_CONFIG_DIR",
+        below: "",
+        instead_of: &[],
+    },
+];
 
 /// The claude backend.
 pub(crate) struct Claude;
@@ -101,6 +112,19 @@ impl Backend for Claude {
         } else {
             argv.push("--dangerously-skip-permissions".into());
         }
+        // The project's settings may be an earlier session's.
+        argv.extend(words(["--setting-sources", "user"]));
+        let home = spec.agent_home;
+        if let Some(home) = home {
+            argv.push("--strict-mcp-config".into());
+            if spec.has(InheritPart::Mcp) {
+                argv.push("--mcp-config".into());
+                argv.push(home.join(home::claude::MCP_FILE).into());
+            }
+        }
+        if let Some((_, text)) = spec.instructions {
+            argv.extend(words(["--append-system-prompt", text]));
+        }
         argv.extend(spec.extra_args.iter().map(OsString::from));
         let mut env = variables([
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
@@ -109,8 +133,9 @@ impl Backend for Claude {
             ("DISABLE_AUTOUPDATER", "1"),
             ("DISABLE_AUTO_COMPACT", "1"),
         ]);
-        let home = spec.agent_home;
         env.extend(home.map(|home| ("CLAUDE_CONFIG_DIR".into(), home.into())));
+        let login = spec.login_folder;
+        env.extend(login.map(|folder| ("CLAUDE_SECURESTORAGE_CONFIG_DIR".into(), folder.into())));
         Invocation {
             argv,
             env,
@@ -137,6 +162,22 @@ impl Backend for Claude {
         true
     }
 
+    fn hosts(&self, input: &AgentHostsInput<'_>) -> Vec<String> {
+        hosts::claude(input)
+    }
+
+    fn home(&self, input: &HomeInput<'_>) -> Option<HomeContent> {
+        Some(home::claude::content(input))
+    }
+
+    fn home_variables(&self) -> &'static [&'static str] {
+        &["CLAUDE_CONFIG_DIR"]
+    }
+
+    fn login_file(&self) -> Option<LoginFile> {
+        Some(home::login::CLAUDE)
+    }
+
     fn probe(&self) -> CliProbe {
         CliProbe {
             version: &["claude", "--version"],
@@ -153,6 +194,10 @@ impl Backend for Claude {
                     "--permission-mode",
                     "--allowedTools",
                     "--dangerously-skip-permissions",
+                    "--setting-sources",
+                    "--strict-mcp-config",
+                    "--mcp-config",
+                    "--append-system-prompt",
                 ],
             }],
             login: CliLogin {

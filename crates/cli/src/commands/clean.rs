@@ -5,7 +5,7 @@ use std::path::Path;
 use runner::{Result, WorkspaceCleanOptions};
 use serde_json::{Value, json};
 
-use super::Exit;
+use super::{Exit, rescue};
 use crate::out::OutputGate;
 
 /// Removes private checkouts that nobody uses any more.
@@ -25,6 +25,7 @@ pub(crate) fn run(
             "dry_run": options.dry_run,
             "removed": removed,
             "in_use": report.in_use,
+            "stuck": rescue::stuck_as_json(&report.stuck),
             "freed_bytes": report.freed_bytes(),
         }));
         return Ok(Exit::Success);
@@ -35,7 +36,9 @@ pub(crate) fn run(
     for path in &report.in_use {
         out.say(&format!("in use, left alone: {}", path.display()));
     }
+    rescue::tell_stuck(&report.stuck, out);
     let folders = match report.removed.len() {
+        0 if !report.stuck.is_empty() => return Ok(Exit::Success),
         0 => {
             out.say("nothing to remove");
             return Ok(Exit::Success);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use runner::{InitOptions, InitReport, InitTrial, InitTrialEnd, Result};
+use runner::{InitOptions, InitReport, InitTrial, InitTrialEnd, OfflineTrial, Result};
 use serde_json::{Value, json};
 
 use super::{Exit, with_context};
@@ -122,6 +122,11 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
         if is_tried {
             let trial = try_out(&report, out)?;
             tell(&trial, out);
+            if trial.offline.is_some() && name != "command" {
+                out.say(&format!(
+                    "           session = \"agent\" there keeps sessions to the hosts of {name}"
+                ));
+            }
         }
         let goal = if report.has_goal {
             "look over"
@@ -168,6 +173,15 @@ fn tell(trial: &InitTrial, out: &mut OutputGate) {
             "include:   {name} (the guard is green with it and not without; checkouts get a copy)"
         ));
     }
+    match trial.offline {
+        Some(OfflineTrial::Green) => out.say(
+            "network:   the guard is green without one, too: [sandbox.network] guard = \"off\" is written",
+        ),
+        Some(OfflineTrial::NeedsNetwork) => out.say(
+            "network:   the guard is not green without one: it keeps it ([sandbox.network] guard = \"open\")",
+        ),
+        None => {}
+    }
     let is_green = trial.end == InitTrialEnd::Green;
     let tail = style::harmless(&trial.output_tail);
     for line in tail.lines().filter(|_| !is_green) {
@@ -195,5 +209,6 @@ fn trial_json(trial: &InitTrial) -> Value {
         "hint": trial.hint,
         "cannot_fail": trial.cannot_fail,
         "included": trial.included,
+        "offline": trial.offline.map(OfflineTrial::as_str),
     })
 }

@@ -8,11 +8,10 @@ use runner_ledger::{CheckFindings, Ledger, LedgerError, LedgerOptions, Store, St
 use serde_json::{Value, json};
 
 use super::Exit;
+use crate::credentials;
 use crate::ledger_args::{LedgerArgs, LedgerCommand, StoreArgs};
 use crate::out::OutputGate;
 use crate::style::{self, TextTone};
-
-const STORE_VARIABLE: &str = "RUNNER_STORE";
 
 /// `runner ledger …`.
 pub(crate) fn run(dir: &Path, args: &LedgerArgs, out: &mut OutputGate) -> Result<Exit> {
@@ -39,13 +38,8 @@ pub(crate) fn run(dir: &Path, args: &LedgerArgs, out: &mut OutputGate) -> Result
 
 /// The store that the options, the environment or the project name.
 pub(crate) fn store(dir: &Path, args: &StoreArgs) -> Result<Store> {
-    let variable = std::env::var(STORE_VARIABLE).ok();
-    let named = args
-        .store
-        .clone()
-        .or(variable.filter(|text| !text.is_empty()));
-    if let Some(text) = named {
-        return Store::parse(&text)
+    if let Some(text) = args.store.as_deref().or(credentials::store_variable()) {
+        return Store::parse(text)
             .map_err(|error| Error::new(ErrorCode::Config, error.to_string()));
     }
     let project = Project::find(dir).or_else(|error| {
@@ -67,7 +61,7 @@ pub(crate) fn store(dir: &Path, args: &StoreArgs) -> Result<Store> {
 /// mistyped name is not an empty ledger.
 pub(crate) fn store_to_read(dir: &Path, args: &StoreArgs) -> Result<Store> {
     let found = store(dir, args)?;
-    let named = args.store.is_some() || std::env::var_os(STORE_VARIABLE).is_some();
+    let named = args.store.is_some() || credentials::store_variable().is_some();
     match &found {
         Store::Sqlite(path) if named && !path.exists() => Err(Error::new(
             ErrorCode::Config,

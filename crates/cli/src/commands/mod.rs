@@ -15,6 +15,7 @@ pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod proof;
 pub(crate) mod report;
+pub(crate) mod rescue;
 pub(crate) mod runs;
 pub(crate) mod start;
 pub(crate) mod status;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use runner::{CheckoutPosition, Project, Result, RunActivity, RunPhase, RunView, SelectResult};
-use runner_core::meta::IterationMeta;
+use runner_core::meta::{self, IterationMeta};
 use runner_core::usage::{self, Usage};
 use serde_json::json;
 
@@ -94,6 +94,7 @@ fn print_json(view: &RunView, position: Option<&CheckoutPosition>, out: &mut Out
         "cost_usd": totals.cost_usd,
         "cost_unknown": totals.cost_unknown,
         "nodes": usage::by_node(metas(view)),
+        "network_refused": meta::network_refused(metas(view)),
     }));
 }
 
@@ -172,6 +173,9 @@ fn print_human(view: &RunView, position: Option<&CheckoutPosition>, out: &mut Ou
     }
     if totals.cost_usd.is_some() {
         out.data(&format!("cost:       {}", style::cost(&totals)));
+    }
+    for sentence in meta::network_refused(metas(view)) {
+        out.data(&format!("refused:    {}", style::one_line(&sentence, 160)));
     }
     if let Ok(SelectResult::Open(leaf) | SelectResult::Stuck(leaf)) = &view.next {
         let of_leaf = metas(view).filter(|meta| meta.node_id == leaf.id);

@@ -81,6 +81,7 @@ fn loop_steps(
     let starter = detached.then(super::detach::take_starter).transpose()?;
     let project = Project::find(dir)?;
     let options = LoopOptions {
+        ends_on_resources: false,
         steps: args.steps,
         for_duration: args.for_duration,
         until: args.until.map(next_occurrence).transpose()?,

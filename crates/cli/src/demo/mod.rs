@@ -76,6 +76,7 @@ pub(crate) fn run(dir: Option<&Path>, out: &mut OutputGate) -> Result<Exit> {
         keep: &[],
         backend: BackendKind::Command,
         command: &agent,
+        guard_network: "open",
     });
     std::fs::write(folder.join(paths::CONFIG), config)?;
     std::fs::write(project.goal(), GOAL)?;

@@ -2,7 +2,7 @@
 # The frame of a stub: notes how it was called where a contained session may write,
 # then plays the scene of this iteration, else the default one.
 here=$(dirname "$0")
-seen=$HOME/../out/seen-$RUNNER_ITER
+seen=$here/../out/seen-$RUNNER_ITER
 mkdir -p "$seen"
 for word in "$@"; do printf '%s\0' "$word"; done >"$seen/args"
 env -0 >"$seen/env"

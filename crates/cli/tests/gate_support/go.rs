@@ -124,6 +124,20 @@ pub(crate) const GO: GuardedProject = GuardedProject {
             "a config of a new tool",
             "printf 'linters:\\n  enable: [govet]\\n' > .golangci.yml",
         ),
+        (
+            "one test more",
+            "printf '\\nfunc TestAddsNothing(t *testing.T) {\\n\\tif Add(1, 0) != 1 {\\n\\t\\tt.Fatal(1)\\n\\t}\\n}\\n' >> sums_test.go",
+        ),
+        (
+            "a new file of tests",
+            "printf 'package sums\\n\\nimport \"testing\"\\n\\nfunc TestMore(t *testing.T) {}\\n' > more_test.go",
+        ),
+        (
+            "a comment in the manifest",
+            "printf '\\n// Checks are our own.\\n' >> go.mod",
+        ),
+        ("a manual", "printf '# Sums\\n' > README.md"),
+        ("an ignore rule", "printf '*.out\\n' > .gitignore"),
     ],
 };
 
@@ -172,6 +186,14 @@ pub(crate) const GO_PACKAGES: GuardedProject = GuardedProject {
         (
             "a version of the language",
             "sed -i 's/^go 1.19/go 1.18/' go.mod",
+        ),
+        (
+            "a folder of tests",
+            "mkdir checks; printf 'package checks\\n\\nimport \"testing\"\\n\\nfunc TestOne(t *testing.T) {}\\n' > checks/one_test.go",
+        ),
+        (
+            "an example",
+            "printf 'package add\\n\\nfunc ExampleAdd() { Add(1, 2) }\\n' > add/example_test.go",
         ),
     ],
 };

@@ -56,6 +56,23 @@ pub(crate) const NPM: GuardedProject = GuardedProject {
         ),
         ("a helper of tests", "echo > test/helper.js"),
         ("a config of a new tool", "echo '{}' > .prettierrc"),
+        (
+            "a manifest that is formatted",
+            "printf '{\\n  \"name\": \"sums\",\\n  \"version\": \"1.0.0\",\\n  \"scripts\": { \"test\": \"node tools/run.js\" }\\n}\\n' > package.json",
+        ),
+        (
+            "words about the package",
+            "sed -i 's/\"version\"/\"description\": \"Sums\", \"license\": \"MIT\", \"version\"/' package.json",
+        ),
+        ("an ignore rule", "printf 'dist/\\n' > .gitignore"),
+        (
+            "a file of test data",
+            "mkdir fixtures; echo '[1]' > fixtures/one.json",
+        ),
+        (
+            "a new folder of tests",
+            "mkdir test/more; echo > test/more/one.test.js",
+        ),
     ],
 };
 
@@ -228,7 +245,15 @@ pub(crate) const JEST_WITH_SETUP: GuardedProject = GuardedProject {
     ],
     unproven: &[],
     told: &[],
-    honest: &[("another tool", "echo 'exports.one = 1;' > tools/other.js")],
+    honest: &[
+        ("another tool", "echo 'exports.one = 1;' > tools/other.js"),
+        (
+            "a package of development",
+            "sed -i 's/\"version\"/\"devDependencies\": {\"left\": \"1.0.0\"}, \"version\"/' package.json",
+        ),
+        ("a config of another tool", "echo '{}' > .prettierrc"),
+        ("a module", "echo 'exports.two = 2;' > src/two.js"),
+    ],
 };
 
 pub(crate) const VITEST: GuardedProject = GuardedProject {
@@ -408,6 +433,19 @@ pub(crate) const NODE: GuardedProject = GuardedProject {
         (
             "a config of a new tool",
             "echo 'module.exports = [];' > eslint.config.js",
+        ),
+        (
+            "a manifest that is formatted",
+            "printf '{\\n  \"name\": \"sums\",\\n  \"version\": \"1.0.0\",\\n  \"scripts\": { \"test\": \"node --test\" }\\n}\\n' > package.json",
+        ),
+        (
+            "words about the package",
+            "sed -i 's/\"version\"/\"description\": \"Sums\", \"license\": \"MIT\", \"version\"/' package.json",
+        ),
+        ("an ignore rule", "printf 'dist/\\n' > .gitignore"),
+        (
+            "a new folder of tests",
+            "mkdir tests; printf \"require('node:test')('two', () => {});\\n\" > tests/two.test.js",
         ),
     ],
 };

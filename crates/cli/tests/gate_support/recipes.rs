@@ -52,6 +52,24 @@ pub(crate) const MAKE: GuardedProject = GuardedProject {
         ),
         ("new rules", "printf 'lint:\\n' > rules/lint.mk"),
         ("a folder of tests", "mkdir tests; touch tests/x"),
+        (
+            "a file of test data",
+            "mkdir -p data; echo right > data/expected",
+        ),
+        (
+            "a config of a new tool",
+            "printf 'root = true\\n' > .editorconfig",
+        ),
+        (
+            "a workflow of CI",
+            "mkdir -p .github/workflows; printf 'on: push\\n' > .github/workflows/lint.yml",
+        ),
+        ("an ignore rule", "printf '*.o\\n' > .gitignore"),
+        (
+            "a script of its own",
+            "mkdir -p scripts; printf 'echo hi\\n' > scripts/hello.sh",
+        ),
+        ("a manual", "printf '# How to\\n' > README.md"),
     ],
 };
 
@@ -129,5 +147,9 @@ pub(crate) const SCRIPTS: GuardedProject = GuardedProject {
     honest: &[
         ("another script", "echo > tools/other.sh"),
         ("a module beside them", "echo 'X = 1' > tools/other.py"),
+        (
+            "a folder of tests",
+            "mkdir tests; printf 'grep -q right product\\n' > tests/more.sh",
+        ),
     ],
 };

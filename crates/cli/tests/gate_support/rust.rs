@@ -118,6 +118,38 @@ pub(crate) const CARGO: GuardedProject = GuardedProject {
             "a config of a new tool",
             "printf 'max_width = 100\\n' > rustfmt.toml",
         ),
+        (
+            "a manifest that is formatted",
+            "printf '[package]\\nedition = \"2021\"\\nname = \"sums\"\\nversion = \"0.1.0\"\\n' > Cargo.toml",
+        ),
+        (
+            "a new file of tests",
+            "printf '#[test]\\nfn adds_nothing() {\\n    assert_eq!(sums::add(1, 0), 1);\\n}\\n' > tests/more.rs",
+        ),
+        (
+            "an example",
+            "mkdir examples; printf 'fn main() {}\\n' > examples/one.rs",
+        ),
+        (
+            "a module with tests",
+            "printf 'pub mod more;\\n' >> src/lib.rs; printf '#[test]\\nfn one() {}\\n' > src/more.rs",
+        ),
+        (
+            "a description",
+            "printf 'description = \"Sums\"\\nlicense = \"MIT\"\\n' >> Cargo.toml",
+        ),
+        (
+            "a list of lints",
+            "printf '[lints.rust]\\nunused = \"warn\"\\n' >> Cargo.toml",
+        ),
+        (
+            "a config of another tool",
+            "printf 'msrv = \"1.70\"\\n' > clippy.toml",
+        ),
+        (
+            "a file of test data",
+            "mkdir tests/data; echo 1 > tests/data/one.txt",
+        ),
     ],
 };
 
@@ -178,6 +210,22 @@ pub(crate) const CARGO_WORKSPACE: GuardedProject = GuardedProject {
         (
             "metadata of a member",
             "sed -i 's/^edition/description = \"Subtracts\"\\nedition/' sub/Cargo.toml",
+        ),
+        (
+            "a file of tests of a member",
+            "mkdir add/tests; printf '#[test]\\nfn more() {}\\n' > add/tests/more.rs",
+        ),
+        (
+            "a module of a member",
+            "printf 'pub mod more;\\n' >> add/src/lib.rs; printf 'pub const ONE: u32 = 1;\\n' > add/src/more.rs",
+        ),
+        (
+            "a config of a new tool",
+            "printf 'max_width = 100\\n' > rustfmt.toml",
+        ),
+        (
+            "a test renamed with what it describes",
+            "sed -i 's/fn adds/fn adds_numbers/' add/src/lib.rs",
         ),
     ],
 };

@@ -7,6 +7,7 @@
 mod fleet;
 mod read;
 pub mod reader;
+mod sandbox;
 mod template;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,10 @@ use std::fmt;
 use crate::product::USUAL_PRODUCT;
 
 pub use fleet::FleetConfig;
+pub use sandbox::{
+    ChildKind, MemoryLimit, NetworkConfig, NetworkRule, OpenedPaths, SandboxConfig, SandboxLimits,
+    check_host, parse_size, show_size, split_port,
+};
 pub use template::{NewProject, template};
 
 /// The smallest prompt budget: below it the contract itself would not fit.
@@ -134,6 +139,8 @@ pub struct ExecutorConfig {
     pub extra_args: Vec<String>,
     /// A session that is silent for so long is ended; 0 never ends one.
     pub idle_timeout_secs: u64,
+    /// What of a person's own settings reaches sessions.
+    pub inherit: Vec<InheritPart>,
     /// Variables added to the session's environment.
     pub env: BTreeMap<String, String>,
 }
@@ -147,6 +154,7 @@ impl fmt::Debug for ExecutorConfig {
             .field("model", &self.model)
             .field("extra_args", &self.extra_args)
             .field("idle_timeout_secs", &self.idle_timeout_secs)
+            .field("inherit", &self.inherit)
             .field("env", &self.env.keys())
             .finish()
     }
@@ -186,16 +194,6 @@ pub struct BudgetConfig {
     pub max_tokens: u64,
     /// USD of all sessions together.
     pub max_cost_usd: f64,
-}
-
-/// Where agent and guard may write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SandboxConfig {
-    /// Whether they are confined.
-    pub mode: SandboxMode,
-    /// Folders outside the project that stay writable; `None` takes the package
-    /// caches that exist.
-    pub writable: Option<Vec<String>>,
 }
 
 /// A word of a fixed set in the file.
@@ -256,6 +254,20 @@ words! {
         Opencode = "opencode",
         /// Any command that writes the report itself.
         Command = "command",
+    }
+}
+
+words! {
+    /// What belongs to a person and can be let into sessions.
+    InheritPart {
+        /// MCP servers.
+        Mcp = "mcp",
+        /// Hooks and plugins.
+        Hooks = "hooks",
+        /// Settings.
+        Settings = "settings",
+        /// Instructions in the person's own folder.
+        Instructions = "instructions",
     }
 }
 
@@ -415,6 +427,7 @@ impl Default for ExecutorConfig {
             model: String::new(),
             extra_args: Vec::new(),
             idle_timeout_secs: 600,
+            inherit: Vec::new(),
             env: BTreeMap::new(),
         }
     }
@@ -425,15 +438,6 @@ impl Default for CommitConfig {
         CommitConfig {
             deny: strings(&[".env*", "*.pem", "*.key", "id_rsa*", "id_ed25519*"]),
             max_file_bytes: 10_485_760,
-        }
-    }
-}
-
-impl Default for SandboxConfig {
-    fn default() -> Self {
-        SandboxConfig {
-            mode: SandboxMode::Auto,
-            writable: None,
         }
     }
 }

@@ -7,9 +7,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::fleet;
 use super::reader::{TomlReader, TomlTable, is_empty_array};
+use super::sandbox;
 use super::{
     BackendKind, BudgetConfig, CommitConfig, Config, ConfigFinding, ExecutorConfig, GuardConfig,
-    LoopConfig, MIN_PROMPT_BUDGET, NotifyConfig, SandboxConfig, TokenPrice, WorkspaceConfig,
+    LoopConfig, MIN_PROMPT_BUDGET, NotifyConfig, TokenPrice, WorkspaceConfig,
 };
 use crate::text::nearest;
 
@@ -46,6 +47,7 @@ fn config(reader: &mut TomlReader<'_>, document: &DeTable<'_>) -> Config {
     let root = TomlTable::root(document);
     reader.unknown_keys(root);
     let kept = 1..=MAX_KEPT_BYTES as u64;
+    let executor = executor(reader, root);
     Config {
         max_attempts_default: reader.integer(
             root,
@@ -86,12 +88,12 @@ fn config(reader: &mut TomlReader<'_>, document: &DeTable<'_>) -> Config {
         workspace: workspace(reader, root),
         guard: guard(reader, root),
         run_loop: run_loop(reader, root),
-        executor: executor(reader, root),
+        sandbox: sandbox::read(reader, root, executor.backend),
+        executor,
         commit: commit(reader, root),
         prices: prices(reader, root),
         notify: notify(reader, root),
         budget: budget(reader, root),
-        sandbox: sandbox(reader, root),
         fleet: fleet::read(reader, root),
     }
 }
@@ -182,6 +184,7 @@ fn executor(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> ExecutorCon
             0..=MAX_SECS,
             default.idle_timeout_secs,
         ),
+        inherit: reader.words(table, "inherit"),
         env: {
             let env = reader.table(table, "env").named("executor.env");
             reader.variables(env)
@@ -250,24 +253,5 @@ fn budget(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> BudgetConfig 
     BudgetConfig {
         max_tokens: reader.integer(table, "max_tokens", 0..=MAX_TOML, default.max_tokens),
         max_cost_usd: reader.amount(table, "max_cost_usd", default.max_cost_usd),
-    }
-}
-
-fn sandbox(reader: &mut TomlReader<'_>, root: TomlTable<'_, '_>) -> SandboxConfig {
-    let default = SandboxConfig::default();
-    let table = reader.known_table(root, "sandbox");
-    let writable = table
-        .get("writable")
-        .map(|_| reader.strings(table, "writable", Vec::new()));
-    if writable
-        .iter()
-        .flatten()
-        .any(|folder| folder.trim().is_empty())
-    {
-        reader.find(table, "writable", "a folder must not be empty", None);
-    }
-    SandboxConfig {
-        mode: reader.word(table, "mode", default.mode),
-        writable,
     }
 }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigFinding, ConfigWord, fleet};
+use super::{ConfigFinding, ConfigWord, fleet, sandbox};
 use crate::paths;
 use crate::product::ProductFiles;
 use crate::protected_value::ProtectedValue;
@@ -83,13 +83,19 @@ const KNOWN: &KnownKeys = &[
             "model",
             "extra_args",
             "idle_timeout_secs",
+            "inherit",
             "env",
         ],
     ),
     ("commit", &["deny", "max_file_bytes"]),
     ("notify", &["command"]),
     ("budget", &["max_tokens", "max_cost_usd"]),
-    ("sandbox", &["mode", "writable"]),
+    ("sandbox", sandbox::KEYS),
+    ("sandbox.session", sandbox::OPENED_KEYS),
+    ("sandbox.setup", sandbox::OPENED_KEYS),
+    ("sandbox.guard", sandbox::OPENED_KEYS),
+    ("sandbox.network", sandbox::NETWORK_KEYS),
+    ("sandbox.limits", sandbox::LIMIT_KEYS),
     ("fleet", fleet::KEYS),
 ];
 
@@ -342,22 +348,36 @@ impl<'s> TomlReader<'s> {
         let text = table
             .get(key)
             .and_then(|value| self.text_of(value, &table.full_name(key)));
-        let Some(text) = text else {
-            return default;
-        };
+        let found = text.map(|text| self.word_of(table, key, &text));
+        found.flatten().unwrap_or(default)
+    }
+
+    /// A list of words of the key's set.
+    pub(super) fn words<W: ConfigWord>(&mut self, table: TomlTable<'_, '_>, key: &str) -> Vec<W> {
+        let texts = self.strings(table, key, Vec::new());
+        let words = texts.iter().map(|text| self.word_of(table, key, text));
+        words.collect::<Vec<_>>().into_iter().flatten().collect()
+    }
+
+    fn word_of<W: ConfigWord>(
+        &mut self,
+        table: TomlTable<'_, '_>,
+        key: &str,
+        text: &str,
+    ) -> Option<W> {
         if let Some(word) = W::ALL.iter().find(|word| word.word() == text) {
-            return *word;
+            return Some(*word);
         }
         let words: Vec<&str> = W::ALL.iter().map(|word| word.word()).collect();
-        let message = format!("`{}` is not one of {}", shown(&text), words.join(", "));
-        let (_, meant) = nearest(&text, &words);
+        let message = format!("`{}` is not one of {}", shown(text), words.join(", "));
+        let (_, meant) = nearest(text, &words);
         self.find(
             table,
             key,
             message,
             Some(format!("did you mean `{meant}`?")),
         );
-        default
+        None
     }
 
     /// A list of texts.

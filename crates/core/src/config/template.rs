@@ -1,6 +1,6 @@
 //! The commented `config.toml` of a new project.
 
-use super::{BackendKind, CommitConfig, Config};
+use super::{BackendKind, CommitConfig, Config, show_size};
 
 /// What is known about a new project.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub struct NewProject<'a> {
     pub backend: BackendKind,
     /// Its argv, for `command`.
     pub command: &'a [String],
+    /// What the guard can reach, as a word of the file.
+    pub guard_network: &'a str,
 }
 
 /// The file that `runner init` writes: every key with its default, but for what was
@@ -145,6 +147,8 @@ model = "{model}"
 extra_args = []
 # A session that shows no sign of life for so long is ended; 0 never ends one.
 idle_timeout_secs = {idle_timeout_secs}
+# What of your own settings for the CLI reaches sessions: "mcp", "hooks", "settings", "instructions".
+inherit = []
 
 # Added to the agent's environment. This file is committed: no secrets here.
 [executor.env]
@@ -172,11 +176,34 @@ max_tokens = {max_tokens}
 max_cost_usd = {max_cost_usd:?}
 
 [sandbox]
-# Confines where agent and guard can write: off, auto (if the system can), or required.
+# Confines what agent, setup and guard can read, write and reach: off, auto (if the system can),
+# or required.
 mode = "{mode}"
-# Folders outside the project that they may write to. Left out: the package caches
-# that exist.
-# writable = ["~/.cargo/registry"]
+# Paths that are hidden by default (keys, logins, histories) and that all three may read.
+readable = []
+# Paths outside the project that all three may write to. Package caches are the runner's own.
+writable = []
+# How large those caches may become.
+cache_limit = "{cache_limit}"
+
+# The same lists for one of the three alone: [sandbox.session], [sandbox.setup], [sandbox.guard].
+# [sandbox.guard]
+# readable = ["/run/docker.sock"]
+
+# What they can reach: "open", "off", "agent" (the hosts of the agent) or a list of hosts.
+[sandbox.network]
+session = "open"
+setup = "open"
+guard = "{guard_network}"
+
+# A child that exceeds one of these is ended; other sessions go on.
+[sandbox.limits]
+# Of all sessions together, in hundredths of the machine or as a size.
+memory = "75%"
+processes = {processes}
+workspace_growth = "{workspace_growth}"
+# What must remain on the disk.
+free_space = "{free_space}"
 
 # Many tasks side by side, each in a work tree of its own: runner fleet
 [fleet]
@@ -218,6 +245,11 @@ port = {port}
         max_tokens = budget.max_tokens,
         max_cost_usd = budget.max_cost_usd,
         mode = sandbox.mode,
+        cache_limit = show_size(sandbox.cache_limit),
+        guard_network = project.guard_network,
+        processes = sandbox.limits.processes,
+        workspace_growth = show_size(sandbox.limits.workspace_growth),
+        free_space = show_size(sandbox.limits.free_space),
         workers = fleet.workers,
         testers = fleet.testers,
         docsers = fleet.docsers,

@@ -68,6 +68,7 @@ command = ["./agent", ""]
 model = "m"
 extra_args = ["-x"]
 idle_timeout_secs = 0
+inherit = ["mcp", "settings"]
 env = { A = "1", "b.c" = "2" }
 [commit]
 deny = []
@@ -82,7 +83,20 @@ max_tokens = 9
 max_cost_usd = 1
 [sandbox]
 mode = "required"
-writable = []
+readable = ["~/.netrc"]
+writable = ["~/x"]
+cache_limit = "1GiB"
+[sandbox.guard]
+readable = ["/run/docker.sock"]
+[sandbox.network]
+session = "open"
+setup = ["a.example", "*.b.example:443"]
+guard = "off"
+[sandbox.limits]
+memory = "50%"
+processes = 9
+workspace_growth = 5
+free_space = "2MiB"
 "#,
     )
     .unwrap();
@@ -133,6 +147,7 @@ writable = []
             model: "m".to_owned(),
             extra_args: strings(&["-x"]),
             idle_timeout_secs: 0,
+            inherit: vec![InheritPart::Mcp, InheritPart::Settings],
             env: [("A", "1"), ("b.c", "2")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
@@ -155,7 +170,25 @@ writable = []
         },
         sandbox: SandboxConfig {
             mode: SandboxMode::Required,
-            writable: Some(Vec::new()),
+            readable: strings(&["~/.netrc"]),
+            writable: strings(&["~/x"]),
+            cache_limit: 1 << 30,
+            guard: OpenedPaths {
+                readable: strings(&["/run/docker.sock"]),
+                writable: Vec::new(),
+            },
+            network: NetworkConfig {
+                session: NetworkRule::Open,
+                setup: NetworkRule::Hosts(strings(&["a.example", "*.b.example:443"])),
+                guard: NetworkRule::Off,
+            },
+            limits: SandboxLimits {
+                memory: MemoryLimit::Percent(50),
+                processes: 9,
+                workspace_growth: 5,
+                free_space: 2 << 20,
+            },
+            ..SandboxConfig::default()
         },
         fleet: FleetConfig::default(),
     };
@@ -288,7 +321,7 @@ fn out_of_range() {
         ),
         (
             "[sandbox]\nwritable = [\" \"]",
-            "line 2: sandbox.writable: a folder must not be empty",
+            "line 2: sandbox.writable: a path must not be empty",
         ),
     ] {
         check(text, &[expected]);
@@ -306,6 +339,34 @@ fn words_and_commands() {
         (
             "[loop]\non_timeout = \"stopp\"",
             "line 2: loop.on_timeout: `stopp` is not one of stop, retry (did you mean `stop`?)",
+        ),
+        (
+            "[sandbox.guard]\nreadabel = []",
+            "line 2: sandbox.guard.readabel: unknown key (did you mean `sandbox.guard.readable`?)",
+        ),
+        (
+            "[sandbox.network]\nguard = \"a.example\"",
+            "line 2: sandbox.network.guard: `a.example` is not `open`, `off`, `agent` or a list of hosts (write hosts as a list: [\"api.example.com\"])",
+        ),
+        (
+            "[sandbox.network]\nguard = [\"http://a\"]",
+            "line 2: sandbox.network.guard: host `http://a`: write the name alone, without a scheme or a path",
+        ),
+        (
+            "[executor]\nbackend = \"command\"\ncommand = [\"x\"]\n[sandbox.network]\nsession = \"agent\"",
+            "line 5: sandbox.network.session: `agent` needs an agent whose hosts are known: backend = \"command\" may go anywhere (list the hosts that it needs: [\"api.example.com\"])",
+        ),
+        (
+            "[sandbox.limits]\nmemory = \"0%\"",
+            "line 2: sandbox.limits.memory: must be between 1% and 100%",
+        ),
+        (
+            "[sandbox.limits]\nfree_space = \"1GB\"",
+            "line 2: sandbox.limits.free_space: `1GB` is not a size (write a whole number of bytes, or one with KiB, MiB, GiB or TiB behind it)",
+        ),
+        (
+            "[executor]\ninherit = [\"hook\"]",
+            "line 2: executor.inherit: `hook` is not one of mcp, hooks, settings, instructions (did you mean `hooks`?)",
         ),
         (
             "[sandbox]\nmode = \"on\"",
@@ -417,6 +478,7 @@ fn the_template_is_the_default_configuration() {
         keep: &[],
         backend: BackendKind::Codex,
         command: &[],
+        guard_network: "open",
     });
     assert_eq!(Config::parse(&text), Ok(default));
 }
@@ -501,6 +563,7 @@ proptest! {
             keep: &include,
             backend: BackendKind::ALL[index],
             command: &command,
+            guard_network: "open",
         });
         prop_assert_eq!(Config::parse(&text), Ok(expected), "{}", text);
     }

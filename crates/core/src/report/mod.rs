@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use crate::message::ByHand;
-use crate::meta::{IterationErrorKind, IterationMeta, IterationVerdict};
+use crate::meta::{self, IterationErrorKind, IterationMeta, IterationVerdict};
 use crate::select::{Selection, select};
 use crate::tree::{Node, TreeProgress};
 use crate::usage::{self, NodeUsage, Usage};
@@ -173,6 +173,9 @@ pub struct RunReport {
     pub plan_changes: Vec<PlanChange>,
     /// Files of special interest that sessions touched.
     pub touched: Vec<TouchedFiles>,
+    /// Sentences about hosts that children asked for and were refused, each once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network_refused: Vec<String>,
     /// What agents took for granted in this run.
     pub assumptions: Vec<String>,
     /// What they would have asked.
@@ -313,6 +316,7 @@ pub fn assemble(inputs: ReportInputs<'_>) -> RunReport {
         stuck: tree.map_or_else(Vec::new, |root| stuck(root, &inputs.histories)),
         plan_changes: plan_changes(&inputs),
         touched: metas().flat_map(touched).collect(),
+        network_refused: meta::network_refused(metas()),
         outcomes: outcomes(&inputs.iterations),
         usage: Usage::of(metas()),
         nodes: usage::by_node(metas()),

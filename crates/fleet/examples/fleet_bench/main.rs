@@ -27,9 +27,13 @@ const AGENT: &str = "date +%s%N > \"$AGENT_DIR/started-$RUNNER_RUN_ID\"; id=${RU
 mkdir -p \"$id\"; echo hi > \"$id/file\"; out done did";
 
 fn main() -> ExitCode {
+    let mut raw = std::env::args_os().skip(1);
+    let first = raw.next().unwrap_or_default();
+    if let Some(code) = runner::launcher_main(&first, raw) {
+        return code;
+    }
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
-        Some("__supervise") => runner_exec::supervise_main(),
         Some("__inside") => {
             inside(&words[1..]);
             ExitCode::SUCCESS

@@ -175,7 +175,9 @@ impl ProjectBacklog {
                     }
                 }
                 let key = SourceIssue::source_of(name, issue.number);
-                outside.issues.insert(key, issue.facts());
+                outside
+                    .issues
+                    .insert(key, issue.facts(name, &self.defaults));
             }
             let made = import(name, &backlog.issues, &known, &self.defaults);
             outside.tasks.extend(made.tasks);

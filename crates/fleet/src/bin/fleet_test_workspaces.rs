@@ -2,7 +2,7 @@
 //! its own environment, to be asked one thing and, if need be, to be killed.
 //!
 //! ```text
-//! fleet-test-workspaces __supervise …    the supervisor
+//! fleet-test-workspaces __supervise …    the supervisor, and the launchers of the sandbox
 //! fleet-test-workspaces OP JSON          asks the workspaces of the project in this folder
 //! ```
 
@@ -26,8 +26,8 @@ use serde_json::{Value, json};
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let op = args.next().unwrap_or_default();
-    if op == "__supervise" {
-        return runner_exec::supervise_main();
+    if let Some(code) = runner::launcher_main(&op, args.by_ref()) {
+        return code;
     }
     let op = op.to_string_lossy().into_owned();
     let order = args.next().unwrap_or_default();

@@ -26,6 +26,7 @@ impl LocalWorkspaces {
             kind: "review",
             about: &order.run_id,
             commit: &order.result,
+            base: &order.start,
             prompt: &prompt,
             schema: verdict::SCHEMA,
         };
@@ -50,6 +51,7 @@ impl LocalWorkspaces {
             kind: "plan",
             about: "plan",
             commit: &base,
+            base: &base,
             prompt: &plan_prompt(order),
             schema: plan::SCHEMA,
         };

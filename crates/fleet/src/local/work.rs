@@ -39,6 +39,10 @@ impl LocalWorkspaces {
                 .as_deref()
                 .or(order.task.start_from.as_deref()),
         };
+        self.with_context(&order.run_id, &call.cancel, |context| {
+            repo.wait_for_room(&order.run_id, context)
+        })
+        .map_err(error)?;
         let report = self
             .with_context(&order.run_id, &call.cancel, |context| {
                 repo.run(run, &|| call.is_time_up(), context)

@@ -7,7 +7,7 @@ mod body;
 mod front;
 mod import;
 
-use runner_lifecycle::request::{IssueFacts, NewTask};
+use runner_lifecycle::request::{IssueFacts, IssueWork, NewTask};
 use runner_lifecycle::row::{Criterion, TaskId};
 use runner_lifecycle::{CriterionCheck, TaskOrigin};
 
@@ -106,13 +106,19 @@ impl SourceIssue {
     }
 
     /// What the recovery table wants to know of it.
-    pub fn facts(&self) -> IssueFacts {
-        let role = IssueBody::read(self)
-            .ok()
-            .and_then(|body| self.role(&body).ok());
+    pub fn facts(&self, source: &str, defaults: &TaskDefaults) -> IssueFacts {
+        // An issue that cannot be read names no role: nothing begins with a scope that nobody meant.
+        let task = self.task(source, defaults).ok();
+        let task = task.filter(|task| !task.role.is_empty());
         IssueFacts {
-            role: role.flatten().map(|role| role.name.to_owned()),
+            role: task.as_ref().map(|task| task.role.clone()),
             closed: self.closed,
+            work: task.map(|task| IssueWork {
+                lock_scope: task.lock_scope,
+                forbidden_scope: task.forbidden_scope,
+                lane: task.lane,
+                expects_change: task.expects_change,
+            }),
         }
     }
 

@@ -3,6 +3,7 @@
 use runner_core::config::FleetConfig;
 use runner_lifecycle::decide::{Answer, LeaseChange};
 use runner_lifecycle::event::TaskEvent;
+use runner_lifecycle::lock::Resource;
 use runner_lifecycle::packet::ChangeAction;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewPacket, NewTask, WorkEnding};
 use runner_lifecycle::row::Intent;
@@ -293,10 +294,14 @@ fn issues_are_taken_with_and_without_a_role() {
                 labels: vec!["role:docser".to_owned()],
                 ..issue
             };
-            store.facts.issue = Some(known.facts());
+            store.facts.issue = Some(known.facts("local", &defaults()));
             store.recover(None);
             assert_eq!(store.task.state, TaskState::Todo);
             assert_eq!(store.task.role, "docser");
+            let made = known.task("local", &defaults()).unwrap();
+            assert_ne!(made.lock_scope, [Resource::whole_repo()]);
+            assert_eq!(store.task.lock_scope, made.lock_scope);
+            assert_eq!(store.task.lane, made.lane);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The base: merging, moving, and the user's own branch and checkout.
 
+use runner_testkit::TestRepo;
 use serde_json::json;
 
 use crate::{ask, files, merge, project, refs, refused, text, worked};
@@ -162,6 +163,71 @@ fn the_users_own_commits_come_in() {
     assert_eq!(ask(&repo, "base", &json!({})), json!(repo.head()));
 }
 
+/// Looking at it leaves nothing behind.
+#[test]
+fn no_branch_is_made_before_the_first_result() {
+    let repo = project();
+    assert_eq!(ask(&repo, "base", &json!({})), json!(repo.head()));
+    assert_eq!(ask(&repo, "present", &json!({})), "up to date");
+    repo.agent("echo x > a/x; out done did");
+    let result = worked(&repo, "task");
+    assert_eq!(refs(&repo, "refs/heads/"), ["main"]);
+    // What the user takes back until then never was.
+    repo.git(&["commit", "-q", "--allow-empty", "-m", "More"]);
+    assert_eq!(ask(&repo, "base", &json!({})), json!(repo.head()));
+    repo.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    assert_eq!(ask(&repo, "base", &json!({})), json!(repo.head()));
+    merge(&repo, "task", &result);
+    assert_eq!(refs(&repo, "refs/heads/"), ["fleet/main", "main"]);
+}
+
+/// Commits what lies in the checkout.
+fn commit(repo: &TestRepo, path: &str) -> String {
+    repo.write(path, "mine\n");
+    repo.git(&["add", path]);
+    repo.git(&["commit", "-qm", path]);
+    repo.head()
+}
+
+#[test]
+fn what_the_user_takes_off_the_branch_stays_off() {
+    let repo = project();
+    let begin = repo.head();
+    repo.agent("echo x > a/$RUNNER_RUN_ID; out done did");
+    let one = worked(&repo, "one");
+    merge(&repo, "one", &one);
+    // Taken in, and seen beside a result that is not presented yet.
+    let mine = commit(&repo, "b/mine.txt");
+    let base = text(&ask(&repo, "base", &json!({})));
+    assert!(files(&repo, &base).contains(&"b/mine.txt".to_owned()));
+    repo.git(&["reset", "-q", "--hard", &begin]);
+    let base = text(&ask(&repo, "base", &json!({})));
+    let there = files(&repo, &base);
+    assert!(there.contains(&"a/one-1".to_owned()), "{there:?}");
+    assert!(!there.contains(&"b/mine.txt".to_owned()), "{there:?}");
+    let off = ["merge-base", "--is-ancestor", &mine, &base];
+    assert!(repo.git_try(&off).is_err(), "it is history again");
+    let words = repo.git(&["log", "-1", "--format=%B", &base]);
+    assert!(words.contains("Runner-Task: one"), "{words}");
+    assert_eq!(refs(&repo, "refs/runner/lost/fleet/").len(), 1);
+    assert_eq!(ask(&repo, "present", &json!({})), "up to date");
+    assert_eq!(repo.head(), base);
+
+    // A result that the user saw and does not want, and history that is written anew.
+    repo.git(&["reset", "-q", "--hard", &begin]);
+    assert_eq!(ask(&repo, "base", &json!({})), json!(begin));
+    assert_eq!(ask(&repo, "present", &json!({})), "up to date");
+    assert_eq!(repo.head(), begin);
+    repo.git(&["commit", "-q", "--amend", "-m", "Other words"]);
+    let amended = repo.head();
+    assert_eq!(ask(&repo, "base", &json!({})), json!(amended));
+    let two = worked(&repo, "two");
+    let merged = merge(&repo, "two", &two);
+    assert_eq!(ask(&repo, "present", &json!({})), "up to date");
+    assert_eq!(repo.head(), merged);
+    assert_eq!(repo.git(&["rev-parse", "HEAD~1"]), amended);
+}
+
 #[test]
 fn commits_of_the_user_that_do_not_fit_are_told() {
     let repo = project();
@@ -196,14 +262,17 @@ fn a_base_that_nobody_has_checked_out_is_moved_itself() {
         config.set("fleet.base", "develop");
     });
     repo.write_config();
-    repo.agent("echo x > a/x; out done did");
+    repo.agent("echo x > a/$RUNNER_RUN_ID; out done did");
     let result = worked(&repo, "task");
     let merged = merge(&repo, "task", &result);
     assert_eq!(repo.git(&["rev-parse", "develop"]), merged);
     assert_eq!(refs(&repo, "refs/heads/"), ["develop", "main"]);
-    // From the moment that somebody checks it out it has a branch beside it.
+    // Once somebody has checked it out the next result has a branch beside it.
     repo.git(&["checkout", "-q", "develop"]);
     assert_eq!(ask(&repo, "base", &json!({})), json!(merged));
+    assert_eq!(refs(&repo, "refs/heads/"), ["develop", "main"]);
+    let result = worked(&repo, "other");
+    merge(&repo, "other", &result);
     assert_eq!(
         refs(&repo, "refs/heads/"),
         ["develop", "fleet/develop", "main"]
@@ -273,6 +342,7 @@ fn a_fleet_that_is_killed_while_it_presents_is_finished_by_the_next() {
         assert_eq!(repo.read("b/new.txt"), "n\n");
         assert!(!repo.exists(".runner/fleet/present.json"), "{killed}");
         repo.git(&["update-ref", "refs/heads/main", &old]);
+        repo.git(&["update-ref", "refs/runner/seen/main", &old]);
         repo.git(&["reset", "-q", "--hard"]);
     }
     assert!(killed > 5, "{killed}");

@@ -73,14 +73,17 @@ fn what_is_in_use_stays_and_so_does_the_proof_of_what_was_merged() {
         assert_eq!(task_run_folders(&repo), ["waiting-1-1", "waiting-1-1.lock"]);
         assert_eq!(
             refs(&repo, "refs/runner/"),
-            ["merged/merged-1", "waiting/waiting-1"]
+            ["merged/merged-1", "seen/main", "waiting/waiting-1"]
         );
         let kept = refs(&repo, "refs/fleet/");
         assert_eq!(kept.len(), 1, "{kept:?}");
         assert!(kept[0].ends_with("/waiting/waiting-1-1"), "{kept:?}");
     }
     ask(&repo, "sweep", &json!({}));
-    assert_eq!(refs(&repo, "refs/runner/"), ["merged/merged-1"]);
+    assert_eq!(
+        refs(&repo, "refs/runner/"),
+        ["merged/merged-1", "seen/main"]
+    );
     assert_eq!(refs(&repo, "refs/fleet/"), Vec::<String>::new());
     assert_eq!(task_run_folders(&repo), Vec::<String>::new());
 }

@@ -352,7 +352,7 @@ fn a_session_that_makes_its_repository_point_at_the_project_reaches_nothing() {
         assert_eq!(after, before, "{task}");
         assert_eq!(repo.git(&["fsck", "--connectivity-only"]), "", "{task}");
     }
-    assert_eq!(refs(&repo, "refs/heads/"), ["fleet/main", "main", "other"]);
+    assert_eq!(refs(&repo, "refs/heads/"), ["main", "other"]);
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn in_a_sandbox_a_session_cannot_even_reach_the_project() {
     repo.agent(&format!(
         "test \"$PWD\" = '{project}' || exit 9; test ! -e .runner/fleet || exit 8\n\
          mine() {{ if ( : > \"$1\" ) 2>/dev/null; then echo \"${{2:-$1}}\" >> a/wrote; fi; }}\n\
-         mine .git/refs/heads/planted; mine ~/planted; mine a/inside\n\
+         mine .git/refs/heads/planted; mine ~/planted home; mine a/inside\n\
          for real in ~/.local/state/runner/*/workspaces/*; do mine \"$real/planted\" real; done\n\
          git commit -q --allow-empty -m mine && echo committed >> a/wrote; out done did"
     ));
@@ -377,7 +377,10 @@ fn in_a_sandbox_a_session_cannot_even_reach_the_project() {
     assert_eq!(done["ending"], "complete", "{done}");
     let wrote = repo.git(&["show", &format!("{}:a/wrote", text(&done["commit"]))]);
     let wrote: Vec<&str> = wrote.lines().collect();
-    assert_eq!(wrote, [".git/refs/heads/planted", "a/inside", "committed"]);
+    // The home folder is a private one.
+    let expected = [".git/refs/heads/planted", "home", "a/inside", "committed"];
+    assert_eq!(wrote, expected);
+    assert!(!repo.root().join("home/planted").exists());
     assert_eq!(repo.head(), head);
     assert!(!repo.exists(".git/refs/heads/planted"));
 }

@@ -123,12 +123,25 @@ fn requeue_work(
         })?;
         check_scope(&packet.lock_scope)?;
     }
+    let work = draft
+        .facts
+        .issue
+        .as_ref()
+        .and_then(|issue| issue.work.clone());
     draft.go(TaskState::Todo, event, |row: &mut Task| {
         row.phase = TaskPhase::Work;
         row.rework_cause = None;
         match requeue {
             RecoveryRequeue::Plain => {}
-            RecoveryRequeue::WithRole(role) => row.role.clone_from(role),
+            RecoveryRequeue::WithRole(role) => {
+                row.role.clone_from(role);
+                if let Some(work) = work {
+                    row.lock_scope = work.lock_scope;
+                    row.forbidden_scope = work.forbidden_scope;
+                    row.lane = work.lane;
+                    row.expects_change = work.expects_change;
+                }
+            }
             RecoveryRequeue::Serial => row.task_type = TaskType::Serial,
             RecoveryRequeue::Lost => row.counters.lost_work += 1,
             RecoveryRequeue::SetupPacket => row.counters.setup_packets += 1,

@@ -538,6 +538,7 @@ fn issue(role: Option<&str>, closed: bool) -> Option<IssueFacts> {
     Some(IssueFacts {
         role: role.map(str::to_owned),
         closed,
+        work: None,
     })
 }
 

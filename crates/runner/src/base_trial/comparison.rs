@@ -24,6 +24,14 @@ pub(super) fn wanted(names: &[String]) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Whether a name is that of a file with settings, and perhaps secrets, for production: no guard
+/// gets one unasked.
+pub(crate) fn is_production(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.to_lowercase();
+    name.starts_with(".env") && (name.contains("prod") || name.contains("live"))
+}
+
 /// Copies ignored files and folders of one checkout into another. Whether there was something to
 /// copy, and all of it was.
 pub(super) fn add_ignored(from: &Path, to: &Path, names: &[PathBuf]) -> io::Result<bool> {
@@ -67,6 +75,9 @@ struct Copying {
 impl Copying {
     /// Copies a file, a link or a folder. What is there already stays: it is of the commit.
     fn copy(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        if is_production(from) {
+            return Ok(());
+        }
         let meta = from.symlink_metadata()?;
         let there = to.symlink_metadata().ok();
         if meta.is_dir() {
@@ -120,12 +131,13 @@ mod tests {
         write(&from, "node_modules/.bin/real", "tool");
         symlink("real", from.join("node_modules/.bin/jest")).unwrap();
         write(&from, "sub/.env", "A=1");
+        write(&from, "sub/.env.production", "A=2");
         write(&from, "README", "mine");
         write(&from, ".runner/iterations/x", "state");
         write(&to, "README", "committed");
         let ignored = names(&[
             "node_modules/",
-            "sub/.env",
+            "sub/",
             "README",
             ".runner/iterations/",
             "gone",
@@ -139,6 +151,7 @@ mod tests {
         assert_eq!(fs::read(to.join("sub/.env")).unwrap(), b"A=1");
         assert_eq!(fs::read(to.join("README")).unwrap(), b"committed");
         assert!(!to.join(".runner").exists());
+        assert!(!to.join("sub/.env.production").exists());
     }
 
     #[test]

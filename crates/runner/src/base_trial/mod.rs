@@ -2,9 +2,11 @@
 //! there at all, and whether the guard is green.
 
 mod cache;
-mod comparison;
+pub(crate) mod comparison;
 pub(crate) mod evidence;
 pub(crate) mod guard_file;
+mod lack;
+mod outside_paths;
 mod remote_refs;
 mod verdict;
 mod writable_home;
@@ -17,6 +19,7 @@ use runner_core::config::Config;
 use runner_core::evidence::TestEvidence;
 
 use crate::checkout::CleanCheckout;
+use crate::checkout::caches::CacheFill;
 use crate::checkout::missing_variable;
 use crate::checkout::trial::{self, GuardCommand, TrialEnd};
 use crate::error::Result;
@@ -27,8 +30,9 @@ use crate::step::containment::Containment;
 use crate::step::environment;
 use cache::BaseCache;
 use evidence::BaseEvidence;
+use lack::BaseLack;
 use remote_refs::RemoteRef;
-use verdict::{BaseFacts, BaseLack, BaseTrialEnd};
+use verdict::{BaseFacts, BaseTrialEnd};
 pub use verdict::{BaseProblem, BaseVerdict};
 
 /// What a guard is given of the user's, to see whether it lacks that.
@@ -36,23 +40,36 @@ pub use verdict::{BaseProblem, BaseVerdict};
 struct BaseExtras {
     /// Ignored files, beside the commit.
     ignored: Vec<PathBuf>,
-    /// Variables of the shell.
+    /// Variables of the shell; those that look like secrets with a stand-in for their value.
     variables: Vec<String>,
     /// Remote-tracking branches.
     remote_refs: Vec<RemoteRef>,
     /// Paths from the home folder that it may write, in a home of its own.
     home_paths: Vec<PathBuf>,
+    /// What lies beside the project, by its name.
+    beside: Vec<String>,
+    /// Paths in the temp folder that it may see.
+    temp_paths: Vec<PathBuf>,
 }
 
 impl BaseExtras {
     /// How to leave each of them out.
-    const PARTS: [fn(&mut Self); 4] = [
+    const PARTS: [fn(&mut Self); 6] = [
         |it| it.variables.clear(),
+        |it| it.temp_paths.clear(),
+        |it| it.beside.clear(),
         |it| it.ignored.clear(),
         |it| it.remote_refs.clear(),
         |it| it.home_paths.clear(),
     ];
 }
+
+/// What a guard gets for the value of a variable that looks like a secret: the base may hold merged
+/// work of agents, and no secret is handed to it unasked.
+const STAND_IN: &str = "runner-stand-in";
+
+/// Names what a guard may see in the temp folder, as far as its environment says so.
+const IN_SIGHT: &str = "RUNNER_IN_SIGHT";
 
 /// The user's home folder.
 fn home() -> Option<PathBuf> {
@@ -65,6 +82,12 @@ fn shown_at_home(paths: &[PathBuf]) -> Vec<String> {
     shown.collect()
 }
 
+/// Variables that look like secrets, and the others.
+fn secrets_and_others(names: &[String]) -> (Vec<String>, Vec<String>) {
+    let names = names.iter().cloned();
+    names.partition(|name| missing_variable::looks_secret(name))
+}
+
 /// A base to try.
 pub(crate) struct BaseTrial<'a> {
     pub(crate) git: &'a Git,
@@ -74,6 +97,8 @@ pub(crate) struct BaseTrial<'a> {
     pub(crate) commit: &'a str,
     /// The commit that its history is of: the same, or its parent where the runner made it.
     pub(crate) history: &'a str,
+    /// What of the trial may fill the cache of verdicts.
+    pub(crate) fill: CacheFill,
 }
 
 impl BaseTrial<'_> {
@@ -94,8 +119,30 @@ impl BaseTrial<'_> {
             evidence.write_changed(&checkout.checkout.tree.changed_files()?)?;
         }
         drop(checkout);
+        let verdict = self.verdict_of(&end, &log, context)?;
+        // The next trial is as good as what could not be kept.
+        let _ = cache.put(&key, &verdict, context.clock.now());
+        Ok(verdict)
+    }
+
+    /// What an exit code of the guard says about the base, after it was tried there.
+    pub(crate) fn verdict_after(
+        &self,
+        exit: i32,
+        log: &[u8],
+        context: &mut RunContext<'_>,
+    ) -> Result<BaseVerdict> {
+        self.verdict_of(&BaseTrialEnd::Exited(exit), log, context)
+    }
+
+    fn verdict_of(
+        &self,
+        end: &BaseTrialEnd,
+        log: &[u8],
+        context: &mut RunContext<'_>,
+    ) -> Result<BaseVerdict> {
         let lacking = trial::lacking(self.git);
-        let named = self.named_lacks(&log)?;
+        let named = self.named_lacks(log)?;
         let remote_refs: Vec<String> = named.remote_refs.into_iter().map(|it| it.name).collect();
         let command = &self.config.guard.command;
         // What git ignores is installed, and no session can write it into a commit.
@@ -104,24 +151,22 @@ impl BaseTrial<'_> {
             file => file,
         };
         let mut verdict = verdict::judge(&BaseFacts {
-            end: &end,
-            log: &log,
+            end,
+            log,
             config: self.config,
             guard_file,
             lacking: &lacking,
-            unpassed: &verdict::unpassed(&log, self.config),
+            unpassed: &verdict::unpassed(log, self.config),
             remote_refs: &remote_refs,
             home_paths: &shown_at_home(&named.home_paths),
         });
         if matches!(
-            (&verdict, &end),
+            (&verdict, end),
             (BaseVerdict::Red(_), BaseTrialEnd::Exited(_))
-        ) && let Some(lack) = self.lack(&log, &lacking, context)?
+        ) && let Some(problem) = self.red_here_alone(log, &lacking, context)?
         {
-            verdict = BaseVerdict::Unable(verdict::green_elsewhere(command, &lack));
+            verdict = BaseVerdict::Unable(problem);
         }
-        // The next trial is as good as what could not be kept.
-        let _ = cache.put(&key, &verdict, context.clock.now());
         Ok(verdict)
     }
 
@@ -131,7 +176,9 @@ impl BaseTrial<'_> {
     }
 
     fn checkout(&self) -> Result<CleanCheckout> {
-        CleanCheckout::of(self.git, self.config, self.commit)
+        let made = CleanCheckout::of(self.git, self.config, self.commit)?;
+        made.checkout.cache_fill.set(self.fill);
+        Ok(made)
     }
 
     fn try_in(
@@ -177,6 +224,23 @@ impl BaseTrial<'_> {
         !matches!(committed, Ok(None)) || self.git.root().join(path).symlink_metadata().is_ok()
     }
 
+    /// Why a guard is red in a clean checkout and would not be in the user's own. `None`: it is red
+    /// all the same.
+    fn red_here_alone(
+        &self,
+        log: &[u8],
+        lacking: &[String],
+        context: &mut RunContext<'_>,
+    ) -> Result<Option<BaseProblem>> {
+        let command = &self.config.guard.command;
+        if let Some(lack) = self.lack(log, lacking, context)? {
+            return Ok(Some(lack::green_elsewhere(command, &lack)));
+        }
+        let mut secrets = missing_variable::find(log, self.config);
+        secrets.retain(|name| missing_variable::looks_secret(name));
+        Ok((!secrets.is_empty()).then(|| lack::lacks_secrets(command, &secrets)))
+    }
+
     /// What a red guard lacks in a clean checkout: with these things of the user's it is green.
     /// `None`: it is red all the same. The guard never runs in the user's checkout itself: nobody
     /// knows what it would do there.
@@ -186,16 +250,15 @@ impl BaseTrial<'_> {
         lacking: &[String],
         context: &mut RunContext<'_>,
     ) -> Result<Option<BaseLack>> {
-        // The base may hold merged work of agents, so only what it asks for by name is handed to it,
-        // and no secrets.
-        let mut variables = self.named(log, &missing_variable::unpassed(self.config))?;
-        variables.retain(|name| !missing_variable::looks_secret(name));
+        // The base may hold merged work of agents, so only what it asks for by name is handed to it.
+        let variables = self.named(log, &missing_variable::unpassed(self.config))?;
         let named = self.named_lacks(log)?;
         let mut given = BaseExtras {
             ignored: comparison::wanted(&self.git.ignored().unwrap_or_default()),
             variables,
             ..named
         };
+        self.add_outside(log, &mut given)?;
         // Most often it is red with everything, too: that takes one more run and no more.
         if !self.is_green_with(&given, context)? {
             return Ok(None);
@@ -213,12 +276,56 @@ impl BaseTrial<'_> {
         } else {
             lacking.to_vec()
         };
+        let (secrets, variables) = secrets_and_others(&given.variables);
+        let temp_paths = given.temp_paths.iter();
         Ok(Some(BaseLack {
             files,
-            variables: given.variables,
+            variables,
+            secrets,
             remote_refs: given.remote_refs.into_iter().map(|it| it.name).collect(),
             home_paths: shown_at_home(&given.home_paths),
+            beside: given.beside.iter().map(|it| format!("../{it}")).collect(),
+            temp_paths: temp_paths.map(|it| it.display().to_string()).collect(),
         }))
+    }
+
+    /// Adds what lies outside the project, where the guard, the files of the commit or ignored
+    /// links name it and it cannot be seen in a clean checkout.
+    fn add_outside(&self, log: &[u8], given: &mut BaseExtras) -> Result<()> {
+        let mut text = String::from_utf8_lossy(log).into_owned();
+        let links = given.ignored.iter();
+        let links = links.filter_map(|name| std::fs::read_link(self.git.root().join(name)).ok());
+        let links: Vec<String> = links.map(|to| to.display().to_string()).collect();
+        for words in [
+            self.config.guard.command.join(" "),
+            self.committed_words(&outside_paths::patterns(&std::env::temp_dir()))?,
+            links.join("\n"),
+        ] {
+            text.push('\n');
+            text.push_str(&words);
+        }
+        if !self.containment.has_mounts() {
+            given.beside = outside_paths::beside(&text, self.git.root());
+        } else if let temp = std::env::temp_dir()
+            && !self.git.root().starts_with(&temp)
+        {
+            given.temp_paths = outside_paths::below(&text, &temp);
+        }
+        Ok(())
+    }
+
+    /// What of the files of the commit matches any of these expressions.
+    fn committed_words(&self, expressions: &[String]) -> Result<String> {
+        let mut args = ["grep", "--no-color", "-h", "-o", "-I", "-E"]
+            .map(str::to_owned)
+            .to_vec();
+        for expression in expressions {
+            args.extend(["-e".to_owned(), expression.clone()]);
+        }
+        args.push(self.commit.to_owned());
+        args.extend(["--", ".", ":(exclude).runner"].map(str::to_owned));
+        let found = self.git.ask(&args)?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&found).into_owned())
     }
 
     /// What the output of a guard names that only the user's own checkout, or the world outside
@@ -226,7 +333,10 @@ impl BaseTrial<'_> {
     fn named_lacks(&self, log: &[u8]) -> Result<BaseExtras> {
         let mut text = String::from_utf8_lossy(log).into_owned();
         let home_paths = match home().filter(|_| self.containment.is_on()) {
-            Some(home) => writable_home::refused_in(&text, &home),
+            Some(home) => {
+                text = writable_home::as_at_home(&text, &std::env::temp_dir(), &home);
+                writable_home::refused_in(&text, &home)
+            }
             None => Vec::new(),
         };
         text.push_str(&self.config.guard.command.join(" "));
@@ -263,8 +373,19 @@ impl BaseTrial<'_> {
             let seen = seen.join(writable_home::FOLDER);
             env.push(("HOME".into(), seen.into()));
         }
+        if !given.temp_paths.is_empty() {
+            let paths = std::env::join_paths(&given.temp_paths);
+            env.push((IN_SIGHT.into(), paths.unwrap_or_default()));
+        }
+        let beside = given.beside.iter();
+        let links: Result<Vec<_>> = beside
+            .map(|name| checkout.link_beside(name, &self.git.root().join("..").join(name)))
+            .collect();
+        let _links = links?;
+        let (secrets, variables) = secrets_and_others(&given.variables);
+        env.extend(secrets.iter().map(|name| (name.into(), STAND_IN.into())));
         let mut config = self.config.clone();
-        config.guard.env.extend_from_slice(&given.variables);
+        config.guard.env.extend(variables);
         let (end, ..) = self.try_in(&checkout, &config, &env, context)?;
         Ok(end == BaseTrialEnd::Exited(0))
     }
@@ -311,6 +432,8 @@ impl FleetRepo {
             containment: &containment,
             commit,
             history: commit,
+            // It may hold merged work of agents.
+            fill: CacheFill::Setup,
         };
         trial.run(context)
     }

@@ -52,7 +52,7 @@ const NOT_EXECUTABLE: &str = "`: permission denied";
 const SETUP: &str = "let [workspace] setup work in a fresh checkout: `runner edit config`";
 const PROGRAM: &str =
     "install it, or change [guard] command (`runner edit config`); `runner doctor` looks closer";
-const DOCTOR: &str = "run `runner doctor --run-guard`: it looks closer";
+pub(super) const DOCTOR: &str = "run `runner doctor --run-guard`: it looks closer";
 
 /// How a trial ended; words are lowercase fragments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,80 +149,13 @@ fn missing_tool(command: &[String], log: &[u8]) -> Option<String> {
     })
 }
 
-/// What a guard has in the user's own checkout and shell, and lacks in a clean checkout.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct BaseLack {
-    /// Ignored files and folders.
-    pub(super) files: Vec<String>,
-    /// Variables.
-    pub(super) variables: Vec<String>,
-    /// Remote-tracking branches.
-    pub(super) remote_refs: Vec<String>,
-    /// Paths in the home folder that it writes.
-    pub(super) home_paths: Vec<String>,
-}
-
-/// The problem of a guard that is red in a clean checkout alone.
-pub(super) fn green_elsewhere(command: &[String], lack: &BaseLack) -> BaseProblem {
-    let (mut with, mut hints) = (Vec::new(), Vec::new());
-    if !lack.files.is_empty() {
-        let names = some_of(&lack.files);
-        with.push(format!("the ignored files of yours beside it: {names}"));
-        hints.extend(hint_lacking(&lack.files, &[]));
-    }
-    if !lack.variables.is_empty() {
-        let names = some_of(&lack.variables);
-        with.push(format!("variables of your shell: {names}"));
-        hints.push(hint_variables(&lack.variables));
-    }
-    if !lack.remote_refs.is_empty() {
-        let names = some_of(&lack.remote_refs);
-        with.push(format!("remote-tracking branches of yours: {names}"));
-        hints.push(format!(
-            "let the guard do without {names}: a clean checkout has no remotes, and nothing in it \
-             may depend on when you last fetched"
-        ));
-    }
-    if !lack.home_paths.is_empty() {
-        let names = some_of(&lack.home_paths);
-        with.push(format!("a home folder in which it can write {names}"));
-        hints.push(hint_home(&lack.home_paths));
-    }
-    if hints.is_empty() {
-        hints.push(DOCTOR.to_owned());
-    }
-    BaseProblem {
-        why: format!(
-            "`{}` is red in a clean checkout and green with {}",
-            shown(command),
-            with.join(", and ")
-        ),
-        hint: hints.join("; "),
-    }
-}
-
 /// Variables that a guard's output names, that the shell has and that no list passes on.
 pub(super) fn unpassed(log: &[u8], config: &Config) -> Vec<String> {
     let names = missing_variable::unpassed(config);
     named_in(&String::from_utf8_lossy(log), &names)
 }
 
-fn hint_home(paths: &[String]) -> String {
-    // Only folders can be named.
-    let folders: std::collections::BTreeSet<String> = paths
-        .iter()
-        .map(|path| path.split('/').take(2).collect::<Vec<_>>().join("/"))
-        .map(|folder| format!("{folder:?}"))
-        .collect();
-    let folders: Vec<String> = folders.into_iter().collect();
-    format!(
-        "make the folder and name it with [sandbox] writable = [{}], or let the guard write below \
-         $TMPDIR",
-        folders.join(", ")
-    )
-}
-
-fn hint_variables(names: &[String]) -> String {
+pub(super) fn hint_variables(names: &[String]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
     format!(
         "pass {} on with [guard] env = [{}]",
@@ -252,7 +185,7 @@ fn is_program(guard: &runner_core::config::GuardConfig, file: &str) -> bool {
 }
 
 /// The remedy where something is missing; `None`: there is nothing to name.
-fn hint_lacking(lacking: &[String], unpassed: &[String]) -> Option<String> {
+pub(super) fn hint_lacking(lacking: &[String], unpassed: &[String]) -> Option<String> {
     let mut hints = Vec::new();
     if !lacking.is_empty() {
         hints.push(format!(
@@ -292,7 +225,7 @@ fn named_lacks(facts: &BaseFacts<'_>) -> String {
     said
 }
 
-fn shown(command: &[String]) -> String {
+pub(super) fn shown(command: &[String]) -> String {
     command.join(" ")
 }
 
@@ -545,44 +478,6 @@ mod tests {
                 ..PLAIN
             });
             assert!(told.starts_with(expected), "{command:?}: {told}");
-        }
-    }
-
-    #[test]
-    fn what_a_guard_lacks_is_named_with_its_remedy() {
-        let owned = |names: &[&str]| -> Vec<String> {
-            names.iter().map(|name| (*name).to_owned()).collect()
-        };
-        for (files, variables, why, hint) in [
-            (
-                &["node_modules/"][..],
-                &[][..],
-                "the ignored files of yours beside it: node_modules/",
-                "let [workspace] setup make what a clean checkout lacks (node_modules/), for example \
-                 `setup = \"npm ci\"`",
-            ),
-            (
-                &[],
-                &["TOKEN"],
-                "variables of your shell: TOKEN",
-                "pass TOKEN on with [guard] env = [\"TOKEN\"]",
-            ),
-            (
-                &["x/"],
-                &["TOKEN"],
-                "the ignored files of yours beside it: x/, and variables of your shell: TOKEN",
-                "let [workspace] setup make what a clean checkout lacks (x/), for example \
-                 `setup = \"npm ci\"`; pass TOKEN on with [guard] env = [\"TOKEN\"]",
-            ),
-        ] {
-            let lack = BaseLack {
-                files: owned(files),
-                variables: owned(variables),
-                ..BaseLack::default()
-            };
-            let problem = green_elsewhere(&owned(&["just", "ci"]), &lack);
-            let expected = format!("`just ci` is red in a clean checkout and green with {why}");
-            assert_eq!((problem.why, problem.hint.as_str()), (expected, hint));
         }
     }
 

@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
+use crate::checkout::temp_folder::PRIVATE_PREFIX;
+
 /// Where it lies in a checkout: nothing there is of the commit.
 pub(super) const FOLDER: &str = ".git/runner-home";
 
@@ -18,6 +20,33 @@ const MAX_BYTES: u64 = 16 << 20;
 
 /// What the system says where something cannot be written, by whichever sandbox.
 const REFUSALS: [&str; 2] = ["read-only file system", "permission denied"];
+
+/// A log in which a private home folder (without mounts, it has a path of its own) is the user's.
+/// `temp`: the machine's temp folder, where private ones are.
+pub(super) fn as_at_home(log: &str, temp: &Path, home: &Path) -> String {
+    let (Some(temp), Some(home)) = (temp.to_str(), home.to_str()) else {
+        return log.to_owned();
+    };
+    let begin = format!("{}/{PRIVATE_PREFIX}", temp.trim_end_matches('/'));
+    let mut parts = log.split(&begin);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // A name, and the folder in it.
+        match part.split_once('/') {
+            Some((name, rest))
+                if rest.starts_with("home/") && !name.contains(char::is_whitespace) =>
+            {
+                text.push_str(home);
+                text.push_str(&rest["home".len()..]);
+            }
+            _ => {
+                text.push_str(&begin);
+                text.push_str(part);
+            }
+        }
+    }
+    text
+}
 
 /// The paths in the home folder that a log says could not be written, from the home folder.
 pub(super) fn refused_in(log: &str, home: &Path) -> Vec<PathBuf> {
@@ -117,6 +146,23 @@ mod tests {
             assert_eq!(found, expected, "{line}");
         }
         assert!(refused_in("/x: Permission denied", Path::new("/")).is_empty());
+    }
+
+    #[test]
+    fn private_homes_are_the_users() {
+        let (temp, home) = (Path::new("/t"), Path::new("/users/u"));
+        for (log, expected) in [
+            (
+                "cannot create /t/runner-0a1b/home/.tool/x: Permission denied",
+                "cannot create /users/u/.tool/x: Permission denied",
+            ),
+            ("/t/runner-0a1b/other/x", "/t/runner-0a1b/other/x"),
+            ("/t/runner-a b/home/x", "/t/runner-a b/home/x"),
+            ("/t/x, /t/runner-", "/t/x, /t/runner-"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(as_at_home(log, temp, home), expected);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `runner clean`: removes what crashes left in the private folders of projects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,14 +8,19 @@ use runner_core::config::Config;
 use runner_core::paths;
 use runner_exec::Cancel;
 
+use super::indexed_tree::INDEX;
 use super::root::{self, WorkspaceRoot};
 use super::temp_folder::TempFolder;
-use super::{CHECKOUTS, CheckoutHome, LOCK, TASK_RUNS, VERDICTS, WORKSPACES};
+use super::{
+    CHECKOUTS, CheckoutHome, LOCK, MADE, OBJECTS, SESSION, TASK_RUNS, VERDICTS, WORKSPACES, beside,
+    quarantine,
+};
 use crate::error::Result;
 use crate::files;
 use crate::fleet_repo::OLD_TASK_RUNS;
 use crate::git::Git;
 use crate::project::Project;
+use crate::rescue::StuckPath;
 use crate::run::refs;
 use crate::state::{self, runs};
 
@@ -47,6 +52,8 @@ pub struct WorkspaceCleanReport {
     pub removed: Vec<RemovedFolder>,
     /// What is in use, and stays.
     pub in_use: Vec<PathBuf>,
+    /// Quarantines of runs that have ended which this user may not remove.
+    pub stuck: Vec<StuckPath>,
 }
 
 impl WorkspaceCleanReport {
@@ -63,6 +70,7 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
         Ok(project) => state::load_config(project).unwrap_or_default(),
         Err(_) => Config::default(),
     };
+    let limit = config.sandbox.cache_limit;
     let mut report = WorkspaceCleanReport::default();
     if !options.all {
         let git = Git::open(project?.root())?;
@@ -75,7 +83,12 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
         let ended = ended.map(|name| (OLD_TASK_RUNS.to_owned(), name)).collect();
         remove_checkouts(&old, ended, options.dry_run, &mut report)?;
         for folder in folders_of(&git, &config)? {
-            clean_home(&folder, Some(&living), options.dry_run, &mut report)?;
+            clean_home(
+                &folder,
+                Some(&living),
+                (limit, options.dry_run),
+                &mut report,
+            )?;
         }
         return Ok(report);
     }
@@ -88,7 +101,12 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
             Some(git) => living(&git).ok(),
             None => is_gone.then(Vec::new),
         };
-        clean_home(&folder, living.as_deref(), options.dry_run, &mut report)?;
+        clean_home(
+            &folder,
+            living.as_deref(),
+            (limit, options.dry_run),
+            &mut report,
+        )?;
         if is_gone && report.in_use.len() == busy {
             // What is in it was counted a moment ago, and only said to be removed.
             let counted = report.freed_bytes() - freed;
@@ -104,10 +122,13 @@ pub fn clean(start: &Path, options: WorkspaceCleanOptions) -> Result<WorkspaceCl
 fn clean_home(
     folder: &Path,
     living: Option<&[String]>,
-    dry_run: bool,
+    (cache_limit, dry_run): (u64, bool),
     report: &mut WorkspaceCleanReport,
 ) -> Result<()> {
     let home = CheckoutHome::new(folder.to_owned(), folder.join(LOCK));
+    for (path, bytes) in home.caches().shrink(cache_limit, dry_run)? {
+        report.removed.push(RemovedFolder { path, bytes });
+    }
     let kinds = [WORKSPACES, VERDICTS].map(str::to_owned).into_iter();
     let of_runs = kinds.chain(home.kinds(TASK_RUNS)).flat_map(|kind| {
         let names = home.names_in(&kind).into_iter();
@@ -133,18 +154,53 @@ fn remove_checkouts(
     for (kind, name) in named {
         let path = home.checkout_folder(&kind, &name);
         let bytes = files::folder_bytes(&path);
+        let is_there = [LOCK, SESSION, INDEX, MADE, OBJECTS]
+            .into_iter()
+            .map(|ending| beside(&path, ending))
+            .chain([path.clone()])
+            .any(|path| path.symlink_metadata().is_ok());
         let is_free = if dry_run {
             home.is_free((&kind, &name), &Cancel::new()?, LIMIT)?
         } else {
             home.remove_checkout((&kind, &name), &Cancel::new()?, LIMIT)?
         };
-        if is_free {
-            report.removed.push(RemovedFolder { path, bytes });
-        } else {
+        if !is_free {
             report.in_use.push(path);
+            continue;
+        }
+        remove_quarantines(&path, dry_run, report);
+        if is_there {
+            report.removed.push(RemovedFolder { path, bytes });
         }
     }
     Ok(())
+}
+
+/// Removes the quarantines of a checkout whose run has ended; what cannot be removed is told with
+/// the command that does it.
+fn remove_quarantines(checkout: &Path, dry_run: bool, report: &mut WorkspaceCleanReport) {
+    let kept = quarantine::kept_of(checkout);
+    let mut sizes: BTreeMap<PathBuf, u64> = kept
+        .into_iter()
+        .map(|path| (path.clone(), files::folder_bytes(&path)))
+        .collect();
+    let stuck = if dry_run {
+        Vec::new()
+    } else {
+        quarantine::remove_kept(checkout)
+    };
+    for (path, error) in stuck {
+        sizes.remove(&path);
+        report.stuck.push(StuckPath {
+            remedy: quarantine::remedy(&path),
+            why: error.to_string(),
+            path,
+        });
+    }
+    let removed = sizes.into_iter();
+    report
+        .removed
+        .extend(removed.map(|(path, bytes)| RemovedFolder { path, bytes }));
 }
 
 /// Removes the temp folder that a child in the folder of a run left when it was killed, unless

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use runner_core::text::escape_path;
 
-use super::beside;
-use crate::error::{ErrorCode, Result};
+use super::{beside, quarantine};
+use crate::error::{Error, ErrorCode, Result};
 use crate::fault;
-use crate::files;
 use crate::git::{
     BorrowedRepo, Git, GitStatus, PendingProof, PendingWrite, join_nul, split_nul, to_path,
 };
+use crate::mounts;
 use crate::step::file_image;
 
 /// The ending of the git folder beside such a folder.
@@ -51,7 +51,11 @@ pub(crate) struct IndexedTree {
 impl IndexedTree {
     /// The folder as it is. Nothing in it is looked at.
     pub(crate) fn open(source: BorrowedRepo, folder: &Path) -> Result<Self> {
-        let git = source.isolate(folder, &beside(folder, INDEX))?;
+        let index = beside(folder, INDEX);
+        if !is_ours(&index) {
+            quarantine::remove_or_set_aside(&index)?;
+        }
+        let git = source.isolate(folder, &index)?;
         Ok(IndexedTree { git, source })
     }
 
@@ -76,6 +80,10 @@ impl IndexedTree {
 
     /// Makes every file of the folder what a commit has, and removes the others.
     pub(crate) fn bring_to(&self, commit: &str, kept: KeptFiles<'_>) -> Result<()> {
+        if !quarantine::is_real_folder(self.folder()) {
+            // Git would follow a link, and clean up what it leads to.
+            self.start_over()?;
+        }
         // First: what was checked out before may be in the repository no more.
         self.git.set_head(commit)?;
         // Then what is of no commit: attributes among it would change how files are written.
@@ -110,20 +118,35 @@ impl IndexedTree {
 
     /// Removes everything: what git cannot remove, and an index that a crash left half written.
     fn start_over(&self) -> Result<()> {
-        file_image::open_folders(self.folder());
-        for entry in std::fs::read_dir(self.folder())?.flatten() {
-            files::remove_if_there(&entry.path())?;
-        }
-        Ok(files::remove_if_there(&self.index())?)
+        quarantine::make_anew(self.folder())
     }
 
     /// Begins to remove what is in no index; see [`IndexedTree::bring_cleaned_to`].
     pub(crate) fn begin_cleaning(&self, kept: KeptFiles<'_>) -> Result<PendingWrite> {
+        self.refuse_mounts()?;
         self.git.begin_write(&clean_args(kept))
+    }
+
+    /// Git would remove what is behind a mount or a link, and that is somebody else's.
+    fn refuse_mounts(&self) -> Result<()> {
+        if !quarantine::is_real_folder(self.folder()) {
+            let message = format!("{} is no folder", self.folder().display());
+            return Err(Error::new(ErrorCode::Io, message)
+                .hint("`runner rescue` moves it out of the way and makes it again"));
+        }
+        match mounts::take_away(self.folder()).first() {
+            None => Ok(()),
+            Some(place) => Err(Error::new(
+                ErrorCode::Io,
+                format!("{}: something is mounted there", place.display()),
+            )
+            .hint(format!("`sudo {}`", mounts::command(place)))),
+        }
     }
 
     /// Removes what is not of the commit, whatever ignore rules say.
     fn remove_others(&self, kept: KeptFiles<'_>) -> Result<()> {
+        self.refuse_mounts()?;
         let args = clean_args(kept);
         if self.git.write(&args).is_ok() {
             return Ok(());
@@ -163,6 +186,19 @@ impl IndexedTree {
             self.git.write_quietly(&args, &there)?;
         }
         Ok(())
+    }
+
+    /// Makes the index that of a commit again where what is in the place of its files is none. The
+    /// folder is not looked at.
+    pub(crate) fn mend_index(&self, commit: &str) -> Result<()> {
+        let index = self.git.git_dir();
+        if is_ours(index) && self.index().is_file() {
+            return Ok(());
+        }
+        quarantine::remove_or_set_aside(index)?;
+        self.source.isolate(self.folder(), index)?;
+        self.git.write(&["read-tree", commit])?;
+        self.git.set_head(commit)
     }
 
     /// Says in the index that a submodule is at another commit.
@@ -241,6 +277,24 @@ impl IndexedTree {
         Ok(())
     }
 
+    /// How large a file is in the index; nothing, where it has none.
+    pub(crate) fn size_in_index(&self, path: &Path) -> Result<u64> {
+        let mut name = OsString::from(":");
+        name.push(path);
+        let args: [&OsStr; 3] = ["cat-file".as_ref(), "-s".as_ref(), name.as_os_str()];
+        let answer = self.git.ask(&args)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&answer);
+        Ok(text.trim().parse().unwrap_or_default())
+    }
+
+    /// Writes files as the index has them.
+    pub(crate) fn write_files(&self, paths: &BTreeSet<PathBuf>) -> Result<()> {
+        let args = ["checkout-index", "--force", "-z", "--stdin"];
+        self.git
+            .write_with(&args, Some(&join_nul(paths)), &[])
+            .map(drop)
+    }
+
     /// Says that the index, as it is, is this commit's.
     pub(crate) fn note_commit(&self, commit: &str) -> Result<()> {
         fault::point("head")?;
@@ -255,7 +309,10 @@ impl IndexedTree {
     /// Takes away what git leaves where it is: pipes and the like, for which it may also wait, and
     /// folders with the name of its own. `is_kept`: folders that are not looked into.
     pub(crate) fn remove_unseen(&self, is_kept: &dyn Fn(&Path) -> bool) -> Result<()> {
-        self.remove_found(is_kept, true)
+        match self.remove_found(is_kept, true) {
+            Ok(()) => Ok(()),
+            Err(_) => self.start_over(),
+        }
     }
 
     fn remove_found(&self, is_kept: &dyn Fn(&Path) -> bool, with_gits: bool) -> Result<()> {
@@ -289,6 +346,24 @@ impl IndexedTree {
     pub(crate) fn ask_proof(&self, commit: &str, known: Option<&str>) -> Result<PendingProof> {
         self.git.ask_proof(commit, known)
     }
+}
+
+/// Whether a git folder beside a checkout is as the runner makes it: git would wait for a pipe that
+/// lies there, and be led elsewhere by a link.
+pub(crate) fn is_ours(index: &Path) -> bool {
+    let files = [
+        "HEAD",
+        "config",
+        "shallow",
+        "index",
+        "info/exclude",
+        "info/attributes",
+    ];
+    let is_file = |name: &&str| {
+        let meta = index.join(name).symlink_metadata();
+        meta.map_or(true, |meta| meta.is_file())
+    };
+    quarantine::are_folders(index, &["refs", "info", "objects"]) && files.iter().all(is_file)
 }
 
 /// How git is told to remove what is in no index.

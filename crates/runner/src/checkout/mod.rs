@@ -2,12 +2,15 @@
 //! index over it, a repository in it that borrows the project's objects, and a lock beside it that
 //! says whether anybody is there.
 
+pub(crate) mod caches;
 pub(crate) mod check;
 pub(crate) mod clean;
+pub(crate) mod home_view;
 pub(crate) mod indexed_tree;
 pub(crate) mod junit_reports;
 pub(crate) mod missing_variable;
 pub(crate) mod prepare;
+pub(crate) mod quarantine;
 pub(crate) mod root;
 pub(crate) mod temp_folder;
 pub(crate) mod trial;
@@ -29,10 +32,11 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::fleet_repo::TaskRunName;
+use crate::fleet_repo::keys::fleet_folders;
 use crate::git::{BorrowedRepo, FilterUse, Git};
 use crate::lock;
 use crate::project::Project;
-use crate::step::file_image;
+use caches::{CacheFill, ProjectCaches};
 use indexed_tree::{INDEX, IndexedTree, KeptFiles};
 use root::WorkspaceRoot;
 use temp_folder::TempFolder;
@@ -51,6 +55,12 @@ pub(crate) const MADE: &str = "made";
 
 /// The ending of the folder with objects of a run that nothing leads to yet.
 pub(crate) const OBJECTS: &str = "objects";
+
+/// The ending of the folder with what a verdict changed in caches.
+pub(crate) const LAYER: &str = "layer";
+
+/// The ending of the folder that the agent of a session has for itself.
+pub(crate) const AGENT: &str = "agent";
 
 /// The folder of clean checkouts below a home.
 pub(crate) const CHECKOUTS: &str = "checkouts";
@@ -73,14 +83,25 @@ pub(crate) struct Checkout {
     /// What nothing that runs in it may write to: the project that it was made of, and the
     /// folders around it.
     pub(crate) closed: Vec<PathBuf>,
-    /// What nothing that runs in it may look into, where that can be: workspaces and checkouts of
-    /// this and of other projects.
+    /// What nothing that runs in it may look into, where that can be: workspaces, checkouts and keys
+    /// of this and of other projects, and what belongs to fleets.
     pub(crate) hidden: Vec<PathBuf>,
+    /// The caches of the project.
+    pub(crate) caches: ProjectCaches,
+    /// Whether what runs in it may fill the cache of verdicts.
+    pub(crate) cache_fill: Cell<CacheFill>,
+    /// Whether sessions work in it.
+    pub(crate) is_workspace: bool,
     seen_at: PathBuf,
     checkout_lock: CheckoutLock,
 }
 
 impl Checkout {
+    /// The index over a folder as it lies there; no lock is taken, and nothing is looked at.
+    pub(crate) fn look(git: &Git, folder: &Path) -> Result<IndexedTree> {
+        IndexedTree::open(BorrowedRepo::of(git)?, folder)
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         self.project.root()
@@ -144,6 +165,11 @@ impl CheckoutHome {
         Ok(CheckoutHome::new(folder, lock))
     }
 
+    /// The caches of the project.
+    pub(crate) fn caches(&self) -> ProjectCaches {
+        ProjectCaches::at(&self.folder)
+    }
+
     /// Held for moments in which folders change hands, by whichever process.
     fn take_lock(&self) -> Result<File> {
         let file = open_lock(&self.lock)?;
@@ -186,11 +212,22 @@ impl CheckoutHome {
         source: BorrowedRepo,
     ) -> Result<Checkout> {
         let (folder, checkout_lock) = self.take_folder(kind, name)?;
+        quarantine::finish(&folder)?;
+        if folder
+            .symlink_metadata()
+            .is_ok_and(|meta| !is_own_folder(&meta))
+        {
+            // Nothing but a session puts anything else in its place.
+            quarantine::make_anew(&folder)?;
+        }
         make_real_folder(&folder)?;
         let root = git.root();
         Ok(Checkout {
             closed: self.closed_for(git),
-            hidden: self.hidden(),
+            hidden: self.hidden(git),
+            caches: self.caches(),
+            cache_fill: Cell::default(),
+            is_workspace: kind == WORKSPACES,
             session_lock: beside(&folder, SESSION),
             seen_at: root
                 .canonicalize()
@@ -201,11 +238,16 @@ impl CheckoutHome {
         })
     }
 
-    /// The home around a checkout, with those of other projects where they are all the runner's.
-    fn hidden(&self) -> Vec<PathBuf> {
-        let around = self.folder.parent();
-        let around = around.filter(|it| it.file_name() == Some(root::STATE_FOLDER.as_ref()));
-        vec![around.unwrap_or(&self.folder).to_owned()]
+    /// The home around a checkout, with those of other projects where they are all the runner's, and
+    /// what belongs to fleets: of this project, and of others that are known.
+    fn hidden(&self, git: &Git) -> Vec<PathBuf> {
+        let all = self.folder.parent();
+        let mut git_folders = all.map(root::known_git_folders).unwrap_or_default();
+        git_folders.push(git.common_dir().to_owned());
+        let around = all.filter(|it| it.file_name() == Some(root::STATE_FOLDER.as_ref()));
+        let mut hidden = vec![around.unwrap_or(&self.folder).to_owned()];
+        hidden.extend(fleet_folders(&git_folders));
+        hidden
     }
 
     /// What nothing that runs in a checkout may write to: the project, and the home around the
@@ -233,7 +275,7 @@ impl CheckoutHome {
         // Strings and a number: there is nothing that could fail.
         let text = serde_json::to_vec(owner).unwrap_or_default();
         std::fs::write(beside(&folder, LOCK), text)?;
-        files::remove_if_there(&folder)?;
+        quarantine::remove_or_set_aside(&folder)?;
         files::make_folder(&folder)?;
         git.borrow_into(&folder, commit, FilterUse::Kept)?;
         Ok(TaskRunFolder {
@@ -249,13 +291,21 @@ impl CheckoutHome {
             return Err(Error::new(
                 ErrorCode::Locked,
                 format!("somebody is at work in {}", folder.display()),
-            ));
+            )
+            .hint(format!(
+                "`fuser {}` names them; wait, or end them, then try again",
+                beside(&folder, LOCK).display()
+            )));
         };
         if !checkout_lock.is_quiet(&Cancel::new()?, ORPHANS)? {
             return Err(Error::new(
                 ErrorCode::Locked,
                 format!("processes are still alive in {}", folder.display()),
-            ));
+            )
+            .hint(format!(
+                "`fuser {}` names them; end them, then try again",
+                beside(&folder, SESSION).display()
+            )));
         }
         Ok((folder, checkout_lock))
     }
@@ -269,6 +319,10 @@ impl CheckoutHome {
         let _lock = self.take_lock()?;
         if let Some(kind) = folder.parent() {
             make_real_folder(kind)?;
+        }
+        // A session that nothing contains reaches them; what is no file was never locked.
+        for ending in [LOCK, SESSION] {
+            quarantine::only_file(&beside(folder, ending))?;
         }
         let file = open_lock(&beside(folder, LOCK))?;
         let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -285,8 +339,10 @@ impl CheckoutHome {
             beside(&checkout_lock.folder, INDEX),
             beside(&checkout_lock.folder, MADE),
             beside(&checkout_lock.folder, OBJECTS),
+            beside(&checkout_lock.folder, LAYER),
+            beside(&checkout_lock.folder, AGENT),
         ] {
-            file_image::remove_closed(&folder)?;
+            quarantine::remove_or_set_aside(&folder)?;
         }
         TempFolder::remove_left(&checkout_lock.folder);
         // Whoever opens a lock does so while holding this one: nobody is left with a file
@@ -298,8 +354,13 @@ impl CheckoutHome {
         Ok(())
     }
 
+    /// The file whose lock orders moments.
+    pub(crate) fn lock_path(&self) -> &Path {
+        &self.lock
+    }
+
     /// The lock of a checkout in which nobody, and nothing that somebody started, is at work.
-    fn take_quiet(
+    pub(crate) fn take_quiet(
         &self,
         (kind, name): (&str, &str),
         cancel: &Cancel,
@@ -341,7 +402,10 @@ impl CheckoutHome {
     /// Removes the clean checkouts of processes that are no more.
     pub(crate) fn sweep_checkouts(&self, cancel: &Cancel, limit: Duration) -> Result<()> {
         for name in self.names_in(CHECKOUTS) {
-            self.remove_checkout((CHECKOUTS, &name), cancel, limit)?;
+            if self.remove_checkout((CHECKOUTS, &name), cancel, limit)? {
+                // Those hold nothing of a session's; what stays is for `runner clean` to tell.
+                quarantine::remove_kept(&self.checkout_folder(CHECKOUTS, &name));
+            }
         }
         Ok(())
     }
@@ -364,9 +428,14 @@ impl CheckoutHome {
             .flatten()
             .filter_map(|entry| entry.file_name().into_string().ok())
             .map(|name| {
+                if let Some(checkout) = quarantine::checkout_of(&name) {
+                    return checkout.to_owned();
+                }
                 let ending = name.rsplit_once('.');
                 match ending {
-                    Some((folder, LOCK | SESSION | INDEX | MADE | OBJECTS)) => folder.to_owned(),
+                    Some((folder, LOCK | SESSION | INDEX | MADE | OBJECTS | LAYER | AGENT)) => {
+                        folder.to_owned()
+                    }
                     _ => name,
                 }
             })
@@ -402,6 +471,23 @@ impl CleanCheckout {
         prepare::prepare(&self.project, config, has_mounts, fresh).map(drop)
     }
 
+    /// Makes a link to somewhere else beside it. `None`: something is there.
+    pub(crate) fn link_beside(&self, name: &str, to: &Path) -> Result<Option<BesideLink>> {
+        let path = self.home.checkout_folder(CHECKOUTS, name);
+        let Some(lock) = self.home.take_checkout_lock(&path)? else {
+            return Ok(None);
+        };
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let link = BesideLink {
+            home: self.home.clone(),
+            lock,
+        };
+        std::os::unix::fs::symlink(to, &path).map_err(|error| files::at(&path, error))?;
+        Ok(Some(link))
+    }
+
     /// Whether its setup has succeeded.
     fn is_set_up(&self) -> bool {
         self.is_set_up.get()
@@ -414,6 +500,20 @@ impl CleanCheckout {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         self.checkout.project.root()
+    }
+}
+
+/// A link beside a clean checkout, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct BesideLink {
+    home: CheckoutHome,
+    lock: CheckoutLock,
+}
+
+impl Drop for BesideLink {
+    fn drop(&mut self) {
+        // What stays is for the next sweep.
+        let _ = self.home.clear(&self.lock);
     }
 }
 
@@ -474,5 +574,8 @@ fn not_ours(path: &Path, what: &str) -> Error {
         ErrorCode::Layout,
         format!("{} is not {what}", path.display()),
     )
-    .hint("look at what it is, and remove it: the runner makes it again")
+    .hint(format!(
+        "look at what it is, and move it away (`mv '{0}' '{0}.aside'`): the runner makes it again",
+        path.display()
+    ))
 }

@@ -2,6 +2,7 @@
 //! checkout, the files of submodules, and what setup makes. Whoever makes a workspace or a clean
 //! checkout calls these; none of them starts a session or a guard.
 
+mod ignored_before;
 mod include;
 mod made_files;
 mod moved_submodules;
@@ -18,7 +19,7 @@ use runner_core::config::Config;
 pub(crate) use include::copy_included;
 pub(crate) use moved_submodules::settle_submodules;
 pub(crate) use prepared::{
-    CheckoutPreparer, WarmStart, begin_cleaning, included_files, last_set_up,
+    CheckoutPreparer, PREPARED, WarmStart, begin_cleaning, empty, included_files, last_set_up,
 };
 pub(crate) use setup_key::setup_key;
 pub(crate) use submodules::fill_submodules;

@@ -98,13 +98,19 @@ impl WorkspaceRoot {
 
     /// The folder that holds those of all projects.
     pub(crate) fn of_all_projects(config: &Config, project: &Path) -> Result<PathBuf> {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
         if !config.workspace.root.is_empty() {
+            let home = std::env::var_os("HOME").map(PathBuf::from);
             return runner_sandbox::expand_home(&config.workspace.root, home.as_deref(), project)
                 .map_err(|message| {
                     Error::new(ErrorCode::Config, format!("[workspace] root: {message}"))
                 });
         }
+        Self::of_user()
+    }
+
+    /// The same where no config names another one: what all projects of this user share.
+    pub(crate) fn of_user() -> Result<PathBuf> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
         let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let state = named
             .filter(|path| path.is_absolute())
@@ -157,6 +163,14 @@ fn is_project_folder(folder: &Path) -> bool {
         .is_ok_and(|meta| super::is_own_folder(&meta));
     let named = read_identity(&folder.join(ID_FILE));
     is_real && named.is_some_and(|owner| folder.ends_with(&owner.id))
+}
+
+/// The git folders of all projects that have a folder below the one that holds them all.
+pub(super) fn known_git_folders(all: &Path) -> Vec<PathBuf> {
+    let folders = project_folders(all).into_iter();
+    folders
+        .filter_map(|folder| Some(read_identity(&folder.join(ID_FILE))?.path))
+        .collect()
 }
 
 /// Whether the repository that a private folder belongs to is not there any more.

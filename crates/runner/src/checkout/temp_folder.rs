@@ -11,6 +11,9 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::fault;
 use crate::step::file_image;
 
+/// How the name of each begins.
+pub(crate) const PRIVATE_PREFIX: &str = "runner-";
+
 /// How many names are tried before giving up: what a child made unremovable keeps one.
 const NAMES: u32 = 8;
 
@@ -53,6 +56,11 @@ impl TempFolder {
         &self.0.inner
     }
 
+    /// A path beside it that goes away with it, and that no child sees below its temp folder.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.0.outer.join(name)
+    }
+
     /// What a crash left of the temp folders of a checkout.
     pub(crate) fn left_of(checkout: &Path) -> Vec<PathBuf> {
         let own = Self::own_of(checkout);
@@ -91,7 +99,7 @@ impl TempPaths {
         let text = format!("{number} {}", checkout.display());
         let hash = sha256_hex(text.as_bytes());
         let (name, inner) = (&hash[..10], &hash[10..20]);
-        let outer = std::env::temp_dir().join(format!("runner-{name}"));
+        let outer = std::env::temp_dir().join(format!("{PRIVATE_PREFIX}{name}"));
         TempPaths {
             inner: outer.join(inner),
             outer,

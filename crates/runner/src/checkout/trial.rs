@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use runner_core::config::Config;
+use runner_core::config::{ChildKind, Config};
 use runner_core::evidence::TestEvidence;
+use runner_core::meta::IterationErrorKind;
 use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
@@ -14,11 +15,14 @@ use crate::checkout::junit_reports::JunitReports;
 use crate::checkout::{Checkout, CleanCheckout};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
+use crate::limits::LimitWatch;
 use crate::run_context::{RunContext, RunProgress};
-use crate::step::captured_child::{self, CapturedOutput};
+use crate::step::captured_child::{self, CaptureOptions, CapturedOutput};
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
+use crate::step::masked_sink::passed_values;
 use crate::step::millis;
+use crate::step::network;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -43,12 +47,13 @@ pub(crate) struct GuardTrial {
     pub(crate) log: Vec<u8>,
     /// What it said about tests.
     pub(crate) tests: TestEvidence,
+    /// It was ended because it used up too much.
+    pub(crate) is_over_limit: bool,
 }
 
 /// A command to run in a checkout.
 struct CheckoutCommand<'a> {
-    /// `guard` or `setup`, for people.
-    what: &'static str,
+    kind: ChildKind,
     argv: &'a [String],
     env: Vec<(OsString, OsString)>,
     limit: Duration,
@@ -94,7 +99,7 @@ pub(crate) fn run_with(
     env.retain(|(name, _)| !guard.more_env.iter().any(|(other, _)| other == name));
     env.extend_from_slice(guard.more_env);
     let guard = CheckoutCommand {
-        what: "guard",
+        kind: ChildKind::Guard,
         argv: guard.argv,
         env,
         limit,
@@ -147,7 +152,7 @@ pub(crate) fn set_up(
         return Ok(SetupEnd::Done(Vec::new()));
     }
     let setup = CheckoutCommand {
-        what: "setup",
+        kind: ChildKind::Setup,
         argv,
         env: environment::for_setup(seen(checkout, containment), config),
         limit: Duration::from_secs(config.workspace.setup_timeout_secs),
@@ -203,13 +208,14 @@ fn run_command(
         return Ok(not_started(error));
     }
     let input = ContainmentInput {
+        kind: command.kind,
         checkout,
         config,
         env: &env,
         report: None,
         agent_homes: &[],
     };
-    let contained = containment
+    let mut contained = containment
         .unwrap_or(&Containment::NONE)
         .wrap(&argv, &input)?;
     let spec = Spec {
@@ -225,19 +231,42 @@ fn run_command(
         hold_lock: Some(checkout.session_lock.clone()),
     };
     context.observer.progress(&RunProgress::Trying {
-        what: command.what,
+        what: command.kind.as_str(),
         limit_secs: command.limit.as_secs(),
     });
-    let ran = captured_child::run(&spec, config.guard_output_limit_bytes, context);
-    drop(contained.temp);
+    let written = contained.held.written_in(folder);
+    let mut limits = LimitWatch::begin(config, command.kind, &written);
+    let cap = config.guard_output_limit_bytes;
+    let watched = CaptureOptions {
+        cap,
+        mask: &passed_values(config),
+        limits: Some(&mut limits),
+    };
+    let ran = captured_child::run(&spec, watched, context);
+    let breach = limits.finish();
+    let refused = contained.network.end();
+    drop(contained.held);
     context.observer.progress(&RunProgress::Tried);
     let (report, CapturedOutput { log, whole }) = ran?;
+    if let Some(breach) = &breach
+        && breach.is_shared
+        && report.ended != Ended::Interrupted
+    {
+        let kind = ErrorCode::Step(IterationErrorKind::Resources);
+        return Err(Error::new(kind, breach.words.clone())
+            .hint("run the command again when there is room: what was begun is not lost"));
+    }
+    let is_over_limit = breach.is_some();
     let end = match report.ended {
+        Ended::Interrupted => return Err(Error::new(ErrorCode::Interrupted, "interrupted")),
+        _ if is_over_limit => {
+            let words = breach.map(|it| it.words).unwrap_or_default();
+            TrialEnd::NotStarted(format!("was ended: {words}"))
+        }
         Ended::Exited(code) => TrialEnd::Exited(code),
         Ended::Signaled(signal) => TrialEnd::Exited(128 + signal),
         Ended::TimedOut => TrialEnd::TimedOut,
         Ended::NotStarted(failure) => TrialEnd::NotStarted(failure.message),
-        Ended::Interrupted => return Err(Error::new(ErrorCode::Interrupted, "interrupted")),
         Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => {
             TrialEnd::NotStarted("was lost: its supervisor was killed".to_owned())
         }
@@ -251,11 +280,14 @@ fn run_command(
             "cannot be contained: the sandbox could not be set up: {words}"
         )));
     }
+    let mut log = log;
+    log.extend_from_slice(network::about_refused(&refused).as_bytes());
     Ok(GuardTrial {
         end,
         duration_ms: millis(report.duration),
         log,
         tests: whole.tests(),
+        is_over_limit,
     })
 }
 
@@ -280,6 +312,7 @@ pub(crate) fn not_started(message: String) -> GuardTrial {
         duration_ms: 0,
         log: Vec::new(),
         tests: TestEvidence::default(),
+        is_over_limit: false,
     }
 }
 

@@ -12,7 +12,9 @@ use runner_core::paths;
 use runner_exec::Cancel;
 
 use super::indexed_tree::KeptFiles;
-use super::{Checkout, CheckoutHome, CleanCheckout, OBJECTS, VERDICTS, WORKSPACES, beside};
+use super::{
+    Checkout, CheckoutHome, CleanCheckout, OBJECTS, VERDICTS, WORKSPACES, beside, quarantine,
+};
 use crate::error::Result;
 use crate::files;
 use crate::git::{BorrowedRepo, Git, PendingStatus};
@@ -124,6 +126,9 @@ impl RunPlaces {
         let (home, name) = self.home(git, run_id, tip)?;
         git.forget_new_objects();
         *self.source.borrow_mut() = None;
+        let text = git.file_at(tip, paths::CONFIG)?.unwrap_or_default();
+        let config = Config::parse(&String::from_utf8_lossy(&text)).unwrap_or_default();
+        home.caches().shrink(config.sandbox.cache_limit, false)?;
         for kind in [WORKSPACES, VERDICTS] {
             home.remove_checkout((kind, &name), &Cancel::new()?, LIMIT)?;
         }
@@ -205,6 +210,9 @@ impl RunPlaces {
     /// leads to them.
     fn hold_new_objects(&self, git: &Git, home: &CheckoutHome, name: &str) -> Result<()> {
         let folder = beside(&home.checkout_folder(WORKSPACES, name), OBJECTS);
+        if !quarantine::are_folders(&folder, &["info", "pack"]) {
+            quarantine::set_aside(&folder)?;
+        }
         if git.hold_new_objects(&folder)? {
             // What was looked at before does not know of it.
             *self.source.borrow_mut() = None;
@@ -212,7 +220,13 @@ impl RunPlaces {
         Ok(())
     }
 
-    fn home(&self, git: &Git, run_id: &str, tip: &str) -> Result<(CheckoutHome, String)> {
+    /// The home of a run's folders, and what they are called there.
+    pub(crate) fn home(
+        &self,
+        git: &Git,
+        run_id: &str,
+        tip: &str,
+    ) -> Result<(CheckoutHome, String)> {
         if let Some(given) = &self.given {
             return Ok((given.home.clone(), given.name.clone()));
         }
@@ -254,7 +268,8 @@ impl RunWorkspace {
         self.checkout.project.iteration(run_id, iter)
     }
 
-    /// Clears away what an earlier session left for the runner, and writes `.git` anew.
+    /// Clears away what an earlier session left for the runner, and writes `.git` anew. Where that
+    /// cannot be done, the workspace is made anew of what can be taken back.
     pub(crate) fn begin_session(
         &self,
         run_id: &str,
@@ -262,6 +277,32 @@ impl RunWorkspace {
         branch: &str,
         tip: &str,
     ) -> Result<()> {
+        let begun = self.make_ready(run_id, iter, branch, tip);
+        let own = self.path().join(paths::ROOT);
+        let is_odd = match &begun {
+            Ok(()) => quarantine::holds_foreign(&own),
+            Err(_) => quarantine::holds_foreign(self.path()),
+        };
+        if !is_odd {
+            return begun;
+        }
+        quarantine::take_back(self.path())?;
+        self.bring_to(tip)?;
+        self.make_ready(run_id, iter, branch, tip)
+    }
+
+    /// After a session that removed the workspace itself, or put something else in its place: a
+    /// folder that is gone says nothing about its files.
+    pub(crate) fn after_agent(&self, commit: &str) -> Result<()> {
+        let meta = self.path().symlink_metadata();
+        if meta.is_ok_and(|meta| meta.is_dir()) {
+            return Ok(());
+        }
+        quarantine::make_anew(self.path())?;
+        self.bring_to(commit)
+    }
+
+    fn make_ready(&self, run_id: &str, iter: u32, branch: &str, tip: &str) -> Result<()> {
         let project = &self.checkout.project;
         let iterations = project.iterations();
         file_image::remove_closed(&iterations)?;

@@ -9,10 +9,10 @@ use runner_core::config::{BackendKind, Config};
 use runner_exec::{Ended, Spec};
 use runner_sandbox::ProgramError;
 
-use super::{DoctorCheck, login};
+use super::{DoctorCheck, hermetic, login};
 use crate::error::{Error, ErrorCode, Result};
 use crate::run_context::{RunContext, RunProgress};
-use crate::step::captured_child;
+use crate::step::captured_child::{self, CaptureOptions};
 use crate::step::environment;
 
 /// How long the CLI may take to tell its version or to print a help text.
@@ -71,6 +71,9 @@ pub(super) fn checks(
         contained: true,
         is_root: rustix::process::geteuid().is_root(),
         agent_home: None,
+        login_folder: None,
+        inherit: &[],
+        instructions: None,
     });
     let env = environment::for_question(config, &invocation);
     let program = invocation.argv.first().cloned().unwrap_or_default();
@@ -96,10 +99,14 @@ pub(super) fn checks(
             DoctorAnswer::Silent => None,
             _ => Some(asker.ask_all(probe.helps)?),
         };
+        let knows_flags = answers.is_some();
         checks.push(flags_check(answers.as_deref(), &secrets));
         let is_own = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let seen = login::look(kind, &probe.login, config, &env, place, is_own);
         checks.push(login::check(kind, &probe.login, &seen));
+        if knows_flags {
+            checks.push(hermetic::check(&*backend, config, &env, context)?);
+        }
     }
     Ok(checks)
 }
@@ -148,7 +155,7 @@ impl Asker<'_, '_> {
             what: words.first().copied().unwrap_or_default(),
             limit_secs: LIMIT.as_secs(),
         });
-        let ran = captured_child::run(&spec, MAX_TEXT, self.run);
+        let ran = captured_child::run(&spec, CaptureOptions::plain(MAX_TEXT), self.run);
         self.run.observer.progress(&RunProgress::Tried);
         let (report, output) = ran?;
         let text = output.log;

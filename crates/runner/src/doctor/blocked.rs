@@ -168,7 +168,7 @@ pub(super) fn remedy(
         .map(|path| format!("\"{}\"", folder_context.shown(path)))
         .collect();
     let mut text = format!(
-        "it could not write to {}; in .runner/state/config.toml: [sandbox] writable = [{}] (the whole list: it replaces the usual one)",
+        "it could not write to {}; in .runner/state/config.toml: [sandbox] writable = [{}]",
         names.join(", "),
         list.join(", ")
     );

@@ -1,11 +1,11 @@
 //! The guard: can it be started, and what does it do outside and inside the
 //! sandbox?
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_core::config::Config;
+use runner_core::config::{ChildKind, Config};
 use runner_sandbox::ProgramError;
 
 use super::blocked::{self, FolderContext, PathKind};
@@ -378,15 +378,10 @@ fn remedy_inside(config: &Config, git: &Git, ran: &DoctorRunOutput) -> String {
 
 /// What `[sandbox] writable` comes to now.
 fn allowed(config: &Config, home: Option<&Path>, root: &Path) -> Vec<PathBuf> {
-    match &config.sandbox.writable {
-        Some(named) => named
-            .iter()
-            .filter_map(|text| runner_sandbox::expand_home(text, home, root).ok())
-            .collect(),
-        None => home.map_or_else(Vec::new, |home| {
-            runner_sandbox::default_caches(home, |name| std::env::var_os(OsStr::new(name)))
-        }),
-    }
+    let named = config.sandbox.writable_for(ChildKind::Guard);
+    named
+        .filter_map(|text| runner_sandbox::expand_home(text, home, root).ok())
+        .collect()
 }
 
 /// Names variables that the guard says it lacks, and that the user's shell has.
@@ -423,6 +418,7 @@ mod tests {
             duration_ms,
             log: Vec::new(),
             tests: runner_core::evidence::TestEvidence::default(),
+            is_over_limit: false,
         }
     }
 

@@ -8,10 +8,14 @@ mod blocked;
 pub(crate) mod breaks;
 mod guard;
 mod guard_report;
+mod hermetic;
+mod limits;
 mod login;
 mod machine;
+mod network;
 mod outside;
 mod project;
+mod promises;
 mod sandbox;
 
 use std::path::Path;
@@ -158,7 +162,16 @@ pub fn doctor(
     let sandbox = &config.as_ref().unwrap_or(&usual).sandbox;
     let support = runner_sandbox::detect();
     checks.extend(sandbox::checks(sandbox, &support));
+    let chosen = runner_sandbox::choose(sandbox.mode, &support).ok();
+    checks.extend(promises::checks(promises::PromiseFacts {
+        mechanism: chosen.as_ref(),
+        has_layers: promises::has_layers(chosen.as_ref()),
+        opened: &promises::opened(sandbox),
+    }));
     checks.extend(sandbox::writable(sandbox, place));
+    checks.extend(network::checks(config.as_ref().unwrap_or(&usual), &support));
+    let means = crate::limits::GroupMeans::of_this_process();
+    checks.push(limits::check(&sandbox.limits, means));
     if let Some(config) = &config {
         checks.extend(outside::checks(config, &support, place));
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runner_core::config::{SandboxConfig, SandboxMode};
+use runner_core::config::{ChildKind, SandboxConfig, SandboxMode};
 use runner_sandbox::{Mechanism, SandboxSupport, UnavailableReason};
 
 use super::{DoctorCheck, DoctorVerdict};
@@ -75,7 +75,9 @@ fn choice(mode: SandboxMode, support: &SandboxSupport) -> DoctorCheck {
 /// Entries of `[sandbox] writable` that do nothing.
 pub(super) fn writable(config: &SandboxConfig, place: &Path) -> Vec<DoctorCheck> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let named = config.writable.iter().flatten();
+    let kinds = ChildKind::ALL.into_iter();
+    let named = kinds.flat_map(|kind| &config.opened(kind).writable);
+    let named = config.writable.iter().chain(named);
     named
         .filter_map(|text| {
             let found = runner_sandbox::expand_home(text, home.as_deref(), place);
@@ -191,7 +193,7 @@ mod tests {
         ] {
             let config = SandboxConfig {
                 mode,
-                writable: None,
+                ..SandboxConfig::default()
             };
             let found = checks(&config, &support(bubblewrap, landlock));
             let names: Vec<_> = found.iter().map(|check| check.name).collect();

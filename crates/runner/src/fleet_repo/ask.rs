@@ -5,18 +5,21 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runner_agents::{AgentSpec, FailureKind};
-use runner_core::config::{BackendKind, Config};
+use runner_core::config::{BackendKind, ChildKind, Config};
 use runner_core::output::MAX_OUTPUT_BYTES;
 use runner_exec::{CappedLog, Ended, Flow, Sink, Spec, Stream};
 
 use super::FleetRepo;
+use crate::agent_home::{SessionOutfit, instructions};
 use crate::checkout::{Checkout, CleanCheckout};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
+use crate::limits::LimitWatch;
 use crate::run_context::RunContext;
 use crate::step::containment;
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
+use crate::step::masked_sink::{MaskedSink, passed_values};
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -30,6 +33,8 @@ pub struct SessionQuestion<'a> {
     pub about: &'a str,
     /// The commit that is looked at.
     pub commit: &'a str,
+    /// The commit whose instructions for agents count.
+    pub base: &'a str,
     /// The words.
     pub prompt: &'a str,
     /// The JSON schema of the answer.
@@ -102,6 +107,16 @@ fn ask(
         .as_bytes(),
     )?;
     let backend = runner_agents::backend(config.executor.backend);
+    let kind = config.executor.backend;
+    let instructions = instructions::of_commit(&checkout.tree.git, question.base, kind)?;
+    let outfit = SessionOutfit::make(
+        &*backend,
+        checkout,
+        config,
+        &instructions,
+        (&folder, &seen_folder),
+    )?;
+    let login_folder = outfit.login_folder();
     let invocation = backend.invocation(&AgentSpec {
         project_dir: seen,
         output_path: &output,
@@ -112,7 +127,10 @@ fn ask(
         command: &config.executor.command,
         contained: containment.is_on(),
         is_root: rustix::process::geteuid().is_root(),
-        agent_home: None,
+        agent_home: outfit.home(),
+        login_folder: login_folder.as_deref(),
+        inherit: &config.executor.inherit,
+        instructions: outfit.instructions(),
     });
     let mut env = environment::for_question(config, &invocation);
     for (name, value) in [
@@ -126,13 +144,15 @@ fn ask(
     ] {
         env.push((name.into(), value.to_owned()));
     }
-    let homes = containment::agent_homes(&invocation, &env);
+    let mut homes = containment::agent_homes(&invocation, &env);
+    homes.extend(outfit.writable());
     if containment.is_on() {
         containment::make_homes(&homes);
     }
-    let contained = containment.wrap(
+    let mut contained = containment.wrap(
         &invocation.argv,
         &ContainmentInput {
+            kind: ChildKind::Session,
             checkout,
             config,
             env: &env,
@@ -154,10 +174,20 @@ fn ask(
         hold_lock: Some(checkout.session_lock.clone()),
     };
     let cap = usize::try_from(config.executor_output_limit_bytes).unwrap_or(usize::MAX);
-    let mut heard = SessionOutput::new(cap);
-    let report = context.supervisor.run(&spec, context.cancel, &mut heard)?;
+    let written = contained.held.written_in(checkout.path());
+    let limits = LimitWatch::begin(config, ChildKind::Session, &written);
+    let mut heard = SessionOutput::new(cap, limits);
+    let mask = passed_values(config);
+    let mut masked = MaskedSink::new(&mut heard, &mask);
+    let report = context.supervisor.run(&spec, context.cancel, &mut masked)?;
+    masked.finish();
+    let refused = contained.network.end();
+    outfit.finish();
     if report.ended == Ended::Interrupted {
         return Err(Error::new(ErrorCode::Interrupted, "interrupted"));
+    }
+    if let Some(breach) = heard.limits.finish() {
+        return Ok(SessionAnswer::Silent(breach.words));
     }
     let mut reader = backend.reader();
     for line in lines(&heard.stdout.finish()) {
@@ -179,7 +209,7 @@ fn ask(
             String::from_utf8_lossy(&said).into_owned(),
         ));
     }
-    Ok(match (&report.ended, ending.failure) {
+    let answer = match (&report.ended, ending.failure) {
         (_, Some(failure)) if failure.kind == FailureKind::Quota => {
             let at = failure.reset.and_then(|reset| reset.at(now));
             SessionAnswer::Quota(at.map(jiff::Timestamp::as_millisecond))
@@ -191,6 +221,12 @@ fn ask(
             SessionAnswer::Silent(runner_agents::mask_text(&failure.message, &secrets))
         }
         _ => SessionAnswer::Silent("the session ended without an answer".to_owned()),
+    };
+    Ok(match answer {
+        SessionAnswer::Silent(why) if !refused.is_empty() => {
+            SessionAnswer::Silent(format!("{why}; {}", refused.join("; ")))
+        }
+        other => other,
     })
 }
 
@@ -198,6 +234,7 @@ fn ask(
 struct SessionOutput {
     stdout: OutputEnds,
     stderr: OutputEnds,
+    limits: LimitWatch,
 }
 
 struct OutputEnds {
@@ -221,10 +258,11 @@ impl OutputEnds {
 }
 
 impl SessionOutput {
-    fn new(cap: usize) -> Self {
+    fn new(cap: usize, limits: LimitWatch) -> Self {
         SessionOutput {
             stdout: OutputEnds::new(cap),
             stderr: OutputEnds::new(cap),
+            limits,
         }
     }
 }
@@ -238,6 +276,18 @@ impl Sink for SessionOutput {
         let head = kept.rest.push(bytes);
         kept.head.extend_from_slice(head);
         Flow::Go
+    }
+
+    fn supervised(&mut self, pid: u32) {
+        self.limits.supervised(pid);
+    }
+
+    fn tick(&mut self) -> Flow {
+        self.limits.tick()
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        Some(self.limits.tick_every())
     }
 }
 

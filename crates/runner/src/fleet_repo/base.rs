@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::FleetRepo;
+use super::taken_back::{TakenIn, results_on};
 use crate::checkout::trial::some_of;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -38,6 +39,13 @@ pub enum BranchUpdate {
     Behind(String),
 }
 
+/// Where results go.
+struct BaseTarget {
+    branch: String,
+    /// It is not there before the first result is: until then the user's own branch is the base.
+    is_there: bool,
+}
+
 impl FleetRepo {
     /// The commit that results are merged into, with what the user has committed since.
     pub fn base(&self) -> Result<String> {
@@ -46,7 +54,7 @@ impl FleetRepo {
 
     /// Where the base stands.
     pub fn position(&self, old: &str, new: &str) -> Result<BaseAt> {
-        let tip = self.tip(&self.target()?)?;
+        let tip = self.target_tip(&self.target()?)?;
         if self.git.commit_of(new)?.is_some() && self.git.is_ancestor(new, &tip)? {
             return Ok(BaseAt::New);
         }
@@ -60,8 +68,18 @@ impl FleetRepo {
     /// Moves the base if it is at `old`. Whether it is at `new` now.
     pub fn move_base(&self, old: &str, new: &str) -> Result<bool> {
         let target = self.target()?;
-        let moved = self.move_branch(&target, old, new, "runner: merge");
-        let tip = self.tip(&target)?;
+        let moved = if target.is_there {
+            self.move_branch(&target.branch, old, new, "runner: merge")
+        } else {
+            let order = format!(
+                "verify {} {old}\ncreate {} {new}\nupdate {} {old}\n",
+                full_name(&self.base),
+                full_name(&target.branch),
+                self.seen_ref(),
+            );
+            self.git.update_refs("runner: merge", &order)
+        };
+        let tip = self.target_tip(&self.target()?)?;
         match moved {
             Err(error) if tip == old => Err(error),
             _ => Ok(tip == new),
@@ -78,7 +96,8 @@ impl FleetRepo {
                 _ => Err(error),
             };
         }
-        if self.target()? == self.base {
+        let target = self.target()?;
+        if !target.is_there || target.branch == self.base {
             return Ok(BranchUpdate::UpToDate);
         }
         let (tip, conflicts) = self.with_users_commits()?;
@@ -125,7 +144,12 @@ impl FleetRepo {
             // A file that was touched and not changed is no reason for git to stop halfway.
             Git::open(step.root())?.write(&["update-index", "-q", "--refresh"])?;
         }
-        if let Err(error) = self.move_branch(&self.base, &from, &tip, "runner: fleet") {
+        let order = format!(
+            "update {} {tip} {from}\nupdate {} {tip}\n",
+            full_name(&self.base),
+            self.seen_ref()
+        );
+        if let Err(error) = self.git.update_refs("runner: fleet", &order) {
             files::remove_if_there(&pending)?;
             return Ok(BranchUpdate::Behind(error.message));
         }
@@ -143,32 +167,41 @@ impl FleetRepo {
     }
 
     /// The branch that results are merged into.
-    fn target(&self) -> Result<String> {
+    fn target(&self) -> Result<BaseTarget> {
         let ours = format!("fleet/{}", self.base);
-        let full = full_name(&ours);
-        if self.git.commit_of(&full)?.is_some() {
-            return Ok(ours);
+        let is_there = self.git.commit_of(&full_name(&ours))?.is_some();
+        let trees = self.git.work_trees()?;
+        if !is_there && !trees.iter().any(|tree| self.holds_base(tree)) {
+            return Ok(BaseTarget {
+                branch: self.base.clone(),
+                is_there: true,
+            });
         }
-        if !self
-            .git
-            .work_trees()?
-            .iter()
-            .any(|tree| self.holds_base(tree))
-        {
-            return Ok(self.base.clone());
-        }
-        let order = format!("create {full} {}\n", self.tip(&self.base)?);
-        match self.git.update_refs("runner: fleet", &order) {
-            // Somebody else made it at the same moment.
-            Err(_) if self.git.commit_of(&full)?.is_some() => Ok(ours),
-            Err(_) if self.git.commit_of("refs/heads/fleet")?.is_some() => Err(Error::new(
+        if !is_there && self.git.commit_of("refs/heads/fleet")?.is_some() {
+            return Err(Error::new(
                 ErrorCode::Git,
                 format!("a branch `fleet` is in the way: git cannot have {ours} beside it"),
             )
-            .hint("rename it: `git branch -m fleet something-else`")),
-            Err(error) => Err(error),
-            Ok(()) => Ok(ours),
+            .hint("rename it: `git branch -m fleet something-else`"));
         }
+        Ok(BaseTarget {
+            branch: ours,
+            is_there,
+        })
+    }
+
+    fn target_tip(&self, target: &BaseTarget) -> Result<String> {
+        let branch = if target.is_there {
+            &target.branch
+        } else {
+            &self.base
+        };
+        self.tip(branch)
+    }
+
+    /// Where the user's branch was when it was last taken in.
+    fn seen_ref(&self) -> String {
+        format!("refs/runner/seen/{}", self.base)
     }
 
     fn holds_base(&self, tree: &WorkTree) -> bool {
@@ -194,36 +227,51 @@ impl FleetRepo {
     /// they do not fit, if so. No file: they have no commit in common.
     fn with_users_commits(&self) -> Result<(String, Option<Vec<String>>)> {
         let target = self.target()?;
+        if !target.is_there || target.branch == self.base {
+            return Ok((self.target_tip(&target)?, None));
+        }
+        let target = target.branch;
         let _held = self.git.hold_new_objects_for_now()?;
         for _ in 0..TRIES {
+            // Read first: whoever writes it has moved the branch before.
+            let seen = self.git.commit_of(&self.seen_ref())?;
             let ours = self.tip(&target)?;
             let theirs = self.tip(&self.base)?;
-            if ours == theirs || self.git.is_ancestor(&theirs, &ours)? {
+            let is_seen = seen.as_ref() == Some(&theirs);
+            if ours == theirs || (is_seen && self.git.is_ancestor(&theirs, &ours)?) {
+                self.note_seen(seen.as_deref(), &theirs);
                 return Ok((ours, None));
             }
-            let new = if self.git.is_ancestor(&ours, &theirs)? {
-                theirs
-            } else if self.git.ask(&["merge-base", &ours, &theirs])?.is_none() {
+            if self.git.ask(&["merge-base", &ours, &theirs])?.is_none() {
                 return Ok((ours, Some(Vec::new())));
-            } else {
-                match self.git.merge_commits(&ours, &theirs)? {
-                    GitMergeOutcome::Clean(tree) => {
-                        let secs = self.git.secs_of(&ours)?.max(self.git.secs_of(&theirs)?);
-                        let message = format!("Merge branch '{}' into {target}\n", self.base);
-                        let parents = [ours.as_str(), theirs.as_str()];
-                        self.git
-                            .commit_tree_like(&theirs, secs, &tree, &parents, &message)?
-                    }
-                    GitMergeOutcome::Conflicts(paths) => {
-                        let paths = paths.iter().map(|it| super::results::shown(it));
-                        return Ok((ours, Some(paths.collect())));
-                    }
-                }
+            }
+            let taken_back = match &seen {
+                Some(seen) if !self.git.is_ancestor(seen, &theirs)? => Some(seen),
+                _ => None,
             };
-            if self
-                .move_branch(&target, &ours, &new, "runner: the user's commits")
-                .is_ok()
+            let taken_in = match taken_back {
+                Some(seen) => results_on(&self.git, seen, &ours, &theirs)?,
+                None => self.merged(&target, &ours, &theirs)?,
+            };
+            let new = match taken_in {
+                TakenIn::Clean(new) => new,
+                TakenIn::Conflicts(paths) => return Ok((ours, Some(paths))),
+            };
+            let mut orders = Vec::new();
+            if taken_back.is_some() {
+                let short = ours.get(..12).unwrap_or(&ours);
+                orders.push(format!("update refs/runner/lost/fleet/{short} {ours}\n"));
+            }
+            if new != ours {
+                orders.push(format!("update {} {new} {ours}\n", full_name(&target)));
+            }
+            if orders.is_empty()
+                || self
+                    .git
+                    .update_refs("runner: the user's commits", &orders.concat())
+                    .is_ok()
             {
+                self.note_seen(seen.as_deref(), &theirs);
                 return Ok((new, None));
             }
         }
@@ -231,6 +279,37 @@ impl FleetRepo {
             ErrorCode::Git,
             format!("{target} keeps being moved by somebody else"),
         ))
+    }
+
+    /// Both branches in one commit.
+    fn merged(&self, target: &str, ours: &str, theirs: &str) -> Result<TakenIn> {
+        if self.git.is_ancestor(theirs, ours)? {
+            return Ok(TakenIn::Clean(ours.to_owned()));
+        }
+        if self.git.is_ancestor(ours, theirs)? {
+            return Ok(TakenIn::Clean(theirs.to_owned()));
+        }
+        Ok(match self.git.merge_commits(ours, theirs)? {
+            GitMergeOutcome::Clean(tree) => {
+                let secs = self.git.secs_of(ours)?.max(self.git.secs_of(theirs)?);
+                let message = format!("Merge branch '{}' into {target}\n", self.base);
+                let parents = [ours, theirs];
+                TakenIn::Clean(
+                    self.git
+                        .commit_tree_like(theirs, secs, &tree, &parents, &message)?,
+                )
+            }
+            GitMergeOutcome::Conflicts(paths) => TakenIn::of_conflicts(&paths),
+        })
+    }
+
+    /// Writes down where the user's branch was. Somebody else may have done so at the same moment.
+    fn note_seen(&self, before: Option<&str>, commit: &str) {
+        if before != Some(commit) {
+            let before = before.map_or_else(|| "0".repeat(commit.len()), str::to_owned);
+            let order = format!("update {} {commit} {before}\n", self.seen_ref());
+            let _ = self.git.update_refs("runner: taken note of", &order);
+        }
     }
 
     fn words_about(&self, paths: &[String]) -> String {

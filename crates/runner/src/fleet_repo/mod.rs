@@ -9,9 +9,12 @@
 mod ask;
 mod base;
 mod inverted;
+pub(crate) mod keys;
 mod results;
+mod room;
 mod run;
 mod sweep;
+mod taken_back;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -36,6 +39,7 @@ pub use crate::checkout::check::{CommandEnd, CommandRun};
 pub use ask::{SessionAnswer, SessionQuestion};
 pub use base::{BaseAt, BranchUpdate};
 pub use inverted::InvertedVerdict;
+pub use keys::children_are_apart;
 pub use results::{ResultChange, ResultChangeKind, ResultMerge, ResultMergeOutcome};
 pub use run::{TaskRunOrder, TaskRunReport, TaskRunUsage};
 pub use sweep::TaskRunName;
@@ -53,6 +57,7 @@ const RESERVED: &[&str] = &[
     "lost",
     "merge",
     "run",
+    "seen",
 ];
 
 /// A project whose results are merged into one base.

@@ -112,7 +112,10 @@ impl FleetRepo {
             &checkout.project,
             self.places(order.name, Some(&base))?,
             context,
-            &LoopOptions::default(),
+            &LoopOptions {
+                ends_on_resources: true,
+                ..LoopOptions::default()
+            },
             &mut |step| {
                 let quota = step
                     .error

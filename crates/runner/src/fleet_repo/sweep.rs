@@ -33,6 +33,11 @@ impl TaskRunName {
         format!("{}-{}", safe_name(&self.run_id), self.token)
     }
 
+    /// The run of the loop that works on it.
+    pub(crate) fn loop_run(&self) -> String {
+        safe_name(&self.run_id)
+    }
+
     /// Its part of the name of the ref that keeps its result.
     pub(crate) fn ref_part(&self) -> String {
         format!("{}/{}", safe_name(&self.task), self.folder())
@@ -74,6 +79,8 @@ impl FleetRepo {
         private.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
         // Where they were before they were private.
         old.sweep_checkouts(&Cancel::new()?, Duration::ZERO)?;
+        let limit = self.config().unwrap_or_default().sandbox.cache_limit;
+        private.caches().shrink(limit, false)?;
         let mut found = BTreeSet::new();
         let mut named = BTreeSet::new();
         for (home, kind) in [

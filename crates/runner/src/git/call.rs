@@ -47,6 +47,8 @@ pub(super) fn base_command() -> Command {
         }
     }
     command
+        // Nothing that git starts has any business with the ledger.
+        .env_remove("PGPASSWORD")
         .args([
             // Neither the user's hooks nor planted ones may stop or enter a run.
             "-c",

@@ -137,6 +137,7 @@ impl InitChoice {
             keep: &keep,
             backend,
             command: &[],
+            guard_network: "open",
         };
         let text = config::template(project);
         // The agent's command may be missing yet; for a first try it is not needed.

@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_core::config::Config;
+use runner_core::config::{Config, NetworkRule};
 use runner_core::paths;
 use runner_core::text::cut_front;
 
 use super::InitReport;
+use crate::base_trial::comparison::is_production;
+use crate::base_trial::{BaseProblem, BaseTrial, BaseVerdict};
+use crate::checkout::caches::CacheFill;
 use crate::checkout::trial::{self, GuardTrial, TrialEnd};
 use crate::checkout::{CleanCheckout, missing_variable};
 use crate::doctor::{DoctorVerdict, breaks};
@@ -44,6 +47,27 @@ pub struct InitTrial {
     pub cannot_fail: Option<String>,
     /// Files that were added to `[workspace] include`, because only with them it is green.
     pub included: Vec<String>,
+    /// What the guard is without the network, where that was tried.
+    pub offline: Option<OfflineTrial>,
+}
+
+/// What a guard that is green is without the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfflineTrial {
+    /// Green too: `[sandbox.network] guard` was set to `"off"`.
+    Green,
+    /// Not green: it was left open.
+    NeedsNetwork,
+}
+
+impl OfflineTrial {
+    /// The word in `--json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OfflineTrial::Green => "green",
+            OfflineTrial::NeedsNetwork => "needs_network",
+        }
+    }
 }
 
 /// How a first try ended.
@@ -82,6 +106,7 @@ impl InitTrial {
             hint,
             cannot_fail: None,
             included: Vec::new(),
+            offline: None,
         }
     }
 }
@@ -116,6 +141,7 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
         if found.duration_ms <= QUICK_MS {
             found.cannot_fail = cannot_fail(&git, &commit, config, context)?;
         }
+        found.offline = offline(&git, &commit, &report.root, config, context)?;
         return Ok(found);
     }
     for secret in secrets(&git).into_iter().take(MAX_SECRETS) {
@@ -124,14 +150,78 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
         let (_, with_it) = once(&git, &commit, &with, context)?;
         if with_it.end == InitTrialEnd::Green {
             add_to_include(&report.root, &with.workspace.include)?;
+            let offline = offline(&git, &commit, &report.root, &with, context)?;
             return Ok(InitTrial {
                 included: vec![secret],
+                offline,
                 ..with_it
             });
         }
     }
+    if let InitTrialEnd::Red(code) = found.end
+        && let Some(problem) = cannot_run(&git, &commit, config, (code, &trial.log), context)?
+    {
+        let first = problem.why.lines().next().unwrap_or_default();
+        found.end = InitTrialEnd::CannotRun(first.to_owned());
+        found.hint = Some(problem.hint);
+        return Ok(found);
+    }
     found.hint = Some(remedy(&git, config, &trial));
     Ok(found)
+}
+
+/// Why no session could make the guard green, where that is so: as `start` would say.
+fn cannot_run(
+    git: &Git,
+    commit: &str,
+    config: &Config,
+    (exit, log): (i32, &[u8]),
+    context: &mut RunContext<'_>,
+) -> Result<Option<BaseProblem>> {
+    let containment = Containment::choose(config)?;
+    let mut limited = config.clone();
+    limited.iteration_timeout_secs = config.iteration_timeout_secs.min(LIMIT_SECS);
+    let base = BaseTrial {
+        git,
+        config: &limited,
+        containment: &containment,
+        commit,
+        history: commit,
+        fill: CacheFill::All,
+    };
+    Ok(match base.verdict_after(exit, log, context)? {
+        BaseVerdict::Unable(problem) => Some(problem),
+        BaseVerdict::Green | BaseVerdict::Red(_) | BaseVerdict::Undefined(_) => None,
+    })
+}
+
+/// Tries a guard that is green without the network, where that can be kept from it as a whole, and
+/// writes down that it does without.
+fn offline(
+    git: &Git,
+    commit: &str,
+    root: &Path,
+    config: &Config,
+    context: &mut RunContext<'_>,
+) -> Result<Option<OfflineTrial>> {
+    if config.sandbox.network.guard != NetworkRule::Open {
+        return Ok(None);
+    }
+    let mut without = config.clone();
+    without.sandbox.network.guard = NetworkRule::Off;
+    // Landlock would take its own loopback, too.
+    if !Containment::choose(&without)?.has_namespace() {
+        return Ok(None);
+    }
+    let (_, tried) = once(git, commit, &without, context)?;
+    if tried.end != InitTrialEnd::Green {
+        return Ok(Some(OfflineTrial::NeedsNetwork));
+    }
+    let path = root.join(paths::CONFIG);
+    let text = std::fs::read_to_string(&path).map_err(|error| files::at(&path, error))?;
+    let text = with_line(&text, "[sandbox.network]", "guard = ", "guard = \"off\"");
+    files::write_whole(&path, text.as_bytes())?;
+    Ok(Some(OfflineTrial::Green))
 }
 
 /// Whether a guard that is green stays so whatever is broken, and what was.
@@ -155,6 +245,7 @@ fn once(
 ) -> Result<(GuardTrial, InitTrial)> {
     let containment = Containment::choose(config)?;
     let checkout = CleanCheckout::of(git, config, commit)?;
+    checkout.checkout.cache_fill.set(CacheFill::All);
     let limit_secs = config.iteration_timeout_secs.min(LIMIT_SECS);
     let limit = Duration::from_secs(limit_secs);
     let contained = containment.is_on().then_some(&containment);
@@ -168,6 +259,7 @@ fn once(
         hint: None,
         cannot_fail: None,
         included: Vec::new(),
+        offline: None,
     };
     Ok((trial, found))
 }
@@ -239,12 +331,6 @@ fn is_secret(path: &Path) -> bool {
     (name == ".env" || name.starts_with(".env.")) && !is_example && !is_production(path)
 }
 
-fn is_production(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.to_lowercase();
-    name.starts_with(".env") && (name.contains("prod") || name.contains("live"))
-}
-
 /// Writes another list into the config that was just written.
 fn add_to_include(root: &Path, include: &[String]) -> Result<()> {
     let path = root.join(paths::CONFIG);
@@ -259,13 +345,18 @@ fn add_to_include(root: &Path, include: &[String]) -> Result<()> {
 fn with_include(text: &str, include: &[String]) -> String {
     let list: Vec<String> = include.iter().map(|glob| format!("{glob:?}")).collect();
     let line = format!("include = [{}]", list.join(", "));
-    let mut is_workspace = false;
+    with_line(text, "[workspace]", "include = ", &line)
+}
+
+/// A text in which another line begins so in a table.
+fn with_line(text: &str, table: &str, begin: &str, line: &str) -> String {
+    let mut is_inside = false;
     let lines = text.lines().map(|old| {
         if old.starts_with('[') {
-            is_workspace = old == "[workspace]";
+            is_inside = old == table;
         }
-        if is_workspace && old.starts_with("include = ") {
-            line.as_str()
+        if is_inside && old.starts_with(begin) {
+            line
         } else {
             old
         }

@@ -30,7 +30,7 @@ mod setup;
 mod watched_files;
 
 use choice::InitChoice;
-pub use first_try::{InitTrial, InitTrialEnd, try_out};
+pub use first_try::{InitTrial, InitTrialEnd, OfflineTrial, try_out};
 
 const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
 const GITATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding -diff\n";

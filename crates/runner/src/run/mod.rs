@@ -3,8 +3,10 @@
 pub(crate) mod beginning;
 pub(crate) mod current;
 pub(crate) mod detach;
+pub(crate) mod disk_wait;
 pub(crate) mod follow_branch;
 pub(crate) mod notify;
+mod pauses;
 pub(crate) mod position;
 pub(crate) mod reader;
 pub(crate) mod recover;

@@ -6,7 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use runner_core::config::NotifyConfig;
@@ -27,7 +27,7 @@ use crate::state::validate;
 use crate::state::validate::SelectResult;
 use crate::state::view;
 use crate::step;
-use crate::step::captured_child;
+use crate::step::captured_child::{self, CaptureOptions};
 use crate::step::environment;
 
 /// SIGTERM after so long, SIGKILL after [`GRACE`] more: 10 s in all.
@@ -46,7 +46,7 @@ const FOLDER: &str = "/";
 /// What there is to tell.
 #[derive(Clone, Debug)]
 pub(crate) struct RunNotice<'a> {
-    /// `complete`, `stuck`, `limit`, `error` or `quota`.
+    /// `complete`, `stuck`, `limit`, `error`, `quota` or `disk`.
     pub(crate) event: &'static str,
     /// How the loop ended, or `waiting`.
     pub(crate) status: &'a str,
@@ -119,12 +119,26 @@ pub(crate) fn notify(
     notice: &RunNotice<'_>,
 ) {
     let run_id = state::load_run_state(project).ok().and_then(|it| it.run_id);
-    let (Some(run_id), false) = (run_id, config.command.is_empty()) else {
+    if let Some(run_id) = run_id {
+        let lock = lock::session_lock(project).ok();
+        notify_of_run(project, context, config, (&run_id, lock), notice);
+    }
+}
+
+/// The same of a run that may not be the project's own; `lock` is held while the command runs.
+pub(crate) fn notify_of_run(
+    project: &Project,
+    context: &mut RunContext<'_>,
+    config: &NotifyConfig,
+    (run_id, lock): (&str, Option<PathBuf>),
+    notice: &RunNotice<'_>,
+) {
+    if config.command.is_empty() {
         return;
-    };
-    let event = event(project, &run_id, notice, &context.clock.stamp());
+    }
+    let event = event(project, run_id, notice, &context.clock.stamp());
     let begun = Instant::now();
-    let failure = tell(project, context, config, &run_id, &event)
+    let failure = tell(project, context, config, (run_id, lock), &event)
         .unwrap_or_else(|error| Some(error.message))
         .map(|words| one_line(&words));
     if let Some(words) = &failure {
@@ -139,7 +153,7 @@ pub(crate) fn notify(
         "message": failure,
         "duration_ms": step::millis(begun.elapsed()),
     });
-    let _ = EventLog::of(&project.run_folder(&run_id)).add(
+    let _ = EventLog::of(&project.run_folder(run_id)).add(
         &context.clock.stamp(),
         None,
         "notified",
@@ -189,10 +203,12 @@ fn tell(
     project: &Project,
     context: &mut RunContext<'_>,
     config: &NotifyConfig,
-    run_id: &str,
+    (run_id, lock): (&str, Option<PathBuf>),
     event: &Value,
 ) -> Result<Option<String>> {
-    let stdin = project.run_folder(run_id).join("notify.json");
+    let folder = project.run_folder(run_id);
+    files::make_folder(&folder)?;
+    let stdin = folder.join("notify.json");
     files::write_whole(&stdin, format!("{event}\n").as_bytes())?;
     let argv: Vec<OsString> = config.command.iter().map(OsString::from).collect();
     // The person's own command gets the person's own environment: the bus of the
@@ -222,9 +238,9 @@ fn tell(
         idle_timeout: None,
         grace: GRACE,
         monitor: false,
-        hold_lock: Some(lock::session_lock(project)?),
+        hold_lock: lock,
     };
-    let (report, output) = captured_child::run(&spec, KEPT_BYTES, context)?;
+    let (report, output) = captured_child::run(&spec, CaptureOptions::plain(KEPT_BYTES), context)?;
     let output = output.log;
     let how = match report.ended {
         Ended::Exited(0) => return Ok(None),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use runner_core::config::Config;
-use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass, RunnerError};
+use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass};
 use serde_json::{Value, json};
 
 use crate::checkout::workspace::RunPlaces;
@@ -16,6 +16,7 @@ use crate::project::Project;
 use crate::run::current;
 use crate::run::notify;
 use crate::run::notify::RunNotice;
+use crate::run::pauses::{self, quota_pause, retry_pause};
 use crate::run::recover;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state;
@@ -24,15 +25,6 @@ use crate::state::validate;
 use crate::state::validate::SelectResult;
 use crate::step::containment::ContainmentChoice;
 use crate::step::{self, StepContext, StepLeaf, StepReport, StepResult};
-
-/// Pauses before a transient error is tried again.
-const RETRY_DELAYS_SECS: [u64; 3] = [10, 60, 300];
-
-/// How long a quota is waited for when nobody said until when.
-const QUOTA_PAUSE: Duration = Duration::from_secs(30 * 60);
-
-/// Shortens the pauses: seconds, separated by commas.
-const RETRY_DELAYS_VARIABLE: &str = "RUNNER_RETRY_DELAYS_SECS";
 
 /// Bounds that the caller sets.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +37,8 @@ pub struct LoopOptions {
     pub until: Option<Timestamp>,
     /// Wait for a quota to come back instead of ending.
     pub wait_quota: bool,
+    /// End when a child used up too much, instead of trying again.
+    pub ends_on_resources: bool,
 }
 
 /// How a loop ended.
@@ -178,13 +172,13 @@ fn run(
 }
 
 /// The config of a run, as its last commit has it.
-fn config_of(project: &Project, git: &Git, run_id: Option<&str>) -> Option<Config> {
+pub(super) fn config_of(project: &Project, git: &Git, run_id: Option<&str>) -> Option<Config> {
     let project = current::at_run(project, git, run_id?).ok()?;
     state::load_config(&project).ok()
 }
 
 /// Adds to the events of the run; viewers miss a line if that fails, nothing else.
-fn tell(
+pub(super) fn tell(
     project: &Project,
     context: &RunContext<'_>,
     run_id: Option<&str>,
@@ -198,10 +192,10 @@ fn tell(
 }
 
 /// The steps of one loop.
-struct LoopSteps<'a> {
-    project: &'a Project,
-    git: &'a Git,
-    run_id: &'a str,
+pub(super) struct LoopSteps<'a> {
+    pub(super) project: &'a Project,
+    pub(super) git: &'a Git,
+    pub(super) run_id: &'a str,
     containment: ContainmentChoice,
     places: RunPlaces,
 }
@@ -232,14 +226,15 @@ impl LoopSteps<'_> {
         let project = self.project;
         let run = Some(self.run_id);
         let begun = Instant::now();
-        let delays = retry_delays();
+        let delays = pauses::retry_delays();
         let mut errors: u32 = 0;
         let mut quotas: u32 = 0;
         recover::recover(&mut self.step_context(context))?;
         // Only now: what was cut off may look like a change of the user's.
         current::checked_out(project, self.git)?;
-        if let Some(config) = config_of(project, self.git, run)
-            && let Some(note) = self.containment.for_config(&config)?.note(&config)
+        let at_start = config_of(project, self.git, run);
+        if let Some(config) = &at_start
+            && let Some(note) = self.containment.for_config(config)?.note(config)
         {
             context.observer.progress(&RunProgress::Note(&note));
         }
@@ -255,6 +250,16 @@ impl LoopSteps<'_> {
                 .or_else(|| bound_reached(options, end.steps, begun.elapsed(), context.clock.now()))
             {
                 return Ok(stopped(&self.at_run()?, reason, end));
+            }
+            let is_late = |context: &RunContext<'_>| {
+                let now = context.clock.now();
+                bound_reached(options, end.steps, begun.elapsed(), now).is_some()
+            };
+            if let Some(config) = &at_start
+                && !self.wait_for_room(context, config, &is_late, end)?
+            {
+                // Why is said where that is asked anyway.
+                continue;
             }
             let step = match step::step(&mut self.step_context(context), self.run_id)? {
                 StepResult::Complete => return Ok(LoopStatus::Complete),
@@ -282,7 +287,9 @@ impl LoopSteps<'_> {
                     quotas += 1;
                     quota_pause(error, quotas, &delays, context.clock.now())
                 }
-                AfterError::Retry if errors < config.max_consecutive_errors => {
+                AfterError::Retry
+                    if errors < config.max_consecutive_errors && !options.ends_on(error.kind) =>
+                {
                     errors += 1;
                     retry_pause(error, errors, &delays, context.clock.now())
                 }
@@ -337,42 +344,6 @@ impl LoopSteps<'_> {
     }
 }
 
-/// How long to wait for a quota: until the time that was named and a little more,
-/// else half an hour. If the time was wrong, and it is not there yet, longer and longer.
-fn quota_pause(error: &RunnerError, quotas: u32, delays: &[u64], now: Timestamp) -> Duration {
-    let named = named_pause(error, now).unwrap_or(QUOTA_PAUSE);
-    match quotas {
-        0 | 1 => named,
-        more => named.max(delay(delays, more - 1)),
-    }
-}
-
-/// How long to wait before the next try: as configured, or longer where the
-/// service named a time that is not far away.
-fn retry_pause(error: &RunnerError, errors: u32, delays: &[u64], now: Timestamp) -> Duration {
-    let pause = delay(delays, errors);
-    match named_pause(error, now) {
-        Some(named) if named <= QUOTA_PAUSE => pause.max(named),
-        _ => pause,
-    }
-}
-
-/// The pause before the n-th try in a row; the last one for all that follow.
-fn delay(delays: &[u64], nth: u32) -> Duration {
-    let index = usize::try_from(nth.saturating_sub(1))
-        .unwrap_or(0)
-        .min(delays.len().saturating_sub(1));
-    Duration::from_secs(delays.get(index).copied().unwrap_or(0))
-}
-
-/// The time from now until the service can be used again, as it said.
-fn named_pause(error: &RunnerError, now: Timestamp) -> Option<Duration> {
-    let at: Timestamp = error.retry_at.as_deref()?.parse().ok()?;
-    let wait = at.duration_since(now);
-    let wait = Duration::try_from(wait).unwrap_or(Duration::ZERO);
-    Some(wait + Duration::from_secs(1))
-}
-
 /// A bound of this call is reached; but a tree that is complete or stuck by now
 /// is the better answer.
 fn stopped(project: &Project, reason: String, end: &mut LoopOutcome) -> LoopStatus {
@@ -420,17 +391,6 @@ fn bound_reached(
     None
 }
 
-fn retry_delays() -> Vec<u64> {
-    std::env::var(RETRY_DELAYS_VARIABLE)
-        .ok()
-        .and_then(|text| {
-            text.split(',')
-                .map(|part| part.trim().parse().ok())
-                .collect()
-        })
-        .unwrap_or_else(|| RETRY_DELAYS_SECS.to_vec())
-}
-
 /// A recorded runner error as the error that the command reports.
 pub(crate) fn step_error(step: &StepReport) -> Error {
     let message = step.error.as_ref().map_or_else(
@@ -476,38 +436,6 @@ impl StepReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses() {
-        let now = Timestamp::from_second(1_000_000).unwrap();
-        let error = |at: Option<i64>| RunnerError {
-            retry_at: at.map(|at| Timestamp::from_second(1_000_000 + at).unwrap().to_string()),
-            ..RunnerError::new(IterationErrorKind::Quota, "used up")
-        };
-        let delays = [10, 60, 300];
-        let quota = |at, quotas| quota_pause(&error(at), quotas, &delays, now).as_secs();
-        assert_eq!(
-            [quota(None, 1), quota(Some(5), 1), quota(Some(-5), 1)],
-            [1800, 6, 1]
-        );
-        // A time that keeps being wrong does not use up the run's iterations.
-        assert_eq!([2, 3, 4, 9].map(|n| quota(Some(-5), n)), [10, 60, 300, 300]);
-        assert_eq!(quota(Some(7_200), 3), 7_201);
-        let retry = |at, errors| retry_pause(&error(at), errors, &delays, now).as_secs();
-        assert_eq!(
-            [retry(None, 1), retry(None, 2), retry(None, 7)],
-            [10, 60, 300]
-        );
-        assert_eq!(
-            [
-                retry(Some(20), 1),
-                retry(Some(20), 2),
-                retry(Some(7_200), 1)
-            ],
-            [21, 60, 10]
-        );
-        assert_eq!(retry_pause(&error(None), 1, &[], now), Duration::ZERO);
-    }
 
     #[test]
     fn bounds() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use runner_agents::{AgentFailure, AgentSpec, FailureKind, LimitReset};
-use runner_core::config::{BackendKind, Config};
+use runner_core::config::{BackendKind, ChildKind, Config};
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{ExecutorRun, IterationErrorKind, RunnerError};
 use runner_core::output::{AgentOutput, MAX_OUTPUT_BYTES};
@@ -15,17 +15,21 @@ use serde_json::json;
 use super::child::{self, GRACE, interrupted, millis};
 use super::stream::EventStream;
 use super::{Iteration, StepContext, StepInput};
+use crate::agent_home::{SessionOutfit, instructions};
 use crate::checkout::Checkout;
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::Result;
 use crate::files::{self, ReadError};
+use crate::limits::{LimitBreach, LimitWatch};
 use crate::lock;
+use crate::run::beginning::RunBeginning;
 use crate::run_context::RunProgress;
 use crate::step::budget::RunBudget;
 use crate::step::containment;
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
 use crate::step::file_image;
+use crate::step::masked_sink::passed_values;
 
 /// The name of a session's report.
 const OUTPUT: &str = "output.json";
@@ -53,6 +57,8 @@ impl SessionPaths {
 pub(super) struct AgentSession {
     pub(super) run: ExecutorRun,
     pub(super) error: Option<RunnerError>,
+    /// What it left takes room that others need.
+    pub(super) fills_disk: bool,
     /// Why there may be no report, in the CLI's words.
     pub(super) failure: Option<RunnerError>,
 }
@@ -77,6 +83,15 @@ pub(super) fn run_agent(
         let schema = schema::AGENT_OUTPUT_FOR_MODELS.as_bytes();
         files::write_whole(&folder.join("schema.json"), schema)?;
     }
+    let instructions = base_instructions(context, it, step.workspace)?;
+    let outfit = SessionOutfit::make(
+        &*backend,
+        checkout,
+        config,
+        &instructions,
+        (&folder, places.output.parent().unwrap_or(&folder)),
+    )?;
+    let login_folder = outfit.login_folder();
     let invocation = backend.invocation(&AgentSpec {
         project_dir: &places.project,
         output_path: &places.output,
@@ -87,17 +102,22 @@ pub(super) fn run_agent(
         command: &config.executor.command,
         contained: containment.is_on(),
         is_root: rustix::process::geteuid().is_root(),
-        agent_home: None,
+        agent_home: outfit.home(),
+        login_folder: login_folder.as_deref(),
+        inherit: &config.executor.inherit,
+        instructions: outfit.instructions(),
     });
     let env = environment::for_agent(&places, checkout, it, config, &invocation);
     record_argv(it, &invocation.argv, config)?;
-    let homes = containment::agent_homes(&invocation, &env);
+    let mut homes = containment::agent_homes(&invocation, &env);
+    homes.extend(outfit.writable());
     if containment.is_on() {
         containment::make_homes(&homes);
     }
-    let contained = containment.wrap(
+    let mut contained = containment.wrap(
         &invocation.argv,
         &ContainmentInput {
+            kind: ChildKind::Session,
             checkout,
             config,
             env: &env,
@@ -135,7 +155,21 @@ pub(super) fn run_agent(
         cap,
         backend.program().is_some(),
     );
-    let (report, log) = child::run(context, it, ready, &spec, "executor.log", cap, &mut stream)?;
+    let written = contained.held.written_in(checkout.path());
+    let mut limits = LimitWatch::begin(config, ChildKind::Session, &written);
+    let watched = (&spec, &mut limits);
+    let (report, log) = child::run(
+        context,
+        it,
+        ready,
+        watched,
+        ("executor.log", cap),
+        &passed_values(config),
+        &mut stream,
+    )?;
+    let breach = limits.finish();
+    contained.network.end();
+    it.notes.extend(outfit.finish());
     let by_itself = matches!(report.ended, Ended::Exited(_) | Ended::Signaled(_));
     // What ended because it was told to has no code of its own.
     let exit_code = report.exit.filter(|_| by_itself);
@@ -161,6 +195,10 @@ pub(super) fn run_agent(
     }
     hand_over_output(&folder, ending.output)?;
     let error = match &report.ended {
+        Ended::Interrupted => return Err(interrupted()),
+        _ if breach.is_some() => breach
+            .as_ref()
+            .map(|it| (IterationErrorKind::Resources, it.words.clone())),
         Ended::Exited(_) | Ended::Signaled(_) => None,
         Ended::StoppedBySink => Some((IterationErrorKind::Budget, exceeded.unwrap_or_default())),
         Ended::NotStarted(failure) => Some((
@@ -182,7 +220,6 @@ pub(super) fn run_agent(
             IterationErrorKind::Io,
             "the agent's supervisor was killed; everything it had started was ended".to_owned(),
         )),
-        Ended::Interrupted => return Err(interrupted()),
     };
     let error = error.or_else(|| {
         let words = containment.setup_failure(exit_code, &log)?;
@@ -201,11 +238,29 @@ pub(super) fn run_agent(
     Ok(AgentSession {
         run,
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
+        fills_disk: breach.as_ref().is_some_and(LimitBreach::fills_disk),
         failure: ending
             .failure
             .as_ref()
             .map(|failure| runner_error(failure, config, context.run.clock.now())),
     })
+}
+
+/// What the project tells agents, as the run began with it.
+fn base_instructions(
+    context: &StepContext<'_, '_>,
+    it: &Iteration,
+    workspace: &RunWorkspace,
+) -> Result<String> {
+    if it.backend == BackendKind::Command {
+        return Ok(String::new());
+    }
+    let run_id = &it.started.run_id;
+    let begun = RunBeginning::of(context.git, run_id, workspace.path())?;
+    match context.places.base_of_tests().or(begun.start) {
+        Some(commit) => instructions::of_commit(context.git, &commit, it.backend),
+        None => Ok(String::new()),
+    }
 }
 
 /// The exact argv of the session, secrets masked.
@@ -266,6 +321,7 @@ fn session_folder(it: &Iteration, workspace: &RunWorkspace) -> PathBuf {
 pub(super) fn read_output(
     it: &Iteration,
     workspace: &RunWorkspace,
+    config: &Config,
     failure: Option<&RunnerError>,
 ) -> Result<Result<AgentOutput, RunnerError>> {
     let path = session_folder(it, workspace).join(OUTPUT);
@@ -280,6 +336,7 @@ pub(super) fn read_output(
     };
     let (kind, message) = match found {
         Ok(bytes) => {
+            let bytes = passed_values(config).hide_in(&bytes);
             files::write_whole(&it.output_path(), &bytes)?;
             match AgentOutput::parse(&bytes) {
                 Ok(output) => return Ok(Ok(output)),

@@ -1,30 +1,59 @@
 //! Running a child whose output is kept in memory, up to a limit.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use runner_core::evidence::TestEvidence;
+use runner_core::value_mask::ValueMask;
 use runner_exec::{CappedLog, Flow, Report, Sink, Spec, Stream};
 
+use super::masked_sink::MaskedSink;
 use crate::error::Result;
+use crate::limits::LimitWatch;
 use crate::run_context::{ProgressObserver, RunContext};
 
 /// How often an observer that wants to draw is asked to.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Runs the child to its end; at most `cap` bytes of its output are kept, from
-/// both ends of it, and beside them all of it, for what it says about tests.
+/// How a child is listened to.
+pub(crate) struct CaptureOptions<'a> {
+    /// So many bytes of its output are kept, from both ends of it.
+    pub(crate) cap: u64,
+    /// What is in nothing that is kept.
+    pub(crate) mask: &'a ValueMask,
+    /// How much it may use up, if anybody watches.
+    pub(crate) limits: Option<&'a mut LimitWatch>,
+}
+
+impl CaptureOptions<'_> {
+    /// For a child that is handed no secrets and not watched.
+    pub(crate) fn plain(cap: u64) -> Self {
+        static NONE: LazyLock<ValueMask> = LazyLock::new(ValueMask::default);
+        CaptureOptions {
+            cap,
+            mask: &NONE,
+            limits: None,
+        }
+    }
+}
+
+/// Runs the child to its end. Both ends of its output are kept, and beside them all of it, for what
+/// it says about tests.
 pub(crate) fn run(
     spec: &Spec,
-    cap: u64,
+    options: CaptureOptions<'_>,
     context: &mut RunContext<'_>,
 ) -> Result<(Report, CapturedOutput)> {
     let mut sink = CaptureSink {
         head: Vec::new(),
-        capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
+        capped: CappedLog::new(usize::try_from(options.cap).unwrap_or(usize::MAX)),
         whole: WholeOutput::default(),
+        limits: options.limits,
         observer: &mut *context.observer,
     };
-    let report = context.supervisor.run(spec, context.cancel, &mut sink)?;
+    let mut masked = MaskedSink::new(&mut sink, options.mask);
+    let report = context.supervisor.run(spec, context.cancel, &mut masked)?;
+    masked.finish();
     let CaptureSink {
         mut head,
         capped,
@@ -110,6 +139,7 @@ struct CaptureSink<'o> {
     head: Vec<u8>,
     capped: CappedLog,
     whole: WholeOutput,
+    limits: Option<&'o mut LimitWatch>,
     observer: &'o mut dyn ProgressObserver,
 }
 
@@ -121,13 +151,23 @@ impl Sink for CaptureSink<'_> {
         Flow::Go
     }
 
+    fn supervised(&mut self, pid: u32) {
+        if let Some(limits) = &mut self.limits {
+            limits.supervised(pid);
+        }
+    }
+
     fn tick(&mut self) -> Flow {
         self.observer.tick();
-        Flow::Go
+        self.limits.as_mut().map_or(Flow::Go, |it| it.tick())
     }
 
     fn tick_every(&self) -> Option<Duration> {
-        self.observer.ticks().then_some(TICK)
+        let pauses = [
+            self.observer.ticks().then_some(TICK),
+            self.limits.as_ref().map(|it| it.tick_every()),
+        ];
+        pauses.into_iter().flatten().min()
     }
 }
 

@@ -4,13 +4,16 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
 
+use runner_core::value_mask::ValueMask;
 use runner_exec::{CappedLog, Ended, Flow, Ready, Report, Sink, Spec, Stream};
 
 use super::iteration::has_content;
+use super::masked_sink::MaskedSink;
 use super::{Iteration, StepContext};
 use crate::error::{Error, ErrorCode, Result};
 use crate::fault;
 use crate::files;
+use crate::limits::LimitWatch;
 use crate::run_context::ProgressObserver;
 
 /// Between SIGTERM and SIGKILL.
@@ -30,14 +33,15 @@ pub(super) trait OutputListener {
 }
 
 /// Runs a child with its output in a log of the iteration: the head of it goes
-/// there as it comes, the tail at the end. How it went, and the log's bytes.
+/// there as it comes, the tail at the end. Masked values are not in it. How it went, and the log's
+/// bytes.
 pub(super) fn run(
     context: &mut StepContext<'_, '_>,
     it: &Iteration,
     ready: Option<Ready>,
-    spec: &Spec,
-    name: &str,
-    cap: u64,
+    (spec, limits): (&Spec, &mut LimitWatch),
+    (name, cap): (&str, u64),
+    mask: &ValueMask,
     listener: &mut dyn OutputListener,
 ) -> Result<(Report, Vec<u8>)> {
     fault::point("spawn")?;
@@ -48,13 +52,16 @@ pub(super) fn run(
         head: Vec::new(),
         capped: CappedLog::new(usize::try_from(cap).unwrap_or(usize::MAX)),
         failed: None,
+        limits,
         listener,
         observer: &mut *context.run.observer,
     };
+    let mut masked = MaskedSink::new(&mut sink, mask);
     let report = context
         .run
         .supervisor
-        .run_in(ready, spec, context.run.cancel, &mut sink)?;
+        .run_in(ready, spec, context.run.cancel, &mut masked)?;
+    masked.finish();
     let LogSink {
         mut file,
         head: mut log,
@@ -91,6 +98,7 @@ struct LogSink<'o> {
     head: Vec<u8>,
     capped: CappedLog,
     failed: Option<std::io::Error>,
+    limits: &'o mut LimitWatch,
     listener: &'o mut dyn OutputListener,
     observer: &'o mut dyn ProgressObserver,
 }
@@ -108,13 +116,22 @@ impl Sink for LogSink<'_> {
         self.listener.output(stream, bytes, self.observer)
     }
 
+    fn supervised(&mut self, pid: u32) {
+        self.limits.supervised(pid);
+    }
+
     fn tick(&mut self) -> Flow {
         self.observer.tick();
-        Flow::Go
+        self.limits.tick()
     }
 
     fn tick_every(&self) -> Option<Duration> {
-        self.observer.ticks().then_some(Duration::from_millis(200))
+        let pause = self.limits.tick_every();
+        Some(if self.observer.ticks() {
+            pause.min(Duration::from_millis(200))
+        } else {
+            pause
+        })
     }
 }
 

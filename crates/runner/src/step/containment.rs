@@ -3,44 +3,56 @@
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use runner_agents::Invocation;
-use runner_core::config::{Config, SandboxMode};
+use runner_core::config::{ChildKind, Config, NetworkConfig, SandboxMode};
 use runner_core::paths;
 use runner_sandbox::{Mechanism, WritePolicy};
 
 use crate::checkout::Checkout;
+use crate::checkout::caches::{CacheRequest, ChildCaches};
+use crate::checkout::home_view::{self, HomeView};
 use crate::checkout::temp_folder::TempFolder;
 use crate::error::{Error, ErrorCode, Result};
 use crate::step::environment;
+use crate::step::hidden_paths::ReadingInput;
+use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
 
 /// What of `.runner/` a child may write to; the rest is closed, also where
 /// nothing lies yet.
 const OPEN_STATE: &[&str] = &[".runner/state", paths::NODES_DIR];
 
+/// How this program starts itself as the launcher of the sandbox.
+const LAUNCHER: [&str; 2] = ["/proc/self/exe", "__landlock"];
+
 /// How children are contained, chosen once.
 #[derive(Clone, Debug)]
 pub(crate) struct Containment {
     mechanism: Mechanism,
+    network: NetworkSupport,
+    /// What was refused to its children.
+    refused: Option<RefusedHosts>,
 }
 
 /// The choice, made when it is first needed and kept while the config says the
 /// same: finding out what there is takes a few milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct ContainmentChoice {
-    made: RefCell<Option<(SandboxMode, Containment)>>,
+    made: RefCell<Option<((SandboxMode, NetworkConfig), Containment)>>,
 }
 
 impl ContainmentChoice {
     /// The containment for this config.
     pub(crate) fn for_config(&self, config: &Config) -> Result<Containment> {
-        if let Some((mode, containment)) = &*self.made.borrow()
-            && *mode == config.sandbox.mode
+        let key = (config.sandbox.mode, config.sandbox.network.clone());
+        if let Some((made_for, containment)) = &*self.made.borrow()
+            && *made_for == key
         {
             return Ok(containment.clone());
         }
         let containment = Containment::choose(config)?;
-        *self.made.borrow_mut() = Some((config.sandbox.mode, containment.clone()));
+        *self.made.borrow_mut() = Some((key, containment.clone()));
         Ok(containment)
     }
 }
@@ -56,13 +68,34 @@ pub(crate) struct ContainedCommand {
     /// What a person should know.
     pub(crate) notes: Vec<String>,
     /// To be kept until the child has ended.
-    pub(crate) temp: TempFolder,
+    pub(crate) held: HeldFolders,
+    /// The same; it says what was refused to the child.
+    pub(crate) network: ChildNetwork,
+}
+
+/// Folders that a child has alone, gone with this value.
+pub(crate) struct HeldFolders {
+    caches: Option<ChildCaches>,
+    temp: TempFolder,
+}
+
+impl HeldFolders {
+    /// Where the child writes, beside what others write to as well: first the folder in which it
+    /// works, then its temp folder.
+    pub(crate) fn written_in(&self, folder: &Path) -> Vec<PathBuf> {
+        let mut folders = vec![folder.to_owned(), self.temp.path().to_owned()];
+        folders.push(self.temp.beside("home"));
+        folders.extend(self.caches.as_ref().and_then(ChildCaches::own_folder));
+        folders
+    }
 }
 
 impl Containment {
     /// None at all.
     pub(crate) const NONE: Containment = Containment {
         mechanism: Mechanism::None,
+        network: NetworkSupport::NONE,
+        refused: None,
     };
 
     /// The best mechanism that there is, as far as the config wants one.
@@ -73,7 +106,19 @@ impl Containment {
         let support = runner_sandbox::detect();
         let mechanism = runner_sandbox::choose(config.sandbox.mode, &support)
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
-        Ok(Containment { mechanism })
+        let network = NetworkSupport::find(&mechanism, &support, &config.sandbox.network);
+        network.check(config)?;
+        Ok(Containment {
+            mechanism,
+            network,
+            refused: Some(RefusedHosts::default()),
+        })
+    }
+
+    /// Sentences about what was refused to its children and is not recorded yet.
+    pub(crate) fn take_refused(&self) -> Vec<String> {
+        let refused = self.refused.as_ref();
+        refused.map_or_else(Vec::new, RefusedHosts::take)
     }
 
     /// The word in `meta.json`.
@@ -95,6 +140,18 @@ impl Containment {
         }
     }
 
+    /// Whether changes can be laid over a folder: tried once, in a private folder.
+    fn has_layers(&self, scratch: &Path) -> bool {
+        static WORK: OnceLock<bool> = OnceLock::new();
+        self.has_mounts()
+            && *WORK.get_or_init(|| runner_sandbox::layers_work(LAUNCHER[0].as_ref(), scratch))
+    }
+
+    /// Whether a child can have a network of its own. Known where a rule of the config asks for it.
+    pub(crate) fn has_namespace(&self) -> bool {
+        self.network.namespace
+    }
+
     /// Whether there is any.
     pub(crate) fn is_on(&self) -> bool {
         self.mechanism != Mechanism::None
@@ -102,6 +159,15 @@ impl Containment {
 
     /// What a person should know before a run: `auto` that found nothing.
     pub(crate) fn note(&self, config: &Config) -> Option<String> {
+        let network = self.network.notes(config).join("; ");
+        match self.note_about_files(config) {
+            None => (!network.is_empty()).then_some(network),
+            Some(note) if network.is_empty() => Some(note),
+            Some(note) => Some(format!("{note}; {network}")),
+        }
+    }
+
+    fn note_about_files(&self, config: &Config) -> Option<String> {
         match (config.sandbox.mode, &self.mechanism) {
             (SandboxMode::Off, _) | (_, Mechanism::Bubblewrap { .. }) => None,
             (_, Mechanism::Landlock) => Some(
@@ -136,38 +202,53 @@ impl Containment {
                 env: environment::with_temp_folder(roots.env, temp.path()),
                 monitor: false,
                 notes: Vec::new(),
-                temp,
+                network: ChildNetwork::open(),
+                held: HeldFolders { caches: None, temp },
             });
         }
-        let policy = roots.policy(argv, self.has_mounts(), &temp)?;
+        let caches = roots.caches(self.has_layers(temp.path()))?;
+        let mut policy = roots.policy(argv, self.has_mounts(), &temp)?;
+        policy.writable.push(caches.folder.clone());
+        policy.layered.extend(caches.layered.clone());
+        let home = roots.home_view(&mut policy, self.has_mounts(), (&temp, &caches))?;
+        let network = ChildNetwork::begin(NetworkInput {
+            kind: roots.kind,
+            config: roots.config,
+            support: self.network,
+            socket_folder: temp.beside("net"),
+            refused: self.refused.clone(),
+        })?;
+        policy.network = network.access.clone();
         let plan = policy
             .plan()
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
-        let notes = plan
-            .left_out
-            .iter()
-            .filter(|it| !it.absent)
-            .map(|it| {
-                format!(
-                    "not writable in the sandbox: {} ({})",
-                    it.path.display(),
-                    it.reason
-                )
-            })
-            .collect();
-        let launcher: Vec<OsString> = vec!["/proc/self/exe".into(), "__landlock".into()];
-        let env = if self.has_mounts() {
-            // It is seen where the child looks for it.
-            roots.env.to_vec()
-        } else {
-            environment::with_temp_folder(roots.env, temp.path())
-        };
+        let mut notes: Vec<String> = caches.note.iter().cloned().collect();
+        let left_out = plan.left_out.iter().filter(|it| !it.absent).map(|it| {
+            format!(
+                "not writable in the sandbox: {} ({})",
+                it.path.display(),
+                it.reason
+            )
+        });
+        notes.extend(left_out);
+        let launcher = LAUNCHER.map(OsString::from);
+        let mut private = caches.variables();
+        if !self.has_mounts() {
+            // With mounts they are seen where the child looks for them.
+            private.push((environment::TEMP_FOLDER.into(), temp.path().into()));
+            private.extend(home.map(|it| ("HOME".into(), it.folder.into())));
+        }
+        let env = environment::with_private(roots.env, private);
         Ok(ContainedCommand {
             argv: plan.wrap(&self.mechanism, &launcher, argv),
-            env,
+            env: network.environment(env),
             monitor: self.mechanism.has_monitor(),
             notes,
-            temp,
+            network,
+            held: HeldFolders {
+                caches: Some(caches),
+                temp,
+            },
         })
     }
 }
@@ -251,6 +332,8 @@ pub(crate) fn make_homes(homes: &[PathBuf]) {
 
 /// What a child's write policy is made of.
 pub(crate) struct ContainmentInput<'a> {
+    /// What it is, and so which policy it has.
+    pub(crate) kind: ChildKind,
     /// Where it works.
     pub(crate) checkout: &'a Checkout,
     pub(crate) config: &'a Config,
@@ -277,25 +360,31 @@ impl ContainmentInput<'_> {
         read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
         read_only.extend(self.checkout.closed.iter().cloned());
         writable.extend(self.agent_homes.iter().cloned());
-        match &self.config.sandbox.writable {
-            Some(named) => {
-                for text in named {
-                    let path = runner_sandbox::expand_home(text, home.as_deref(), root).map_err(
-                        |message| {
-                            Error::new(ErrorCode::Config, format!("[sandbox] writable: {message}"))
-                        },
-                    )?;
-                    writable.push(path);
-                }
-            }
-            None => {
-                if let Some(home) = &home {
-                    writable.extend(runner_sandbox::default_caches(home, |name| {
-                        std::env::var_os(name)
-                    }));
-                }
-            }
+        for text in self.config.sandbox.writable_for(self.kind) {
+            let path =
+                runner_sandbox::expand_home(text, home.as_deref(), root).map_err(|message| {
+                    Error::new(ErrorCode::Config, format!("[sandbox] writable: {message}"))
+                })?;
+            writable.push(path);
         }
+        // As the private home has it.
+        let home = home.map(|home| home.canonicalize().unwrap_or(home));
+        let reading = ReadingInput {
+            kind: self.kind,
+            config: self.config,
+            home: home.as_deref(),
+            var: &|name| std::env::var_os(name),
+            project: root,
+            agent_homes: self.agent_homes,
+            argv,
+            has_mounts,
+        };
+        let reading = reading.rules()?;
+        let mut in_sight = named_paths(argv, self.env);
+        in_sight.extend_from_slice(&reading.in_sight);
+        let mut hidden = self.checkout.hidden.clone();
+        hidden.extend_from_slice(&reading.hidden);
+        let replaced = reading.replaced_in(temp)?;
         Ok(WritePolicy {
             project: root.to_owned(),
             mounted_at: has_mounts.then(|| self.checkout.seen_at().to_owned()),
@@ -304,8 +393,52 @@ impl ContainmentInput<'_> {
             read_only,
             tmp: temp.path().to_owned(),
             tmp_seen_at: has_mounts.then(std::env::temp_dir),
-            in_sight: named_paths(argv, self.env),
-            hidden: self.checkout.hidden.clone(),
+            private: Vec::new(),
+            layered: Vec::new(),
+            in_sight,
+            hidden,
+            replaced,
+            network: runner_sandbox::NetworkAccess::Open,
         })
+    }
+
+    /// The caches that it gets.
+    fn caches(&self, has_layers: bool) -> Result<ChildCaches> {
+        self.checkout.caches.for_child(CacheRequest {
+            kind: self.kind,
+            in_workspace: self.checkout.is_workspace,
+            fill: self.checkout.cache_fill.get(),
+            has_layers,
+            checkout: self.checkout.path(),
+        })
+    }
+
+    /// A home folder of its own, where the user's can be replaced.
+    fn home_view(
+        &self,
+        policy: &mut WritePolicy,
+        has_mounts: bool,
+        (temp, caches): (&TempFolder, &ChildCaches),
+    ) -> Result<Option<HomeView>> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let shared = std::env::temp_dir();
+        let seen = self.checkout.seen_at();
+        let Some(home) = home.and_then(|home| home_view::replaceable(&home, seen, &shared)) else {
+            return Ok(None);
+        };
+        let folder = temp.beside("home");
+        let (hidden, replaced) = (&policy.hidden, &policy.replaced);
+        let cache = caches.for_programs();
+        let view = HomeView::make(&home, (&folder, &cache), hidden, replaced, has_mounts)?;
+        if has_mounts {
+            policy.private.push((cache, home.join(home_view::CACHE)));
+            policy
+                .private
+                .push((view.folder.clone(), view.seen_at.clone()));
+            policy.in_sight.extend(view.in_sight.iter().cloned());
+        } else {
+            policy.writable.push(view.folder.clone());
+        }
+        Ok(Some(view))
     }
 }

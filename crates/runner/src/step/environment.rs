@@ -14,7 +14,7 @@ use crate::step::Iteration;
 use crate::step::agent::SessionPaths;
 
 /// The variable that says where temporary files go.
-const TEMP_FOLDER: &str = "TMPDIR";
+pub(crate) const TEMP_FOLDER: &str = "TMPDIR";
 
 /// Variables that are passed on when they are set.
 const PASSED: &[&str] = &[
@@ -144,12 +144,22 @@ pub(crate) fn for_setup(folder: &Path, config: &Config) -> Vec<(OsString, OsStri
 /// An environment in which the temp folder is a private one, unless somebody configured another
 /// than the one that the runner has.
 pub fn with_temp_folder(env: &[(OsString, OsString)], folder: &Path) -> Vec<(OsString, OsString)> {
-    let own = std::env::var_os(TEMP_FOLDER);
-    let is_inherited =
-        |(name, value): &&(OsString, OsString)| name == TEMP_FOLDER && own.as_ref() == Some(value);
-    let kept = env.iter().filter(|it| !is_inherited(it)).cloned();
-    let private = (TEMP_FOLDER.into(), folder.as_os_str().to_owned());
-    std::iter::once(private).chain(kept).collect()
+    with_private(env, vec![(TEMP_FOLDER.into(), folder.into())])
+}
+
+/// An environment in which these variables name private folders, unless somebody configured
+/// others than those that the runner has.
+pub fn with_private(
+    env: &[(OsString, OsString)],
+    mut private: Vec<(OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    let is_inherited = |(name, value): &&(OsString, OsString)| {
+        private.iter().any(|(other, _)| other == name)
+            && std::env::var_os(name).as_ref() == Some(value)
+    };
+    let kept: Vec<_> = env.iter().filter(|it| !is_inherited(it)).cloned().collect();
+    private.extend(kept);
+    private
 }
 
 /// The environment of an agent's CLI that is only asked something.

@@ -12,7 +12,9 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::file_flags;
 use crate::files::{self, FileBatch};
+use crate::mounts;
 
 /// The largest file whose content is taken down.
 const MAX_BYTES: u64 = 1 << 30;
@@ -205,6 +207,11 @@ pub(crate) fn move_to(root: &Path, path: &Path, quarantine: &Path) -> io::Result
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let _ = make_readable(&from);
             let _ = from.parent().map(make_readable);
+            files::release(&from);
+            fs::rename(&from, &to)
+        }
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            mounts::take_away(&from);
             fs::rename(&from, &to)
         }
         other => other,
@@ -353,10 +360,8 @@ fn walk_all(
     let mut folders = vec![start.to_owned()];
     while let Some(folder) = folders.pop() {
         let full = root.join(&folder);
-        let closed = full
-            .symlink_metadata()
-            .is_ok_and(|meta| meta.mode() & 0o700 != 0o700);
-        if closed {
+        let meta = full.symlink_metadata();
+        if meta.is_ok_and(|meta| meta.mode() & 0o700 != 0o700) {
             let _ = make_readable(&full);
         }
         let entries = match fs::read_dir(&full) {
@@ -389,9 +394,33 @@ pub(crate) fn remove_closed(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Opens the folders of a work tree that their owner may not look into or change.
+/// Opens every folder below one that its owner may not look into or change, and takes off flags
+/// that keep what is there from being changed or removed.
 pub(crate) fn open_folders(root: &Path) {
-    walk(root, Path::new(""), &mut |_, _| {});
+    let releases = file_flags::may_release();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        // What a link leads to is somebody else's.
+        if !folder.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+            continue;
+        }
+        if releases {
+            file_flags::release(&folder);
+        }
+        let meta = folder.symlink_metadata();
+        if meta.is_ok_and(|meta| meta.mode() & 0o700 != 0o700) {
+            let _ = make_readable(&folder);
+        }
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(kind) if kind.is_file() && releases => {
+                    file_flags::release(&entry.path());
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Whether a file can be made executable again is git's business, but a file

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
-use runner_core::config::{CheckoutKind, Config};
+use runner_core::config::{CheckoutKind, ChildKind, Config};
 use runner_core::digest::sha256_hex;
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{GuardRun, IterationErrorKind, RunnerError};
@@ -25,10 +25,16 @@ use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
 use crate::git::PendingWrite;
+use crate::limits::{LimitBreach, LimitWatch};
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
 use crate::step::containment::{Containment, ContainmentInput};
 use crate::step::environment;
+use crate::step::masked_sink::passed_values;
+use crate::step::network;
+
+/// The exit code of a guard that was killed for what it used up.
+const KILLED: i32 = 128 + 9;
 
 /// What is to be judged.
 pub(super) struct CandidateTree<'a> {
@@ -55,6 +61,8 @@ pub(super) struct GuardRunOutcome {
     pub(super) original_tests: OriginalTestsFinding,
     /// It did not run, because setup fails with what the candidate changed.
     pub(super) setup_failed: bool,
+    /// What it left takes room that others need.
+    pub(super) fills_disk: bool,
 }
 
 /// A clean checkout for one verdict.
@@ -128,13 +136,15 @@ pub(super) fn run_guard(
             evidence: EvidenceFindings::default(),
             original_tests: OriginalTestsFinding::default(),
             setup_failed: true,
+            fills_disk: false,
         });
     }
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
     let env = environment::for_guard(containment.seen(checkout), it, &state.config);
-    let contained = containment.wrap(
+    let mut contained = containment.wrap(
         &argv,
         &ContainmentInput {
+            kind: ChildKind::Guard,
             checkout,
             config: &state.config,
             env: &env,
@@ -163,8 +173,28 @@ pub(super) fn run_guard(
     context.run.observer.progress(&RunProgress::Guard);
     let cap = state.config.guard_output_limit_bytes;
     let mut output = WholeOutput::default();
-    let (report, mut log) = child::run(context, it, ready, &spec, "guard.log", cap, &mut output)?;
+    let written = contained.held.written_in(checkout.path());
+    let mut limits = LimitWatch::begin(config, ChildKind::Guard, &written);
+    let (report, mut log) = child::run(
+        context,
+        it,
+        ready,
+        (&spec, &mut limits),
+        ("guard.log", cap),
+        &passed_values(config),
+        &mut output,
+    )?;
+    let refused = contained.network.end();
+    let breach = limits.finish();
+    if let Some(breach) = &breach {
+        log.extend_from_slice(format!("\nrunner: {}\n", breach.words).as_bytes());
+        child::replace_log(it, "guard.log", &log)?;
+    }
+    let fills_disk = breach.as_ref().is_some_and(LimitBreach::fills_disk);
+    let own_breach = breach.as_ref().filter(|it| !it.is_shared);
     run.exit_code = match report.ended {
+        // The code that it judges used too much: that is an answer.
+        _ if own_breach.is_some() => Some(KILLED),
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(code),
         _ => None,
@@ -182,6 +212,11 @@ pub(super) fn run_guard(
         Ended::Exited(_) | Ended::Signaled(_) => checkout.tree.changed_files()?,
         _ => Vec::new(),
     };
+    if !refused.is_empty() {
+        // Where the next session looks for what was wrong.
+        log.extend_from_slice(network::about_refused(&refused).as_bytes());
+        child::replace_log(it, "guard.log", &log)?;
+    }
     let changed = without_those_of_base(context, it, workspace, config, containment, changed)?;
     if !changed.is_empty() {
         // Where the next session looks for what was wrong.
@@ -244,6 +279,9 @@ pub(super) fn run_guard(
             .push(format!("the guard lacks a variable: {remedy}"));
     }
     let error = match &report.ended {
+        Ended::Interrupted => return Err(interrupted()),
+        _ if own_breach.is_some() => None,
+        _ if breach.is_some() => breach.map(|breach| (IterationErrorKind::Resources, breach.words)),
         Ended::Exited(_) | Ended::Signaled(_) => {
             containment.setup_failure(run.exit_code, &log).map(|words| {
                 (
@@ -263,7 +301,6 @@ pub(super) fn run_guard(
                 state.config.iteration_timeout_secs
             ),
         )),
-        Ended::Interrupted => return Err(interrupted()),
         Ended::Idle | Ended::StoppedBySink | Ended::SupervisorLost => Some((
             IterationErrorKind::Io,
             "the guard's supervisor was killed; everything it had started was ended".to_owned(),
@@ -276,6 +313,7 @@ pub(super) fn run_guard(
         evidence,
         original_tests,
         setup_failed: false,
+        fills_disk,
     })
 }
 

@@ -2,9 +2,11 @@
 //! order, and written down as facts.
 
 mod commits;
+mod foreign;
 mod long_paths;
 mod nested;
 mod special;
+mod too_many;
 mod traps;
 
 use std::collections::BTreeSet;
@@ -22,11 +24,12 @@ use runner_core::tree;
 use super::Iteration;
 use super::iteration::has_content;
 use super::replaced_packages;
-use crate::checkout::prepare;
 use crate::checkout::workspace::RunWorkspace;
+use crate::checkout::{prepare, quarantine};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, ReadError};
 use crate::git::{Git, GitStatus, GitStatusEntry, PendingStatus};
+use crate::mounts;
 use crate::notes;
 use crate::step::file_image;
 use crate::step::file_image::FileImage;
@@ -68,7 +71,40 @@ struct CleanupFindings {
 
 /// Looks at everything after the agent's session (or after a crash), puts back what must not
 /// change, and takes the rest into the index. `user`: the project whose clones of submodules count.
+///
+/// Where a session left what this user may not move, the workspace is made anew of what can be taken
+/// back, and looked at once more.
 pub(crate) fn after_session(
+    workspace: &RunWorkspace,
+    user: &Git,
+    it: &mut Iteration,
+    config: &Config,
+    protected: &ProtectedFiles<'_>,
+    facts: &mut StepFacts,
+) -> Result<InspectFindings> {
+    let root = workspace.path();
+    let (facts_before, notes_before) = (facts.clone(), it.notes.len());
+    workspace.checkout.tree.mend_index(protected.head())?;
+    if root.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+        && mounts::take_away(root).is_empty()
+        // What is decided is written there later.
+        && !quarantine::holds_foreign(&root.join(".runner/state"))
+    {
+        let error = match look_through(workspace, user, it, config, protected, facts) {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        if !quarantine::holds_foreign(root) {
+            return Err(error);
+        }
+    }
+    *facts = facts_before;
+    it.notes.truncate(notes_before);
+    foreign::take_back(&workspace.checkout.tree, protected, facts)?;
+    look_through(workspace, user, it, config, protected, facts)
+}
+
+fn look_through(
     workspace: &RunWorkspace,
     user: &Git,
     it: &mut Iteration,
@@ -113,6 +149,7 @@ pub(crate) fn after_session(
         order.changed.remove(&path);
     }
     commits::undo_special(tree, it, &mut order)?;
+    commits::undo_grown(tree, it, config, &mut order)?;
     commits::take_submodule_list(tree, it, &mut order)?;
     commits::undo_attributes(tree, it, (config, protected, user.root()), &mut order)?;
     commits::take_collisions(root, it, protected, &mut order)?;
@@ -182,8 +219,9 @@ fn put_in_order(
     let asked = git.ask_status()?;
     let deny = commits::CommitRules::new(config, protected)?;
     let (mut status, was_blind, traps) = status_of(git, it, asked)?;
-    let too_long = long_paths::take(git, protected, &status, was_blind, &quarantine)?;
-    if !too_long.is_empty() {
+    let mut refused = long_paths::take(git, protected, &status, was_blind, &quarantine)?;
+    refused.extend(too_many::take(root, protected, &status, &quarantine)?);
+    if !refused.is_empty() {
         status = git.status()?;
     }
     if take_hidden_attributes(root, &status, &quarantine)? {
@@ -213,7 +251,7 @@ fn put_in_order(
         nested,
         denied,
         submodules,
-        not_committable: too_long,
+        not_committable: refused,
         special,
         changed,
         status,

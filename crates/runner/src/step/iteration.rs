@@ -90,6 +90,8 @@ pub(crate) struct Iteration {
     pub(crate) sandbox: &'static str,
     /// Remarks for people.
     pub(crate) notes: Vec<String>,
+    /// What its children asked for and were refused.
+    pub(crate) network_refused: Vec<String>,
     events: EventLog,
     decided: bool,
 }
@@ -150,6 +152,7 @@ impl Iteration {
             backend: BackendKind::Command,
             sandbox: "unknown",
             notes: Vec::new(),
+            network_refused: Vec::new(),
             decided: false,
         }
     }

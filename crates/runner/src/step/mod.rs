@@ -2,6 +2,7 @@
 //! ask the guard, decide, record, commit.
 
 mod agent;
+mod agent_hosts;
 mod base_changes;
 pub(crate) mod budget;
 pub(crate) mod captured_child;
@@ -11,11 +12,15 @@ mod context;
 pub(crate) mod environment;
 mod evidence;
 pub(crate) mod file_image;
+pub(crate) mod foreign_policy;
 mod guard;
 pub(crate) mod head_files;
+mod hidden_paths;
 mod inspect;
 mod iteration;
 mod left_out;
+pub(crate) mod masked_sink;
+pub(crate) mod network;
 mod original_tests;
 mod own_guard;
 mod prepare;
@@ -339,6 +344,7 @@ fn work(
         Instant::now() + std::time::Duration::from_secs(state.config.iteration_timeout_secs);
 
     let agent = agent::run_agent(context, it, ready, step, &containment, budget, deadline)?;
+    workspace.after_agent(&it.started.head)?;
     let mut facts = StepFacts {
         max_attempts_default: it.started.max_attempts_default,
         refused_repairs: it.started.refused_repairs,
@@ -346,7 +352,7 @@ fn work(
         runner_error: agent.error.clone(),
         ..StepFacts::default()
     };
-    let output = match agent::read_output(it, workspace, agent.failure.as_ref())? {
+    let output = match agent::read_output(it, workspace, &state.config, agent.failure.as_ref())? {
         Ok(output) => Some(output),
         Err(error) => {
             facts.runner_error.get_or_insert(error);
@@ -382,6 +388,7 @@ fn work(
 
     let task = job.task();
     let mut guard_run = None;
+    let mut fills_disk = agent.fills_disk;
     let outcome = match decide::assess(task, agent_tree, output.as_ref(), &facts) {
         Assessment::Settled(outcome) => *outcome,
         Assessment::AskGuard(accepted) => {
@@ -400,10 +407,12 @@ fn work(
             facts.changed_by_guard = guard.changed;
             guard.evidence.into_facts(&mut facts);
             guard.original_tests.into_facts(&mut facts);
+            fills_disk |= guard.fills_disk;
             guard_run = Some(guard.run);
             decide::conclude(*accepted, task, &facts)
         }
     };
+    tell_refused(context, it, containment.take_refused());
     let record = settle::StepRecord {
         outcome,
         facts,
@@ -415,7 +424,25 @@ fn work(
         run_state: &state.run_state,
         duration: begun.elapsed(),
     };
-    settle(context, it, workspace, record)
+    let report = settle(context, it, workspace, record)?;
+    if fills_disk {
+        prepare::sweep(context, it, workspace);
+    }
+    Ok(report)
+}
+
+/// What children asked for and were refused goes to people, into the events and into the record.
+fn tell_refused(context: &mut StepContext<'_, '_>, it: &mut Iteration, refused: Vec<String>) {
+    if refused.is_empty() {
+        return;
+    }
+    it.log_event(
+        context.run.clock,
+        "network_refused",
+        serde_json::json!({"refused": refused}),
+    );
+    it.notes.extend(refused.iter().cloned());
+    it.network_refused = refused;
 }
 
 /// `runner/<id>`.

@@ -203,6 +203,19 @@ fn working_commit(
     Ok(start.unwrap_or_else(|| it.started.head.clone()))
 }
 
+/// Takes away what a run's folders hold beside its last commit, after a child has filled a disk:
+/// the next iteration makes again what it needs. What cannot be removed now stays.
+pub(super) fn sweep(context: &StepContext<'_, '_>, it: &Iteration, workspace: &RunWorkspace) {
+    let (run_id, head) = (&it.started.run_id, &it.started.head);
+    let kept = context.places.verdicts_if_made(context.git, run_id, head);
+    let checkouts = [Some(&workspace.checkout), kept.as_deref()];
+    for checkout in checkouts.into_iter().flatten() {
+        if let Some(commit) = checkout.tree.head() {
+            let _ = crate::checkout::prepare::empty(checkout, &commit);
+        }
+    }
+}
+
 /// Adds what a setup printed to the iteration's `setup.log`.
 fn append_log(it: &Iteration, place: &str, log: &[u8]) -> Result<()> {
     if log.is_empty() {
@@ -237,11 +250,13 @@ fn failed(ended: &GuardTrial) -> Error {
     };
     let log = String::from_utf8_lossy(&ended.log);
     let tail = cut_front(log.trim_end(), TAIL_BYTES);
-    Error::new(
-        ErrorCode::Step(IterationErrorKind::Setup),
-        format!("a session {why}\n{tail}"),
-    )
-    .hint("run [workspace] setup by hand in a fresh clone: it must work there")
+    let kind = if ended.is_over_limit {
+        IterationErrorKind::Resources
+    } else {
+        IterationErrorKind::Setup
+    };
+    Error::new(ErrorCode::Step(kind), format!("a session {why}\n{tail}"))
+        .hint("run [workspace] setup by hand in a fresh clone: it must work there")
 }
 
 /// What a setup that failed printed, and why it does not count where it printed nothing wrong.

@@ -85,6 +85,7 @@ pub(crate) fn settle(
         watched_changed: record.watched,
         guard_untracked: Vec::new(),
         notes: it.notes.clone(),
+        network_refused: it.network_refused.clone(),
         sandbox: it.sandbox.to_owned(),
         head: it.started.head.clone(),
         facts: record.facts,

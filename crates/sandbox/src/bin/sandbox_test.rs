@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! sandbox-test __landlock …                                   the launcher
+//! sandbox-test __layer …                                      the other one
 //! sandbox-test detect                                         what this user has here
-//! sandbox-test run MECHANISM PROJECT [--rw|--ro|--tmp PATH]… -- ARGV…
+//! sandbox-test run MECHANISM PROJECT [--rw|--ro|--tmp|--layer PATH]… -- ARGV…
 //!                                                             becomes ARGV in containment
 //! sandbox-test time COUNT PROJECT                             what a contained `true` costs
 //! ```
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use runner_core::config::SandboxMode;
 use runner_sandbox::{
-    Mechanism, MountPlan, SandboxSupport, WritePolicy, choose, detect, landlock_main,
+    LayeredFolder, Mechanism, MountPlan, SandboxSupport, WritePolicy, choose, detect,
+    landlock_main, layer_main,
 };
 
 fn main() -> ExitCode {
@@ -25,6 +27,9 @@ fn main() -> ExitCode {
     let mode = args.next().unwrap_or_default();
     if mode == "__landlock" {
         return landlock_main(args);
+    }
+    if mode == "__layer" {
+        return layer_main(args);
     }
     let result = match mode.to_str() {
         Some("detect") => show_support(),
@@ -94,8 +99,12 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         read_only: Vec::new(),
         tmp: std::env::temp_dir(),
         tmp_seen_at: None,
+        private: Vec::new(),
+        layered: Vec::new(),
         in_sight: Vec::new(),
         hidden: Vec::new(),
+        replaced: Vec::new(),
+        network: runner_sandbox::NetworkAccess::Open,
     };
     while let Some(arg) = args.next().filter(|arg| arg != "--") {
         let value = PathBuf::from(args.next().unwrap_or_default());
@@ -106,6 +115,10 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
             Some("--tmp-at") => policy.tmp_seen_at = Some(value),
             Some("--sight") => policy.in_sight.push(value),
             Some("--hide") => policy.hidden.push(value),
+            Some("--layer") => policy.layered.push(LayeredFolder {
+                changes: value.with_extension("changes"),
+                folder: value,
+            }),
             _ => return Err(io::Error::other("unknown option")),
         }
     }
@@ -143,8 +156,12 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         lent: Vec::new(),
         tmp: std::env::temp_dir(),
         tmp_seen_at: None,
+        private: Vec::new(),
+        layered: Vec::new(),
         in_sight: Vec::new(),
         hidden: Vec::new(),
+        replaced: Vec::new(),
+        network: runner_sandbox::NetworkAccess::Open,
     };
     let begun = Instant::now();
     let plan = plan(&policy)?;

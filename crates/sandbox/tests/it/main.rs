@@ -8,6 +8,7 @@ mod nested;
 mod owned;
 mod paths;
 mod processes;
+mod reads;
 mod tools;
 mod writes;
 

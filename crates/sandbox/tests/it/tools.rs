@@ -4,8 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use runner_sandbox::default_caches;
-
 use crate::{Case, Ran, each, with};
 
 const SETTINGS: &[&str] = &[
@@ -145,16 +143,18 @@ fn git_in_a_linked_work_tree() {
     });
 }
 
-/// The caches that the child's own environment leads to.
+/// Caches outside the home folder, and the variables that lead there.
 fn open_caches(case: &mut Case) {
-    let env = case.env.clone();
-    let var = |name: &str| {
-        let found = env.iter().rev().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.clone())
-    };
-    for cache in default_caches(&case.path("home"), var) {
-        case.option("--rw", &cache);
+    for (variable, name) in [
+        ("CARGO_HOME", "caches/cargo"),
+        ("npm_config_cache", "caches/npm"),
+    ] {
+        let folder = case.path(name);
+        fs::create_dir_all(&folder).unwrap();
+        case.option("--rw", &folder);
+        case.set(variable, folder);
     }
+    case.give_away();
 }
 
 /// As this user only: the toolchain may be closed to others.
@@ -181,15 +181,14 @@ fn cargo_builds_with_a_read_only_home() {
             "project/build.rs",
             "fn main() { println!(\"cargo::rustc-cfg=x\"); }\n",
         );
-        // A cargo home that has been used before: caches, a lock beside them, programs.
-        for name in ["registry/index/x", "git/db/x", "bin/x", ".package-cache"] {
-            case.write(&format!("home/.cargo/{name}"), "");
-        }
+        case.write("home/.cargo/registry/index/x", "");
         open_caches(&mut case);
         case.works("cargo build --offline && cargo test --offline -q");
-        case.works("echo x > $HOME/.cargo/registry/index/x && echo x > $HOME/.cargo/git/new");
-        case.works("flock -n $HOME/.cargo/.package-cache true && : >> $HOME/.cargo/.package-cache");
-        for attempt in ["echo x > $HOME/.cargo/bin/x", "echo x > $HOME/.cargo/env"] {
+        case.works("flock -n $CARGO_HOME/.package-cache true && : >> $CARGO_HOME/.package-cache");
+        for attempt in [
+            "echo x > $HOME/.cargo/registry/index/x",
+            "echo x > $HOME/.cargo/env",
+        ] {
             let ran = case.sh(attempt);
             assert_ne!(ran.code, Some(0), "{case}: {attempt}: {ran:?}");
         }
@@ -204,8 +203,6 @@ fn npm_finds_its_cache() {
         return;
     }
     each(|mut case| {
-        fs::create_dir(case.path("home/.npm")).unwrap();
-        case.give_away();
         open_caches(&mut case);
         case.write(
             "project/package.json",
@@ -213,10 +210,10 @@ fn npm_finds_its_cache() {
         );
         case.works("npm --version");
         let cache = case.works("npm config get cache");
-        assert_eq!(Path::new(cache.trim_end()), case.path("home/.npm"));
+        assert_eq!(Path::new(cache.trim_end()), case.path("caches/npm"));
         let said = case.works("npm test --silent && npm install --offline --silent --no-audit");
         assert_eq!(said.lines().next(), Some("42"), "{case}");
-        assert!(case.path("home/.npm/_logs").exists(), "{case}");
+        assert!(case.path("caches/npm/_logs").exists(), "{case}");
         let ran = case.sh("npm config set color false");
         assert_ne!(ran.code, Some(0), "{case}: {ran:?}");
     });

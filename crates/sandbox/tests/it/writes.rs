@@ -218,3 +218,41 @@ fn root_is_still_root() {
         );
     }
 }
+
+/// What is written to such a folder goes elsewhere, also through another path, and nothing else
+/// changes for the program.
+#[test]
+fn layered_folders_stay_as_they_are() {
+    each(|mut case| {
+        if !case.is_bubblewrap() {
+            return;
+        }
+        case.write("home/cache, a:b/pkg/file", "untouched");
+        case.option("--layer", &case.path("home/cache, a:b"));
+        case.option("--rw", &case.path("home/cache, a:b"));
+        case.option("--hide", &case.path("home/cache, a:b.changes"));
+        let shown = case.works(
+            "cd \"$HOME/cache, a:b\" && echo mine > pkg/new && echo mine > pkg/file && rm -rf /nowhere && cat pkg/*",
+        );
+        assert_eq!(shown, "mine\nmine\n", "{case}");
+        assert_eq!(case.read("home/cache, a:b/pkg/file"), "untouched");
+        assert!(!case.path("home/cache, a:b/pkg/new").exists());
+        assert_eq!(
+            case.read("home/cache, a:b.changes/changed/pkg/new"),
+            "mine\n"
+        );
+        for attempt in [
+            "rm -rf \"$HOME/cache, a:b/pkg\"",
+            "umount \"$HOME/cache, a:b\"; echo mine > \"$HOME/cache, a:b/pkg/file\"",
+            "unshare -Urm sh -c 'umount -l \"$HOME/cache, a:b\"; echo mine > \"$HOME/cache, a:b/pkg/file\"'",
+            "mv \"$HOME/cache, a:b\" \"$HOME/moved\"",
+        ] {
+            case.sh(attempt);
+            assert_eq!(
+                case.read("home/cache, a:b/pkg/file"),
+                "untouched",
+                "{case}: {attempt}"
+            );
+        }
+    });
+}

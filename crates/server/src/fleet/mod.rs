@@ -5,6 +5,7 @@
 //! runtime of the caller. What only a running fleet knows is handed in as [`FleetFacts`].
 
 mod changes;
+mod cookie;
 mod events;
 mod gate;
 mod input;
@@ -30,10 +31,11 @@ use runner_fleet::rules::preflight::FailedSource;
 use runner_ledger::{Ledger, StoreError};
 use tokio::sync::Mutex;
 
+pub use cookie::login_word;
 pub use token::{TOKEN_FILE, fleet_token};
 
 use crate::gate::ApiToken;
-use crate::{BoundListener, ServeError};
+use crate::{BoundListener, BoundSocket, ServeError};
 
 /// What preflight needs besides the ledger.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +65,13 @@ pub trait FleetFacts: Send + Sync {
 /// How the API is served.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    /// The token that writes ask for; beyond loopback reads, too. See [`fleet_token`].
+    /// The token that is asked for. See [`fleet_token`].
     pub token: String,
+    /// A name of this server, another one at each start: links that work once are made for it.
+    pub instance: String,
+    /// Whether reads on loopback need neither token nor cookie, because no child of the runner can
+    /// reach it.
+    pub open_reads: bool,
     /// Whether other machines can reach it: see [`std::net::IpAddr::is_loopback`].
     pub beyond_loopback: bool,
     /// The version that `/health` tells.
@@ -81,6 +88,7 @@ struct FleetApiContext {
     ledger: Ledger,
     known: Arc<dyn FleetFacts>,
     token: ApiToken,
+    cookies: cookie::CookieBook,
     options: FleetOptions,
     follower: events::EventFollower,
     expiries: Mutex<metrics::ExpiryCounts>,
@@ -93,6 +101,7 @@ impl FleetState {
             ledger,
             known,
             token: ApiToken::new(&options.token),
+            cookies: cookie::CookieBook::new(&options.token, &options.instance),
             options,
             follower: events::EventFollower::default(),
             expiries: Mutex::default(),
@@ -109,6 +118,15 @@ impl FleetState {
 
     fn token(&self) -> &ApiToken {
         &self.0.token
+    }
+
+    fn cookies(&self) -> &cookie::CookieBook {
+        &self.0.cookies
+    }
+
+    /// Whether anybody may read here who reaches it.
+    fn has_open_reads(&self) -> bool {
+        self.0.options.open_reads && !self.is_beyond_loopback()
     }
 
     fn config(&self) -> &FleetConfig {
@@ -156,12 +174,17 @@ pub fn router(state: FleetState) -> Router {
         .with_state(state)
 }
 
-/// Serves the API in the runtime of the caller, until `ended` is there. Streams that are
+/// Serves the API in the runtime of the caller, on a port and on a socket, until `ended` is there. Streams that are
 /// open are cut: whoever listens comes back.
 pub async fn serve_fleet(
     listening: BoundListener,
+    socket: BoundSocket,
     state: FleetState,
     ended: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    listening.serve_router(router(state), ended).await
+    let app = router(state);
+    tokio::select! {
+        result = socket.serve_router(app.clone()) => result,
+        result = listening.serve_router(app, ended) => result,
+    }
 }

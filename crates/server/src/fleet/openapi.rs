@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::refusal::{FleetFailure, FleetProblem};
-use super::{FleetState, changes, events, lists, metrics, system, tasks};
+use super::{FleetState, changes, events, gate, lists, metrics, system, tasks};
 use crate::reply;
 
 const BEARER: &str = "bearer";
@@ -46,7 +46,7 @@ pub(crate) fn router(state: &FleetState) -> Router<FleetState> {
         .routes(routes!(metrics::metrics))
         .routes(routes!(events::events))
         .split_for_parts();
-    complete(&mut api);
+    complete(&mut api, state);
     let text: Bytes = serde_json::to_vec(&api).unwrap_or_default().into();
     let allowed = Arc::new(Allowed::of(&api));
     router
@@ -71,15 +71,16 @@ fn description(version: &str) -> OpenApi {
         .version(version)
         .description(Some(
             "Tasks, runs, agents, judgements and locks of one fleet. Points in time are \
-             milliseconds since the Unix epoch. Every write, and beyond loopback every read, \
-             takes the bearer token of .runner/fleet/api-token.",
+             milliseconds since the Unix epoch. Every request but GET /health on loopback takes \
+             the bearer token that `runner fleet token` prints; reads on loopback need none where \
+             sessions and guards have no way to it.",
         ));
     OpenApiBuilder::new().info(info.build()).build()
 }
 
 /// Adds what every operation has: the token, and the errors that are answered before or
 /// beside it.
-fn complete(api: &mut OpenApi) {
+fn complete(api: &mut OpenApi, state: &FleetState) {
     let components = api.components.get_or_insert_default();
     components.add_security_scheme(
         BEARER,
@@ -110,9 +111,9 @@ fn complete(api: &mut OpenApi) {
                 }
             }
             let token = SecurityRequirement::new(BEARER, Vec::<String>::new());
-            // Without one is enough to read on loopback.
             let mut security = vec![token];
-            if !writes {
+            let lives = path == gate::OPEN && !state.is_beyond_loopback();
+            if !writes && (lives || state.has_open_reads()) {
                 security.push(SecurityRequirement::default());
             }
             operation.security = Some(security);

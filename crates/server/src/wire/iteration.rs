@@ -334,5 +334,7 @@ super::words! {
         Agent,
         /// The budget of the run is used up.
         Budget,
+        /// A child used up more than `[sandbox.limits]` allows, or a disk is full.
+        Resources,
     }
 }

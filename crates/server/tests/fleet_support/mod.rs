@@ -89,10 +89,16 @@ pub(crate) async fn open(folder: &Path, clock: Arc<dyn LedgerClock>) -> Ledger {
         .unwrap()
 }
 
+/// The name of the server, for which links are made.
+pub(crate) const INSTANCE: &str = "here";
+
+/// As where no child reaches the API.
 pub(crate) fn options(beyond_loopback: bool) -> FleetOptions {
     FleetOptions {
         token: TOKEN.to_owned(),
         beyond_loopback,
+        open_reads: true,
+        instance: INSTANCE.to_owned(),
         version: "0.0.0".to_owned(),
         config: FleetConfig {
             review: true,

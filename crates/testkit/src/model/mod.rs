@@ -1,8 +1,9 @@
 //! A scripted model on loopback for real agent CLIs.
 //!
-//! A [`ModelServer`] speaks as much of the streaming Responses API as the codex
-//! binary needs and answers each request with the next [`ModelTurn`] of its script. The
-//! agent's binary is the real one; only the model behind it is made up.
+//! A [`ModelServer`] speaks as much of the streaming Responses, Messages and Chat
+//! Completions APIs as codex, claude and opencode need, and answers each request with the
+//! next [`ModelTurn`] of its script. The agent's binary is the real one; only the model
+//! behind it is made up.
 //!
 //! A CLI under test must never reach a real host, so it runs in a network namespace
 //! that has nothing but loopback. The server itself stays in the test's process,
@@ -25,7 +26,9 @@
 //!
 //! Needs `unshare`, `ip` and python3, and either root or user namespaces.
 
+mod completions;
 mod http;
+mod messages;
 mod namespace;
 mod responses;
 
@@ -46,6 +49,9 @@ use tempfile::TempDir;
 /// A namespace of one's own has every port free, so the address can be known before
 /// the server is there: it can go into a configuration file.
 pub const ISOLATED_BASE_URL: &str = "http://127.0.0.1:4141/v1";
+
+/// The same for CLIs that add the version to the path by themselves, as claude does.
+pub const ISOLATED_ROOT_URL: &str = "http://127.0.0.1:4141";
 
 /// An address at which nothing ever listens inside such a namespace.
 pub const REFUSED_BASE_URL: &str = "http://127.0.0.1:4142/v1";
@@ -292,6 +298,52 @@ pub fn codex_provider_args(base_url: &str) -> Vec<String> {
         .to_vec()
 }
 
+/// Which language a request speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ModelApi {
+    Responses,
+    Messages,
+    Completions,
+}
+
+impl ModelApi {
+    fn of(path: &str) -> Option<Self> {
+        let known = [
+            ("/responses", ModelApi::Responses),
+            ("/messages", ModelApi::Messages),
+            ("/chat/completions", ModelApi::Completions),
+        ];
+        let found = known.into_iter().find(|(end, _)| path.ends_with(end));
+        found.map(|(_, api)| api)
+    }
+
+    /// A stream with a call of the shell tool, if the request offers one.
+    fn shell_call(self, request: &Value, command: &str, tokens: TurnTokens) -> Option<String> {
+        Some(match self {
+            ModelApi::Responses => {
+                responses::complete(&responses::shell_call(request, command)?, tokens)
+            }
+            ModelApi::Messages => {
+                messages::complete(request, &messages::shell_call(request, command)?, tokens)
+            }
+            ModelApi::Completions => {
+                completions::complete(&completions::shell_call(request, command)?, tokens)
+            }
+        })
+    }
+
+    /// A stream with a message.
+    fn message(self, request: &Value, text: &str, tokens: TurnTokens) -> String {
+        match self {
+            ModelApi::Responses => responses::complete(&responses::message(text), tokens),
+            ModelApi::Messages => {
+                messages::complete(request, &messages::message(request, text), tokens)
+            }
+            ModelApi::Completions => completions::complete(&completions::message(text), tokens),
+        }
+    }
+}
+
 /// A connection, whichever way it came.
 trait ModelConnection: Read + Write + Send + 'static {
     fn set_read_timeout(&self, limit: Duration) -> io::Result<()>;
@@ -338,11 +390,18 @@ fn serve(connection: &mut impl ModelConnection, shared: &ModelShared) -> io::Res
         return Ok(());
     };
     // Clients also ask for the list of models and the like.
-    if request.method != "POST" || !request.path.ends_with("/responses") {
+    let path = request.path.split('?').next().unwrap_or_default();
+    let api = ModelApi::of(path).filter(|_| request.method == "POST");
+    let Some(api) = api else {
         return http::write_status(connection, 404, "", &[]);
-    }
+    };
     let body: Value = serde_json::from_slice(&request.body)
         .unwrap_or_else(|_| String::from_utf8_lossy(&request.body).into());
+    if api == ModelApi::Completions && !completions::is_of_session(&body) {
+        let title = completions::message("a title");
+        let stream = completions::complete(&title, TurnTokens::default());
+        return http::write_stream(connection, &stream);
+    }
     let turn = shared.next_turn(body.clone());
     match turn {
         ModelTurn::Status {
@@ -350,13 +409,12 @@ fn serve(connection: &mut impl ModelConnection, shared: &ModelShared) -> io::Res
             body,
             headers,
         } => http::write_status(connection, code, &body, &headers),
-        ModelTurn::Shell { command, tokens } => match responses::shell_call(&body, &command) {
-            Some(item) => http::write_stream(connection, &responses::complete(&item, tokens)),
+        ModelTurn::Shell { command, tokens } => match api.shell_call(&body, &command, tokens) {
+            Some(stream) => http::write_stream(connection, &stream),
             None => http::write_status(connection, 500, "no shell tool is offered", &[]),
         },
         ModelTurn::Message { text, tokens } => {
-            let item = responses::message(&text);
-            http::write_stream(connection, &responses::complete(&item, tokens))
+            http::write_stream(connection, &api.message(&body, &text, tokens))
         }
         ModelTurn::Raw(sse) => http::write_stream(connection, &sse),
         ModelTurn::Cut => http::begin_stream(connection, &responses::created()),

@@ -1,11 +1,16 @@
 //! The API of a fleet, as long as the fleet is up.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::IsTerminal as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use runner::{Error, ErrorCode, Result};
-use runner_core::paths;
 use runner_fleet::backlog::project::ProjectBacklog;
 use runner_fleet::host::HostProfile;
 use runner_fleet::rules::host::HostSnapshot;
@@ -13,19 +18,27 @@ use runner_ledger::Ledger;
 use runner_server::fleet::{
     FleetFacts, FleetOptions, FleetState, PreflightFacts, TOKEN_FILE, fleet_token, serve_fleet,
 };
-use runner_server::{ListenAddress, ServeError};
+use runner_server::{BoundSocket, ListenAddress, ServeError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::context::{CommandContext, LedgerContext};
+use super::token::{self, ApiAddress};
+use crate::out::OutputGate;
 
-/// Where the token is, for people.
-pub(super) const TOKEN_SHOWN: &str = ".runner/fleet/api-token";
+/// How the names of sockets begin.
+const SOCKET: &str = "api-";
 
 /// An API that is served.
 pub(super) struct FleetApi {
     pub(super) url: String,
     pub(super) token_file: PathBuf,
+    /// A link for a browser, which works once.
+    link: String,
+    /// Whether a token was removed that sessions could read.
+    had_old: bool,
+    address: ApiAddress,
+    keys: PathBuf,
     end: oneshot::Sender<()>,
     served: JoinHandle<std::result::Result<(), ServeError>>,
 }
@@ -71,8 +84,20 @@ impl FleetApi {
             port: context.settings().port,
         })
         .map_err(in_words)?;
-        let token = fleet_token(&context.root.join(paths::FLEET_DIR))?;
-        let url = format!("http://{}", listening.address());
+        let had_old = token::remove_old(&context.root);
+        let token = fleet_token(&context.keys)?;
+        let instance = runner_server::random_token()?;
+        let socket = format!("{SOCKET}{}", &instance[..8]);
+        remove_dead_sockets(&context.keys);
+        let local = BoundSocket::bind(&context.keys, &socket).map_err(in_words)?;
+        let address = ApiAddress {
+            url: format!("http://{}", listening.address()),
+            address: listening.address(),
+            socket,
+            instance,
+        };
+        address.tell(&context.keys)?;
+        let link = token::link_to(&address, &token)?;
         let state = FleetState::new(
             ledger.clone(),
             Arc::new(Fed {
@@ -81,6 +106,8 @@ impl FleetApi {
             }),
             FleetOptions {
                 token,
+                instance: address.instance.clone(),
+                open_reads: runner::fleet_repo::children_are_apart(&context.config),
                 beyond_loopback: !context.bind.is_loopback(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 config: context.settings().clone(),
@@ -92,18 +119,58 @@ impl FleetApi {
             let _: std::result::Result<(), _> = ended.await;
         };
         Ok(FleetApi {
-            url,
-            token_file: context.fleet_dir.join(TOKEN_FILE),
+            url: address.url.clone(),
+            token_file: context.keys.join(TOKEN_FILE),
+            keys: context.keys.clone(),
+            link,
+            had_old,
+            address,
             end,
-            served: tokio::spawn(serve_fleet(listening, state, ended)),
+            served: tokio::spawn(serve_fleet(listening, local, state, ended)),
         })
+    }
+
+    /// Says where it is and what opens it.
+    pub(super) fn say(&self, out: &mut OutputGate) {
+        out.say(&format!(
+            "API: {} (`runner fleet token` prints the token)",
+            self.url
+        ));
+        if self.had_old {
+            out.warning(
+                "the token of the API is a new one: the old one lay in the project, where sessions could read it",
+            );
+        }
+        // Into no file that somebody else might read.
+        if std::io::stderr().is_terminal() {
+            out.say(&format!("in a browser, once: {}", self.link));
+        }
     }
 
     /// Stops serving.
     pub(super) async fn end(self) {
+        self.address.take_back(&self.keys);
         let _ = self.end.send(());
         let _ = self.served.await;
     }
+}
+
+/// Removes sockets that nobody serves any more.
+fn remove_dead_sockets(keys: &Path) {
+    let entries = std::fs::read_dir(keys).into_iter().flatten().flatten();
+    for entry in entries {
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        if is_socket && connect(keys, &entry.file_name()).is_err() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Connects to a socket in a folder, however long the folder's path is.
+pub(super) fn connect(folder: &Path, name: &OsStr) -> std::io::Result<UnixStream> {
+    let opened = File::open(folder)?;
+    let near = Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string());
+    UnixStream::connect(near.join(name))
 }
 
 fn in_words(error: ServeError) -> Error {

@@ -41,6 +41,8 @@ pub(super) type SessionActivities = Arc<Mutex<BTreeMap<String, String>>>;
 pub(super) struct CommandContext {
     pub(super) root: PathBuf,
     pub(super) fleet_dir: PathBuf,
+    /// Where the keys of the API are: outside the project.
+    pub(super) keys: PathBuf,
     pub(super) config: Config,
     pub(super) store: Store,
     pub(super) names: AgentNames,
@@ -75,13 +77,7 @@ impl CommandContext {
 
     /// Looks at the project. The only thing written is in the fleet's own folder.
     pub(super) fn find(dir: &Path, args: &StoreArgs) -> Result<CommandContext> {
-        let project = Project::of_work_tree(dir)?;
-        let root = project.root().to_owned();
-        // The first look makes the fleet's folder, which ignores itself.
-        let repo = FleetRepo::open(&root, None).or_else(|error| match base_of(&root) {
-            Some(base) => FleetRepo::open(&root, Some(&base)),
-            None => Err(error),
-        })?;
+        let (root, repo) = open_repo(dir)?;
         let mut guessed = None;
         if let Err(error) = repo.config_text() {
             if error.code != ErrorCode::Layout {
@@ -114,6 +110,7 @@ impl CommandContext {
             workspaces: Arc::new(workspaces),
             root,
             fleet_dir,
+            keys: repo.key_folder()?,
             config,
             store,
             guessed,
@@ -253,6 +250,18 @@ impl CommandContext {
         let (backend, why) = &guess.backend;
         out.say(&format!("  agent:   {backend} ({why})"));
     }
+}
+
+/// The project around a folder, with the branch that is checked out or the one that its config names.
+pub(super) fn open_repo(dir: &Path) -> Result<(PathBuf, FleetRepo)> {
+    let project = Project::of_work_tree(dir)?;
+    let root = project.root().to_owned();
+    // The first look makes the fleet's folder, which ignores itself.
+    let repo = FleetRepo::open(&root, None).or_else(|error| match base_of(&root) {
+        Some(base) => FleetRepo::open(&root, Some(&base)),
+        None => Err(error),
+    })?;
+    Ok((root, repo))
 }
 
 /// The requirement that was given, from the file that it names.

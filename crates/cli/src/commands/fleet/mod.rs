@@ -1,6 +1,7 @@
 //! `runner fleet`: many tasks at once, each in a work tree of its own.
 
 mod api;
+mod ask;
 mod base;
 mod board;
 mod context;
@@ -10,6 +11,7 @@ mod role_starter;
 mod roles;
 mod simulate;
 mod status;
+mod token;
 mod up;
 
 use std::path::Path;
@@ -36,6 +38,8 @@ pub(crate) fn run(dir: &Path, args: &FleetArgs, out: &mut OutputGate) -> Result<
     match &args.command {
         FleetCommand::Up(options) => return up::run(dir, &args.store, options, out),
         FleetCommand::Demo { dir } => return demo::run(dir.as_deref(), out),
+        FleetCommand::Api(options) => return ask::run(dir, options, out),
+        FleetCommand::Token(options) => return token::run(dir, options, out),
         FleetCommand::Simulate { seed, seeds, log } => {
             return Ok(simulate::run(*seed, *seeds, *log, out));
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use runner_fleet::explain::{sentence, successors};
+use runner_fleet::explain::{is_called_off, sentence, successors};
 use runner_ledger::{EventHead, Ledger, LedgerError};
 use runner_lifecycle::run::Lease;
 use runner_lifecycle::{Task, TaskId, TaskState, Timestamp};
@@ -43,7 +43,7 @@ struct ShownState {
 pub(super) struct TaskNews {
     pub(super) task: Task,
     pub(super) words: String,
-    /// Whether what it was for is done, by itself or by a successor.
+    /// Whether what it was for is done, by itself or by a successor, or called off by a person.
     pub(super) good: bool,
 }
 
@@ -171,7 +171,8 @@ pub(super) async fn everything_told(ledger: &Ledger) -> Result<Vec<TaskNews>, Le
     let mut all = Vec::new();
     for task in tasks {
         let last = successors(ledger, &task).await?.pop();
-        let good = last.as_ref().unwrap_or(&task).state == TaskState::Done;
+        let last = last.as_ref().unwrap_or(&task);
+        let good = last.state == TaskState::Done || is_called_off(ledger, last).await?;
         let words = words(ledger, &task).await?;
         all.push(TaskNews { task, words, good });
     }

@@ -10,7 +10,7 @@ use runner_fleet::rules::preflight::PreflightInputs;
 use runner_fleet::up::{FleetNews, FleetRole};
 use serde_json::json;
 
-use super::api::{FleetApi, TOKEN_SHOWN};
+use super::api::FleetApi;
 use super::base::{self, BaseStart};
 use super::context;
 use super::context::CommandContext;
@@ -164,7 +164,8 @@ async fn stay(
             out.object(json!({"event": "started", "api": api.url, "token_file": api.token_file}));
         } else {
             out.data(&api.url);
-            out.say(&format!("the token is in {TOKEN_SHOWN}; Ctrl-C ends it"));
+            api.say(out);
+            out.say("Ctrl-C ends it");
         }
     }
     for (role, name) in names {

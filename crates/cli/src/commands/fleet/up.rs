@@ -18,7 +18,7 @@ use runner_ledger::{Ledger, LedgerError};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::api::{self, FleetApi};
+use super::api::FleetApi;
 use super::base::{self, BaseStart};
 use super::context;
 use super::context::{CommandContext, LedgerContext};
@@ -30,7 +30,7 @@ use crate::commands::ledger::refuse;
 use crate::fleet_args::UpArgs;
 use crate::ledger_args::StoreArgs;
 use crate::out::OutputGate;
-use crate::style::{self, TextTone};
+use crate::style;
 
 /// How often a terminal is drawn, and how soon an end is noticed that nobody told.
 const TICK: Duration = Duration::from_millis(500);
@@ -350,8 +350,7 @@ fn refuse_to_start(
 }
 
 pub(super) fn warn(words: &str, out: &mut OutputGate) {
-    let label = out.paint_err.paint(TextTone::Busy, "warning:");
-    out.say(&format!("{label} {}", style::harmless(words)));
+    out.warning(words);
 }
 
 async fn say_what_begins(
@@ -385,7 +384,7 @@ async fn say_what_begins(
         out.say(&format!("later, with their first work: {wait}"));
     }
     context.tell_guess(out);
-    out.say(&format!("API: {} (token in {})", api.url, api::TOKEN_SHOWN));
+    api.say(out);
     for warning in &ready.warnings {
         warn(warning, out);
     }

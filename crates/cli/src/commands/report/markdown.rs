@@ -46,6 +46,8 @@ pub(crate) fn page(report: &RunReport) -> String {
         )
     });
     list("Files to look at", touched, &mut text);
+    let refused = report.network_refused.iter().map(|it| code(it));
+    list("Refused by the network's rules", refused, &mut text);
     list(
         "Assumptions",
         report.assumptions.iter().map(|it| code(item(it))),

@@ -192,6 +192,8 @@ impl ReportPage {
             .collect();
         let lines = self.bullets(&list);
         self.section("files to look at", &lines);
+        let lines = self.bullets(&report.network_refused);
+        self.section("refused by the network's rules", &lines);
     }
 
     fn used(&mut self, report: &RunReport) {

@@ -1,7 +1,9 @@
 //! `runner task retry`: a person goes on with a task, or begins it anew.
 
+use runner_fleet::rules::role::{self, RoleProfile};
 use runner_ledger::{Ledger, LedgerCall};
-use runner_lifecycle::request::{IssueFacts, NewPacket};
+use runner_lifecycle::lock::Resource;
+use runner_lifecycle::request::{IssueFacts, IssueWork, NewPacket};
 use runner_lifecycle::row::Blocker;
 use runner_lifecycle::{
     BlockReason, Facts, Refusal, RefusalCode, Request, ReworkCause, Task, TaskId, TaskOrigin,
@@ -34,6 +36,7 @@ pub(super) async fn retry(
     }
     let outside = Facts {
         issue: retry.role.clone().map(|role| IssueFacts {
+            work: role::by_name(&role).map(|role| work_of(&task, role)),
             role: Some(role),
             closed: false,
         }),
@@ -52,6 +55,24 @@ pub(super) async fn retry(
         }
     };
     ask_knowing(ledger, args, id, None, request, outside, out).await
+}
+
+/// What a task does in a role that a person gives it: within its own scope where it has one, else
+/// within the role's.
+fn work_of(task: &Task, role: &RoleProfile) -> IssueWork {
+    let is_whole = task.lock_scope == [Resource::whole_repo()];
+    let of_role = role.default_scope.iter();
+    let of_role = of_role.filter_map(|path| Resource::parse(path).ok());
+    IssueWork {
+        lock_scope: if is_whole {
+            of_role.collect()
+        } else {
+            task.lock_scope.clone()
+        },
+        forbidden_scope: task.forbidden_scope.clone(),
+        lane: role.lane,
+        expects_change: role.expects_change,
+    }
 }
 
 /// Whether the task has ended and another one shall be made. A repeat of a named request

@@ -261,8 +261,10 @@ fn roles_and_their_defaults() {
             "{labels} {body}"
         );
         assert_eq!(task.expects_change, change);
-        let facts = parse(&text).unwrap().facts();
+        let facts = parse(&text).unwrap().facts("local", &defaults());
         assert_eq!(facts.role.unwrap_or_default(), role);
+        let now = facts.work.map(|work| work.lock_scope);
+        assert_eq!(now, (!role.is_empty()).then_some(task.lock_scope));
     }
     let two = "---\nnumber: 1\ntitle: T\nlabels: role:worker, role:tester\n---\n";
     assert_eq!(task(two).unwrap_err(), ["it has labels of several roles"]);
@@ -340,7 +342,7 @@ proptest! {
     fn no_bytes_panic(bytes: Vec<u8>) {
         if let Ok(issue) = SourceIssue::parse(&bytes, "1.md") {
             let _ = issue.task("local", &defaults());
-            let _ = issue.facts();
+            let _ = issue.facts("local", &defaults());
         }
     }
 

@@ -29,7 +29,7 @@ impl SimLedger {
             if tasks.len() > 1 {
                 faults.push(format!("{key} became {} tasks", tasks.len()));
             }
-            let facts = issue.facts();
+            let facts = issue.facts(SOURCE, &defaults);
             let told = facts.closed || facts.role.is_some();
             let waits = |task: &&&Task| task.blocked_on() == Some(BlockReason::IssueLinking);
             if told && tasks.iter().any(|task| waits(&task)) {

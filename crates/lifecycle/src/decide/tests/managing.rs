@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::request::{Dependency, DependencyChain, IssueFacts, NewPacket};
-use crate::words::{TaskKind, TaskRunStatus};
+use crate::lock::Resource;
+use crate::request::{Dependency, DependencyChain, IssueFacts, IssueWork, NewPacket};
+use crate::words::{Lane, TaskKind, TaskRunStatus};
 
 fn try_create(edit: impl FnOnce(&mut NewTask, &mut Facts)) -> Option<RefusalCode> {
     let (mut new, mut facts) = (new_task(), Facts::default());
@@ -135,15 +136,25 @@ fn an_issue_without_a_role_waits_for_it() {
     let mut store = OneTaskStore::with(new);
     assert_eq!(store.stands(), "blocked(issue_linking)");
     assert!(store.recover().is_empty());
+    let tests = Resource::parse("tests").unwrap();
     store.facts.issue = Some(IssueFacts {
         role: Some("tester".to_owned()),
         closed: false,
+        work: Some(IssueWork {
+            lock_scope: vec![tests.clone()],
+            forbidden_scope: Vec::new(),
+            lane: Lane::Docser,
+            expects_change: false,
+        }),
     });
     store.recover();
     assert_eq!(
         (store.stands().as_str(), store.task.role.as_str()),
         ("todo", "tester")
     );
+    assert_eq!(store.task.lock_scope, [tests]);
+    assert_eq!(store.task.lane, Lane::Docser);
+    assert!(!store.task.expects_change);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use runner_core::config::Config;
 use runner_core::paths::{FolderGlobs, is_state_path};
 
+use super::ignored_before::IgnoredBefore;
 use super::pinned_path::{self, MAX_BYTES};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, split_nul, to_path};
@@ -52,6 +53,7 @@ pub(crate) fn copy_included(
 /// The ignored files that are to be copied, sorted.
 fn included(project: &Git, config: &Config) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
+    let before = IgnoredBefore::read(project);
     let globs = FolderGlobs::new(&config.workspace.include)
         .map_err(|error| Error::new(ErrorCode::Config, format!("[workspace] include: {error}")))?;
     let list = ["ls-files", "--others", "--ignored", "-z"].map(OsString::from);
@@ -60,6 +62,9 @@ fn included(project: &Git, config: &Config) -> Result<BTreeSet<PathBuf>> {
         args.push("--exclude-standard".into());
         let all = project.read(&args)?;
         let meant = split_nul(&all).filter(|path| globs.is_match(trimmed(path)));
+        found.extend(meant.map(|path| to_path(trimmed(path))));
+        let lost = before.files(project)?;
+        let meant = split_nul(&lost).filter(|path| globs.is_match(trimmed(path)));
         found.extend(meant.map(|path| to_path(trimmed(path))));
     }
     let patterns = project.root().join(PATTERN_FILE);
@@ -75,11 +80,14 @@ fn included(project: &Git, config: &Config) -> Result<BTreeSet<PathBuf>> {
             meant => project.ask_with(&asked, meant)?,
         };
         found.extend(split_nul(&ignored.unwrap_or_default()).map(|path| to_path(trimmed(path))));
+        let lost = split_nul(&meant).map(|path| to_path(trimmed(path)));
+        found.extend(lost.filter(|path| before.has(path)));
     }
     found.retain(|path| {
         let is_gits = path.components().any(|part| part.as_os_str() == ".git");
         !is_gits && !is_state_path(path.as_os_str().as_bytes())
     });
+    before.update(project, &found)?;
     Ok(found)
 }
 
@@ -293,6 +301,41 @@ mod tests {
         assert_eq!(link, Path::new("a/index.js"));
         assert_eq!(to.join(".env").metadata().unwrap().nlink(), 1);
         assert!(!to.join(".runner").exists());
+    }
+
+    /// A session may take a rule off `.gitignore`, and the user's checkout follows it.
+    #[test]
+    fn what_was_ignored_once_is_copied_when_a_session_says_otherwise() {
+        let (folder, git) = project(&[
+            (".gitignore", ".venv/\n*.local\n"),
+            (".worktreeinclude", "*.local\n"),
+            (".venv/pyvenv.cfg", "home = /usr\n"),
+            ("a.local", ""),
+        ]);
+        let include = config(r#"".venv", "*.txt""#);
+        let expected = [".venv/pyvenv.cfg", "a.local"].map(PathBuf::from);
+        let rules = git.root().join(".gitignore");
+        for (round, text) in [".venv/\n*.local\n", "", "*.txt\n"].iter().enumerate() {
+            fs::write(&rules, text).unwrap();
+            fs::write(git.root().join("new.local"), "").unwrap();
+            if round == 0 {
+                fs::remove_file(git.root().join("new.local")).unwrap();
+            }
+            let to = folder.path().join(round.to_string());
+            fs::create_dir(&to).unwrap();
+            let copied = copy_included(&git, &include, false, &to).unwrap();
+            assert_eq!(copied, expected, "{text}");
+        }
+        // What is tracked, or gone, is not.
+        git.write(&["add", "-f", "a.local"]).unwrap();
+        fs::remove_dir_all(git.root().join(".venv")).unwrap();
+        let to = folder.path().join("checkout");
+        let copied = copy_included(&git, &include, false, &to).unwrap();
+        assert_eq!(copied, [] as [PathBuf; 0]);
+        fs::create_dir(git.root().join(".venv")).unwrap();
+        fs::write(git.root().join(".venv/x"), "").unwrap();
+        let copied = copy_included(&git, &include, false, &to).unwrap();
+        assert_eq!(copied, [] as [PathBuf; 0], "it is another one");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::step::containment::Containment;
 use crate::step::file_image;
 
 /// The file that says what was done.
-const FILE: &str = "prepared.json";
+pub(crate) const PREPARED: &str = "prepared.json";
 
 /// The largest such file.
 const MAX_BYTES: u64 = 16 << 20;
@@ -68,6 +68,12 @@ pub(crate) struct CheckoutPreparer<'a, 'h> {
     pub(crate) context: &'a mut RunContext<'h>,
     /// What setup has printed, each time that it ran.
     pub(crate) setup_log: Vec<u8>,
+}
+
+/// Takes away everything but the files of a commit; what that lacks is made again at the next use.
+pub(crate) fn empty(checkout: &Checkout, commit: &str) -> Result<()> {
+    files::remove_if_there(&beside(checkout.path(), MADE).join(PREPARED))?;
+    checkout.tree.bring_to(commit, KeptFiles::NONE)
 }
 
 impl CheckoutPreparer<'_, '_> {
@@ -128,8 +134,7 @@ impl CheckoutPreparer<'_, '_> {
         commit: &str,
     ) -> Result<Option<GuardTrial>> {
         let last = last_set_up(checkout);
-        checkout.tree.bring_to(commit, KeptFiles::NONE)?;
-        files::remove_if_there(&beside(checkout.path(), MADE).join(FILE))?;
+        empty(checkout, commit)?;
         let failed = self.workspace(checkout, commit)?;
         if failed.is_some() {
             // It is still known where it worked.
@@ -191,7 +196,7 @@ impl CheckoutPreparer<'_, '_> {
             tree.write_git(None, commit)?;
             return Ok(None);
         }
-        files::remove_if_there(&kept.join(FILE))?;
+        files::remove_if_there(&kept.join(PREPARED))?;
         let report = self.prepare(checkout, commit)?;
         if let Some(failed) = self.set_up(checkout, commit)? {
             return Ok(Some(failed));
@@ -419,7 +424,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 }
 
 fn read(checkout: &Checkout) -> Option<PreparedState> {
-    let path = beside(checkout.path(), MADE).join(FILE);
+    let path = beside(checkout.path(), MADE).join(PREPARED);
     let bytes = files::read_regular(&path, MAX_BYTES).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
@@ -429,5 +434,5 @@ fn write(checkout: &Checkout, state: &PreparedState) -> Result<()> {
     files::make_folder(&folder)?;
     // Strings alone: there is nothing that could fail.
     let bytes = serde_json::to_vec(state).unwrap_or_default();
-    Ok(files::write_whole(&folder.join(FILE), &bytes)?)
+    Ok(files::write_whole(&folder.join(PREPARED), &bytes)?)
 }

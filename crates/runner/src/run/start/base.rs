@@ -48,6 +48,8 @@ impl Begin<'_, '_> {
             containment,
             commit: if unchanged { base } else { &with_state },
             history: base,
+            // A person begins with it.
+            fill: crate::checkout::caches::CacheFill::All,
         };
         self.is_refused = true;
         self.guard_at_base = try_guard(&trial, self.context)?;

@@ -20,6 +20,9 @@ use crate::step::Iteration;
 use crate::step::file_image;
 use crate::step::protected_files::ProtectedFiles;
 
+/// So many times its size a file of the commit may become that is larger than `[commit]` allows.
+const GROWTH: u64 = 2;
+
 /// What `[commit]` says.
 pub(super) struct CommitRules<'a, 't> {
     list: DenyList,
@@ -138,6 +141,36 @@ pub(super) fn undo_special(
     for (path, shown) in special {
         order.changed.remove(&path);
         order.not_committable.push(shown);
+    }
+    Ok(())
+}
+
+/// Brings files of the commit back that have grown beyond every limit: reading one of a terabyte
+/// that holds nothing takes hours.
+pub(super) fn undo_grown(
+    tree: &IndexedTree,
+    it: &Iteration,
+    config: &Config,
+    order: &mut CleanupFindings,
+) -> Result<()> {
+    let max = config.commit.max_file_bytes;
+    let mut grown = Vec::new();
+    for path in &order.changed {
+        let meta = committable(tree.folder(), path).filter(Metadata::is_file);
+        let Some(size) = meta.map(|meta| meta.len()).filter(|size| *size > max) else {
+            continue;
+        };
+        // A person may have committed a larger one.
+        let allowed = tree.size_in_index(path)?.saturating_mul(GROWTH);
+        if size > max.max(allowed) {
+            grown.push((path.clone(), format!("{} ({size} bytes)", name(path))));
+        }
+    }
+    let paths: Vec<PathBuf> = grown.iter().map(|(path, _)| path.clone()).collect();
+    tree.undo(&paths, &it.quarantine())?;
+    for (path, shown) in grown {
+        order.changed.remove(&path);
+        order.denied.push(shown);
     }
     Ok(())
 }

@@ -1,0 +1,3 @@
+//! What the attacks on containment share.
+
+pub(crate) mod list;

@@ -1,0 +1,580 @@
+//! Caches of package managers and compilers that the runner owns: one folder for the sessions of a
+//! project, another one for its verdicts. A verdict that judges a session's work sees the second as
+//! base trials left it, and what it writes there is thrown away: no code of an agent can leave
+//! anything in a cache for a later verdict. The user's own caches are read to fill new ones, never
+//! written.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use runner_core::config::ChildKind;
+use runner_sandbox::{LayeredFolder, without_tokens};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock};
+
+use super::{LAYER, beside, open_lock};
+use crate::error::Result;
+use crate::files;
+use crate::step::file_image;
+
+/// The folder of caches in a project's private folder.
+pub(crate) const CACHES: &str = "caches";
+
+/// The cache that sessions and setup in workspaces share.
+const SESSIONS: &str = "sessions";
+
+/// The cache of verdicts.
+const VERDICTS: &str = "verdicts";
+
+/// What is larger, or has more files, is not copied: filling it again is not slower.
+const MAX_COPY_BYTES: u64 = 512 << 20;
+const MAX_COPY_FILES: usize = 20_000;
+
+/// The largest file of settings that is copied.
+const MAX_SETTINGS: u64 = 1 << 20;
+
+/// A cache that a variable moves.
+struct ToolCache {
+    variable: &'static str,
+    /// Its folder in a cache of ours.
+    folder: &'static str,
+    /// Where the user's is: a variable that names it, or a path from the home folder.
+    own: &'static str,
+    /// What of the user's fills a new one.
+    seeds: &'static [&'static str],
+    /// Files that say that a project needs it; none: nothing is copied.
+    markers: &'static [&'static str],
+}
+
+/// The first one is that of all other programs. Each in a folder of its own: the runner writes to none that a session could have put a link into.
+const TOOLS: &[ToolCache] = &[
+    ToolCache {
+        variable: "XDG_CACHE_HOME",
+        folder: "xdg",
+        own: ".cache",
+        seeds: &[],
+        markers: &[],
+    },
+    ToolCache {
+        variable: "CARGO_HOME",
+        folder: "cargo",
+        own: ".cargo",
+        seeds: &["registry/index", "registry/cache", "git/db"],
+        markers: &["Cargo.toml"],
+    },
+    ToolCache {
+        variable: "npm_config_cache",
+        folder: "npm",
+        own: ".npm",
+        seeds: &["_cacache"],
+        markers: &["package.json"],
+    },
+    ToolCache {
+        variable: "PIP_CACHE_DIR",
+        folder: "pip",
+        own: ".cache/pip",
+        seeds: &["http-v2", "wheels"],
+        markers: &["pyproject.toml", "requirements.txt", "setup.py"],
+    },
+    ToolCache {
+        variable: "UV_CACHE_DIR",
+        folder: "uv",
+        own: ".cache/uv",
+        seeds: &["simple-v*", "wheels-v*", "archive-v0"],
+        markers: &["uv.lock"],
+    },
+    ToolCache {
+        variable: "GOPATH",
+        folder: "go",
+        own: "go",
+        seeds: &[],
+        markers: &[],
+    },
+    ToolCache {
+        variable: "GOMODCACHE",
+        folder: "go-mod",
+        own: "go/pkg/mod",
+        seeds: &["cache/download"],
+        markers: &["go.mod"],
+    },
+    ToolCache {
+        variable: "GOCACHE",
+        folder: "go-build",
+        own: ".cache/go-build",
+        seeds: &["."],
+        markers: &["go.mod"],
+    },
+    ToolCache {
+        variable: "YARN_CACHE_FOLDER",
+        folder: "yarn",
+        own: ".cache/yarn",
+        seeds: &[],
+        markers: &[],
+    },
+    ToolCache {
+        variable: "BUN_INSTALL_CACHE_DIR",
+        folder: "bun",
+        own: ".bun/install/cache",
+        seeds: &[],
+        markers: &[],
+    },
+    ToolCache {
+        variable: "COMPOSER_CACHE_DIR",
+        folder: "composer",
+        own: ".cache/composer",
+        seeds: &[],
+        markers: &[],
+    },
+    ToolCache {
+        variable: "BUNDLE_USER_CACHE",
+        folder: "bundle",
+        own: ".bundle/cache",
+        seeds: &[],
+        markers: &[],
+    },
+];
+
+/// Which trials fill the cache of verdicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CacheFill {
+    /// Those of a session's work do not.
+    #[default]
+    Nothing,
+    /// Setup with what the base asks for does.
+    Setup,
+    /// A base that a person begins with does as a whole.
+    All,
+}
+
+/// What a child is to do with caches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheRequest<'a> {
+    pub(crate) kind: ChildKind,
+    /// Whether it works in a workspace, and not in a clean checkout.
+    pub(crate) in_workspace: bool,
+    pub(crate) fill: CacheFill,
+    /// Whether changes can be laid over a folder.
+    pub(crate) has_layers: bool,
+    /// The folder in which it works.
+    pub(crate) checkout: &'a Path,
+}
+
+/// The caches of one child, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct ChildCaches {
+    /// The folder that the variables lead to, which the child may write to.
+    pub(crate) folder: PathBuf,
+    /// How its changes are kept apart, where they are laid over.
+    pub(crate) layered: Option<LayeredFolder>,
+    /// Where they go, or the copy that it works with.
+    thrown_away: Option<PathBuf>,
+    /// What a person should know.
+    pub(crate) note: Option<String>,
+    /// Nobody clears caches that are in use.
+    _in_use: File,
+}
+
+impl ChildCaches {
+    /// The one for programs that are not named here.
+    pub(crate) fn for_programs(&self) -> PathBuf {
+        self.folder.join(TOOLS[0].folder)
+    }
+
+    /// Where its changes go, if nobody else shares them.
+    pub(crate) fn own_folder(&self) -> Option<PathBuf> {
+        self.thrown_away.clone()
+    }
+
+    /// Variables that lead to them.
+    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
+        let variables = TOOLS.iter().map(|tool| {
+            let folder = self.folder.join(tool.folder);
+            (tool.variable.into(), folder.into())
+        });
+        variables.collect()
+    }
+}
+
+impl Drop for ChildCaches {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.thrown_away {
+            // What stays is removed before the next child begins, or with the checkout.
+            let _ = file_image::remove_closed(folder);
+        }
+    }
+}
+
+/// The caches of a project.
+#[derive(Clone, Debug)]
+pub(crate) struct ProjectCaches {
+    folder: PathBuf,
+}
+
+impl ProjectCaches {
+    /// Those in a project's private folder.
+    pub(crate) fn at(home: &Path) -> Self {
+        ProjectCaches {
+            folder: home.join(CACHES),
+        }
+    }
+
+    /// What a child gets.
+    pub(crate) fn for_child(&self, request: CacheRequest<'_>) -> Result<ChildCaches> {
+        let is_of_session = request.kind == ChildKind::Session
+            || (request.in_workspace && request.kind == ChildKind::Setup);
+        let name = if is_of_session { SESSIONS } else { VERDICTS };
+        let in_use = self.lock(FlockOperation::LockShared)?;
+        let folder = self.folder.join(name);
+        make_ready(&folder, request.checkout)?;
+        let fills = match request.fill {
+            CacheFill::All => true,
+            CacheFill::Setup => request.kind == ChildKind::Setup,
+            CacheFill::Nothing => false,
+        };
+        let mut caches = ChildCaches {
+            folder,
+            layered: None,
+            thrown_away: None,
+            note: None,
+            _in_use: in_use,
+        };
+        if is_of_session || fills {
+            return Ok(caches);
+        }
+        let changes = beside(request.checkout, LAYER);
+        file_image::remove_closed(&changes)?;
+        files::make_folder(&changes)?;
+        caches.thrown_away = Some(changes.clone());
+        if request.has_layers {
+            caches.layered = Some(LayeredFolder {
+                folder: caches.folder.clone(),
+                changes,
+            });
+            return Ok(caches);
+        }
+        if is_small(&caches.folder, MAX_COPY_BYTES, MAX_COPY_FILES) {
+            files::copy_files(&caches.folder, &changes, u64::MAX)?;
+        } else {
+            caches.note = Some(
+                "the cache of verdicts is too large to be copied, and this sandbox cannot lay changes over it: \
+                 this verdict begins with an empty one"
+                    .to_owned(),
+            );
+        }
+        caches.folder = changes;
+        Ok(caches)
+    }
+
+    /// Removes the caches of the tools that were not used for longest, until no more than a limit is
+    /// left. While a child uses them, nothing happens. How much that freed.
+    pub(crate) fn shrink(&self, limit: u64, dry_run: bool) -> Result<Vec<(PathBuf, u64)>> {
+        if !self.folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        let Ok(_alone) = self.lock(FlockOperation::NonBlockingLockExclusive) else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        for name in [SESSIONS, VERDICTS] {
+            let entries = fs::read_dir(self.folder.join(name)).into_iter().flatten();
+            for entry in entries.flatten() {
+                let path = entry.path();
+                let (bytes, used) = size_and_age(&path);
+                found.push((used, bytes, path));
+            }
+        }
+        found.sort();
+        let mut total: u64 = found.iter().map(|(_, bytes, _)| bytes).sum();
+        let mut removed = Vec::new();
+        for (_, bytes, path) in found {
+            if total <= limit {
+                break;
+            }
+            total -= bytes;
+            if !dry_run {
+                file_image::remove_closed(&path)?;
+            }
+            removed.push((path, bytes));
+        }
+        Ok(removed)
+    }
+
+    fn lock(&self, how: FlockOperation) -> Result<File> {
+        files::make_folder(&self.folder)?;
+        let file = open_lock(&self.folder.join("lock"))?;
+        flock(&file, how).map_err(io::Error::from)?;
+        Ok(file)
+    }
+}
+
+/// Makes a cache, and fills what a project needs of it from the user's where that is cheap.
+fn make_ready(folder: &Path, checkout: &Path) -> Result<()> {
+    files::make_folder(folder)?;
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    for tool in TOOLS {
+        let own = own_folder(tool, home.as_deref()).filter(|own| own.is_dir());
+        let place = folder.join(tool.folder);
+        if place.symlink_metadata().is_err() {
+            make_place(tool, own.as_deref(), &place, checkout)?;
+        }
+        if let (Some(own), "CARGO_HOME") = (&own, tool.variable) {
+            copy_settings(own, &place);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the cache of a tool, whole or not at all: beside the caches, where no child writes.
+fn make_place(tool: &ToolCache, own: Option<&Path>, place: &Path, checkout: &Path) -> Result<()> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("new-{}-{number}", std::process::id());
+    let caches = place.parent().and_then(Path::parent).unwrap_or(place);
+    let partial = caches.join(name);
+    file_image::remove_closed(&partial)?;
+    files::make_folder(&partial)?;
+    if let Some(own) = own.filter(|_| is_needed(tool, checkout)) {
+        seed(tool, own, &partial)?;
+    }
+    // Another process may have been first.
+    if fs::rename(&partial, place).is_err() {
+        file_image::remove_closed(&partial)?;
+    }
+    Ok(())
+}
+
+/// Where the user has the cache of a tool.
+fn own_folder(tool: &ToolCache, home: Option<&Path>) -> Option<PathBuf> {
+    let named = std::env::var_os(tool.variable).map(PathBuf::from);
+    let named = named.filter(|path| path.is_absolute());
+    named.or_else(|| Some(home?.join(tool.own)))
+}
+
+/// Whether a project has a file that says so, at its root or in a folder of it.
+fn is_needed(tool: &ToolCache, checkout: &Path) -> bool {
+    let has = |folder: &Path| {
+        let mut markers = tool.markers.iter();
+        markers.any(|name| folder.join(name).is_file())
+    };
+    if has(checkout) {
+        return true;
+    }
+    let entries = fs::read_dir(checkout).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    tool.markers.iter().next().is_some() && folders.take(200).any(|entry| has(&entry.path()))
+}
+
+/// Copies what fills a new cache.
+fn seed(tool: &ToolCache, own: &Path, place: &Path) -> Result<()> {
+    let names = tool
+        .seeds
+        .iter()
+        .flat_map(|name| match name.strip_suffix('*') {
+            Some(beginning) => entries_beginning(own, beginning),
+            None => vec![PathBuf::from(name)],
+        });
+    let names: Vec<PathBuf> = names.filter(|name| own.join(name).is_dir()).collect();
+    let fits = names
+        .iter()
+        .all(|name| is_small(&own.join(name), MAX_COPY_BYTES, MAX_COPY_FILES));
+    for name in names.iter().filter(|_| fits) {
+        files::copy_files(&own.join(name), &place.join(name), u64::MAX)?;
+    }
+    Ok(())
+}
+
+fn entries_beginning(folder: &Path, beginning: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    let meant = names.filter(|name| name.to_string_lossy().starts_with(beginning));
+    meant.map(PathBuf::from).collect()
+}
+
+/// The user's settings of cargo (mirrors, linkers) hold for its cache, too; tokens do not. Sessions
+/// write to that folder: no link in it is followed.
+fn copy_settings(own: &Path, place: &Path) {
+    for name in ["config.toml", "config"] {
+        let Ok(bytes) = files::read_regular(&own.join(name), MAX_SETTINGS) else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = without_tokens(&text).unwrap_or(text);
+        let there = files::read_regular(&place.join(name), MAX_SETTINGS);
+        if !there.is_ok_and(|it| it == text.as_bytes()) {
+            // Whoever put something else in its place has settings of his own.
+            let _ = put_file(place, name, text.as_bytes());
+        }
+    }
+}
+
+/// Puts a file into a folder in the place of another one. A link in the place of either is not
+/// followed.
+fn put_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let real = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder, real | OFlags::RDONLY, Mode::empty())?;
+    let partial = format!(".{name}.new");
+    let _ = rustix::fs::unlinkat(&folder, &partial, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+    let mut file = File::from(rustix::fs::openat(&folder, &partial, flags, mode)?);
+    file.write_all(bytes)?;
+    Ok(rustix::fs::renameat(&folder, &partial, &folder, name)?)
+}
+
+/// Whether a folder has at most so many bytes and files.
+fn is_small(folder: &Path, max_bytes: u64, max_files: usize) -> bool {
+    let (mut bytes, mut count) = (0, 0);
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.is_dir() {
+                waiting.push(entry.path());
+                continue;
+            }
+            bytes += meta.len();
+            count += 1;
+            if bytes > max_bytes || count > max_files {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// How much a folder holds, and when anything in it was last written.
+fn size_and_age(folder: &Path) -> (u64, SystemTime) {
+    let (mut bytes, mut newest) = (0, SystemTime::UNIX_EPOCH);
+    let is_real = folder.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let mut waiting: Vec<PathBuf> = is_real.then(|| folder.to_owned()).into_iter().collect();
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.is_dir() {
+                waiting.push(entry.path());
+            }
+            bytes += meta.len();
+            newest = newest.max(meta.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+        }
+    }
+    (bytes, newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(checkout: &Path, kind: ChildKind, in_workspace: bool) -> CacheRequest<'_> {
+        CacheRequest {
+            kind,
+            in_workspace,
+            fill: CacheFill::Nothing,
+            has_layers: false,
+            checkout,
+        }
+    }
+
+    #[test]
+    fn sessions_share_one_and_verdicts_begin_with_another() {
+        let temp = tempfile::tempdir().unwrap();
+        let checkout = temp.path().join("checkouts/a");
+        fs::create_dir_all(&checkout).unwrap();
+        let caches = ProjectCaches::at(temp.path());
+        let session = caches
+            .for_child(request(&checkout, ChildKind::Session, true))
+            .unwrap();
+        fs::write(session.folder.join("npm/x"), "session").unwrap();
+        let folder = session.folder.clone();
+        drop(session);
+        let setup = caches
+            .for_child(request(&checkout, ChildKind::Setup, true))
+            .unwrap();
+        assert_eq!(setup.folder, folder);
+        assert!(folder.join("npm/x").exists());
+        drop(setup);
+
+        let base = CacheRequest {
+            fill: CacheFill::Setup,
+            ..request(&checkout, ChildKind::Setup, false)
+        };
+        let base = caches.for_child(base).unwrap();
+        assert_ne!(base.folder, folder);
+        fs::write(base.folder.join("npm/y"), "base").unwrap();
+        drop(base);
+        for kind in [ChildKind::Guard, ChildKind::Setup] {
+            let verdict = caches.for_child(request(&checkout, kind, false)).unwrap();
+            let place = verdict.folder.join("npm/y");
+            assert_eq!(fs::read_to_string(&place).unwrap(), "base");
+            assert!(!verdict.folder.join("npm/x").exists());
+            fs::write(&place, "changed").unwrap();
+            drop(verdict);
+            assert!(!place.exists());
+        }
+        assert_eq!(
+            fs::read_to_string(temp.path().join("caches/verdicts/npm/y")).unwrap(),
+            "base"
+        );
+    }
+
+    #[test]
+    fn links_that_sessions_left_are_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let outside = temp.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        let place = temp.path().join("cargo");
+        std::os::unix::fs::symlink(&outside, &place).unwrap();
+        assert!(put_file(&place, "config.toml", b"x").is_err());
+        fs::remove_file(&place).unwrap();
+        fs::create_dir(&place).unwrap();
+        fs::write(outside.join("file"), "untouched").unwrap();
+        for name in [".config.toml.new", "config.toml"] {
+            std::os::unix::fs::symlink(outside.join("file"), place.join(name)).unwrap();
+        }
+        put_file(&place, "config.toml", b"x").unwrap();
+        assert_eq!(fs::read_to_string(place.join("config.toml")).unwrap(), "x");
+        assert_eq!(
+            fs::read_to_string(outside.join("file")).unwrap(),
+            "untouched"
+        );
+        assert_eq!(size_and_age(&place.join("none")).0, 0);
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_nothing_while_in_use() {
+        let temp = tempfile::tempdir().unwrap();
+        let checkout = temp.path().join("c");
+        fs::create_dir(&checkout).unwrap();
+        let caches = ProjectCaches::at(temp.path());
+        let session = caches
+            .for_child(request(&checkout, ChildKind::Session, true))
+            .unwrap();
+        for (name, age) in [("npm", 300), ("pip", 200), ("uv", 100)] {
+            let path = session.folder.join(name).join("x");
+            fs::write(&path, vec![0; 100_000]).unwrap();
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 - age);
+            File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
+        }
+        let in_use = caches.shrink(0, false).unwrap();
+        assert!(in_use.is_empty(), "{in_use:?}");
+        let folder = session.folder.clone();
+        drop(session);
+        let limit = 250_000;
+        let removed = caches.shrink(limit, true).unwrap();
+        assert!(folder.join("npm/x").exists());
+        assert!(
+            removed.iter().any(|(path, _)| path.ends_with("npm")),
+            "{removed:?}"
+        );
+        caches.shrink(limit, false).unwrap();
+        assert!(!folder.join("npm").exists());
+        assert!(folder.join("uv/x").exists());
+    }
+}

@@ -1,0 +1,67 @@
+//! The policy of a guard that runs in a folder which is no checkout of a run: a check of an eval.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use runner_core::config::{ChildKind, Config};
+use runner_sandbox::WritePolicy;
+
+use crate::checkout::caches::{CacheFill, CacheRequest, ProjectCaches};
+use crate::checkout::temp_folder::TempFolder;
+use crate::error::{Error, ErrorCode, Result};
+use crate::step::hidden_paths::ReadingInput;
+
+/// What a guard in such a folder may write and read, and the variables that lead to caches of its
+/// own. All of it goes away with the temp folder.
+pub fn foreign_policy(
+    folder: &Path,
+    argv: &[OsString],
+    config: &Config,
+    temp: &TempFolder,
+    has_mounts: bool,
+) -> Result<(WritePolicy, Vec<(OsString, OsString)>)> {
+    const KIND: ChildKind = ChildKind::Guard;
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let mut writable = Vec::new();
+    for text in config.sandbox.writable_for(KIND) {
+        let path = runner_sandbox::expand_home(text, home.as_deref(), folder);
+        writable.push(path.map_err(|message| {
+            Error::new(ErrorCode::Config, format!("[sandbox] writable: {message}"))
+        })?);
+    }
+    let caches = ProjectCaches::at(temp.path()).for_child(CacheRequest {
+        kind: KIND,
+        in_workspace: false,
+        fill: CacheFill::All,
+        has_layers: false,
+        checkout: folder,
+    })?;
+    let reading = ReadingInput {
+        kind: KIND,
+        config,
+        home: home.as_deref(),
+        var: &|name| std::env::var_os(name),
+        project: folder,
+        agent_homes: &[],
+        argv,
+        has_mounts,
+    };
+    let reading = reading.rules()?;
+    let replaced = reading.replaced_in(temp)?;
+    let policy = WritePolicy {
+        project: folder.to_owned(),
+        mounted_at: None,
+        lent: Vec::new(),
+        writable,
+        read_only: Vec::new(),
+        tmp: temp.path().to_owned(),
+        tmp_seen_at: None,
+        private: Vec::new(),
+        layered: Vec::new(),
+        in_sight: reading.in_sight,
+        hidden: reading.hidden,
+        replaced,
+        network: runner_sandbox::NetworkAccess::Open,
+    };
+    Ok((policy, caches.variables()))
+}
