@@ -264,6 +264,15 @@ impl Begin<'_, '_> {
         let tip = commit_of_branch(self.git, self.branch)?;
         match tip {
             _ if here == Some(self.branch) => self.on_its_branch(head),
+            // Free when it was chosen: another work tree has just begun the run of that name.
+            Some(_) if self.state.goal.id().is_none() => {
+                self.is_refused = true;
+                Err(Error::new(
+                    ErrorCode::Identity,
+                    format!("another start took the name {} meanwhile", self.branch),
+                )
+                .hint("run `runner start` again"))
+            }
             Some(tip) => self.go_to_branch(head, &tip),
             None => self.new_branch(here.unwrap_or("HEAD"), head),
         }
