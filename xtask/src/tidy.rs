@@ -19,7 +19,7 @@ usage: cargo xtask tidy
 
 Checks every tracked and every new file:
   sources have at most 600 lines, and Rust modules begin with //!
-  unsafe code is in crates/exec/src/os.rs alone
+  unsafe code is in crates/exec/src/os.rs and os/ alone
   crates/core and crates/lifecycle reach for no file, process, environment,
   network or clock, and leave nothing to chance
   public types have names of their own, of two words but for those on a list

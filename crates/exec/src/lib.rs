@@ -36,7 +36,8 @@ pub use detach::{spawn_detached, take_stdin};
 pub use helper::{Helper, Input};
 pub use lock::wait_until_unlocked;
 pub use os::{
-    become_subreaper, blank_argument, close_to_others, die_with_parent, kill_self, take_variable,
+    become_subreaper, blank_argument, close_to_others, die_with_parent, end_by_signal, kill_self,
+    take_variable,
 };
 pub use pidfd::{Ask, OtherProcess, understands_stop};
 pub use ready::Ready;

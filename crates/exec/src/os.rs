@@ -1,6 +1,8 @@
 //! The one module with `unsafe`, and the small calls to the kernel that are not worth one of their own.
 #![allow(unsafe_code)]
 
+pub mod seccomp;
+
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -286,6 +288,21 @@ pub fn kill_self() -> ! {
     loop {
         // It cannot fail and does not return; the loop is for the type.
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    }
+}
+
+/// Ends this process by a signal, whatever was arranged for it here, and leaves no image of its
+/// memory. Returns only for a signal that ends nothing.
+pub fn end_by_signal(raw: i32) {
+    let _ = close_to_others();
+    // SAFETY: the structures are plain data; what happens at the signal is the kernel's matter again.
+    unsafe {
+        libc::signal(raw, libc::SIG_DFL);
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut only);
+        libc::sigaddset(&raw mut only, raw);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, ptr::null_mut());
+        libc::kill(libc::getpid(), raw);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The launcher that confines itself with Landlock and becomes the program.
+//! The launcher that confines itself with Landlock and becomes the program, or the monitor above it.
 //!
 //! Landlock grants rights to folders and what is below them, and cannot take any back further down:
 //! it keeps writes inside the project, but not off a single file in it. Reading is granted to
@@ -17,7 +17,7 @@ use landlock::{
 };
 
 use crate::network::NetworkLimits;
-use crate::{privileges, readable};
+use crate::{monitor, privileges, readable};
 
 /// What the launcher's own words begin with.
 pub(crate) const FAILURE_PREFIX: &str = "sandbox: ";
@@ -51,11 +51,11 @@ pub fn landlock_main(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// What a program may do where. Reading is confined only where something is hidden.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct LandlockPaths {
-    writable: Vec<PathBuf>,
+pub(crate) struct LandlockPaths {
+    pub(crate) writable: Vec<PathBuf>,
     /// What cannot be read, but for what is writable or shown there.
-    hidden: Vec<PathBuf>,
-    shown: Vec<PathBuf>,
+    pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) shown: Vec<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -113,19 +113,28 @@ fn launch(options: &LandlockOptions) -> (u8, String) {
         Ok(variables) => variables,
         Err(message) => return (126, message),
     };
-    let confined = if options.network.files_open {
-        options.network.restrict()
-    } else {
-        restrict(&options.paths, &options.network).map(|_| ())
-    };
-    if let Err(message) = confined {
-        return (126, message);
+    if options.network.files_open {
+        return match options.network.restrict().and_then(|()| drop_privileges()) {
+            Ok(()) => become_program(options, variables),
+            Err(message) => (126, message),
+        };
     }
-    if rustix::process::geteuid().is_root()
-        && let Err(error) = privileges::drop_others()
-    {
-        return (126, format!("cannot drop capabilities: {error}"));
+    monitor::watch_over(&options.paths, &options.network, || {
+        become_program(options, variables)
+    })
+}
+
+pub(crate) fn drop_privileges() -> Result<(), String> {
+    if rustix::process::geteuid().is_root() {
+        privileges::drop_others().map_err(|error| format!("cannot drop capabilities: {error}"))?;
     }
+    Ok(())
+}
+
+fn become_program(
+    options: &LandlockOptions,
+    variables: Vec<(&'static str, String)>,
+) -> (u8, String) {
     #[allow(clippy::disallowed_methods)]
     // This process becomes the program, and is supervised as such.
     let error = Command::new(&options.program)
@@ -155,7 +164,7 @@ pub(crate) fn probe() -> Result<u32, String> {
 /// Lets this thread, and all it starts from now on, write only to the devices that all need and
 /// below the writable paths, and read no file that is hidden. Paths that are not there are passed
 /// over. Returns the kernel's ABI.
-fn restrict(paths: &LandlockPaths, network: &NetworkLimits) -> Result<u32, String> {
+pub(crate) fn restrict(paths: &LandlockPaths, network: &NetworkLimits) -> Result<u32, String> {
     let status = enforce(paths, network).map_err(|error| explain(&error))?;
     let abi = match status.landlock {
         LandlockStatus::Available {

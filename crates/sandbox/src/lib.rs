@@ -6,17 +6,17 @@
 //!
 //! ```text
 //! bubblewrap   bwrap --ro-bind / / … --bind PROJECT PROJECT … --chdir PROJECT -- ARGV…
-//! Landlock     runner __landlock --rw PROJECT … -- ARGV…
+//! Landlock     runner __landlock --rw PROJECT … -- ARGV…      (a monitor, and the program below it)
 //! ```
 //!
 //! | | bubblewrap | Landlock |
 //! |---|---|---|
 //! | writes outside the project and what [`WritePolicy`] names | refused (`EROFS`) | refused (`EACCES`) |
-//! | modes, owners and times of files outside | refused | left alone |
+//! | modes, owners and times of files outside | refused | refused, where the monitor can be a broker |
 //! | runner-owned files inside the project | read-only | writable: it cannot subtract |
 //! | what is left running | ends with its pid namespace | for the supervisor to end |
 //! | signals to processes outside | cannot see them | refused from ABI 6 on |
-//! | hidden files and folders ([`WritePolicy::hidden`]) | not there, or empty | not to be read; sockets can be used |
+//! | hidden files and folders ([`WritePolicy::hidden`]) | not there, or empty | not to be read; sockets as above |
 //! | folders for changes ([`WritePolicy::layered`]) | laid over | none |
 //! | sockets without a path | refused from Landlock's ABI 6 on | refused from ABI 6 on |
 //! | network ([`NetworkAccess`]) | open, off, or by way of a proxy | open, or no TCP from ABI 4 on |
@@ -28,19 +28,20 @@
 //! The way of the data: [`detect`] once, [`choose`] with the configured mode, [`WritePolicy::plan`] for
 //! each child (it looks at the file system), [`MountPlan::wrap`] (it does not).
 //!
-//! It keeps an agent that errs from doing harm elsewhere. It is no wall against a hostile one: the
-//! sockets of other programs (the session bus, a container engine) stay within reach, and what is
-//! written inside the project is run by its owner later.
+//! What is written inside the project is run by its owner later: no mechanism helps against that.
 //!
 //! This crate starts nothing but the one probe in [`detect`]. It knows nothing of git, trees or
 //! backends: which files belong to whom is the caller's knowledge.
 
+mod broker;
 mod bubblewrap;
+mod call_filter;
 mod folders;
 mod landlock;
 mod layer;
 mod layout;
 mod mechanism;
+mod monitor;
 mod network;
 mod policy;
 mod privileges;

@@ -34,10 +34,10 @@ impl Mechanism {
 
     /// Whether the process that gets started only watches over the program.
     ///
-    /// Then SIGTERM must go to its descendants alone: `bwrap` dies of it at once and takes the pid
-    /// namespace along, and no program inside would have its time to end in good order.
+    /// Then SIGTERM must go to its descendants alone: the monitor dies of it at once and takes the
+    /// others along, and no program inside would have its time to end in good order.
     pub fn has_monitor(&self) -> bool {
-        matches!(self, Self::Bubblewrap { .. })
+        *self != Self::None
     }
 
     /// Whether the files in [`crate::WritePolicy::read_only`] really are.
@@ -137,6 +137,7 @@ mod tests {
                 })
                 .ok_or(missing("install it")),
             landlock: landlock.then_some(7).ok_or(missing("get a new kernel")),
+            has_broker: landlock,
         }
     }
 

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
-    RulesetError, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
 /// Where a child inside bubblewrap finds this program and the socket of its proxy: in its own /dev,
@@ -103,7 +103,12 @@ impl NetworkLimits {
     fn enforce(&self) -> Result<landlock::RestrictionStatus, RulesetError> {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
         let ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
-        self.without_tcp(ruleset)?.create()?.restrict_self()
+        // Rules about files that come on top would else refuse every rename between two folders.
+        let refer = AccessFs::Refer;
+        self.without_tcp(ruleset.handle_access(refer)?)?
+            .create()?
+            .add_rules(path_beneath_rules(["/"], refer))?
+            .restrict_self()
     }
 
     /// A ruleset that refuses TCP too, if that is wanted.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::bubblewrap::SandboxView;
-use crate::{bubblewrap, landlock, privileges};
+use crate::{bubblewrap, landlock, monitor, privileges};
 
 /// How long the probe may take: it needs milliseconds.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -21,6 +21,9 @@ pub struct SandboxSupport {
     pub bubblewrap: Result<Bubblewrap, UnavailableReason>,
     /// The kernel's Landlock ABI.
     pub landlock: Result<u32, UnavailableReason>,
+    /// Whether the kernel hands the calls on that Landlock has no rule for: those that change modes,
+    /// times, owners and attributes, and connections.
+    pub has_broker: bool,
 }
 
 /// A `bwrap` that works here.
@@ -55,6 +58,7 @@ pub fn detect() -> SandboxSupport {
             reason,
             remedy: Some("use a kernel with Landlock switched on (Linux 5.19 or later)".to_owned()),
         }),
+        has_broker: monitor::probe(),
     }
 }
 

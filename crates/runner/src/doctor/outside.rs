@@ -450,6 +450,7 @@ mod tests {
         let support = SandboxSupport {
             bubblewrap: Ok(bubblewrap),
             landlock: Ok(7),
+            has_broker: true,
         };
         let root = Path::new("/nowhere");
         let told = checks(&config, &support, root);
@@ -463,6 +464,7 @@ mod tests {
         let landlock = SandboxSupport {
             bubblewrap: Err(missing()),
             landlock: Ok(7),
+            has_broker: true,
         };
         assert_eq!(checks(&config, &landlock, root), []);
         config.sandbox.mode = SandboxMode::Off;

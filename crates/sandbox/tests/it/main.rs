@@ -4,6 +4,7 @@
 //! nothing. On a machine that cannot have one, set `RUNNER_SANDBOX_TESTS=skip`.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod attributes;
 mod nested;
 mod owned;
 mod paths;

@@ -24,7 +24,7 @@ fn exit_codes_pass() {
     });
 }
 
-/// Landlock's launcher becomes the program; of bubblewrap's, the monitor tells as a shell would.
+/// Landlock's monitor ends as the program did; bubblewrap's tells it as a shell would.
 #[test]
 fn deaths_by_signal_pass() {
     each(|case| {
