@@ -158,8 +158,7 @@ impl ChildContext<'_> {
         config: &Config,
         (temp, network): (&TempFolder, NetworkAccess),
     ) -> Result<WrappedCheck> {
-        let has_mounts = matches!(mechanism, Mechanism::Bubblewrap { .. });
-        let made = runner::foreign_policy(self.workspace, argv, config, temp, has_mounts)?;
+        let made = runner::foreign_policy(self.workspace, argv, config, temp)?;
         let (mut policy, variables) = made;
         policy.network = network;
         // The run is over: its records are not for the code that it wrote.

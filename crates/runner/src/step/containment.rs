@@ -377,7 +377,6 @@ impl ContainmentInput<'_> {
             project: root,
             agent_homes: self.agent_homes,
             argv,
-            has_mounts,
         };
         let reading = reading.rules()?;
         let mut in_sight = named_paths(argv, self.env);

@@ -18,7 +18,6 @@ pub fn foreign_policy(
     argv: &[OsString],
     config: &Config,
     temp: &TempFolder,
-    has_mounts: bool,
 ) -> Result<(WritePolicy, Vec<(OsString, OsString)>)> {
     const KIND: ChildKind = ChildKind::Guard;
     let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -44,7 +43,6 @@ pub fn foreign_policy(
         project: folder,
         agent_homes: &[],
         argv,
-        has_mounts,
     };
     let reading = reading.rules()?;
     let replaced = reading.replaced_in(temp)?;

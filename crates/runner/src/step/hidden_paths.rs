@@ -53,8 +53,6 @@ pub(crate) struct ReadingInput<'a> {
     pub(crate) agent_homes: &'a [PathBuf],
     /// The command line.
     pub(crate) argv: &'a [OsString],
-    /// Whether sockets and single files can be hidden, too.
-    pub(crate) has_mounts: bool,
 }
 
 impl ReadingInput<'_> {
@@ -67,9 +65,7 @@ impl ReadingInput<'_> {
                 var: self.var,
             };
             rules.hidden = places.hidden();
-            if self.has_mounts {
-                rules.hidden.extend(places.sockets());
-            }
+            rules.hidden.extend(places.sockets());
             let named = self.config.executor.env.values().map(Path::new);
             let named = named.filter(|path| path.is_absolute());
             let homes: Vec<&Path> = named
@@ -127,7 +123,6 @@ mod tests {
             project: Path::new("/p"),
             agent_homes: &[home.join(".codex")],
             argv: &[],
-            has_mounts: true,
         };
         input.rules().unwrap()
     }
