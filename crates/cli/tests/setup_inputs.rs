@@ -232,3 +232,44 @@ fn a_file_in_the_way_of_setup_that_a_person_committed_is_charged_to_no_session()
     repo.agent("out done 'there it is'");
     assert_charged_to_nobody(&repo, 2, &["(Slip), which a person committed"]);
 }
+
+#[test]
+fn what_setup_fetches_into_a_cache_is_there_for_every_guard_that_follows() {
+    for mechanism in ["bubblewrap", "landlock"] {
+        let mut repo = with_mechanism(mechanism);
+        repo.write("deps.lock", "one\n");
+        repo.commit_all("files");
+        repo.config(|config| {
+            config
+                .set(
+                    "workspace.setup",
+                    "echo fetched; cp deps.lock \"$XDG_CACHE_HOME/deps\"",
+                )
+                .set("workspace.setup_inputs", json!(["deps.lock"]))
+                .set("max_attempts_default", 9);
+        });
+        let guard = "cmp deps.lock \"$XDG_CACHE_HOME/deps\" && echo cached; \
+             echo spoilt > \"$XDG_CACHE_HOME/deps\"; test -e work.txt";
+        repo.agent("echo two >> deps.lock; out done 'a dependency'");
+        repo.start_run(GOAL, &["sh", "-c", guard]);
+        // The candidate's own setup, twice what it made before, and a setup for a cold verdict.
+        for (iter, agent) in [
+            (1, "echo more > more.txt; out done 'more'"),
+            (2, "echo again > more.txt; out done 'again'"),
+            (3, "touch work.txt; out done 'all of it'"),
+            (4, "out done nothing"),
+        ] {
+            let told = step(&repo);
+            let passes = if iter == 4 { "pass" } else { "fail" };
+            assert_eq!(told["guard"], passes, "{mechanism} {told:#}");
+            let log = file_of(&repo, iter, "guard.log");
+            assert!(log.contains("cached"), "{mechanism} {iter} {log}");
+            repo.agent(agent);
+        }
+        assert_eq!(
+            repo.runner(&["verify", "root"]).code,
+            Some(0),
+            "{mechanism}"
+        );
+    }
+}

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -27,6 +27,9 @@ pub(crate) fn prelude(launcher: &[OsString], layered: &[LayeredFolder]) -> Vec<O
     argv.extend([program.clone(), COMMAND.into()]);
     for it in layered {
         argv.extend(["--layer".into(), (&it.folder).into(), (&it.changes).into()]);
+        if let Some(earlier) = &it.earlier {
+            argv.extend(["--over".into(), earlier.into()]);
+        }
     }
     argv.push("--".into());
     argv
@@ -41,6 +44,7 @@ pub fn layers_work(program: &OsStr, scratch: &Path) -> bool {
     let script = "echo x > \"$0/written\"";
     let layered = [LayeredFolder {
         folder: lower.clone(),
+        earlier: None,
         changes,
     }];
     let argv = prelude(&[program.to_owned()], &layered);
@@ -61,8 +65,8 @@ pub fn layers_work(program: &OsStr, scratch: &Path) -> bool {
 }
 
 /// Entry point of the hidden `__layer` command: the arguments after the command's name,
-/// `[--layer FOLDER CHANGES]… -- ARGV…`. It does not return if all goes well; else it is as with
-/// [`crate::landlock_main`].
+/// `[--layer FOLDER CHANGES [--over EARLIER]]… -- ARGV…`. It does not return if all goes well; else
+/// it is as with [`crate::landlock_main`].
 pub fn layer_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let (code, message) = match parse(args) {
         Ok((layered, argv)) => launch(&layered, &argv),
@@ -76,7 +80,7 @@ pub fn layer_main(args: impl Iterator<Item = OsString>) -> ExitCode {
 type LayerArgs = (Vec<LayeredFolder>, Vec<OsString>);
 
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<LayerArgs, String> {
-    let mut layered = Vec::new();
+    let mut layered: Vec<LayeredFolder> = Vec::new();
     while let Some(arg) = args.next() {
         if arg == "--" {
             let argv: Vec<OsString> = args.collect();
@@ -84,6 +88,13 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<LayerArgs, String> 
                 break;
             }
             return Ok((layered, argv));
+        }
+        if arg == "--over" {
+            let (Some(last), Some(earlier)) = (layered.last_mut(), args.next()) else {
+                return Err("--over needs a folder, after --layer".to_owned());
+            };
+            last.earlier = Some(earlier.into());
+            continue;
         }
         if arg != "--layer" {
             return Err(format!("unknown option {}", arg.to_string_lossy()));
@@ -93,6 +104,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<LayerArgs, String> 
         };
         layered.push(LayeredFolder {
             folder: folder.into(),
+            earlier: None,
             changes: changes.into(),
         });
     }
@@ -147,7 +159,7 @@ fn lay(layered: &[LayeredFolder]) -> Result<(), String> {
 }
 
 fn lay_over(it: &LayeredFolder, is_root: bool) -> io::Result<()> {
-    let (upper, work) = (it.changes.join("changed"), it.changes.join("work"));
+    let (upper, work) = (changed_in(&it.changes), it.changes.join("work"));
     for folder in [&upper, &work] {
         fs::create_dir_all(folder)?;
     }
@@ -155,11 +167,14 @@ fn lay_over(it: &LayeredFolder, is_root: bool) -> io::Result<()> {
     if !is_root {
         options.extend(b"userxattr,");
     }
-    for (name, folder) in [
-        ("lowerdir=", &it.folder),
-        (",upperdir=", &upper),
-        (",workdir=", &work),
-    ] {
+    let earlier = it.earlier.as_ref().map(|earlier| changed_in(earlier));
+    options.extend(b"lowerdir=");
+    for folder in earlier.iter().filter(|it| it.is_dir()) {
+        options.extend(escaped(folder));
+        options.push(b':');
+    }
+    options.extend(escaped(&it.folder));
+    for (name, folder) in [(",upperdir=", &upper), (",workdir=", &work)] {
         options.extend(name.as_bytes());
         options.extend(escaped(folder));
     }
@@ -172,6 +187,11 @@ fn lay_over(it: &LayeredFolder, is_root: bool) -> io::Result<()> {
         options.as_c_str(),
     )?;
     Ok(())
+}
+
+/// Where the changed files lie among changes.
+fn changed_in(changes: &Path) -> PathBuf {
+    changes.join("changed")
 }
 
 /// A path among the options of a mount, where commas and colons part things.
@@ -194,12 +214,18 @@ mod tests {
     fn words_in_front() {
         let layered = [LayeredFolder {
             folder: "/c".into(),
+            earlier: Some("/e".into()),
             changes: "/l".into(),
         }];
         let launcher: [OsString; 2] = ["/exe".into(), "__landlock".into()];
         assert!(prelude(&launcher, &[]).is_empty());
         let argv = prelude(&launcher, &layered);
-        assert_eq!(argv, ["/exe", "__layer", "--layer", "/c", "/l", "--"]);
+        assert_eq!(
+            argv,
+            [
+                "/exe", "__layer", "--layer", "/c", "/l", "--over", "/e", "--"
+            ]
+        );
         let rest = ["true".into(), "-x".into()];
         let words = argv.into_iter().skip(2).chain(rest);
         let (found, program) = parse(words).unwrap();
@@ -213,6 +239,7 @@ mod tests {
             ("", "no program given"),
             ("--", "no program given"),
             ("--layer /a", "--layer needs two folders"),
+            ("--over /a", "--over needs a folder, after --layer"),
             ("--rw /a -- x", "unknown option --rw"),
         ] {
             let words = line.split_whitespace().map(OsString::from);

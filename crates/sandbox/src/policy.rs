@@ -55,6 +55,9 @@ pub struct WritePolicy {
 pub struct LayeredFolder {
     /// The folder. It does not change.
     pub folder: PathBuf,
+    /// The changes of an earlier child, laid over it below those of this one. They do not change
+    /// either.
+    pub earlier: Option<PathBuf>,
     /// Where the changes go. It is made, on the file system of its parent.
     pub changes: PathBuf,
 }

@@ -182,6 +182,11 @@ fn tell(trial: &InitTrial, out: &mut OutputGate) {
         ),
         None => {}
     }
+    if let Some(fetch) = trial.fetch {
+        out.say(&format!(
+            "setup:     {fetch} is written, too: the guard finds dependencies that a session adds"
+        ));
+    }
     let is_green = trial.end == InitTrialEnd::Green;
     let tail = style::harmless(&trial.output_tail);
     for line in tail.lines().filter(|_| !is_green) {
@@ -210,5 +215,6 @@ fn trial_json(trial: &InitTrial) -> Value {
         "cannot_fail": trial.cannot_fail,
         "included": trial.included,
         "offline": trial.offline.map(OfflineTrial::as_str),
+        "fetch": trial.fetch,
     })
 }

@@ -1,8 +1,9 @@
 //! Caches of package managers and compilers that the runner owns: one folder for the sessions of a
 //! project, another one for its verdicts. A verdict that judges a session's work sees the second as
 //! base trials left it, and what it writes there is thrown away: no code of an agent can leave
-//! anything in a cache for a later verdict. The user's own caches are read to fill new ones, never
-//! written.
+//! anything in a cache for a later verdict. What setup wrote, such as packages that the candidate
+//! asks for, stays beside the checkout for its guard until setup runs there again. The user's own
+//! caches are read to fill new ones, never written.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use runner_core::config::ChildKind;
 use runner_sandbox::{LayeredFolder, without_tokens};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock};
 
-use super::{LAYER, beside, open_lock};
+use super::{LAYER, SETUP_LAYER, beside, open_lock};
 use crate::error::Result;
 use crate::files;
 use crate::step::file_image;
@@ -170,7 +171,9 @@ pub(crate) struct ChildCaches {
     /// How its changes are kept apart, where they are laid over.
     pub(crate) layered: Option<LayeredFolder>,
     /// Where they go, or the copy that it works with.
-    thrown_away: Option<PathBuf>,
+    changes: Option<PathBuf>,
+    /// Whether they stay for the guard of the same verdict.
+    is_kept: bool,
     /// What a person should know.
     pub(crate) note: Option<String>,
     /// Nobody clears caches that are in use.
@@ -185,7 +188,7 @@ impl ChildCaches {
 
     /// Where its changes go, if nobody else shares them.
     pub(crate) fn own_folder(&self) -> Option<PathBuf> {
-        self.thrown_away.clone()
+        self.changes.clone()
     }
 
     /// Variables that lead to them.
@@ -200,7 +203,7 @@ impl ChildCaches {
 
 impl Drop for ChildCaches {
     fn drop(&mut self) {
-        if let Some(folder) = &self.thrown_away {
+        if let Some(folder) = self.changes.as_ref().filter(|_| !self.is_kept) {
             // What stays is removed before the next child begins, or with the checkout.
             let _ = file_image::remove_closed(folder);
         }
@@ -237,26 +240,44 @@ impl ProjectCaches {
         let mut caches = ChildCaches {
             folder,
             layered: None,
-            thrown_away: None,
+            changes: None,
+            is_kept: false,
             note: None,
             _in_use: in_use,
         };
-        if is_of_session || fills {
+        if is_of_session {
             return Ok(caches);
         }
-        let changes = beside(request.checkout, LAYER);
+        let of_setup = beside(request.checkout, SETUP_LAYER);
+        let is_setup = request.kind == ChildKind::Setup;
+        if is_setup {
+            file_image::remove_closed(&of_setup)?;
+        }
+        if fills {
+            return Ok(caches);
+        }
+        let earlier = (!is_setup && of_setup.is_dir()).then(|| of_setup.clone());
+        let changes = if is_setup {
+            of_setup
+        } else {
+            beside(request.checkout, LAYER)
+        };
         file_image::remove_closed(&changes)?;
         files::make_folder(&changes)?;
-        caches.thrown_away = Some(changes.clone());
+        caches.changes = Some(changes.clone());
+        caches.is_kept = is_setup;
         if request.has_layers {
             caches.layered = Some(LayeredFolder {
                 folder: caches.folder.clone(),
+                earlier,
                 changes,
             });
             return Ok(caches);
         }
-        if is_small(&caches.folder, MAX_COPY_BYTES, MAX_COPY_FILES) {
-            files::copy_files(&caches.folder, &changes, u64::MAX)?;
+        // A copy has all of what setup saw.
+        let source = earlier.as_ref().unwrap_or(&caches.folder);
+        if is_small(source, MAX_COPY_BYTES, MAX_COPY_FILES) {
+            files::copy_files(source, &changes, u64::MAX)?;
         } else {
             caches.note = Some(
                 "the cache of verdicts is too large to be copied, and this sandbox cannot lay changes over it: \
@@ -504,15 +525,21 @@ mod tests {
         assert_ne!(base.folder, folder);
         fs::write(base.folder.join("npm/y"), "base").unwrap();
         drop(base);
-        for kind in [ChildKind::Guard, ChildKind::Setup] {
+        let verdict = |kind, before: &str, now: &str| {
             let verdict = caches.for_child(request(&checkout, kind, false)).unwrap();
             let place = verdict.folder.join("npm/y");
-            assert_eq!(fs::read_to_string(&place).unwrap(), "base");
+            assert_eq!(fs::read_to_string(&place).unwrap(), before);
             assert!(!verdict.folder.join("npm/x").exists());
-            fs::write(&place, "changed").unwrap();
+            fs::write(&place, now).unwrap();
             drop(verdict);
-            assert!(!place.exists());
-        }
+            assert_eq!(place.exists(), kind == ChildKind::Setup);
+        };
+        verdict(ChildKind::Guard, "base", "guard");
+        // What setup writes is there for the guards that follow, and for no other setup.
+        verdict(ChildKind::Setup, "base", "setup");
+        verdict(ChildKind::Guard, "setup", "guard");
+        verdict(ChildKind::Guard, "setup", "guard");
+        verdict(ChildKind::Setup, "base", "setup again");
         assert_eq!(
             fs::read_to_string(temp.path().join("caches/verdicts/npm/y")).unwrap(),
             "base"

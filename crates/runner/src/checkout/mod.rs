@@ -59,6 +59,9 @@ pub(crate) const OBJECTS: &str = "objects";
 /// The ending of the folder with what a verdict changed in caches.
 pub(crate) const LAYER: &str = "layer";
 
+/// The ending of the folder with what setup changed in them, which the verdict's guard sees.
+pub(crate) const SETUP_LAYER: &str = "setup-layer";
+
 /// The ending of the folder that the agent of a session has for itself.
 pub(crate) const AGENT: &str = "agent";
 
@@ -340,6 +343,7 @@ impl CheckoutHome {
             beside(&checkout_lock.folder, MADE),
             beside(&checkout_lock.folder, OBJECTS),
             beside(&checkout_lock.folder, LAYER),
+            beside(&checkout_lock.folder, SETUP_LAYER),
             beside(&checkout_lock.folder, AGENT),
         ] {
             quarantine::remove_or_set_aside(&folder)?;
@@ -433,9 +437,10 @@ impl CheckoutHome {
                 }
                 let ending = name.rsplit_once('.');
                 match ending {
-                    Some((folder, LOCK | SESSION | INDEX | MADE | OBJECTS | LAYER | AGENT)) => {
-                        folder.to_owned()
-                    }
+                    Some((
+                        folder,
+                        LOCK | SESSION | INDEX | MADE | OBJECTS | LAYER | SETUP_LAYER | AGENT,
+                    )) => folder.to_owned(),
                     _ => name,
                 }
             })

@@ -7,7 +7,7 @@ use runner_core::config::{Config, NetworkRule};
 use runner_core::paths;
 use runner_core::text::cut_front;
 
-use super::InitReport;
+use super::{InitReport, setup};
 use crate::base_trial::comparison::is_production;
 use crate::base_trial::{BaseProblem, BaseTrial, BaseVerdict};
 use crate::checkout::caches::CacheFill;
@@ -49,6 +49,9 @@ pub struct InitTrial {
     pub included: Vec<String>,
     /// What the guard is without the network, where that was tried.
     pub offline: Option<OfflineTrial>,
+    /// What was written as `[workspace] setup`, so that a guard without the network finds
+    /// dependencies that a session adds.
+    pub fetch: Option<&'static str>,
 }
 
 /// What a guard that is green is without the network.
@@ -107,6 +110,7 @@ impl InitTrial {
             cannot_fail: None,
             included: Vec::new(),
             offline: None,
+            fetch: None,
         }
     }
 }
@@ -141,7 +145,7 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
         if found.duration_ms <= QUICK_MS {
             found.cannot_fail = cannot_fail(&git, &commit, config, context)?;
         }
-        found.offline = offline(&git, &commit, &report.root, config, context)?;
+        offline(&git, &commit, (&report.root, config), &mut found, context)?;
         return Ok(found);
     }
     for secret in secrets(&git).into_iter().take(MAX_SECRETS) {
@@ -150,12 +154,12 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
         let (_, with_it) = once(&git, &commit, &with, context)?;
         if with_it.end == InitTrialEnd::Green {
             add_to_include(&report.root, &with.workspace.include)?;
-            let offline = offline(&git, &commit, &report.root, &with, context)?;
-            return Ok(InitTrial {
+            let mut found = InitTrial {
                 included: vec![secret],
-                offline,
                 ..with_it
-            });
+            };
+            offline(&git, &commit, (&report.root, &with), &mut found, context)?;
+            return Ok(found);
         }
     }
     if let InitTrialEnd::Red(code) = found.end
@@ -200,28 +204,41 @@ fn cannot_run(
 fn offline(
     git: &Git,
     commit: &str,
-    root: &Path,
-    config: &Config,
+    (root, config): (&Path, &Config),
+    found: &mut InitTrial,
     context: &mut RunContext<'_>,
-) -> Result<Option<OfflineTrial>> {
+) -> Result<()> {
     if config.sandbox.network.guard != NetworkRule::Open {
-        return Ok(None);
+        return Ok(());
     }
     let mut without = config.clone();
     without.sandbox.network.guard = NetworkRule::Off;
     // Landlock would take its own loopback, too.
     if !Containment::choose(&without)?.has_namespace() {
-        return Ok(None);
+        return Ok(());
+    }
+    // The guard of a later commit would not find what that commit adds to a manifest.
+    let fetch = setup::fetch_command(git).filter(|_| config.workspace.setup.is_empty());
+    if let Some(fetch) = fetch {
+        without.workspace.setup = fetch.split(' ').map(str::to_owned).collect();
     }
     let (_, tried) = once(git, commit, &without, context)?;
     if tried.end != InitTrialEnd::Green {
-        return Ok(Some(OfflineTrial::NeedsNetwork));
+        found.offline = Some(OfflineTrial::NeedsNetwork);
+        return Ok(());
     }
     let path = root.join(paths::CONFIG);
     let text = std::fs::read_to_string(&path).map_err(|error| files::at(&path, error))?;
-    let text = with_line(&text, "[sandbox.network]", "guard = ", "guard = \"off\"");
+    let mut text = with_line(&text, "[sandbox.network]", "guard = ", "guard = \"off\"");
+    if let Some(fetch) = fetch {
+        let words: Vec<String> = fetch.split(' ').map(|word| format!("\"{word}\"")).collect();
+        let line = format!("setup = [{}]", words.join(", "));
+        text = with_line(&text, "[workspace]", "setup = ", &line);
+    }
     files::write_whole(&path, text.as_bytes())?;
-    Ok(Some(OfflineTrial::Green))
+    found.offline = Some(OfflineTrial::Green);
+    found.fetch = fetch;
+    Ok(())
 }
 
 /// Whether a guard that is green stays so whatever is broken, and what was.
@@ -260,6 +277,7 @@ fn once(
         cannot_fail: None,
         included: Vec::new(),
         offline: None,
+        fetch: None,
     };
     Ok((trial, found))
 }

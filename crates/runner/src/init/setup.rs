@@ -84,6 +84,28 @@ const INSTALLED: &[(&str, &str, &[&str])] = &[
     ("Gemfile", "vendor/bundle", &["Gemfile.lock"]),
 ];
 
+/// Tools that fetch while they build, where no lock file asks for a setup: the manifest, its lock file,
+/// and what fetches with and without it.
+const FETCHES: &[(&str, &str, &str, &str)] = &[
+    (
+        "Cargo.toml",
+        "Cargo.lock",
+        "cargo fetch --locked",
+        "cargo fetch",
+    ),
+    ("go.mod", "go.sum", "go mod download", "go mod download"),
+];
+
+/// What fetches the dependencies of a project for a guard that has no network.
+pub(super) fn fetch_command(git: &Git) -> Option<&'static str> {
+    let is_tracked = |name: &str| {
+        let args = ["ls-files", "--error-unmatch", "--", name];
+        git.ask(&args).is_ok_and(|found| found.is_some())
+    };
+    let (_, lock, with, without) = FETCHES.iter().find(|(manifest, ..)| is_tracked(manifest))?;
+    Some(if is_tracked(lock) { with } else { without })
+}
+
 /// Larger ones are not looked into.
 const MAX_LOCK_BYTES: u64 = 64 << 20;
 

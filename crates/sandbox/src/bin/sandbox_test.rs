@@ -116,6 +116,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
             Some("--sight") => policy.in_sight.push(value),
             Some("--hide") => policy.hidden.push(value),
             Some("--layer") => policy.layered.push(LayeredFolder {
+                earlier: None,
                 changes: value.with_extension("changes"),
                 folder: value,
             }),
