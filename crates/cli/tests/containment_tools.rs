@@ -7,7 +7,10 @@ mod agent_support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use agent_support::contained::{MECHANISMS, TRY, started, step, tried, tried_in, with_mechanism};
 use agent_support::stub::{Scene, Stub};
@@ -238,4 +241,95 @@ fn a_backend_gets_its_own_keys_and_the_configuration_wins() {
     assert_eq!(env["ANTHROPIC_BASE_URL"], "http://of.the.config");
     assert_eq!(env["DISABLE_TELEMETRY"], "0");
     assert_eq!(env.get("OPENAI_API_KEY"), None);
+}
+
+/// A package whose script writes down what it can see and reach.
+fn package(folder: &Path, port: u16) -> Vec<u8> {
+    let script = format!(
+        "{{ cat ~/.npmrc; echo \"variable: $REGISTRY_TOKEN\"; (: > /dev/tcp/127.0.0.1/{port}) && echo reached; true; \
+         }} > seen 2>&1\n"
+    );
+    let inside = folder.join("package");
+    fs::create_dir_all(&inside).unwrap();
+    fs::write(inside.join("look.sh"), script).unwrap();
+    let manifest = json!({
+        "name": "dep", "version": "1.0.0", "scripts": {"postinstall": "bash look.sh"},
+    });
+    fs::write(inside.join("package.json"), manifest.to_string()).unwrap();
+    #[allow(clippy::disallowed_methods)] // Nothing of the runner's.
+    let mut tar = Command::new("tar");
+    let made = tar.arg("-C").arg(folder).args(["-czf", "-", "package"]);
+    made.output().unwrap().stdout
+}
+
+/// Answers every request that has the token with the package.
+fn serve(listener: TcpListener, token: &'static str, package: Vec<u8>) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let mut head = lines.map_while(Result::ok).take_while(|it| !it.is_empty());
+            let is_known = head.any(|line| line.ends_with(token));
+            let (status, body) = if is_known {
+                ("200 OK", &package[..])
+            } else {
+                ("401 Unauthorized", &b""[..])
+            };
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+            );
+            // A client that is gone misses nothing.
+            let _ = stream.write_all(&[answer.as_bytes(), body].concat());
+        }
+    });
+}
+
+#[test]
+fn only_what_fetches_has_the_token_of_setup() {
+    const TOKEN: &str = "geheim-geheim";
+    for mechanism in MECHANISMS {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut repo = with_mechanism(mechanism);
+        let scratch = tempfile::tempdir().unwrap();
+        serve(listener, TOKEN, package(scratch.path(), port));
+        let login =
+            format!("registry=http://127.0.0.1:{port}/\n//127.0.0.1:{port}/:_authToken={TOKEN}\n");
+        fs::write(repo.root().join("home/.npmrc"), login).unwrap();
+        let manifest = json!({"name": "x", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}});
+        repo.write("package.json", manifest.to_string());
+        let locked = json!({
+            "name": "x", "version": "1.0.0", "lockfileVersion": 3, "requires": true,
+            "packages": {
+                "": manifest,
+                "node_modules/dep": {
+                    "version": "1.0.0", "hasInstallScript": true,
+                    "resolved": format!("http://127.0.0.1:{port}/dep/-/dep-1.0.0.tgz"),
+                },
+            },
+        });
+        repo.write("package-lock.json", locked.to_string());
+        repo.write(".gitignore", "node_modules\n");
+        repo.commit_all("files");
+        repo.env("REGISTRY_TOKEN", "another-secret");
+        repo.agent("out done fine");
+        repo.config(|config| {
+            config
+                .set("workspace.setup", json!(["npm", "ci", "--no-audit"]))
+                .set("workspace.env", json!(["REGISTRY_TOKEN"]))
+                .set("sandbox.setup.readable", json!(["~/.npmrc"]));
+        });
+        repo.start_run(GOAL, &["cat", "node_modules/dep/seen"]);
+        step(&repo, mechanism);
+        let seen = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
+        assert!(seen.contains("registry="), "{mechanism}: {seen}");
+        for secret in [TOKEN, "another-secret", "***", "reached"] {
+            assert!(!seen.contains(secret), "{mechanism}: {seen}");
+        }
+        let doctor = repo.runner(&["doctor", "--json"]).json();
+        let checks = doctor["checks"].as_array().unwrap();
+        let check = checks.iter().find(|it| it["name"] == "setup_token");
+        assert_eq!(check.unwrap()["verdict"], "ok", "{doctor}");
+    }
 }

@@ -224,6 +224,11 @@ impl ProjectCaches {
         }
     }
 
+    /// Forgets what an earlier setup of a checkout wrote: another one begins.
+    pub(crate) fn begin_setup(checkout: &Path) -> Result<()> {
+        Ok(file_image::remove_closed(&beside(checkout, SETUP_LAYER))?)
+    }
+
     /// What a child gets.
     pub(crate) fn for_child(&self, request: CacheRequest<'_>) -> Result<ChildCaches> {
         let is_of_session = request.kind == ChildKind::Session
@@ -245,33 +250,36 @@ impl ProjectCaches {
             note: None,
             _in_use: in_use,
         };
-        if is_of_session {
+        if is_of_session || fills {
             return Ok(caches);
         }
-        let of_setup = beside(request.checkout, SETUP_LAYER);
-        let is_setup = request.kind == ChildKind::Setup;
-        if is_setup {
-            file_image::remove_closed(&of_setup)?;
+        let mut of_setup = beside(request.checkout, SETUP_LAYER);
+        if !request.has_layers {
+            // Whole, not as changes.
+            of_setup.push("copy");
         }
-        if fills {
-            return Ok(caches);
-        }
-        let earlier = (!is_setup && of_setup.is_dir()).then(|| of_setup.clone());
-        let changes = if is_setup {
-            of_setup
+        let has_earlier = of_setup.is_dir();
+        caches.is_kept = request.kind == ChildKind::Setup;
+        let (changes, earlier) = if caches.is_kept {
+            (of_setup.clone(), None)
         } else {
-            beside(request.checkout, LAYER)
+            let changes = beside(request.checkout, LAYER);
+            file_image::remove_closed(&changes)?;
+            (changes, has_earlier.then_some(of_setup.clone()))
         };
-        file_image::remove_closed(&changes)?;
         files::make_folder(&changes)?;
         caches.changes = Some(changes.clone());
-        caches.is_kept = is_setup;
         if request.has_layers {
             caches.layered = Some(LayeredFolder {
                 folder: caches.folder.clone(),
                 earlier,
                 changes,
             });
+            return Ok(caches);
+        }
+        if caches.is_kept && has_earlier {
+            // Another part of the same setup goes on with what the one before has left.
+            caches.folder = changes;
             return Ok(caches);
         }
         // A copy has all of what setup saw.
@@ -539,6 +547,8 @@ mod tests {
         verdict(ChildKind::Setup, "base", "setup");
         verdict(ChildKind::Guard, "setup", "guard");
         verdict(ChildKind::Guard, "setup", "guard");
+        verdict(ChildKind::Setup, "setup", "its second part");
+        ProjectCaches::begin_setup(&checkout).unwrap();
         verdict(ChildKind::Setup, "base", "setup again");
         assert_eq!(
             fs::read_to_string(temp.path().join("caches/verdicts/npm/y")).unwrap(),

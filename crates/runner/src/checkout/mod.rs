@@ -12,6 +12,7 @@ pub(crate) mod missing_variable;
 pub(crate) mod prepare;
 pub(crate) mod quarantine;
 pub(crate) mod root;
+pub(crate) mod setup_parts;
 pub(crate) mod temp_folder;
 pub(crate) mod trial;
 pub(crate) mod workspace;

@@ -11,8 +11,10 @@ use runner_core::meta::IterationErrorKind;
 use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
+use crate::checkout::caches::ProjectCaches;
 use crate::checkout::junit_reports::JunitReports;
-use crate::checkout::{Checkout, CleanCheckout};
+use crate::checkout::missing_variable::looks_secret;
+use crate::checkout::{Checkout, CleanCheckout, setup_parts};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::limits::LimitWatch;
@@ -140,17 +142,56 @@ pub(crate) enum SetupEnd {
     Failed(GuardTrial),
 }
 
-/// Makes what a checkout lacks, as the config says.
+/// Makes what a checkout lacks, as the config says: in two parts where it has a token and its tool
+/// can.
 pub(crate) fn set_up(
     checkout: &Checkout,
     config: &Config,
     containment: Option<&Containment>,
     context: &mut RunContext<'_>,
 ) -> Result<SetupEnd> {
-    let argv = &config.workspace.setup;
-    if argv.is_empty() {
+    let setup = &config.workspace.setup;
+    ProjectCaches::begin_setup(checkout.path())?;
+    if setup.is_empty() {
         return Ok(SetupEnd::Done(Vec::new()));
     }
+    let tokens = setup_parts::tokens(config, looks_secret);
+    let parts = (!tokens.is_empty()).then(|| setup_parts::parts(setup));
+    let (first, second) = match parts.flatten() {
+        Some(parts) => (parts.fetch, parts.build),
+        None => (setup.clone(), None),
+    };
+    let fetched = run_setup(checkout, &first, config, containment, context)?;
+    let (mut log, build) = match (fetched, second) {
+        (SetupEnd::Done(log), Some(build)) => (log, build),
+        (fetched, _) => return Ok(fetched),
+    };
+    let config = setup_parts::without_tokens(config, &tokens);
+    let without_network = match containment {
+        Some(_) => Some(Containment::choose(&config)?),
+        None => None,
+    };
+    let built = run_setup(checkout, &build, &config, without_network.as_ref(), context)?;
+    Ok(match built {
+        SetupEnd::Done(rest) => {
+            log.extend_from_slice(&rest);
+            SetupEnd::Done(log)
+        }
+        SetupEnd::Failed(mut failed) => {
+            let about = "\nrunner: this part of setup has neither the token nor a network\n";
+            failed.log.extend_from_slice(about.as_bytes());
+            SetupEnd::Failed(failed)
+        }
+    })
+}
+
+fn run_setup(
+    checkout: &Checkout,
+    argv: &[String],
+    config: &Config,
+    containment: Option<&Containment>,
+    context: &mut RunContext<'_>,
+) -> Result<SetupEnd> {
     let setup = CheckoutCommand {
         kind: ChildKind::Setup,
         argv,
@@ -167,7 +208,7 @@ pub(crate) fn set_up(
         ),
         TrialEnd::NotStarted(why) => why.clone(),
     };
-    let shown = match argv.as_slice() {
+    let shown = match argv {
         [shell, option, script] if shell == "sh" && option == "-c" => script.clone(),
         words => words.join(" "),
     };

@@ -20,14 +20,14 @@ mod sandbox;
 
 use std::path::Path;
 
-use runner_core::config::Config;
+use runner_core::config::{Config, SandboxMode};
 use runner_core::paths;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::project::Project;
 use crate::run_context::RunContext;
-use crate::state;
+use crate::{state, step};
 
 pub use breaks::PlantedBreak;
 pub use guard::{DoctorGuardRun, GuardTrials};
@@ -159,17 +159,24 @@ pub fn doctor(
     }
     // Without a config that can be read, as if there were the usual one.
     let usual = Config::default();
-    let sandbox = &config.as_ref().unwrap_or(&usual).sandbox;
+    let effective = config.as_ref().unwrap_or(&usual);
+    let sandbox = &effective.sandbox;
     let support = runner_sandbox::detect();
     checks.extend(sandbox::checks(sandbox, &support));
     let chosen = runner_sandbox::choose(sandbox.mode, &support).ok();
+    let gaps = chosen.as_ref().map_or_else(Vec::new, |mechanism| {
+        step::promises::gaps(effective, mechanism, &support)
+    });
     checks.extend(promises::checks(promises::PromiseFacts {
         mechanism: chosen.as_ref(),
+        gaps: &gaps,
+        is_required: sandbox.mode == SandboxMode::Required,
         has_layers: promises::has_layers(chosen.as_ref()),
         opened: &promises::opened(sandbox),
     }));
+    checks.extend(sandbox::setup_token(effective));
     checks.extend(sandbox::writable(sandbox, place));
-    checks.extend(network::checks(config.as_ref().unwrap_or(&usual), &support));
+    checks.extend(network::checks(effective, &support));
     let means = crate::limits::GroupMeans::of_this_process();
     checks.push(limits::check(&sandbox.limits, means));
     if let Some(config) = &config {

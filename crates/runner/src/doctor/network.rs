@@ -43,9 +43,9 @@ fn rules(config: &Config, network: NetworkSupport) -> DoctorCheck {
     let all = ChildKind::ALL.map(|kind| (kind, config.sandbox.network.rule(kind)));
     let words: Vec<String> = all
         .iter()
-        .map(|(kind, rule)| format!("{} {}", kind.as_str(), kept(network, rule)))
+        .map(|(kind, rule)| format!("{}: {}", kind.as_str(), kept(network, rule)))
         .collect();
-    let message = format!("[sandbox.network] {}", words.join("; "));
+    let message = words.join("; ");
     if let Err(error) = network.check(config) {
         return DoctorCheck::fail(NAME, error.message, error.hint.unwrap_or_default());
     }
@@ -62,14 +62,13 @@ fn rules(config: &Config, network: NetworkSupport) -> DoctorCheck {
 /// A rule, and what it is worth here.
 fn kept(network: NetworkSupport, rule: &NetworkRule) -> String {
     let worth = match network.means(rule) {
-        RuleMeans::Open => return shown(rule),
-        RuleMeans::OpenWithoutAbstract => "without the sockets of others that have no path",
-        RuleMeans::Namespace => "by a network namespace",
-        RuleMeans::Proxy => "by a network namespace and a proxy",
+        RuleMeans::Open | RuleMeans::OpenWithoutAbstract => return "open".to_owned(),
+        RuleMeans::Namespace => "a network of its own",
+        RuleMeans::Proxy => "a network of its own, and a proxy",
         RuleMeans::WithoutTcp => "for TCP alone",
-        RuleMeans::Nothing => "not kept: open",
+        RuleMeans::Nothing => "not kept here: open",
     };
-    format!("{} ({worth})", shown(rule))
+    format!("{} ({worth})", shown(rule).trim_matches('"'))
 }
 
 fn loopback(open: &[&str], listening: &BTreeMap<u16, Option<String>>) -> DoctorCheck {

@@ -6,14 +6,19 @@ use runner_core::config::SandboxConfig;
 use runner_sandbox::Mechanism;
 
 use super::DoctorCheck;
+use crate::step::promises::PromiseGap;
 
 /// What is known of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PromiseFacts<'a> {
     /// What contains children; `None`: nothing may run.
     pub(super) mechanism: Option<&'a Mechanism>,
+    /// What is not kept.
+    pub(super) gaps: &'a [PromiseGap],
     /// Whether changes can be laid over the caches of verdicts.
     pub(super) has_layers: bool,
+    /// Whether a promise that is not kept is in the way of a run.
+    pub(super) is_required: bool,
     /// What the config opens, by its words.
     pub(super) opened: &'a [String],
 }
@@ -41,76 +46,63 @@ pub(super) fn opened(config: &SandboxConfig) -> Vec<String> {
     words
 }
 
-/// The lines.
+/// The lines: what is kept, or what children can do instead.
 pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
-    let Some(mechanism) = facts.mechanism else {
-        return Vec::new();
+    let is_full = match facts.mechanism {
+        None => return Vec::new(),
+        Some(Mechanism::None) => {
+            return vec![DoctorCheck::warn(
+                "promises",
+                "without a sandbox none is kept: agent, setup and guard read your keys, write your files and share your caches",
+                "set [sandbox] mode = \"auto\", and install bubblewrap",
+            )];
+        }
+        Some(Mechanism::Landlock) => false,
+        Some(Mechanism::Bubblewrap { .. }) => true,
     };
-    let better = "install bubblewrap, and make it work (above)";
-    let (full, landlock) = match mechanism {
-        Mechanism::Bubblewrap { .. } => (true, false),
-        Mechanism::Landlock => (false, true),
-        Mechanism::None => (false, false),
-    };
-    if !full && !landlock {
-        return vec![DoctorCheck::warn(
-            "promises",
-            "without a sandbox none is kept: agent, setup and guard read your keys, write your files and share your caches",
-            "set [sandbox] mode = \"auto\", and install bubblewrap",
-        )];
-    }
-    let some = |name, message: &str| DoctorCheck::warn(name, message, better);
-    let mut found = vec![
-        DoctorCheck::ok(
+    let kept = [
+        (
             "reading",
-            if full {
-                "keys, logins, histories and the runner's own files are not there for them"
+            if is_full {
+                "your keys, logins and histories and the runner's own files are not there for them"
             } else {
-                "keys, logins, histories and the runner's own files cannot be read, but their names can be seen"
+                "they cannot read your keys, logins and histories nor the runner's own files, but see their names"
             },
         ),
-        DoctorCheck::ok(
+        (
             "writing",
-            "they write in folders of their own, with a home and a temp folder of their own",
+            "they write to folders of their own; home and temp folder are private",
         ),
-        if full {
-            DoctorCheck::ok(
-                "modes",
-                "modes, times and owners of your files stay as they are",
-            )
-        } else {
-            some(
-                "modes",
-                "Landlock does not keep them from changing modes, times, owners and attributes of your files",
-            )
-        },
-        match (full, facts.has_layers) {
-            (true, true) => DoctorCheck::ok(
-                "caches",
-                "yours are never written; verdicts have one that no code of an agent can change",
-            ),
-            _ => DoctorCheck::ok(
-                "caches",
-                "yours are never written; each verdict has a copy of one that no code of an agent can change",
-            ),
-        },
-        if full {
-            DoctorCheck::ok(
-                "sockets",
-                "docker, podman, D-Bus, X11 and what is in the runtime folder are out of reach",
-            )
-        } else {
-            some(
-                "sockets",
-                "Landlock does not keep them from sockets of other programs: Docker, D-Bus, X11",
-            )
-        },
-        DoctorCheck::ok(
+        (
+            "modes",
+            "modes, times, owners and attributes of your files stay as they are",
+        ),
+        (
+            "caches",
+            if facts.has_layers {
+                "yours are never written; no code of an agent changes what a later verdict finds in a cache"
+            } else {
+                "yours are never written; each verdict has a copy of a cache that no code of an agent changes"
+            },
+        ),
+        (
+            "sockets",
+            if is_full {
+                "Docker, Podman, D-Bus, X11 and what is in the runtime folder are out of reach"
+            } else {
+                "Docker, Podman, D-Bus, X11 and what is in the runtime folder are out of reach, but for datagrams"
+            },
+        ),
+        (
             "processes",
-            "they neither see nor outlive what is not theirs",
-        )
-        .for_landlock(landlock),
+            if is_full {
+                "they neither see nor signal other processes, and end with their step"
+            } else {
+                "they see other processes, cannot signal them, and end with their step"
+            },
+        ),
     ];
+    let mut found: Vec<DoctorCheck> = kept.map(|(name, message)| facts.line(name, message)).into();
     if !facts.opened.is_empty() {
         found.push(DoctorCheck::ok(
             "opened",
@@ -120,14 +112,13 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
     found
 }
 
-impl DoctorCheck {
-    /// Landlock shows other processes, and keeps signals from them.
-    fn for_landlock(mut self, is_landlock: bool) -> Self {
-        if is_landlock {
-            "they see other processes, cannot signal them, and end with the step"
-                .clone_into(&mut self.message);
+impl PromiseFacts<'_> {
+    fn line(self, name: &'static str, kept: &str) -> DoctorCheck {
+        match self.gaps.iter().find(|gap| gap.promise == name) {
+            None => DoctorCheck::ok(name, kept),
+            Some(gap) if self.is_required => DoctorCheck::fail(name, gap.message, gap.remedy),
+            Some(gap) => DoctorCheck::warn(name, gap.message, gap.remedy),
         }
-        self
     }
 }
 
@@ -150,23 +141,10 @@ mod tests {
     use super::super::DoctorVerdict;
     use super::*;
 
-    fn verdicts(mechanism: Option<&Mechanism>) -> Vec<(&'static str, DoctorVerdict)> {
-        let facts = PromiseFacts {
-            mechanism,
-            has_layers: true,
-            opened: &["~/.ssh (read by all)".to_owned()],
-        };
-        let found = checks(facts).into_iter();
-        found.map(|check| (check.name, check.verdict)).collect()
-    }
-
     #[test]
     fn a_line_for_each() {
-        use DoctorVerdict::{Ok, Warn};
-        let full = Mechanism::Bubblewrap {
-            program: "bwrap".into(),
-        };
-        let all = [
+        use DoctorVerdict::{Fail, Ok, Warn};
+        let names = [
             "reading",
             "writing",
             "modes",
@@ -175,15 +153,45 @@ mod tests {
             "processes",
             "opened",
         ];
-        assert_eq!(verdicts(Some(&full)), all.map(|name| (name, Ok)));
-        let weak = verdicts(Some(&Mechanism::Landlock)).into_iter();
-        let weak: Vec<_> = weak
-            .filter(|(_, verdict)| *verdict == Warn)
-            .map(|it| it.0)
-            .collect();
-        assert_eq!(weak, ["modes", "sockets"]);
-        assert_eq!(verdicts(Some(&Mechanism::None)), [("promises", Warn)]);
-        assert!(verdicts(None).is_empty());
+        let gap = PromiseGap {
+            promise: "modes",
+            message: "they can",
+            remedy: "do this",
+        };
+        let opened = ["~/.ssh (read by all)".to_owned()];
+        for mechanism in [
+            Mechanism::Landlock,
+            Mechanism::Bubblewrap {
+                program: "bwrap".into(),
+            },
+        ] {
+            for (gaps, is_required, verdict) in [
+                (&[][..], true, Ok),
+                (&[gap], false, Warn),
+                (&[gap], true, Fail),
+            ] {
+                let found = checks(PromiseFacts {
+                    mechanism: Some(&mechanism),
+                    gaps,
+                    has_layers: true,
+                    is_required,
+                    opened: &opened,
+                });
+                let found: Vec<_> = found.iter().map(|it| (it.name, it.verdict)).collect();
+                let expected = names.map(|name| (name, if name == "modes" { verdict } else { Ok }));
+                assert_eq!(found, expected);
+            }
+        }
+        let facts = |mechanism| PromiseFacts {
+            mechanism,
+            gaps: &[],
+            has_layers: false,
+            is_required: false,
+            opened: &opened,
+        };
+        let none = checks(facts(Some(&Mechanism::None)));
+        assert_eq!((none[0].name, none[0].verdict), ("promises", Warn));
+        assert!(checks(facts(None)).is_empty());
     }
 
     #[test]

@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use runner_core::config::{ChildKind, SandboxConfig, SandboxMode};
+use runner_core::config::{ChildKind, Config, SandboxConfig, SandboxMode};
 use runner_sandbox::{Mechanism, SandboxSupport, UnavailableReason};
 
 use super::{DoctorCheck, DoctorVerdict};
+use crate::checkout::missing_variable::looks_secret;
+use crate::checkout::setup_parts;
+use crate::checkout::trial::some_of;
 
 /// Both mechanisms, and the choice.
 pub(super) fn checks(config: &SandboxConfig, support: &SandboxSupport) -> Vec<DoctorCheck> {
@@ -52,24 +55,51 @@ fn choice(mode: SandboxMode, support: &SandboxSupport) -> DoctorCheck {
         Err(refusal) => DoctorCheck::fail(NAME, refusal.message, refusal.hint),
         Ok(Mechanism::None) if mode == SandboxMode::Off => DoctorCheck::ok(
             NAME,
-            format!("{setting}: agent and guard can write wherever you can"),
+            format!("{setting}: agent, setup and guard can write wherever you can"),
         ),
         Ok(Mechanism::None) => DoctorCheck::warn(
             NAME,
-            format!("{setting}, but there is none: agent and guard can write wherever you can"),
+            format!(
+                "{setting}, but there is none: agent, setup and guard can write wherever you can"
+            ),
             "install bubblewrap, or make what there is work (above)",
         ),
         Ok(Mechanism::Landlock) => DoctorCheck::ok(
             NAME,
             format!(
-                "{setting}: agent and guard are confined by Landlock; the runner's own files in the project are only checked afterwards"
+                "{setting}: agent, setup and guard are confined by Landlock; the runner's own files in the project are only checked afterwards"
             ),
         ),
         Ok(mechanism) => DoctorCheck::ok(
             NAME,
-            format!("{setting}: agent and guard run in {mechanism}"),
+            format!("{setting}: agent, setup and guard run in {mechanism}"),
         ),
     }
+}
+
+/// Whether code of packages gets a token that setup is given.
+pub(super) fn setup_token(config: &Config) -> Option<DoctorCheck> {
+    const NAME: &str = "setup_token";
+    let setup = &config.workspace.setup;
+    let tokens = setup_parts::tokens(config, looks_secret);
+    if setup.is_empty() || tokens.is_empty() {
+        return None;
+    }
+    let (command, tokens) = (setup.join(" "), some_of(&tokens));
+    Some(match setup_parts::parts(setup) {
+        Some(_) => DoctorCheck::ok(
+            NAME,
+            format!(
+                "`{command}` has {tokens} while it fetches; scripts of packages have neither that nor a network"
+            ),
+        ),
+        None => DoctorCheck::warn(
+            NAME,
+            format!("all that `{command}` runs has {tokens}, scripts of packages included"),
+            "use a setup that is split into fetching and building: `npm ci`, `pnpm install --frozen-lockfile`, \
+             `yarn install --immutable`, `cargo fetch` or `go mod download`; or pass on a token that can only read",
+        ),
+    })
 }
 
 /// Entries of `[sandbox] writable` that do nothing.
@@ -206,6 +236,20 @@ mod tests {
                 assert_eq!(check.verdict == Ok, check.remedy.is_none(), "{check:?}");
             }
         }
+    }
+
+    #[test]
+    fn who_gets_the_token_of_setup() {
+        let token = "\n[sandbox.setup]\nreadable = [\"~/.npmrc\"]\n";
+        let verdict = |setup: &str, rest: &str| {
+            let text = format!("[workspace]\nsetup = {setup}\n{rest}");
+            setup_token(&Config::parse(&text).unwrap()).map(|check| check.verdict)
+        };
+        let npm = "[\"npm\", \"ci\"]";
+        assert_eq!(verdict(npm, ""), None);
+        assert_eq!(verdict("[]", token), None);
+        assert_eq!(verdict(npm, token), Some(DoctorVerdict::Ok));
+        assert_eq!(verdict("\"npm ci\"", token), Some(DoctorVerdict::Warn));
     }
 
     #[test]

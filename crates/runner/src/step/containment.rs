@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::step::environment;
 use crate::step::hidden_paths::ReadingInput;
 use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
+use crate::step::promises;
 
 /// What of `.runner/` a child may write to; the rest is closed, also where
 /// nothing lies yet.
@@ -108,6 +109,7 @@ impl Containment {
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
         let network = NetworkSupport::find(&mechanism, &support, &config.sandbox.network);
         network.check(config)?;
+        promises::check(config, &mechanism, &support)?;
         Ok(Containment {
             mechanism,
             network,
@@ -171,7 +173,7 @@ impl Containment {
         match (config.sandbox.mode, &self.mechanism) {
             (SandboxMode::Off, _) | (_, Mechanism::Bubblewrap { .. }) => None,
             (_, Mechanism::Landlock) => Some(
-                "agent and guard are confined by Landlock: they write in folders of their own only, and see them \
+                "agent, setup and guard are confined by Landlock: they write in folders of their own only, and see them \
                  at other paths than the project's; shared memory and /tmp itself are closed to them; bubblewrap \
                  does more"
                     .to_owned(),

@@ -24,6 +24,7 @@ pub(crate) mod network;
 mod original_tests;
 mod own_guard;
 mod prepare;
+pub(crate) mod promises;
 pub(crate) mod protected_files;
 mod protected_values;
 mod replaced_packages;
