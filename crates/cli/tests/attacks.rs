@@ -36,6 +36,11 @@ const END: &str = "<!-- end of attacks -->";
 /// Which children got through, by attack and mechanism.
 type AttackResults = BTreeMap<(usize, &'static str), BTreeSet<String>>;
 
+/// What setup leaves in a clean checkout is there for the guard of that checkout, which is what it is
+/// for: only where sessions work does it leave anything to a verdict.
+const BESIDE_SESSIONS: &str =
+    "case ${XDG_CACHE_HOME:-none} in */caches/sessions/*|none) ;; *) exit 1;; esac; ";
+
 /// A machine with everything that an attack is after.
 struct AttackGround {
     repo: TestRepo,
@@ -121,8 +126,11 @@ impl AttackGround {
             let mut text = format!("{TRY}{words}");
             for (number, attack) in tried(without_network) {
                 let command = match (attack.proof, who) {
-                    (AttackProof::Found(found), "guard") => found,
-                    _ => attack.script,
+                    (AttackProof::Found(found), "guard") => found.to_owned(),
+                    (AttackProof::Found(_), "setup") => {
+                        format!("{BESIDE_SESSIONS}{}", attack.script)
+                    }
+                    _ => attack.script.to_owned(),
                 };
                 // Quoted as one word.
                 let command = command.replace('\'', "'\\''");

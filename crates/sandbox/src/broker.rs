@@ -247,7 +247,7 @@ mod tests {
         for (path, change, connect) in [
             ("/w/a", true, true),
             ("/wa", false, true),
-            ("/home/x", false, true),
+            ("/elsewhere/x", false, true),
             ("/dev/pts/3", true, true),
             ("/dev/null", false, true),
             ("/memfd:x (deleted)", true, true),

@@ -1,7 +1,10 @@
 //! Processes as `/proc` shows them: who is still alive, and signals to them.
 
 use std::fs;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
+
+use signal_hook::consts::SIGHUP;
 
 use crate::run::command;
 
@@ -60,6 +63,15 @@ pub fn eventually(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) 
         );
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Lets programs that are started from now on answer SIGHUP as usual, also where the tests run under
+/// `nohup`: what is ignored here is ignored there, and what has a handler is not.
+pub(crate) fn end_ignored_hangups() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        signal_hook::flag::register(SIGHUP, Arc::default()).expect("SIGHUP can have a handler");
+    });
 }
 
 /// Sends the signal `name` (such as `INT`) to a process, or with a negative

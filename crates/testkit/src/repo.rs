@@ -54,6 +54,7 @@ impl TestRepo {
             .prefix("runner-test-")
             .tempdir()
             .expect("a temporary folder can be made");
+        crate::process::end_ignored_hangups();
         if std::env::var_os("TESTKIT_KEEP").is_some() {
             temp.disable_cleanup(true);
         }

@@ -26,7 +26,7 @@ use crate::step::captured_child::{self, CaptureOptions};
 const NAME: &str = "agent_home";
 
 /// How long a CLI may take until it asks its model.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// One that hangs gets no long farewell.
 const GRACE: Duration = Duration::from_secs(1);

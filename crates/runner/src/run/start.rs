@@ -3,6 +3,7 @@
 mod base;
 mod elsewhere;
 mod filtered;
+mod free_id;
 mod named;
 mod stay;
 mod undo;
@@ -10,7 +11,6 @@ mod undo;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use runner_core::digest::sha256_hex;
 use runner_core::goal::Goal;
 use runner_core::message;
 use runner_core::paths::{self, DenyList};
@@ -29,13 +29,14 @@ use crate::run::current::{self, CurrentRun};
 use crate::run::recover;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::log::EventLog;
-use crate::state::runs::{RunBase, abandoned_name, base_of, full_name};
+use crate::state::runs::{RunBase, base_of, full_name};
 use crate::state::{self, ProjectState};
 use crate::step::containment::{Containment, ContainmentChoice};
 use crate::step::{self, StepContext, branch_of};
 pub use base::GuardAtBase;
 pub(crate) use elsewhere::runs_elsewhere;
 use elsewhere::{away, take_up};
+use free_id::{commit_of_branch, free_id};
 pub use named::go_to_run;
 pub(crate) use undo::StartUndo;
 
@@ -179,34 +180,6 @@ fn begin(
             }
         }
     }
-}
-
-/// `run-<sha8>`, with a number where that branch exists already, or did until it
-/// was abandoned.
-fn free_id(git: &Git, head: Option<&str>, state: &ProjectState) -> Result<String> {
-    let sha = match head {
-        Some(head) => head.to_owned(),
-        None => sha256_hex(state.goal.body().as_bytes()),
-    };
-    let base = format!("run-{}", &sha[..8.min(sha.len())]);
-    let mut number = 1;
-    loop {
-        let id = if number == 1 {
-            base.clone()
-        } else {
-            format!("{base}-{number}")
-        };
-        let taken = commit_of_branch(git, &branch_of(&id))?.is_some()
-            || git.commit_of(&abandoned_name(&id))?.is_some();
-        if !taken {
-            return Ok(id);
-        }
-        number += 1;
-    }
-}
-
-fn commit_of_branch(git: &Git, branch: &str) -> Result<Option<String>> {
-    git.commit_of(&full_name(branch))
 }
 
 /// Only `.runner/` may have uncommitted changes.
