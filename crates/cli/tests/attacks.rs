@@ -13,7 +13,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -47,7 +47,7 @@ struct AttackGround {
     decoy: Child,
     /// Both listen for as long as this lives.
     _tcp: TcpListener,
-    _unix: (UnixListener, UnixListener),
+    _unix: (UnixListener, UnixListener, UnixDatagram),
 }
 
 impl Drop for AttackGround {
@@ -106,6 +106,7 @@ impl AttackGround {
         let unix = (
             UnixListener::bind(root.join("run/daemon.sock")).unwrap(),
             UnixListener::bind_addr(&address).unwrap(),
+            UnixDatagram::bind(root.join("run/datagrams.sock")).unwrap(),
         );
         let mut sleep = repo.hermetic("sleep");
         sleep.arg("100000").stdout(Stdio::null());

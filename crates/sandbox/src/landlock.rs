@@ -10,12 +10,15 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use runner_exec::os::seccomp;
+
 use landlock::{
     ABI, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
     path_beneath_rules,
 };
 
+use crate::call_filter::{self, CallRules};
 use crate::network::NetworkLimits;
 use crate::{monitor, privileges, readable};
 
@@ -115,7 +118,12 @@ fn launch(options: &LandlockOptions) -> (u8, String) {
     };
     if options.network.files_open {
         return match options.network.restrict().and_then(|()| drop_privileges()) {
-            Ok(()) => become_program(options, variables),
+            Ok(()) => {
+                let steps = call_filter::steps(CallRules::default());
+                // Without filters of calls the kernel shares its keys, which are few.
+                let _ = steps.map(|steps| seccomp::install_own_filter(&steps));
+                become_program(options, variables)
+            }
             Err(message) => (126, message),
         };
     }
@@ -198,7 +206,9 @@ fn enforce(
     let readable = if paths.hidden.is_empty() {
         Vec::new()
     } else {
-        readable::readable_roots(&paths.hidden, &paths.shown, &readable::entries_of)
+        // A disk that can be read as a device hides nothing.
+        let hidden = [&paths.hidden[..], &[PathBuf::from("/dev")]].concat();
+        readable::readable_roots(&hidden, &paths.shown, &readable::entries_of)
     };
     let ruleset = Ruleset::default()
         // Before ABI 2 every rename between two folders is refused, also inside the project:

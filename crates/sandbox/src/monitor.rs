@@ -11,7 +11,7 @@ use runner_exec::os::seccomp;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, WaitStatus};
 
 use crate::broker::{self, BrokerRules};
-use crate::call_filter;
+use crate::call_filter::{self, CallRules};
 use crate::landlock::{self, LandlockPaths};
 use crate::network::NetworkLimits;
 
@@ -63,7 +63,12 @@ fn confine(
         .map_err(|error| format!("cannot tie it to its monitor: {error}"))?;
     landlock::restrict(paths, network)?;
     landlock::drop_privileges()?;
-    let listener = call_filter::steps().and_then(|steps| seccomp::install_filter(&steps).ok());
+    let rules = CallRules {
+        has_broker: true,
+        no_tcp: network.no_tcp,
+    };
+    let steps = call_filter::steps(rules);
+    let listener = steps.and_then(|steps| seccomp::install_filter(&steps).ok());
     let number = listener.as_ref().map_or(NO_FILTER, AsRawFd::as_raw_fd);
     let mut taken = [0];
     monitor
@@ -138,8 +143,13 @@ fn end_as(status: Option<WaitStatus>) -> ! {
 /// Whether the kernel hands calls on, found out by having it do so for a thread that then ends.
 pub(crate) fn probe() -> bool {
     let tried = std::thread::Builder::new().spawn(|| {
+        let rules = CallRules {
+            has_broker: true,
+            no_tcp: true,
+        };
         rustix::thread::set_no_new_privs(true).is_ok()
-            && call_filter::steps().is_some_and(|steps| seccomp::install_filter(&steps).is_ok())
+            && call_filter::steps(rules)
+                .is_some_and(|steps| seccomp::install_filter(&steps).is_ok())
     });
     tried.is_ok_and(|thread| thread.join().unwrap_or(false))
 }

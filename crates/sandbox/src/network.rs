@@ -37,16 +37,16 @@ impl NetworkAccess {
         matches!(self, Self::Off | Self::Proxy(_))
     }
 
-    /// The words for the launcher that becomes the program; none where it is not needed.
-    fn launcher_words(&self) -> Option<Vec<OsString>> {
+    /// The words for the launcher that becomes the program: it also takes away system calls.
+    fn launcher_words(&self) -> Vec<OsString> {
         let words: &[&str] = match self {
-            Self::Open | Self::Off => return None,
+            Self::Open | Self::Off => &[],
             Self::OpenWithoutAbstract => &["--no-abstract"],
             Self::WithoutTcp => &["--no-abstract", "--no-tcp"],
             Self::Proxy(_) => &["--proxy", SOCKET],
         };
         let all = std::iter::once("--files-open").chain(words.iter().copied());
-        Some(all.map(OsString::from).collect())
+        all.map(OsString::from).collect()
     }
 
     /// The mounts that the launcher needs inside bubblewrap, and the words before the program.
@@ -54,13 +54,13 @@ impl NetworkAccess {
         &self,
         launcher: &[OsString],
     ) -> (Vec<OsString>, Vec<OsString>) {
-        let (Some(own), Some((program, rest))) = (self.launcher_words(), launcher.split_first())
-        else {
+        let Some((program, rest)) = launcher.split_first() else {
             return (Vec::new(), Vec::new());
         };
         // Inside bubblewrap `/proc/self/exe` would be bubblewrap.
         let found = Path::new(program).canonicalize();
-        if found.is_err() && *self == Self::OpenWithoutAbstract {
+        let is_needed = matches!(self, Self::WithoutTcp | Self::Proxy(_));
+        if found.is_err() && !is_needed {
             // Replaced by an update meanwhile: not worth refusing the child.
             return (Vec::new(), Vec::new());
         }
@@ -71,7 +71,7 @@ impl NetworkAccess {
         }
         let mut words: Vec<OsString> = vec![PROGRAM.into()];
         words.extend(rest.iter().cloned());
-        words.extend(own);
+        words.extend(self.launcher_words());
         words.push("--".into());
         (mounts, words)
     }

@@ -5,7 +5,8 @@
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// The capabilities that root keeps, by bubblewrap's names for them.
+/// The capabilities that root keeps, by bubblewrap's names for them. With one for raw sockets it would
+/// listen to what other programs of the machine say to each other, tokens included.
 const KEPT: &[(CapabilitySet, &str)] = &[
     (CapabilitySet::CHOWN, "CAP_CHOWN"),
     (CapabilitySet::DAC_OVERRIDE, "CAP_DAC_OVERRIDE"),
@@ -15,7 +16,6 @@ const KEPT: &[(CapabilitySet, &str)] = &[
     (CapabilitySet::SETGID, "CAP_SETGID"),
     (CapabilitySet::SETUID, "CAP_SETUID"),
     (CapabilitySet::NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE"),
-    (CapabilitySet::NET_RAW, "CAP_NET_RAW"),
 ];
 
 /// For root, the names of those it keeps; nothing for everybody else, who has none to lose.

@@ -299,6 +299,18 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
         "an abstract socket",
         "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(\"\\0\" + os.environ[\"ABSTRACT\"])'",
     ),
+    reaches(
+        "a datagram to a socket in the runtime folder",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b\"x\", os.environ[\"REAL\"] + \"/run/datagrams.sock\")'",
+    ),
+    reaches(
+        "what other programs say to each other on the loopback",
+        "python3 -c 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 768)'",
+    ),
+    reads(
+        "keys that the kernel keeps for the user",
+        "python3 -c 'import ctypes, platform; number = {\"x86_64\": 250, \"aarch64\": 219}[platform.machine()]; exit(ctypes.CDLL(None).syscall(number, 0, -4, 1) < 0)'",
+    ),
     calls(
         "a server on the loopback of the host",
         "python3 -c 'import os, socket; socket.create_connection((\"127.0.0.1\", int(os.environ[\"PORT\"])), 5)'",
@@ -306,6 +318,14 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
     calls(
         "the same through IPv6",
         "python3 -c 'import os, socket; socket.create_connection((\"::ffff:127.0.0.1\", int(os.environ[\"PORT\"])), 5)'",
+    ),
+    calls(
+        "the same by a message that connects",
+        "python3 -c 'import os, socket; socket.socket().sendto(b\"x\", 0x20000000, (\"127.0.0.1\", int(os.environ[\"PORT\"])))'",
+    ),
+    calls(
+        "the same through another protocol (MPTCP)",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).connect((\"127.0.0.1\", int(os.environ[\"PORT\"])))'",
     ),
     calls(
         "an abstract socket",

@@ -21,35 +21,42 @@ pub struct WaitingCall {
 /// Puts this thread, and all that it starts from now on, behind a filter of system calls. Returns
 /// where the calls arrive that the filter hands on. `no_new_privs` must be set.
 pub fn install_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    let listening = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // Without the other flag (before Linux 5.19) a signal ends the wait of a call that was answered
+    // meanwhile, and it is made twice.
+    let killable = set_filter(
+        program,
+        listening | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
+    );
+    let raw = match killable {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => set_filter(program, listening),
+        other => other,
+    }?;
+    // SAFETY: the kernel has just made it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// The same for a filter that hands nothing on.
+pub fn install_own_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    set_filter(program, 0).map(drop)
+}
+
+/// What the kernel answers: the number of a listener, where one was asked for.
+fn set_filter(program: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<i32> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog {
         len,
         filter: program.as_ptr().cast_mut(),
     };
-    let listening = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    // Without the other flag (before Linux 5.19) a signal ends the wait of a call that was answered
-    // meanwhile, and it is made twice.
-    let flags = [
-        listening | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
-        listening,
-    ];
-    let mut error = io::Error::from(io::ErrorKind::Unsupported);
-    for flags in flags {
-        // SAFETY: the program and its steps are alive during the call, and the kernel only reads them.
-        let listener = unsafe {
-            let mode = libc::SECCOMP_SET_MODE_FILTER;
-            libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program)
-        };
-        if let Ok(raw @ 0..) = i32::try_from(listener) {
-            // SAFETY: the kernel has just made it, and nobody else has it.
-            return Ok(unsafe { OwnedFd::from_raw_fd(raw) });
-        }
-        error = io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINVAL) {
-            break;
-        }
+    // SAFETY: the program and its steps are alive during the call, and the kernel only reads them.
+    let answer = unsafe {
+        let mode = libc::SECCOMP_SET_MODE_FILTER;
+        libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program)
+    };
+    match i32::try_from(answer) {
+        Ok(number @ 0..) => Ok(number),
+        _ => Err(io::Error::last_os_error()),
     }
-    Err(error)
 }
 
 /// The next call that waits; `None`: it went away before it was read.

@@ -87,11 +87,7 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
         ),
         (
             "sockets",
-            if is_full {
-                "Docker, Podman, D-Bus, X11 and what is in the runtime folder are out of reach"
-            } else {
-                "Docker, Podman, D-Bus, X11 and what is in the runtime folder are out of reach, but for datagrams"
-            },
+            "Docker, Podman, D-Bus, X11 and what is in the runtime folder are out of reach",
         ),
         (
             "processes",
