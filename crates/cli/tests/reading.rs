@@ -131,6 +131,10 @@ fn readable_opens_single_paths_for_whom_it_names() {
         ] {
             assert_eq!(tried(&repo, name), expected, "{mechanism} {name}");
         }
+        let opened = json!(["~/.ssh (read by all)", "~/.netrc (read by guard)"]);
+        assert_eq!(repo.meta(1)["sandbox_opened"], opened);
+        let report = repo.runner(&["report", "--json"]).json();
+        assert_eq!(report["sandbox_opened"], opened, "{report:#}");
     }
 }
 
@@ -316,4 +320,29 @@ fn values_that_are_passed_through_are_masked() {
     assert_eq!(String::from_utf8_lossy(&found.stdout), "");
     let log = repo.git(&["log", "--all", "--format=%B"]);
     assert!(!log.contains(VALUE), "{log}");
+}
+
+/// What a session wrote down of them is not shown to the next one, nor in the report.
+#[test]
+fn values_in_notes_of_sessions_are_masked_where_they_are_shown() {
+    const KEY: &str = "first line of a key\nsecond line of a key";
+    let mut repo = with_mechanism("bubblewrap");
+    repo.env("REGISTRY_KEY", KEY);
+    repo.config(|config| {
+        config.set("workspace.env", json!(["REGISTRY_KEY"]));
+    });
+    repo.agent(
+        "printf 'is %s right?\\n' \"$(printf %s \"$REGISTRY_KEY\" | tail -n 1)\" >> .runner/state/questions.md\n\
+         out retry 'more to do'",
+    );
+    repo.start_run(GOAL, &["true"]);
+    for _ in 0..2 {
+        repo.runner(&["step"]).success();
+    }
+    let prompt = fs::read_to_string(repo.iteration(2).join("prompt.md")).unwrap();
+    let report = repo.runner(&["report"]).stdout;
+    for text in [prompt, report] {
+        assert!(text.contains("is *** right?"), "{text}");
+        assert!(!text.contains("second line"), "{text}");
+    }
 }

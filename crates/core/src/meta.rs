@@ -263,6 +263,9 @@ pub struct IterationMeta {
     pub network_refused: Vec<String>,
     /// How agent and guard were contained.
     pub sandbox: String,
+    /// What the config opens of what is hidden or closed otherwise: each path, and to whom.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_opened: Vec<String>,
     /// HEAD when the step began.
     pub head: String,
     /// What the decision used.
@@ -278,8 +281,17 @@ pub struct IterationMeta {
 
 /// What was refused in these iterations, each sentence once.
 pub fn network_refused<'a>(metas: impl Iterator<Item = &'a IterationMeta>) -> Vec<String> {
+    each_once(metas.flat_map(|meta| &meta.network_refused))
+}
+
+/// What the config opened in these iterations, each path once.
+pub fn sandbox_opened<'a>(metas: impl Iterator<Item = &'a IterationMeta>) -> Vec<String> {
+    each_once(metas.flat_map(|meta| &meta.sandbox_opened))
+}
+
+fn each_once<'a>(sentences: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    for sentence in metas.flat_map(|meta| &meta.network_refused) {
+    for sentence in sentences {
         if !all.contains(sentence) {
             all.push(sentence.clone());
         }
@@ -398,6 +410,7 @@ pub(crate) mod tests {
             notes: Vec::new(),
             network_refused: Vec::new(),
             sandbox: "none".to_owned(),
+            sandbox_opened: Vec::new(),
             head: "0".repeat(40),
             facts: StepFacts::default(),
             files: std::collections::BTreeMap::new(),

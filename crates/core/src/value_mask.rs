@@ -14,9 +14,14 @@ pub struct ValueMask {
 }
 
 impl ValueMask {
-    /// Of these values, those that are long enough to be told from words.
+    /// Of these values and their lines, those that are long enough to be told from words.
     pub fn new(values: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let mut values: Vec<Vec<u8>> = values.into_iter().collect();
+        let lines = values
+            .iter()
+            .flat_map(|value| value.split(|byte| *byte == b'\n'));
+        let lines: Vec<Vec<u8>> = lines.map(|line| line.trim_ascii().to_vec()).collect();
+        values.extend(lines);
         values.retain(|value| value.len() >= MIN_LENGTH);
         values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();
@@ -34,6 +39,11 @@ impl ValueMask {
         let mut shown = stream.push(self, bytes);
         shown.extend(stream.finish());
         shown
+    }
+
+    /// The same for a text.
+    pub fn hide_in_text(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.hide_in(text.as_bytes())).into_owned()
     }
 
     /// The value that begins here, if any.
@@ -132,6 +142,13 @@ mod tests {
             let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
             assert_eq!(shown(&mask, &parts), expected, "{parts:?}");
         }
+    }
+
+    #[test]
+    fn lines_of_a_value_count_by_themselves() {
+        let mask = mask(&["-----BEGIN KEY-----\nMIIEpAIBAAK\nshort\n"]);
+        let text = mask.hide_in_text("it is MIIEpAIBAAK, and short");
+        assert_eq!(text, "it is ***, and short");
     }
 
     proptest! {

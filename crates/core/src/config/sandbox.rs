@@ -75,6 +75,24 @@ impl SandboxConfig {
         }
     }
 
+    /// What is opened beside the usual, and to whom, as a person would say it.
+    pub fn opened_in_words(&self) -> Vec<String> {
+        let words = |paths: &[String], what: &str| -> Vec<String> {
+            paths
+                .iter()
+                .map(|path| format!("{path} ({what})"))
+                .collect()
+        };
+        let mut all = words(&self.readable, "read by all");
+        all.extend(words(&self.writable, "written by all"));
+        for kind in ChildKind::ALL {
+            let (opened, who) = (self.opened(kind), kind.as_str());
+            all.extend(words(&opened.readable, &format!("read by {who}")));
+            all.extend(words(&opened.writable, &format!("written by {who}")));
+        }
+        all
+    }
+
     /// What one kind may read besides, as the file has it.
     pub fn readable_for(&self, kind: ChildKind) -> impl Iterator<Item = &String> {
         self.readable.iter().chain(&self.opened(kind).readable)
@@ -426,6 +444,14 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_opened_in_words() {
+        let text = "[sandbox]\nreadable = [\"~/a\"]\n[sandbox.guard]\nwritable = [\"/b\"]\n";
+        let config = crate::config::Config::parse(text).unwrap();
+        let words = config.sandbox.opened_in_words();
+        assert_eq!(words, ["~/a (read by all)", "/b (written by guard)"]);
+    }
 
     #[test]
     fn sizes() {

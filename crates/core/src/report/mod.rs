@@ -176,6 +176,9 @@ pub struct RunReport {
     /// Sentences about hosts that children asked for and were refused, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network_refused: Vec<String>,
+    /// What the config opened of what is hidden or closed otherwise, each path once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_opened: Vec<String>,
     /// What agents took for granted in this run.
     pub assumptions: Vec<String>,
     /// What they would have asked.
@@ -317,6 +320,7 @@ pub fn assemble(inputs: ReportInputs<'_>) -> RunReport {
         plan_changes: plan_changes(&inputs),
         touched: metas().flat_map(touched).collect(),
         network_refused: meta::network_refused(metas()),
+        sandbox_opened: meta::sandbox_opened(metas()),
         outcomes: outcomes(&inputs.iterations),
         usage: Usage::of(metas()),
         nodes: usage::by_node(metas()),

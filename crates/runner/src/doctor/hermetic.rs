@@ -119,15 +119,25 @@ fn verdict(
             ),
         );
     }
-    let shown = with.filter(|with| with.asked && !with.ran.is_empty());
-    let how = match shown {
-        Some(with) => format!(
-            "tried: a planted {} ran when let in, and not otherwise",
-            with.ran.join(" and a planted ")
+    match with {
+        Some(with) if with.asked && !with.ran.is_empty() => DoctorCheck::ok(
+            NAME,
+            format!(
+                "{mode} (tried: a planted {} ran when let in, and not otherwise)",
+                with.ran.join(" and a planted ")
+            ),
         ),
-        None => format!("not tried: {program} ended before it asked a model"),
-    };
-    DoctorCheck::ok(NAME, format!("{mode} ({how})"))
+        Some(_) => DoctorCheck::warn(
+            NAME,
+            format!("{mode} (not shown: what was planted did not run when let in either)"),
+            format!("install a version of {program} that is known to work"),
+        ),
+        None => DoctorCheck::warn(
+            NAME,
+            format!("{mode} (not tried: {program} ended before it asked a model)"),
+            format!("start {program} by hand and see what it says"),
+        ),
+    }
 }
 
 fn trial(
@@ -398,13 +408,13 @@ mod tests {
             (
                 trial(true, &[]),
                 Some(trial(true, &[])),
-                DoctorVerdict::Ok,
-                "not tried",
+                DoctorVerdict::Warn,
+                "not shown",
             ),
             (
                 trial(false, &[]),
                 None,
-                DoctorVerdict::Ok,
+                DoctorVerdict::Warn,
                 "not tried: x ended before it asked a model",
             ),
             (

@@ -172,7 +172,7 @@ pub fn doctor(
         gaps: &gaps,
         is_required: sandbox.mode == SandboxMode::Required,
         has_layers: promises::has_layers(chosen.as_ref()),
-        opened: &promises::opened(sandbox),
+        opened: &sandbox.opened_in_words(),
     }));
     checks.extend(sandbox::setup_token(effective));
     checks.extend(sandbox::writable(sandbox, place));

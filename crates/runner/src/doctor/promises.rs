@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use runner_core::config::SandboxConfig;
 use runner_sandbox::Mechanism;
 
 use super::DoctorCheck;
@@ -21,29 +20,6 @@ pub(super) struct PromiseFacts<'a> {
     pub(super) is_required: bool,
     /// What the config opens, by its words.
     pub(super) opened: &'a [String],
-}
-
-/// What the config opens beside the usual, as a person would say it.
-pub(super) fn opened(config: &SandboxConfig) -> Vec<String> {
-    use runner_core::config::ChildKind;
-    let mut words = Vec::new();
-    let mut add = |path: &String, what: &str| words.push(format!("{path} ({what})"));
-    for path in &config.readable {
-        add(path, "read by all");
-    }
-    for path in &config.writable {
-        add(path, "written by all");
-    }
-    for kind in ChildKind::ALL {
-        let opened = config.opened(kind);
-        for path in &opened.readable {
-            add(path, &format!("read by {}", kind.as_str()));
-        }
-        for path in &opened.writable {
-            add(path, &format!("written by {}", kind.as_str()));
-        }
-    }
-    words
 }
 
 /// The lines: what is kept, or what children can do instead.
@@ -188,15 +164,5 @@ mod tests {
         let none = checks(facts(Some(&Mechanism::None)));
         assert_eq!((none[0].name, none[0].verdict), ("promises", Warn));
         assert!(checks(facts(None)).is_empty());
-    }
-
-    #[test]
-    fn what_is_opened() {
-        let text = "[sandbox]\nreadable = [\"~/a\"]\n[sandbox.guard]\nwritable = [\"/b\"]\n";
-        let config = runner_core::config::Config::parse(text).unwrap();
-        assert_eq!(
-            opened(&config.sandbox),
-            ["~/a (read by all)", "/b (written by guard)"]
-        );
     }
 }

@@ -11,6 +11,7 @@ use runner_core::report::{
     self, EndedLoop, InvalidTree, ReportInputs, ReportIteration, RunReport, RunningLoop,
 };
 use runner_core::run_state::RunState;
+use runner_core::value_mask::ValueMask;
 
 use crate::base_trial::evidence::BaseEvidence;
 use crate::error::Result;
@@ -27,6 +28,7 @@ use crate::state::node_history;
 use crate::state::runs;
 use crate::state::validate;
 use crate::state::view;
+use crate::step::masked_sink::passed_values;
 use crate::step::{self, branch_of};
 
 /// Puts the page together. Works while a loop runs, with an invalid tree, and
@@ -72,7 +74,12 @@ pub fn report(project: &Project) -> Result<RunReport> {
         missing.extend(no_evidence(project, git, base));
     }
     let start = record.and_then(|record| record.start.as_deref());
-    let added = |path: &str| added_lines(project, git, start, path);
+    let passed = state::load_config(project)
+        .map_or_else(|_| ValueMask::default(), |config| passed_values(&config));
+    let added = |path: &str| -> Vec<String> {
+        let lines = added_lines(project, git, start, path).into_iter();
+        lines.map(|line| passed.hide_in_text(&line)).collect()
+    };
     let wall_ms = wall_ms(&metas);
     Ok(report::assemble(ReportInputs {
         branch: run_id.as_deref().map(branch_of),

@@ -144,7 +144,11 @@ pub(super) fn run_agent(
     it.log_event(
         context.run.clock,
         "agent_started",
-        json!({"backend": backend.name(), "sandbox": containment.as_str()}),
+        json!({
+            "backend": backend.name(),
+            "sandbox": containment.as_str(),
+            "sandbox_opened": it.sandbox_opened,
+        }),
     );
     context.run.observer.progress(&RunProgress::Agent);
     let cap = config.executor_output_limit_bytes;

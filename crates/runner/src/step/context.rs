@@ -15,6 +15,7 @@ use crate::files::{self, FileBatch};
 use crate::project::Project;
 use crate::state::{self, ProjectState};
 use crate::step::file_image;
+use crate::step::masked_sink::passed_values;
 
 /// More of a guard's log than this is never shown to an agent.
 const MAX_LOG: u64 = 64 * 1024 * 1024;
@@ -105,7 +106,9 @@ pub(super) fn write(
         budget_bytes: state.config.prompt_budget_bytes,
         mode,
     });
-    batch.write(&it.folder.join("prompt.md"), prompt.as_bytes())?;
+    // A session may have written down what it was handed.
+    let prompt = passed_values(&state.config).hide_in(prompt.as_bytes());
+    batch.write(&it.folder.join("prompt.md"), &prompt)?;
     if job.repair.is_some() {
         let session = workspace.session_folder(&it.started.run_id, it.started.iter);
         for folder in [&it.folder, &session] {

@@ -88,6 +88,8 @@ pub(crate) struct Iteration {
     pub(crate) backend: BackendKind,
     /// How its children are contained.
     pub(crate) sandbox: &'static str,
+    /// What the config opens to its children beside the usual.
+    pub(crate) sandbox_opened: Vec<String>,
     /// Remarks for people.
     pub(crate) notes: Vec<String>,
     /// What its children asked for and were refused.
@@ -151,6 +153,7 @@ impl Iteration {
             before,
             backend: BackendKind::Command,
             sandbox: "unknown",
+            sandbox_opened: Vec::new(),
             notes: Vec::new(),
             network_refused: Vec::new(),
             decided: false,

@@ -333,6 +333,7 @@ fn work(
     let (state, job, workspace) = (step.state, step.job, step.workspace);
     let containment = context.containment.for_config(&state.config)?;
     it.sandbox = containment.as_str();
+    it.sandbox_opened = state.config.sandbox.opened_in_words();
     let setup = prepare::workspace(context, it, workspace, &state.config, &containment)?;
     workspace.begin_session(
         &it.started.run_id,

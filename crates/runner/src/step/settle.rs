@@ -87,6 +87,7 @@ pub(crate) fn settle(
         notes: it.notes.clone(),
         network_refused: it.network_refused.clone(),
         sandbox: it.sandbox.to_owned(),
+        sandbox_opened: it.sandbox_opened.clone(),
         head: it.started.head.clone(),
         facts: record.facts,
         files: BTreeMap::new(),

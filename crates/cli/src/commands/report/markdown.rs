@@ -48,6 +48,8 @@ pub(crate) fn page(report: &RunReport) -> String {
     list("Files to look at", touched, &mut text);
     let refused = report.network_refused.iter().map(|it| code(it));
     list("Refused by the network's rules", refused, &mut text);
+    let opened = report.sandbox_opened.iter().map(|it| code(it));
+    list("Opened by the config", opened, &mut text);
     list(
         "Assumptions",
         report.assumptions.iter().map(|it| code(item(it))),

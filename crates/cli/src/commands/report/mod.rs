@@ -221,6 +221,7 @@ pub(super) fn hostile(text: &str) -> RunReport {
         tree_findings: vec![text.to_owned()],
         plan_changes: Vec::new(),
         network_refused: vec![text.to_owned()],
+        sandbox_opened: vec![text.to_owned()],
         touched: vec![TouchedFiles {
             iter: 3,
             node_id: "b".to_owned(),

@@ -194,6 +194,8 @@ impl ReportPage {
         self.section("files to look at", &lines);
         let lines = self.bullets(&report.network_refused);
         self.section("refused by the network's rules", &lines);
+        let lines = self.bullets(&report.sandbox_opened);
+        self.section("opened by the config", &lines);
     }
 
     fn used(&mut self, report: &RunReport) {
