@@ -48,6 +48,16 @@ pub(crate) fn page(report: &RunReport) -> String {
     list("Files to look at", touched, &mut text);
     let refused = report.network_refused.iter().map(|it| code(it));
     list("Refused by the network's rules", refused, &mut text);
+    let landing = report.landing.iter().map(|it| {
+        let changed: Vec<String> = it.changed.iter().map(|name| code(name)).collect();
+        format!(
+            "{} ({}); if that is right, accept it: {}",
+            plain(&it.words()),
+            changed.join(", "),
+            code(&it.accept)
+        )
+    });
+    list("Landing", landing, &mut text);
     list(
         "Assumptions",
         report.assumptions.iter().map(|it| code(item(it))),
