@@ -150,7 +150,7 @@ fn the_docs_count_the_same() {
         .map(|column| rows.iter().map(|(_, counts)| counts[column]).sum())
         .collect();
     let cheats: usize = PROJECTS.iter().map(|project| project.cheats()).sum();
-    assert!(cheats >= 40 && all[3] >= 40, "{all:?}");
+    assert!(cheats >= 40 && all[3] >= cheats, "{all:?}");
     rows.push(("all", [all[0], all[1], all[2], all[3]]));
     let mut table = String::from(
         "| guard | redefined | unproven | told | honest changes |\n|---|---|---|---|---|\n",

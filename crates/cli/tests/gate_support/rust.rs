@@ -277,5 +277,17 @@ pub(crate) const NEXTEST: GuardedProject = GuardedProject {
             "a test renamed with what it describes",
             "sed -i 's/^fn adds/fn adds_numbers/' tests/sums.rs",
         ),
+        (
+            "a helper of tests",
+            "mkdir -p tests/common && printf 'pub fn help() {}\\n' > tests/common/mod.rs",
+        ),
+        (
+            "a new file of tests",
+            "printf '#[test]\\nfn adds_nothing() {\\n    assert_eq!(sums::add(1, 0), 1);\\n}\\n' > tests/more.rs",
+        ),
+        (
+            "a config of a new tool",
+            "printf 'max_width = 100\\n' > rustfmt.toml",
+        ),
     ],
 };
