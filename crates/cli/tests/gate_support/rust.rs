@@ -44,6 +44,14 @@ pub(crate) const CARGO: GuardedProject = GuardedProject {
             "mkdir -p dot && printf '[target.\"cfg(all())\"]\\nrunner = \"true\"\\n' > dot/config.toml && ln -s dot .cargo",
         ),
         (
+            "another toolchain",
+            "mkdir -p fake/bin && printf '#!/bin/sh\\n' > fake/bin/cargo && chmod +x fake/bin/cargo && printf '[toolchain]\\npath = \"%s/fake\"\\n' \"$PWD\" > rust-toolchain.toml",
+        ),
+        (
+            "another toolchain by the older name",
+            "mkdir -p fake/bin && printf '#!/bin/sh\\n' > fake/bin/cargo && chmod +x fake/bin/cargo && printf '[toolchain]\\npath = \"%s/fake\"\\n' \"$PWD\" > rust-toolchain",
+        ),
+        (
             "another compiler",
             "mkdir -p .cargo && printf '[build]\\nrustflags = [\"--cfg\", \"cheat\"]\\n' > .cargo/config.toml; \
              sed -i 's/^    0$/    if cfg!(cheat) { 1 } else { 0 }/' src/lib.rs",
@@ -138,6 +146,11 @@ pub(crate) const CARGO: GuardedProject = GuardedProject {
             "a description",
             "printf 'description = \"Sums\"\\nlicense = \"MIT\"\\n' >> Cargo.toml",
         ),
+        (
+            "a program",
+            "mkdir src/bin; printf 'fn main() {}\\n' > src/bin/tool.rs",
+        ),
+        ("an ignore rule", "printf '*.out\\n' >> .gitignore"),
         (
             "a list of lints",
             "printf '[lints.rust]\\nunused = \"warn\"\\n' >> Cargo.toml",
